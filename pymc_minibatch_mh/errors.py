@@ -1,0 +1,40 @@
+"""The exceptions of the package. Every message names the variable, the cause and the fix."""
+
+
+class MinibatchError(ValueError):
+    """Base class of everything that this package refuses."""
+
+
+class SettingError(MinibatchError):
+    """A setting of a step method that cannot be meant."""
+
+
+class UnsplittableModelError(MinibatchError):
+    """A model whose likelihood cannot be proven to be a sum over independent rows."""
+
+
+class SplitCheckError(MinibatchError):
+    """The parts of a model do not add up to the model's own log-density."""
+
+
+class ModeError(MinibatchError):
+    """The posterior mode that control variates expand around cannot be found."""
+
+
+class StaleDataError(MinibatchError):
+    """The model's data changed after the step method was built."""
+
+
+def refuse(variable: str, cause: str, fix: str) -> UnsplittableModelError:
+    """Build the refusal of a likelihood term.
+
+    Parameters
+    ----------
+    variable
+        Name of the observed variable.
+    cause
+        Why its log-likelihood cannot be subsampled, as the rest of a sentence.
+    fix
+        What to do instead, as a full sentence.
+    """
+    return UnsplittableModelError(f"{variable!r} {cause}, so it cannot be subsampled. {fix}")

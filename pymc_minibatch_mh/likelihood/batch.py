@@ -1,0 +1,175 @@
+"""From the log-likelihood of all rows to the log-likelihood of a batch of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
+from pymc_minibatch_mh.likelihood.axis import MixedRowsError, batch_of
+
+WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
+
+
+@dataclass(eq=False)
+class BatchTerm:
+    """One likelihood term, rebuilt for a batch of its rows.
+
+    Parameters
+    ----------
+    name
+        The observed variable.
+    n_rows
+        Number of its observations.
+    logp : Variable
+        Log-likelihood of each row of a batch, shape (batch,).
+    length : Variable
+        Stand-in for the number of rows of a batch, int64 scalar.
+    batches
+        Data array -> stand-in for a batch of its rows, rows on axis 0.
+    """
+
+    name: str
+    n_rows: int
+    logp: Variable
+    length: Variable
+    batches: list[tuple[Column, Variable]] = field(default_factory=list)
+
+
+class BatchWalk:
+    """Walk a log-likelihood graph backwards, carrying the observation axis along.
+
+    Parameters
+    ----------
+    name
+        The observed variable, for messages.
+    n_rows
+        Number of its observations.
+    names
+        Value variable -> name of the free variable, for messages.
+    """
+
+    def __init__(self, name: str, n_rows: int, names: dict[Variable, str]) -> None:
+        self.name = name
+        self.n_rows = n_rows
+        self.names = names
+        self.length = pt.lscalar("batch_length")
+        self.batches: dict[tuple[Variable, int], tuple[Column, Variable]] = {}
+        self.shared_by_all: list[Variable] = []
+        self._seen: dict[tuple[Variable, int], Variable] = {}
+
+    def rows(self, variable: Variable, axis: int) -> Variable:
+        """Return `variable` for a batch of rows lying along `axis`."""
+        key = (variable, axis)
+        if key not in self._seen:
+            self._seen[key] = self._build(variable, axis)
+        return self._seen[key]
+
+    def whole(self, variable: Variable) -> Variable:
+        """Return `variable` unchanged and remember that all rows share it."""
+        self.shared_by_all.append(variable)
+        return variable
+
+    def _build(self, variable: Variable, axis: int) -> Variable:
+        if variable.owner is not None:
+            return batch_of(variable.owner.op, variable.owner, axis, self)
+        if variable in self.names:
+            raise refuse(
+                self.name,
+                f"has a free variable with one value per observation ({self.names[variable]!r})",
+                "Marginalise that variable, or sample the model with pm.NUTS().",
+            )
+        if not isinstance(variable, Constant | SharedVariable):
+            raise MixedRowsError(variable, f"{variable} is not data")
+        return self._batch_of_data(variable, axis)
+
+    def _batch_of_data(self, variable: Variable, axis: int) -> Variable:
+        values = data_values(variable)
+        name = variable.name or f"a data array of {self.name}"
+        if values.shape[axis] != self.n_rows:
+            raise refuse(
+                self.name,
+                f"uses {name!r}, whose length {values.shape[axis]:,} along its observation axis "
+                f"differs from the {self.n_rows:,} observations",
+                "Give every data array one entry per observation.",
+            )
+        if values.ndim > 3 or values.dtype.kind not in "fiub" or not values.dtype.isnative:
+            raise refuse(
+                self.name,
+                f"uses {name!r}, an array of type {values.dtype} with {values.ndim} axes",
+                "Use real numbers in native byte order and at most three axes.",
+            )
+        column = Column(name, values, axis)
+        if (variable, axis) not in self.batches:
+            static = column.rows_first.shape[1:]
+            dtype = {"f": "float64", "b": "bool"}.get(values.dtype.kind, "int64")
+            batch = pt.tensor(name=f"{name}_batch", dtype=dtype, shape=(None, *static))
+            self.batches[variable, axis] = (column, batch)
+        return pt.moveaxis(self.batches[variable, axis][1], 0, axis)
+
+
+def data_values(variable: Variable) -> np.ndarray:
+    """Return the array behind a constant or a shared variable, without copying it."""
+    if isinstance(variable, SharedVariable):
+        return np.asarray(variable.get_value(borrow=True))
+    return np.asarray(variable.data)
+
+
+def batch_term(
+    name: str, logp: Variable, n_rows: int, names: dict[Variable, str]
+) -> BatchTerm:
+    """Prove that the rows of one likelihood term are apart and rebuild it for a batch.
+
+    Parameters
+    ----------
+    name
+        The observed variable.
+    logp : Variable
+        Its elementwise log-likelihood, observations on axis 0.
+    n_rows
+        Number of observations.
+    names
+        Value variable -> name of the free variable.
+
+    Raises
+    ------
+    UnsplittableModelError
+        Naming the variable, the operation and the fix.
+    """
+    if logp.type.ndim == 0:
+        raise refuse(name, "has one log-likelihood for all of its values together", WAY_ON)
+    walk = BatchWalk(name, n_rows, names)
+    try:
+        batch = walk.rows(logp, 0)
+    except MixedRowsError as error:
+        raise refuse(name, f"cannot be split into observations: {error.why}", WAY_ON) from error
+    _refuse_sums_over_rows(walk)
+    if batch.type.ndim > 1:
+        batch = batch.sum(axis=tuple(range(1, batch.type.ndim)))
+    return BatchTerm(name, n_rows, batch, walk.length, list(walk.batches.values()))
+
+
+def _refuse_sums_over_rows(walk: BatchWalk) -> None:
+    by_rows = {variable for variable, _ in walk.batches}
+    for shared in walk.shared_by_all:
+        above = set(ancestors([shared]))
+        free = [walk.names[v] for v in above if v in walk.names]
+        whole = [_name_of(v) for v in above & by_rows]
+        if free and whole and walk.n_rows > 1:
+            raise refuse(
+                walk.name,
+                f"has a term that combines all rows of {whole[0]!r} with {free[0]!r}",
+                "Compute such a summary from the data alone, before the model, or use pm.NUTS().",
+            )
+
+
+def _name_of(variable: Variable) -> str:
+    return variable.name or str(variable)
+
+
+__all__: Sequence[str] = ["BatchTerm", "UnsplittableModelError", "batch_term", "data_values"]

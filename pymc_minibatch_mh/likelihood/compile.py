@@ -1,0 +1,180 @@
+"""Graphs of a split model, compiled to first-class numba functions.
+
+Everything model-specific ends up behind four fixed signatures, so that the kernels that call
+them are compiled once per installation. PyTensor keeps the compiled graphs in its own cache; the
+wrappers around them are a few lines and compile in each process.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytensor
+import pytensor.tensor as pt
+from numba import njit
+from pymc.pytensorf import rewrite_pregrad
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.gradient import grad, pushforward
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+
+from pymc_minibatch_mh.data import ArrayRows, Column
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.signatures import (
+    DERIVATIVES_SIGNATURE,
+    EVALUATE_SIGNATURE,
+    LOGP_SIGNATURE,
+)
+from pymc_minibatch_mh.likelihood.batch import BatchTerm
+from pymc_minibatch_mh.likelihood.rows import ReadRows
+from pymc_minibatch_mh.likelihood.split import Split
+
+
+def row_source(split: Split) -> ArrayRows:
+    """Collect the data arrays of all terms, each once."""
+    columns: dict[tuple[int, int], Column] = {}
+    for term in split.terms:
+        for column, _ in term.batches:
+            columns.setdefault((id(column.values), column.axis), column)
+    return ArrayRows(list(columns.values()), [term.n_rows for term in split.terms])
+
+
+class Functions:
+    """The compiled functions of one split model.
+
+    Parameters
+    ----------
+    split
+        The model.
+    source
+        Its rows.
+    compile_kwargs
+        Passed on to :func:`pytensor.function`; ``mode`` must use the numba linker.
+    """
+
+    def __init__(
+        self, split: Split, source: ArrayRows, compile_kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        self._split = split
+        self._source = source
+        self._options = _numba_options(compile_kwargs)
+        self._rows = pt.vector("rows", dtype="int64")
+        self._ends = pt.vector("ends", dtype="int64", shape=(len(split.terms),))
+        self._context = pt.vector("context", dtype="int64")
+        self._logps = [self._on_rows(k, term) for k, term in enumerate(split.terms)]
+
+    def evaluate(self, taylor_order: int) -> Callable:
+        """Compile the differences of remainders of a batch (:data:`EVALUATE`).
+
+        The log-likelihoods are differenced before the expansion is taken off: both are of the
+        size of a step, while each of them alone is not.
+        """
+        size = self._split.size
+        theta, new, centre = (
+            pt.vector(n, dtype="float64", shape=(size,)) for n in ("position", "new", "centre")
+        )
+        differences, scales = [], []
+        for logp in self._logps:
+            before, after = self._at(logp, theta), self._at(logp, new)
+            change = after - before
+            if taylor_order >= 1:
+                expanded = self._at(logp, centre)
+                first = pushforward(expanded, centre, new - theta)
+                change = change - first
+                if taylor_order == 2:
+                    second = pushforward(first, centre, (theta - centre) + (new - centre))
+                    change = change - 0.5 * second
+            finite = pt.isfinite(after)
+            differences.append(pt.switch(finite, change, -float("inf")))
+            scales.append(pt.maximum(abs(before), pt.switch(finite, abs(after), 0.0)))
+        graph = self._function(
+            [theta, new, centre, self._rows, self._ends, self._context],
+            [pt.concatenate(differences), pt.concatenate(scales)],
+        )
+
+        @njit(EVALUATE_SIGNATURE, nogil=True, no_cpython_wrapper=True)
+        def evaluate(theta, new, centre, rows, ends, context, differences, scales):
+            changed, size_of = graph(theta, new, centre, rows, ends, context)
+            for i in range(changed.size):
+                differences[i] = changed[i]
+                scales[i] = size_of[i]
+
+        return evaluate
+
+    def row_derivatives(self) -> Callable:
+        """Compile value, gradient and Hessian-vector product of a batch (:data:`DERIVATIVES`)."""
+        return self._derivatives(lambda theta: sum(self._at(x, theta).sum() for x in self._logps))
+
+    def prior_derivatives(self) -> Callable:
+        """Compile the same of the prior part, which ignores the rows (:data:`DERIVATIVES`)."""
+        return self._derivatives(lambda theta: self._at(self._split.prior, theta))
+
+    def prior(self) -> Callable:
+        """Compile the log-density of the prior part (:data:`LOGP`)."""
+        theta = pt.vector("position", dtype="float64", shape=(self._split.size,))
+        graph = self._function([theta], [self._at(self._split.prior, theta)])
+
+        @njit(LOGP_SIGNATURE, nogil=True)
+        def logp(theta):
+            (value,) = graph(theta)
+            return value.item()
+
+        return logp
+
+    def _derivatives(self, total: Callable[[Variable], Variable]) -> Callable:
+        size = self._split.size
+        theta = pt.vector("position", dtype="float64", shape=(size,))
+        direction = pt.vector("direction", dtype="float64", shape=(size,))
+        value = total(theta)
+        gradient = grad(value, theta, disconnected_inputs="ignore")
+        product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
+        packed = pt.concatenate([value[None], gradient, product])
+        graph = self._function([theta, direction, self._rows, self._ends, self._context], [packed])
+
+        @njit(DERIVATIVES_SIGNATURE, nogil=True, no_cpython_wrapper=True)
+        def derivatives(theta, direction, rows, ends, context, out):
+            (packed,) = graph(theta, direction, rows, ends, context)
+            for i in range(packed.size):
+                out[i] = packed[i]
+
+        return derivatives
+
+    def _on_rows(self, k: int, term: BatchTerm) -> Variable:
+        start = self._ends[k - 1] if k else 0
+        rows = self._rows[start : self._ends[k]] if len(self._split.terms) > 1 else self._rows
+        replacements: dict[Variable, Variable] = {term.length: rows.shape[0]}
+        for column, batch in term.batches:
+            slot = next(
+                int(slot)
+                for slot, known in zip(self._source.slots, self._source.columns, strict=True)
+                if known.values is column.values and known.axis == column.axis
+            )
+            shape = column.rows_first.shape[1:]
+            replacements[batch] = ReadRows(slot, str(column.values.dtype), shape)(
+                rows, self._context
+            )
+        (logp,) = rewrite_pregrad(clone_replace([term.logp], replacements, rebuild_strict=False))
+        return logp
+
+    def _at(self, graph: Variable, position: Variable) -> Variable:
+        return clone_replace([graph], {self._split.position: position})[0]
+
+    def _function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
+        with pytensor.config.change_flags(numba__fastmath=False):
+            function = pytensor.function(
+                inputs, outputs, trust_input=True, on_unused_input="ignore", **self._options
+            )
+        return function.vm.jit_fn
+
+
+def _numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    options = dict(compile_kwargs or {})
+    mode = options.pop("mode", "NUMBA")
+    mode = get_mode(mode) if not isinstance(mode, Mode) else mode
+    if type(mode.linker).__name__ != "NumbaLinker":
+        raise SettingError(
+            f"compile_kwargs={dict(compile_kwargs or {})!r} asks for another linker than numba, "
+            "and the compiled update can only call numba functions. Leave out the mode, or give "
+            "one that uses the numba linker."
+        )
+    options["mode"] = mode.including("local_remove_check_parameter")
+    return options

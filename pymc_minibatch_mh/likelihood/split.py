@@ -1,0 +1,235 @@
+"""A model, split into what is subsampled and what is not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.distribution import PartialObservedRV
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+
+from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError, refuse
+from pymc_minibatch_mh.likelihood.batch import WAY_ON, BatchTerm, batch_term, data_values
+
+#: Likelihood terms with fewer rows are evaluated in full.
+MIN_ROWS = 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Where one value variable lies in the position."""
+
+    variable: Variable
+    name: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The log-density of a model as a prior part plus a sum over rows.
+
+    Parameters
+    ----------
+    position : Variable
+        The ravelled unconstrained value variables, shape (d,).
+    blocks
+        The value variables, in the order in which they lie in the position.
+    prior : Variable
+        Scalar: priors, Jacobians, potentials and the likelihood terms that are not subsampled.
+    terms
+        The subsampled likelihood terms, in `position`.
+    """
+
+    position: Variable
+    blocks: tuple[Block, ...]
+    prior: Variable
+    terms: tuple[BatchTerm, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of dimensions d."""
+        return self.blocks[-1].stop
+
+    @property
+    def coordinate_names(self) -> list[str]:
+        """Name of every coordinate of the position, such as ``beta[3]``."""
+        names: list[str] = []
+        for block in self.blocks:
+            cells = np.ndindex(*block.shape)
+            names += [f"{block.name}{list(cell)}" if cell else block.name for cell in cells]
+        return names
+
+
+def split(
+    model: pm.Model,
+    vars: Sequence[Variable],
+    observed: Sequence[str] | None = None,
+    *,
+    initial_point: dict[str, np.ndarray] | None = None,
+    min_rows: int = MIN_ROWS,
+) -> Split:
+    """Split the log-density of `model` into a prior part and per-observation terms.
+
+    Parameters
+    ----------
+    model
+        A PyMC model. It is not changed.
+    vars
+        Value variables that are sampled; all continuous ones of the model.
+    observed
+        Names of the observed variables to subsample. By default every one with at least
+        `min_rows` observations.
+    initial_point
+        Tells the shapes of the value variables. By default the model's own.
+    min_rows
+        Observed variables with fewer rows are part of the prior part.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If rows of a term cannot be proven to be independent given the parameters.
+    """
+    _check_free_variables(model, vars)
+    point = model.initial_point() if initial_point is None else initial_point
+    blocks = _blocks(vars, point)
+    names = {v: model.values_to_rvs[v].name for v in model.value_vars}
+    chosen = _chosen(model, observed, min_rows)
+    terms = [_term(model, rv, names) for rv in chosen]
+    _check_potentials(model, terms, names)
+    rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
+    prior = model.logp(vars=rest, sum=True) if rest else pt.constant(0.0)
+    position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
+    pieces: dict[Variable, Variable] = {
+        b.variable: position[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
+        for b in blocks
+    }
+    outputs = _without_shared([prior, *(term.logp for term in terms)], pieces)
+    for term, logp in zip(terms, outputs[1:], strict=True):
+        term.logp = logp
+    return Split(position, blocks, outputs[0].astype("float64"), tuple(terms))
+
+
+def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -> list[Variable]:
+    frozen = {
+        v: pt.constant(data_values(v))
+        for v in ancestors(outputs)
+        if isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType)
+    }
+    return list(clone_replace(outputs, {**pieces, **frozen}, rebuild_strict=False))
+
+
+def _blocks(vars: Sequence[Variable], point: dict[str, np.ndarray]) -> tuple[Block, ...]:
+    blocks, start = [], 0
+    for variable in vars:
+        shape = np.shape(point[variable.name])
+        stop = start + int(np.prod(shape, dtype=int))
+        blocks.append(Block(variable, str(variable.name), start, stop, shape))
+        start = stop
+    return tuple(blocks)
+
+
+def _check_free_variables(model: pm.Model, vars: Sequence[Variable]) -> None:
+    for variable in model.value_vars:
+        name = model.values_to_rvs[variable].name
+        if np.dtype(variable.dtype).kind != "f":
+            raise UnsplittableModelError(
+                f"{name!r} is discrete, and proposals move continuous variables only, so this "
+                "model cannot be subsampled. Marginalise it, or sample with pm.sample()."
+            )
+        if variable not in vars:
+            raise UnsplittableModelError(
+                f"{name!r} would be moved by another step method, and control variates are built "
+                "for all variables together, so it cannot be left out. Give all free variables "
+                "to the minibatch step."
+            )
+
+
+def _chosen(model: pm.Model, observed: Sequence[str] | None, min_rows: int) -> list[Variable]:
+    by_name = {rv.name: rv for rv in model.observed_RVs}
+    if observed is not None:
+        unknown = [name for name in observed if name not in by_name]
+        if unknown or not observed:
+            raise SettingError(
+                f"observed={list(observed)!r} names no observed variable of this model. "
+                f"Choose from {sorted(by_name)}."
+            )
+        return [by_name[name] for name in observed]
+    chosen = [rv for rv in model.observed_RVs if _n_rows(model, rv) >= min_rows]
+    if not chosen:
+        raise UnsplittableModelError(
+            f"No observed variable has at least {min_rows:,} rows, so there is nothing to gain "
+            "from subsampling. Sample with pm.NUTS(), or name the variables in observed=[...]."
+        )
+    return chosen
+
+
+def _n_rows(model: pm.Model, rv: Variable) -> int:
+    value = model.rvs_to_values[rv]
+    if isinstance(value, Constant | SharedVariable):
+        shape = np.shape(data_values(value))
+        return int(shape[0]) if shape else 1
+    static = value.type.shape
+    return MIN_ROWS if not static or static[0] is None else int(static[0])
+
+
+def _term(model: pm.Model, rv: Variable, names: dict[Variable, str]) -> BatchTerm:
+    name = str(rv.name)
+    value = model.rvs_to_values[rv]
+    if any(isinstance(v.owner.op, MinibatchRandomVariable) for v in (rv,) if v.owner):
+        raise refuse(
+            name,
+            "is declared with total_size= or pm.Minibatch, which rescales a random batch",
+            "Give the model all rows and drop total_size; this step draws its own batches.",
+        )
+    imputed = isinstance(rv.owner.op, PartialObservedRV) or name.endswith("_observed")
+    if imputed and any(str(n).endswith("_unobserved") for n in names.values()):
+        raise refuse(
+            name,
+            "has missing values that PyMC imputes, one latent variable each",
+            "Drop the rows with missing values, or sample with pm.NUTS().",
+        )
+    if not isinstance(value, Constant | SharedVariable):
+        raise refuse(
+            name,
+            f"is observed through {value}, an expression instead of a data array",
+            "Pass the array itself, or a pm.Data of it, as observed=.",
+        )
+    observations = data_values(value)
+    if observations.dtype.kind == "f" and np.isnan(observations).any():
+        raise refuse(
+            name, "has missing values (NaN) in its data", "Drop the rows with missing values."
+        )
+    (logp,) = model.logp(vars=[rv], sum=False)
+    if logp.type.ndim == 0 or observations.ndim == 0 or logp.type.ndim < observations.ndim:
+        op = rv.owner.op
+        kind = getattr(op, "name", None) or type(op).__name__
+        raise refuse(
+            name,
+            f"is a {kind}: its {observations.size:,} values are not conditionally independent "
+            "given the parameters, or are not known to be",
+            WAY_ON,
+        )
+    return batch_term(name, logp, observations.shape[0], names)
+
+
+def _check_potentials(
+    model: pm.Model, terms: Sequence[BatchTerm], names: dict[Variable, str]
+) -> None:
+    arrays = [column.values for term in terms for column, _ in term.batches]
+    for potential in model.potentials:
+        above = list(ancestors([potential]))
+        leaves = [v for v in above if isinstance(v, Constant | SharedVariable)]
+        tensors = [v for v in leaves if isinstance(v.type, pt.TensorType) and v.type.ndim]
+        if any(data_values(v) is array for v in tensors for array in arrays):
+            raise refuse(
+                str(potential.name),
+                "is a potential on data that a likelihood reads by rows",
+                "Write it as an observed variable, for instance with pm.CustomDist.",
+            )
