@@ -10,9 +10,8 @@ symmetric and minimises the largest distance between the two distribution functi
 the largest error that it can add to an acceptance probability.
 
 Source: Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for
-Metropolis-Hastings", UAI, doi:10.24963/ijcai.2018/753 (the journal version of the abstract),
-arXiv:1610.06848. The linear programme replaces the paper's ridge regression, whose error is
-larger and whose density has negative parts.
+Metropolis-Hastings", UAI, doi:10.48550/arXiv.1610.06848. The linear programme replaces the
+paper's ridge regression, whose error is larger and whose density has negative parts.
 """
 
 from dataclasses import dataclass

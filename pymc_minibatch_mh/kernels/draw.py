@@ -1,0 +1,93 @@
+"""Drawing row numbers without replacement, in memory of the size of the batch."""
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(32)
+
+
+@compiled()
+def _insert(table, row):
+    """Put `row` into an open-addressing set; return whether it was new."""
+    mask = table.size - 1
+    place = np.int64((np.uint64(row) * _MULTIPLIER) >> _SHIFT) & mask
+    while table[place] >= 0:
+        if table[place] == row:
+            return False
+        place = (place + 1) & mask
+    table[place] = row
+    return True
+
+
+@compiled()
+def _set_of(rows, n, capacity):
+    """Build a set of the first `n` rows that has room for `capacity` rows."""
+    size = 16
+    while size < 2 * capacity:
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    for i in range(n):
+        _insert(table, rows[i])
+    return table
+
+
+@compiled()
+def draw_more(rng, total, rows, n, target):
+    """Extend a uniform draw of `n` distinct rows to `target` of them.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    total
+        Number of rows to draw from; `target` must be at most half of it.
+    rows : ndarray of int64, shape (>= target,)
+        The rows drawn so far, to be extended in place.
+    n, target
+        Rows drawn so far and rows wanted. Drawing on is the same as having drawn more at once.
+    """
+    table = _set_of(rows, n, target)
+    while n < target:
+        row = rng.integers(0, total)
+        if _insert(table, row):
+            rows[n] = row
+            n += 1
+
+
+@compiled()
+def arrange(drawn, start, stop, term_starts, rows, ends):
+    """Sort drawn rows by term and number them within their terms.
+
+    Writes the row numbers to `rows` and the place where each term's rows end to `ends`.
+    """
+    n_terms = term_starts.size - 1
+    if n_terms == 1:
+        for i in range(start, stop):
+            rows[i - start] = drawn[i]
+        ends[0] = stop - start
+        return
+    ends[:] = 0
+    for i in range(start, stop):
+        ends[np.searchsorted(term_starts, drawn[i], side="right") - 1] += 1
+    total = 0
+    for k in range(n_terms):
+        total += ends[k]
+        ends[k] = total - ends[k]
+    for i in range(start, stop):
+        term = np.searchsorted(term_starts, drawn[i], side="right") - 1
+        rows[ends[term]] = drawn[i] - term_starts[term]
+        ends[term] += 1
+
+
+@compiled()
+def arrange_block(first, last, term_starts, rows, ends):
+    """Number the consecutive rows `first` to `last` within their terms."""
+    place = 0
+    for k in range(term_starts.size - 1):
+        low = max(first, term_starts[k])
+        high = min(last, term_starts[k + 1])
+        for row in range(low, high):
+            rows[place] = row - term_starts[k]
+            place += 1
+        ends[k] = place

@@ -1,0 +1,166 @@
+"""Laplace moves, random walks, and mixtures of both.
+
+A component is drawn independently of the position and accepted with its own density, which is
+exact for any weights. The numbers of a mixture are: scale of the walk, weight of the walk, and
+weight and ρ of each Laplace component.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.signatures import PROPOSE_SIGNATURE
+from pymc_minibatch_mh.proposals.base import Proposal
+
+SCALE, WALK_WEIGHT, FIRST_WEIGHT = 0, 1, 2
+
+#: Columns of the tallies that adaptation reads.
+TRIED, ACCEPT, JUMP, SQUARE_JUMP = range(4)
+
+#: Autoregressive coefficients: antithetic, independent, and three that move locally.
+LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
+#: Least weight of the walk, and least joint weight of coefficients of at least LOCAL_RHO.
+WALK_FLOOR = 0.05
+LOCAL_FLOOR = 0.1
+LOCAL_RHO = 0.8
+#: Tries of a component before its efficiency is trusted.
+ENOUGH_TRIES = 20
+
+
+@compiled(PROPOSE_SIGNATURE)
+def propose(position, new, rng, numbers, centre, factor, whitener):
+    """Draw a component, then a move from it; return its log density ratio and its number."""
+    size = position.size
+    n_laplace = (numbers.size - FIRST_WEIGHT) // 2
+    left = rng.random() - numbers[WALK_WEIGHT]
+    component = 0
+    while left >= 0.0 and component < n_laplace:
+        left -= numbers[FIRST_WEIGHT + 2 * component]
+        component += 1
+    noise = np.empty(size)
+    for i in range(size):
+        noise[i] = rng.standard_normal()
+    walking = component == 0
+    rho = 1.0 if walking else numbers[FIRST_WEIGHT + 2 * component - 1]
+    scale = numbers[SCALE] if walking else np.sqrt(1.0 - rho * rho)
+    before = 0.0
+    after = 0.0
+    for i in range(size):
+        step = 0.0
+        for j in range(i + 1):
+            step += factor[i, j] * noise[j]
+        new[i] = centre[i] + rho * (position[i] - centre[i]) + scale * step
+    if walking:
+        return 0.0, component
+    for i in range(size):
+        here = 0.0
+        there = 0.0
+        for j in range(i + 1):
+            here += whitener[i, j] * (position[j] - centre[j])
+            there += whitener[i, j] * (new[j] - centre[j])
+        before += here * here
+        after += there * there
+    return 0.5 * (after - before), component
+
+
+@dataclass(frozen=True)
+class Mixture(Proposal):
+    """A random walk and Laplace moves, their weights set in warm-up.
+
+    Guarantee: *exact* for any weights; the test it is combined with decides on the rest.
+
+    Parameters
+    ----------
+    rho
+        Autoregressive coefficients of the Laplace moves θ' = θ̂ + ρ(θ - θ̂) + √(1-ρ²) L ξ.
+    walk_weight
+        Weight of the random walk θ' = θ + s L ξ before adaptation.
+    scale
+        Scale s of the walk before adaptation; by default 2.38/√d.
+    """
+
+    rho: tuple[float, ...] = LAPLACE_RHO
+    walk_weight: float = 0.2
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if not all(-1.0 < r < 1.0 for r in self.rho):
+            raise SettingError(
+                f"rho={self.rho!r} has a coefficient outside (-1, 1), where a Laplace move is "
+                "not stationary. Use coefficients inside it."
+            )
+        if self.scale is not None and not (np.isfinite(self.scale) and self.scale > 0.0):
+            raise SettingError(f"scale={self.scale!r} is not a positive number. Give one, or None.")
+
+    @property
+    def function(self) -> Any:
+        """The compiled move."""
+        return propose
+
+    @property
+    def n_components(self) -> int:
+        """The walk and the Laplace moves."""
+        return 1 + len(self.rho)
+
+    def initial_numbers(self, size: int) -> np.ndarray:
+        """Return the starting scale and equal weights of the Laplace moves."""
+        scale = 2.38 / np.sqrt(size) if self.scale is None else self.scale
+        each = (1.0 - self.walk_weight) / max(len(self.rho), 1)
+        pairs = [number for rho in self.rho for number in (each, rho)]
+        return np.array([scale, self.walk_weight, *pairs])
+
+    def adapt(
+        self,
+        numbers: np.ndarray,
+        window: np.ndarray,
+        total: np.ndarray,
+        walk_target: float,
+        size: int,
+    ) -> None:
+        """Move the walk's acceptance to its target and weight to the best component."""
+        if window[0, TRIED] > 0:
+            gap = window[0, ACCEPT] / window[0, TRIED] - walk_target
+            gain = min(1.0, 10.0 / np.sqrt(max(total[0, TRIED], 1.0)))
+            numbers[SCALE] *= np.exp(gain * gap)
+        if self.rho and self.walk_weight > 0.0 and (total[:, TRIED] >= ENOUGH_TRIES).all():
+            self._reweight(numbers, total, size)
+
+    def scaling(self, numbers: np.ndarray) -> float:
+        """Return the scale of the walk."""
+        return float(numbers[SCALE])
+
+    def _reweight(self, numbers: np.ndarray, total: np.ndarray, size: int) -> None:
+        weights = np.zeros(self.n_components)
+        weights[0] = WALK_FLOOR
+        local = [1 + k for k, rho in enumerate(self.rho) if rho >= LOCAL_RHO]
+        weights[local] = LOCAL_FLOOR / max(len(local), 1)
+        weights[int(np.argmax(efficiency(total, size)))] += 1.0 - weights.sum()
+        numbers[WALK_WEIGHT] = weights[0]
+        numbers[FIRST_WEIGHT::2] = weights[1:]
+
+
+def efficiency(total: np.ndarray, size: int) -> np.ndarray:
+    """Return a figure of merit per component, proportional to effective draws per update.
+
+    With g = E[accepted squared jump] / (2 Var), a chain that used this component alone would
+    have a lag-one autocorrelation of about 1 - g, hence an effective sample of g/(2 - g) per
+    update. The figure is the geometric mean over the coordinates' values and their squares, so
+    that antithetic moves cannot win on means alone.
+
+    Parameters
+    ----------
+    total : ndarray, shape (components, N_TALLIES)
+        Jumps are sums over whitened coordinates, of variance 1 and with squares of variance 2.
+    size
+        Number of coordinates d.
+    """
+    tried = np.maximum(total[:, TRIED], 1.0)
+    merits = []
+    for column, variance in ((JUMP, 1.0), (SQUARE_JUMP, 2.0)):
+        g = np.clip(total[:, column] / tried / (2.0 * variance * size), 1e-12, 1.9)
+        merits.append(g / (2.0 - g))
+    return np.sqrt(merits[0] * merits[1])

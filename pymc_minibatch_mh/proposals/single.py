@@ -1,0 +1,38 @@
+"""The two kinds of move on their own."""
+
+from pymc_minibatch_mh.proposals.mixture import LAPLACE_RHO, Mixture
+
+
+def RandomWalk(scale: float | None = None) -> Mixture:  # noqa: N802 - reads as a kind of proposal
+    """Return a random walk θ' = θ + s L ξ with the shape of the posterior.
+
+    Parameters
+    ----------
+    scale
+        Scale s before warm-up, which moves it to the acceptance that suits the test; by default
+        2.38/√d.
+
+    Examples
+    --------
+    >>> RandomWalk(scale=0.5).n_components
+    1
+    """
+    return Mixture(rho=(), walk_weight=1.0, scale=scale)
+
+
+def Laplace(rho: tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N802
+    """Return Laplace (preconditioned Crank–Nicolson) moves θ' = θ̂ + ρ(θ - θ̂) + √(1-ρ²) L ξ.
+
+    Parameters
+    ----------
+    rho
+        Autoregressive coefficients in (-1, 1), drawn with equal weights. A posterior with tails
+        heavier than its Gaussian approximation needs a random walk as well: see
+        :class:`Mixture`.
+
+    Examples
+    --------
+    >>> Laplace(rho=(0.0,)).n_components
+    1
+    """
+    return Mixture(rho=tuple(rho), walk_weight=0.0)

@@ -1,0 +1,336 @@
+"""All of the plumbing between PyMC and a compiled update."""
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.stats.convergence import SamplerWarning, WarningType
+from pymc.step_methods.compound import BlockedStep, StepMethodState
+from pymc.step_methods.state import dataclass_state
+from pymc.util import get_random_generator, get_value_vars_from_user_vars
+from pytensor.graph.basic import Variable
+from rich.progress import TextColumn
+from rich.table import Column as TableColumn
+
+from pymc_minibatch_mh.acceptance.batches import SKEWNESS, THIRD_MOMENT
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.kernels import update as kernel
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.surrogate import Surrogate, whitened_norm
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.proposals import Proposal
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.stats import STATS_DTYPES_SHAPES
+from pymc_minibatch_mh.surrogate.target import Target
+
+#: Draws between two adaptations.
+WINDOW = 50
+#: Share of a window's batches that were noisier than predicted, above which the prediction grows.
+UNDERESTIMATED_SHARE = 0.05
+SPREAD_GROWTH = 1.5
+#: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
+MOVED = 1.0
+#: Seed of what is random before sampling: the subsample that starts Newton, calibration moves.
+PREPARATION_SEED = 20_170_808
+#: Shares of full-data updates that are warned of, and the updates to see before.
+FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
+ENOUGH_UPDATES = 500
+
+
+@dataclass_state
+class MinibatchState(StepMethodState):
+    """Everything of a chain that changes while it runs."""
+
+    adapting: bool
+    started: bool
+    numbers: np.ndarray
+    test_settings: np.ndarray
+    surrogate: Surrogate
+    window: np.ndarray
+    total: np.ndarray
+    window_sums: np.ndarray
+    warm_up_sum: np.ndarray
+    warm_up_weight: float
+    n_draws: int
+    n_updates: int
+    n_full: int
+    warned: bool
+    updates_per_draw: int = field(metadata={"frozen": True})
+
+
+class MinibatchStep(BlockedStep):
+    """Base of the step methods that subsample the likelihood.
+
+    A subclass names its test (:attr:`plan`, :attr:`decide`, :attr:`walk_target`) and packs the
+    test's settings; it holds no algorithm.
+    """
+
+    default_blocked = True
+    stats_dtypes_shapes = STATS_DTYPES_SHAPES
+    _state_class = MinibatchState
+
+    #: Compiled choice of the batch size (``PLAN``) and decision (``DECIDE``).
+    plan: Any
+    decide: Any
+    #: Acceptance that a random walk aims at under this test.
+    walk_target: float
+
+    def _prepare(
+        self,
+        vars: Sequence[Variable] | None,
+        test_settings: np.ndarray,
+        *,
+        taylor_order: int | str,
+        proposal: Proposal | str,
+        temperature: float,
+        observed: Sequence[str] | None,
+        updates_per_draw: int,
+        tune: bool,
+        model: pm.Model | None,
+        rng: Any,
+        initial_point: Mapping[str, np.ndarray] | None,
+        compile_kwargs: Mapping[str, Any] | None,
+        blocked: bool,
+    ) -> None:
+        if not blocked:
+            raise SettingError(
+                "blocked=False would give each variable its own step, but all move together "
+                "here. Leave it out."
+            )
+        model = pm.modelcontext(model)
+        self.vars = get_value_vars_from_user_vars(
+            model.value_vars if vars is None else vars, model
+        )
+        self.rng = get_random_generator(rng)
+        self.tune = tune
+        self.temperature = check.positive("temperature", temperature)
+        self.updates_per_draw = check.positive_integer("updates_per_draw", updates_per_draw)
+        self.proposal = check.proposal_of(proposal)
+        order = check.taylor_order_of(taylor_order)
+        point = dict(model.initial_point() if initial_point is None else initial_point)
+        parts = split(model, self.vars, observed, initial_point=point)
+        self.target = Target(parts, order, 1.0 / self.temperature, compile_kwargs)
+        self._data = {name: model[name] for name in (d.name for d in model.data_vars)}
+        self._fingerprints = self._data_fingerprints()
+        preparation = np.random.default_rng(PREPARATION_SEED)
+        start = self._ravel(point)
+        self.target.require_finite(start)
+        self._surrogate, calibration = self.target.expand(start, preparation)
+        self.target.check(model, self._surrogate, preparation)
+        test_settings[[SKEWNESS, THIRD_MOMENT]] = calibration.skewness, calibration.third_absolute
+        self._test_settings = test_settings
+        self._connect()
+        self._reset(tune)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name of the step in PyMC's messages."""
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        """Start a chain: take its generator and forget every earlier chain."""
+        super().setup_chain(rng, tune, draws)
+        self._require_fresh_data()
+        self._reset(self.tune and tune > 0)
+
+    def stop_tuning(self) -> None:
+        """End warm-up: freeze the proposal, the prediction of batch sizes and the centre."""
+        if self.adapting:
+            self.adapting = False
+            self._refresh_centre()
+            self.n_updates = self.n_full = 0
+
+    def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
+        """Make the updates of one draw in one compiled call."""
+        began = time.perf_counter()
+        position = self._ravel(point)
+        if not self.started:
+            self.target.require_finite(position)
+            self.started = True
+        sums = np.zeros(kernel.N_SUMS)
+        kernel.update(
+            position,
+            self.updates_per_draw,
+            self.rng,
+            self._addresses,
+            self.numbers,
+            self.test_settings,
+            self.surrogate,
+            self.target.passes.space,
+            sums,
+            self.window,
+        )
+        self._keep_books(position, sums)
+        return self._unravel(position, point), [self._stats(sums, began)]
+
+    def __reduce__(self) -> tuple:
+        """Pickle settings, graphs, arrays and the chain's state; neither model nor code."""
+        self._require_fresh_data()
+        dropped = {"_addresses", "_functions", "_data", "_BlockedStep__newargs"}
+        state = {k: v for k, v in self.__dict__.items() if k not in dropped}
+        return _restore, (type(self), state)
+
+    def _connect(self) -> None:
+        # Addresses are only valid while the functions behind them are referenced.
+        self._functions = (
+            self.proposal.function,
+            type(self).plan,
+            type(self).decide,
+            self.target.prior,
+            self.target.evaluate,
+        )
+        self._addresses = np.array([address_of(f) for f in self._functions], dtype=np.int64)
+
+    def _reset(self, adapting: bool) -> None:
+        size = self.target.split.size
+        self.adapting = adapting
+        self.started = False
+        self.numbers = self.proposal.initial_numbers(size)
+        self.test_settings = self._test_settings.copy()
+        self.surrogate = self._surrogate
+        self.window = np.zeros((self.proposal.n_components, kernel.N_TALLIES))
+        self.total = np.zeros_like(self.window)
+        self.window_sums = np.zeros(kernel.N_SUMS)
+        self.warm_up_sum = np.zeros(size)
+        self.warm_up_weight = 0.0
+        self.n_draws = self.n_updates = self.n_full = 0
+        self.warned = False
+
+    def _keep_books(self, position: np.ndarray, sums: np.ndarray) -> None:
+        self.n_draws += 1
+        self.n_updates += self.updates_per_draw
+        self.n_full += int(sums[kernel.FULL_PASS])
+        if self.adapting:
+            self.window_sums += sums
+            self.warm_up_sum += position
+            if self.n_draws % WINDOW == 0:
+                self._adapt()
+
+    def _adapt(self) -> None:
+        self.total += self.window
+        size = self.target.split.size
+        self.proposal.adapt(self.numbers, self.window, self.total, self.walk_target, size)
+        batches = WINDOW * self.updates_per_draw
+        if self.window_sums[kernel.UNDERESTIMATED] > UNDERESTIMATED_SHARE * batches:
+            spread = self.surrogate.spread * SPREAD_GROWTH
+            self.surrogate = self.surrogate._replace(spread=spread)
+        self.window[:] = 0.0
+        self.window_sums[:] = 0.0
+        # Early draws may still be on their way to the posterior: later ones outweigh them.
+        self.warm_up_sum *= 0.9
+        self.warm_up_weight = 0.9 * (self.warm_up_weight + WINDOW)
+
+    def _refresh_centre(self) -> None:
+        if self.n_draws < 2 * WINDOW:
+            return
+        weight = self.warm_up_weight + self.n_draws % WINDOW
+        mean = self.warm_up_sum / weight
+        s = self.surrogate
+        if whitened_norm(s.whitener, mean, s.centre) < MOVED * np.sqrt(mean.size):
+            return
+        rng = np.random.default_rng(PREPARATION_SEED)
+        self.surrogate, calibration = self.target.expand(mean, rng)
+        self.test_settings[[SKEWNESS, THIRD_MOMENT]] = (
+            calibration.skewness,
+            calibration.third_absolute,
+        )
+
+    def _stats(self, sums: np.ndarray, began: float) -> dict[str, Any]:
+        n = self.updates_per_draw
+        return {
+            "accept": sums[kernel.ACCEPT] / n,
+            "accepted": sums[kernel.ACCEPTED] / n,
+            "n_obs": int(sums[kernel.N_OBS]),
+            "n_looks": int(sums[kernel.N_LOOKS]),
+            "full_pass": int(sums[kernel.FULL_PASS]),
+            "log_ratio": sums[kernel.LOG_RATIO],
+            "log_ratio_std": sums[kernel.LOG_RATIO_STD],
+            "error_estimate": sums[kernel.ERROR] / n,
+            "invalid": int(sums[kernel.INVALID]),
+            "scaling": self.proposal.scaling(self.numbers),
+            "temperature": self.temperature,
+            "perf_counter_diff": time.perf_counter() - began,
+            "warning": self._warning(),
+        }
+
+    def _warning(self) -> SamplerWarning | None:
+        if self.warned or self.adapting or self.n_updates < ENOUGH_UPDATES:
+            return None
+        share = self.n_full / self.n_updates
+        if share <= FULL_PASS_WARNING:
+            return None
+        self.warned = True
+        strong = share > FULL_PASS_STRONG
+        message = (
+            f"{self.name}: {share:.0%} of the updates read all rows, because the control variates "
+            "leave too much noise for a batch to decide. "
+            + ("Subsampling gains nothing here: use pm.NUTS()." if strong else "")
+        )
+        return SamplerWarning(
+            WarningType.BAD_ENERGY, message.strip(), "error" if strong else "warn", self.n_draws
+        )
+
+    def _ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        position = np.empty(self.target.split.size)
+        for block in self.target.split.blocks:
+            position[block.start : block.stop] = np.ravel(point[block.name])
+        return position
+
+    def _unravel(
+        self, position: np.ndarray, point: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        moved = dict(point)
+        for block in self.target.split.blocks:
+            values = position[block.start : block.stop].reshape(block.shape)
+            moved[block.name] = values.astype(block.variable.dtype, copy=False)
+        return moved
+
+    def _data_fingerprints(self) -> dict[str, str]:
+        arrays = {name: np.atleast_1d(v.get_value(borrow=True)) for name, v in self._data.items()}
+        return {name: Column(name, array, 0).fingerprint() for name, array in arrays.items()}
+
+    def _require_fresh_data(self) -> None:
+        for name, fingerprint in self._data_fingerprints().items():
+            if fingerprint != self._fingerprints[name]:
+                raise StaleDataError(
+                    f"{name!r} changed after this step was built, so its mode and its sums over "
+                    f"the rows are those of other data. Build {type(self).__name__}() again."
+                )
+
+    @staticmethod
+    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list]]:
+        columns = [
+            TextColumn("{task.fields[n_obs]:,}", table_column=TableColumn("Rows", ratio=1)),
+            TextColumn("{task.fields[accept]:0.2f}", table_column=TableColumn("Accept", ratio=1)),
+            TextColumn(
+                "{task.fields[full_pass]}", table_column=TableColumn("Full passes", ratio=1)
+            ),
+        ]
+        return columns, {
+            "n_obs": [0] * n_chains,
+            "accept": [0.0] * n_chains,
+            "full_pass": [0] * n_chains,
+        }
+
+    @staticmethod
+    def _make_progressbar_update_functions() -> tuple:
+        full_passes = 0
+
+        def update_stats(stats: dict[str, Any]) -> dict[str, Any]:
+            nonlocal full_passes
+            full_passes += stats["full_pass"]
+            return {"n_obs": stats["n_obs"], "accept": stats["accept"], "full_pass": full_passes}
+
+        return (update_stats,)
+
+
+def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
+    step = object.__new__(cls)
+    step.__dict__.update(state, _data={})
+    step._connect()
+    return step

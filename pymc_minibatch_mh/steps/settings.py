@@ -1,0 +1,45 @@
+"""Checks of the settings that all step methods share."""
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.proposals import Mixture, Proposal
+
+
+def taylor_order_of(setting: int | str) -> int:
+    """Return the order of the control variates; "auto" is 2."""
+    if setting == "auto":
+        return 2
+    if setting in (0, 1, 2) and not isinstance(setting, bool):
+        return int(setting)
+    raise SettingError(f"taylor_order={setting!r} is unknown. Use 'auto', 0, 1 or 2.")
+
+
+def proposal_of(setting: Proposal | str) -> Proposal:
+    """Return the proposal; "auto" mixes Laplace moves and a random walk."""
+    if setting == "auto":
+        return Mixture()
+    if isinstance(setting, Proposal):
+        return setting
+    raise SettingError(
+        f"proposal={setting!r} is unknown. Use 'auto', RandomWalk(), Laplace() or Mixture()."
+    )
+
+
+def positive(name: str, value: Any) -> float:
+    """Return `value` if it is a positive finite number."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = float(value)
+        if np.isfinite(number) and number > 0.0:
+            return number
+    raise SettingError(f"{name}={value!r} is not a positive number. Give a number above 0.")
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """Return `value` if it is an integer of at least 1."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and value >= 1:
+        return int(value)
+    raise SettingError(f"{name}={value!r} is not a positive integer. Give 1 or more.")

@@ -1,0 +1,26 @@
+"""The sampler stats: one table for steps, documentation and tests."""
+
+from typing import Any
+
+import numpy as np
+
+#: Name -> (dtype, meaning). All are scalars per draw.
+STATS: dict[str, tuple[type, str]] = {
+    "accept": (np.float64, "estimated acceptance probability, averaged over the draw's updates"),
+    "accepted": (np.float64, "share of the draw's updates that were accepted"),
+    "n_obs": (np.int64, "rows whose log-likelihood was evaluated in this draw"),
+    "n_looks": (np.int64, "looks that the test took in this draw"),
+    "full_pass": (np.int64, "updates of this draw that read all rows"),
+    "log_ratio": (np.float64, "estimated log ratio of the last update"),
+    "log_ratio_std": (np.float64, "its standard error; 0 after a full pass"),
+    "error_estimate": (np.float64, "estimated error of the acceptance probability, averaged"),
+    "invalid": (np.int64, "updates rejected because a log-density was not finite"),
+    "scaling": (np.float64, "scale of the random walk"),
+    "temperature": (np.float64, "temperature K of the log-likelihood"),
+    "perf_counter_diff": (np.float64, "seconds spent in the draw"),
+}
+
+STATS_DTYPES_SHAPES: dict[str, tuple[Any, Any]] = {
+    **{name: (dtype, []) for name, (dtype, _) in STATS.items()},
+    "warning": (object, None),
+}

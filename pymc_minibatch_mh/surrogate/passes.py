@@ -1,0 +1,169 @@
+"""Passes over all rows: chunked, on all cores, in bounded memory."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.moments import merge_moments
+from pymc_minibatch_mh.kernels.passes import add_derivatives, move_moments
+from pymc_minibatch_mh.kernels.update import RowSpace
+from pymc_minibatch_mh.likelihood.compile import Functions
+
+#: Rows that one task sums; fixed, so that sums do not depend on the number of cores.
+CHUNK = 65_536
+#: Seconds after which a pass shows its progress.
+PATIENCE = 2.0
+
+
+@dataclass(frozen=True)
+class Derivatives:
+    """Value, gradient and, where asked for, Hessian of a log-density."""
+
+    value: float
+    gradient: np.ndarray
+    hessian: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class MoveMoments:
+    """Moments over rows of the differences that one move makes."""
+
+    variance: float
+    skewness: float
+    third_absolute: float
+
+
+class Passes:
+    """Full passes over the rows of a split model.
+
+    Parameters
+    ----------
+    functions
+        The model's compiled functions.
+    source
+        Its rows.
+    size
+        Number of dimensions d.
+    """
+
+    def __init__(self, functions: Functions, source: ArrayRows, size: int) -> None:
+        self._functions = functions
+        self._size = size
+        self.space = RowSpace(source.term_starts, source.context)
+        self.n_rows = source.n_rows
+
+    @cached_property
+    def _row_derivatives(self) -> Callable:
+        return self._functions.row_derivatives()
+
+    @cached_property
+    def _prior_derivatives(self) -> Callable:
+        return self._functions.prior_derivatives()
+
+    def likelihood(
+        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
+    ) -> Derivatives:
+        """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
+        return self._derivatives(self._row_derivatives, theta, hessian, self._chunks(rows))
+
+    def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
+        """Return derivatives of the prior part."""
+        return self._derivatives(
+            self._prior_derivatives, theta, hessian, [np.zeros(1, dtype=np.int64)]
+        )
+
+    def move(
+        self, evaluate: Callable, theta: np.ndarray, new: np.ndarray, centre: np.ndarray
+    ) -> MoveMoments:
+        """Return moments over all rows of the differences that one move makes."""
+        address = address_of(evaluate)
+
+        def chunk_moments(rows: np.ndarray) -> tuple[float, ...]:
+            return move_moments(address, theta, new, centre, self.space, rows)
+
+        n, mean, second, third, absolute = 0, 0.0, 0.0, 0.0, 0.0
+        for m, own_mean, own_second, own_third, own_absolute in _on_all_cores(
+            chunk_moments, self._chunks(None)
+        ):
+            n, mean, second, third = merge_moments(
+                n, mean, second, third, m, own_mean, own_second, own_third
+            )
+            absolute += own_absolute
+        variance = second / max(n - 1, 1)
+        scale = variance**1.5 or 1.0
+        return MoveMoments(variance, third / n / scale, absolute / n / scale)
+
+    def _derivatives(
+        self, function: Callable, theta: np.ndarray, hessian: bool, chunks: list[np.ndarray]
+    ) -> Derivatives:
+        directions = np.eye(self._size) if hessian else np.empty((0, self._size))
+        address = address_of(function)
+
+        def chunk_sums(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            out, products = np.zeros(1 + self._size), np.zeros_like(directions)
+            add_derivatives(address, theta, self.space, rows, directions, out, products)
+            return out, products
+
+        out, products = np.zeros(1 + self._size), np.zeros_like(directions)
+        for own_out, own_products in _on_all_cores(chunk_sums, chunks):
+            out += own_out
+            products += own_products
+        symmetric = 0.5 * (products + products.T) if hessian else None
+        return Derivatives(float(out[0]), out[1:], symmetric)
+
+    def _chunks(self, rows: np.ndarray | None) -> list[Any]:
+        if rows is not None:
+            return np.array_split(rows, max(1, len(rows) // CHUNK))
+        starts = range(0, self.n_rows, CHUNK)
+        return [_Consecutive(first, min(first + CHUNK, self.n_rows)) for first in starts]
+
+
+@dataclass(frozen=True)
+class _Consecutive:
+    first: int
+    last: int
+
+
+def _on_all_cores(work: Callable[[np.ndarray], Any], chunks: list[Any]) -> Iterator[Any]:
+    def run(chunk: Any) -> Any:
+        if isinstance(chunk, _Consecutive):
+            chunk = np.arange(chunk.first, chunk.last, dtype=np.int64)
+        return work(chunk)
+
+    if len(chunks) == 1:
+        yield run(chunks[0])
+        return
+    with ThreadPoolExecutor(os.cpu_count()) as pool, _progress(len(chunks)) as advance:
+        for result in pool.map(run, chunks):
+            advance()
+            yield result
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    start, done = time.perf_counter(), 0
+    bar = Progress(transient=True)
+    task = bar.add_task("Reading all rows", total=total)
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if not bar.live.is_started and time.perf_counter() - start > PATIENCE:
+            bar.start()
+        bar.update(task, completed=done)
+
+    try:
+        yield advance
+    finally:
+        if bar.live.is_started:
+            bar.stop()

@@ -1,0 +1,136 @@
+"""A model prepared for subsampling: read, compiled, expanded around its mode."""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.errors import MinibatchError
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.likelihood.check import check_split, model_log_density
+from pymc_minibatch_mh.likelihood.compile import Functions, row_source
+from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.surrogate.mode import Mode, find_mode
+from pymc_minibatch_mh.surrogate.passes import Passes
+from pymc_minibatch_mh.surrogate.taylor import Calibration, calibrate, surrogate_at
+
+#: Points at which the split is compared with the model.
+CHECK_POINTS = 3
+#: Rows that are read both as a batch and in order.
+CHECK_ROWS = 256
+
+
+class Target:
+    """The tempered posterior of a split model, as a cheap part and remainders of rows.
+
+    Parameters
+    ----------
+    split
+        The model.
+    taylor_order
+        Order of the control variates.
+    inverse_temperature
+        β, which multiplies the log-likelihood only.
+    compile_kwargs
+        Passed on to :func:`pytensor.function`.
+
+    Notes
+    -----
+    Pickling keeps graphs, arrays and sums. Compiled functions are built again where they are
+    used, since numba's closures do not survive in another process.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        taylor_order: int,
+        inverse_temperature: float,
+        compile_kwargs: Mapping[str, Any] | None,
+    ) -> None:
+        self.split = split
+        self.taylor_order = taylor_order
+        self.inverse_temperature = inverse_temperature
+        self.compile_kwargs = compile_kwargs
+        self.source: ArrayRows = row_source(split)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is compiled and the addresses of this process."""
+        kept = ("split", "taylor_order", "inverse_temperature", "compile_kwargs")
+        return {name: self.__dict__[name] for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Find the rows again at their addresses in this process."""
+        self.__dict__.update(state)
+        self.source = row_source(self.split)
+
+    @cached_property
+    def _functions(self) -> Functions:
+        return Functions(self.split, self.source, self.compile_kwargs)
+
+    @cached_property
+    def passes(self) -> Passes:
+        """Full passes over the rows."""
+        return Passes(self._functions, self.source, self.split.size)
+
+    @cached_property
+    def evaluate(self) -> Callable:
+        """Compiled differences of remainders (``EVALUATE``)."""
+        return self._functions.evaluate(self.taylor_order)
+
+    @cached_property
+    def prior(self) -> Callable:
+        """Compiled prior part (``LOGP``)."""
+        return self._functions.prior()
+
+    def expand(self, start: np.ndarray, rng: np.random.Generator) -> tuple[Surrogate, Calibration]:
+        """Find the mode from `start` and build calibrated control variates there."""
+        mode = self.mode(start, rng)
+        bare = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
+        calibration = calibrate(self.passes, self.evaluate, bare, rng)
+        return bare._replace(spread=calibration.spread), calibration
+
+    def mode(self, start: np.ndarray, rng: np.random.Generator) -> Mode:
+        """Find the mode from `start`."""
+        names = self.split.coordinate_names
+        return find_mode(self.passes, start, self.inverse_temperature, names, rng)
+
+    def log_likelihood(self, position: np.ndarray) -> float:
+        """Return the summed log-likelihood of all rows, not tempered."""
+        return self.passes.likelihood(position, hessian=False).value
+
+    def check(self, model: pm.Model, surrogate: Surrogate, rng: np.random.Generator) -> None:
+        """Compare the parts with the model, at points a few standard deviations from the mode."""
+        points = [
+            surrogate.centre + surrogate.factor @ rng.standard_normal(surrogate.centre.size)
+            for _ in range(CHECK_POINTS)
+        ]
+        whole = model_log_density(model, self.split)
+        names = [term.name for term in self.split.terms]
+        check_split(
+            whole, lambda x: (float(self.prior(x)), self.log_likelihood(x)), points, names
+        )
+
+    def require_finite(self, position: np.ndarray) -> None:
+        """Refuse a starting point of zero density, naming the row or the prior part."""
+        if not np.isfinite(float(self.prior(position))):
+            raise MinibatchError(
+                "The prior part of the model is not finite at the starting point: a variable "
+                "lies outside its support. Pass other initvals=."
+            )
+        if np.isfinite(self.log_likelihood(position)):
+            return
+        low, high = 0, self.source.n_rows
+        while high - low > 1:
+            middle = (low + high) // 2
+            left = np.arange(low, middle, dtype=np.int64)
+            value = self.passes.likelihood(position, hessian=False, rows=left).value
+            low, high = (middle, high) if np.isfinite(value) else (low, middle)
+        term = int(np.searchsorted(self.source.term_starts, low, side="right")) - 1
+        name, row = self.split.terms[term].name, low - int(self.source.term_starts[term])
+        raise MinibatchError(
+            f"{name!r} has a log-likelihood that is not finite at the starting point, first in "
+            f"row {row}. Correct that row, or pass other initvals=."
+        )
