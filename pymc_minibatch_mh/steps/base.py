@@ -168,6 +168,12 @@ class MinibatchStep(BlockedStep):
         self._keep_books(position, sums)
         return self._unravel(position, point), [self._stats(sums, began)]
 
+    def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
+        """Draw a point from the Gaussian approximation, `scale` times as wide."""
+        noise = rng.standard_normal(self.target.split.size)
+        position = self._surrogate.centre + scale * (self._surrogate.factor @ noise)
+        return self._unravel(position, {})
+
     def __reduce__(self) -> tuple:
         """Pickle settings, graphs, arrays and the chain's state; neither model nor code."""
         self._require_fresh_data()

@@ -1,0 +1,179 @@
+"""Transition matrices of small chains, summed over every minibatch and every uniform.
+
+The functions that are enumerated are the shipped `plan` and `decide`. The loop around them is
+the compiled update's: a look that would read half of the rows or more reads all of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+
+BELOW_ONE = 1.0 - 2.0**-53
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A discrete state space with its log-prior, shape (S,), and log-likelihoods, shape (S, N)."""
+
+    log_prior: np.ndarray
+    log_likelihood: np.ndarray
+    inverse_temperature: float
+
+    def target(self):
+        """Return the tempered posterior, shape (S,)."""
+        log_weights = self.log_prior + self.inverse_temperature * self.log_likelihood.sum(axis=1)
+        weights = np.exp(log_weights - log_weights.max())
+        return weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A test: its plan, its decision, their settings, and what the kernel hands to them."""
+
+    plan: Callable
+    decide: Callable
+    settings: np.ndarray
+    statistics: Callable
+    spread: Callable
+
+
+def sample_statistics(cheap, differences, total, beta):
+    """Return log ratios, their variances and skewnesses of batches, differences (batches, b)."""
+    rows = differences.shape[1]
+    log_ratio = cheap + beta * total * differences.mean(axis=1)
+    centred = differences - differences.mean(axis=1, keepdims=True)
+    second = (centred**2).sum(axis=1)
+    variance = (beta * total) ** 2 * second / (rows - 1) / rows * (1.0 - rows / total)
+    scale = np.where(second > 0.0, second, 1.0) ** 1.5
+    skewness = np.sqrt(rows) * (centred**3).sum(axis=1) / scale
+    return log_ratio, variance, skewness
+
+
+def audited_spread(differences, beta):
+    """Return V of the full data: symmetric in the two states."""
+    return (beta * differences.size) ** 2 * differences.var(ddof=1)
+
+
+@cache
+def subsets(total, rows):
+    """Return all batches of `rows` of `total` rows, shape (batches, rows)."""
+    return np.array(list(combinations(range(total), rows)))
+
+
+@cache
+def children(total, rows, more):
+    """Return the batches of `more` rows that contain each batch of `rows`, shape (k, children)."""
+
+    def membership(size):
+        inside = np.zeros((len(subsets(total, size)), total), dtype=np.float32)
+        np.put_along_axis(inside, subsets(total, size), 1.0, axis=1)
+        return inside
+
+    contains = membership(rows) @ membership(more).T == rows
+    return np.nonzero(contains)[1].reshape(len(contains), -1)
+
+
+def verdict_bounds(rule, log_ratio, variance, skewness, rows, total):
+    """Return (a, r): the verdict is accept for uniforms below a, reject from r on."""
+
+    def verdict(uniform):
+        return rule.decide(log_ratio, variance, skewness, rows, total, uniform, rule.settings)[0]
+
+    probability = rule.decide(log_ratio, variance, skewness, rows, total, 0.5, rule.settings)[1]
+    below, above = probability * (1 - 1e-12), min(probability * (1 + 1e-12), BELOW_ONE)
+    certain = below == 0.0 or verdict(below) == 1.0
+    if certain and (probability >= BELOW_ONE or verdict(above) == 0.0):
+        return probability, probability
+    return (
+        _largest_uniform(lambda uniform: verdict(uniform) == 1.0),
+        _largest_uniform(lambda uniform: verdict(uniform) != 0.0),
+    )
+
+
+def _largest_uniform(holds):
+    low, high = 0.0, BELOW_ONE
+    if not holds(low):
+        return 0.0
+    if holds(high):
+        return 1.0
+    while high - low > 1e-13:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def acceptance(rule, cheap, differences, beta):
+    """Return the probability that a proposal is accepted, over all batches and uniforms."""
+    total = differences.size
+    spread = rule.spread(differences, beta)
+    rows, accepted = 0, 0.0
+    # One path per batch and interval of uniforms that are still undecided.
+    paths = np.zeros(1, dtype=np.int64)
+    low, high, weight = np.zeros(1), np.ones(1), np.ones(1)
+    while True:
+        target = rule.plan(spread, rows, total, rule.settings)
+        target = total if 2 * target >= total else target
+        if rows == 0:
+            next_batches = np.arange(len(subsets(total, target)))[None]
+        else:
+            next_batches = children(total, rows, target)
+        branches = next_batches.shape[1]
+        paths = next_batches[paths].ravel()
+        low, high, weight = (np.repeat(x, branches) for x in (low, high, weight / branches))
+        rows = target
+        accept_below, reject_from = _bounds_of_look(rule, cheap, differences, rows, beta, paths)
+        accepted += weight @ np.maximum(np.minimum(high, accept_below) - low, 0.0)
+        low, high = np.maximum(low, accept_below), np.minimum(high, reject_from)
+        open_paths = high > low
+        if not open_paths.any():
+            return accepted
+        paths, low, high, weight = (x[open_paths] for x in (paths, low, high, weight))
+
+
+def _bounds_of_look(rule, cheap, differences, rows, beta, paths):
+    """Return the verdict bounds of the batch of every path, each shape (paths,)."""
+    total = differences.size
+    if rows == total:
+        log_ratio = cheap + beta * differences.sum()
+        moments = (np.array([log_ratio]), np.zeros(1), np.zeros(1))
+    else:
+        batches = subsets(total, rows)
+        moments = rule.statistics(cheap, differences[batches], total, beta)
+    bounds = np.empty((len(moments[0]), 2))
+    for batch in np.unique(paths):
+        figures = (float(moment[batch]) for moment in moments)
+        bounds[batch] = verdict_bounds(rule, *figures, rows, total)
+    return bounds[paths, 0], bounds[paths, 1]
+
+
+def transition_matrix(chain, rule):
+    """Return the transition matrix under uniform proposals to the other states."""
+    states = len(chain.log_prior)
+    matrix = np.zeros((states, states))
+    for i in range(states):
+        for j in range(states):
+            if i != j:
+                matrix[i, j] = acceptance(
+                    rule,
+                    chain.log_prior[j] - chain.log_prior[i],
+                    chain.log_likelihood[j] - chain.log_likelihood[i],
+                    chain.inverse_temperature,
+                ) / (states - 1)
+        matrix[i, i] = 1.0 - matrix[i].sum()
+    return matrix
+
+
+def stationary_law(matrix):
+    """Return the stationary law of an irreducible transition matrix."""
+    equations = matrix.T - np.eye(len(matrix))
+    equations[-1] = 1.0
+    return np.linalg.solve(equations, np.eye(len(matrix))[-1])
+
+
+def total_variation(chain, rule):
+    """Return the distance of the chain's stationary law to its target."""
+    law = stationary_law(transition_matrix(chain, rule))
+    return 0.5 * np.abs(law - chain.target()).sum()

@@ -1,0 +1,199 @@
+"""Plausible mistakes in the tests and around them, each with the shipped rule that it alters.
+
+A mutant is written in Python around the shipped functions, with the same signatures.
+"""
+
+import math
+from dataclasses import replace
+
+from scipy.special import stdtr
+
+from exactness.enumeration import audited_spread, sample_statistics
+from exactness.kernels import BETA, RULES
+from pymc_minibatch_mh.acceptance import austere, barker, penalty
+from pymc_minibatch_mh.acceptance.special import logistic, normal_cdf
+
+
+def with_variance(base, factor):
+    """Hand a variance multiplied by factor(n, total) to the test."""
+
+    def statistics(cheap, differences, total, beta):
+        log_ratio, variance, skewness = sample_statistics(cheap, differences, total, beta)
+        return log_ratio, variance * factor(differences.shape[1], total), skewness
+
+    return replace(RULES[base], statistics=statistics)
+
+
+def deciding_by(base, probability):
+    """Accept a partial batch with probability(log_ratio, variance, n)."""
+    shipped = RULES[base].decide
+
+    def decide(log_ratio, variance, skewness, n, total, uniform, settings):
+        if n >= total:
+            return shipped(log_ratio, variance, skewness, n, total, uniform, settings)
+        p = probability(log_ratio, variance, n)
+        return float(uniform < p), p, 0.0
+
+    return replace(RULES[base], decide=decide)
+
+
+def full_data_when_variance_is_large():
+    def plan(spread, n, total, settings):
+        return total if n > 0 else barker.plan(spread, n, total, settings)
+
+    def decide(log_ratio, variance, skewness, n, total, uniform, settings):
+        verdict, *rest = barker.decide(log_ratio, variance, skewness, n, total, uniform, settings)
+        return (-1.0 if variance >= settings[barker.SIGMA] ** 2 else verdict), *rest
+
+    return replace(RULES["barker"], plan=plan, decide=decide)
+
+
+def growth_passed_off_as_fixed():
+    return replace(RULES["barker"], settings=barker.settings(batch_size=4, batch_rule="grow"))
+
+
+def correction_left_out(log_ratio, variance, n):
+    room = max(1.2**2 - variance, 0.0)
+    return normal_cdf(log_ratio / math.sqrt(room)) if room > 0.0 else float(log_ratio > 0.0)
+
+
+def penalty_of_known_variance(log_ratio, variance, n):
+    return min(1.0, math.exp(log_ratio - variance / 2.0))
+
+
+def penalty_not_halved(log_ratio, variance, n):
+    return min(1.0, math.exp(log_ratio - 2.0 * penalty.penalty(variance, n)))
+
+
+def no_penalty(log_ratio, variance, n):
+    return min(1.0, math.exp(log_ratio))
+
+
+def logistic_on_a_batch(log_ratio, variance, n):
+    return logistic(log_ratio)
+
+
+def sized_by_the_direction():
+    def spread(differences, beta):
+        return audited_spread(differences, beta) * (0.5 if differences.sum() > 0.0 else 1.0)
+
+    return replace(RULES["barker"], spread=spread)
+
+
+def prior_counted_for_the_batch():
+    def statistics(cheap, differences, total, beta):
+        return sample_statistics(cheap * total / differences.shape[1], differences, total, beta)
+
+    return replace(RULES["barker"], statistics=statistics)
+
+
+def temperature_missing_from_log_ratio():
+    def statistics(cheap, differences, total, beta):
+        return sample_statistics(cheap, differences, total, 1.0)
+
+    return replace(RULES["penalty"], statistics=statistics)
+
+
+def austere_with(tail, epsilon_share=1.0):
+    def decide(log_ratio, variance, skewness, n, total, uniform, settings):
+        threshold = math.log(uniform) if uniform > 0.0 else -math.inf
+        if n >= total or variance <= 0.0:
+            return austere.decide(log_ratio, variance, skewness, n, total, uniform, settings)
+        p = tail(abs(log_ratio - threshold) / math.sqrt(variance), n)
+        decided = p < settings[austere.EPSILON] * epsilon_share
+        return (float(log_ratio > threshold) if decided else -1.0), math.exp(min(0, log_ratio)), p
+
+    return replace(RULES["austere, eps=.01"], decide=decide)
+
+
+def austere_statistics_of_the_paper(n, total):
+    return (1.0 - (n - 1.0) / (total - 1.0)) / (1.0 - n / total)
+
+
+#: name -> (shipped rule, chain that tells them apart, mutant)
+MUTANTS = {
+    "finite-population correction dropped": (
+        "barker",
+        "clean",
+        with_variance("barker", lambda n, total: 1.0 / (1.0 - n / total)),
+    ),
+    "finite-population correction dropped, penalty": (
+        "penalty",
+        "clean",
+        with_variance("penalty", lambda n, total: 1.0 / (1.0 - n / total)),
+    ),
+    "variance with divisor n": (
+        "barker",
+        "clean",
+        with_variance("barker", lambda n, total: (n - 1.0) / n),
+    ),
+    "variance without temperature": (
+        "barker",
+        "clean",
+        with_variance("barker", lambda n, total: 1.0 / BETA**2),
+    ),
+    "log ratio without temperature": ("penalty", "clean", temperature_missing_from_log_ratio()),
+    "growth passed off as fixed": ("barker", "clean", growth_passed_off_as_fixed()),
+    "full data when s2 is large": ("barker", "clean", full_data_when_variance_is_large()),
+    "correction distribution left out": (
+        "barker",
+        "clean",
+        deciding_by("barker", correction_left_out),
+    ),
+    "logistic draw on a batch": ("barker", "clean", deciding_by("barker", logistic_on_a_batch)),
+    "batch sized by the direction of the move": ("barker", "clean", sized_by_the_direction()),
+    "prior counted N/b times": ("barker", "clean", prior_counted_for_the_batch()),
+    "penalty of a known variance": (
+        "penalty",
+        "clean",
+        deciding_by("penalty", penalty_of_known_variance),
+    ),
+    "penalty not halved": ("penalty", "clean", deciding_by("penalty", penalty_not_halved)),
+    "no penalty": ("penalty", "clean", deciding_by("penalty", no_penalty)),
+    "normal tail for Student's": (
+        "austere, eps=.01",
+        "outlier",
+        austere_with(lambda t, n: normal_cdf(-t)),
+    ),
+    "n degrees of freedom": (
+        "austere, eps=.01",
+        "outlier",
+        austere_with(lambda t, n: float(stdtr(n, -t))),
+    ),
+    "two-sided tail": (
+        "austere, eps=.01",
+        "outlier",
+        austere_with(lambda t, n: float(stdtr(n - 1, -t)), 0.5),
+    ),
+    "the paper's standard error": (
+        "austere, eps=.01",
+        "outlier",
+        with_variance("austere, eps=.01", austere_statistics_of_the_paper),
+    ),
+}
+
+
+def approximate_at_full_data():
+    """Barker's test that goes on using the table once all rows are read."""
+    rule = RULES["barker"]
+
+    def decide(log_ratio, variance, skewness, n, total, uniform, settings):
+        p = barker.acceptance_probability(log_ratio, variance, settings)
+        return float(uniform < p), p, 0.0
+
+    return replace(rule, settings=barker.settings(batch_size=7), decide=decide)
+
+
+def temperature_on_the_prior():
+    """A temperature that multiplies the cheap part as well, with all rows read."""
+
+    def decide(log_ratio, *rest):
+        return penalty.decide(BETA * log_ratio, *rest)
+
+    return replace(RULES["penalty"], settings=penalty.settings(batch_size=7), decide=decide)
+
+
+FULL_DATA_MUTANTS = {
+    "table used at full data": approximate_at_full_data(),
+    "temperature on the whole ratio": temperature_on_the_prior(),
+}

@@ -1,0 +1,85 @@
+"""The stationary laws of the shipped tests on small chains, and mutants that move them."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from exactness.enumeration import (
+    children,
+    stationary_law,
+    subsets,
+    total_variation,
+    transition_matrix,
+)
+from exactness.kernels import BETA, CHAINS, FULL_DATA_RULES, RULES
+from exactness.mutants import FULL_DATA_MUTANTS, MUTANTS
+
+FIGURES = json.loads(Path(__file__).with_name("figures.json").read_text())
+
+
+@cache
+def matrix(name, chain):
+    return transition_matrix(CHAINS[chain], RULES[name])
+
+
+def distance(name, chain):
+    return 0.5 * np.abs(stationary_law(matrix(name, chain)) - CHAINS[chain].target()).sum()
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("name", RULES)
+def test_bias_is_the_stored_figure(name, chain):
+    assert distance(name, chain) == pytest.approx(FIGURES[name][chain], rel=0, abs=1e-10)
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("name", FULL_DATA_RULES)
+def test_every_test_is_exact_once_it_reads_all_rows(name, chain):
+    assert total_variation(CHAINS[chain], FULL_DATA_RULES[name]) <= 1e-12
+
+
+@pytest.mark.parametrize("name", FULL_DATA_MUTANTS)
+def test_full_data_mutant_is_not_exact(name):
+    assert total_variation(CHAINS["clean"], FULL_DATA_MUTANTS[name]) > 1e-8
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_moves_the_figure(name):
+    rule, chain, mutant = MUTANTS[name]
+    assert abs(total_variation(CHAINS[chain], mutant) - FIGURES[rule][chain]) > 1e-6
+
+
+def test_growth_until_the_variance_fits_is_more_biased_than_a_predicted_batch():
+    for chain in CHAINS:
+        assert distance("barker, grow", chain) > 2.0 * distance("barker", chain)
+
+
+def test_a_smaller_epsilon_does_not_save_the_rare_event():
+    assert distance("austere, eps=.01", "rare event") > 0.05
+    assert distance("austere, eps=.01", "clean") < 1e-3
+
+
+def test_barker_accepts_as_often_as_the_logistic_function_says_on_clean_data():
+    chain = CHAINS["clean"]
+    log_target = np.log(chain.target())
+    exact = expit(log_target[None, :] - log_target[:, None]) / (len(log_target) - 1)
+    off_diagonal = ~np.eye(len(log_target), dtype=bool)
+    gap = np.abs(matrix("barker", "clean") - exact)[off_diagonal]
+    assert gap.max() < 5e-3
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_chains_are_irreducible_and_aperiodic(name):
+    eigenvalues = np.linalg.eigvals(matrix(name, "clean"))
+    assert np.sort(np.abs(eigenvalues))[-2] < 0.95
+
+
+def test_enumeration_visits_every_batch_equally_often():
+    visits = np.bincount(children(6, 2, 4).ravel(), minlength=len(subsets(6, 4)))
+    assert len(subsets(6, 2)) == 15
+    assert np.all(visits == 6)
+    assert BETA < 1.0

@@ -1,0 +1,113 @@
+"""The flights of the quickstart: one table from two sources, and a regression that is sound."""
+
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import flights
+
+ROWS = 325_724
+PRIOR_SD = 2.5
+
+
+@pytest.fixture(scope="module")
+def table() -> flights.FlightTable:
+    return flights.load_table()
+
+
+@pytest.fixture(scope="module")
+def regression(table) -> flights.LateFlights:
+    return flights.late_flights(table=table)
+
+
+def mode_and_hessian(data: flights.LateFlights) -> tuple[np.ndarray, np.ndarray]:
+    mode = np.zeros(data.X.shape[1])
+    for _ in range(8):
+        share = expit(data.X @ mode)
+        hessian = (data.X.T * (share * (1 - share))) @ data.X + np.eye(mode.size) / PRIOR_SD**2
+        mode += np.linalg.solve(hessian, data.X.T @ (data.late - share) - mode / PRIOR_SD**2)
+    return mode, hessian
+
+
+def test_table_has_every_flight_with_a_delay_and_weather(table):
+    assert table.X.shape == (ROWS, len(flights.COLUMNS))
+    assert table.columns.tolist() == flights.COLUMNS
+    assert len(table.carrier_names) == 16
+    assert len(table.dest_names) == 104
+    assert np.isfinite(table.X).all()
+    for name in ("dep_delay", "arr_delay", "air_time", "month", "carrier", "dest"):
+        assert getattr(table, name).shape == (ROWS,)
+
+
+def test_stored_table_equals_the_one_built_from_the_package():
+    folder = os.environ.get(flights.DATA_FOLDER_VARIABLE)
+    if not folder:
+        pytest.skip(f"{flights.DATA_FOLDER_VARIABLE} names no folder with a stored table")
+    stored, built = flights.read_table(Path(folder) / flights.TABLE_FILE), flights.build_table()
+    for field in fields(flights.FlightTable):
+        left, right = getattr(stored, field.name), getattr(built, field.name)
+        assert left.dtype == right.dtype, field.name
+        np.testing.assert_array_equal(left, right, err_msg=field.name)
+
+
+def test_table_is_built_where_the_folder_has_none(monkeypatch, tmp_path):
+    monkeypatch.setenv(flights.DATA_FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(flights, "build_table", lambda: "built")
+    assert flights.load_table() == "built"
+
+
+@pytest.mark.parametrize("coefficients", [12, 27])
+def test_design_matrix(table, coefficients):
+    data = flights.late_flights(coefficients, table=table)
+    assert data.X.shape == (ROWS, coefficients)
+    assert data.X.dtype == np.float64
+    assert data.late.dtype == np.int8
+    assert len(set(data.names)) == coefficients
+    assert (data.X[:, 0] == 1).all()
+    for column in data.X[:, 1:].T:
+        if not np.isin(column, (0, 1)).all():
+            np.testing.assert_allclose([column.mean(), column.std()], [0, 1], atol=1e-9)
+
+
+def test_small_design_matrix_is_the_head_of_the_large_one(table, regression):
+    small = flights.late_flights(12, table=table)
+    assert small.names == regression.names[:12]
+    np.testing.assert_array_equal(small.X, regression.X[:, :12])
+
+
+def test_late_is_more_than_a_quarter_of_an_hour(table, regression):
+    assert table.dep_delay[regression.late == 1].min() == 16
+    assert table.dep_delay[regression.late == 0].max() == 15
+
+
+def test_no_carrier_is_too_small_to_be_seen_in_batches(regression):
+    carriers = [i for i, name in enumerate(regression.names) if name.startswith("carrier")]
+    assert len(carriers) == 14
+    for i in carriers:
+        late = regression.late[regression.X[:, i] == 1]
+        assert late.size > 300
+        assert 20 <= late.sum() <= late.size - 20
+
+
+def test_posterior_is_well_conditioned(regression):
+    _, hessian = mode_and_hessian(regression)
+    scale = np.sqrt(np.diag(hessian))
+    eigenvalues = np.linalg.eigvalsh(hessian / np.outer(scale, scale))
+    assert eigenvalues[-1] / eigenvalues[0] < 100
+
+
+def test_stored_reference_is_of_this_regression(regression):
+    reference = json.loads(Path(flights.__file__).with_name("flights_nuts.json").read_text())
+    mode, hessian = mode_and_hessian(regression)
+    sd = np.sqrt(np.diag(np.linalg.inv(hessian)))
+    assert tuple(reference["names"]) == regression.names
+    # With so many rows the posterior is nearly normal; the smallest carriers are a little skewed.
+    np.testing.assert_allclose((np.array(reference["mean"]) - mode) / sd, 0, atol=0.2)
+    np.testing.assert_allclose(np.array(reference["sd"]) / sd, 1, atol=0.05)
+    assert min(reference["ess_bulk"]) >= 5_000
+    assert reference["max_rhat"] < 1.01

@@ -1,0 +1,70 @@
+"""What the README and the metadata say is what is there."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh.steps.stats import STATS
+
+ROOT = Path(__file__).parents[1]
+INSTALL = "python -m pip install uv && "
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def readme_commands() -> list[str]:
+    blocks = re.findall(r"```bash\n(.*?)```", read("README.md"), flags=re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def test_readme_gives_two_commands_for_a_clean_checkout():
+    quickstart, tests = readme_commands()
+    assert quickstart.startswith(INSTALL)
+    assert tests.startswith(INSTALL)
+    assert (ROOT / quickstart.split()[-1]).is_file()
+
+
+def test_ci_runs_the_readme_test_command_to_the_letter():
+    lines = [line.strip() for line in read(".ci/run").splitlines()]
+    assert readme_commands()[1] in lines
+
+
+def test_ci_script_can_be_executed():
+    assert (ROOT / ".ci/run").stat().st_mode & 0o111
+
+
+def test_hosted_ci_runs_the_same_script_with_pinned_actions():
+    workflow = read(".github/workflows/ci.yml")
+    assert "run: bash .ci/run" in workflow
+    actions = re.findall(r"uses: (\S+)", workflow)
+    assert actions
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) for action in actions)
+
+
+def test_package_is_marked_as_typed():
+    assert (ROOT / "pymc_minibatch_mh/py.typed").is_file()
+
+
+def test_citation_and_metadata_agree():
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    citation = read("CITATION.cff")
+    assert re.search(r"^version: (\S+)$", citation, flags=re.MULTILINE)[1] == project["version"]
+    assert re.search(r"^license: (\S+)$", citation, flags=re.MULTILINE)[1] == project["license"]
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(p.name for p in ROOT.glob("docs/*.md"))])
+def test_links_between_pages_lead_somewhere(page):
+    path = ROOT / page if page == "README.md" else ROOT / "docs" / page
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).is_file(), target
+
+
+def test_documented_statistics_are_the_recorded_ones():
+    rows = re.findall(r"^\| (`.+) \| (\w+) \|", read("docs/stats.md"), flags=re.MULTILINE)
+    documented = {name: dtype for names, dtype in rows for name in re.findall(r"`(\w+)`", names)}
+    assert documented == {name: np.dtype(dtype).name for name, (dtype, _) in STATS.items()}
