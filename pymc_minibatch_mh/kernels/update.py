@@ -10,9 +10,10 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.draw import arrange, arrange_block, draw_more
 from pymc_minibatch_mh.kernels.first_class import function_at
+from pymc_minibatch_mh.kernels.generator import generator_at
 from pymc_minibatch_mh.kernels.moments import add_moments, skewness
 from pymc_minibatch_mh.kernels.signatures import DECIDE, EVALUATE, LOGP, PLAN, PROPOSE
-from pymc_minibatch_mh.kernels.surrogate import expansion_change, remainder_size
+from pymc_minibatch_mh.kernels.surrogate import expansion_change, remainder_size, unpack
 
 #: Rows that a full pass inside an update reads at a time.
 BLOCK = 2048
@@ -143,7 +144,19 @@ def _tally_move(tally, position, new, surrogate, accept, n):
 
 @compiled()
 def update(
-    position, n_updates, rng, addresses, numbers, settings, surrogate, space, sums, tallies
+    position,
+    n_updates,
+    generator,
+    addresses,
+    numbers,
+    settings,
+    vectors,
+    matrices,
+    scalars,
+    term_starts,
+    context,
+    sums,
+    tallies,
 ):
     """Move `position` in place by `n_updates` Metropolis–Hastings updates.
 
@@ -153,16 +166,18 @@ def update(
         Current position, overwritten.
     n_updates
         Number of updates.
-    rng : numpy.random.Generator
-        The only source of randomness.
+    generator : ndarray of int64, shape (4,)
+        Addresses of the generator, the only source of randomness.
     addresses : ndarray of int64, shape (5,)
         Addresses of the Roles.
     numbers : ndarray
         Settings of the proposal.
     settings : ndarray
         Settings of the test.
-    surrogate : Surrogate
-    space : RowSpace
+    vectors, matrices, scalars : ndarray
+        The packed surrogate.
+    term_starts, context : ndarray of int64
+        The row space.
     sums : ndarray, shape (N_SUMS,)
         Statistics of these updates, added to.
     tallies : ndarray, shape (components, N_TALLIES)
@@ -175,6 +190,9 @@ def update(
         function_at(addresses[3], LOGP),
         function_at(addresses[4], EVALUATE),
     )
+    rng = generator_at(generator[0], generator[1], generator[2], generator[3])
+    surrogate = unpack(vectors, matrices, scalars)
+    space = RowSpace(term_starts, context)
     new = np.empty_like(position)
     prior_here = roles.prior(position)
     for _ in range(n_updates):

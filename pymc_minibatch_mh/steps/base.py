@@ -21,7 +21,8 @@ from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.kernels import update as kernel
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.surrogate import Surrogate, whitened_norm
+from pymc_minibatch_mh.kernels.generator import generator_addresses
+from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack, whitened_norm
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.proposals import Proposal
 from pymc_minibatch_mh.steps import settings as check
@@ -132,6 +133,26 @@ class MinibatchStep(BlockedStep):
     def name(self) -> str:
         """Name of the step in PyMC's messages."""
 
+    @property
+    def surrogate(self) -> Surrogate:
+        """Control variates of this chain."""
+        return self._chain_surrogate
+
+    @surrogate.setter
+    def surrogate(self, surrogate: Surrogate) -> None:
+        self._chain_surrogate = surrogate
+        self._packed = pack(surrogate)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Generator of this chain."""
+        return self._rng
+
+    @rng.setter
+    def rng(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._generator = generator_addresses(rng)
+
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain: take its generator and forget every earlier chain."""
         super().setup_chain(rng, tune, draws)
@@ -156,12 +177,12 @@ class MinibatchStep(BlockedStep):
         kernel.update(
             position,
             self.updates_per_draw,
-            self.rng,
+            self._generator,
             self._addresses,
             self.numbers,
             self.test_settings,
-            self.surrogate,
-            self.target.passes.space,
+            *self._packed,
+            *self._space,
             sums,
             self.window,
         )
@@ -177,7 +198,8 @@ class MinibatchStep(BlockedStep):
     def __reduce__(self) -> tuple:
         """Pickle settings, graphs, arrays and the chain's state; neither model nor code."""
         self._require_fresh_data()
-        dropped = {"_addresses", "_functions", "_data", "_BlockedStep__newargs"}
+        dropped = {"_addresses", "_generator", "_functions", "_space", "_data"}
+        dropped.add("_BlockedStep__newargs")
         state = {k: v for k, v in self.__dict__.items() if k not in dropped}
         return _restore, (type(self), state)
 
@@ -190,6 +212,7 @@ class MinibatchStep(BlockedStep):
             self.target.prior,
             self.target.evaluate,
         )
+        self._space = tuple(self.target.passes.space)
         self._addresses = np.array([address_of(f) for f in self._functions], dtype=np.int64)
 
     def _reset(self, adapting: bool) -> None:
@@ -338,5 +361,6 @@ class MinibatchStep(BlockedStep):
 def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
     step = object.__new__(cls)
     step.__dict__.update(state, _data={})
+    step.rng = step._rng
     step._connect()
     return step

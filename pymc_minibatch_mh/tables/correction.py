@@ -195,7 +195,7 @@ def ridge_correction(
 
     The solution has negative masses; they are set to 0 and nothing is renormalised, which is
     what reproduces the paper's figures (1.3e-3 at sigma=1, ridge=10, points=2000). Never used
-    by a test: the minimax table is 54 times more accurate at the paper's own sigma.
+    by a test: the minimax table's error at the same sigma is 5.4e-8.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def ridge_correction(
     CorrectionTable
         Its masses sum to 1 up to the clipped part, and its error is the maximum over the points.
     """
-    atoms = np.arange(-points, points + 1) * (support / points)
+    atoms: Floats = np.arange(-points, points + 1, dtype=np.float64) * (support / points)
     grid = np.arange(-2 * points, 2 * points + 1) * (support / points)
     design = ndtr((grid[:, None] - atoms) / sigma)
     logistic = expit(grid)
