@@ -50,7 +50,7 @@ class ReadRows(Op):
         """Refuse to run in Python: an address is only of use to compiled code."""
         raise TypeError(f"{self} reads memory by address and only runs in numba")
 
-    def infer_shape(self, fgraph: object, node: Apply, shapes: list) -> list[tuple]:
+    def infer_shape(self, node: Apply, shapes: list) -> list[tuple]:
         """Return the shape of the batch without reading it."""
         return [(shapes[0][0], *self.shape)]
 

@@ -10,7 +10,7 @@ VALUES = np.array(
 )
 PRIOR = np.log([0.25, 0.45, 0.3])
 POSITIONS = np.array([-0.2, 0.1, 0.45])
-BETA = 0.5
+BETA = 0.4
 
 
 def gaussian_chain(values):

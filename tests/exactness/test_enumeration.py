@@ -15,7 +15,7 @@ from exactness.enumeration import (
     total_variation,
     transition_matrix,
 )
-from exactness.kernels import BETA, CHAINS, FULL_DATA_RULES, RULES
+from exactness.kernels import CHAINS, FULL_DATA_RULES, RULES
 from exactness.mutants import FULL_DATA_MUTANTS, MUTANTS
 
 FIGURES = json.loads(Path(__file__).with_name("figures.json").read_text())
@@ -53,9 +53,8 @@ def test_mutant_moves_the_figure(name):
     assert abs(total_variation(CHAINS[chain], mutant) - FIGURES[rule][chain]) > 1e-6
 
 
-def test_growth_until_the_variance_fits_is_more_biased_than_a_predicted_batch():
-    for chain in CHAINS:
-        assert distance("barker, grow", chain) > 2.0 * distance("barker", chain)
+def test_growth_until_the_variance_fits_is_fooled_by_an_outlier():
+    assert distance("barker, grow", "outlier") > 3.0 * distance("barker", "outlier")
 
 
 def test_a_smaller_epsilon_does_not_save_the_rare_event():
@@ -82,4 +81,3 @@ def test_enumeration_visits_every_batch_equally_often():
     visits = np.bincount(children(6, 2, 4).ravel(), minlength=len(subsets(6, 4)))
     assert len(subsets(6, 2)) == 15
     assert np.all(visits == 6)
-    assert BETA < 1.0

@@ -1,0 +1,289 @@
+"""The figures of docs/benchmarks.md, each measured by one command.
+
+    python tests/benchmarks/figures.py sampling|scaling|setup|compilation|memory|correction
+
+Nothing here is a test: machines differ and are shared, so what is to be compared is run side by
+side in one process, in turns, and medians and ratios are printed.
+"""
+
+import argparse
+import json
+import logging
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import arviz as az
+import numpy as np
+import pymc as pm
+from scipy.special import log_expit
+
+import pymc_minibatch_mh as mb
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.tables.correction import correction_table
+
+SIZE = 10
+METHODS = ("BarkerMinibatchMH", "PenaltyMH", "AustereMH")
+TURNS = 5
+
+
+def logistic_data(n_rows: int, size: int = SIZE) -> tuple[np.ndarray, np.ndarray]:
+    """Draw a logistic regression with standard normal columns."""
+    rng = np.random.default_rng(1)
+    design = rng.standard_normal((n_rows, size))
+    logits = design @ rng.normal(0.0, 0.4, size)
+    return design, (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-logits))).astype(np.int8)
+
+
+def logistic_model(design: np.ndarray, response: np.ndarray) -> pm.Model:
+    """Write the model as any PyMC user would."""
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 2.5, shape=design.shape[1])
+        pm.Bernoulli("y", logit_p=design @ beta, observed=response)
+    return model
+
+
+def reference_moments(
+    design: np.ndarray, response: np.ndarray, centre: np.ndarray, factor: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return posterior means and sds by importance sampling with the Gaussian as control.
+
+    All rows are read at every point, in NumPy. What is estimated is only how far the posterior is
+    from its Gaussian approximation, so that a few hundred points give a thousandth of an sd.
+    """
+    rng = np.random.default_rng(2)
+    noise = rng.standard_normal((200, centre.size))
+    noise = np.concatenate([noise, -noise])
+    signs = np.where(response, 1.0, -1.0)
+    logs = np.array(
+        [
+            log_expit(signs * (design @ theta)).sum() - 0.5 * (theta**2).sum() / 2.5**2
+            for theta in centre + noise @ factor.T
+        ]
+    )
+    logs += 0.5 * (noise**2).sum(axis=1)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    surplus = weights - 1.0 / weights.size
+    points = noise @ factor.T
+    shift = surplus @ points
+    spread = np.diag(factor @ factor.T) + surplus @ points**2 - shift**2
+    return centre + shift, np.sqrt(spread)
+
+
+def run_chain(model: pm.Model, step: MinibatchStep, draws: int) -> dict[str, float]:
+    """Sample one chain through pm.sample and summarise it."""
+    with model:
+        trace = pm.sample(
+            draws=draws,
+            tune=2_000,
+            step=step,
+            chains=1,
+            cores=1,
+            random_seed=3,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+    stats, draws_of = trace["sample_stats"], trace["posterior"]["beta"].values[0]
+    seconds = trace["posterior"].attrs["sampling_time"] * draws / (draws + 2_000)
+    return {
+        "seconds": seconds,
+        "ess": float(az.ess(trace)["beta"].min()),
+        "rows": float(stats["n_obs"].mean()) / step.updates_per_draw,
+        "full": float(stats["full_pass"].mean()) / step.updates_per_draw,
+        "acceptance": float(stats["accepted"].mean()),
+        "mean": draws_of.mean(axis=0),
+        "sd": draws_of.std(axis=0),
+    }
+
+
+def sampling() -> None:
+    """ESS per second of sampling at N = 10^6, one chain, default settings."""
+    design, response = logistic_data(1_000_000)
+    model = logistic_model(design, response)
+    steps = {}
+    for name in METHODS:
+        with model:
+            steps[name] = getattr(mb, name)()
+    some = steps["PenaltyMH"].surrogate
+    mean, sd = reference_moments(design, response, some.centre, some.factor)
+    runs: dict[str, list[dict]] = {name: [] for name in METHODS}
+    for _ in range(TURNS):
+        for name in METHODS:
+            runs[name].append(run_chain(model, steps[name], 40_000))
+    print("sampler | rows/update | full-data | acceptance | ESS | ESS/s | mean off (sd) | sd off")
+    for name, turns in runs.items():
+        one = turns[0]
+        speed = statistics.median(turn["ess"] / turn["seconds"] for turn in turns)
+        print(
+            f"{name} | {one['rows']:.0f} | {one['full']:.2%} | {one['acceptance']:.3f} | "
+            f"{one['ess']:,.0f} of 40,000 | {speed:,.0f} | "
+            f"{np.abs((one['mean'] - mean) / sd).max():.3f} | "
+            f"{np.abs(one['sd'] / sd - 1.0).max():.2%}"
+        )
+
+
+def scaling() -> None:
+    """Time per compiled update at N = 10^6 against N = 10^4."""
+    loops: dict[int, Callable[[], float]] = {}
+    for n_rows in (10_000, 1_000_000):
+        with logistic_model(*logistic_data(n_rows)):
+            step = mb.BarkerMinibatchMH(updates_per_draw=2_000)
+        step.setup_chain(np.random.default_rng(0), 0, 1)
+        loops[n_rows] = _timed_draws(step)
+    seconds: dict[int, list[float]] = {n_rows: [] for n_rows in loops}
+    for _ in range(4 * TURNS):
+        for n_rows, loop in loops.items():
+            seconds[n_rows].append(loop() / 2_000)
+    small, tall = (statistics.median(seconds[n]) for n in loops)
+    print(f"µs per update: N=10^4 {small * 1e6:.1f}, N=10^6 {tall * 1e6:.1f}")
+    print(f"ratio {tall / small:.2f}")
+
+
+def _timed_draws(step: MinibatchStep) -> Callable[[], float]:
+    point = step.gaussian_draw(np.random.default_rng(0), 1.0)
+    step.step(point)
+
+    def loop() -> float:
+        start = time.perf_counter()
+        step.step(point)
+        return time.perf_counter() - start
+
+    return loop
+
+
+def setup() -> None:
+    """Setup at N = 10^6 without compilation, beside a hand-written NumPy Newton."""
+    design, response = logistic_data(1_000_000)
+    model = logistic_model(design, response)
+    ours, numpy_newton, compiling = [], [], []
+    with model:
+        mb.PenaltyMH()
+        for _ in range(TURNS):
+            start = time.perf_counter()
+            _numpy_newton(design, response.astype(float))
+            numpy_newton.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            step = mb.PenaltyMH()
+            total = time.perf_counter() - start
+            start = time.perf_counter()
+            _compile_again(step)
+            compiling.append(time.perf_counter() - start)
+            ours.append(total - compiling[-1])
+    print(f"setup without compilation: {statistics.median(ours):.2f} s")
+    print(f"compilation, warm: {statistics.median(compiling):.2f} s")
+    print(f"NumPy Newton: {statistics.median(numpy_newton):.2f} s")
+    ratios = [a / b for a, b in zip(ours, numpy_newton, strict=True)]
+    print(f"ratio {statistics.median(ratios):.1f}")
+
+
+def _compile_again(step: MinibatchStep) -> None:
+    target = step.target
+    functions = type(target._functions)(target.split, target.source, None)
+    functions.prior()
+    functions.evaluate(2)
+    functions.row_derivatives()
+    functions.prior_derivatives()
+
+
+def _numpy_newton(design: np.ndarray, response: np.ndarray) -> np.ndarray:
+    theta = np.zeros(design.shape[1])
+    for _ in range(6):
+        p = 1.0 / (1.0 + np.exp(-(design @ theta)))
+        gradient = design.T @ (response - p) - theta / 2.5**2
+        hessian = (design * (p * (1.0 - p))[:, None]).T @ design + np.eye(theta.size) / 2.5**2
+        theta = theta + np.linalg.solve(hessian, gradient)
+    return theta
+
+
+def compilation() -> None:
+    """Seconds from the constructor to the first draw, in five fresh processes, cold and warm."""
+    for label in ("cold", "warm"):
+        seconds = []
+        with tempfile.TemporaryDirectory() as shared:
+            for turn in range(TURNS + (label == "warm")):
+                with tempfile.TemporaryDirectory() as fresh:
+                    folder = fresh if label == "cold" else shared
+                    flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={folder}"
+                    environment = {**os.environ, "PYTENSOR_FLAGS": flags.strip(",")}
+                    command = [sys.executable, __file__, "first_draw"]
+                    out = subprocess.run(
+                        command, env=environment, capture_output=True, text=True, check=True
+                    )
+                    if label == "cold" or turn > 0:
+                        seconds.append(json.loads(out.stdout.splitlines()[-1]))
+        print(f"{label}: median {statistics.median(seconds):.1f} s of {np.round(seconds, 1)}")
+
+
+def first_draw() -> None:
+    """Build a step and make one draw, at N = 10^4 so that compilation is what takes time."""
+    model = logistic_model(*logistic_data(10_000))
+    start = time.perf_counter()
+    with model:
+        step = mb.BarkerMinibatchMH()
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    step.step(step.gaussian_draw(np.random.default_rng(0), 1.0))
+    print(json.dumps(time.perf_counter() - start))
+
+
+def memory() -> None:
+    """Peak memory beyond the data, from before the model to after sampling, at N = 10^6."""
+    _first_model_pays_for_compilation()
+    design, response = logistic_data(1_000_000)
+    data = design.nbytes + response.nbytes
+    before = _resident()
+    model = logistic_model(design, response)
+    with model:
+        step = mb.PenaltyMH()
+    run_chain(model, step, 1_000)
+    beyond = _peak() - before
+    print(f"data {data / 2**20:.0f} MiB, beyond {beyond / 2**20:.0f} MiB")
+    print(f"ratio {beyond / data:.2f}")
+
+
+def _first_model_pays_for_compilation() -> None:
+    model = logistic_model(*logistic_data(10_000))
+    with model:
+        step = mb.PenaltyMH()
+    run_chain(model, step, 100)
+
+
+def _resident() -> int:
+    # Writing 5 resets the peak, so that making the data does not count.
+    with open("/proc/self/clear_refs", "w") as control:
+        control.write("5")
+    with open("/proc/self/statm") as status:
+        return int(status.read().split()[1]) * resource.getpagesize()
+
+
+def _peak() -> int:
+    with open("/proc/self/status") as status:
+        line = next(line for line in status if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def correction() -> None:
+    """Certified error of the correction distribution."""
+    for sigma in (0.9, 1.0, 1.1, 1.2, 1.3):
+        table = correction_table(sigma)
+        print(f"sigma={sigma}: {table.error:.2e} with {table.atoms.size} atoms")
+
+
+FIGURES = {f.__name__: f for f in (sampling, scaling, setup, compilation, memory, correction)}
+
+
+def main() -> None:
+    """Print the figure that was asked for."""
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("figure", choices=[*FIGURES, "first_draw"])
+    {**FIGURES, "first_draw": first_draw}[parser.parse_args().figure]()
+
+
+if __name__ == "__main__":
+    main()
