@@ -216,7 +216,7 @@ def _carriers(table: FlightTable) -> dict[str, NDArray[np.float64]]:
     for small, relative in POOLED_CARRIERS.items():
         names = np.where(names == small, relative, names)
     return {
-        str(name): (names == name).astype(float)
+        f"carrier {name}": (names == name).astype(float)
         for name in np.unique(names)
         if name != BASELINE_CARRIER
     }

@@ -22,32 +22,41 @@ def _insert(table, row):
 
 
 @compiled()
-def _set_of(rows, n, capacity):
-    """Build a set of the first `n` rows that has room for `capacity` rows."""
+def reserve(rows, table, n, target):
+    """Return a list of rows and a set of them with room for `target`, keeping the first `n`.
+
+    Room at least doubles, so that a test that looks often still does work in proportion to what
+    it reads.
+    """
+    if rows.size >= target:
+        return rows, table
     size = 16
-    while size < 2 * capacity:
+    while size < target:
         size *= 2
-    table = np.full(size, -1, np.int64)
+    grown = np.empty(size, np.int64)
+    grown[:n] = rows[:n]
+    roomy = np.full(2 * size, -1, np.int64)
     for i in range(n):
-        _insert(table, rows[i])
-    return table
+        _insert(roomy, rows[i])
+    return grown, roomy
 
 
 @compiled()
-def draw_more(rng, total, rows, n, target):
+def draw_more(rng, total, rows, table, n, target):
     """Extend a uniform draw of `n` distinct rows to `target` of them.
+
+    Drawing on is the same as having drawn more at once.
 
     Parameters
     ----------
     rng : numpy.random.Generator
     total
-        Number of rows to draw from; `target` must be at most half of it.
-    rows : ndarray of int64, shape (>= target,)
-        The rows drawn so far, to be extended in place.
+        Number of rows to draw from; `target` is at most half of it.
+    rows, table : ndarray of int64
+        The rows drawn so far and the set of them, from :func:`reserve`; extended in place.
     n, target
-        Rows drawn so far and rows wanted. Drawing on is the same as having drawn more at once.
+        Rows drawn so far and rows wanted.
     """
-    table = _set_of(rows, n, target)
     while n < target:
         row = rng.integers(0, total)
         if _insert(table, row):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.kernels.draw import arrange, arrange_block, draw_more
+from pymc_minibatch_mh.kernels.draw import arrange, arrange_block, draw_more, reserve
 from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.generator import generator_at
 from pymc_minibatch_mh.kernels.moments import add_moments, skewness
@@ -87,7 +87,7 @@ def decide_by_looks(roles, settings, position, new, cheap, surrogate, space, rng
     beta = surrogate.inverse_temperature
     spread = surrogate.spread * remainder_size(surrogate, position, new) ** 2
     uniform = rng.random()
-    drawn = np.empty(0, np.int64)
+    drawn, table = np.empty(0, np.int64), np.empty(0, np.int64)
     ends = np.empty(space.term_starts.size - 1, np.int64)
     n, mean, second, third, looks = 0, 0.0, 0.0, 0.0, 0
     while True:
@@ -97,10 +97,8 @@ def decide_by_looks(roles, settings, position, new, cheap, surrogate, space, rng
             change = read_all(roles.evaluate, position, new, surrogate, space)
             n, log_ratio, variance, skew = total, cheap + beta * change, 0.0, 0.0
         else:
-            grown = np.empty(target, np.int64)
-            grown[:n] = drawn
-            draw_more(rng, total, grown, n, target)
-            drawn = grown
+            drawn, table = reserve(drawn, table, n, target)
+            draw_more(rng, total, drawn, table, n, target)
             count = target - n
             rows = np.empty(count, np.int64)
             differences = np.empty(count)

@@ -11,15 +11,17 @@ from functools import singledispatch
 from math import prod
 from typing import Protocol
 
+import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.basic import Alloc, Join
+from pytensor.tensor.basic import Alloc, ARange, Join
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
 
@@ -53,7 +55,12 @@ def batch_of(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
     MixedRowsError
         If `op` is not known to keep rows apart.
     """
-    raise MixedRowsError(op, f"{op} is not known to keep observations apart")
+    raise MixedRowsError(op, f"{called(op)} is not known to keep observations apart")
+
+
+def called(op: Op) -> str:
+    """Return the name of an operation, for messages."""
+    return called(op.core_op) if isinstance(op, Blockwise) else type(op).__name__
 
 
 @batch_of.register(Elemwise)
@@ -71,7 +78,9 @@ def _check(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
 
 @batch_of.register(SpecifyShape)
 def _specify_shape(op: SpecifyShape, node: Apply, axis: int, walk: Walk) -> Variable:
-    return walk.rows(node.inputs[0], axis)
+    static = node.outputs[0].type.shape
+    lengths = [None if k == axis else length for k, length in enumerate(static)]
+    return pt.specify_shape(walk.rows(node.inputs[0], axis), lengths)
 
 
 @batch_of.register(DimShuffle)
@@ -105,6 +114,23 @@ def _reduce(op: CAReduce, node: Apply, axis: int, walk: Walk) -> Variable:
     return op.make_node(inner).outputs[0]
 
 
+@batch_of.register(LogSumExp)
+def _log_sum_exp(op: LogSumExp, node: Apply, axis: int, walk: Walk) -> Variable:
+    (x,) = node.inputs
+    kept = [k for k in range(x.type.ndim) if k not in op.axis]
+    return pt.logsumexp(walk.rows(x, kept[axis]), axis=op.axis)
+
+
+@batch_of.register(Softmax)
+@batch_of.register(LogSoftmax)
+def _softmax(op: Softmax | LogSoftmax, node: Apply, axis: int, walk: Walk) -> Variable:
+    (x,) = node.inputs
+    if op.axis is None or axis in op.axis:
+        raise MixedRowsError(op, f"{called(op)} divides by a sum over the observations")
+    softmax = pt.special.softmax if isinstance(op, Softmax) else pt.special.log_softmax
+    return softmax(walk.rows(x, axis), axis=op.axis)
+
+
 @batch_of.register(Join)
 def _join(op: Join, node: Apply, axis: int, walk: Walk) -> Variable:
     if op.axis % node.outputs[0].type.ndim == axis:
@@ -135,7 +161,7 @@ def _blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Variable:
     if isinstance(op.core_op, Dot) and n_batch == 0:
         return _dot(op.core_op, node, axis, walk)
     if axis >= n_batch:
-        raise MixedRowsError(op, f"the observations lie inside {op}")
+        raise MixedRowsError(op, f"the observations lie inside {called(op)}")
     inputs = [
         walk.whole(x) if x.type.broadcastable[axis] else walk.rows(x, axis) for x in node.inputs
     ]
@@ -149,10 +175,10 @@ def _subtensor(op: Subtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     entries += [slice(None)] * (x.type.ndim - len(entries))
     kept = [k for k, entry in enumerate(entries) if isinstance(entry, slice)]
     source = kept[axis]
+    inner = walk.rows(x, source)
     if not _is_full(entries[source]):
-        raise MixedRowsError(op, f"{op} takes a part of the observations or reorders them")
-    whole = [_whole_entry(entry, walk) for entry in entries]
-    return walk.rows(x, source)[tuple(whole)]
+        raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")
+    return inner[tuple(_whole_entry(entry, walk) for entry in entries)]
 
 
 @batch_of.register(AdvancedSubtensor)
@@ -168,14 +194,43 @@ def _advanced_subtensor(op: AdvancedSubtensor, node: Apply, axis: int, walk: Wal
     width = max(entries[k].type.ndim for k in arrays)
     first = arrays[0]
     if first <= axis < first + width:
-        whole = [_whole_entry(entry, walk) for entry in entries]
-        for k in arrays:
-            whole[k] = _index_rows(entries[k], axis - first - width, walk)
-        return walk.whole(x)[tuple(whole)]
+        from_end = axis - first - width
+        numbers = next((k for k in arrays if _are_row_numbers(entries[k], from_end)), None)
+        chosen = list(entries)
+        for k, entry in enumerate(entries):
+            if k == numbers:
+                chosen[k] = _row_numbers(entry.type.ndim, from_end, walk)
+            elif k in arrays:
+                chosen[k] = _index_rows(entry, from_end, walk)
+            else:
+                chosen[k] = _whole_entry(entry, walk)
+        return (walk.whole(x) if numbers is None else walk.rows(x, numbers))[tuple(chosen)]
     source = axis if axis < first else axis - width + len(arrays)
     if not _is_full(entries[source]):
-        raise MixedRowsError(op, f"{op} takes a part of the observations or reorders them")
+        raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")
     return walk.rows(x, source)[tuple(_whole_entry(entry, walk) for entry in entries)]
+
+
+def _are_row_numbers(index: Variable, axis_from_end: int) -> bool:
+    # Row i of x[arange(N), j] depends on row i of x alone.
+    axis = index.type.ndim + axis_from_end
+    others_broadcast = all(b for k, b in enumerate(index.type.broadcastable) if k != axis)
+    if axis < 0 or index.type.broadcastable[axis] or not others_broadcast:
+        return False
+    if isinstance(index, Constant):
+        return np.array_equal(np.ravel(index.data), np.arange(index.data.size))
+    while index.owner is not None and isinstance(index.owner.op, Reshape | DimShuffle):
+        index = index.owner.inputs[0]
+    if index.owner is None or not isinstance(index.owner.op, ARange):
+        return False
+    start, _, step = index.owner.inputs
+    return [v.data if isinstance(v, Constant) else None for v in (start, step)] == [0, 1]
+
+
+def _row_numbers(ndim: int, axis_from_end: int, walk: Walk) -> Variable:
+    shape = [1] * ndim
+    shape[axis_from_end] = -1
+    return pt.arange(walk.length).reshape(shape)
 
 
 def _index_rows(index: Variable, axis_from_end: int, walk: Walk) -> Variable:
@@ -198,7 +253,7 @@ def _is_full(entry: slice) -> bool:
 
 @batch_of.register(Reshape)
 def _reshape(op: Reshape, node: Apply, axis: int, walk: Walk) -> Variable:
-    x, shape = node.inputs
+    x = node.inputs[0]
     before, after = x.type.shape[1:], node.outputs[0].type.shape[1:]
     # With equal products of the other axes, C order puts row i of the input in row i of the output.
     if axis != 0 or None in before or None in after or prod(before) != prod(after):

@@ -7,13 +7,16 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import walk as visit
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import Shape, Shape_i
 
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
-from pymc_minibatch_mh.likelihood.axis import MixedRowsError, batch_of
+from pymc_minibatch_mh.likelihood.axis import MixedRowsError, batch_of, called
 
 WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
+SUMMARISE = "Compute such a summary from the data alone, before the model, or use pm.NUTS()."
 
 
 @dataclass(eq=False)
@@ -75,8 +78,15 @@ class BatchWalk:
         self.shared_by_all.append(variable)
         return variable
 
+    def name_of(self, data: Variable) -> str:
+        """Return the name of a data array, for messages."""
+        return data.name or f"a data array of {self.name}"
+
     def _build(self, variable: Variable, axis: int) -> Variable:
         if variable.owner is not None:
+            if len(variable.owner.outputs) > 1:
+                op = variable.owner.op
+                raise MixedRowsError(op, f"{called(op)} has several outputs")
             return batch_of(variable.owner.op, variable.owner, axis, self)
         if variable in self.names:
             raise refuse(
@@ -90,7 +100,7 @@ class BatchWalk:
 
     def _batch_of_data(self, variable: Variable, axis: int) -> Variable:
         values = data_values(variable)
-        name = variable.name or f"a data array of {self.name}"
+        name = self.name_of(variable)
         if values.shape[axis] != self.n_rows:
             raise refuse(
                 self.name,
@@ -98,11 +108,13 @@ class BatchWalk:
                 f"differs from the {self.n_rows:,} observations",
                 "Give every data array one entry per observation.",
             )
-        if values.ndim > 3 or values.dtype.kind not in "fiub" or not values.dtype.isnative:
+        readable = values.dtype.kind in "fiub" and values.dtype != np.float16
+        if values.ndim > 3 or not readable or not values.dtype.isnative:
             raise refuse(
                 self.name,
                 f"uses {name!r}, an array of type {values.dtype} with {values.ndim} axes",
-                "Use real numbers in native byte order and at most three axes.",
+                "Use real numbers in native byte order, floats of 32 bits or more, and at most "
+                "three axes.",
             )
         column = Column(name, values, axis)
         if (variable, axis) not in self.batches:
@@ -110,7 +122,9 @@ class BatchWalk:
             dtype = {"f": "float64", "b": "bool"}.get(values.dtype.kind, "int64")
             batch = pt.tensor(name=f"{name}_batch", dtype=dtype, shape=(None, *static))
             self.batches[variable, axis] = (column, batch)
-        return pt.moveaxis(self.batches[variable, axis][1], 0, axis)
+        # The model's own arithmetic is in the array's type.
+        batch = self.batches[variable, axis][1].astype(variable.type.dtype)
+        return pt.moveaxis(batch, 0, axis)
 
 
 def data_values(variable: Variable) -> np.ndarray:
@@ -120,9 +134,7 @@ def data_values(variable: Variable) -> np.ndarray:
     return np.asarray(variable.data)
 
 
-def batch_term(
-    name: str, logp: Variable, n_rows: int, names: dict[Variable, str]
-) -> BatchTerm:
+def batch_term(name: str, logp: Variable, n_rows: int, names: dict[Variable, str]) -> BatchTerm:
     """Prove that the rows of one likelihood term are apart and rebuild it for a batch.
 
     Parameters
@@ -143,6 +155,12 @@ def batch_term(
     """
     if logp.type.ndim == 0:
         raise refuse(name, "has one log-likelihood for all of its values together", WAY_ON)
+    if logp.type.shape[0] not in (None, n_rows):
+        raise refuse(
+            name,
+            f"has {logp.type.shape[0]:,} log-likelihoods for {n_rows:,} observations",
+            "Return one log-likelihood per observation.",
+        )
     walk = BatchWalk(name, n_rows, names)
     try:
         batch = walk.rows(logp, 0)
@@ -155,21 +173,42 @@ def batch_term(
 
 
 def _refuse_sums_over_rows(walk: BatchWalk) -> None:
-    by_rows = {variable for variable, _ in walk.batches}
-    for shared in walk.shared_by_all:
-        above = set(ancestors([shared]))
+    by_rows = [variable for variable, _ in walk.batches]
+    for shared in walk.shared_by_all if walk.n_rows > 1 else ():
+        above = set(visit([shared], _what_enters_the_values))
         free = [walk.names[v] for v in above if v in walk.names]
-        whole = [_name_of(v) for v in above & by_rows]
-        if free and whole and walk.n_rows > 1:
-            raise refuse(
-                walk.name,
-                f"has a term that combines all rows of {whole[0]!r} with {free[0]!r}",
-                "Compute such a summary from the data alone, before the model, or use pm.NUTS().",
-            )
+        summed = [v for v in above if any(_same_data(v, other) for other in by_rows)]
+        if free and summed:
+            data = walk.name_of(summed[0])
+            cause = f"has a term that combines all rows of {data!r} with {free[0]!r}"
+            raise refuse(walk.name, cause, SUMMARISE)
+        paired = [v for v in _kept_rows(shared) if any(_same_data(v, other) for other in by_rows)]
+        if shared.owner is not None and paired:
+            data = walk.name_of(paired[0])
+            cause = f"has a term that pairs each observation with all rows of {data!r}"
+            raise refuse(walk.name, cause, SUMMARISE)
 
 
-def _name_of(variable: Variable) -> str:
-    return variable.name or str(variable)
+def _what_enters_the_values(variable: Variable) -> Sequence[Variable]:
+    if variable.owner is None or isinstance(variable.owner.op, Shape | Shape_i):
+        return ()
+    return variable.owner.inputs
+
+
+def _kept_rows(variable: Variable) -> list[Variable]:
+    """Return the data that `variable` holds entry by entry, not as sums or by their numbers."""
+
+    def entry_by_entry(v: Variable) -> Sequence[Variable]:
+        return v.owner.inputs if v.owner and isinstance(v.owner.op, Elemwise | DimShuffle) else ()
+
+    return [v for v in visit([variable], entry_by_entry) if v.owner is None]
+
+
+def _same_data(variable: Variable, data: Variable) -> bool:
+    if variable is data:
+        return True
+    both = isinstance(variable, Constant) and isinstance(data, Constant)
+    return both and variable.type == data.type and variable.data is data.data
 
 
 __all__: Sequence[str] = ["BatchTerm", "UnsplittableModelError", "batch_term", "data_values"]

@@ -22,8 +22,8 @@ class ReadRows(Op):
     slot
         Where the array's address and strides start in the context vector.
     dtype
-        Type that the array is stored in. Rows are converted as they are read: integers and
-        booleans to int64, floats to float64.
+        Type that the array is stored in. Rows are converted as they are read: integers
+        to int64, floats to float64.
     shape
         Shape of one row.
     """

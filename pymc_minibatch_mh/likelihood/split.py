@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.data import MinibatchOp
 from pymc.distributions.distribution import PartialObservedRV
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
@@ -97,6 +98,7 @@ def split(
         If rows of a term cannot be proven to be independent given the parameters.
     """
     _check_free_variables(model, vars)
+    _check_for_minibatches(model)
     point = model.initial_point() if initial_point is None else initial_point
     blocks = _blocks(vars, point)
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
@@ -151,15 +153,31 @@ def _check_free_variables(model: pm.Model, vars: Sequence[Variable]) -> None:
             )
 
 
+def _check_for_minibatches(model: pm.Model) -> None:
+    # Also where they are not subsampled: a random batch in the prior part is as wrong.
+    for rv in model.observed_RVs + model.potentials:
+        rescaled = rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable)
+        above = ancestors([rv, model.rvs_to_values.get(rv, rv)])
+        if rescaled or any(v.owner and isinstance(v.owner.op, MinibatchOp) for v in above):
+            raise refuse(
+                str(rv.name),
+                "is declared with total_size= or pm.Minibatch, which rescales a random batch",
+                "Give the model all rows and drop total_size; this step draws its own batches.",
+            )
+
+
 def _chosen(model: pm.Model, observed: Sequence[str] | None, min_rows: int) -> list[Variable]:
     by_name = {rv.name: rv for rv in model.observed_RVs}
     if observed is not None:
+        observed = [observed] if isinstance(observed, str) else list(observed)
         unknown = [name for name in observed if name not in by_name]
         if unknown or not observed:
             raise SettingError(
-                f"observed={list(observed)!r} names no observed variable of this model. "
-                f"Choose from {sorted(by_name)}."
+                f"observed={observed!r} names no observed variable of this model"
+                f"{f' with {unknown[0]!r}' if unknown else ''}. Choose from {sorted(by_name)}."
             )
+        if len(set(observed)) < len(observed):
+            raise SettingError(f"observed={observed!r} names a variable twice. Name each once.")
         return [by_name[name] for name in observed]
     chosen = [rv for rv in model.observed_RVs if _n_rows(model, rv) >= min_rows]
     if not chosen:
@@ -182,16 +200,12 @@ def _n_rows(model: pm.Model, rv: Variable) -> int:
 def _term(model: pm.Model, rv: Variable, names: dict[Variable, str]) -> BatchTerm:
     name = str(rv.name)
     value = model.rvs_to_values[rv]
-    if any(isinstance(v.owner.op, MinibatchRandomVariable) for v in (rv,) if v.owner):
+    whole_name = name.removesuffix("_observed")
+    if isinstance(rv.owner.op, PartialObservedRV) or (
+        whole_name != name and f"{whole_name}_unobserved" in names.values()
+    ):
         raise refuse(
-            name,
-            "is declared with total_size= or pm.Minibatch, which rescales a random batch",
-            "Give the model all rows and drop total_size; this step draws its own batches.",
-        )
-    imputed = isinstance(rv.owner.op, PartialObservedRV) or name.endswith("_observed")
-    if imputed and any(str(n).endswith("_unobserved") for n in names.values()):
-        raise refuse(
-            name,
+            whole_name,
             "has missing values that PyMC imputes, one latent variable each",
             "Drop the rows with missing values, or sample with pm.NUTS().",
         )
@@ -227,9 +241,13 @@ def _check_potentials(
         above = list(ancestors([potential]))
         leaves = [v for v in above if isinstance(v, Constant | SharedVariable)]
         tensors = [v for v in leaves if isinstance(v.type, pt.TensorType) and v.type.ndim]
-        if any(data_values(v) is array for v in tensors for array in arrays):
+        if any(_is_copy(data_values(v), array) for v in tensors for array in arrays):
             raise refuse(
                 str(potential.name),
                 "is a potential on data that a likelihood reads by rows",
                 "Write it as an observed variable, for instance with pm.CustomDist.",
             )
+
+
+def _is_copy(values: np.ndarray, array: np.ndarray) -> bool:
+    return values is array or (values.shape == array.shape and np.array_equal(values, array))

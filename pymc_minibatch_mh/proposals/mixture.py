@@ -93,6 +93,10 @@ class Mixture(Proposal):
                 f"rho={self.rho!r} has a coefficient outside (-1, 1), where a Laplace move is "
                 "not stationary. Use coefficients inside it."
             )
+        if not 0.0 <= self.walk_weight <= 1.0:
+            raise SettingError(
+                f"walk_weight={self.walk_weight!r} is not a probability. Give a number from 0 to 1."
+            )
         if self.scale is not None and not (np.isfinite(self.scale) and self.scale > 0.0):
             raise SettingError(f"scale={self.scale!r} is not a positive number. Give one, or None.")
 

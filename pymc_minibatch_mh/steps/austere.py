@@ -9,6 +9,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.acceptance import austere
 from pymc_minibatch_mh.proposals import Proposal
+from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 
@@ -83,7 +84,10 @@ class AustereMH(MinibatchStep):
     ) -> None:
         self._prepare(
             vars,
-            austere.settings(epsilon, batch_size=batch_size),
+            austere.settings(
+                check.positive("epsilon", epsilon),
+                batch_size=check.integer("batch_size", batch_size, 2),
+            ),
             taylor_order=taylor_order,
             proposal=proposal,
             temperature=temperature,

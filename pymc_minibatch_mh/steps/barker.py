@@ -10,6 +10,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.acceptance import barker
 from pymc_minibatch_mh.proposals import Proposal
+from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 
@@ -97,11 +98,11 @@ class BarkerMinibatchMH(MinibatchStep):
         self._prepare(
             vars,
             barker.settings(
-                sigma,
-                batch_size=batch_size,
+                check.positive("sigma", sigma),
+                batch_size=check.integer("batch_size", batch_size, 2),
                 batch_rule=batch_rule,
                 error_bound=error_bound,
-                max_error=math.inf if max_error is None else max_error,
+                max_error=math.inf if max_error is None else check.positive("max_error", max_error),
             ),
             taylor_order=taylor_order,
             proposal=proposal,

@@ -110,7 +110,7 @@ class MinibatchStep(BlockedStep):
         self.rng = get_random_generator(rng)
         self.tune = tune
         self.temperature = check.positive("temperature", temperature)
-        self.updates_per_draw = check.positive_integer("updates_per_draw", updates_per_draw)
+        self.updates_per_draw = check.integer("updates_per_draw", updates_per_draw)
         self.proposal = check.proposal_of(proposal)
         order = check.taylor_order_of(taylor_order)
         point = dict(model.initial_point() if initial_point is None else initial_point)

@@ -9,6 +9,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.acceptance import penalty
 from pymc_minibatch_mh.proposals import Proposal
+from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 
@@ -79,7 +80,7 @@ class PenaltyMH(MinibatchStep):
     ) -> None:
         self._prepare(
             vars,
-            penalty.settings(batch_size=batch_size),
+            penalty.settings(batch_size=check.integer("batch_size", batch_size, 2)),
             taylor_order=taylor_order,
             proposal=proposal,
             temperature=temperature,

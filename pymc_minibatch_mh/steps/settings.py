@@ -38,8 +38,8 @@ def positive(name: str, value: Any) -> float:
     raise SettingError(f"{name}={value!r} is not a positive number. Give a number above 0.")
 
 
-def positive_integer(name: str, value: Any) -> int:
-    """Return `value` if it is an integer of at least 1."""
-    if isinstance(value, Integral) and not isinstance(value, bool) and value >= 1:
+def integer(name: str, value: Any, least: int = 1) -> int:
+    """Return `value` if it is an integer of at least `least`."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and value >= least:
         return int(value)
-    raise SettingError(f"{name}={value!r} is not a positive integer. Give 1 or more.")
+    raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")

@@ -232,14 +232,14 @@ def first_draw() -> None:
 
 
 def memory() -> None:
-    """Peak memory beyond the data, from before the model to after sampling, at N = 10^6."""
+    """Peak memory beyond a model and its data, from setup to the trace, at N = 10^6."""
     _first_model_pays_for_compilation()
     design, response = logistic_data(1_000_000)
-    data = design.nbytes + response.nbytes
-    before = _resident()
     model = logistic_model(design, response)
+    before = _resident()
     with model:
         step = mb.PenaltyMH()
+    data = step.target.source.nbytes
     run_chain(model, step, 1_000)
     beyond = _peak() - before
     print(f"data {data / 2**20:.0f} MiB, beyond {beyond / 2**20:.0f} MiB")
