@@ -19,9 +19,7 @@ LOGP = types.FunctionType(LOGP_SIGNATURE)
 #: (position, proposal, centre, rows, ends, context, differences, scales) -> nothing.
 #: Writes r_i(proposal) - r_i(position) and max |l_i| of each row; `rows` holds the row numbers
 #: within their terms, term after term, and `ends` where each term's rows end.
-EVALUATE_SIGNATURE = types.void(
-    VECTOR, VECTOR, VECTOR, INDICES, INDICES, INDICES, VECTOR, VECTOR
-)
+EVALUATE_SIGNATURE = types.void(VECTOR, VECTOR, VECTOR, INDICES, INDICES, INDICES, VECTOR, VECTOR)
 EVALUATE = types.FunctionType(EVALUATE_SIGNATURE)
 
 #: (position, proposal, generator, numbers, centre, factor, whitener)

@@ -56,6 +56,17 @@ class Look(NamedTuple):
 
 
 @compiled()
+def _roles_at(addresses):
+    return Roles(
+        function_at(addresses[0], PROPOSE),
+        function_at(addresses[1], PLAN),
+        function_at(addresses[2], DECIDE),
+        function_at(addresses[3], LOGP),
+        function_at(addresses[4], EVALUATE),
+    )
+
+
+@compiled()
 def read_all(evaluate, position, new, surrogate, space):
     """Sum the differences of all rows, in bounded memory."""
     total = space.term_starts[-1]
@@ -181,13 +192,7 @@ def update(
     tallies : ndarray, shape (components, N_TALLIES)
         Efficiency of each component of the proposal, added to.
     """
-    roles = Roles(
-        function_at(addresses[0], PROPOSE),
-        function_at(addresses[1], PLAN),
-        function_at(addresses[2], DECIDE),
-        function_at(addresses[3], LOGP),
-        function_at(addresses[4], EVALUATE),
-    )
+    roles = _roles_at(addresses)
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     surrogate = unpack(vectors, matrices, scalars)
     space = RowSpace(term_starts, context)

@@ -25,9 +25,7 @@ def model_log_density(model: pm.Model, split: Split) -> Callable[[np.ndarray], f
     memory, of which every intermediate result takes one number per row.
     """
     inputs = [block.variable for block in split.blocks]
-    function = pytensor.function(
-        inputs, model.logp(), mode=_IN_PLACE, on_unused_input="ignore"
-    )
+    function = pytensor.function(inputs, model.logp(), mode=_IN_PLACE, on_unused_input="ignore")
 
     def log_density(position: np.ndarray) -> float:
         pieces = [

@@ -13,6 +13,8 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Cast
+from pytensor.tensor.elemwise import Elemwise
 
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import WAY_ON, BatchTerm, batch_term, data_values
@@ -189,7 +191,7 @@ def _chosen(model: pm.Model, observed: Sequence[str] | None, min_rows: int) -> l
 
 
 def _n_rows(model: pm.Model, rv: Variable) -> int:
-    value = model.rvs_to_values[rv]
+    value = _without_casts(model.rvs_to_values[rv])
     if isinstance(value, Constant | SharedVariable):
         shape = np.shape(data_values(value))
         return int(shape[0]) if shape else 1
@@ -197,9 +199,20 @@ def _n_rows(model: pm.Model, rv: Variable) -> int:
     return MIN_ROWS if not static or static[0] is None else int(static[0])
 
 
+def _without_casts(value: Variable) -> Variable:
+    # PyMC casts the integers of a pm.Data to the type of the distribution.
+    while (
+        value.owner is not None
+        and isinstance(value.owner.op, Elemwise)
+        and isinstance(value.owner.op.scalar_op, Cast)
+    ):
+        (value,) = value.owner.inputs
+    return value
+
+
 def _term(model: pm.Model, rv: Variable, names: dict[Variable, str]) -> BatchTerm:
     name = str(rv.name)
-    value = model.rvs_to_values[rv]
+    value = _without_casts(model.rvs_to_values[rv])
     whole_name = name.removesuffix("_observed")
     if isinstance(rv.owner.op, PartialObservedRV) or (
         whole_name != name and f"{whole_name}_unobserved" in names.values()
@@ -221,13 +234,14 @@ def _term(model: pm.Model, rv: Variable, names: dict[Variable, str]) -> BatchTer
             name, "has missing values (NaN) in its data", "Drop the rows with missing values."
         )
     (logp,) = model.logp(vars=[rv], sum=False)
-    if logp.type.ndim == 0 or observations.ndim == 0 or logp.type.ndim < observations.ndim:
-        op = rv.owner.op
-        kind = getattr(op, "name", None) or type(op).__name__
+    op = rv.owner.op
+    per_value = 0 < observations.ndim <= logp.type.ndim and not getattr(op, "ndim_supp", 0)
+    if not per_value:
+        kind = next(iter(getattr(op, "_print_name", None) or ()), type(op).__name__)
         raise refuse(
             name,
-            f"is a {kind}: its {observations.size:,} values are not conditionally independent "
-            "given the parameters, or are not known to be",
+            f"is {'an' if kind[0] in 'AEIOU' else 'a'} {kind}: its {observations.size:,} values "
+            "are not conditionally independent given the parameters, or are not known to be",
             WAY_ON,
         )
     return batch_term(name, logp, observations.shape[0], names)

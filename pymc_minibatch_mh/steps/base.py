@@ -31,6 +31,11 @@ from pymc_minibatch_mh.surrogate.target import Target
 
 #: Draws between two adaptations.
 WINDOW = 50
+#: Weight of what was learned before the last window.
+FORGET = 0.9
+#: Distance from the centre, in excess of that of a Gaussian, up to which a window is no longer on
+#: its way to the posterior: jumps before that say nothing about efficiency.
+SETTLED = 4.0
 #: Share of a window's batches that were noisier than predicted, above which the prediction grows.
 UNDERESTIMATED_SHARE = 0.05
 SPREAD_GROWTH = 1.5
@@ -49,6 +54,7 @@ class MinibatchState(StepMethodState):
 
     adapting: bool
     started: bool
+    settled: bool
     numbers: np.ndarray
     test_settings: np.ndarray
     surrogate: Surrogate
@@ -74,6 +80,14 @@ class MinibatchStep(BlockedStep):
     default_blocked = True
     stats_dtypes_shapes = STATS_DTYPES_SHAPES
     _state_class = MinibatchState
+
+    # The chain's state, set by _reset.
+    adapting: bool
+    started: bool
+    settled: bool
+    numbers: np.ndarray
+    test_settings: np.ndarray
+    window: np.ndarray
 
     #: Compiled choice of the batch size (``PLAN``) and decision (``DECIDE``).
     plan: Any
@@ -218,7 +232,7 @@ class MinibatchStep(BlockedStep):
     def _reset(self, adapting: bool) -> None:
         size = self.target.split.size
         self.adapting = adapting
-        self.started = False
+        self.started = self.settled = False
         self.numbers = self.proposal.initial_numbers(size)
         self.test_settings = self._test_settings.copy()
         self.surrogate = self._surrogate
@@ -239,9 +253,12 @@ class MinibatchStep(BlockedStep):
             self.warm_up_sum += position
             if self.n_draws % WINDOW == 0:
                 self._adapt()
+                away = whitened_norm(self.surrogate.whitener, position, self.surrogate.centre)
+                self.settled = bool(away < np.sqrt(position.size) + SETTLED)
 
     def _adapt(self) -> None:
-        self.total += self.window
+        if self.settled:
+            self.total = FORGET * self.total + self.window
         size = self.target.split.size
         self.proposal.adapt(self.numbers, self.window, self.total, self.walk_target, size)
         batches = WINDOW * self.updates_per_draw
@@ -250,9 +267,8 @@ class MinibatchStep(BlockedStep):
             self.surrogate = self.surrogate._replace(spread=spread)
         self.window[:] = 0.0
         self.window_sums[:] = 0.0
-        # Early draws may still be on their way to the posterior: later ones outweigh them.
-        self.warm_up_sum *= 0.9
-        self.warm_up_weight = 0.9 * (self.warm_up_weight + WINDOW)
+        self.warm_up_sum *= FORGET
+        self.warm_up_weight = FORGET * (self.warm_up_weight + WINDOW)
 
     def _refresh_centre(self) -> None:
         if self.n_draws < 2 * WINDOW:

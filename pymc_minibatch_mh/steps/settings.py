@@ -1,6 +1,5 @@
 """Checks of the settings that all step methods share."""
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ def proposal_of(setting: Proposal | str) -> Proposal:
 
 def positive(name: str, value: Any) -> float:
     """Return `value` if it is a positive finite number."""
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if not isinstance(value, bool) and isinstance(value, int | float | np.integer | np.floating):
         number = float(value)
         if np.isfinite(number) and number > 0.0:
             return number
@@ -40,6 +39,6 @@ def positive(name: str, value: Any) -> float:
 
 def integer(name: str, value: Any, least: int = 1) -> int:
     """Return `value` if it is an integer of at least `least`."""
-    if isinstance(value, Integral) and not isinstance(value, bool) and value >= least:
+    if not isinstance(value, bool) and isinstance(value, int | np.integer) and value >= least:
         return int(value)
     raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")

@@ -16,6 +16,8 @@ TOLERANCE = 1e-3
 #: The same for the subsample, whose mode is sqrt(N / rows) standard deviations off anyway.
 COARSE_TOLERANCE = 0.1
 MAX_STEPS = 60
+#: A Hessian serves several steps, until one shrinks the distance by less than this factor.
+SLOW = 0.3
 WAY_ON = (
     "Give the variable a proper, informative prior, use a non-centred parameterisation where it "
     "is a hierarchy's scale, or sample with pm.NUTS()."
@@ -77,7 +79,6 @@ def find_mode(
     position = _climb(target, position, names, TOLERANCE)
     likelihood = passes.likelihood(position, hessian=True)
     prior = passes.prior(position, hessian=True)
-    assert likelihood.hessian is not None and prior.hessian is not None
     precision = -inverse_temperature * likelihood.hessian - prior.hessian
     _check_precision(precision, names)
     return Mode(position, precision, likelihood)
@@ -92,11 +93,10 @@ class _Target:
     def __call__(self, theta: np.ndarray, hessian: bool) -> Derivatives:
         prior = self.passes.prior(theta, hessian=hessian)
         rows = self.passes.likelihood(theta, hessian=hessian, rows=self.rows)
-        curvature = prior.hessian + self.weight * rows.hessian if hessian else None
         return Derivatives(
             prior.value + self.weight * rows.value,
             prior.gradient + self.weight * rows.gradient,
-            curvature,
+            prior.hessian + self.weight * rows.hessian,
         )
 
 
@@ -117,9 +117,9 @@ def _climb(
     for _ in range(MAX_STEPS):
         step = solve(here.gradient)
         distance = float(np.sqrt(max(step @ here.gradient, 0.0)))
-        if distance < tolerance and here.hessian is None:
+        if distance < tolerance and not here.has_hessian:
             return position
-        if here.hessian is None and distance > 0.3 * last:
+        if not here.has_hessian and distance > SLOW * last:
             here = target(position, True)
             solve, scale = _newton_solver(here, names)
             last = np.inf
@@ -148,9 +148,9 @@ def _line_search(
     length = 1.0
     for _ in range(40):
         there = target(position + length * step, False)
-        if np.isfinite(there.value) and np.isfinite(there.gradient).all():
-            if there.value >= here.value + 1e-4 * length * distance**2 - slack:
-                return position + length * step, there
+        finite = np.isfinite(there.value) and np.isfinite(there.gradient).all()
+        if finite and there.value >= here.value + 1e-4 * length * distance**2 - slack:
+            return position + length * step, there
         length *= 0.5
     worst = names[int(np.argmax(np.abs(step)))]
     raise ModeError(
@@ -162,7 +162,7 @@ def _line_search(
 def _newton_solver(
     here: Derivatives, names: Sequence[str]
 ) -> tuple[Callable[[np.ndarray], np.ndarray], np.ndarray]:
-    curvature = -np.asarray(here.hessian)
+    curvature = -here.hessian
     if not np.isfinite(curvature).all() or not np.isfinite(here.gradient).all():
         bad = ~np.isfinite(curvature).all(axis=0) | ~np.isfinite(here.gradient)
         worst = names[int(np.argmax(bad))]
@@ -177,7 +177,8 @@ def _newton_solver(
     if values[0] > 1e-10 * values[-1]:
         factor = cho_factor(curvature)
         return lambda g: cho_solve(factor, g), 1.0 / np.sqrt(np.diag(curvature))
-    return lambda g: vectors @ ((vectors.T @ g) / floored), 1.0 / np.sqrt(floored.min()) + 0 * values
+    scale = np.full(values.size, 1.0 / np.sqrt(floored.min()))
+    return lambda g: vectors @ ((vectors.T @ g) / floored), scale
 
 
 def _check_precision(precision: np.ndarray, names: Sequence[str]) -> None:

@@ -27,11 +27,16 @@ PATIENCE = 2.0
 
 @dataclass(frozen=True)
 class Derivatives:
-    """Value, gradient and, where asked for, Hessian of a log-density."""
+    """Value, gradient and Hessian of a log-density; the Hessian is empty unless asked for."""
 
     value: float
     gradient: np.ndarray
-    hessian: np.ndarray | None = None
+    hessian: np.ndarray
+
+    @property
+    def has_hessian(self) -> bool:
+        """Whether the Hessian was asked for."""
+        return self.hessian.size > 0
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class Passes:
         for own_out, own_products in _on_all_cores(chunk_sums, chunks):
             out += own_out
             products += own_products
-        symmetric = 0.5 * (products + products.T) if hessian else None
+        symmetric = 0.5 * (products + products.T) if hessian else products
         return Derivatives(float(out[0]), out[1:], symmetric)
 
     def _chunks(self, rows: np.ndarray | None) -> list[Any]:

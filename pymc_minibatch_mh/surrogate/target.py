@@ -109,9 +109,7 @@ class Target:
         ]
         whole = model_log_density(model, self.split)
         names = [term.name for term in self.split.terms]
-        check_split(
-            whole, lambda x: (float(self.prior(x)), self.log_likelihood(x)), points, names
-        )
+        check_split(whole, lambda x: (float(self.prior(x)), self.log_likelihood(x)), points, names)
 
     def require_finite(self, position: np.ndarray) -> None:
         """Refuse a starting point of zero density, naming the row or the prior part."""

@@ -1,1 +1,1 @@
-""""""
+"""Numbers that are computed ahead of sampling."""
