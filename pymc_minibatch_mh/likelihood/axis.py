@@ -24,6 +24,9 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 
+from pymc_minibatch_mh.errors import UnsplittableModelError
+from pymc_minibatch_mh.likelihood.parameters import always_holds, conditions
+
 
 class MixedRowsError(Exception):
     """An operation on the way that is not known to keep rows apart."""
@@ -44,6 +47,9 @@ class Walk(Protocol):
 
     def whole(self, variable: Variable) -> Variable:
         """Return a variable that is the same for all rows."""
+
+    def is_free(self, variable: Variable) -> bool:
+        """Whether a variable depends on the position."""
 
 
 @singledispatch
@@ -73,7 +79,26 @@ def _elemwise(op: Elemwise, node: Apply, axis: int, walk: Walk) -> Variable:
 
 @batch_of.register(CheckAndRaise)
 def _check(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
-    return walk.rows(node.inputs[0], axis)
+    guarded, *checks = node.inputs
+    value = walk.rows(guarded, axis)
+    for condition in (leaf for check in checks for leaf in conditions(check)):
+        if not always_holds(condition) and walk.is_free(condition):
+            holds = _condition_of_rows(condition, guarded.type.ndim, axis, walk)
+            value = pt.switch(holds, value, -np.inf)
+    return value
+
+
+def _condition_of_rows(condition: Variable, ndim: int, axis: int, walk: Walk) -> Variable:
+    extra = condition.type.ndim - ndim
+    own_axis = axis if extra > 0 else axis + extra
+    if own_axis >= 0 and not condition.type.broadcastable[own_axis]:
+        try:
+            rows = walk.rows(condition, own_axis)
+        except (MixedRowsError, UnsplittableModelError):
+            # Parameters that all rows share, such as a vector of class probabilities.
+            return pt.all(walk.whole(condition))
+        return pt.all(rows, axis=tuple(range(ndim, ndim + extra))) if extra > 0 else rows
+    return walk.whole(condition) if extra <= 0 else pt.all(walk.whole(condition))
 
 
 @batch_of.register(SpecifyShape)

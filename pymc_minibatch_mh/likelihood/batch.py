@@ -7,6 +7,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
 from pytensor.graph.traversal import walk as visit
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
@@ -81,6 +82,10 @@ class BatchWalk:
     def name_of(self, data: Variable) -> str:
         """Return the name of a data array, for messages."""
         return data.name or f"a data array of {self.name}"
+
+    def is_free(self, variable: Variable) -> bool:
+        """Whether `variable` depends on the position."""
+        return any(v in self.names for v in ancestors([variable]))
 
     def _build(self, variable: Variable, axis: int) -> Variable:
         if variable.owner is not None:

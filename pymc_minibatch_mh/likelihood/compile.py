@@ -176,5 +176,5 @@ def _numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
             "and the compiled update can only call numba functions. Leave out the mode, or give "
             "one that uses the numba linker."
         )
-    options["mode"] = mode.including("local_remove_check_parameter")
+    options["mode"] = mode.including("local_check_parameter_to_ninf_switch")
     return options

@@ -1,0 +1,60 @@
+import ctypes
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh.data import ArrayRows, Column
+
+RNG = np.random.default_rng(2)
+TABLE = RNG.normal(size=(10_000, 3))
+
+LAYOUTS = {
+    "contiguous": lambda: (TABLE, 0),
+    "fortran": lambda: (np.asfortranarray(TABLE), 0),
+    "strided": lambda: (np.repeat(TABLE, 2, axis=0)[::2], 0),
+    "reversed": lambda: (TABLE[::-1, ::-1], 0),
+    "rows on the last axis": lambda: (np.ascontiguousarray(TABLE.T), 1),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_addresses_and_strides_find_every_entry(layout):
+    values, axis = LAYOUTS[layout]()
+    column = Column("x", values, axis)
+    start, row_stride, column_stride = (int(number) for number in column.address)
+    for i, j in [(0, 0), (17, 2), (9_999, 1)]:
+        found = ctypes.c_double.from_address(start + i * row_stride + j * column_stride).value
+        assert found == column.rows_first[i, j]
+    assert np.shares_memory(column.rows_first, values)
+
+
+def test_slots_point_at_the_addresses():
+    columns = [Column("x", TABLE, 0), Column("y", TABLE[:, 0], 0), Column("z", TABLE.T, 1)]
+    source = ArrayRows(columns, [10_000, 7])
+    for slot, column in zip(source.slots, columns, strict=True):
+        address = column.address
+        np.testing.assert_array_equal(source.context[slot : slot + address.size], address)
+    assert source.context.dtype == np.int64
+    assert source.n_rows == 10_007
+    np.testing.assert_array_equal(source.term_starts, [0, 10_000, 10_007])
+    assert source.nbytes == 2 * TABLE.nbytes + TABLE[:, 0].nbytes
+
+
+def test_a_source_without_arrays_has_an_empty_context():
+    assert ArrayRows([], [5]).context.size == 0
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_fingerprints_tell_changed_data(axis):
+    values = np.array(TABLE if axis == 0 else TABLE.T)
+    column = Column("x", values, axis)
+    before = column.fingerprint()
+    assert before == Column("other name", values.copy(), axis).fingerprint()
+    column.rows_first[0, 1] += 1e-12
+    assert column.fingerprint() != before
+
+
+def test_fingerprints_tell_shapes_and_types():
+    zeros = np.zeros(6)
+    alike = [zeros, zeros.reshape(6, 1), zeros.reshape(3, 2), zeros.astype("int64"), zeros[:5]]
+    assert len({Column("x", values, 0).fingerprint() for values in alike}) == len(alike)
