@@ -29,7 +29,7 @@ WALK_FLOOR = 0.05
 LOCAL_FLOOR = 0.1
 LOCAL_RHO = 0.8
 #: Tries of a component before its efficiency is trusted.
-ENOUGH_TRIES = 10
+ENOUGH_TRIES = 20
 #: What a draw costs besides reading rows, in rows: 20 µs of PyMC's loop, at 0.13 µs a row.
 OVERHEAD_ROWS = 150.0
 

@@ -8,23 +8,22 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.stats.convergence import SamplerWarning, WarningType
+from pymc.stats.convergence import SamplerWarning
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor.graph.basic import Variable
-from rich.progress import TextColumn
-from rich.table import Column as TableColumn
 
 from pymc_minibatch_mh.acceptance.batches import SKEWNESS, THIRD_MOMENT
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.errors import StaleDataError
 from pymc_minibatch_mh.kernels import update as kernel
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack, whitened_norm
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.proposals import Proposal
+from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.stats import STATS_DTYPES_SHAPES
 from pymc_minibatch_mh.surrogate.target import Target
@@ -32,7 +31,9 @@ from pymc_minibatch_mh.surrogate.target import Target
 #: Draws between two adaptations.
 WINDOW = 50
 #: Weight of what was learned before the last window.
-FORGET = 0.9
+FORGET = 0.97
+#: The same for the mean of warm-up, whose first half may still be on its way.
+FORGET_POSITION = 0.9
 #: Distance from the centre, in excess of that of a Gaussian, up to which a window is no longer on
 #: its way to the posterior: jumps before that say nothing about efficiency.
 SETTLED = 4.0
@@ -43,8 +44,7 @@ SPREAD_GROWTH = 1.5
 MOVED = 1.0
 #: Seed of what is random before sampling: the subsample that starts Newton, calibration moves.
 PREPARATION_SEED = 20_170_808
-#: Shares of full-data updates that are warned of, and the updates to see before.
-FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
+#: Updates to see before a warning.
 ENOUGH_UPDATES = 500
 
 
@@ -66,6 +66,7 @@ class MinibatchState(StepMethodState):
     n_draws: int
     n_updates: int
     n_full: int
+    n_accepted: int
     warned: bool
     updates_per_draw: int = field(metadata={"frozen": True})
 
@@ -112,15 +113,9 @@ class MinibatchStep(BlockedStep):
         compile_kwargs: Mapping[str, Any] | None,
         blocked: bool,
     ) -> None:
-        if not blocked:
-            raise SettingError(
-                "blocked=False would give each variable its own step, but all move together "
-                "here. Leave it out."
-            )
+        check.together(blocked)
         model = pm.modelcontext(model)
-        self.vars = get_value_vars_from_user_vars(
-            model.value_vars if vars is None else vars, model
-        )
+        self.vars = get_value_vars_from_user_vars(model.value_vars if vars is None else vars, model)
         self.rng = get_random_generator(rng)
         self.tune = tune
         self.temperature = check.positive("temperature", temperature)
@@ -178,7 +173,7 @@ class MinibatchStep(BlockedStep):
         if self.adapting:
             self.adapting = False
             self._refresh_centre()
-            self.n_updates = self.n_full = 0
+            self.n_updates = self.n_full = self.n_accepted = 0
 
     def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
         """Make the updates of one draw in one compiled call."""
@@ -241,13 +236,14 @@ class MinibatchStep(BlockedStep):
         self.window_sums = np.zeros(kernel.N_SUMS)
         self.warm_up_sum = np.zeros(size)
         self.warm_up_weight = 0.0
-        self.n_draws = self.n_updates = self.n_full = 0
+        self.n_draws = self.n_updates = self.n_full = self.n_accepted = 0
         self.warned = False
 
     def _keep_books(self, position: np.ndarray, sums: np.ndarray) -> None:
         self.n_draws += 1
         self.n_updates += self.updates_per_draw
         self.n_full += int(sums[kernel.FULL_PASS])
+        self.n_accepted += int(sums[kernel.ACCEPTED])
         if self.adapting:
             self.window_sums += sums
             self.warm_up_sum += position
@@ -267,8 +263,8 @@ class MinibatchStep(BlockedStep):
             self.surrogate = self.surrogate._replace(spread=spread)
         self.window[:] = 0.0
         self.window_sums[:] = 0.0
-        self.warm_up_sum *= FORGET
-        self.warm_up_weight = FORGET * (self.warm_up_weight + WINDOW)
+        self.warm_up_sum *= FORGET_POSITION
+        self.warm_up_weight = FORGET_POSITION * (self.warm_up_weight + WINDOW)
 
     def _refresh_centre(self) -> None:
         if self.n_draws < 2 * WINDOW:
@@ -306,19 +302,14 @@ class MinibatchStep(BlockedStep):
     def _warning(self) -> SamplerWarning | None:
         if self.warned or self.adapting or self.n_updates < ENOUGH_UPDATES:
             return None
-        share = self.n_full / self.n_updates
-        if share <= FULL_PASS_WARNING:
-            return None
-        self.warned = True
-        strong = share > FULL_PASS_STRONG
-        message = (
-            f"{self.name}: {share:.0%} of the updates read all rows, because the control variates "
-            "leave too much noise for a batch to decide. "
-            + ("Subsampling gains nothing here: use pm.NUTS()." if strong else "")
+        warning = report.chain_warning(
+            self.name,
+            self.n_accepted / self.n_updates,
+            self.n_full / self.n_updates,
+            self.n_draws,
         )
-        return SamplerWarning(
-            WarningType.BAD_ENERGY, message.strip(), "error" if strong else "warn", self.n_draws
-        )
+        self.warned = warning is not None
+        return warning
 
     def _ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         position = np.empty(self.target.split.size)
@@ -347,31 +338,8 @@ class MinibatchStep(BlockedStep):
                     f"the rows are those of other data. Build {type(self).__name__}() again."
                 )
 
-    @staticmethod
-    def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list]]:
-        columns = [
-            TextColumn("{task.fields[n_obs]:,}", table_column=TableColumn("Rows", ratio=1)),
-            TextColumn("{task.fields[accept]:0.2f}", table_column=TableColumn("Accept", ratio=1)),
-            TextColumn(
-                "{task.fields[full_pass]}", table_column=TableColumn("Full passes", ratio=1)
-            ),
-        ]
-        return columns, {
-            "n_obs": [0] * n_chains,
-            "accept": [0.0] * n_chains,
-            "full_pass": [0] * n_chains,
-        }
-
-    @staticmethod
-    def _make_progressbar_update_functions() -> tuple:
-        full_passes = 0
-
-        def update_stats(stats: dict[str, Any]) -> dict[str, Any]:
-            nonlocal full_passes
-            full_passes += stats["full_pass"]
-            return {"n_obs": stats["n_obs"], "accept": stats["accept"], "full_pass": full_passes}
-
-        return (update_stats,)
+    _progressbar_config = staticmethod(report.progress_columns)
+    _make_progressbar_update_functions = staticmethod(report.progress_functions)
 
 
 def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:

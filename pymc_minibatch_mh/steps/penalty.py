@@ -30,8 +30,8 @@ class PenaltyMH(MinibatchStep):
     proposal
         "auto", or a proposal of :mod:`pymc_minibatch_mh`.
     temperature
-        K >= 1 flattens the likelihood, and only it, to the power 1/K. The trace is then one of
-        the tempered posterior, and says so in the stat ``temperature``.
+        K > 0 raises the likelihood, and only it, to the power 1/K; above 1 it is flattened. The
+        trace is then one of the tempered posterior, and says so in the stat ``temperature``.
     observed
         Names of the observed variables to subsample; by default all with 1,000 rows or more.
     updates_per_draw

@@ -8,6 +8,15 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.proposals import Mixture, Proposal
 
 
+def together(blocked: bool) -> None:
+    """Refuse what PyMC understands as a step for each variable."""
+    if not blocked:
+        raise SettingError(
+            "blocked=False would give each variable its own step, but all move together here. "
+            "Leave it out."
+        )
+
+
 def taylor_order_of(setting: int | str) -> int:
     """Return the order of the control variates; "auto" is 2."""
     if setting == "auto":

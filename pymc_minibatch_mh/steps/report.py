@@ -1,0 +1,77 @@
+"""What a chain tells while it runs: PyMC's progress bar and its warnings.
+
+The functions that the progress bar calls are private in PyMC, and are kept in this one place.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from pymc.stats.convergence import SamplerWarning, WarningType
+from rich.progress import TextColumn
+from rich.table import Column
+
+#: Shares of full-data updates that are warned of.
+FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
+#: Share of accepted moves below which a chain is stuck.
+STUCK = 0.01
+
+
+def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list]]:
+    """Return the columns of the progress bar and what they show before the first draw."""
+    columns = [
+        TextColumn("{task.fields[n_obs]:,}", table_column=Column("Rows", ratio=1)),
+        TextColumn("{task.fields[accept]:0.2f}", table_column=Column("Accept", ratio=1)),
+        TextColumn("{task.fields[full_pass]}", table_column=Column("Full passes", ratio=1)),
+    ]
+    return columns, {
+        "n_obs": [0] * n_chains,
+        "accept": [0.0] * n_chains,
+        "full_pass": [0] * n_chains,
+    }
+
+
+def progress_functions() -> tuple[Callable[[dict[str, Any]], dict[str, Any]]]:
+    """Return the function that turns the stats of a draw into the fields of the columns."""
+    full_passes = 0
+
+    def update_stats(stats: dict[str, Any]) -> dict[str, Any]:
+        nonlocal full_passes
+        full_passes += stats["full_pass"]
+        return {"n_obs": stats["n_obs"], "accept": stats["accept"], "full_pass": full_passes}
+
+    return (update_stats,)
+
+
+def chain_warning(
+    name: str, accepted: float, full_passes: float, draw: int
+) -> SamplerWarning | None:
+    """Return a warning of the step `name` about a chain that hardly moves or reads everything.
+
+    Parameters
+    ----------
+    name
+        Name of the step.
+    accepted, full_passes
+        Shares of the updates after warm-up.
+    draw
+        Number of the draw.
+    """
+    if accepted < STUCK:
+        message = (
+            f"{name}: {accepted:.1%} of the moves are accepted, as when a chain starts outside "
+            "the bulk of the posterior or the posterior is far from Gaussian. Start chains from "
+            "overdispersed_initvals(step, chains), add a random walk with proposal='auto', or "
+            "use pm.NUTS()."
+        )
+        return SamplerWarning(WarningType.BAD_ACCEPTANCE, message, "error", draw)
+    if full_passes <= FULL_PASS_WARNING:
+        return None
+    strong = full_passes > FULL_PASS_STRONG
+    message = (
+        f"{name}: {full_passes:.0%} of the updates read all rows, because the control variates "
+        "leave too much noise for a batch to decide. "
+        + ("Subsampling gains nothing here: use pm.NUTS()." if strong else "")
+    )
+    return SamplerWarning(
+        WarningType.BAD_PARAMS, message.strip(), "error" if strong else "warn", draw
+    )

@@ -1,0 +1,190 @@
+"""What PyMC expects of a step method, asked of every method."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from pymc.sampling.mcmc import assign_step_methods
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.compound import Competence
+
+from conformance.harness import same_draws
+from pymc_minibatch_mh import SettingError, StaleDataError, overdispersed_initvals
+from pymc_minibatch_mh.steps.stats import STATS
+from zoo import METHODS, coordinates, sample
+
+pytestmark = pytest.mark.parametrize("method", METHODS)
+
+
+@pytest.fixture
+def logistic(model_of):
+    return model_of("logistic")
+
+
+@pytest.fixture
+def step(step_of, method):
+    return step_of("logistic", method)
+
+
+def test_constructs_without_arguments_inside_a_model_and_samples(logistic, method):
+    with logistic:
+        trace = pm.sample(
+            60,
+            tune=60,
+            chains=2,
+            cores=1,
+            step=METHODS[method](),
+            quiet=True,
+            compute_convergence_checks=False,
+        )
+    assert trace.posterior["beta"].shape == (2, 60, 3)
+
+
+def test_a_random_variable_becomes_its_value_variable(logistic, method):
+    step = METHODS[method](logistic["beta"], model=logistic)
+    assert step.vars == [logistic.rvs_to_values[logistic["beta"]]]
+
+
+def test_a_draw_returns_one_dictionary_with_the_declared_stats(logistic, step):
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    point, stats = step.step(logistic.initial_point())
+    assert set(point) == {"beta"}
+    (only,) = stats
+    assert set(only) == {*STATS, "warning"} == set(step.stats_dtypes_shapes)
+    for name, (dtype, _) in STATS.items():
+        assert step.stats_dtypes_shapes[name] == (dtype, [])
+        assert np.shape(only[name]) == ()
+        assert np.can_cast(type(only[name]), dtype)
+
+
+def test_stats_reach_a_netcdf_file_with_their_types(logistic, step, tmp_path):
+    trace = sample(logistic, step, 30, 20, discard_tuned_samples=False)
+    assert {"warmup_posterior", "warmup_sample_stats"} <= set(trace.children)
+    assert trace.warmup_posterior.sizes["draw"] == 20
+    trace.to_netcdf(tmp_path / "trace.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "trace.nc", engine="h5netcdf") as stored:
+        stats = stored.sample_stats
+        assert set(stats.data_vars) == set(STATS)
+        for name, (dtype, _) in STATS.items():
+            assert stats[name].dims == ("chain", "draw")
+            assert stats[name].dtype == dtype
+
+
+def test_warning_stat_can_be_kept(logistic, step):
+    trace = sample(logistic, step, 20, 20, keep_warning_stat=True)
+    assert set(trace.sample_stats.data_vars) - set(STATS) <= {"warning", "warning_dim_0"}
+
+
+def test_earlier_chains_leave_no_trace(logistic, step):
+    both = sample(logistic, step, 150, 120, random_seed=5)
+    seeds = np.random.default_rng(5)
+    seeds.spawn(1)
+    alone = sample(logistic, step, 150, 120, chains=1, random_seed=seeds)
+    same_draws(both.isel(chain=[1]), alone)
+
+
+def test_setup_chain_forgets_everything(logistic, step):
+    def draws():
+        step.setup_chain(np.random.default_rng(2), 200, 0)
+        point = logistic.initial_point()
+        return [point := step.step(point)[0] for _ in range(120)][-1]["beta"]
+
+    first = draws()
+    step.stop_tuning()
+    step.step(logistic.initial_point())
+    np.testing.assert_array_equal(draws(), first)
+
+
+def test_progress_functions_report_rows_acceptance_and_full_passes(logistic, step):
+    columns, initial = step._progressbar_config(3)
+    assert len(columns) == len(initial) == 3
+    assert all(len(values) == 3 for values in initial.values())
+    (update,) = step._make_progressbar_update_functions()
+    stats = {"n_obs": 7, "accept": 0.5, "full_pass": 1}
+    assert update(dict(stats)) == stats
+    assert update(dict(stats)) == {**stats, "full_pass": 2}
+
+
+@pytest.mark.parametrize("bar", ["combined", "split+stats"])
+def test_progress_bars_draw(logistic, step, bar):
+    trace = sample(logistic, step, 10, 10, progressbar=bar, quiet=False)
+    assert trace.posterior.sizes["draw"] == 10
+
+
+def test_is_never_chosen_by_pymc(logistic, method):
+    cls = METHODS[method]
+    assert cls not in STEP_METHODS
+    (value,) = logistic.value_vars
+    assert cls._competence([value], [True]) == [Competence.INCOMPATIBLE]
+    _, selected = assign_step_methods(logistic, None, methods=[*STEP_METHODS, cls])
+    assert list(selected) == [pm.NUTS]
+
+
+def test_separate_steps_are_refused(model_of, method):
+    with pytest.raises(SettingError, match=r"blocked=False .* Leave it out"):
+        METHODS[method](model=model_of("poisson"), blocked=False)
+
+
+def test_data_set_after_construction_are_noticed_before_sampling(logistic, step, method):
+    X = logistic["X"].get_value()
+    try:
+        with logistic:
+            pm.set_data({"X": X + 0.1})
+        with pytest.raises(StaleDataError, match=rf"'X' changed .* Build {method}\(\) again"):
+            sample(logistic, step, 10, 10)
+    finally:
+        with logistic:
+            pm.set_data({"X": X})
+    assert sample(logistic, step, 10, 10).posterior.sizes["draw"] == 10
+
+
+def test_an_interrupt_keeps_the_draws(logistic, step):
+    def interrupt(trace, draw):
+        if draw.draw_idx == 40:
+            raise KeyboardInterrupt
+
+    trace = sample(logistic, step, 100, 10, chains=1, callback=interrupt)
+    assert 25 <= trace.posterior.sizes["draw"] <= 31
+    assert np.isfinite(trace.posterior["beta"]).all()
+
+
+def test_a_draw_of_several_updates_is_as_many_draws_of_one(logistic, step_of, step, method):
+    several = step_of("logistic", method, updates_per_draw=5)
+    ends, rows = [], []
+    for one, draws in ((step, 20), (several, 4)):
+        one.setup_chain(np.random.default_rng(3), 0, draws)
+        point, stats = logistic.initial_point(), []
+        for _ in range(draws):
+            point, (row,) = one.step(point)
+            stats.append(row)
+        ends.append(point["beta"])
+        rows.append(stats)
+    np.testing.assert_array_equal(*ends)
+    few, many = rows[1], rows[0]
+    assert sum(row["n_obs"] for row in few) == sum(row["n_obs"] for row in many)
+    accepts = [np.mean([row["accept"] for row in stats]) for stats in rows]
+    assert accepts[0] == pytest.approx(accepts[1])
+
+
+def test_starting_points_are_spread_and_accepted(model_of, step_of, method, references):
+    step = step_of("student", method)
+    points = overdispersed_initvals(step, 400, scale=2.0, seed=4)
+    assert set(points[0]) == set(model_of("student").initial_point())
+    spread = np.std([point["sigma_log__"] for point in points])
+    assert spread == pytest.approx(2.0 * references["student"]["sigma[0]"]["sd"], rel=0.15)
+    trace = sample(model_of("student"), step, 5, 0, chains=3, initvals=points[:3])
+    assert len(np.unique(coordinates(trace)["sigma[0]"][:, 0])) == 3
+
+
+def test_full_passes_are_warned_of_once_a_chain(logistic, step, method):
+    step.setup_chain(np.random.default_rng(6), 0, 700)
+    point, warnings = logistic.initial_point(), []
+    for draw in range(700):
+        # As if a third of the updates had read all rows.
+        step.n_full = step.n_updates // 3
+        point, (stats,) = step.step(point)
+        warnings += [(draw, stats["warning"])] if stats["warning"] is not None else []
+    ((draw, warning),) = warnings
+    assert draw == 499
+    assert warning.level == "warn"
+    assert warning.message.startswith(f"{step.name}: 33% of the updates read all rows")

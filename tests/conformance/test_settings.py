@@ -1,0 +1,71 @@
+"""Settings that cannot be meant are refused by name, with the cause and the fix."""
+
+import math
+
+import pytest
+
+from pymc_minibatch_mh import Mixture, RandomWalk, SettingError
+from zoo import METHODS
+
+EVERY = {
+    "batch_size": [0, 1, 1.5, -3, "a", math.nan],
+    "temperature": [0, -1, math.nan, math.inf, "a", True],
+    "taylor_order": [3, -1, 1.5, "second", True],
+    "proposal": ["x", None, 3],
+    "updates_per_draw": [0, -1, 2.5, "a", True],
+    "observed": [["unknown"], []],
+    "compile_kwargs": [{"mode": "JAX"}, {"mode": "CVM"}],
+}
+OWN = {
+    "BarkerMinibatchMH": {
+        "sigma": [0, 0.5, 1.8, math.nan, "a"],
+        "batch_rule": ["x", None],
+        "error_bound": ["x", None],
+        "max_error": [0, -1, math.nan, 1e-9, "a"],
+    },
+    "AustereMH": {"epsilon": [0, 0.5, -1, math.nan, "a"]},
+    "PenaltyMH": {},
+}
+CASES = [
+    pytest.param(method, name, value, id=f"{method}-{name}-{value}")
+    for method in METHODS
+    for name, values in (EVERY | OWN[method]).items()
+    for value in values
+]
+
+
+@pytest.fixture(scope="module")
+def start(model_of):
+    # PyMC compiles a function to find its own.
+    return model_of("poisson").initial_point()
+
+
+@pytest.mark.parametrize(("method", "name", "value"), CASES)
+def test_a_bad_setting_is_refused_before_anything_is_compiled(
+    model_of, start, no_compilation, method, name, value
+):
+    with pytest.raises(SettingError) as refusal:
+        METHODS[method](model=model_of("poisson"), initial_point=start, **{name: value})
+    message = str(refusal.value)
+    assert message.startswith(f"{name}=")
+    sentences = message.removesuffix(".").split(". ")
+    assert len(sentences) == 2
+    assert all(sentence[0].isupper() for sentence in sentences[1:])
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: RandomWalk(scale=0.0),
+        lambda: RandomWalk(scale=math.nan),
+        lambda: Mixture(scale=-1.0),
+        lambda: Mixture(rho=(1.0,)),
+        lambda: Mixture(rho=(0.0, math.nan)),
+        lambda: Mixture(walk_weight=1.5),
+        lambda: Mixture(walk_weight=math.nan),
+        lambda: Mixture(walk_weight=-0.1),
+    ],
+)
+def test_a_proposal_that_cannot_be_meant_is_refused(build):
+    with pytest.raises(SettingError, match=r"^\w+=.*\. [A-Z]"):
+        build()

@@ -1,0 +1,87 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from pymc_minibatch_mh.kernels.draw import arrange, arrange_block, draw_more, reserve
+
+
+def drawn(rng, total, *targets):
+    """Draw in as many goes as there are targets."""
+    rows = table = np.empty(0, dtype=np.int64)
+    n = 0
+    for target in targets:
+        rows, table = reserve(rows, table, n, target)
+        draw_more(rng, total, rows, table, n, target)
+        n = target
+    return rows[:n]
+
+
+@pytest.mark.parametrize("targets", [(3,), (1, 3), (1, 2, 3)])
+def test_every_pair_is_drawn_equally_often(targets):
+    rng = np.random.default_rng(1)
+    pairs = dict.fromkeys(combinations(range(7), 2), 0)
+    draws = 7_000
+    for _ in range(draws):
+        for pair in combinations(sorted(drawn(rng, 7, *targets).tolist()), 2):
+            pairs[pair] += 1
+    expected = 3 * draws / len(pairs)
+    statistic = sum((count - expected) ** 2 / expected for count in pairs.values())
+    assert chi2(len(pairs) - 1).sf(statistic) > 1e-4
+    assert statistic > chi2(len(pairs) - 1).ppf(1e-6)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_the_place_of_a_row_in_the_batch_says_nothing(order):
+    rng = np.random.default_rng(2)
+    counts = np.bincount([drawn(rng, 8, 1, 3)[order] for _ in range(4_000)], minlength=8)
+    assert chi2(7).sf(((counts - 500.0) ** 2 / 500.0).sum()) > 1e-4
+
+
+@pytest.mark.parametrize("total", [10, 1_000, 2**33])
+def test_rows_are_distinct_and_inside(total):
+    rows = drawn(np.random.default_rng(3), total, 2, 5)
+    assert len(set(rows.tolist())) == 5
+    assert ((rows >= 0) & (rows < total)).all()
+
+
+def test_drawing_on_is_drawing_more_at_once():
+    at_once = drawn(np.random.default_rng(4), 1_000, 400)
+    in_goes = drawn(np.random.default_rng(4), 1_000, 50, 51, 200, 400)
+    np.testing.assert_array_equal(at_once, in_goes)
+
+
+def arranged(rows, starts):
+    out, ends = np.empty(len(rows), np.int64), np.empty(len(starts) - 1, np.int64)
+    arrange(rows, 0, len(rows), starts, out, ends)
+    return out, ends
+
+
+@pytest.mark.parametrize("starts", [[0, 100], [0, 30, 100], [0, 1, 2, 99, 100], [0, 40, 40, 100]])
+def test_rows_are_sorted_by_term_and_numbered_within_it(starts):
+    starts = np.array(starts)
+    rows = np.random.default_rng(5).permutation(100)[:37]
+    out, ends = arranged(rows, starts)
+    pieces = np.split(out, ends[:-1])
+    assert ends[-1] == len(rows)
+    for piece, first, stop in zip(pieces, starts[:-1], starts[1:], strict=True):
+        np.testing.assert_array_equal(piece + first, rows[(rows >= first) & (rows < stop)])
+
+
+def test_a_part_of_the_drawn_rows_can_be_arranged():
+    starts, rows = np.array([0, 30, 100]), np.arange(0, 100, 3)
+    out, ends = np.empty(10, np.int64), np.empty(2, np.int64)
+    arrange(rows, 5, 15, starts, out, ends)
+    np.testing.assert_array_equal(out, [*rows[5:10], *(rows[10:15] - 30)])
+    np.testing.assert_array_equal(ends, [5, 10])
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 100), (5, 20), (25, 35), (29, 30), (31, 99)])
+def test_consecutive_rows_are_numbered_like_drawn_ones(first, last):
+    starts = np.array([0, 30, 31, 100])
+    out, ends = np.empty(last - first, np.int64), np.empty(3, np.int64)
+    arrange_block(first, last, starts, out, ends)
+    expected, expected_ends = arranged(np.arange(first, last), starts)
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(ends, expected_ends)

@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+from scipy.stats import chi2, multivariate_normal
+
+from pymc_minibatch_mh import Laplace, Mixture, RandomWalk, SettingError
+from pymc_minibatch_mh.proposals import mixture
+from pymc_minibatch_mh.proposals.mixture import FIRST_WEIGHT, SCALE, WALK_WEIGHT
+
+CENTRE = np.array([0.3, -1.0, 2.0])
+FACTOR = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [-0.4, 0.3, 0.5]])
+WHITENER = np.linalg.inv(FACTOR)
+COVARIANCE = FACTOR @ FACTOR.T
+TARGET = multivariate_normal(CENTRE + 0.2, 1.3 * COVARIANCE)
+
+
+def propose(position, numbers, rng):
+    new = np.empty_like(position)
+    log_q, component = mixture.propose(position, new, rng, numbers, CENTRE, FACTOR, WHITENER)
+    return new, log_q, component
+
+
+def moved(proposal, correct, rng, particles=6_000, steps=4):
+    """Start particles exactly in the target and move them by Metropolis–Hastings."""
+    numbers = proposal.initial_numbers(3)
+    positions = TARGET.rvs(particles, random_state=rng)
+    for _ in range(steps):
+        moves = [propose(position, numbers, rng) for position in positions]
+        new = np.array([move[0] for move in moves])
+        log_q = np.array([move[1] for move in moves])
+        log_ratio = TARGET.logpdf(new) - TARGET.logpdf(positions) + correct * log_q
+        accept = np.log(rng.random(particles)) < log_ratio
+        positions[accept] = new[accept]
+    return positions
+
+
+def largest_z(positions):
+    """Return the largest standardised error of the whitened means and second moments."""
+    root = np.linalg.cholesky(TARGET.cov)
+    white = np.linalg.solve(root, (positions - TARGET.mean).T)
+    count = white.shape[1]
+    means = white.mean(axis=1) * np.sqrt(count)
+    squares = ((white**2).mean(axis=1) - 1.0) * np.sqrt(count / 2.0)
+    return max(np.abs(means).max(), np.abs(squares).max())
+
+
+@pytest.mark.parametrize("proposal", [RandomWalk(), Laplace(), Mixture()])
+def test_moves_leave_the_target_invariant(proposal):
+    assert largest_z(moved(proposal, 1.0, np.random.default_rng(8))) < 4.0
+
+
+@pytest.mark.parametrize("correct", [0.0, -1.0])
+def test_moves_without_their_density_ratio_do_not(correct):
+    assert largest_z(moved(Laplace(), correct, np.random.default_rng(8))) > 8.0
+
+
+@pytest.mark.parametrize("rho", [-0.9, -0.3, 0.0, 0.5, 0.95])
+def test_density_ratio_is_that_of_the_normal_densities(rho):
+    rng = np.random.default_rng(9)
+    numbers = Laplace((rho,)).initial_numbers(3)
+
+    def log_density(there, here):
+        mean = CENTRE + rho * (here - CENTRE)
+        return multivariate_normal(mean, (1.0 - rho**2) * COVARIANCE).logpdf(there)
+
+    for _ in range(20):
+        position = CENTRE + 3.0 * rng.standard_normal(3)
+        new, log_q, component = propose(position, numbers, rng)
+        assert component == 1
+        assert log_q == pytest.approx(log_density(position, new) - log_density(new, position))
+
+
+@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.8])
+def test_moves_are_drawn_from_the_density_that_is_corrected_for(rho):
+    rng = np.random.default_rng(10)
+    numbers = Laplace((rho,)).initial_numbers(3)
+    position = CENTRE + 2.0
+    noise = np.array([propose(position, numbers, rng)[0] for _ in range(4_000)])
+    noise -= CENTRE + rho * (position - CENTRE)
+    white = np.linalg.solve(np.sqrt(1.0 - rho**2) * FACTOR, noise.T)
+    assert np.abs(white.mean(axis=1)).max() < 4.0 / np.sqrt(4_000)
+    assert np.abs(white @ white.T / 4_000 - np.eye(3)).max() < 6.0 / np.sqrt(4_000)
+
+
+def test_a_walk_is_symmetric_and_as_long_as_its_scale():
+    rng = np.random.default_rng(11)
+    numbers = RandomWalk(scale=0.7).initial_numbers(3)
+    position = CENTRE + 5.0
+    moves = [propose(position, numbers, rng) for _ in range(4_000)]
+    assert {(log_q, component) for _, log_q, component in moves} == {(0.0, 0)}
+    white = np.linalg.solve(0.7 * FACTOR, np.array([new - position for new, *_ in moves]).T)
+    squares = (white**2).sum()
+    assert chi2(12_000).cdf(squares) == pytest.approx(0.5, abs=0.499)
+
+
+def test_components_are_drawn_with_their_weights():
+    rng = np.random.default_rng(12)
+    numbers = Mixture(rho=(0.0, 0.5), walk_weight=0.2).initial_numbers(3)
+    numbers[FIRST_WEIGHT::2] = 0.7, 0.1
+    drawn = np.bincount([propose(CENTRE, numbers, rng)[2] for _ in range(4_000)], minlength=3)
+    expected = 4_000 * np.array([0.2, 0.7, 0.1])
+    assert chi2(2).sf(((drawn - expected) ** 2 / expected).sum()) > 1e-4
+
+
+def tallies(proposal, accept=0.5, best=None, tried=200.0):
+    table = np.zeros((proposal.n_components, 5))
+    table[:, mixture.TRIED] = tried
+    table[:, mixture.ACCEPT] = accept * tried
+    table[:, mixture.JUMP] = table[:, mixture.SQUARE_JUMP] = 0.1 * tried
+    if best is not None:
+        table[best, mixture.JUMP] = table[best, mixture.SQUARE_JUMP] = 4.0 * tried
+    return table
+
+
+def adapted(proposal, table, target=0.234, numbers=None):
+    numbers = proposal.initial_numbers(3) if numbers is None else numbers
+    proposal.adapt(numbers, table, table, target, 3)
+    return numbers
+
+
+@pytest.mark.parametrize("best", range(6))
+def test_weights_keep_their_floors(best):
+    proposal = Mixture()
+    numbers = adapted(proposal, tallies(proposal, best=best))
+    weights = np.array([numbers[WALK_WEIGHT], *numbers[FIRST_WEIGHT::2]])
+    local = np.array(proposal.rho) >= mixture.LOCAL_RHO
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights.argmax() == best
+    assert weights.min() >= 0.03
+    assert weights[0] >= 0.05
+    assert weights[1:][local].sum() >= 0.1 * (1.0 - 1e-12)
+    np.testing.assert_array_equal(numbers[FIRST_WEIGHT + 1 :: 2], proposal.rho)
+
+
+def test_weights_wait_until_every_component_was_tried():
+    proposal = Mixture()
+    table = tallies(proposal, best=2)
+    table[4, mixture.TRIED] = 1.0
+    numbers = adapted(proposal, table)
+    np.testing.assert_array_equal(numbers[1:], proposal.initial_numbers(3)[1:])
+
+
+@pytest.mark.parametrize(("accept", "grows"), [(0.9, True), (0.05, False)])
+def test_the_walk_grows_when_too_much_is_accepted(accept, grows):
+    proposal = RandomWalk(scale=1.0)
+    numbers = adapted(proposal, tallies(proposal, accept))
+    assert (numbers[SCALE] > 1.0) == grows
+    assert proposal.scaling(numbers) == numbers[SCALE]
+
+
+def test_the_walk_stays_at_its_target():
+    proposal = RandomWalk(scale=1.0)
+    assert adapted(proposal, tallies(proposal, 0.234))[SCALE] == pytest.approx(1.0)
+
+
+def test_the_walk_adapts_less_and_less():
+    proposal = RandomWalk(scale=1.0)
+    early, late = proposal.initial_numbers(3), proposal.initial_numbers(3)
+    window = tallies(proposal, 0.9)
+    proposal.adapt(early, window, window, 0.234, 3)
+    proposal.adapt(late, window, tallies(proposal, 0.9, tried=20_000.0), 0.234, 3)
+    assert 1.0 < late[SCALE] < early[SCALE]
+
+
+def test_a_move_that_reads_more_rows_is_less_efficient():
+    proposal = Mixture()
+    table = tallies(proposal)
+    table[1, mixture.ROWS] = 1e6
+    merits = mixture.efficiency(table, 3)
+    assert merits[1] < merits[2] == merits[3]
+
+
+def test_antithetic_moves_do_not_win_on_means_alone():
+    proposal = Mixture(rho=(-0.9, 0.0))
+    table = tallies(proposal, best=2)
+    table[1, mixture.JUMP] = 2.0 * 3 * 200.0 * 1.9
+    table[1, mixture.SQUARE_JUMP] = 0.01 * 200.0
+    assert mixture.efficiency(table, 3).argmax() == 2
+
+
+def test_a_default_walk_has_the_length_that_suits_the_dimension():
+    assert RandomWalk().initial_numbers(4)[SCALE] == pytest.approx(1.19)
+
+
+def test_a_coefficient_of_one_is_refused():
+    with pytest.raises(SettingError, match=r"rho=\(0.0, 1.0\) has a coefficient outside"):
+        Laplace((0.0, 1.0))

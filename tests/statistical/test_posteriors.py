@@ -1,0 +1,85 @@
+"""Posteriors of real models against long runs of NUTS and against quadrature."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import norm
+
+from statistical.comparison import distance
+from statistical.mutants import MUTANTS, TEMPERED_MUTANTS
+from zoo import METHODS, MODELS, sample
+
+DRAWS, FEW_DRAWS, TUNE, SEED = 16_000, 4_000, 1_000, 31
+# The tail of a scale of eight groups is reached by local moves only, and mixes slowly.
+MORE_DRAWS = {"student": 60_000}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("method", METHODS)
+def test_posterior_is_that_of_nuts(model_of, step_of, references, model, method):
+    draws = MORE_DRAWS.get(model, DRAWS)
+    trace = sample(model_of(model), step_of(model, method), draws, TUNE, random_seed=SEED)
+    off = distance(trace, references[model])
+    assert off.seen
+    assert off.small
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_posterior_of_a_mutant_is_not(model_of, step_of, references, name):
+    model, mutate = MUTANTS[name]
+    step = mutate(step_of(model, "PenaltyMH"))
+    trace = sample(model_of(model), step, FEW_DRAWS, TUNE, random_seed=SEED)
+    off = distance(trace, references[model])
+    assert not off.small
+
+
+@pytest.fixture(scope="module")
+def tempered(model_of):
+    """Return figures of the tempered posterior of two_likelihoods at K = 4, by quadrature."""
+    model = model_of("two_likelihoods")
+    seen = model.rvs_to_values[model["seen"]].data
+    measured = model.rvs_to_values[model["measured"]].data
+    x = np.random.default_rng(13).standard_normal(len(seen))
+    level, slope = np.meshgrid(np.linspace(-0.1, 0.2, 61), np.linspace(-0.18, 0.24, 61))
+    rows = np.zeros_like(level)
+    for row in range(len(level)):
+        p = expit(level[row, :, None] + slope[row, :, None] * x)
+        rows[row] = np.log(np.where(seen, p, 1.0 - p)).sum(axis=1)
+        rows[row] += norm.logpdf(measured, level[row, :, None], 1.2).sum(axis=1)
+    weights = norm.logpdf(level, 0.0, 0.02) + norm.logpdf(slope, 0.0, 0.03) + rows / 4.0
+    weights = np.exp(weights - weights.max())
+    weights /= weights.sum()
+    figures = {}
+    for name, values in (("level[0]", level), ("slope[0]", slope)):
+        mean = (weights * values).sum()
+        sd = np.sqrt((weights * (values - mean) ** 2).sum())
+        figures[name] = {"mean": mean, "sd": sd, "mcse_mean": 0.0, "mcse_sd": 0.0}
+    return figures
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_temperature_flattens_the_likelihood_and_only_it(model_of, step_of, tempered, method):
+    step = step_of("two_likelihoods", method, temperature=4.0)
+    trace = sample(model_of("two_likelihoods"), step, DRAWS, TUNE, random_seed=SEED)
+    assert (trace.sample_stats["temperature"] == 4.0).all()
+    off = distance(trace, tempered)
+    assert off.seen
+    assert off.small
+
+
+@pytest.mark.parametrize("name", TEMPERED_MUTANTS)
+def test_tempering_mutants_are_noticed(model_of, step_of, tempered, name):
+    step = TEMPERED_MUTANTS[name](step_of("two_likelihoods", "PenaltyMH", temperature=4.0))
+    trace = sample(model_of("two_likelihoods"), step, FEW_DRAWS, TUNE, random_seed=SEED)
+    assert not distance(trace, tempered).small
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_temperature_of_four_doubles_the_width_under_a_flat_prior(
+    model_of, step_of, references, method
+):
+    step = step_of("logistic", method, temperature=4.0)
+    trace = sample(model_of("logistic"), step, FEW_DRAWS, TUNE, random_seed=SEED)
+    widths = trace.posterior["beta"].std(("chain", "draw")).to_numpy()
+    narrow = [figures["sd"] for figures in references["logistic"].values()]
+    assert widths == pytest.approx(2.0 * np.array(narrow), rel=0.1)
