@@ -1,6 +1,6 @@
 """A model, split into what is subsampled and what is not."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +68,23 @@ class Split:
             cells = np.ndindex(*block.shape)
             names += [f"{block.name}{list(cell)}" if cell else block.name for cell in cells]
         return names
+
+    def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the position of a point given by the names of its value variables."""
+        position = np.empty(self.size)
+        for block in self.blocks:
+            position[block.start : block.stop] = np.ravel(point[block.name])
+        return position
+
+    def unravel(
+        self, position: np.ndarray, point: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Return `point` with the value variables moved to `position`."""
+        moved = dict(point)
+        for block in self.blocks:
+            values = position[block.start : block.stop].reshape(block.shape)
+            moved[block.name] = values.astype(block.variable.dtype, copy=False)
+        return moved
 
 
 def split(

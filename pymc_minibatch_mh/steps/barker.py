@@ -1,15 +1,12 @@
 """Barker's test on minibatches."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Unpack
 
-import numpy as np
-import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.acceptance import barker
-from pymc_minibatch_mh.proposals import Proposal
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
@@ -38,30 +35,8 @@ class BarkerMinibatchMH(MinibatchStep):
         Largest predicted error of the acceptance probability; None for no such condition.
     error_bound
         "edgeworth", an estimate of the leading error terms, or "novak", the published bound.
-    taylor_order
-        Order of the control variates: "auto", 0, 1 or 2.
-    proposal
-        "auto", or a proposal of :mod:`pymc_minibatch_mh`.
-    temperature
-        K > 0 raises the likelihood, and only it, to the power 1/K; above 1 it is flattened. The
-        trace is then one of the tempered posterior, and says so in the stat ``temperature``.
-    observed
-        Names of the observed variables to subsample; by default all with 1,000 rows or more.
-    updates_per_draw
-        Updates between two draws that are kept.
-    tune
-        Whether to adapt the proposal in warm-up.
-    model, rng, initial_point, compile_kwargs, blocked
-        As in PyMC's own step methods. `initial_point` is where the search for the mode starts.
-
-    Raises
-    ------
-    UnsplittableModelError
-        If the rows of a likelihood cannot be proven to be independent.
-    ModeError
-        If the posterior has no mode with a Gaussian scale.
-    SettingError
-        If a setting cannot be meant.
+    **settings
+        What all step methods take: see :class:`MinibatchStep`.
 
     References
     ----------
@@ -83,17 +58,7 @@ class BarkerMinibatchMH(MinibatchStep):
         batch_rule: str = "predict",
         max_error: float | None = None,
         error_bound: str = "edgeworth",
-        taylor_order: int | str = "auto",
-        proposal: Proposal | str = "auto",
-        temperature: float = 1.0,
-        observed: Sequence[str] | None = None,
-        updates_per_draw: int = 1,
-        tune: bool = True,
-        model: pm.Model | None = None,
-        rng: Any = None,
-        initial_point: Mapping[str, np.ndarray] | None = None,
-        compile_kwargs: Mapping[str, Any] | None = None,
-        blocked: bool = True,
+        **settings: Unpack[check.SharedSettings],
     ) -> None:
         self._prepare(
             vars,
@@ -104,15 +69,5 @@ class BarkerMinibatchMH(MinibatchStep):
                 error_bound=error_bound,
                 max_error=math.inf if max_error is None else check.positive("max_error", max_error),
             ),
-            taylor_order=taylor_order,
-            proposal=proposal,
-            temperature=temperature,
-            observed=observed,
-            updates_per_draw=updates_per_draw,
-            tune=tune,
-            model=model,
-            rng=rng,
-            initial_point=initial_point,
-            compile_kwargs=compile_kwargs,
-            blocked=blocked,
+            **settings,
         )

@@ -15,8 +15,6 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.acceptance.batches import SKEWNESS, THIRD_MOMENT
-from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.errors import StaleDataError
 from pymc_minibatch_mh.kernels import update as kernel
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.generator import generator_addresses
@@ -25,6 +23,7 @@ from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.proposals import Proposal
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.freshness import WatchedData
 from pymc_minibatch_mh.steps.stats import STATS_DTYPES_SHAPES
 from pymc_minibatch_mh.surrogate.target import Target
 
@@ -76,6 +75,33 @@ class MinibatchStep(BlockedStep):
 
     A subclass names its test (:attr:`plan`, :attr:`decide`, :attr:`walk_target`) and packs the
     test's settings; it holds no algorithm.
+
+    Parameters
+    ----------
+    taylor_order
+        Order of the control variates: "auto", 0, 1 or 2.
+    proposal
+        "auto", or a proposal of :mod:`pymc_minibatch_mh`.
+    temperature
+        K > 0 raises the likelihood, and only it, to the power 1/K; above 1 it is flattened. The
+        trace is then one of the tempered posterior, and says so in the stat ``temperature``.
+    observed
+        Names of the observed variables to subsample; by default all with 1,000 rows or more.
+    updates_per_draw
+        Updates between two draws that are kept.
+    tune
+        Whether to adapt the proposal in warm-up.
+    model, rng, initial_point, compile_kwargs, blocked
+        As in PyMC's own step methods. `initial_point` is where the search for the mode starts.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If the rows of a likelihood cannot be proven to be independent.
+    ModeError
+        If the posterior has no mode with a Gaussian scale.
+    SettingError
+        If a setting cannot be meant.
     """
 
     default_blocked = True
@@ -101,17 +127,17 @@ class MinibatchStep(BlockedStep):
         vars: Sequence[Variable] | None,
         test_settings: np.ndarray,
         *,
-        taylor_order: int | str,
-        proposal: Proposal | str,
-        temperature: float,
-        observed: Sequence[str] | None,
-        updates_per_draw: int,
-        tune: bool,
-        model: pm.Model | None,
-        rng: Any,
-        initial_point: Mapping[str, np.ndarray] | None,
-        compile_kwargs: Mapping[str, Any] | None,
-        blocked: bool,
+        taylor_order: int | str = "auto",
+        proposal: Proposal | str = "auto",
+        temperature: float = 1.0,
+        observed: Sequence[str] | None = None,
+        updates_per_draw: int = 1,
+        tune: bool = True,
+        model: pm.Model | None = None,
+        rng: Any = None,
+        initial_point: Mapping[str, np.ndarray] | None = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        blocked: bool = True,
     ) -> None:
         check.together(blocked)
         model = pm.modelcontext(model)
@@ -125,10 +151,9 @@ class MinibatchStep(BlockedStep):
         point = dict(model.initial_point() if initial_point is None else initial_point)
         parts = split(model, self.vars, observed, initial_point=point)
         self.target = Target(parts, order, 1.0 / self.temperature, compile_kwargs)
-        self._data = {name: model[name] for name in (d.name for d in model.data_vars)}
-        self._fingerprints = self._data_fingerprints()
+        self._data = WatchedData(model)
         preparation = np.random.default_rng(PREPARATION_SEED)
-        start = self._ravel(point)
+        start = self.target.split.ravel(point)
         self.target.require_finite(start)
         self._surrogate, calibration = self.target.expand(start, preparation)
         self.target.check(model, self._surrogate, preparation)
@@ -165,7 +190,7 @@ class MinibatchStep(BlockedStep):
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain: take its generator and forget every earlier chain."""
         super().setup_chain(rng, tune, draws)
-        self._require_fresh_data()
+        self._data.require_unchanged(type(self).__name__)
         self._reset(self.tune and tune > 0)
 
     def stop_tuning(self) -> None:
@@ -178,7 +203,7 @@ class MinibatchStep(BlockedStep):
     def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
         """Make the updates of one draw in one compiled call."""
         began = time.perf_counter()
-        position = self._ravel(point)
+        position = self.target.split.ravel(point)
         if not self.started:
             self.target.require_finite(position)
             self.started = True
@@ -196,19 +221,20 @@ class MinibatchStep(BlockedStep):
             self.window,
         )
         self._keep_books(position, sums)
-        return self._unravel(position, point), [self._stats(sums, began)]
+        return self.target.split.unravel(position, point), [self._stats(sums, began)]
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw a point from the Gaussian approximation, `scale` times as wide."""
         noise = rng.standard_normal(self.target.split.size)
         position = self._surrogate.centre + scale * (self._surrogate.factor @ noise)
-        return self._unravel(position, {})
+        return self.target.split.unravel(position, {})
 
     def __reduce__(self) -> tuple:
         """Pickle settings, graphs, arrays and the chain's state; neither model nor code."""
-        self._require_fresh_data()
-        dropped = {"_addresses", "_generator", "_functions", "_space", "_data"}
-        dropped.add("_BlockedStep__newargs")
+        self._data.require_unchanged(type(self).__name__)
+        compiled = {"_addresses", "_generator", "_functions", "_space"}
+        # PyMC's own way of pickling keeps the whole model in here.
+        dropped = compiled | {"_BlockedStep__newargs"}
         state = {k: v for k, v in self.__dict__.items() if k not in dropped}
         return _restore, (type(self), state)
 
@@ -311,40 +337,13 @@ class MinibatchStep(BlockedStep):
         self.warned = warning is not None
         return warning
 
-    def _ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
-        position = np.empty(self.target.split.size)
-        for block in self.target.split.blocks:
-            position[block.start : block.stop] = np.ravel(point[block.name])
-        return position
-
-    def _unravel(
-        self, position: np.ndarray, point: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        moved = dict(point)
-        for block in self.target.split.blocks:
-            values = position[block.start : block.stop].reshape(block.shape)
-            moved[block.name] = values.astype(block.variable.dtype, copy=False)
-        return moved
-
-    def _data_fingerprints(self) -> dict[str, str]:
-        arrays = {name: np.atleast_1d(v.get_value(borrow=True)) for name, v in self._data.items()}
-        return {name: Column(name, array, 0).fingerprint() for name, array in arrays.items()}
-
-    def _require_fresh_data(self) -> None:
-        for name, fingerprint in self._data_fingerprints().items():
-            if fingerprint != self._fingerprints[name]:
-                raise StaleDataError(
-                    f"{name!r} changed after this step was built, so its mode and its sums over "
-                    f"the rows are those of other data. Build {type(self).__name__}() again."
-                )
-
     _progressbar_config = staticmethod(report.progress_columns)
     _make_progressbar_update_functions = staticmethod(report.progress_functions)
 
 
 def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
     step = object.__new__(cls)
-    step.__dict__.update(state, _data={})
+    step.__dict__.update(state)
     step.rng = step._rng
     step._connect()
     return step

@@ -1,11 +1,29 @@
 """Checks of the settings that all step methods share."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 import numpy as np
+import pymc as pm
 
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.proposals import Mixture, Proposal
+
+
+class SharedSettings(TypedDict, total=False):
+    """The settings that every step takes, for annotations."""
+
+    taylor_order: int | str
+    proposal: Proposal | str
+    temperature: float
+    observed: Sequence[str] | None
+    updates_per_draw: int
+    tune: bool
+    model: pm.Model | None
+    rng: Any
+    initial_point: Mapping[str, np.ndarray] | None
+    compile_kwargs: Mapping[str, Any] | None
+    blocked: bool
 
 
 def together(blocked: bool) -> None:

@@ -202,22 +202,29 @@ def _numpy_newton(design: np.ndarray, response: np.ndarray) -> np.ndarray:
 
 
 def compilation() -> None:
-    """Seconds from the constructor to the first draw, in five fresh processes, cold and warm."""
-    for label in ("cold", "warm"):
-        seconds = []
-        with tempfile.TemporaryDirectory() as shared:
-            for turn in range(TURNS + (label == "warm")):
-                with tempfile.TemporaryDirectory() as fresh:
-                    folder = fresh if label == "cold" else shared
-                    flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={folder}"
-                    environment = {**os.environ, "PYTENSOR_FLAGS": flags.strip(",")}
-                    command = [sys.executable, __file__, "first_draw"]
-                    out = subprocess.run(
-                        command, env=environment, capture_output=True, text=True, check=True
-                    )
-                    if label == "cold" or turn > 0:
-                        seconds.append(json.loads(out.stdout.splitlines()[-1]))
-        print(f"{label}: median {statistics.median(seconds):.1f} s of {np.round(seconds, 1)}")
+    """Seconds from the constructor to the first draw in fresh processes, by what is cached."""
+    with tempfile.TemporaryDirectory() as filled:
+        _first_draw_in_a_process(filled)
+        caches = {"PyTensor cache empty": None, "PyTensor cache filled": filled}
+        for label, folder in caches.items():
+            seconds = [_first_draw_in_a_process(folder) for _ in range(TURNS)]
+            print(f"{label}: median {statistics.median(seconds):.1f} s of {np.round(seconds, 1)}")
+    with tempfile.TemporaryDirectory() as kernels:
+        alone = _first_draw_in_a_process(None, NUMBA_CACHE_DIR=kernels)
+    print(f"once per installation, with the package's own kernels: {alone:.1f} s")
+
+
+def _first_draw_in_a_process(folder: str | None, **variables: str) -> float:
+    with tempfile.TemporaryDirectory() as empty:
+        flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={folder or empty}"
+        out = subprocess.run(
+            [sys.executable, __file__, "first_draw"],
+            env={**os.environ, "PYTENSOR_FLAGS": flags.strip(","), **variables},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return float(json.loads(out.stdout.splitlines()[-1]))
 
 
 def first_draw() -> None:
