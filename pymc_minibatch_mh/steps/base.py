@@ -43,8 +43,6 @@ SPREAD_GROWTH = 1.5
 MOVED = 1.0
 #: Seed of what is random before sampling: the subsample that starts Newton, calibration moves.
 PREPARATION_SEED = 20_170_808
-#: Updates to see before a warning.
-ENOUGH_UPDATES = 500
 
 
 @dataclass_state
@@ -161,6 +159,8 @@ class MinibatchStep(BlockedStep):
         self._test_settings = test_settings
         self._connect()
         self._reset(tune)
+        # Compiles the update where it is not yet in numba's cache, so that no draw has to wait.
+        self._update(start, 0)
 
     @property
     @abstractmethod
@@ -207,19 +207,7 @@ class MinibatchStep(BlockedStep):
         if not self.started:
             self.target.require_finite(position)
             self.started = True
-        sums = np.zeros(kernel.N_SUMS)
-        kernel.update(
-            position,
-            self.updates_per_draw,
-            self._generator,
-            self._addresses,
-            self.numbers,
-            self.test_settings,
-            *self._packed,
-            *self._space,
-            sums,
-            self.window,
-        )
+        sums = self._update(position, self.updates_per_draw)
         self._keep_books(position, sums)
         return self.target.split.unravel(position, point), [self._stats(sums, began)]
 
@@ -237,6 +225,22 @@ class MinibatchStep(BlockedStep):
         dropped = compiled | {"_BlockedStep__newargs"}
         state = {k: v for k, v in self.__dict__.items() if k not in dropped}
         return _restore, (type(self), state)
+
+    def _update(self, position: np.ndarray, n_updates: int) -> np.ndarray:
+        sums = np.zeros(kernel.N_SUMS)
+        kernel.update(
+            position,
+            n_updates,
+            self._generator,
+            self._addresses,
+            self.numbers,
+            self.test_settings,
+            *self._packed,
+            *self._space,
+            sums,
+            self.window,
+        )
+        return sums
 
     def _connect(self) -> None:
         # Addresses are only valid while the functions behind them are referenced.
@@ -326,14 +330,10 @@ class MinibatchStep(BlockedStep):
         }
 
     def _warning(self) -> SamplerWarning | None:
-        if self.warned or self.adapting or self.n_updates < ENOUGH_UPDATES:
+        if self.warned or self.adapting:
             return None
-        warning = report.chain_warning(
-            self.name,
-            self.n_accepted / self.n_updates,
-            self.n_full / self.n_updates,
-            self.n_draws,
-        )
+        counts = self.n_updates, self.n_accepted, self.n_full
+        warning = report.chain_warning(self.name, *counts, self.n_draws)
         self.warned = warning is not None
         return warning
 

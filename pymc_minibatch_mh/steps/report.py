@@ -14,6 +14,8 @@ from rich.table import Column
 FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
 #: Share of accepted moves below which a chain is stuck.
 STUCK = 0.01
+#: Updates to see before a warning.
+ENOUGH_UPDATES = 500
 
 
 def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list]]:
@@ -43,7 +45,7 @@ def progress_functions() -> tuple[Callable[[dict[str, Any]], dict[str, Any]]]:
 
 
 def chain_warning(
-    name: str, accepted: float, full_passes: float, draw: int
+    name: str, n_updates: int, n_accepted: int, n_full: int, draw: int
 ) -> SamplerWarning | None:
     """Return a warning of the step `name` about a chain that hardly moves or reads everything.
 
@@ -51,11 +53,14 @@ def chain_warning(
     ----------
     name
         Name of the step.
-    accepted, full_passes
-        Shares of the updates after warm-up.
+    n_updates, n_accepted, n_full
+        Updates after warm-up, and how many of them were accepted and read all rows.
     draw
         Number of the draw.
     """
+    if n_updates < ENOUGH_UPDATES:
+        return None
+    accepted, full_passes = n_accepted / n_updates, n_full / n_updates
     if accepted < STUCK:
         message = (
             f"{name}: {accepted:.1%} of the moves are accepted, as when a chain starts outside "
