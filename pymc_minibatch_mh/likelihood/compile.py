@@ -5,6 +5,7 @@ them are compiled once per installation. PyTensor keeps the compiled graphs in i
 wrappers around them are a few lines and compile in each process.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,8 +18,9 @@ from pytensor.gradient import grad, pushforward
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
+import pymc_minibatch_mh.likelihood.special  # noqa: F401 - teaches PyTensor the trigamma function
 from pymc_minibatch_mh.data import ArrayRows, Column
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
 from pymc_minibatch_mh.kernels.signatures import (
     DERIVATIVES_SIGNATURE,
     EVALUATE_SIGNATURE,
@@ -27,6 +29,9 @@ from pymc_minibatch_mh.kernels.signatures import (
 from pymc_minibatch_mh.likelihood.batch import BatchTerm
 from pymc_minibatch_mh.likelihood.rows import ReadRows
 from pymc_minibatch_mh.likelihood.split import Split
+
+#: How PyTensor's warning begins when it falls back to Python inside a compiled graph.
+OBJECT_MODE = "Numba will use object mode"
 
 
 def row_source(split: Split) -> ArrayRows:
@@ -159,10 +164,19 @@ class Functions:
         return clone_replace([graph], {self._split.position: position})[0]
 
     def _function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
-        with pytensor.config.change_flags(numba__fastmath=False):
-            function = pytensor.function(
-                inputs, outputs, trust_input=True, on_unused_input="ignore", **self._options
-            )
+        with pytensor.config.change_flags(numba__fastmath=False), warnings.catch_warnings():
+            warnings.filterwarnings("error", OBJECT_MODE, UserWarning)
+            try:
+                function = pytensor.function(
+                    inputs, outputs, trust_input=True, on_unused_input="ignore", **self._options
+                )
+            except UserWarning as fallback:
+                raise UnsplittableModelError(
+                    f"{', '.join(repr(term.name) for term in self._split.terms)}: an operation of "
+                    f"the model or of its derivatives has no compiled form ({fallback}), so an "
+                    "update would run in Python, row by row. Use a lower taylor_order, or sample "
+                    "with pm.NUTS()."
+                ) from fallback
         return function.vm.jit_fn
 
 
