@@ -176,7 +176,7 @@ def measure(method: type, data: LateFlights) -> Outcome:
         step = method()
         # PyMC starts every chain of a given step at one point, and R-hat would then see less than
         # it should.
-        initvals = overdispersed_initvals(step, CHAINS)
+        initvals = overdispersed_initvals(step, CHAINS, seed=SEED)
         sampling = time.perf_counter()
         trace = pm.sample(
             DRAWS,
