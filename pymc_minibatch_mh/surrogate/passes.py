@@ -158,6 +158,7 @@ def _on_all_cores(work: Callable[[np.ndarray], Any], chunks: list[Any]) -> Itera
 def _progress(total: int) -> Iterator[Callable[[], None]]:
     start, done = time.perf_counter(), 0
     bar = Progress(transient=True)
+    bar.disable = not bar.console.is_terminal
     task = bar.add_task("Reading all rows", total=total)
 
     def advance() -> None:
