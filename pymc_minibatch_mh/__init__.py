@@ -1,6 +1,9 @@
 """Markov chain Monte Carlo on tall data, inside PyMC."""
 
+from pymc_minibatch_mh.bounds.given import Bounds
 from pymc_minibatch_mh.errors import (
+    BoundsError,
+    BoundViolationError,
     MinibatchError,
     ModeError,
     SettingError,
@@ -13,11 +16,18 @@ from pymc_minibatch_mh.proposals import Laplace, Mixture, Proposal, RandomWalk
 from pymc_minibatch_mh.sampling.initvals import overdispersed_initvals
 from pymc_minibatch_mh.steps.austere import AustereMH
 from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH
+from pymc_minibatch_mh.steps.factorized import FactorizedMH
 from pymc_minibatch_mh.steps.penalty import PenaltyMH
+from pymc_minibatch_mh.steps.scalable import ScalableSubsamplingMH
+from pymc_minibatch_mh.steps.tuna import TunaMH
 
 __all__ = [
     "AustereMH",
     "BarkerMinibatchMH",
+    "BoundViolationError",
+    "Bounds",
+    "BoundsError",
+    "FactorizedMH",
     "Laplace",
     "MinibatchError",
     "Mixture",
@@ -25,9 +35,11 @@ __all__ = [
     "PenaltyMH",
     "Proposal",
     "RandomWalk",
+    "ScalableSubsamplingMH",
     "SettingError",
     "SplitCheckError",
     "StaleDataError",
+    "TunaMH",
     "UnsplittableModelError",
     "overdispersed_initvals",
     "split",

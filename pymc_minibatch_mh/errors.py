@@ -21,6 +21,14 @@ class ModeError(MinibatchError):
     """The posterior mode that control variates expand around cannot be found."""
 
 
+class BoundsError(MinibatchError):
+    """A model whose remainders cannot be bounded, as exact methods need."""
+
+
+class BoundViolationError(MinibatchError):
+    """A row that exceeded its bound while a chain ran."""
+
+
 class StaleDataError(MinibatchError):
     """The model's data changed after the step method was built."""
 

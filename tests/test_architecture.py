@@ -13,7 +13,7 @@ LONGEST_FILE, LONGEST_FUNCTION = 350, 40
 
 #: Part -> parts of the package that it may import. A module of the root is its own part.
 ARROWS = {
-    "__init__": {"errors", "likelihood", "proposals", "sampling", "steps"},
+    "__init__": {"bounds", "errors", "likelihood", "proposals", "sampling", "steps"},
     "_jit": set(),
     "errors": set(),
     "data": set(),
@@ -23,8 +23,10 @@ ARROWS = {
     "proposals": {"_jit", "errors", "kernels"},
     "likelihood": {"data", "errors", "kernels"},
     "surrogate": {"_jit", "data", "errors", "kernels", "likelihood"},
+    "bounds": {"data", "errors", "kernels", "likelihood", "surrogate"},
     "steps": {
-        "acceptance", "data", "errors", "kernels", "likelihood", "proposals", "surrogate", "tables",
+        "acceptance", "bounds", "data", "errors", "kernels", "likelihood", "proposals", "surrogate",
+        "tables",
     },
     "sampling": {"errors", "steps"},
 }  # fmt: skip

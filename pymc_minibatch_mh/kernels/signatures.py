@@ -50,3 +50,36 @@ DECIDE = types.FunctionType(DECIDE_SIGNATURE)
 #: times direction of the summed log-likelihood of the rows: out has 1 + 2d entries.
 DERIVATIVES_SIGNATURE = types.void(VECTOR, VECTOR, INDICES, INDICES, INDICES, VECTOR)
 DERIVATIVES = types.FunctionType(DERIVATIVES_SIGNATURE)
+
+#: (C M of the move, settings) -> expected number of rows R of a Poisson test.
+RATE_SIGNATURE = types.float64(types.float64, VECTOR)
+RATE = types.FunctionType(RATE_SIGNATURE)
+
+#: (dU of a row, its bound c M, C M of the move, settings)
+#: -> (probability of keeping the row, what a kept row adds to the log ratio).
+THIN_SIGNATURE = types.UniTuple(types.float64, 2)(
+    types.float64, types.float64, types.float64, VECTOR
+)
+THIN = types.FunctionType(THIN_SIGNATURE)
+
+#: (cheap log ratio, what rows add to it, delayed) -> acceptance probability.
+ACCEPT_SIGNATURE = types.float64(types.float64, types.float64, types.float64)
+ACCEPT = types.FunctionType(ACCEPT_SIGNATURE)
+
+CUBE = types.float64[:, :, ::1]
+SINGLE = types.float32[:, ::1]
+PLACES = types.int32[:, ::1]
+
+#: (position, new) -> M of the move, in units of the bounds that a user gave.
+METRIC_SIGNATURE = types.float64(VECTOR, VECTOR)
+METRIC = types.FunctionType(METRIC_SIGNATURE)
+
+#: (position, new, cheap log ratio, generator, addresses of the roles, settings of the test, vectors,
+#: matrices, scalars, first row of each term, context, heads, thresholds, aliases and c of the bound
+#: tables, sums) -> (verdict: 1 accept, 0 reject, -1 a bound was violated; acceptance probability;
+#: rows read). Adds to the sums what it has seen.
+TEST_SIGNATURE = types.UniTuple(types.float64, 3)(
+    VECTOR, VECTOR, types.float64, GENERATOR, INDICES, VECTOR, MATRIX, CUBE, VECTOR,
+    INDICES, INDICES, MATRIX, MATRIX, PLACES, SINGLE, VECTOR,
+)  # fmt: skip
+TEST = types.FunctionType(TEST_SIGNATURE)

@@ -17,7 +17,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 UNKNOWN, NON_NEGATIVE, POSITIVE = range(3)
 
 _PASS_ON = (Alloc, DimShuffle, Subtensor, AdvancedSubtensor, TensorFromScalar, ScalarFromTensor)
-_POSITIVE_OPS = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
+_POSITIVE_OPS = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus, scalar_math.Erfc)
 _SIGN_OF_ARGUMENT = (scalar.Sign, scalar.Sqrt, scalar.Cast, scalar.Identity)
 _SIGN_OF_ALL = (scalar.Mul, scalar.TrueDiv)
 
@@ -60,6 +60,8 @@ def _sign(variable: Variable) -> int:
         return UNKNOWN
     if isinstance(node.op, _PASS_ON):
         return _sign(node.inputs[0])
+    if isinstance(node.op, MakeVector):
+        return min(_sign(part) for part in node.inputs)
     if not isinstance(node.op, Elemwise):
         return UNKNOWN
     op = node.op.scalar_op
@@ -74,9 +76,16 @@ def _sign(variable: Variable) -> int:
         return max(signs) if min(signs) >= NON_NEGATIVE else UNKNOWN
     if isinstance(op, scalar.Pow):
         return POSITIVE if _sign(node.inputs[0]) == POSITIVE else UNKNOWN
+    if isinstance(op, scalar.Sub) and _complements_a_probability(*node.inputs):
+        return POSITIVE
     if isinstance(op, _SIGN_OF_ALL):
         return min(_sign(part) for part in node.inputs)
     return UNKNOWN
+
+
+def _complements_a_probability(left: Variable, right: Variable) -> bool:
+    """Whether this is 1 - p with p inside (0, 1)."""
+    return _at_least(left, 1.0) and _sign(right) == POSITIVE and _at_most(right, 1.0)
 
 
 def _at_most(variable: Variable, bound: float) -> bool:
@@ -87,8 +96,25 @@ def _at_most(variable: Variable, bound: float) -> bool:
         return False
     if isinstance(node.op, _PASS_ON):
         return _at_most(node.inputs[0], bound)
-    logistic = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, scalar_math.Sigmoid)
-    return logistic and bound >= 1.0
+    if isinstance(node.op, MakeVector):
+        return all(_at_most(part, bound) for part in node.inputs)
+    if not isinstance(node.op, Elemwise):
+        return False
+    op = node.op.scalar_op
+    if isinstance(op, scalar_math.Sigmoid):
+        return bound >= 1.0
+    if isinstance(op, scalar_math.Erfc):
+        return bound >= 2.0
+    if isinstance(op, scalar.Sub):
+        return _at_most(node.inputs[0], bound) and _sign(node.inputs[1]) >= NON_NEGATIVE
+    return isinstance(op, scalar.Mul) and _scaled_at_most(node.inputs, bound)
+
+
+def _scaled_at_most(factors: list[Variable], bound: float) -> bool:
+    if len(factors) != 2 or not isinstance(factors[0], Constant):
+        return False
+    scale = float(factors[0].data.max()) if factors[0].data.size == 1 else 0.0
+    return scale > 0.0 and _at_most(factors[1], bound / scale)
 
 
 def _at_least(variable: Variable, bound: float) -> bool:

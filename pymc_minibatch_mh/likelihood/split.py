@@ -18,6 +18,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import WAY_ON, BatchTerm, batch_term, data_values
+from pymc_minibatch_mh.likelihood.support import support
 
 #: Likelihood terms with fewer rows are evaluated in full.
 MIN_ROWS = 1_000
@@ -48,12 +49,16 @@ class Split:
         Scalar: priors, Jacobians, potentials and the likelihood terms that are not subsampled.
     terms
         The subsampled likelihood terms, in `position`.
+    lower, upper : ndarray, shape (d,)
+        Ends of the support of every coordinate.
     """
 
     position: Variable
     blocks: tuple[Block, ...]
     prior: Variable
     terms: tuple[BatchTerm, ...]
+    lower: np.ndarray
+    upper: np.ndarray
 
     @property
     def size(self) -> int:
@@ -134,7 +139,14 @@ def split(
     outputs = _without_shared([prior, *(term.logp for term in terms)], pieces)
     for term, logp in zip(terms, outputs[1:], strict=True):
         term.logp = logp
-    return Split(position, blocks, outputs[0].astype("float64"), tuple(terms))
+    lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)
+    return Split(position, blocks, outputs[0].astype("float64"), tuple(terms), lower, upper)
+
+
+def _ends(model: pm.Model, block: Block) -> np.ndarray:
+    return np.stack(
+        [np.broadcast_to(x, block.shape).ravel() for x in support(model, block.variable)]
+    )
 
 
 def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -> list[Variable]:

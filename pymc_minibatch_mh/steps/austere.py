@@ -8,6 +8,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.acceptance import austere
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.decision import LookDecision
 
 
 class AustereMH(MinibatchStep):
@@ -35,9 +36,6 @@ class AustereMH(MinibatchStep):
     """
 
     name = "austere_mh"
-    plan = austere.plan
-    decide = austere.decide
-    walk_target = 0.234
 
     def __init__(
         self,
@@ -47,11 +45,9 @@ class AustereMH(MinibatchStep):
         epsilon: float = 0.05,
         **settings: Unpack[check.SharedSettings],
     ) -> None:
-        self._prepare(
-            vars,
-            austere.settings(
-                check.positive("epsilon", epsilon),
-                batch_size=check.integer("batch_size", batch_size, 2),
-            ),
-            **settings,
+        test_settings = austere.settings(
+            check.positive("epsilon", epsilon),
+            batch_size=check.integer("batch_size", batch_size, 2),
         )
+        decision = LookDecision(austere.plan, austere.decide, test_settings, walk_target=0.234)
+        self._prepare(vars, decision, **settings)

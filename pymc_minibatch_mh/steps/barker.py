@@ -9,6 +9,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.acceptance import barker
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.decision import LookDecision
 
 
 class BarkerMinibatchMH(MinibatchStep):
@@ -45,9 +46,6 @@ class BarkerMinibatchMH(MinibatchStep):
     """
 
     name = "barker_minibatch_mh"
-    plan = barker.plan
-    decide = barker.decide
-    walk_target = 0.159
 
     def __init__(
         self,
@@ -60,14 +58,12 @@ class BarkerMinibatchMH(MinibatchStep):
         error_bound: str = "edgeworth",
         **settings: Unpack[check.SharedSettings],
     ) -> None:
-        self._prepare(
-            vars,
-            barker.settings(
-                check.positive("sigma", sigma),
-                batch_size=check.integer("batch_size", batch_size, 2),
-                batch_rule=batch_rule,
-                error_bound=error_bound,
-                max_error=math.inf if max_error is None else check.positive("max_error", max_error),
-            ),
-            **settings,
+        test_settings = barker.settings(
+            check.positive("sigma", sigma),
+            batch_size=check.integer("batch_size", batch_size, 2),
+            batch_rule=batch_rule,
+            error_bound=error_bound,
+            max_error=math.inf if max_error is None else check.positive("max_error", max_error),
         )
+        decision = LookDecision(barker.plan, barker.decide, test_settings, walk_target=0.159)
+        self._prepare(vars, decision, **settings)

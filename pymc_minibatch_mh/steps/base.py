@@ -3,28 +3,29 @@
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.stats.convergence import SamplerWarning
-from pymc.step_methods.compound import BlockedStep, StepMethodState
-from pymc.step_methods.state import dataclass_state
+from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.acceptance.batches import SKEWNESS, THIRD_MOMENT
-from pymc_minibatch_mh.kernels import update as kernel
+from pymc_minibatch_mh.errors import BoundViolationError
+from pymc_minibatch_mh.kernels import sums as entry
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack, whitened_norm
+from pymc_minibatch_mh.kernels.update import update
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.proposals import Proposal
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.decision import Decision, bound_arrays
 from pymc_minibatch_mh.steps.freshness import WatchedData
-from pymc_minibatch_mh.steps.stats import STATS_DTYPES_SHAPES
+from pymc_minibatch_mh.steps.state import MinibatchState
+from pymc_minibatch_mh.steps.stats import STATS_DTYPES_SHAPES, stats_of_draw
 from pymc_minibatch_mh.surrogate.target import Target
 
 #: Draws between two adaptations.
@@ -45,34 +46,10 @@ MOVED = 1.0
 PREPARATION_SEED = 20_170_808
 
 
-@dataclass_state
-class MinibatchState(StepMethodState):
-    """Everything of a chain that changes while it runs."""
-
-    adapting: bool
-    started: bool
-    settled: bool
-    numbers: np.ndarray
-    test_settings: np.ndarray
-    surrogate: Surrogate
-    window: np.ndarray
-    total: np.ndarray
-    window_sums: np.ndarray
-    warm_up_sum: np.ndarray
-    warm_up_weight: float
-    n_draws: int
-    n_updates: int
-    n_full: int
-    n_accepted: int
-    warned: bool
-    updates_per_draw: int = field(metadata={"frozen": True})
-
-
 class MinibatchStep(BlockedStep):
     """Base of the step methods that subsample the likelihood.
 
-    A subclass names its test (:attr:`plan`, :attr:`decide`, :attr:`walk_target`) and packs the
-    test's settings; it holds no algorithm.
+    A subclass names its test and packs the test's settings; it holds no algorithm.
 
     Parameters
     ----------
@@ -114,16 +91,13 @@ class MinibatchStep(BlockedStep):
     test_settings: np.ndarray
     window: np.ndarray
 
-    #: Compiled choice of the batch size (``PLAN``) and decision (``DECIDE``).
-    plan: Any
-    decide: Any
-    #: Acceptance that a random walk aims at under this test.
-    walk_target: float
+    #: What the step decides by.
+    decision: Decision
 
     def _prepare(
         self,
         vars: Sequence[Variable] | None,
-        test_settings: np.ndarray,
+        decision: Decision,
         *,
         taylor_order: int | str = "auto",
         proposal: Proposal | str = "auto",
@@ -155,8 +129,9 @@ class MinibatchStep(BlockedStep):
         self.target.require_finite(start)
         self._surrogate, calibration = self.target.expand(start, preparation)
         self.target.check(model, self._surrogate, preparation)
-        test_settings[[SKEWNESS, THIRD_MOMENT]] = calibration.skewness, calibration.third_absolute
-        self._test_settings = test_settings
+        self.decision = decision
+        self._test_settings = decision.settings_for(self.target, self._surrogate, calibration)
+        self.tables = decision.tables(self.target, self._surrogate)
         self._connect()
         self._reset(tune)
         # Compiles the update where it is not yet in numba's cache, so that no draw has to wait.
@@ -176,6 +151,12 @@ class MinibatchStep(BlockedStep):
     def surrogate(self, surrogate: Surrogate) -> None:
         self._chain_surrogate = surrogate
         self._packed = pack(surrogate)
+        # Bounds follow from the centre, so that a chain's state need not carry them.
+        if not np.array_equal(surrogate.centre, self._bounded_centre):
+            at_home = np.array_equal(surrogate.centre, self._surrogate.centre)
+            tables = self.tables if at_home else self.decision.tables(self.target, surrogate)
+            self._bounds = bound_arrays(tables)
+            self._bounded_centre = surrogate.centre
 
     @property
     def rng(self) -> np.random.Generator:
@@ -208,8 +189,15 @@ class MinibatchStep(BlockedStep):
             self.target.require_finite(position)
             self.started = True
         sums = self._update(position, self.updates_per_draw)
+        if sums[entry.VIOLATED] > 0.0:
+            self._meet_violation(position, sums)
         self._keep_books(position, sums)
-        return self.target.split.unravel(position, point), [self._stats(sums, began)]
+        stats = stats_of_draw(sums, self.updates_per_draw)
+        stats["scaling"] = self.proposal.scaling(self.numbers)
+        stats["temperature"] = self.temperature
+        stats["perf_counter_diff"] = time.perf_counter() - began
+        stats["warning"] = self._warning()
+        return self.target.split.unravel(position, point), [stats]
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw a point from the Gaussian approximation, `scale` times as wide."""
@@ -220,16 +208,17 @@ class MinibatchStep(BlockedStep):
     def __reduce__(self) -> tuple:
         """Pickle settings, graphs, arrays and the chain's state; neither model nor code."""
         self._data.require_unchanged(type(self).__name__)
-        compiled = {"_addresses", "_generator", "_functions", "_space"}
+        compiled = {"_addresses", "_generator", "_functions", "_space", "_new", "_bounds"}
         # PyMC's own way of pickling keeps the whole model in here.
         dropped = compiled | {"_BlockedStep__newargs"}
         state = {k: v for k, v in self.__dict__.items() if k not in dropped}
         return _restore, (type(self), state)
 
     def _update(self, position: np.ndarray, n_updates: int) -> np.ndarray:
-        sums = np.zeros(kernel.N_SUMS)
-        kernel.update(
+        sums = np.zeros(entry.N_SUMS)
+        update(
             position,
+            self._new,
             n_updates,
             self._generator,
             self._addresses,
@@ -237,6 +226,7 @@ class MinibatchStep(BlockedStep):
             self.test_settings,
             *self._packed,
             *self._space,
+            *self._bounds,
             sums,
             self.window,
         )
@@ -246,13 +236,16 @@ class MinibatchStep(BlockedStep):
         # Addresses are only valid while the functions behind them are referenced.
         self._functions = (
             self.proposal.function,
-            type(self).plan,
-            type(self).decide,
+            self.decision.test,
             self.target.prior,
             self.target.evaluate,
+            *self.decision.roles,
         )
         self._space = tuple(self.target.passes.space)
         self._addresses = np.array([address_of(f) for f in self._functions], dtype=np.int64)
+        self._new = np.empty(self.target.split.size)
+        self._bounds = bound_arrays(self.tables)
+        self._bounded_centre = self._surrogate.centre
 
     def _reset(self, adapting: bool) -> None:
         size = self.target.split.size
@@ -261,19 +254,21 @@ class MinibatchStep(BlockedStep):
         self.numbers = self.proposal.initial_numbers(size)
         self.test_settings = self._test_settings.copy()
         self.surrogate = self._surrogate
-        self.window = np.zeros((self.proposal.n_components, kernel.N_TALLIES))
+        self.window = np.zeros((self.proposal.n_components, entry.N_TALLIES))
         self.total = np.zeros_like(self.window)
-        self.window_sums = np.zeros(kernel.N_SUMS)
+        self.window_sums = np.zeros(entry.N_SUMS)
+        self.total_sums = np.zeros(entry.N_SUMS)
         self.warm_up_sum = np.zeros(size)
         self.warm_up_weight = 0.0
         self.n_draws = self.n_updates = self.n_full = self.n_accepted = 0
         self.warned = False
+        self.violation = ""
 
     def _keep_books(self, position: np.ndarray, sums: np.ndarray) -> None:
         self.n_draws += 1
         self.n_updates += self.updates_per_draw
-        self.n_full += int(sums[kernel.FULL_PASS])
-        self.n_accepted += int(sums[kernel.ACCEPTED])
+        self.n_full += int(sums[entry.FULL_PASS])
+        self.n_accepted += int(sums[entry.ACCEPTED])
         if self.adapting:
             self.window_sums += sums
             self.warm_up_sum += position
@@ -286,9 +281,12 @@ class MinibatchStep(BlockedStep):
         if self.settled:
             self.total = FORGET * self.total + self.window
         size = self.target.split.size
-        self.proposal.adapt(self.numbers, self.window, self.total, self.walk_target, size)
+        target = self.decision.walk_target
+        self.proposal.adapt(self.numbers, self.window, self.total, target, size)
+        self.total_sums = FORGET * self.total_sums + self.window_sums
+        self.decision.adapt(self.test_settings, self.total_sums, self.updates_per_draw)
         batches = WINDOW * self.updates_per_draw
-        if self.window_sums[kernel.UNDERESTIMATED] > UNDERESTIMATED_SHARE * batches:
+        if self.window_sums[entry.UNDERESTIMATED] > UNDERESTIMATED_SHARE * batches:
             spread = self.surrogate.spread * SPREAD_GROWTH
             self.surrogate = self.surrogate._replace(spread=spread)
         self.window[:] = 0.0
@@ -306,30 +304,22 @@ class MinibatchStep(BlockedStep):
             return
         rng = np.random.default_rng(PREPARATION_SEED)
         self.surrogate, calibration = self.target.expand(mean, rng)
-        self.test_settings[[SKEWNESS, THIRD_MOMENT]] = (
-            calibration.skewness,
-            calibration.third_absolute,
-        )
+        self.test_settings = self.decision.settings_for(self.target, self.surrogate, calibration)
+        self.decision.adapt(self.test_settings, self.total_sums, self.updates_per_draw)
 
-    def _stats(self, sums: np.ndarray, began: float) -> dict[str, Any]:
-        n = self.updates_per_draw
-        return {
-            "accept": sums[kernel.ACCEPT] / n,
-            "accepted": sums[kernel.ACCEPTED] / n,
-            "n_obs": int(sums[kernel.N_OBS]),
-            "n_looks": int(sums[kernel.N_LOOKS]),
-            "full_pass": int(sums[kernel.FULL_PASS]),
-            "log_ratio": sums[kernel.LOG_RATIO],
-            "log_ratio_std": sums[kernel.LOG_RATIO_STD],
-            "error_estimate": sums[kernel.ERROR] / n,
-            "invalid": int(sums[kernel.INVALID]),
-            "scaling": self.proposal.scaling(self.numbers),
-            "temperature": self.temperature,
-            "perf_counter_diff": time.perf_counter() - began,
-            "warning": self._warning(),
-        }
+    def _meet_violation(self, position: np.ndarray, sums: np.ndarray) -> None:
+        row = int(sums[entry.VIOLATED]) - 1
+        message = report.violation(
+            self.target, row, position, self._new, float(sums[entry.BOUND_RATIO])
+        )
+        if not self.decision.tolerates_violations:
+            raise BoundViolationError(message)
+        self.violation = message
 
     def _warning(self) -> SamplerWarning | None:
+        if self.violation and not self.warned:
+            self.warned = True
+            return report.violation_warning(self.name, self.violation, self.n_draws)
         if self.warned or self.adapting:
             return None
         counts = self.n_updates, self.n_accepted, self.n_full
@@ -346,4 +336,5 @@ def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
     step.__dict__.update(state)
     step.rng = step._rng
     step._connect()
+    step.surrogate = step._chain_surrogate
     return step

@@ -8,6 +8,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.acceptance import penalty
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.decision import LookDecision
 
 
 class PenaltyMH(MinibatchStep):
@@ -32,9 +33,6 @@ class PenaltyMH(MinibatchStep):
     """
 
     name = "penalty_minibatch_mh"
-    plan = penalty.plan
-    decide = penalty.decide
-    walk_target = 0.234
 
     def __init__(
         self,
@@ -45,6 +43,11 @@ class PenaltyMH(MinibatchStep):
     ) -> None:
         self._prepare(
             vars,
-            penalty.settings(batch_size=check.integer("batch_size", batch_size, 2)),
+            LookDecision(
+                penalty.plan,
+                penalty.decide,
+                penalty.settings(batch_size=check.integer("batch_size", batch_size, 2)),
+                walk_target=0.234,
+            ),
             **settings,
         )

@@ -6,9 +6,12 @@ The functions that the progress bar calls are private in PyMC, and are kept in t
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from pymc.stats.convergence import SamplerWarning, WarningType
 from rich.progress import TextColumn
 from rich.table import Column
+
+from pymc_minibatch_mh.surrogate.target import Target
 
 #: Shares of full-data updates that are warned of.
 FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
@@ -80,3 +83,22 @@ def chain_warning(
     return SamplerWarning(
         WarningType.BAD_PARAMS, message.strip(), "error" if strong else "warn", draw
     )
+
+
+def violation(target: Target, row: int, position: np.ndarray, new: np.ndarray, ratio: float) -> str:
+    """Return the message about a row that exceeded its bound in a move from `position` to `new`."""
+    term = int(np.searchsorted(target.source.term_starts, row, side="right")) - 1
+    name, inside = target.split.terms[term].name, row - int(target.source.term_starts[term])
+    show = np.array2string
+    return (
+        f"{name!r}: row {inside} changes by {ratio:.3g} times its bound in the move from "
+        f"{show(position, precision=6, threshold=20)} to {show(new, precision=6, threshold=20)} "
+        "(unconstrained values), so the draws would not be exact. If the bounds are your own, "
+        "enlarge them; if they were derived, please report it. PenaltyMH() needs no bounds."
+    )
+
+
+def violation_warning(name: str, message: str, draw: int) -> SamplerWarning:
+    """Return the warning that marks a chain which went on after a violated bound."""
+    text = f"{name}: a bound was violated, this trace is not exact. {message}"
+    return SamplerWarning(WarningType.BAD_PARAMS, text, "error", draw)

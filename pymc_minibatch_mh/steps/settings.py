@@ -69,3 +69,13 @@ def integer(name: str, value: Any, least: int = 1) -> int:
     if not isinstance(value, bool) and isinstance(value, int | np.integer) and value >= least:
         return int(value)
     raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")
+
+
+def violation_rule(setting: str) -> bool:
+    """Return whether a chain goes on after a violated bound."""
+    if setting not in ("raise", "warn"):
+        raise SettingError(
+            f"on_violation={setting!r} is unknown. Use 'raise', or 'warn' to go on and have the "
+            "trace marked as not exact."
+        )
+    return setting == "warn"

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from pymc_minibatch_mh.kernels import sums as entry
+
 #: Name -> (dtype, meaning). All are scalars per draw.
 STATS: dict[str, tuple[type, str]] = {
     "accept": (np.float64, "estimated acceptance probability, averaged over the draw's updates"),
@@ -14,6 +16,7 @@ STATS: dict[str, tuple[type, str]] = {
     "log_ratio": (np.float64, "estimated log ratio of the last update"),
     "log_ratio_std": (np.float64, "its standard error; 0 after a full pass"),
     "error_estimate": (np.float64, "estimated error of the acceptance probability, averaged"),
+    "bound_ratio": (np.float64, "largest change of a row that was read, in units of its bound"),
     "invalid": (np.int64, "updates rejected because a log-density was not finite"),
     "scaling": (np.float64, "scale of the random walk"),
     "temperature": (np.float64, "temperature K of the log-likelihood"),
@@ -24,3 +27,19 @@ STATS_DTYPES_SHAPES: dict[str, tuple[Any, Any]] = {
     **{name: (dtype, []) for name, (dtype, _) in STATS.items()},
     "warning": (object, None),
 }
+
+
+def stats_of_draw(sums: np.ndarray, n_updates: int) -> dict[str, Any]:
+    """Return what the updates of one draw have counted, under the names of the stats."""
+    return {
+        "accept": sums[entry.ACCEPT] / n_updates,
+        "accepted": sums[entry.ACCEPTED] / n_updates,
+        "n_obs": int(sums[entry.N_OBS]),
+        "n_looks": int(sums[entry.N_LOOKS]),
+        "full_pass": int(sums[entry.FULL_PASS]),
+        "log_ratio": sums[entry.LOG_RATIO],
+        "log_ratio_std": sums[entry.LOG_RATIO_STD],
+        "error_estimate": sums[entry.ERROR] / n_updates,
+        "bound_ratio": sums[entry.BOUND_RATIO],
+        "invalid": int(sums[entry.INVALID]),
+    }

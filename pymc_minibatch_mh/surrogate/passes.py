@@ -1,28 +1,22 @@
 """Passes over all rows: chunked, on all cores, in bounded memory."""
 
-import os
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from rich.progress import Progress
 
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moments import merge_moments
 from pymc_minibatch_mh.kernels.passes import add_derivatives, move_moments
-from pymc_minibatch_mh.kernels.update import RowSpace
+from pymc_minibatch_mh.kernels.reading import RowSpace
 from pymc_minibatch_mh.likelihood.compile import Functions
+from pymc_minibatch_mh.surrogate.parallel import Consecutive, on_all_cores
 
 #: Rows that one task sums; fixed, so that sums do not depend on the number of cores.
 CHUNK = 65_536
-#: Seconds after which a pass shows its progress.
-PATIENCE = 2.0
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,7 @@ class Passes:
             return move_moments(address, theta, new, centre, self.space, rows)
 
         n, mean, second, third, absolute = 0, 0.0, 0.0, 0.0, 0.0
-        for m, own_mean, own_second, own_third, own_absolute in _on_all_cores(
+        for m, own_mean, own_second, own_third, own_absolute in on_all_cores(
             chunk_moments, self._chunks(None)
         ):
             n, mean, second, third = merge_moments(
@@ -120,7 +114,7 @@ class Passes:
             return out, products
 
         out, products = np.zeros(1 + self._size), np.zeros_like(directions)
-        for own_out, own_products in _on_all_cores(chunk_sums, chunks):
+        for own_out, own_products in on_all_cores(chunk_sums, chunks):
             out += own_out
             products += own_products
         symmetric = 0.5 * (products + products.T) if hessian else products
@@ -130,46 +124,4 @@ class Passes:
         if rows is not None:
             return np.array_split(rows, max(1, len(rows) // CHUNK))
         starts = range(0, self.n_rows, CHUNK)
-        return [_Consecutive(first, min(first + CHUNK, self.n_rows)) for first in starts]
-
-
-@dataclass(frozen=True)
-class _Consecutive:
-    first: int
-    last: int
-
-
-def _on_all_cores(work: Callable[[np.ndarray], Any], chunks: list[Any]) -> Iterator[Any]:
-    def run(chunk: Any) -> Any:
-        if isinstance(chunk, _Consecutive):
-            chunk = np.arange(chunk.first, chunk.last, dtype=np.int64)
-        return work(chunk)
-
-    if len(chunks) == 1:
-        yield run(chunks[0])
-        return
-    with ThreadPoolExecutor(os.cpu_count()) as pool, _progress(len(chunks)) as advance:
-        for result in pool.map(run, chunks):
-            advance()
-            yield result
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    start, done = time.perf_counter(), 0
-    bar = Progress(transient=True)
-    bar.disable = not bar.console.is_terminal
-    task = bar.add_task("Reading all rows", total=total)
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        if not bar.live.is_started and time.perf_counter() - start > PATIENCE:
-            bar.start()
-        bar.update(task, completed=done)
-
-    try:
-        yield advance
-    finally:
-        if bar.live.is_started:
-            bar.stop()
+        return [Consecutive(first, min(first + CHUNK, self.n_rows)) for first in starts]

@@ -8,7 +8,7 @@ from exactness.enumeration import acceptance
 from exactness.kernels import RULES
 from kernels import toy
 from pymc_minibatch_mh.acceptance import penalty
-from pymc_minibatch_mh.kernels import update as kernel
+from pymc_minibatch_mh.kernels import sums as kernel
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack, unpack
 
 UPDATES = 40_000

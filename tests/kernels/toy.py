@@ -9,9 +9,10 @@ import numpy as np
 from numba import njit
 
 from exactness.enumeration import Rule, audited_spread
-from pymc_minibatch_mh.kernels import update as kernel
+from pymc_minibatch_mh.kernels import sums as entry
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.generator import generator_addresses
+from pymc_minibatch_mh.kernels.looks import look_until_decided
 from pymc_minibatch_mh.kernels.signatures import (
     DECIDE_SIGNATURE,
     EVALUATE_SIGNATURE,
@@ -19,6 +20,8 @@ from pymc_minibatch_mh.kernels.signatures import (
     PROPOSE_SIGNATURE,
 )
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
+from pymc_minibatch_mh.kernels.update import update
+from pymc_minibatch_mh.steps.decision import NO_BOUNDS
 
 #: What a row adds to the log-likelihood of state 1 over that of state 0.
 TABLE = 0.5 * np.array(
@@ -109,25 +112,26 @@ class Toy:
         """Return the states before each of `count` updates, whether it moved, and its sums."""
         given = {
             "propose": propose,
-            "plan": self.rule.plan,
-            "decide": self.rule.decide,
+            "test": look_until_decided,
             "prior": prior,
             "evaluate": evaluate,
+            "plan": self.rule.plan,
+            "decide": self.rule.decide,
         } | self.roles
-        functions = [given[name] for name in kernel.Roles._fields]
+        functions = list(given.values())
         addresses = np.array([address_of(function) for function in functions])
         one, zero = np.ones((1, 1)), np.zeros(1)
         surrogate = Surrogate(zero, one, one, zero, 0.0 * one, 0, BETA, self.spread)
         arrays = pack(surrogate._replace(**self.surrogate))
         rng = np.random.default_rng(seed)
         generator = generator_addresses(rng)
-        position, tallies, context = np.zeros(1), np.zeros((1, kernel.N_TALLIES)), CONTEXT.copy()
-        states, sums = np.empty(count), np.zeros((count, kernel.N_SUMS))
+        position, tallies, context = np.zeros(1), np.zeros((1, entry.N_TALLIES)), CONTEXT.copy()
+        states, sums = np.empty(count), np.zeros((count, entry.N_SUMS))
         for k in range(count):
             states[k] = position[0]
-            kernel.update(
-                position, 1, generator, addresses, zero, self.rule.settings, *arrays, STARTS,
-                context, sums[k], tallies,
+            update(
+                position, zero.copy(), 1, generator, addresses, zero, self.rule.settings, *arrays,
+                STARTS, context, *NO_BOUNDS, sums[k], tallies,
             )  # fmt: skip
         return states, sums
 

@@ -8,7 +8,7 @@ from likelihood.reading import positions, rows_of_whole, split_of
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.passes import move_moments
-from pymc_minibatch_mh.kernels.update import RowSpace
+from pymc_minibatch_mh.kernels.reading import RowSpace
 from pymc_minibatch_mh.likelihood.compile import Functions, row_source
 from pymc_minibatch_mh.likelihood.rows import ReadRows
 

@@ -8,7 +8,6 @@ from numba.extending import intrinsic
 
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.signatures import LOGP_SIGNATURE
-from pymc_minibatch_mh.kernels.update import Roles
 
 
 @intrinsic
@@ -21,9 +20,13 @@ def pointer(typing_context, address):
     return types.voidptr(types.int64), generate
 
 
+#: Roles in the order of their addresses; a test's own come last.
+ROLES = ("propose", "test", "prior", "evaluate")
+
+
 def with_role(step, role, function):
     """Return a copy of a step in which one role is another function."""
-    place = Roles._fields.index(role)
+    place = ROLES.index(role)
     mutant = copy.copy(step)
     functions = list(mutant._functions)
     functions[place] = function

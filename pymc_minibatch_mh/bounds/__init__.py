@@ -1,0 +1,1 @@
+"""Bounds of what the surrogates leave out, over boxes of parameters."""

@@ -1,0 +1,62 @@
+"""Why a row has no bound."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.affine import RowData, RowFunction
+from pymc_minibatch_mh.likelihood.cells import Apply, Cell
+
+
+def explain_unbounded(
+    function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int, row: int
+) -> BoundsError:
+    """Return the error that names the first operation whose derivatives have no bound.
+
+    Parameters
+    ----------
+    function, data
+        The row and its term.
+    boxes
+        Interval of every argument over the trust region.
+    order
+        Order of the derivatives that were wanted.
+    row
+        Number of the row, for the message.
+    """
+    jets = Jets(data, boxes, order)
+    culprit = next((c for c in _in_order(function.root) if _loses_bounds(jets, c, order)), None)
+    name = type(culprit.op).__name__.lower() if culprit is not None else "its log-likelihood"
+    lower = " or a lower taylor_order" if order > 1 else ""
+    return BoundsError(
+        f"{function.name!r} cannot be certified: in row {row} the derivatives of order {order} of "
+        f"{name!r} have no bound over the trust region, as at a kink, at a singularity or where a "
+        f"condition on the parameters changes. Use BarkerMinibatchMH() or PenaltyMH(), which need "
+        f"no bounds{lower}, or pass bounds=Bounds(...) of your own."
+    )
+
+
+def _in_order(root: Cell) -> list[Apply]:
+    seen: dict[Cell, None] = {}
+
+    def visit(cell: Cell) -> None:
+        if cell not in seen and not cell.is_data:
+            for part in cell.inputs:
+                visit(part)
+            seen[cell] = None
+
+    visit(root)
+    return [cell for cell in seen if isinstance(cell, Apply)]
+
+
+def _loses_bounds(jets: Jets, cell: Apply, order: int) -> bool:
+    bounded = all(_is_bounded(jets, part, order) for part in cell.inputs if not part.is_data)
+    return bounded and not _is_bounded(jets, cell, order)
+
+
+def _is_bounded(jets: Jets, cell: Cell, order: int) -> bool:
+    enclosures = jets.of(cell).values()
+    return all(np.isfinite(e.lo).all() and np.isfinite(e.hi).all() for e in enclosures)

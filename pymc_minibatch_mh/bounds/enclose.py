@@ -1,0 +1,69 @@
+"""Bounds of a row's derivatives over a box of its arguments, as tight as time allows."""
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.interval import Array, Interval
+from pymc_minibatch_mh.bounds.jets import Index, Jets
+from pymc_minibatch_mh.bounds.rules import NoRuleError
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.affine import WAY_ON, RowData, RowFunction
+
+
+def suprema(
+    function: RowFunction,
+    data: RowData,
+    boxes: Sequence[Interval],
+    order: int,
+    pieces: Sequence[int],
+) -> dict[Index, Array]:
+    """Bound the absolute values of the partial derivatives of one order.
+
+    Parameters
+    ----------
+    function, data
+        The rows.
+    boxes
+        Interval of every argument.
+    order
+        Order of the derivatives.
+    pieces
+        Into how many pieces each argument's interval is cut. Enclosures are taken piece by piece:
+        the smaller a box, the less an interval forgets of how its terms depend on each other.
+
+    Returns
+    -------
+    dict
+        Sorted multi-index -> supremum, shape (rows,) or (). Infinite where there is none.
+
+    Raises
+    ------
+    BoundsError
+        If an operation has no rule.
+    """
+    result: dict[Index, Array] = {}
+    cuts = [_cut(box, count) for box, count in zip(boxes, pieces, strict=True)]
+    for piece in product(*cuts):
+        try:
+            jet = Jets(data, piece, order).of(function.root)
+        except NoRuleError as error:
+            raise BoundsError(
+                f"{function.name!r} goes through {error.op}, whose derivatives no rule bounds. "
+                f"{WAY_ON}"
+            ) from error
+        for index, enclosure in jet.items():
+            if len(index) == order:
+                largest = enclosure.magnitude
+                known = result.get(index)
+                result[index] = largest if known is None else np.maximum(known, largest)
+    return result
+
+
+def _cut(box: Interval, count: int) -> list[Interval]:
+    if count == 1 or not (np.isfinite(box.lo).all() and np.isfinite(box.hi).all()):
+        return [box]
+    # Neighbours share an end, so that no number between them is lost.
+    ends = [box.lo + (box.hi - box.lo) * (k / count) for k in range(count)] + [box.hi]
+    return [Interval(np.minimum(a, b), b) for a, b in zip(ends, ends[1:], strict=False)]

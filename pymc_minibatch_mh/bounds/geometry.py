@@ -1,0 +1,106 @@
+"""Where the arguments of rows lie in a trust region, and how they lie to each other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.interval import RELATIVE, Array, Interval
+from pymc_minibatch_mh.likelihood.affine import RowData, RowFunction
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """The arguments u_a of some rows around a centre θ̂, in the metric ‖δ‖² = δᵀAδ.
+
+    Parameters
+    ----------
+    centres
+        u_a(θ̂), each an interval of shape (rows,) or ().
+    norms
+        n_a = ‖∇u_a‖ in the dual metric, so that |u_a(θ) - u_a(θ̂)| <= n_a ‖θ - θ̂‖.
+    whitened
+        Lᵀ∇u_a, shape (rows, d) or (1, d), L Lᵀ = A⁻¹.
+    """
+
+    centres: tuple[Interval, ...]
+    norms: tuple[Array, ...]
+    whitened: tuple[Array, ...]
+
+    def boxes(self, radius: float) -> list[Interval]:
+        """Return the intervals of the arguments over ‖θ - θ̂‖ <= radius."""
+        if radius == np.inf:
+            return [Interval.everything(n.shape) for n in self.norms]
+        reach = [Interval.rounded(-radius * n, radius * n) for n in self.norms]
+        return [centre + r for centre, r in zip(self.centres, reach, strict=True)]
+
+    def correlation_norm(self) -> Array:
+        """Return the largest eigenvalue of the correlations of each row's arguments."""
+        m = len(self.norms)
+        if m == 1:
+            return np.ones(())
+        pairs = {
+            (a, b): np.abs((self.whitened[a] * self.whitened[b]).sum(axis=1))
+            / np.maximum(self.norms[a] * self.norms[b], 1e-300)
+            for a in range(m)
+            for b in range(a)
+        }
+        if m == 2:
+            return np.minimum(1.0 + pairs[1, 0], 2.0) * (1.0 + RELATIVE)
+        shape = np.broadcast_shapes(*(r.shape for r in pairs.values()))
+        matrix = np.zeros((*shape, m, m))
+        for (a, b), r in pairs.items():
+            matrix[..., a, b] = matrix[..., b, a] = np.minimum(r, 1.0)
+        matrix += np.eye(m)
+        # Of the absolute values: an upper bound, by Perron and Frobenius.
+        return np.linalg.eigvalsh(matrix)[..., -1] * (1.0 + RELATIVE)
+
+
+def geometry(function: RowFunction, data: RowData, centre: Array, factor: Array) -> Geometry:
+    """Return the geometry of some rows.
+
+    Parameters
+    ----------
+    function
+        Their log-likelihood.
+    data
+        Their data.
+    centre : ndarray, shape (d,)
+        θ̂.
+    factor : ndarray, shape (d, d)
+        L, with L Lᵀ = A⁻¹.
+    """
+    centres, norms, whitened = [], [], []
+    for form in function.arguments:
+        matrix = data.coefficients(form, centre.size)
+        value = matrix @ centre
+        # Products and their sum are off by rounding relative to the products, not to the sum.
+        slack = RELATIVE * (np.abs(matrix) @ np.abs(centre))
+        white = matrix @ factor
+        norm = np.sqrt((white * white).sum(axis=1)) * (1.0 + RELATIVE)
+        if form.is_global:
+            value, slack, norm = value[0], slack[0], norm[0]
+        centres.append(Interval.rounded(value - slack, value + slack))
+        norms.append(np.asarray(norm))
+        whitened.append(white)
+    return Geometry(tuple(centres), tuple(norms), tuple(whitened))
+
+
+def box_of_support(
+    function: RowFunction, data: RowData, lower: Array, upper: Array
+) -> list[Interval]:
+    """Return the intervals of the arguments over a box of positions.
+
+    Parameters
+    ----------
+    lower, upper : ndarray, shape (d,)
+        Ends of the box, infinite where a coordinate is not bounded.
+    """
+    result = []
+    for form in function.arguments:
+        matrix = data.coefficients(form, lower.size)
+        total = Interval.point(np.zeros(matrix.shape[0]))
+        for k in np.flatnonzero(np.any(matrix != 0.0, axis=0)):
+            side = Interval(np.asarray(lower[k]), np.asarray(upper[k]))
+            total = total + side * Interval.point(matrix[:, k])
+        result.append(Interval(total.lo[0], total.hi[0]) if form.is_global else total)
+    return result

@@ -1,0 +1,194 @@
+"""Arithmetic with intervals of real numbers, rounded outward.
+
+An interval encloses a set of real numbers: what is computed from enclosures encloses all results
+that are possible. An infinite end says that there is no bound; no end is ever NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+type Array = NDArray[np.float64]
+type Mask = NDArray[np.bool_]
+
+# Thousands of times the rounding errors of one operation and of NumPy's and SciPy's functions,
+# and still far too little to matter in a bound.
+RELATIVE = 1e-12
+# More than what underflow can lose.
+TINY = 1e-300
+
+_LARGEST = np.finfo(float).max
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """Closed intervals, elementwise, that broadcast like arrays.
+
+    Parameters
+    ----------
+    lo, hi : ndarray of float, one shape
+        The ends, ``lo <= hi``; infinite where there is no bound, and never NaN.
+    """
+
+    # Lets `array * interval` arrive here instead of being spread over the elements of the array.
+    __array_ufunc__ = None
+
+    lo: Array
+    hi: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lo", np.asarray(self.lo, dtype=np.float64))
+        object.__setattr__(self, "hi", np.asarray(self.hi, dtype=np.float64))
+
+    @staticmethod
+    def point(x: ArrayLike) -> Interval:
+        """Return the intervals that hold one number each; NaN becomes everything."""
+        x = np.asarray(x, dtype=np.float64)
+        unknown = np.isnan(x)
+        if unknown.any():
+            return Interval(np.where(unknown, -np.inf, x), np.where(unknown, np.inf, x))
+        return Interval(x, x)
+
+    @staticmethod
+    def rounded(lo: ArrayLike, hi: ArrayLike, slack: ArrayLike = TINY) -> Interval:
+        """Return computed ends moved outward by 1e-12 of their size and by an absolute slack.
+
+        An end that is NaN leaves everything, and a lower end of +inf, the overflow of a number,
+        becomes the largest number.
+        """
+        lo, hi = np.asarray(lo, dtype=np.float64), np.asarray(hi, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            low = np.minimum(lo, _LARGEST)
+            high = np.maximum(hi, -_LARGEST)
+            low = low - _step(low, slack)
+            high = high + _step(high, slack)
+        if np.isnan(low).any() or np.isnan(high).any():
+            unknown = np.isnan(low) | np.isnan(high)
+            low, high = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
+        return Interval(low, high)
+
+    @staticmethod
+    def everything(shape: tuple[int, ...] = ()) -> Interval:
+        """Return intervals without bounds."""
+        return Interval(np.broadcast_to(-np.inf, shape), np.broadcast_to(np.inf, shape))
+
+    @staticmethod
+    def where(condition: ArrayLike, chosen: Interval, other: Interval) -> Interval:
+        """Return `chosen` where the condition holds and `other` elsewhere."""
+        return Interval(
+            np.where(condition, chosen.lo, other.lo), np.where(condition, chosen.hi, other.hi)
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the ends."""
+        return self.lo.shape
+
+    @property
+    def magnitude(self) -> Array:
+        """The largest absolute value."""
+        return np.maximum(-self.lo, self.hi)
+
+    @property
+    def width(self) -> Array:
+        """The distance between the ends."""
+        with np.errstate(all="ignore"):
+            return np.fmax(self.hi - self.lo, 0.0)
+
+    def hull(self, other: Interval) -> Interval:
+        """Return the smallest intervals that hold both."""
+        return Interval(np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi))
+
+    def intersect(self, other: Interval) -> Interval:
+        """Return what two enclosures of the same numbers have in common.
+
+        Where rounding set them apart, the gap between them is returned.
+        """
+        lo, hi = np.maximum(self.lo, other.lo), np.minimum(self.hi, other.hi)
+        return Interval(np.minimum(lo, hi), np.maximum(lo, hi))
+
+    def __neg__(self) -> Interval:
+        if self._is_point:
+            return Interval.point(-self.lo)
+        return Interval(-self.hi, -self.lo)
+
+    def __add__(self, other: Interval | ArrayLike) -> Interval:
+        other = _interval(other)
+        with np.errstate(all="ignore"):
+            # Without slack: additions do not underflow, and zero must remain zero.
+            return Interval.rounded(self.lo + other.lo, self.hi + other.hi, slack=0.0)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Interval | ArrayLike) -> Interval:
+        other = _interval(other)
+        with np.errstate(all="ignore"):
+            return Interval.rounded(self.lo - other.hi, self.hi - other.lo, slack=0.0)
+
+    def __rsub__(self, other: ArrayLike) -> Interval:
+        return _interval(other) - self
+
+    def __mul__(self, other: Interval | ArrayLike) -> Interval:
+        other = _interval(other)
+        with np.errstate(all="ignore"):
+            products = [a * b for a in self._ends for b in other._ends]
+            lo, hi = _smallest(products), _largest(products)
+            if np.isnan(lo).any():
+                # 0 * inf: an infinite end only stands for ever larger numbers, times 0.
+                products = [np.where(np.isnan(product), 0.0, product) for product in products]
+                lo, hi = _smallest(products), _largest(products)
+        return _with_known_sign(Interval.rounded(lo, hi), lo, hi, self, other)
+
+    __rmul__ = __mul__
+
+    @property
+    def _is_point(self) -> bool:
+        return self.lo is self.hi
+
+    @property
+    def _ends(self) -> tuple[Array, ...]:
+        return (self.lo,) if self._is_point else (self.lo, self.hi)
+
+
+def _interval(value: Interval | ArrayLike) -> Interval:
+    return value if isinstance(value, Interval) else Interval.point(value)
+
+
+def _step(end: Array, slack: ArrayLike) -> Array:
+    step = np.abs(end)
+    step *= RELATIVE
+    return step + np.asarray(slack)
+
+
+def _smallest(arrays: list[Array]) -> Array:
+    smallest = arrays[0]
+    for array in arrays[1:]:
+        smallest = np.minimum(smallest, array)
+    return smallest
+
+
+def _largest(arrays: list[Array]) -> Array:
+    largest = arrays[0]
+    for array in arrays[1:]:
+        largest = np.maximum(largest, array)
+    return largest
+
+
+def _with_known_sign(rounded: Interval, lo: Array, hi: Array, a: Interval, b: Interval) -> Interval:
+    """Take back the slack that carried the product of `a` and `b` past zero, where it cannot lie.
+
+    A zero that was computed may be a product that underflowed, so that the factors decide.
+    """
+    below, above = (lo >= 0.0) & (rounded.lo < 0.0), (hi <= 0.0) & (rounded.hi > 0.0)
+    if not (below.any() or above.any()):
+        return rounded
+    zero = ((a.lo == 0.0) & (a.hi == 0.0)) | ((b.lo == 0.0) & (b.hi == 0.0))
+    never_negative = ((a.lo >= 0.0) & (b.lo >= 0.0)) | ((a.hi <= 0.0) & (b.hi <= 0.0)) | zero
+    never_positive = ((a.lo >= 0.0) & (b.hi <= 0.0)) | ((a.hi <= 0.0) & (b.lo >= 0.0)) | zero
+    return Interval(
+        np.where(below & never_negative, 0.0, rounded.lo),
+        np.where(above & never_positive, 0.0, rounded.hi),
+    )

@@ -1,0 +1,305 @@
+"""Interval Taylor jets: enclosures of a row's partial derivatives over a box of its arguments.
+
+A jet maps each multi-index, a sorted tuple of argument numbers such as ``(0, 0, 1)``, to an
+enclosure of that partial derivative; ``()`` is the value. Derivatives that are zero are left out.
+Jets are pushed through the expression of a row by the chain rule of Faà di Bruno, with one rule
+per scalar operation.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations, combinations_with_replacement
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar.basic import ScalarOp
+
+from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.bounds.rules import (
+    derivatives,
+    gamma_ratio_derivatives,
+    power_derivatives,
+)
+from pymc_minibatch_mh.likelihood.affine import RowData
+from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Constant, Data
+from pymc_minibatch_mh.likelihood.composite import GammaRatio
+
+Index = tuple[int, ...]
+Jet = Mapping[Index, Interval]
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What is known of a condition over a box: whether it must hold, and whether it may."""
+
+    must: np.ndarray
+    may: np.ndarray
+
+
+class Jets:
+    """Jets of the cells of one row function, for some rows and one box of arguments.
+
+    Parameters
+    ----------
+    data
+        Values of the data cells.
+    boxes
+        Interval of every argument, shape (rows,) or ().
+    order
+        Highest derivative, from 1 to 3.
+    """
+
+    def __init__(self, data: RowData, boxes: Sequence[Interval], order: int) -> None:
+        self._data = data
+        self._boxes = boxes
+        self._order = order
+        self._known: dict[Cell, Jet | Truth] = {}
+
+    def of(self, cell: Cell) -> Jet:
+        """Return the jet of a cell."""
+        known = self._any(cell)
+        return self._as_number(known) if isinstance(known, Truth) else known
+
+    def _any(self, cell: Cell) -> "Jet | Truth":
+        if cell not in self._known:
+            self._known[cell] = self._computed(cell)
+        return self._known[cell]
+
+    def _computed(self, cell: Cell) -> "Jet | Truth":
+        if cell.is_data:
+            return self._of_data(cell)
+        if isinstance(cell, Argument):
+            one = Interval.point(np.ones(()))
+            return {(): self._boxes[cell.number], (cell.number,): one}
+        assert isinstance(cell, Apply)
+        op, operands = cell.op, cell.inputs
+        if isinstance(op, scalar.Switch):
+            return self._switch(*operands)
+        if type(op) in _COMPARISONS:
+            left, right = (self.of(x)[()] for x in operands)
+            return _COMPARISONS[type(op)](left, right)
+        if isinstance(op, scalar.AND | scalar.OR | scalar.Invert):
+            return _logic(op, [self._truth(x) for x in operands])
+        if isinstance(op, scalar.Mul) and any(isinstance(self._any(x), Truth) for x in operands):
+            return _logic(scalar.and_, [self._truth(x) for x in operands])
+        return self._arithmetic(op, operands)
+
+    def _arithmetic(self, op: ScalarOp, operands: Sequence[Cell]) -> Jet:
+        if isinstance(op, scalar.Add):
+            return _total([self.of(x) for x in operands])
+        if isinstance(op, scalar.Mul):
+            product = self.of(operands[0])
+            for x in operands[1:]:
+                product = _product(product, self.of(x), self._order)
+            return product
+        if isinstance(op, scalar.Pow):
+            base = self.of(operands[0])
+            exponent = self._data.value(operands[1])
+            return _composed(power_derivatives(base[()], exponent, self._order), base)
+        if isinstance(op, GammaRatio):
+            inner, *shifts = (self.of(operands[0]), *map(self._data.value, operands[1:]))
+            return _composed(gamma_ratio_derivatives(inner[()], *shifts, self._order), inner)
+        if isinstance(op, scalar.Maximum | scalar.Minimum):
+            return self._extreme(op, [self.of(x) for x in operands])
+        if isinstance(op, scalar.Clip):
+            x, low, high = (self.of(cell) for cell in operands)
+            return self._extreme(scalar.scalar_minimum, [
+                self._extreme(scalar.scalar_maximum, [x, low]), high
+            ])  # fmt: skip
+        (x,) = operands
+        inner = self.of(x)
+        return _composed(derivatives(op, inner[()], self._order), inner)
+
+    def _of_data(self, cell: Cell) -> Jet:
+        values = np.asarray(self._data.value(cell))
+        exact = isinstance(cell, Data | Constant) or values.dtype.kind in "biu"
+        floats = values.astype(np.float64)
+        return {(): Interval.point(floats) if exact else Interval.rounded(floats, floats)}
+
+    def _truth(self, cell: Cell) -> Truth:
+        if cell.is_data:
+            holds = np.asarray(self._data.value(cell)).astype(bool)
+            return Truth(holds, holds)
+        known = self._any(cell)
+        if isinstance(known, Truth):
+            return known
+        value = known[()]
+        return Truth((value.lo > 0.0) | (value.hi < 0.0), (value.lo != 0.0) | (value.hi != 0.0))
+
+    def _as_number(self, truth: Truth) -> Jet:
+        undecided = truth.may & ~truth.must
+        value = Interval(truth.must.astype(float), truth.may.astype(float))
+        return self._with_unknown_derivatives({(): value}, undecided)
+
+    def _switch(self, condition: Cell, yes: Cell, no: Cell) -> Jet:
+        truth = self._truth(condition)
+        undecided = truth.may & ~truth.must
+        left, right = self.of(yes), self.of(no)
+        chosen = {
+            k: Interval.where(truth.may, _at(left, k), _at(right, k)) for k in {*left, *right}
+        }
+        if not undecided.any():
+            return chosen
+        value = Interval.where(undecided, left[()].hull(right[()]), chosen[()])
+        return self._with_unknown_derivatives({**chosen, (): value}, undecided)
+
+    def _extreme(self, op: ScalarOp, pair: Sequence[Jet]) -> Jet:
+        left, right = pair
+        x, y = left[()], right[()]
+        if isinstance(op, scalar.Maximum):
+            first, second, bound = x.lo >= y.hi, y.lo >= x.hi, np.maximum
+        else:
+            first, second, bound = x.hi <= y.lo, y.hi <= x.lo, np.minimum
+        result = {(): Interval(bound(x.lo, y.lo), bound(x.hi, y.hi))}
+        for k in {*left, *right} - {()}:
+            a, b = _at(left, k), _at(right, k)
+            result[k] = Interval.where(first, a, Interval.where(second, b, a.hull(b)))
+        return self._with_unknown_derivatives(result, ~(first | second), least=2)
+
+    def _with_unknown_derivatives(self, jet: Jet, rows: np.ndarray, least: int = 1) -> Jet:
+        """Leave derivatives from order `least` on without bounds in some rows."""
+        if not np.any(rows):
+            return jet
+        result = dict(jet)
+        for length in range(least, self._order + 1):
+            for k in combinations_with_replacement(range(len(self._boxes)), length):
+                result[k] = Interval.where(rows, Interval.everything(), _at(jet, k))
+        return result
+
+
+def _at(jet: Jet, index: Index) -> Interval:
+    return jet[index] if index in jet else Interval.point(0.0)
+
+
+def _total(jets: Sequence[Jet]) -> Jet:
+    result: dict[Index, Interval] = {}
+    for jet in jets:
+        for index, value in jet.items():
+            result[index] = result[index] + value if index in result else value
+    return result
+
+
+def _product(left: Jet, right: Jet, order: int) -> Jet:
+    result: dict[Index, Interval] = {}
+    for one, x in left.items():
+        for other, y in right.items():
+            if len(one) + len(other) <= order:
+                index = tuple(sorted(one + other))
+                times = _ways(one, index)
+                term = x * y if times == 1 else (x * y) * float(times)
+                result[index] = result[index] + term if index in result else term
+    return result
+
+
+@cache
+def _ways(part: Index, index: Index) -> int:
+    """Return in how many places of `index` its part can stand."""
+    return sum(tuple(index[k] for k in chosen) == part for chosen in combinations(
+        range(len(index)), len(part)
+    ))  # fmt: skip
+
+
+def _composed(outer: Sequence[Interval], inner: Jet) -> Jet:
+    """Return the jet of g(u) from the derivatives of g and the jet of u."""
+    arguments = sorted({k for index in inner for k in index})
+    result: dict[Index, Interval] = {(): outer[0]}
+    for length in range(1, len(outer)):
+        for index in combinations_with_replacement(arguments, length):
+            terms = [
+                _scaled(outer[len(blocks)] * _powers(blocks, inner), count)
+                for blocks, count in _partitions(index)
+                if all(block in inner for block in blocks)
+            ]
+            if terms:
+                total = terms[0]
+                for term in terms[1:]:
+                    total = total + term
+                result[index] = total
+    return result
+
+
+def _scaled(value: Interval, count: int) -> Interval:
+    return value if count == 1 else value * float(count)
+
+
+def _powers(blocks: tuple[Index, ...], jet: Jet) -> Interval:
+    product: Interval | None = None
+    for block, exponent in Counter(blocks).items():
+        power = _power(jet[block], exponent)
+        product = power if product is None else product * power
+    assert product is not None
+    return product
+
+
+def _power(x: Interval, exponent: int) -> Interval:
+    if exponent == 1:
+        return x
+    with np.errstate(over="ignore"):
+        low, high = x.lo**exponent, x.hi**exponent
+    if exponent % 2 == 1:
+        return Interval.rounded(low, high)
+    inside = (x.lo < 0.0) & (x.hi > 0.0)
+    rounded = Interval.rounded(np.minimum(low, high), np.maximum(low, high))
+    return Interval(np.where(inside, 0.0, np.maximum(rounded.lo, 0.0)), rounded.hi)
+
+
+@cache
+def _partitions(index: Index) -> tuple[tuple[tuple[Index, ...], int], ...]:
+    """Return the partitions of the places of a multi-index into blocks, equal ones counted."""
+    found: Counter[tuple[Index, ...]] = Counter()
+    for blocks in _set_partitions(tuple(range(len(index)))):
+        found[tuple(sorted(tuple(index[k] for k in block) for block in blocks))] += 1
+    return tuple(found.items())
+
+
+def _set_partitions(places: Index) -> list[list[Index]]:
+    if not places:
+        return [[]]
+    first, rest = places[0], places[1:]
+    result = []
+    for partition in _set_partitions(rest):
+        result.append([(first,), *partition])
+        for k, block in enumerate(partition):
+            result.append([*partition[:k], (first, *block), *partition[k + 1 :]])
+    return result
+
+
+def _greater(x: Interval, y: Interval) -> Truth:
+    return Truth(x.lo > y.hi, x.hi > y.lo)
+
+
+def _at_least(x: Interval, y: Interval) -> Truth:
+    return Truth(x.lo >= y.hi, x.hi >= y.lo)
+
+
+def _equal(x: Interval, y: Interval) -> Truth:
+    # A smooth function takes one value on a set without volume, where no posterior has mass.
+    same = (x.lo == x.hi) & (y.lo == y.hi) & (x.lo == y.lo)
+    return Truth(same, same)
+
+
+def _different(x: Interval, y: Interval) -> Truth:
+    same = _equal(x, y).must
+    return Truth(~same, ~same)
+
+
+_COMPARISONS: dict[type, Callable[[Interval, Interval], Truth]] = {
+    scalar.GT: _greater,
+    scalar.GE: _at_least,
+    scalar.LT: lambda x, y: _greater(y, x),
+    scalar.LE: lambda x, y: _at_least(y, x),
+    scalar.EQ: _equal,
+    scalar.NEQ: _different,
+}
+
+
+def _logic(op: ScalarOp, parts: Sequence[Truth]) -> Truth:
+    if isinstance(op, scalar.Invert):
+        return Truth(~parts[0].may, ~parts[0].must)
+    combine = np.logical_and if isinstance(op, scalar.AND) else np.logical_or
+    must, may = parts[0].must, parts[0].may
+    for part in parts[1:]:
+        must, may = combine(must, part.must), combine(may, part.may)
+    return Truth(must, may)

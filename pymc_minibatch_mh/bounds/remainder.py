@@ -1,0 +1,70 @@
+"""From enclosures of derivatives to the bounds c_i of the remainders of rows.
+
+With D_abc >= sup |∂³f| over the trust region and n_a the norms of a row's arguments, a
+second-order remainder satisfies β |r_i(θ') - r_i(θ)| <= c_i M(θ, θ') for
+
+    c_i = β Σ_abc D_abc n_a n_b n_c    with M along directions, and
+    c̃_i = β λ^{3/2} max_{|s|=1} Σ_abc D_abc n_a n_b n_c s_a s_b s_c    with M of lengths,
+
+sums over ordered tuples, λ the largest eigenvalue of the correlations of the arguments. Orders 1
+and 0 have two indices and one. :mod:`pymc_minibatch_mh.kernels.remainder` has M.
+"""
+
+from collections.abc import Mapping
+from math import factorial, prod
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.interval import RELATIVE, Array
+from pymc_minibatch_mh.bounds.jets import Index
+
+#: Angles at which the maximum over a quarter of a circle is sought.
+ANGLES = 17
+
+
+def ways(index: Index) -> int:
+    """Return the number of ordered tuples with the same entries."""
+    return factorial(len(index)) // prod(factorial(index.count(k)) for k in set(index))
+
+
+def weighted(derivatives: Mapping[Index, Array], norms: tuple[Array, ...]) -> dict[Index, Array]:
+    """Return D_abc n_a n_b n_c for every multi-index; a derivative of zero needs no norm."""
+    result = {}
+    for index, bound in derivatives.items():
+        size = prod((norms[k] for k in index), start=np.ones(()))
+        with np.errstate(invalid="ignore"):
+            result[index] = np.where(size == 0.0, 0.0, bound * size)
+    return result
+
+
+def directional(terms: Mapping[Index, Array], inverse_temperature: float) -> Array:
+    """Return c_i."""
+    total = sum(ways(index) * term for index, term in terms.items())
+    return np.asarray(inverse_temperature * total * (1.0 + RELATIVE))
+
+
+def joint(
+    terms: Mapping[Index, Array], correlation: Array, order: int, inverse_temperature: float
+) -> Array:
+    """Return c̃_i, or what is not much above it for three and more arguments."""
+    arguments = sorted({k for index in terms for k in index})
+    if len(arguments) == 2:
+        form = _largest_of_two(terms, arguments)
+    else:
+        # The Frobenius norm is at least the largest value of the form.
+        form = np.sqrt(sum(ways(index) * term**2 for index, term in terms.items()))
+    scale = correlation ** (0.5 * (order + 1))
+    return np.asarray(inverse_temperature * scale * form * (1.0 + RELATIVE))
+
+
+def _largest_of_two(terms: Mapping[Index, Array], arguments: list[int]) -> Array:
+    # A trigonometric polynomial of degree n exceeds its values at a spacing h by 1/cos(n h / 2)
+    # at most: Ehlich, Zeller (1964), doi:10.1007/BF01111276.
+    degree = len(next(iter(terms)))
+    angles = np.linspace(0.0, np.pi / 2.0, ANGLES)
+    largest = np.zeros(())
+    for angle in angles:
+        s = {arguments[0]: np.cos(angle), arguments[1]: np.sin(angle)}
+        value = sum(ways(index) * prod(s[k] for k in index) * term for index, term in terms.items())
+        largest = np.maximum(largest, value)
+    return largest / np.cos(degree * (angles[1] - angles[0]) / 2.0)

@@ -1,0 +1,130 @@
+"""What all rules share: the function that dispatches, and ranges from the shape of a function."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.interval import TINY, Array, Interval, Mask
+
+#: What can be lost where terms of size one cancel.
+CANCELLATION = 1e-15
+
+
+class NoRuleError(Exception):
+    """There is no rule for a scalar op, which the attribute `op` holds."""
+
+    def __init__(self, op: object):
+        super().__init__(f"no enclosure of the derivatives of {op} is known")
+        self.op = op
+
+
+@singledispatch
+def derivatives(op: object, u: Interval, order: int) -> list[Interval]:
+    """Enclose the range of a function and of its derivatives.
+
+    Parameters
+    ----------
+    op : pytensor.scalar.ScalarOp
+        The function g of one argument.
+    u : Interval
+        Where the argument lies.
+    order : int
+        The highest derivative, from 0 to 3.
+
+    Returns
+    -------
+    list of Interval
+        Enclosures of g(u), g'(u), ... up to the order, shaped as `u`: the exact ranges but for
+        outward rounding. They have no bound where `u` leaves the domain in which g is smooth.
+
+    Raises
+    ------
+    NoRuleError
+        For an op without a rule.
+    """
+    raise NoRuleError(op)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Where a function of one argument turns, and how far it reaches.
+
+    Parameters
+    ----------
+    valleys, peaks : tuples of (where, value)
+        All local minima and maxima; in between, the function is monotone.
+    floor, ceiling : float
+        Exact bounds of all values, that outward rounding does not cross.
+    slack : float or a function of the argument
+        The absolute error of a computed value, where it is not small relative to the value.
+    """
+
+    valleys: tuple[tuple[float, float], ...] = ()
+    peaks: tuple[tuple[float, float], ...] = ()
+    floor: float = -np.inf
+    ceiling: float = np.inf
+    slack: float | Callable[[Array], Array] = TINY
+
+    def range(self, u: Interval, at_lo: Array, at_hi: Array) -> Interval:
+        """Return the range over `u`, from the values at its ends."""
+        lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
+        for where, value in self.valleys:
+            lo = np.where((u.lo <= where) & (where <= u.hi), np.minimum(lo, value), lo)
+        for where, value in self.peaks:
+            hi = np.where((u.lo <= where) & (where <= u.hi), np.maximum(hi, value), hi)
+        if callable(self.slack):
+            slack = np.maximum(self.slack(u.lo), self.slack(u.hi)) + TINY
+            return clipped(Interval.rounded(lo, hi, slack), self.floor, self.ceiling)
+        return clipped(Interval.rounded(lo, hi, self.slack), self.floor, self.ceiling)
+
+
+def clipped(enclosure: Interval, floor: float, ceiling: float = np.inf) -> Interval:
+    """Return the part of an enclosure between two bounds."""
+    lo, hi = enclosure.lo, enclosure.hi
+    if floor > -np.inf:
+        lo = np.maximum(lo, floor)
+    if ceiling < np.inf:
+        hi = np.minimum(hi, ceiling)
+    return Interval(lo, hi)
+
+
+INCREASING_OR_DECREASING = Shape()
+NEVER_NEGATIVE = Shape(floor=0.0)
+NEVER_POSITIVE = Shape(ceiling=0.0)
+
+
+def by_shape(
+    values: Callable[[Array, int], list[Array]], shapes: Sequence[Shape], u: Interval, order: int
+) -> list[Interval]:
+    """Enclose derivatives of known shapes, given a function that returns their values at points.
+
+    The values at an infinite end, or at an end of the domain, must be the limits there.
+    """
+    with np.errstate(all="ignore"):
+        at_lo = values(u.lo, order)
+        at_hi = at_lo if u.lo is u.hi else values(u.hi, order)
+        return [
+            shape.range(u, low, high)
+            for shape, low, high in zip(shapes[: order + 1], at_lo, at_hi, strict=True)
+        ]
+
+
+def positive_zero(u: Interval) -> Interval:
+    """Return an interval without negative zeros, whose reciprocals would be -inf."""
+    lo = u.lo + 0.0
+    return Interval(lo, lo if u.lo is u.hi else u.hi + 0.0)
+
+
+def outside(condition: Mask, enclosures: list[Interval]) -> list[Interval]:
+    """Leave enclosures without bounds where the argument is outside of the domain."""
+    if not condition.any():
+        return enclosures
+    everything = Interval.everything()
+    return [Interval.where(condition, everything, enclosure) for enclosure in enclosures]
+
+
+def constant(value: float, u: Interval) -> Interval:
+    """Return the enclosure of a constant, shaped as `u`."""
+    return Interval.point(np.broadcast_to(value, u.shape))

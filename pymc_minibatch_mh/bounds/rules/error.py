@@ -1,0 +1,132 @@
+"""The error function and its relatives."""
+
+import math
+
+import numpy as np
+from pytensor.scalar import math as scalar_math
+from scipy import special
+
+from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
+from pymc_minibatch_mh.bounds.rules.base import (
+    CANCELLATION,
+    INCREASING_OR_DECREASING,
+    NEVER_NEGATIVE,
+    NEVER_POSITIVE,
+    Shape,
+    by_shape,
+    derivatives,
+)
+
+_DENSITY = 2.0 / math.sqrt(math.pi)
+_HALF, _SECOND = math.sqrt(0.5), _DENSITY * math.sqrt(2.0) * math.exp(-0.5)
+_TURN, _THIRD = math.sqrt(1.5), 4.0 * _DENSITY * math.exp(-1.5)
+_SLOPES_OF_ERF = (
+    Shape(peaks=((0.0, _DENSITY),), floor=0.0),
+    Shape(peaks=((-_HALF, _SECOND),), valleys=((_HALF, -_SECOND),)),
+    Shape(
+        valleys=((0.0, -2.0 * _DENSITY),),
+        peaks=((-_TURN, _THIRD), (_TURN, _THIRD)),
+        slack=lambda x: 4.0 * CANCELLATION * np.exp(-x * x),
+    ),
+)
+# h = log erfc and h', h'' decrease. h''' <= 0 has one minimum and tends to 0 on both sides.
+_LOG_ERFC = (
+    INCREASING_OR_DECREASING,
+    NEVER_POSITIVE,
+    Shape(floor=-2.0, ceiling=0.0),
+    Shape(valleys=((-0.7087821591714643, -0.8364191295437436),), ceiling=0.0),
+)
+# Where exp(-x²) underflows, and where what decays is smaller than the least slack.
+_LEFT, _RIGHT = -40.0, 1e150
+# From here on, closed forms cancel and the continued fraction of this depth has converged.
+_TAIL, _DEPTH = 1.5, 70
+
+
+@derivatives.register(scalar_math.Erf)
+def _erf(op: scalar_math.Erf, u: Interval, order: int) -> list[Interval]:
+    value = by_shape(lambda x, _: [special.erf(x)], (Shape(floor=-1.0, ceiling=1.0),), u, 0)
+    return value + _slopes_of_erf(u, order)
+
+
+@derivatives.register(scalar_math.Erfc)
+def _erfc(op: scalar_math.Erfc, u: Interval, order: int) -> list[Interval]:
+    value = by_shape(lambda x, _: [special.erfc(x)], (Shape(floor=0.0, ceiling=2.0),), u, 0)
+    return value + [-slope for slope in _slopes_of_erf(u, order)]
+
+
+@derivatives.register(scalar_math.Erfcx)
+def _erfcx(op: scalar_math.Erfcx, u: Interval, order: int) -> list[Interval]:
+    """Enclose exp(x²) erfc(x), whose derivatives alternate in sign and tend to 0 monotonically."""
+    return by_shape(_erfcx_values, (NEVER_NEGATIVE, NEVER_POSITIVE) * 2, u, order)
+
+
+def log_erfc_derivatives(u: Interval, order: int) -> list[Interval]:
+    """Enclose the range of log erfc and of its derivatives, which are precise in both tails.
+
+    Parameters
+    ----------
+    u : Interval
+        Where the argument lies.
+    order : int
+        The highest derivative, from 0 to 3.
+
+    Returns
+    -------
+    list of Interval
+        As from `derivatives`.
+    """
+    return by_shape(_log_erfc_values, _LOG_ERFC, u, order)
+
+
+def _slopes_of_erf(u: Interval, order: int) -> list[Interval]:
+    def values(x: Array, order: int) -> list[Array]:
+        slope, x = _DENSITY * np.exp(-x * x), np.clip(x, _LEFT, -_LEFT)
+        return [slope, -2.0 * x * slope, (4.0 * x * x - 2.0) * slope][: order + 1]
+
+    return by_shape(values, _SLOPES_OF_ERF, u, order - 1) if order > 0 else []
+
+
+def _erfcx_values(x: Array, order: int) -> list[Array]:
+    value = special.erfcx(x)
+    if order == 0:
+        return [value]
+    tail, x = x > _TAIL, np.minimum(x, _RIGHT)
+    r1, r2, r3 = _tail_ratios(x, tail)
+    first = np.where(tail, -2.0 * r1 * value, 2.0 * x * value - _DENSITY)
+    second = np.where(tail, -4.0 * r2 * first, 2.0 * value + 2.0 * x * first)
+    third = np.where(tail, -6.0 * r3 * second, 4.0 * first + 2.0 * x * second)
+    return [value, first, second, third][: order + 1]
+
+
+def _log_erfc_values(x: Array, order: int) -> list[Array]:
+    scaled = special.erfcx(x)
+    value = np.where(x > 0.5, np.log(scaled) - x * x, np.log1p(-special.erf(x)))
+    hazard = _DENSITY / scaled
+    if order < 2:
+        return [value, -hazard][: order + 1]
+    tail, x, m = x > _TAIL, np.clip(x, _LEFT, _RIGHT), np.minimum(hazard, 2.0 * _RIGHT)
+    r1, r2, r3 = _tail_ratios(x, tail)
+    excess = np.where(tail, 2.0 * r1, m - 2.0 * x)
+    # m' = m excess; in the tail, the sum in brackets is a small difference of the ratios.
+    bend = np.where(
+        tail, 16.0 * r1 * r1 * r2 * (3.0 * r3 - 2.0 * r2), excess * excess + m * excess - 2.0
+    )
+    return [value, -hazard, -m * excess, -m * bend][: order + 1]
+
+
+def _tail_ratios(x: Array, tail: Mask) -> Array:
+    """Return the first ratios r_n = I_n / I_(n-1) of repeated integrals of erfc, where x is large.
+
+    They solve r_n = 1 / (2x + 2(n + 1) r_(n+1)), a continued fraction: Abramowitz and Stegun
+    (1964), 7.2.5. All terms are positive, so that nothing cancels.
+    """
+    ratios = np.full((3, *np.shape(x)), np.nan)
+    x = np.asarray(x)[tail]
+    if x.size == 0:
+        return ratios
+    r = (np.sqrt(x * x + 2.0 * (_DEPTH + 1)) - x) / (2.0 * (_DEPTH + 1))
+    for n in range(_DEPTH - 1, 0, -1):
+        r = 0.5 / (x + (n + 1) * r)
+        if n <= 3:
+            ratios[n - 1, tail] = r
+    return ratios

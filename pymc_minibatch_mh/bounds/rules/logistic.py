@@ -1,0 +1,78 @@
+"""The logistic function and its relatives."""
+
+import math
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.bounds.interval import Array, Interval
+from pymc_minibatch_mh.bounds.rules.base import (
+    CANCELLATION,
+    NEVER_NEGATIVE,
+    Shape,
+    by_shape,
+    derivatives,
+)
+
+# With p = σ(1 - σ), the third derivative turns at σ'''' = 0, where p = 1/12.
+_STEEPEST = math.log(2.0 + math.sqrt(3.0))
+_TURN = math.log(5.0 + math.sqrt(24.0))
+_SIGMOID = (
+    Shape(floor=0.0, ceiling=1.0),
+    Shape(peaks=((0.0, 0.25),), floor=0.0),
+    Shape(
+        peaks=((-_STEEPEST, math.sqrt(3.0) / 18.0),), valleys=((_STEEPEST, -math.sqrt(3.0) / 18.0),)
+    ),
+    Shape(
+        valleys=((0.0, -0.125),),
+        peaks=((-_TURN, 1.0 / 24.0), (_TURN, 1.0 / 24.0)),
+        slack=lambda x: CANCELLATION * np.exp(-np.abs(x)),
+    ),
+)
+
+
+@derivatives.register(scalar_math.Sigmoid)
+def _sigmoid(op: scalar_math.Sigmoid, u: Interval, order: int) -> list[Interval]:
+    return by_shape(_sigmoid_values, _SIGMOID, u, order)
+
+
+@derivatives.register(scalar_math.Softplus)
+def _softplus(op: scalar_math.Softplus, u: Interval, order: int) -> list[Interval]:
+    value = by_shape(_softplus_values, (NEVER_NEGATIVE,), u, 0)
+    return value + (by_shape(_sigmoid_values, _SIGMOID, u, order - 1) if order > 0 else [])
+
+
+@derivatives.register(scalar.Tanh)
+def _tanh(op: scalar.Tanh, u: Interval, order: int) -> list[Interval]:
+    """Enclose tanh x = 2 σ(2x) - 1; multiplying by powers of two is exact."""
+    value = by_shape(lambda x, _: [np.tanh(x)], (Shape(floor=-1.0, ceiling=1.0),), u, 0)
+    if order == 0:
+        return value
+    with np.errstate(over="ignore"):
+        lo = 2.0 * u.lo
+        twice = Interval(lo, lo if u.lo is u.hi else 2.0 * u.hi)
+    slopes = by_shape(_sigmoid_values, _SIGMOID, twice, order)[1:]
+    return value + [
+        Interval(2.0**n * slope.lo, 2.0**n * slope.hi) for n, slope in enumerate(slopes, start=2)
+    ]
+
+
+def _softplus_values(x: Array, order: int) -> list[Array]:
+    return [np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))]
+
+
+def _sigmoid_values(x: Array, order: int) -> list[Array]:
+    """Return derivatives in a form that is precise in both tails."""
+    decay = np.exp(-np.abs(x))
+    heavy = 1.0 / (1.0 + decay)
+    light = decay * heavy
+    values = [np.where(x < 0.0, light, heavy)]
+    if order > 0:
+        slope = light * heavy
+        values.append(slope)
+    if order > 1:
+        values.append(-slope * np.tanh(0.5 * x))
+    if order > 2:
+        values.append(slope * (1.0 - 6.0 * slope))
+    return values

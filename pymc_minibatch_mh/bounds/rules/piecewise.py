@@ -1,0 +1,48 @@
+"""Functions made of straight pieces; their values are exact."""
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+
+from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.bounds.rules.base import NoRuleError, constant, derivatives, outside
+
+
+@derivatives.register(scalar.Identity)
+def _identity(op: scalar.Identity, u: Interval, order: int) -> list[Interval]:
+    return _line(u, 1.0, order)
+
+
+@derivatives.register(scalar.Cast)
+def _cast(op: scalar.Cast, u: Interval, order: int) -> list[Interval]:
+    """Enclose what a cast to floating-point numbers stands for, which ignores its rounding."""
+    if not op.o_type.dtype.startswith("float"):
+        raise NoRuleError(op)
+    return _line(u, 1.0, order)
+
+
+@derivatives.register(scalar.Neg)
+def _neg(op: scalar.Neg, u: Interval, order: int) -> list[Interval]:
+    return _line(-u, -1.0, order)
+
+
+@derivatives.register(scalar.Abs)
+def _abs(op: scalar.Abs, u: Interval, order: int) -> list[Interval]:
+    nearest = np.maximum(np.maximum(u.lo, -u.hi), 0.0)
+    enclosures = _line(Interval(nearest, u.magnitude), 1.0, order)
+    sign = Interval.point(np.sign(u.lo))
+    return enclosures[:1] + outside(_touches_zero(u), [sign, *enclosures[2:]][:order])
+
+
+@derivatives.register(scalar.Sign)
+def _sign(op: scalar.Sign, u: Interval, order: int) -> list[Interval]:
+    sign = Interval(np.sign(u.lo), np.sign(u.hi))
+    return [sign, *outside(_touches_zero(u), [constant(0.0, u)] * order)]
+
+
+def _line(value: Interval, slope: float, order: int) -> list[Interval]:
+    slopes = [constant(slope, value), constant(0.0, value), constant(0.0, value)]
+    return [value, *slopes[:order]]
+
+
+def _touches_zero(u: Interval) -> np.ndarray:
+    return (u.lo <= 0.0) & (u.hi >= 0.0)

@@ -1,0 +1,126 @@
+"""Waves, hyperbolic functions and their inverses."""
+
+import math
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+
+from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
+from pymc_minibatch_mh.bounds.rules.base import (
+    CANCELLATION,
+    INCREASING_OR_DECREASING,
+    Shape,
+    by_shape,
+    clipped,
+    derivatives,
+)
+
+# Beyond, what decays is smaller than the least slack, and its factors would overflow.
+_FAR = 1e150
+_HALF = math.sqrt(0.5)
+_THIRD = math.sqrt(1.0 / 3.0)
+_ARCTAN = (
+    INCREASING_OR_DECREASING,
+    Shape(peaks=((0.0, 1.0),), floor=0.0, ceiling=1.0),
+    Shape(peaks=((-_THIRD, 9.0 * _THIRD / 8.0),), valleys=((_THIRD, -9.0 * _THIRD / 8.0),)),
+    Shape(
+        valleys=((0.0, -2.0),),
+        peaks=((-1.0, 0.5), (1.0, 0.5)),
+        slack=lambda x: 10.0 * CANCELLATION / (1.0 + np.clip(x, -_FAR, _FAR) ** 2) ** 2,
+    ),
+)
+# arcsinh'' turns at x² = 1/2, where (1 + x²)^(-3/2) = (2/3)^(3/2), arcsinh''' at x² = 3/2.
+_PEAK = _HALF * (2.0 / 3.0) ** 1.5
+_ARCSINH = (
+    INCREASING_OR_DECREASING,
+    Shape(peaks=((0.0, 1.0),), floor=0.0, ceiling=1.0),
+    Shape(peaks=((-_HALF, _PEAK),), valleys=((_HALF, -_PEAK),)),
+    Shape(
+        valleys=((0.0, -1.0),),
+        peaks=((-math.sqrt(1.5), 2.0 * 0.4**2.5), (math.sqrt(1.5), 2.0 * 0.4**2.5)),
+        slack=lambda x: 10.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 3,
+    ),
+)
+_COSH = Shape(valleys=((0.0, 1.0),), floor=1.0)
+
+
+@derivatives.register(scalar.Sin)
+def _sin(op: scalar.Sin, u: Interval, order: int) -> list[Interval]:
+    return _turned(0, u, order)
+
+
+@derivatives.register(scalar.Cos)
+def _cos(op: scalar.Cos, u: Interval, order: int) -> list[Interval]:
+    return _turned(1, u, order)
+
+
+@derivatives.register(scalar.Sinh)
+def _sinh(op: scalar.Sinh, u: Interval, order: int) -> list[Interval]:
+    return _hyperbolic(0, u, order)
+
+
+@derivatives.register(scalar.Cosh)
+def _cosh(op: scalar.Cosh, u: Interval, order: int) -> list[Interval]:
+    return _hyperbolic(1, u, order)
+
+
+@derivatives.register(scalar.ArcTan)
+def _arctan(op: scalar.ArcTan, u: Interval, order: int) -> list[Interval]:
+    def values(x: Array, order: int) -> list[Array]:
+        value, w, x = np.arctan(x), 1.0 / (1.0 + x * x), np.clip(x, -_FAR, _FAR)
+        return [value, w, -2.0 * x * w * w, (6.0 - 8.0 * w) * w * w][: order + 1]
+
+    return by_shape(values, _ARCTAN, u, order)
+
+
+@derivatives.register(scalar.ArcSinh)
+def _arcsinh(op: scalar.ArcSinh, u: Interval, order: int) -> list[Interval]:
+    def values(x: Array, order: int) -> list[Array]:
+        value, s, x = np.arcsinh(x), 1.0 / np.hypot(1.0, x), np.clip(x, -_FAR, _FAR)
+        return [value, s, -x * s * s * s, (2.0 - 3.0 * s * s) * s * s * s][: order + 1]
+
+    return by_shape(values, _ARCSINH, u, order)
+
+
+def _hyperbolic(first: int, u: Interval, order: int) -> list[Interval]:
+    """Return sinh and cosh in turns, each of which is the derivative of the other."""
+    functions = ((np.sinh, INCREASING_OR_DECREASING), (np.cosh, _COSH))
+    first_two = functions if first == 0 else functions[::-1]
+
+    def values(x: Array, order: int) -> list[Array]:
+        return [function(x) for function, _ in first_two[: order + 1]]
+
+    pair = by_shape(values, [shape for _, shape in first_two], u, min(order, 1))
+    return (pair * 2)[: order + 1]
+
+
+def _turned(quarters: int, u: Interval, order: int) -> list[Interval]:
+    """Return sin(u) moved by quarters of a turn; a derivative moves it by one more."""
+    waves: dict[bool, Interval] = {}
+    enclosures = []
+    for n in range(quarters, quarters + order + 1):
+        cosine = n % 2 == 1
+        if cosine not in waves:
+            waves[cosine] = _wave(np.cos if cosine else np.sin, 0.0 if cosine else 0.5, u)
+        enclosures.append(-waves[cosine] if n % 4 >= 2 else waves[cosine])
+    return enclosures
+
+
+def _wave(function: np.ufunc, peak: float, u: Interval) -> Interval:
+    """Return the range of a function of period 2π with a peak at `peak` π."""
+    with np.errstate(all="ignore"):
+        at_lo, at_hi = function(u.lo), function(u.hi)
+        lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
+        hi = np.where(_passes(u, peak), 1.0, hi)
+        lo = np.where(_passes(u, peak + 1.0), -1.0, lo)
+        return clipped(Interval.rounded(lo, hi), -1.0, 1.0)
+
+
+def _passes(u: Interval, where: float) -> Mask:
+    """Whether an interval may hold π (where + 2k) for an integer k."""
+    first = 0.5 * (u.lo / math.pi - where)
+    last = 0.5 * (u.hi / math.pi - where)
+    # Where the number of turns is not known to less than one, this is true.
+    first = first - CANCELLATION * np.abs(first)
+    last = last + CANCELLATION * np.abs(last)
+    return ~(np.ceil(first) > np.floor(last))

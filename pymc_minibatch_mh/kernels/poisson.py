@@ -1,0 +1,134 @@
+"""The Poisson-minibatch test: a Poisson number of rows, drawn in proportion to their bounds."""
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels import sums as entry
+from pymc_minibatch_mh.kernels.alias import draw_alias
+from pymc_minibatch_mh.kernels.draw import arrange
+from pymc_minibatch_mh.kernels.first_class import function_at
+from pymc_minibatch_mh.kernels.reading import RowSpace, read_all
+from pymc_minibatch_mh.kernels.remainder import GIVEN, move_between, size_of_move
+from pymc_minibatch_mh.kernels.signatures import (
+    ACCEPT,
+    EVALUATE,
+    METRIC,
+    RATE,
+    TEST_SIGNATURE,
+    THIN,
+)
+from pymc_minibatch_mh.kernels.surrogate import unpack
+
+# Places of the roles among the addresses that an update passes on.
+EVALUATE_ROLE, RATE_ROLE, THIN_ROLE, ACCEPT_ROLE, METRIC_ROLE = range(3, 8)
+# Slots that every Poisson test's settings end with.
+DELAYED, MAX_RATE, TOLERATE = range(-3, 0)
+# Columns of the heads of tables.
+RADIUS, KIND, TOTAL = range(3)
+#: Rounding error of a difference of log-likelihoods, in units of the larger of them.
+ULPS = 64 * 2.220446049250313e-16
+
+
+@compiled()
+def smallest_table(surrogate, position, new, heads, metric):
+    """Return the table with the smallest C M of those that hold for a move, and its M.
+
+    Symmetric in the two positions. Without a table the number is -1.
+    """
+    move = move_between(surrogate.whitener, surrogate.centre, position, new)
+    outer = np.sqrt(max(move.here, move.there)) * (1.0 + 1e-12)
+    best, best_size, best_m = -1, np.inf, np.inf
+    for k in range(heads.shape[0]):
+        if outer <= heads[k, RADIUS]:
+            kind = int(heads[k, KIND])
+            if kind == GIVEN:
+                m = max(metric(position, new), metric(new, position))
+            else:
+                m = size_of_move(move, surrogate.order, kind)
+            if heads[k, TOTAL] * m < best_size:
+                best, best_size, best_m = k, heads[k, TOTAL] * m, m
+    return best, best_m
+
+
+@compiled()
+def log_product(
+    addresses, settings, position, new, surrogate, space, rng, count, size, m, drawn, c, sums
+):
+    """Read drawn rows, thin them, and return the sum of what the kept ones add to the log ratio.
+
+    A row that exceeds its bound is clipped and remembered in the sums.
+    """
+    evaluate = function_at(addresses[EVALUATE_ROLE], EVALUATE)
+    thin = function_at(addresses[THIN_ROLE], THIN)
+    beta = surrogate.inverse_temperature
+    rows = np.empty(count, np.int64)
+    ends = np.empty(space.term_starts.size - 1, np.int64)
+    differences, scales = np.empty(count), np.empty(count)
+    arrange(drawn, 0, count, space.term_starts, rows, ends)
+    evaluate(position, new, surrogate.centre, rows, ends, space.context, differences, scales)
+    total, term = 0.0, 0
+    for i in range(count):
+        while i >= ends[term]:
+            term += 1
+        row = rows[i] + space.term_starts[term]
+        bound = c[row] * m
+        change = -beta * differences[i]
+        excess = abs(change) - beta * ULPS * scales[i]
+        ratio = max(excess, 0.0) / bound if bound > 0.0 else (np.inf if excess > 0.0 else 0.0)
+        if not ratio <= sums[entry.BOUND_RATIO]:
+            sums[entry.BOUND_RATIO] = ratio
+        if not ratio <= 1.0:
+            sums[entry.VIOLATED] = row + 1
+        sums[entry.SQUARED_RATIOS] += ratio * ratio
+        sums[entry.N_RATIOS] += 1.0
+        kept, added = thin(min(max(change, -bound), bound), bound, size, settings)
+        if rng.random() < kept:
+            total += added
+    return total
+
+
+@compiled(TEST_SIGNATURE)
+def thin_rows(
+    position, new, cheap, rng, addresses, settings, vectors, matrices, scalars,
+    term_starts, context, heads, thresholds, aliases, c, sums,
+):  # fmt: skip
+    """Decide by a Poisson number of rows: see ``TEST`` for the arguments."""
+    surrogate = unpack(vectors, matrices, scalars)
+    space = RowSpace(term_starts, context)
+    delayed = settings[DELAYED] > 0.0
+    sums[entry.LOG_RATIO_STD] = 0.0
+    if delayed and not rng.random() < np.exp(min(cheap, 0.0)):
+        sums[entry.LOG_RATIO] = cheap
+        return 0.0, 0.0, 0.0
+    metric = function_at(addresses[METRIC_ROLE], METRIC)
+    rate = function_at(addresses[RATE_ROLE], RATE)
+    best, m = smallest_table(surrogate, position, new, heads, metric)
+    size = heads[best, TOTAL] * m if best >= 0 else np.inf
+    expected = rate(size, settings) if size < np.inf else np.inf
+    if expected <= settings[MAX_RATE]:
+        count = rng.poisson(expected)
+        sums[entry.SIZES] += size
+        sums[entry.N_SIZES] += 1.0
+        product = 0.0
+        if count > 0:
+            drawn = np.empty(count, np.int64)
+            draw_alias(rng, thresholds[best], aliases[best], drawn, count)
+            product = log_product(
+                addresses, settings, position, new, surrogate, space, rng, count, size, m,
+                drawn, c[best], sums,
+            )  # fmt: skip
+            if sums[entry.VIOLATED] > 0.0 and not settings[TOLERATE] > 0.0:
+                return -1.0, 0.0, float(count)
+    else:
+        count = term_starts[-1]
+        evaluate = function_at(addresses[EVALUATE_ROLE], EVALUATE)
+        change = read_all(evaluate, position, new, surrogate.centre, space)
+        product = surrogate.inverse_temperature * change
+        sums[entry.FULL_PASS] += 1.0
+        sums[entry.INVALID] += not np.isfinite(product)
+    sums[entry.N_LOOKS] += 1.0
+    sums[entry.LOG_RATIO] = cheap + product
+    accept = function_at(addresses[ACCEPT_ROLE], ACCEPT)
+    # Past the first stage of a delayed acceptance, what is left to decide is the product.
+    probability = accept(0.0 if delayed else cheap, product, 0.0)
+    return (1.0 if rng.random() < probability else 0.0), probability, float(count)

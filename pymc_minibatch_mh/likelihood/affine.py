@@ -1,0 +1,287 @@
+"""The log-likelihood of a row as a function of a few affine arguments.
+
+Every log-likelihood that subsampling pays for depends on the position through a handful of
+linear forms u_1..u_m, such as η_i = x_i β + a[g_i] and log σ: l_i(θ) = f(u_i(θ); data_i). They are
+found symbolically. Forms that differ by a constant or a factor count once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+import pymc_minibatch_mh.likelihood.choice
+import pymc_minibatch_mh.likelihood.reduction  # noqa: F401 - both register rules
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.batch import BatchTerm
+from pymc_minibatch_mh.likelihood.cells import (
+    Affine,
+    Apply,
+    Argument,
+    Cell,
+    Cells,
+    Constant,
+    Data,
+    Gather,
+    Lookup,
+    RowNumber,
+    Term,
+    numpy_of,
+)
+from pymc_minibatch_mh.likelihood.lower import LoweringError, Tensor, lower
+from pymc_minibatch_mh.likelihood.simplify import add, multiply
+from pymc_minibatch_mh.likelihood.split import Split
+
+#: Arguments beyond which the derivatives of a row are too many to be bounded.
+MOST_ARGUMENTS = 8
+WAY_ON = (
+    "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...) of "
+    "your own."
+)
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    """One argument u_a: a linear form of the position whose coefficients are data."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the form is the same for all rows."""
+        return all(not t.monomial and isinstance(t.place, int) for t in self.terms)
+
+
+@dataclass(frozen=True, eq=False)
+class RowFunction:
+    """The log-likelihood f(u_1..u_m; data) of one row of a likelihood term.
+
+    Parameters
+    ----------
+    name
+        The observed variable.
+    n_rows
+        Number of its rows.
+    columns
+        The data arrays that :class:`Data` cells number.
+    root : Cell
+        f, in :class:`Argument` cells and data.
+    arguments
+        The linear forms.
+    """
+
+    name: str
+    n_rows: int
+    columns: tuple[Column, ...]
+    root: Cell
+    arguments: tuple[LinearForm, ...]
+
+
+def row_functions(split: Split) -> list[RowFunction]:
+    """Return f and its arguments for every likelihood term of a model.
+
+    Raises
+    ------
+    BoundsError
+        If an operation cannot be taken apart, or there are more than 8 arguments.
+    """
+    return [_row_function(term, split) for term in split.terms]
+
+
+def _row_function(term: BatchTerm, split: Split) -> RowFunction:
+    cells = Cells()
+    position = np.empty(split.size, dtype=object)
+    for k in range(split.size):
+        position[k] = cells.coordinate(k)
+    length = np.empty((), dtype=object)
+    length[()] = cells.length()
+    leaves = {split.position: Tensor(position, None), term.length: Tensor(length, None)}
+    for number, (column, batch) in enumerate(term.batches):
+        shape = column.rows_first.shape[1:]
+        entries = np.empty((1, *shape), dtype=object)
+        for entry in np.ndindex(*shape):
+            entries[(0, *entry)] = cells.data(number, entry)
+        leaves[batch] = Tensor(entries, 0)
+    try:
+        (root,) = np.ravel(lower(cells, term.logp, leaves).cells)
+    except LoweringError as error:
+        raise BoundsError(
+            f"{term.name!r} goes through {error.op}, which cannot be taken apart row by row, so "
+            f"no bound can be derived for it. {WAY_ON}"
+        ) from error
+    arguments = _Arguments(cells, root)
+    root = arguments.rebuilt(root)
+    columns = tuple(column for column, _ in term.batches)
+    if len(arguments.forms) > MOST_ARGUMENTS:
+        raise BoundsError(
+            f"{term.name!r} depends on {len(arguments.forms)} different linear combinations of the "
+            f"parameters in each row; bounds are derived for up to {MOST_ARGUMENTS}. {WAY_ON}"
+        )
+    return RowFunction(term.name, term.n_rows, columns, root, arguments.forms)
+
+
+class _Arguments:
+    """The linear forms that an expression consumes, expressed by as few of them as possible."""
+
+    def __init__(self, cells: Cells, root: Cell) -> None:
+        self._cells = cells
+        self._scaled = {affine: _form_of(affine) for affine in _consumed(root)}
+        forms = list(dict.fromkeys(form for form, _, _ in self._scaled.values()))
+        self.forms, self._weights = _basis(forms)
+        self._known: dict[Cell, Cell] = {}
+
+    def rebuilt(self, cell: Cell) -> Cell:
+        """Return `cell` as a function of arguments and data."""
+        if cell.is_data:
+            return cell
+        if cell not in self._known:
+            if isinstance(cell, Affine):
+                self._known[cell] = self._argument(cell)
+            else:
+                # Not simplified again: an argument hides that it is affine.
+                operands = [self.rebuilt(operand) for operand in cell.inputs]
+                self._known[cell] = self._cells.node(cell.op, operands)  # type: ignore[attr-defined]
+        return self._known[cell]
+
+    def _argument(self, affine: Affine) -> Cell:
+        form, factor, common = self._scaled[affine]
+        scale = reduce(self._cells.times, common, self._cells.constant(factor))
+        parts = [
+            multiply(self._cells, scale, self._cells.constant(weight), self._cells.argument(k))
+            for k, weight in enumerate(self._weights[form])
+            if weight != 0.0
+        ]
+        return add(self._cells, *parts, affine.offset)
+
+
+def _consumed(root: Cell) -> list[Affine]:
+    found: dict[Cell, None] = {}
+    open_cells = [root]
+    while open_cells:
+        cell = open_cells.pop()
+        if cell not in found and not cell.is_data:
+            found[cell] = None
+            open_cells += reversed(cell.inputs)
+    return [cell for cell in found if isinstance(cell, Affine)]
+
+
+def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Cell, ...]]:
+    """Return an affine cell's linear form, and the number and data that it is multiplied by."""
+    common = reduce(_intersection, (t.monomial for t in affine.terms))
+    factor = affine.terms[0].factor
+    terms = tuple(
+        Term(t.factor / factor, _without(t.monomial, common), t.place) for t in affine.terms
+    )
+    return LinearForm(terms), factor, common
+
+
+def _basis(
+    forms: Sequence[LinearForm],
+) -> tuple[tuple[LinearForm, ...], dict[LinearForm, np.ndarray]]:
+    """Choose independent forms, short ones first, and express all forms by them."""
+    keys = {(t.monomial, t.place) for form in forms for t in form.terms}
+    places = {key: k for k, key in enumerate(sorted(keys, key=repr))}
+    rows = {form: np.zeros(len(places)) for form in forms}
+    for form, row in rows.items():
+        for term in form.terms:
+            row[places[term.monomial, term.place]] += term.factor
+    chosen: list[LinearForm] = []
+    for form in sorted(forms, key=lambda form: len(form.terms)):
+        if np.linalg.matrix_rank(np.array([rows[f] for f in [*chosen, form]])) > len(chosen):
+            chosen.append(form)
+    chosen.sort(key=list(forms).index)
+    basis = np.array([rows[form] for form in chosen]).reshape(len(chosen), -1)
+    weights = {form: _combination(basis, row) for form, row in rows.items()}
+    return tuple(chosen), weights
+
+
+def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray:
+    # Sums and differences of forms have simple weights; rounding must not make up others.
+    weights = np.linalg.lstsq(basis.T, row, rcond=None)[0]
+    simple = np.round(weights * 720720.0) / 720720.0
+    return simple if np.array_equal(simple @ basis, row) else weights
+
+
+def _intersection(left: tuple[Cell, ...], right: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    rest = list(right)
+    shared = []
+    for cell in left:
+        if cell in rest:
+            rest.remove(cell)
+            shared.append(cell)
+    return tuple(shared)
+
+
+def _without(monomial: tuple[Cell, ...], common: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    rest = list(monomial)
+    for cell in common:
+        rest.remove(cell)
+    return tuple(rest)
+
+
+class RowData:
+    """Values of data cells for consecutive rows of one likelihood term.
+
+    Parameters
+    ----------
+    function
+        The term.
+    rows
+        Row numbers, a slice or an array.
+    """
+
+    def __init__(self, function: RowFunction, rows: slice | np.ndarray) -> None:
+        self._function = function
+        self._rows = rows
+        self._known: dict[Cell, np.ndarray] = {}
+
+    def value(self, cell: Cell) -> np.ndarray:
+        """Return a data cell, shape (rows,) or ()."""
+        if cell not in self._known:
+            with np.errstate(all="ignore"):
+                self._known[cell] = self._value(cell)
+        return self._known[cell]
+
+    def coefficients(self, form: LinearForm, size: int) -> np.ndarray:
+        """Return the matrix of a linear form, shape (rows, d), or (1, d) for a global one."""
+        count = 1 if form.is_global else len(self._numbers)
+        matrix = np.zeros((count, size))
+        for term in form.terms:
+            factor = np.asarray(term.factor)
+            for cell in term.monomial:
+                factor = factor * self.value(cell)
+            if isinstance(term.place, Gather):
+                index = np.asarray(self.value(term.place.index), dtype=np.int64)
+                wrapped = np.where(index < 0, index + term.place.size, index)
+                places = np.broadcast_to(term.place.first + wrapped, count)
+                matrix[np.arange(count), places] += factor
+            else:
+                matrix[:, term.place] += factor
+        return matrix
+
+    @property
+    def _numbers(self) -> np.ndarray:
+        if isinstance(self._rows, slice):
+            return np.arange(self._rows.start, self._rows.stop)
+        return self._rows
+
+    def _value(self, cell: Cell) -> np.ndarray:
+        if isinstance(cell, Constant):
+            return np.asarray(cell.value)
+        if isinstance(cell, Data):
+            column = self._function.columns[cell.column].rows_first
+            values = column[(self._rows, *cell.entry)]
+            kind = {"f": np.float64, "b": np.bool_}.get(values.dtype.kind, np.int64)
+            return np.ascontiguousarray(values, dtype=kind)
+        if isinstance(cell, RowNumber):
+            return self._numbers
+        if isinstance(cell, Lookup):
+            return cell.table[self.value(cell.index)]
+        if isinstance(cell, Apply):
+            return np.asarray(numpy_of(cell.op)(*(self.value(x) for x in cell.inputs)))
+        raise TypeError(f"{type(cell).__name__} is not data")
+
+
+__all__: Sequence[str] = ["Argument", "LinearForm", "RowData", "RowFunction", "row_functions"]

@@ -1,0 +1,119 @@
+"""What a step decides by: the compiled test, its roles, its settings and what it adapts."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.acceptance.batches import SKEWNESS, THIRD_MOMENT
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.kernels.looks import look_until_decided
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.surrogate.target import Target
+from pymc_minibatch_mh.surrogate.taylor import Calibration
+
+
+class BoundArrays(NamedTuple):
+    """Bound tables as a kernel takes them: see ``TEST``."""
+
+    heads: np.ndarray
+    thresholds: np.ndarray
+    aliases: np.ndarray
+    c: np.ndarray
+
+
+def bound_arrays(tables: Tables | None) -> BoundArrays:
+    """Return tables as a kernel takes them."""
+    return NO_BOUNDS if tables is None else BoundArrays(tables.heads, *tables.alias, tables.c)
+
+
+NO_BOUNDS = BoundArrays(
+    np.empty((0, 3)),
+    np.empty((0, 0)),
+    np.empty((0, 0), dtype=np.int32),
+    np.empty((0, 0), dtype=np.float32),
+)
+
+
+class Decision(ABC):
+    """A test and everything about it that a step must know.
+
+    One instance serves all chains: what changes in a chain lies in the settings, which are part
+    of the chain's state.
+    """
+
+    #: Acceptance that a random walk aims at under this test.
+    walk_target: float
+    #: Whether a chain goes on after a row exceeded its bound.
+    tolerates_violations: bool
+
+    @property
+    @abstractmethod
+    def test(self) -> Any:
+        """The compiled test (``TEST``)."""
+
+    @property
+    @abstractmethod
+    def roles(self) -> tuple[Any, ...]:
+        """The compiled functions that the test finds behind those of the update."""
+
+    @abstractmethod
+    def tables(self, target: Target, surrogate: Surrogate) -> Tables | None:
+        """Return the bounds of all rows around a centre, or None for a test without."""
+
+    @abstractmethod
+    def settings_for(
+        self, target: Target, surrogate: Surrogate, calibration: Calibration
+    ) -> np.ndarray:
+        """Return the settings that a chain starts with around a centre."""
+
+    @abstractmethod
+    def adapt(self, settings: np.ndarray, sums: np.ndarray, updates_per_draw: int) -> None:
+        """Adapt settings in place, in warm-up, from what updates have counted so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class LookDecision(Decision):
+    """A test on batches, look by look.
+
+    Parameters
+    ----------
+    plan, decide
+        Compiled choice of the batch size (``PLAN``) and decision (``DECIDE``).
+    settings
+        Settings of the test.
+    walk_target
+        Acceptance that a random walk aims at.
+    """
+
+    plan: Any
+    decide: Any
+    settings: np.ndarray
+    walk_target: float
+    tolerates_violations: bool = False
+
+    @property
+    def test(self) -> Any:
+        """Look until decided."""
+        return look_until_decided
+
+    @property
+    def roles(self) -> tuple[Any, ...]:
+        """The plan and the decision."""
+        return self.plan, self.decide
+
+    def tables(self, target: Target, surrogate: Surrogate) -> Tables | None:
+        """Need no bounds."""
+        return None
+
+    def settings_for(
+        self, target: Target, surrogate: Surrogate, calibration: Calibration
+    ) -> np.ndarray:
+        """Write the audited moments into the settings."""
+        settings = self.settings.copy()
+        settings[[SKEWNESS, THIRD_MOMENT]] = calibration.skewness, calibration.third_absolute
+        return settings
+
+    def adapt(self, settings: np.ndarray, sums: np.ndarray, updates_per_draw: int) -> None:
+        """Leave the settings as they are: batches adapt through the surrogate's spread."""

@@ -1,0 +1,54 @@
+"""Factorised Metropolis–Hastings: scalable (SMH) and truncated (TFMH)."""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.poisson import GivenBounds, PoissonDecision
+
+
+class FactorizedMH(MinibatchStep):
+    """Exact Metropolis–Hastings in which every row has a veto.
+
+    Guarantee: *exact given valid bounds*, as :class:`TunaMH`. With control variates this is the
+    scalable Metropolis–Hastings of the reference (SMH), with ``taylor_order=0`` the truncated
+    factorised one. A kept row rejects the move, so that it accepts least often of the three.
+
+    Parameters
+    ----------
+    vars
+        Variables to sample; by default, and so far necessarily, all of the model.
+    delayed_acceptance, bounds, on_violation
+        As in :class:`TunaMH`.
+    **settings
+        What all step methods take: see :class:`MinibatchStep`.
+
+    References
+    ----------
+    Cornish, Vanetti, Bouchard-Côté, Deligiannidis, Doucet (2019), "Scalable Metropolis-Hastings
+    for exact Bayesian inference with large datasets", ICML, doi:10.48550/arXiv.1901.09881.
+    """
+
+    name = "factorized_mh"
+
+    def __init__(
+        self,
+        vars: Sequence[Variable] | None = None,
+        *,
+        delayed_acceptance: bool = False,
+        bounds: GivenBounds | None = None,
+        on_violation: str = "raise",
+        **settings: Unpack[check.SharedSettings],
+    ) -> None:
+        decision = PoissonDecision(
+            "factorized",
+            0.0,
+            delayed_acceptance,
+            bounds,
+            check.violation_rule(on_violation),
+            walk_target=0.234,
+        )
+        self._prepare(vars, decision, **settings)

@@ -1,0 +1,129 @@
+"""Deciding by a Poisson number of rows, with bounds derived from the model or given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pymc_minibatch_mh.acceptance import poisson
+from pymc_minibatch_mh.bounds.given import Bounds, no_metric
+from pymc_minibatch_mh.bounds.tables import BoundsPass, Tables
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels import sums as entry
+from pymc_minibatch_mh.kernels.poisson import thin_rows
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.likelihood.affine import row_functions
+from pymc_minibatch_mh.steps.decision import Decision
+from pymc_minibatch_mh.surrogate.target import Target
+from pymc_minibatch_mh.surrogate.taylor import Calibration
+
+#: Seconds that a row, an update without its rows, and PyMC's loop around a draw take.
+ROW, UPDATE, LOOP = 0.15e-6, 2.5e-6, 17e-6
+#: χ before rows have been seen.
+USUAL_CHI = 1.0
+#: Rows to see before their ratios are believed.
+ENOUGH_ROWS = 50
+#: Share of all rows from which on one pass in order is as quick as as many random reads.
+PASS_SHARE = 0.5
+
+GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]
+
+
+@dataclass(eq=False)
+class PoissonDecision(Decision):
+    """A Poisson-minibatch test.
+
+    Parameters
+    ----------
+    form
+        "best", "paper" or "factorized".
+    chi
+        χ, or None to choose it in warm-up.
+    delayed_acceptance
+        Whether the cheap part decides first.
+    bounds
+        None to derive them, or the user's.
+    tolerates_violations
+        Whether to go on after a violated bound, marking the trace.
+    walk_target
+        Acceptance that a random walk aims at.
+    """
+
+    form: str
+    chi: float | None
+    delayed_acceptance: bool
+    bounds: GivenBounds | None
+    tolerates_violations: bool
+    walk_target: float
+    _metric: Any = field(default=no_metric, init=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the compiled metric."""
+        return {k: v for k, v in self.__dict__.items() if k != "_metric"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Compile the metric again."""
+        self.__dict__.update(state)
+        given = self.bounds
+        self._metric = given.compiled_metric() if isinstance(given, Bounds) else no_metric
+
+    @property
+    def test(self) -> Any:
+        """Thin a Poisson number of rows."""
+        return thin_rows
+
+    @property
+    def roles(self) -> tuple[Any, ...]:
+        """Rate, thinning, acceptance and the metric of given bounds."""
+        return poisson.rate, poisson.thin, poisson.accept_probability, self._metric
+
+    def tables(self, target: Target, surrogate: Surrogate) -> Tables:
+        """Bound all rows around a centre, or ask the user to.
+
+        Raises
+        ------
+        BoundsError
+            If a row has no bound.
+        SettingError
+            If a user's bounds cannot be meant.
+        """
+        given = self.bounds
+        if given is None:
+            split = target.split
+            return BoundsPass(row_functions(split), surrogate, (split.lower, split.upper)).tables()
+        if not isinstance(given, Bounds):
+            given = given(target.split.unravel(surrogate.centre, {}))
+        if not isinstance(given, Bounds):
+            raise SettingError(
+                f"bounds= returned {type(given).__name__}. Return Bounds(c, metric) for the centre "
+                "that it is called with."
+            )
+        self._metric = given.compiled_metric()
+        return given.tables(target.source.n_rows)
+
+    def settings_for(
+        self, target: Target, surrogate: Surrogate, calibration: Calibration
+    ) -> np.ndarray:
+        """Pack the settings; an automatic χ starts from what is usual."""
+        settings = poisson.settings(
+            self.form,
+            self.chi or 0.0,
+            delayed_acceptance=self.delayed_acceptance,
+            max_rate=PASS_SHARE * target.source.n_rows,
+            tolerate=self.tolerates_violations,
+        )
+        if self.chi is None:
+            settings[poisson.CHI] = USUAL_CHI
+        return settings
+
+    def adapt(self, settings: np.ndarray, sums: np.ndarray, updates_per_draw: int) -> None:
+        """Choose χ from the sizes of moves and the ratios of rows that were seen."""
+        if self.chi is None and sums[entry.N_SIZES] > 0.0 and sums[entry.N_RATIOS] > ENOUGH_ROWS:
+            size = sums[entry.SIZES] / sums[entry.N_SIZES]
+            ratio = min(sums[entry.SQUARED_RATIOS] / sums[entry.N_RATIOS], 1.0)
+            settings[poisson.CHI] = poisson.best_chi([size], ratio, _cost(updates_per_draw))
+
+
+def _cost(updates_per_draw: int) -> float:
+    return ROW / (UPDATE + LOOP / updates_per_draw)

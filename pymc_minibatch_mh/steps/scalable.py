@@ -1,0 +1,53 @@
+"""Metropolis–Hastings with scalable subsampling (MH-SS)."""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.poisson import GivenBounds, PoissonDecision
+
+
+class ScalableSubsamplingMH(MinibatchStep):
+    """Exact Metropolis–Hastings with the fewest rows that the bounds allow (MH-SS).
+
+    Guarantee: *exact given valid bounds*, as :class:`TunaMH`, of which this is the case χ = 0. It
+    reads C M rows in expectation, and accepts a little less often than a larger χ.
+
+    Parameters
+    ----------
+    vars
+        Variables to sample; by default, and so far necessarily, all of the model.
+    delayed_acceptance, bounds, on_violation
+        As in :class:`TunaMH`.
+    **settings
+        What all step methods take: see :class:`MinibatchStep`.
+
+    References
+    ----------
+    Prado, Nemeth, Sherlock (2024), "Metropolis-Hastings with scalable subsampling",
+    doi:10.48550/arXiv.2407.19602.
+    """
+
+    name = "scalable_subsampling_mh"
+
+    def __init__(
+        self,
+        vars: Sequence[Variable] | None = None,
+        *,
+        delayed_acceptance: bool = False,
+        bounds: GivenBounds | None = None,
+        on_violation: str = "raise",
+        **settings: Unpack[check.SharedSettings],
+    ) -> None:
+        decision = PoissonDecision(
+            "best",
+            0.0,
+            delayed_acceptance,
+            bounds,
+            check.violation_rule(on_violation),
+            walk_target=0.234,
+        )
+        self._prepare(vars, decision, **settings)

@@ -1,0 +1,165 @@
+"""Rules, with their functions and derivatives in arithmetic of any precision."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mpmath as mp
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.bounds.rules import derivatives, log_erfc_derivatives, power_derivatives
+
+REALS, POSITIVE = (-np.inf, np.inf), (0.0, np.inf)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A rule, its function and derivatives at any precision, and where those turn."""
+
+    name: str
+    enclose: Callable[[Interval, int], list[Interval]]
+    exact: Callable[[mp.mpf], list[mp.mpf]]
+    domain: tuple[float, float] = REALS
+    turns: tuple[float, ...] = ()
+    reach: float = 1e290
+    rounds: bool = True
+
+    def __str__(self):
+        return self.name
+
+
+def of_op(op, exact, *args, **kwargs):
+    def enclose(u, order):
+        return derivatives(op, u, order)
+
+    return Case(str(op), enclose, exact, *args, **kwargs)
+
+
+def slopes_of_log(x, scale=1):
+    return [scale / x, -scale / x**2, 2 * scale / x**3]
+
+
+def power(x, c):
+    return [mp.ff(c, n) * x ** (c - n) if mp.ff(c, n) else mp.mpf(0) for n in range(4)]
+
+
+def slopes_of_sigmoid(x):
+    p = 1 / (4 * mp.cosh(x / 2) ** 2)
+    return [1 / (1 + mp.exp(-x)), p, -p * mp.tanh(x / 2), p * (1 - 6 * p)]
+
+
+def exact_tanh(x):
+    t, s = mp.tanh(x), mp.sech(x) ** 2
+    return [t, s, -2 * t * s, s * (4 * t**2 - 2 * s)]
+
+
+def slopes_of_erf(x):
+    p = 2 / mp.sqrt(mp.pi) * mp.exp(-(x**2))
+    return [p, -2 * x * p, (4 * x**2 - 2) * p]
+
+
+def exact_erfcx(x):
+    value = mp.exp(x**2) * mp.erfc(x)
+    first = 2 * x * value - 2 / mp.sqrt(mp.pi)
+    second = 2 * value + 2 * x * first
+    return [value, first, second, 4 * first + 2 * x * second]
+
+
+def exact_log_erfc(x):
+    m = 2 / mp.sqrt(mp.pi) * mp.exp(-(x**2)) / mp.erfc(x)
+    q = m - 2 * x
+    value = mp.log(mp.erfc(x)) if x > 1 else mp.log1p(-mp.erf(x))
+    return [value, -m, -m * q, -m * (q**2 + m * q - 2)]
+
+
+def exact_log1mexp(x):
+    s, c = mp.sinh(x / 2), mp.cosh(x / 2)
+    value = mp.log(-mp.expm1(x)) if x > -1 else mp.log1p(-mp.exp(x))
+    return [value, -1 / mp.expm1(-x), -1 / (4 * s**2), c / (4 * s**3)]
+
+
+def exact_arctan(x):
+    w = 1 / (1 + x**2)
+    return [mp.atan(x), w, -2 * x * w**2, (6 * x**2 - 2) * w**3]
+
+
+def exact_arcsinh(x):
+    s = 1 / mp.sqrt(1 + x**2)
+    return [mp.asinh(x), s, -x * s**3, (2 * x**2 - 1) * s**5]
+
+
+def polygammas(first):
+    def exact(x):
+        return [mp.loggamma(x) if n < 0 else mp.psi(n, x) for n in range(first, first + 4)]
+
+    return exact
+
+
+def line(value, slope):
+    return lambda x: [value(x), mp.mpf(slope(x)), mp.mpf(0), mp.mpf(0)]
+
+
+LOGISTIC_TURNS = (
+    0.0,
+    -1.3169578969248166,
+    1.3169578969248166,
+    -2.2924316695611777,
+    2.29243166956117,
+)
+ERF_TURNS = (0.0, -(0.5**0.5), 0.5**0.5, -(1.5**0.5), 1.5**0.5)
+
+CASES = [
+    of_op(scalar.exp, lambda x: [mp.exp(x)] * 4),
+    of_op(scalar.expm1, lambda x: [mp.expm1(x)] + [mp.exp(x)] * 3),
+    of_op(scalar.exp2, lambda x: [mp.mpf(2) ** x * mp.log(2) ** n for n in range(4)]),
+    of_op(scalar.log, lambda x: [mp.log(x), *slopes_of_log(x)], POSITIVE),
+    of_op(scalar.log2, lambda x: [mp.log(x, 2), *slopes_of_log(x, 1 / mp.log(2))], POSITIVE),
+    of_op(scalar.log10, lambda x: [mp.log10(x), *slopes_of_log(x, 1 / mp.log(10))], POSITIVE),
+    of_op(scalar.log1p, lambda x: [mp.log1p(x), *slopes_of_log(1 + x)], (-1.0, np.inf)),
+    of_op(scalar_math.log1mexp, exact_log1mexp, (-np.inf, 0.0)),
+    of_op(scalar.sqr, lambda x: power(x, 2), turns=(0.0,)),
+    of_op(scalar.sqrt, lambda x: power(x, mp.mpf(1) / 2), POSITIVE),
+    of_op(scalar.reciprocal, lambda x: power(x, -1), turns=(0.0,)),
+    of_op(scalar.neg, line(lambda x: -x, lambda x: -1), rounds=False),
+    of_op(scalar.identity, line(lambda x: x, lambda x: 1), rounds=False),
+    of_op(scalar.convert_to_float64, line(lambda x: x, lambda x: 1), rounds=False),
+    of_op(scalar.abs, line(abs, mp.sign), turns=(0.0,), rounds=False),
+    of_op(scalar.sign, line(mp.sign, lambda x: 0), turns=(0.0,), rounds=False),
+    of_op(scalar_math.sigmoid, slopes_of_sigmoid, turns=LOGISTIC_TURNS),
+    of_op(
+        scalar_math.softplus,
+        lambda x: [mp.log1p(mp.exp(x)), *slopes_of_sigmoid(x)[:3]],
+        turns=LOGISTIC_TURNS,
+    ),
+    of_op(scalar.tanh, exact_tanh, turns=tuple(0.5 * turn for turn in LOGISTIC_TURNS)),
+    of_op(scalar_math.gammaln, polygammas(-1), POSITIVE, (1.4616321449683623,)),
+    of_op(scalar_math.psi, polygammas(0), POSITIVE),
+    of_op(scalar_math.tri_gamma, polygammas(1), POSITIVE),
+    of_op(scalar_math.erf, lambda x: [mp.erf(x), *slopes_of_erf(x)], turns=ERF_TURNS),
+    of_op(
+        scalar_math.erfc,
+        lambda x: [mp.erfc(x), *(-slope for slope in slopes_of_erf(x))],
+        turns=ERF_TURNS,
+    ),
+    of_op(scalar_math.erfcx, exact_erfcx, reach=1e4),
+    of_op(scalar.sin, lambda x: [mp.sin(x), mp.cos(x), -mp.sin(x), -mp.cos(x)], reach=1e6),
+    of_op(scalar.cos, lambda x: [mp.cos(x), -mp.sin(x), -mp.cos(x), mp.sin(x)], reach=1e6),
+    of_op(scalar.arctan, exact_arctan, turns=(0.0, -(3**-0.5), 3**-0.5, -1.0, 1.0)),
+    of_op(scalar.sinh, lambda x: [mp.sinh(x), mp.cosh(x)] * 2, turns=(0.0,)),
+    of_op(scalar.cosh, lambda x: [mp.cosh(x), mp.sinh(x)] * 2, turns=(0.0,)),
+    of_op(scalar.arcsinh, exact_arcsinh, turns=ERF_TURNS),
+    Case("log_erfc", log_erfc_derivatives, exact_log_erfc, turns=(-0.70878215917147,), reach=1e4),
+    *(
+        Case(
+            f"power {c}",
+            lambda u, order, c=c: power_derivatives(u, c, order),
+            lambda x, c=c: power(x, c),
+            REALS if c == int(c) else POSITIVE,
+            (0.0,) if c == int(c) else (),
+            rounds=c not in (0, 1),
+        )
+        for c in (-3, -2, -0.5, 0, 1, 1.75, 2, 3, 4, 17)
+    ),
+]

@@ -1,0 +1,226 @@
+from dataclasses import replace
+
+import mpmath as mp
+import numpy as np
+import pytest
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from bounds.cases import CASES, REALS
+from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.bounds.rules import (
+    NoRuleError,
+    derivatives,
+    log_erfc_derivatives,
+    power_derivatives,
+)
+from pymc_minibatch_mh.bounds.rules.base import Shape
+
+INTERVALS, EXACT_POINTS = 10_000, 300
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+rounding_cases = pytest.mark.parametrize("case", [c for c in CASES if c.rounds], ids=str)
+
+
+def intervals(case, seed=1):
+    """Return random intervals of many scales, with points, zeros and infinite ends among them."""
+    rng = np.random.default_rng(seed)
+    n = 3 * INTERVALS
+
+    def numbers():
+        most = np.log10(case.reach)
+        size = np.where(rng.random(n) < 0.8, rng.uniform(-3, 2.5, n), rng.uniform(-290, most, n))
+        return rng.choice([-1.0, 1.0], n) * 10.0**size
+
+    lo = numbers()
+    near, far = lo + 10.0 ** rng.uniform(-12, 1, n) * np.abs(lo), numbers()
+    hi = np.where(rng.random(n) < 0.5, near, np.where(rng.random(n) < 0.7, far, lo))
+    kind = rng.integers(20, size=n)
+    lo = np.where(kind == 0, 0.0, np.where(kind == 1, -np.inf, lo))
+    hi = np.where(kind == 2, 0.0, np.where(kind == 3, np.inf, hi))
+    ends = np.clip(np.sort([lo, hi], axis=0), *case.domain)
+    inside = (ends[0] < ends[1]) | ((ends[0] != case.domain[0]) & (ends[0] != case.domain[1]))
+    return Interval(*ends[:, inside][:, :INTERVALS])
+
+
+def points(case, u, per_interval):
+    """Yield points of all intervals: the ends, where the derivatives turn, and some in between."""
+    yield u.lo
+    yield u.hi
+    yield from (np.clip(turn, u.lo, u.hi) for turn in case.turns)
+    if case.name in ("sin", "cos"):
+        first = np.ceil(np.clip(u.lo, -case.reach, case.reach) / (0.5 * np.pi))
+        yield from (np.clip((first + k) * 0.5 * np.pi, u.lo, u.hi) for k in range(4))
+    lo, hi = np.clip(u.lo, -case.reach, case.reach), np.clip(u.hi, -case.reach, case.reach)
+    for t in np.linspace(0.0, 1.0, per_interval):
+        yield np.clip(lo + t * (hi - lo), u.lo, u.hi)
+        yield np.clip(np.sinh((1.0 - t) * np.arcsinh(lo) + t * np.arcsinh(hi)), u.lo, u.hi)
+
+
+def encloses(case, enclose, u, per_interval=5):
+    """Whether enclosures over intervals meet those at single points, whose width is rounding."""
+    enclosures = enclose(u, 3)
+    for x in points(case, u, per_interval):
+        for inner, outer in zip(case.enclose(Interval.point(x), 3), enclosures, strict=True):
+            if not ((inner.hi >= outer.lo) & (inner.lo <= outer.hi)).all():
+                return False
+    return True
+
+
+def encloses_exact_values(case, seed=2):
+    """Whether enclosures at single points hold values of high precision, away from their ends.
+
+    A value that is a floating-point number itself may be an end.
+    """
+    u = intervals(case, seed)
+    x = np.concatenate([u.lo, u.hi])
+    x = x[np.isfinite(x) & (x != case.domain[0]) & (x != case.domain[1]) & (abs(x) > 1e-60)]
+    x = x[abs(x) < 1e60] if case.reach > 1e60 else x
+    x = np.random.default_rng(seed).choice(x, EXACT_POINTS)
+    x = np.concatenate([x, [turn for turn in case.turns if turn != 0.0]])
+    enclosures = case.enclose(Interval.point(x), 3)
+    with mp.workdps(60):
+        for i, values in enumerate(case.exact(mp.mpf(float(number))) for number in x):
+            for value, enclosure in zip(values, enclosures, strict=True):
+                lo, hi = float(enclosure.lo[i]), float(enclosure.hi[i])
+                is_end = value in (lo, hi)
+                if not (is_end or lo < value < hi):
+                    return False
+    return True
+
+
+@every_case
+def test_enclosures_hold_the_values_at_all_points(case):
+    assert encloses(case, case.enclose, intervals(case))
+
+
+@every_case
+def test_enclosures_of_points_hold_the_exact_values(case):
+    assert encloses_exact_values(case)
+
+
+@every_case
+def test_enclosures_are_no_wider_than_the_range(case):
+    u = intervals(case, seed=3)
+    enclosures = case.enclose(u, 3)
+    sampled = None
+    for x in points(case, u, 16):
+        inner = case.enclose(Interval.point(x), 3)
+        pairs = zip(sampled or inner, inner, strict=True)
+        sampled = [known.hull(new) for known, new in pairs]
+    for outer, inner in zip(enclosures, sampled, strict=True):
+        finite = np.isfinite(outer.width)
+        assert np.array_equal(finite, np.isfinite(inner.width))
+        room = 0.01 * inner.width + 1e-11 * outer.magnitude + 1e-290
+        assert (outer.width <= inner.width + room)[finite].all()
+
+
+@rounding_cases
+def test_without_outward_rounding_exact_values_are_missed(case, monkeypatch):
+    monkeypatch.setattr(Interval, "rounded", lambda lo, hi, slack=0.0: Interval(lo, hi))
+    assert not encloses_exact_values(case)
+
+
+@rounding_cases
+def test_with_one_end_alone_values_are_missed(case):
+    def of_lower_end(u, order):
+        return case.enclose(Interval.point(u.lo), order)
+
+    assert not encloses(case, of_lower_end, intervals(case))
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if len(c.turns) > 1 or c.name in ("log_erfc", "gammaln")], ids=str
+)
+def test_without_the_turns_values_are_missed(case, monkeypatch):
+    ranged = Shape.range
+
+    def without_turns(shape, u, at_lo, at_hi):
+        return ranged(replace(shape, peaks=(), valleys=()), u, at_lo, at_hi)
+
+    u = intervals(case)
+    with monkeypatch.context() as patch:
+        patch.setattr(Shape, "range", without_turns)
+        mutant = case.enclose(u, 3)
+    assert not encloses(case, lambda u, order: mutant, u)
+
+
+@every_case
+def test_derivatives_of_the_exact_functions_are_right(case):
+    with mp.workdps(50):
+        for x in (mp.mpf("0.3"), mp.mpf("1.7"), mp.mpf("-0.45")):
+            if case.domain[0] < x < case.domain[1]:
+                for n, value in enumerate(case.exact(x)):
+                    numeric = mp.diff(lambda t: case.exact(t)[0], x, n)
+                    assert mp.almosteq(value, numeric, 1e-12, 1e-12)
+
+
+@every_case
+def test_no_interval_leads_to_nan_or_to_a_warning(case):
+    ends = np.array([-np.inf, -1e308, -800.0, -1.0, -0.0, 0.0, 1e-310, 0.5, 2.0, 800.0, np.inf])
+    lo, hi = np.triu(np.ones((11, 11))).nonzero()
+    for u in (Interval(ends[lo], ends[hi]), Interval(ends[0], ends[3]), Interval.point(-0.0)):
+        for order in range(4):
+            enclosures = case.enclose(u, order)
+            assert len(enclosures) == order + 1
+            for enclosure in enclosures:
+                assert enclosure.shape == u.shape
+                assert (enclosure.lo <= enclosure.hi).all()
+
+
+@every_case
+def test_numbers_are_enclosed_like_the_elements_of_arrays(case):
+    u = Interval(np.array([-3.0, -0.7, 0.2, 1.2, 0.0]), np.array([-2.0, 0.4, 0.2, 7.0, 1.0]))
+    for i in range(u.lo.size):
+        single = case.enclose(Interval(u.lo[i], u.hi[i]), 3)
+        for one, row in zip(single, case.enclose(u, 3), strict=True):
+            assert one.lo == pytest.approx(row.lo[i], rel=1e-13)
+            assert one.hi == pytest.approx(row.hi[i], rel=1e-13)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.domain != REALS], ids=str)
+def test_outside_of_the_domain_there_are_no_bounds(case):
+    lower, upper = case.domain
+    u = Interval(np.array([lower - 1.0, -np.inf]), np.array([-0.5, 3.0]) if upper else [2.0, 1.0])
+    for enclosure in case.enclose(u, 3):
+        assert (enclosure.lo == -np.inf).all()
+        assert (enclosure.hi == np.inf).all()
+
+
+def test_logistic_derivatives_are_bounded_on_the_real_line():
+    enclosures = derivatives(scalar_math.softplus, Interval.everything(), 3)
+    assert [float(e.magnitude) for e in enclosures[1:]] == pytest.approx([1, 1 / 4, 3**0.5 / 18])
+
+
+def test_waves_of_arguments_too_large_to_count_turns():
+    for u in (Interval.point(1e300), Interval(1e17, 1e18), Interval(1e9, 1e9 + 7.0)):
+        for enclosure in derivatives(scalar.sin, u, 3):
+            assert (enclosure.lo, enclosure.hi) == (-1.0, 1.0)
+
+
+def test_tails_beyond_the_reach_of_cancelling_formulas():
+    x = 1e8
+    erfcx = derivatives(scalar_math.erfcx, Interval.point(x), 3)
+    leading = [1 / x, -1 / x**2, 2 / x**3, -6 / x**4]
+    assert [float(e.lo) for e in erfcx] == pytest.approx(np.array(leading) / np.sqrt(np.pi))
+    log_erfc = log_erfc_derivatives(Interval.point(x), 3)
+    assert [float(e.lo) for e in log_erfc[1:]] == pytest.approx([-2 * x, -2.0, -2 / x**3])
+
+
+def test_exponents_of_rows_are_those_of_single_powers():
+    exponents = np.array([2.0, -1.0, 0.5, 3.0, 1.0])
+    u = Interval(np.array([-1.0, -2.0, 0.0, -3.0, 1.0]), np.array([2.0, -1.0, 4.0, 5.0, 1.0]))
+    rows = power_derivatives(u, exponents, 3)
+    for i, exponent in enumerate(exponents):
+        single = power_derivatives(Interval(u.lo[i], u.hi[i]), exponent, 3)
+        for row, expected in zip(rows, single, strict=True):
+            assert (row.lo[i], row.hi[i]) == (expected.lo, expected.hi)
+    of_one_base = power_derivatives(Interval(1.0, 2.0), exponents, 3)
+    assert [e.shape for e in of_one_base] == [(5,)] * 4
+
+
+@pytest.mark.parametrize("op", [scalar_math.j0, scalar.convert_to_int64], ids=str)
+def test_an_op_without_rule_is_named(op):
+    with pytest.raises(NoRuleError, match="no enclosure") as raised:
+        derivatives(op, Interval(0.0, 1.0), 3)
+    assert raised.value.op is op

@@ -1,0 +1,209 @@
+"""Transition matrices of the Poisson-minibatch tests, summed over every vector of counts.
+
+The functions that are enumerated are the shipped `rate`, `thin` and `accept_probability`. Row i
+of a move is kept a Poisson number of times with mean R c_i/C times its probability to be kept.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import vectorize
+from scipy.special import expit
+
+from exactness.enumeration import stationary_law
+from pymc_minibatch_mh.acceptance import poisson
+
+#: Probabilities of counts and of vectors of counts that are taken for 0.
+NEGLIGIBLE = 1e-19
+MOST_COUNTS = np.arange(1.0, 60.0)
+LARGEST = 2.0
+DEGREES_OF_FREEDOM = 4.0
+
+
+@vectorize
+def accept(cheap, log_product, delayed):
+    return poisson.accept_probability(cheap, log_product, delayed)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A discrete state space, its rows, and a mixture of proposals.
+
+    Shapes: log_prior (S,), log_likelihood and expansion (S, N), weights (K,), proposals
+    (K, S, S), bounds (N,), sizes (S, S), outside (S,).
+    """
+
+    log_prior: np.ndarray
+    log_likelihood: np.ndarray
+    expansion: np.ndarray
+    inverse_temperature: float
+    weights: np.ndarray
+    proposals: np.ndarray
+    bounds: np.ndarray
+    sizes: np.ndarray
+    outside: np.ndarray
+
+    def target(self):
+        """Return the tempered posterior, shape (S,)."""
+        log_weights = self.log_prior + self.inverse_temperature * self.log_likelihood.sum(axis=1)
+        weights = np.exp(log_weights - log_weights.max())
+        return weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class Move:
+    """What the compiled update knows of a pair: λ_c, dU_i, c_i M, and who decides."""
+
+    cheap: float
+    changes: np.ndarray
+    bounds: np.ndarray
+    by_all_rows: bool
+    settings: np.ndarray
+
+
+def move(chain, settings, i, j, component):
+    """Return the move from state i to state j by a component of the proposal."""
+    beta, proposal = chain.inverse_temperature, chain.proposals[component]
+    cheap = chain.log_prior + beta * chain.expansion.sum(axis=1)
+    remainder = chain.log_likelihood - chain.expansion
+    bounds = chain.bounds * chain.sizes[i, j]
+    too_many = poisson.rate(bounds.sum(), settings) > settings[poisson.MAX_RATE]
+    return Move(
+        cheap=cheap[j] - cheap[i] + np.log(proposal[j, i]) - np.log(proposal[i, j]),
+        changes=-beta * (remainder[j] - remainder[i]),
+        bounds=bounds,
+        by_all_rows=too_many or chain.outside[i] or chain.outside[j],
+        settings=settings,
+    )
+
+
+def counts_of(mean):
+    """Return the counts of a Poisson variable that matter, and their probabilities."""
+    masses = np.exp(-mean) * np.cumprod(np.append(1.0, mean / MOST_COUNTS))
+    counts = np.flatnonzero(masses >= NEGLIGIBLE)
+    assert counts[-1] < MOST_COUNTS[-1]
+    return counts, masses[counts]
+
+
+def log_products(rule, move, shares=None, most_often=np.inf):
+    """Return the log products over the kept rows, and their probabilities.
+
+    Parameters
+    ----------
+    rule, move
+        What is enumerated.
+    shares
+        Probabilities of the rows to be drawn (None: c_i/C).
+    most_often
+        Number of times that a kept row counts at most.
+    """
+    size = move.bounds.sum()
+    expected = rule.rate(size, move.settings)
+    shares = move.bounds / size if shares is None else shares
+    products, weights = np.zeros(1), np.ones(1)
+    changes = np.clip(move.changes, -move.bounds, move.bounds)
+    for change, bound, share in zip(changes, move.bounds, shares, strict=True):
+        keep, log_ratio = rule.thin(change, bound, size, move.settings)
+        counts, masses = counts_of(expected * share * keep)
+        added = np.zeros(len(counts))
+        added[counts > 0] = np.minimum(counts[counts > 0], most_often) * log_ratio
+        products = np.add.outer(products, added).ravel()
+        weights = np.multiply.outer(weights, masses).ravel()
+        matters = weights >= NEGLIGIBLE
+        products, weights = products[matters], weights[matters]
+    return products, weights
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The shipped functions and the loop around them; a mutant replaces one of them."""
+
+    settings: np.ndarray
+    rate: Callable = poisson.rate
+    thin: Callable = poisson.thin
+    accept: Callable = accept
+    accept_by_all_rows: Callable = accept
+    move: Callable = move
+    log_products: Callable = log_products
+
+
+def acceptance(rule, move):
+    """Return the probability that a move is accepted, over all vectors of counts."""
+    delayed = move.settings[poisson.DELAYED]
+    if move.by_all_rows:
+        return rule.accept_by_all_rows(move.cheap, -move.changes.sum(), delayed)
+    products, weights = rule.log_products(rule, move)
+    return weights @ rule.accept(move.cheap, products, delayed)
+
+
+def transition_matrix(chain, rule):
+    """Return the transition matrix, shape (S, S)."""
+    states = len(chain.log_prior)
+    matrix = np.zeros((states, states))
+    for i in range(states):
+        for j in range(states):
+            if i == j:
+                continue
+            for k, weight in enumerate(chain.weights):
+                accepted = acceptance(rule, rule.move(chain, rule.settings, i, j, k))
+                matrix[i, j] += weight * chain.proposals[k, i, j] * accepted
+        matrix[i, i] = 1.0 - matrix[i].sum()
+    return matrix
+
+
+def total_variation(chain, rule):
+    """Return the distance of the chain's stationary law to its target."""
+    law = stationary_law(transition_matrix(chain, rule))
+    return 0.5 * np.abs(law - chain.target()).sum()
+
+
+def logistic(predictor, response):
+    """Return log-likelihoods, first and second derivatives for responses of either sign."""
+    signed = np.sign(response) * predictor
+    slope = np.sign(response) * expit(-signed)
+    return -np.logaddexp(0.0, -signed), slope, -expit(signed) * expit(-signed)
+
+
+def student(predictor, response):
+    """Return log-likelihoods up to a constant, first and second derivatives."""
+    residual = response - predictor
+    scale = DEGREES_OF_FREEDOM + residual**2
+    shape = DEGREES_OF_FREEDOM + 1.0
+    value = -0.5 * shape * np.log1p(residual**2 / DEGREES_OF_FREEDOM)
+    curvature = shape * (residual**2 - DEGREES_OF_FREEDOM) / scale**2
+    return value, shape * residual / scale, curvature
+
+
+def random_chain(rng, *, order, family, beta, components, outside):
+    """Return a chain of a scalar regression, expanded to an order about a point.
+
+    Sizes are the smallest that hold, times 1.1; rows are weighted to make `LARGEST` the largest
+    C M of all pairs.
+    """
+    states, rows = rng.integers(3, 6), rng.integers(3, 5)
+    positions = (1.0 + 0.6 * order) * rng.normal(size=states)
+    covariate, response = rng.normal(size=rows), rng.normal(size=rows)
+    offset, centre = rng.normal(size=rows), 0.3 * rng.normal()
+    value = family(offset + np.outer(positions, covariate), response)[0]
+    _, slope, curvature = family(offset + centre * covariate, response)
+    step = np.outer(positions - centre, covariate)
+    expansion = (order > 0) * slope * step + (order > 1) * 0.5 * curvature * step**2
+    bounds = rng.uniform(0.5, 1.5, size=rows)
+    remainder = value - expansion
+    sizes = 1.1 * (beta * np.abs(remainder[:, None] - remainder) / bounds).max(axis=2)
+    row_weight = LARGEST / (bounds.sum() * sizes.max())
+    # A prior that makes up for the expansion: otherwise one state holds all mass.
+    log_prior = 0.7 * rng.normal(size=states) - beta * row_weight * expansion.sum(axis=1)
+    proposals = rng.uniform(0.2, 1.0, size=(components, states, states))
+    return Chain(
+        log_prior=log_prior,
+        log_likelihood=row_weight * value,
+        expansion=row_weight * expansion,
+        inverse_temperature=beta,
+        weights=rng.dirichlet(np.ones(components)),
+        proposals=proposals / proposals.sum(axis=2, keepdims=True),
+        bounds=bounds,
+        sizes=row_weight * sizes,
+        outside=np.arange(states) < outside,
+    )

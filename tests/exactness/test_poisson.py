@@ -1,0 +1,311 @@
+"""The Poisson-minibatch tests are exact on small chains, and mutants of them are not."""
+
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+
+from exactness import poisson as enumeration
+from exactness.enumeration import stationary_law
+from exactness.poisson import Rule, accept, logistic, random_chain, student, transition_matrix
+from pymc_minibatch_mh.acceptance import poisson
+
+# 72 chains: order of the control variates, rows, β, components, states that need all rows.
+DESIGN = list(product((0, 1, 2), (logistic, student), (1.0, 0.4, 1.6), (1, 2), (0, 1)))
+
+RULES = {
+    "best": poisson.settings("best", 0.7),
+    "best, small chi": poisson.settings("best", 0.05),
+    "best, large chi": poisson.settings("best", 2.0),
+    "best, too many rows": poisson.settings("best", 0.7, max_rate=1.5),
+    "best, delayed": poisson.settings("best", 0.7, delayed_acceptance=True),
+    "paper": poisson.settings("paper", 0.7),
+    "paper, chi=0": poisson.settings("paper", 0.0),
+    "paper, delayed": poisson.settings("paper", 0.7, delayed_acceptance=True),
+    "MH-SS": poisson.settings("best", 0.0),
+    "MH-SS, delayed": poisson.settings("best", 0.0, delayed_acceptance=True),
+    "factorized": poisson.settings("factorized"),
+    "factorized, delayed": poisson.settings("factorized", delayed_acceptance=True),
+}
+
+
+@cache
+def chains():
+    rng = np.random.default_rng(20240731)
+    names = ("order", "family", "beta", "components", "outside")
+    return [random_chain(rng, **dict(zip(names, case, strict=True))) for case in DESIGN]
+
+
+@cache
+def matrices(name):
+    return [transition_matrix(chain, Rule(RULES[name])) for chain in chains()]
+
+
+def distance(chain, matrix):
+    return 0.5 * np.abs(stationary_law(matrix) - chain.target()).sum()
+
+
+def test_chains_have_room_to_be_wrong():
+    assert min(chain.target().min() for chain in chains()) > 0.01
+    by_all_rows = []
+    for chain in chains():
+        states = range(len(chain.log_prior))
+        for i, j in product(states, states):
+            there, back = (
+                enumeration.move(chain, RULES["best, too many rows"], *pair, 0)
+                for pair in ((i, j), (j, i))
+            )
+            assert there.by_all_rows == back.by_all_rows
+            assert np.all(np.abs(there.changes) <= there.bounds)
+            by_all_rows.append(there.by_all_rows)
+    assert 0.2 < np.mean(by_all_rows) < 0.8
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_stationary_law_is_the_target(name):
+    distances = [distance(*pair) for pair in zip(chains(), matrices(name), strict=True)]
+    assert max(distances) <= 1e-12
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_detailed_balance(name):
+    for chain, matrix in zip(chains(), matrices(name), strict=True):
+        flow = chain.target()[:, None] * matrix
+        assert np.abs(flow - flow.T).max() <= 1e-14
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_chains_are_irreducible_and_aperiodic(name):
+    for matrix in matrices(name):
+        assert matrix[~np.eye(len(matrix), dtype=bool)].min() > 0.0
+        assert np.sort(np.abs(np.linalg.eigvals(matrix)))[-2] < 1.0 - 1e-4
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ("best", "paper"),
+        ("MH-SS", "paper, chi=0"),
+        ("MH-SS", "factorized"),
+        ("best, delayed", "paper, delayed"),
+        ("best", "MH-SS"),
+        ("best, large chi", "best"),
+        ("best", "best, delayed"),
+        ("best, too many rows", "best"),
+    ],
+)
+def test_order_of_acceptance(better, worse):
+    gains = []
+    for more, fewer in zip(matrices(better), matrices(worse), strict=True):
+        gains.append((more - fewer)[~np.eye(len(more), dtype=bool)])
+        assert gains[-1].min() >= -1e-14
+    assert np.concatenate(gains).max() > 1e-3
+
+
+def full_data_matrix(chain):
+    return transition_matrix(chain, Rule(poisson.settings(max_rate=0.0)))
+
+
+def spectral_gap(matrix):
+    return 1.0 - np.sort(np.linalg.eigvals(matrix).real)[-2]
+
+
+def test_spectral_gap_is_kept():
+    for name, ratio in (("best", 0.2), ("paper", 0.2), ("best", 0.6), ("paper", 0.6)):
+        settings = poisson.settings(name, poisson.chi_for_gap(ratio))
+        for chain in chains()[::12]:
+            # Weaker rows, since counts grow like χ (C M)².
+            weak = replace(
+                chain,
+                log_likelihood=0.3 * chain.log_likelihood,
+                expansion=0.3 * chain.expansion,
+                sizes=0.3 * chain.sizes,
+            )
+            gap = spectral_gap(transition_matrix(weak, Rule(settings)))
+            assert gap >= ratio * spectral_gap(full_data_matrix(weak))
+
+
+# Mutants: of the move ...
+
+
+def moving(change):
+    """Alter a move, given the chain, the pair and the component too."""
+
+    def move(chain, settings, *pair):
+        shipped = enumeration.move(chain, settings, *pair)
+        return replace(shipped, **change(shipped, chain, *pair))
+
+    return {"move": move}
+
+
+def scaled_bounds(factor):
+    return moving(lambda move, *_: {"bounds": factor * move.bounds})
+
+
+def temperature_missing_from_changes(move, chain, *_):
+    return {"changes": move.changes / chain.inverse_temperature}
+
+
+def temperature_missing_from_bounds(move, chain, *_):
+    return {"bounds": move.bounds / chain.inverse_temperature}
+
+
+def temperature_missing_from_expansion(move, chain, i, j, _):
+    total = chain.expansion.sum(axis=1)
+    return {"cheap": move.cheap + (1.0 - chain.inverse_temperature) * (total[j] - total[i])}
+
+
+def larger_bound_upwards(move, chain, i, j, _):
+    return {"bounds": move.bounds * (1.5 if i < j else 1.0)}
+
+
+def chi_of_the_direction(move, chain, i, j, _):
+    settings = move.settings.copy()
+    settings[poisson.CHI] *= 2.0 if i < j else 1.0
+    return {"settings": settings}
+
+
+def log_ratio_of_proposals(chain, i, j, component):
+    return np.log(chain.proposals[component, j, i] / chain.proposals[component, i, j])
+
+
+def proposal_ratio_dropped(move, chain, *pair):
+    return {"cheap": move.cheap - log_ratio_of_proposals(chain, *pair)}
+
+
+def ratio_of_the_wrong_component(move, chain, i, j, component):
+    right = log_ratio_of_proposals(chain, i, j, component)
+    return {"cheap": move.cheap - right + log_ratio_of_proposals(chain, i, j, 1 - component)}
+
+
+def prior_counted_twice(move, chain, i, j, _):
+    return {"cheap": move.cheap + chain.log_prior[j] - chain.log_prior[i]}
+
+
+def all_rows_upwards(move, *_):
+    return {"by_all_rows": move.cheap - move.changes.sum() > 0.0}
+
+
+def all_rows_on_the_way_out(move, chain, i, j, _):
+    return {"by_all_rows": chain.outside[j]}
+
+
+# ... of the thinning and its sum over counts ...
+
+
+def sign_inverted(change, bound, size, settings):
+    keep, log_ratio = poisson.thin(change, bound, size, settings)
+    return keep, -log_ratio
+
+
+def of_two_forms(keep_form, ratio_form):
+    def thin(change, bound, size, settings):
+        chi = settings[poisson.CHI]
+        keep, _ = poisson.thin(change, bound, size, poisson.settings(keep_form, chi))
+        return keep, poisson.thin(change, bound, size, poisson.settings(ratio_form, chi))[1]
+
+    return {"thin": thin}
+
+
+def counted_once(rule, move):
+    return enumeration.log_products(rule, move, most_often=1)
+
+
+def drawn_evenly(rule, move):
+    rows = len(move.bounds)
+    return enumeration.log_products(rule, move, shares=np.full(rows, 1.0 / rows))
+
+
+def all_rows_after_a_violation(rule, move):
+    expected = rule.rate(move.bounds.sum(), move.settings) * move.bounds / move.bounds.sum()
+    violating = np.abs(move.changes) > move.bounds
+    unseen = np.exp(-expected[violating].sum())
+    bounds = np.where(violating, 0.0, expected) / expected.sum()
+    products, weights = enumeration.log_products(rule, move, shares=bounds)
+    return np.append(products, -move.changes.sum()), np.append(unseen * weights, 1.0 - unseen)
+
+
+# ... and of the decision.
+
+
+def second_stage_inverted(cheap, log_product, delayed):
+    return accept(cheap, -log_product, delayed)
+
+
+def everything_in_the_second_stage(cheap, log_product, delayed):
+    return accept(cheap, cheap + log_product, delayed)
+
+
+def rate_without_chi(size, settings):
+    return size
+
+
+#: name -> (shipped rule, what is replaced)
+MUTANTS = {
+    "bounds x 0.75": ("best", scaled_bounds(0.75)),
+    "bounds x 0.5": ("best", scaled_bounds(0.5)),
+    "bounds x 0.75, MH-SS": ("MH-SS", scaled_bounds(0.75)),
+    "bounds x 0.75, paper": ("paper", scaled_bounds(0.75)),
+    "bounds x 0.75, factorized": ("factorized", scaled_bounds(0.75)),
+    "bounds x 0.75, delayed": ("best, delayed", scaled_bounds(0.75)),
+    "changes without temperature": ("best", moving(temperature_missing_from_changes)),
+    "bounds without temperature": ("best", moving(temperature_missing_from_bounds)),
+    "expansion without temperature": ("best", moving(temperature_missing_from_expansion)),
+    "M not symmetric": ("best", moving(larger_bound_upwards)),
+    "M not symmetric, MH-SS": ("MH-SS", moving(larger_bound_upwards)),
+    "M not symmetric, paper": ("paper", moving(larger_bound_upwards)),
+    "chi of the direction": ("best", moving(chi_of_the_direction)),
+    "chi of the direction, paper": ("paper", moving(chi_of_the_direction)),
+    "proposal ratio dropped": ("best", moving(proposal_ratio_dropped)),
+    "ratio of the wrong component": ("best", moving(ratio_of_the_wrong_component)),
+    "prior counted twice": ("best", moving(prior_counted_twice)),
+    "all rows upwards": ("best", moving(all_rows_upwards)),
+    "all rows on the way out": ("best", moving(all_rows_on_the_way_out)),
+    "log ratio inverted": ("best", {"thin": sign_inverted}),
+    "log ratio inverted, paper": ("paper", {"thin": sign_inverted}),
+    "best's thinning, paper's ratio": ("best", of_two_forms("best", "paper")),
+    "paper's thinning, best's ratio": ("best", of_two_forms("paper", "best")),
+    "repeated rows counted once": ("best", {"log_products": counted_once}),
+    "rows drawn evenly": ("best", {"log_products": drawn_evenly}),
+    "rows of chi not drawn": ("best", {"rate": rate_without_chi}),
+    "all rows after a violation": (
+        "best",
+        scaled_bounds(0.5) | {"log_products": all_rows_after_a_violation},
+    ),
+    "second stage inverted": (
+        "best, delayed",
+        {"accept": second_stage_inverted, "accept_by_all_rows": second_stage_inverted},
+    ),
+    "everything in the second stage": (
+        "best, delayed",
+        {"accept": everything_in_the_second_stage},
+    ),
+    "full ratio in the second stage of all rows": (
+        "best, delayed",
+        {"accept_by_all_rows": everything_in_the_second_stage},
+    ),
+}
+
+
+@cache
+def distances_of_mutant(name):
+    """Return the distances of a mutant on the chains with mixtures and states outside."""
+    rule, replaced = MUTANTS[name]
+    mutant = Rule(RULES[rule], **replaced)
+    return np.array([distance(c, transition_matrix(c, mutant)) for c in chains()[3::8]])
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_not_exact(name):
+    assert distances_of_mutant(name).max() > 1e-4
+
+
+def test_bias_grows_with_the_violation():
+    little, much = (np.median(distances_of_mutant(f"bounds x {f}")) for f in (0.75, 0.5))
+    assert 1e-3 < 2.0 * little < much
+
+
+def test_full_ratio_in_the_second_stage_is_no_small_mistake():
+    assert distances_of_mutant("full ratio in the second stage of all rows").max() > 0.1
