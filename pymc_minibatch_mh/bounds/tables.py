@@ -15,7 +15,7 @@ from scipy.stats import chi2
 from pymc_minibatch_mh.bounds.diagnose import explain_unbounded
 from pymc_minibatch_mh.bounds.enclose import suprema
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
-from pymc_minibatch_mh.bounds.interval import Array, Interval
+from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
 from pymc_minibatch_mh.kernels.alias import build_alias
 from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, JOINT, SHARP
@@ -35,7 +35,7 @@ MOST_BOXES, MOST_BOXES_OF_A_ROW = 1_000_000, 16
 FEW_ROWS = 0.1
 #: Least relative gain for which intervals are cut once more, or a smaller region is kept.
 WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.1
-#: Excess up to which one table without a radius replaces the largest region.
+#: Excess up to which the table without a radius also serves the largest region.
 WORTH_INFINITY = 0.25
 
 # Columns of the heads of tables.
@@ -162,11 +162,11 @@ class BoundsPass:
     def _radii(self, trials: Sequence["_Trial"]) -> list[float]:
         nested = [float(np.sqrt(chi2.isf(tail, self.size))) for tail in TAILS]
         totals = {r: sum(t.total(r, t.whole) for t in trials) for r in [*nested, np.inf]}
-        outer = (
-            np.inf if totals[np.inf] <= (1.0 + WORTH_INFINITY) * totals[nested[-1]] else nested[-1]
-        )
-        kept = [outer]
-        for radius in reversed(nested[: len(nested) - 1]):
+        # A table without a radius spares full passes altogether, where there is one.
+        kept = [np.inf] if np.isfinite(totals[np.inf]) else []
+        if not kept or totals[np.inf] > (1.0 + WORTH_INFINITY) * totals[nested[-1]]:
+            kept.insert(0, nested[-1])
+        for radius in reversed(nested[:-1]):
             if not totals[radius] > (1.0 - WORTH_A_TABLE) * totals[kept[0]]:
                 kept.insert(0, radius)
         return kept
@@ -282,5 +282,3 @@ def _rounded_up(c: Array) -> np.ndarray:
         single = np.asarray(c, dtype=np.float32)
     return np.where(single < c, np.nextafter(single, np.float32(np.inf)), single)
 
-
-__all__: Sequence[str] = ["BoundsPass", "Interval", "Tables"]

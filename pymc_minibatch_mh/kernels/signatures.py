@@ -74,8 +74,8 @@ PLACES = types.int32[:, ::1]
 METRIC_SIGNATURE = types.float64(VECTOR, VECTOR)
 METRIC = types.FunctionType(METRIC_SIGNATURE)
 
-#: (position, new, cheap log ratio, generator, addresses of the roles, settings of the test, vectors,
-#: matrices, scalars, first row of each term, context, heads, thresholds, aliases and c of the bound
+#: (position, new, cheap log ratio, generator, addresses of the roles, settings of the test,
+#: vectors, matrices, scalars, first row of each term, context, heads, thresholds, aliases and c of the bound
 #: tables, sums) -> (verdict: 1 accept, 0 reject, -1 a bound was violated; acceptance probability;
 #: rows read). Adds to the sums what it has seen.
 TEST_SIGNATURE = types.UniTuple(types.float64, 3)(

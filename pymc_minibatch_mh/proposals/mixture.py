@@ -23,10 +23,11 @@ TRIED, ACCEPT, JUMP, SQUARE_JUMP, ROWS = range(5)
 #: Autoregressive coefficients: antithetic, independent, and three that move locally.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
 #: Least weight of every component, so that one that failed on the way to the posterior is tried
-#: again; of the walk; and least joint weight of coefficients of at least LOCAL_RHO.
+#: again; and least joint weight of coefficients of at least LOCAL_RHO.
 FLOOR = 0.03
-WALK_FLOOR = 0.05
 LOCAL_FLOOR = 0.1
+#: Least and largest floor of the walk's weight.
+WALK_FLOORS = (0.01, 0.2)
 LOCAL_RHO = 0.8
 #: Tries of a component before its efficiency is trusted.
 ENOUGH_TRIES = 20
@@ -132,7 +133,9 @@ class Mixture(Proposal):
         """Move the walk's acceptance to its target and weight to the best component."""
         if window[0, TRIED] > 0:
             gap = window[0, ACCEPT] / window[0, TRIED] - walk_target
-            gain = min(1.0, 10.0 / np.sqrt(max(total[0, TRIED], 1.0)))
+            # One try says little: a gain of one is for windows of ten.
+            few = min(1.0, window[0, TRIED] / 10.0)
+            gain = few * min(1.0, 10.0 / np.sqrt(max(total[0, TRIED], 1.0)))
             numbers[SCALE] *= np.exp(gain * gap)
         if self.rho and self.walk_weight > 0.0 and (total[:, TRIED] >= ENOUGH_TRIES).all():
             self._reweight(numbers, total, size)
@@ -143,12 +146,31 @@ class Mixture(Proposal):
 
     def _reweight(self, numbers: np.ndarray, total: np.ndarray, size: int) -> None:
         weights = np.full(self.n_components, FLOOR)
-        weights[0] = WALK_FLOOR
+        weights[0] = walk_floor(total, self.rho)
         local = [1 + k for k, rho in enumerate(self.rho) if rho >= LOCAL_RHO]
         weights[local] = LOCAL_FLOOR / max(len(local), 1)
         weights[int(np.argmax(efficiency(total, size)))] += 1.0 - weights.sum()
         numbers[WALK_WEIGHT] = weights[0]
         numbers[FIRST_WEIGHT::2] = weights[1:]
+
+
+def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
+    """Return the least weight of the walk, from how far the posterior is from Gaussian.
+
+    A Gaussian posterior accepts all Laplace moves alike. What the boldest of them loses against
+    the most local one is the share of moves that the Gaussian approximation fails, and is what
+    the walk is there for: tails that are heavier.
+
+    Parameters
+    ----------
+    total : ndarray, shape (components, N_TALLIES)
+    rho
+        Coefficients of the Laplace moves.
+    """
+    accepted = total[1:, ACCEPT] / np.maximum(total[1:, TRIED], 1.0)
+    bold, local = accepted[int(np.argmin(np.abs(rho)))], accepted[int(np.argmax(rho))]
+    lost = 1.0 - bold / local if local > 0.0 else 1.0
+    return float(np.clip(lost, *WALK_FLOORS))
 
 
 def efficiency(total: np.ndarray, size: int) -> np.ndarray:

@@ -284,7 +284,7 @@ class MinibatchStep(BlockedStep):
         target = self.decision.walk_target
         self.proposal.adapt(self.numbers, self.window, self.total, target, size)
         self.total_sums = FORGET * self.total_sums + self.window_sums
-        self.decision.adapt(self.test_settings, self.total_sums, self.updates_per_draw)
+        self._adapt_test()
         batches = WINDOW * self.updates_per_draw
         if self.window_sums[entry.UNDERESTIMATED] > UNDERESTIMATED_SHARE * batches:
             spread = self.surrogate.spread * SPREAD_GROWTH
@@ -293,6 +293,10 @@ class MinibatchStep(BlockedStep):
         self.window_sums[:] = 0.0
         self.warm_up_sum *= FORGET_POSITION
         self.warm_up_weight = FORGET_POSITION * (self.warm_up_weight + WINDOW)
+
+    def _adapt_test(self) -> None:
+        counts = self.total_sums, self.target, self.updates_per_draw
+        self.decision.adapt(self.test_settings, *counts)
 
     def _refresh_centre(self) -> None:
         if self.n_draws < 2 * WINDOW:
@@ -305,7 +309,7 @@ class MinibatchStep(BlockedStep):
         rng = np.random.default_rng(PREPARATION_SEED)
         self.surrogate, calibration = self.target.expand(mean, rng)
         self.test_settings = self.decision.settings_for(self.target, self.surrogate, calibration)
-        self.decision.adapt(self.test_settings, self.total_sums, self.updates_per_draw)
+        self._adapt_test()
 
     def _meet_violation(self, position: np.ndarray, sums: np.ndarray) -> None:
         row = int(sums[entry.VIOLATED]) - 1

@@ -43,10 +43,13 @@ class Decision(ABC):
     of the chain's state.
     """
 
-    #: Acceptance that a random walk aims at under this test.
-    walk_target: float
     #: Whether a chain goes on after a row exceeded its bound.
     tolerates_violations: bool
+
+    @property
+    @abstractmethod
+    def walk_target(self) -> float:
+        """Acceptance that a random walk aims at under this test."""
 
     @property
     @abstractmethod
@@ -69,7 +72,9 @@ class Decision(ABC):
         """Return the settings that a chain starts with around a centre."""
 
     @abstractmethod
-    def adapt(self, settings: np.ndarray, sums: np.ndarray, updates_per_draw: int) -> None:
+    def adapt(
+        self, settings: np.ndarray, sums: np.ndarray, target: Target, updates_per_draw: int
+    ) -> None:
         """Adapt settings in place, in warm-up, from what updates have counted so far."""
 
 
@@ -90,7 +95,7 @@ class LookDecision(Decision):
     plan: Any
     decide: Any
     settings: np.ndarray
-    walk_target: float
+    walk_target: float = 0.234
     tolerates_violations: bool = False
 
     @property
@@ -115,5 +120,7 @@ class LookDecision(Decision):
         settings[[SKEWNESS, THIRD_MOMENT]] = calibration.skewness, calibration.third_absolute
         return settings
 
-    def adapt(self, settings: np.ndarray, sums: np.ndarray, updates_per_draw: int) -> None:
+    def adapt(
+        self, settings: np.ndarray, sums: np.ndarray, target: Target, updates_per_draw: int
+    ) -> None:
         """Leave the settings as they are: batches adapt through the surrogate's spread."""

@@ -79,7 +79,6 @@ class TunaMH(MinibatchStep):
             delayed_acceptance,
             bounds,
             check.violation_rule(on_violation),
-            walk_target=0.234,
         )
         self._prepare(vars, decision, **settings)
 

@@ -8,13 +8,14 @@ import numpy as np
 import pymc as pm
 
 from pymc_minibatch_mh.data import ArrayRows
-from pymc_minibatch_mh.errors import MinibatchError
+from pymc_minibatch_mh.errors import MinibatchError, ModeError
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.likelihood.check import check_split, model_log_density
 from pymc_minibatch_mh.likelihood.compile import Functions, row_source
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.surrogate.mode import Mode, find_mode
 from pymc_minibatch_mh.surrogate.passes import Passes
+from pymc_minibatch_mh.surrogate.scoring import find_centre
 from pymc_minibatch_mh.surrogate.taylor import Calibration, calibrate, surrogate_at
 
 #: Points at which the split is compared with the model.
@@ -93,9 +94,15 @@ class Target:
         return bare._replace(spread=calibration.spread), calibration
 
     def mode(self, start: np.ndarray, rng: np.random.Generator) -> Mode:
-        """Find the mode from `start`."""
+        """Find the mode from `start`; at order 0 it need not be a smooth one."""
         names = self.split.coordinate_names
-        return find_mode(self.passes, start, self.inverse_temperature, names, rng)
+        arguments = self.passes, start, self.inverse_temperature, names, rng
+        if self.taylor_order > 0:
+            return find_mode(*arguments)
+        try:
+            return find_mode(*arguments)
+        except ModeError:
+            return find_centre(*arguments)
 
     def log_likelihood(self, position: np.ndarray) -> float:
         """Return the summed log-likelihood of all rows, not tempered."""

@@ -171,7 +171,8 @@ def test_refused_settings(wrong, message):
 def efficiency(chi, sizes, mean_square, row_cost):
     raised = 1.0 + chi[:, None] * sizes
     acceptance = 2.0 * norm.cdf(-0.5 * np.sqrt(mean_square * sizes / raised))
-    return (acceptance / (1.0 + row_cost * sizes * raised)).mean(axis=1)
+    effective = acceptance / (2.0 - acceptance)
+    return (effective / (1.0 + row_cost * sizes * raised)).mean(axis=1)
 
 
 @pytest.mark.parametrize("row_cost", [1e-3, 1e-2, 0.3])

@@ -29,8 +29,9 @@ def _neg(op: scalar.Neg, u: Interval, order: int) -> list[Interval]:
 def _abs(op: scalar.Abs, u: Interval, order: int) -> list[Interval]:
     nearest = np.maximum(np.maximum(u.lo, -u.hi), 0.0)
     enclosures = _line(Interval(nearest, u.magnitude), 1.0, order)
-    sign = Interval.point(np.sign(u.lo))
-    return enclosures[:1] + outside(_touches_zero(u), [sign, *enclosures[2:]][:order])
+    # At the kink all slopes in between count, which bounds what |u| changes by.
+    slope = Interval(np.sign(u.lo), np.sign(u.hi))
+    return [enclosures[0], slope, *outside(_touches_zero(u), enclosures[2:])][: order + 1]
 
 
 @derivatives.register(scalar.Sign)
