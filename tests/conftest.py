@@ -5,15 +5,16 @@ from pathlib import Path
 import pytensor
 import pytest
 
+from families import FAMILIES
 from zoo import METHODS, MODELS
 
-REFERENCES = Path(__file__).parent / "statistical" / "references.json"
+FOLDER = Path(__file__).parent / "statistical"
 
 
 @pytest.fixture(scope="session")
 def model_of():
     """Name of a model of the zoo -> the model, one object per session."""
-    return cache(lambda name: MODELS[name]())
+    return cache(lambda name: (MODELS | FAMILIES)[name]())
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +35,9 @@ def step_of(model_of):
 @pytest.fixture(scope="session")
 def references():
     """Figures of the long NUTS runs: model -> coordinate -> figures."""
-    return json.loads(REFERENCES.read_text())["models"]
+    files = (FOLDER / "references.json", FOLDER / "family_references.json")
+    stored = [json.loads(file.read_text())["models"] for file in files]
+    return stored[0] | stored[1]
 
 
 @pytest.fixture

@@ -271,7 +271,7 @@ def noncentred(rows=20_000, groups=8):
     return model
 
 
-def two_likelihoods(rows=4_000, more_rows=3_000):
+def shared_level(rows=4_000, more_rows=3_000):
     """Two likelihoods that share a level."""
     rng = np.random.default_rng(121)
     x = rng.uniform(-1.0, 1.0, rows)
@@ -309,7 +309,7 @@ FAMILIES = {
         laplace,
         grouped,
         noncentred,
-        two_likelihoods,
+        shared_level,
     )
 }
 

@@ -4,9 +4,18 @@ import numpy as np
 import pymc as pm
 from scipy.special import expit
 
-from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, PenaltyMH
+from pymc_minibatch_mh import (
+    AustereMH,
+    BarkerMinibatchMH,
+    FactorizedMH,
+    PenaltyMH,
+    ScalableSubsamplingMH,
+    TunaMH,
+)
 
-METHODS = {cls.__name__: cls for cls in (AustereMH, BarkerMinibatchMH, PenaltyMH)}
+APPROXIMATE = {cls.__name__: cls for cls in (AustereMH, BarkerMinibatchMH, PenaltyMH)}
+EXACT = {cls.__name__: cls for cls in (FactorizedMH, ScalableSubsamplingMH, TunaMH)}
+METHODS = APPROXIMATE | EXACT
 
 
 def logistic(rows=5_000):

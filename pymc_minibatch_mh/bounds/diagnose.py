@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.jets import Jets
@@ -29,14 +30,21 @@ def explain_unbounded(
     """
     jets = Jets(data, boxes, order)
     culprit = next((c for c in _in_order(function.root) if _loses_bounds(jets, c, order)), None)
-    name = type(culprit.op).__name__.lower() if culprit is not None else "its log-likelihood"
-    lower = " or a lower taylor_order" if order > 1 else ""
+    lower = " a lower taylor_order," if order > 1 else ""
     return BoundsError(
         f"{function.name!r} cannot be certified: in row {row} the derivatives of order {order} of "
-        f"{name!r} have no bound over the trust region, as at a kink, at a singularity or where a "
-        f"condition on the parameters changes. Use BarkerMinibatchMH() or PenaltyMH(), which need "
-        f"no bounds{lower}, or pass bounds=Bounds(...) of your own."
+        f"{_called(culprit)} have no bound over the trust region, as at a kink or a singularity. "
+        f"Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds,{lower} or "
+        "bounds=Bounds(...) of your own."
     )
+
+
+def _called(culprit: Apply | None) -> str:
+    if culprit is None:
+        return "the log-likelihood"
+    if isinstance(culprit.op, scalar.Switch | scalar.LogicalComparison):
+        return "a condition on the parameters"
+    return repr(type(culprit.op).__name__.lower())
 
 
 def _in_order(root: Cell) -> list[Apply]:

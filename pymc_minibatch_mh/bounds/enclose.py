@@ -1,7 +1,7 @@
 """Bounds of a row's derivatives over a box of its arguments, as tight as time allows."""
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -66,4 +66,4 @@ def _cut(box: Interval, count: int) -> list[Interval]:
         return [box]
     # Neighbours share an end, so that no number between them is lost.
     ends = [box.lo + (box.hi - box.lo) * (k / count) for k in range(count)] + [box.hi]
-    return [Interval(np.minimum(a, b), b) for a, b in zip(ends, ends[1:], strict=False)]
+    return [Interval(np.minimum(a, b), b) for a, b in pairwise(ends)]

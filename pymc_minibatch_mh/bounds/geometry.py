@@ -52,7 +52,7 @@ class Geometry:
             matrix[..., a, b] = matrix[..., b, a] = np.minimum(r, 1.0)
         matrix += np.eye(m)
         # Of the absolute values: an upper bound, by Perron and Frobenius.
-        return np.linalg.eigvalsh(matrix)[..., -1] * (1.0 + RELATIVE)
+        return np.asarray(np.linalg.eigvalsh(matrix)[..., -1] * (1.0 + RELATIVE))
 
 
 def geometry(function: RowFunction, data: RowData, centre: Array, factor: Array) -> Geometry:

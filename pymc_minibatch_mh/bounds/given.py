@@ -2,16 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, GIVEN
-from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +31,6 @@ class Bounds:
 
     c: ArrayLike
     metric: Callable[..., float] | None = None
-
-    def compiled_metric(self) -> Any:
-        """Return the metric as a first-class function."""
-        if self.metric is None:
-            return no_metric
-        plain = getattr(self.metric, "py_func", self.metric)
-        return njit(METRIC_SIGNATURE)(plain)
 
     def tables(self, n_rows: int) -> Tables:
         """Return the one table, without a radius.
@@ -66,10 +56,4 @@ class Bounds:
         single = np.where(single < c, np.nextafter(single, np.float32(np.inf)), single)
         kind = DIRECTIONAL if self.metric is None else GIVEN
         heads = np.array([[np.inf, kind, single.sum(dtype=np.float64)]])
-        return Tables(heads, single[None], float("nan"), verified=False)
-
-
-@njit(METRIC_SIGNATURE)
-def no_metric(position, new):  # type: ignore[no-untyped-def]
-    """Stand in where no table needs a metric of its own."""
-    return np.inf
+        return Tables(heads, single[None], float("nan"), verified=False, metric=self.metric)

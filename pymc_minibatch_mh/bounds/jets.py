@@ -18,6 +18,7 @@ from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.rules import (
+    NoRuleError,
     derivatives,
     gamma_ratio_derivatives,
     power_derivatives,
@@ -82,7 +83,7 @@ class Jets:
             return _COMPARISONS[type(op)](left, right)
         if isinstance(op, scalar.AND | scalar.OR | scalar.Invert):
             return _logic(op, [self._truth(x) for x in operands])
-        if isinstance(op, scalar.Mul) and any(isinstance(self._any(x), Truth) for x in operands):
+        if isinstance(op, scalar.Mul) and all(isinstance(self._any(x), Truth) for x in operands):
             return _logic(scalar.and_, [self._truth(x) for x in operands])
         return self._arithmetic(op, operands)
 
@@ -99,17 +100,17 @@ class Jets:
             exponent = self._data.value(operands[1])
             return _composed(power_derivatives(base[()], exponent, self._order), base)
         if isinstance(op, GammaRatio):
-            inner, *shifts = (self.of(operands[0]), *map(self._data.value, operands[1:]))
-            return _composed(gamma_ratio_derivatives(inner[()], *shifts, self._order), inner)
+            inner, (y, z) = self.of(operands[0]), map(self._data.value, operands[1:])
+            return _composed(gamma_ratio_derivatives(inner[()], y, z, self._order), inner)
         if isinstance(op, scalar.Maximum | scalar.Minimum):
             return self._extreme(op, [self.of(x) for x in operands])
         if isinstance(op, scalar.Clip):
-            x, low, high = (self.of(cell) for cell in operands)
-            return self._extreme(scalar.scalar_minimum, [
-                self._extreme(scalar.scalar_maximum, [x, low]), high
-            ])  # fmt: skip
-        (x,) = operands
-        inner = self.of(x)
+            value, low, high = (self.of(cell) for cell in operands)
+            raised = self._extreme(scalar.scalar_maximum, [value, low])
+            return self._extreme(scalar.scalar_minimum, [raised, high])
+        if len(operands) != 1:
+            raise NoRuleError(op)
+        inner = self.of(operands[0])
         return _composed(derivatives(op, inner[()], self._order), inner)
 
     def _of_data(self, cell: Cell) -> Jet:
@@ -149,10 +150,12 @@ class Jets:
         left, right = pair
         x, y = left[()], right[()]
         if isinstance(op, scalar.Maximum):
-            first, second, bound = x.lo >= y.hi, y.lo >= x.hi, np.maximum
+            first, second = x.lo >= y.hi, y.lo >= x.hi
+            ends = np.maximum(x.lo, y.lo), np.maximum(x.hi, y.hi)
         else:
-            first, second, bound = x.hi <= y.lo, y.hi <= x.lo, np.minimum
-        result = {(): Interval(bound(x.lo, y.lo), bound(x.hi, y.hi))}
+            first, second = x.hi <= y.lo, y.hi <= x.lo
+            ends = np.minimum(x.lo, y.lo), np.minimum(x.hi, y.hi)
+        result: dict[Index, Interval] = {(): Interval(*ends)}
         for k in {*left, *right} - {()}:
             a, b = _at(left, k), _at(right, k)
             result[k] = Interval.where(first, a, Interval.where(second, b, a.hull(b)))

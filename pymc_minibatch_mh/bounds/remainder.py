@@ -65,6 +65,8 @@ def _largest_of_two(terms: Mapping[Index, Array], arguments: list[int]) -> Array
     largest = np.zeros(())
     for angle in angles:
         s = {arguments[0]: np.cos(angle), arguments[1]: np.sin(angle)}
-        value = sum(ways(index) * prod(s[k] for k in index) * term for index, term in terms.items())
-        largest = np.maximum(largest, value)
+        with np.errstate(invalid="ignore"):
+            value = sum(ways(k) * prod(s[a] for a in k) * term for k, term in terms.items())
+        # 0 * inf, of a derivative without bound.
+        largest = np.where(np.isnan(value), np.inf, np.maximum(largest, value))
     return largest / np.cos(degree * (angles[1] - angles[0]) / 2.0)

@@ -4,12 +4,14 @@ A table holds for pairs of positions inside its radius. Small radii have small b
 serves a pair follows from the pair alone, symmetrically.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numba import njit
+from numba.core.errors import NumbaError
 from scipy.stats import chi2
 
 from pymc_minibatch_mh.bounds.diagnose import explain_unbounded
@@ -17,8 +19,10 @@ from pymc_minibatch_mh.bounds.enclose import suprema
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.alias import build_alias
 from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, JOINT, SHARP
+from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.likelihood.affine import RowData, RowFunction
 from pymc_minibatch_mh.surrogate.parallel import on_all_cores
@@ -56,13 +60,15 @@ class Tables:
         Σc_i over that of enclosures of zero radius, at the smallest radius.
     verified
         Whether the bounds were derived from the model; those of a user were not.
+    metric
+        The M of a user's bounds, before it is compiled.
     """
 
     heads: np.ndarray
     c: np.ndarray
     looseness: float
     verified: bool = True
-    _alias: list[Any] = field(default_factory=list, repr=False)
+    metric: Callable[..., float] | None = None
 
     @cached_property
     def alias(self) -> tuple[np.ndarray, np.ndarray]:
@@ -73,9 +79,35 @@ class Tables:
             build_alias(weights, thresholds[k], aliases[k])
         return thresholds, aliases
 
+    @cached_property
+    def compiled_metric(self) -> Any:
+        """The metric as a first-class function (``METRIC``).
+
+        Raises
+        ------
+        SettingError
+            If numba cannot compile it.
+        """
+        if self.metric is None:
+            return no_metric
+        try:
+            return njit(METRIC_SIGNATURE)(getattr(self.metric, "py_func", self.metric))
+        except NumbaError as error:
+            raise SettingError(
+                f"bounds=Bounds(c, metric) has a metric that numba cannot compile: {error}. Write "
+                "it as a function of two vectors, with NumPy operations and loops only."
+            ) from error
+
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the alias tables, which are quick to build again."""
-        return {name: value for name, value in self.__dict__.items() if name != "alias"}
+        """Leave out what is quick to build again, or does not survive in another process."""
+        dropped = ("alias", "compiled_metric")
+        return {name: value for name, value in self.__dict__.items() if name not in dropped}
+
+
+@njit(METRIC_SIGNATURE)
+def no_metric(position, new):  # type: ignore[no-untyped-def]
+    """Stand in where no table needs a metric of its own."""
+    return np.inf
 
 
 class BoundsPass:
@@ -281,4 +313,3 @@ def _rounded_up(c: Array) -> np.ndarray:
     with np.errstate(over="ignore"):
         single = np.asarray(c, dtype=np.float32)
     return np.where(single < c, np.nextafter(single, np.float32(np.inf)), single)
-

@@ -6,6 +6,7 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.draw import arrange
 from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.moments import add_moments
+from pymc_minibatch_mh.kernels.remainder import ratio_to_bound
 from pymc_minibatch_mh.kernels.signatures import DERIVATIVES, EVALUATE
 
 #: Rows whose temporaries stay in a core's own cache.
@@ -74,3 +75,30 @@ def move_moments(address, theta, new, centre, space, drawn):
         for i in range(count):
             absolute += abs(differences[i]) ** 3
     return n, mean, second, third, absolute
+
+
+@compiled()
+def largest_ratio(address, theta, new, centre, space, drawn, c, m, inverse_temperature):
+    """Return the largest |dU_i| / (c_i M) of some rows, and the row that has it.
+
+    Rounding errors of the differences are taken off, as where a chain checks its rows.
+    """
+    evaluate = function_at(address, EVALUATE)
+    largest, worst = 0.0, -1
+    rows = np.empty(min(BLOCK, drawn.size), np.int64)
+    ends = np.empty(space.term_starts.size - 1, np.int64)
+    differences, scales = np.empty(rows.size), np.empty(rows.size)
+    for start in range(0, drawn.size, BLOCK):
+        stop = min(start + BLOCK, drawn.size)
+        count = stop - start
+        arrange(drawn, start, stop, space.term_starts, rows, ends)
+        evaluate(theta, new, centre, rows[:count], ends, space.context, differences, scales)
+        term = 0
+        for i in range(count):
+            while i >= ends[term]:
+                term += 1
+            row = rows[i] + space.term_starts[term]
+            ratio = ratio_to_bound(differences[i], scales[i], c[row] * m, inverse_temperature)
+            if not ratio <= largest:
+                largest, worst = ratio, row
+    return largest, worst

@@ -8,7 +8,12 @@ from pymc_minibatch_mh.kernels.alias import draw_alias
 from pymc_minibatch_mh.kernels.draw import arrange
 from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.reading import RowSpace, read_all
-from pymc_minibatch_mh.kernels.remainder import GIVEN, move_between, size_of_move
+from pymc_minibatch_mh.kernels.remainder import (
+    GIVEN,
+    move_between,
+    ratio_to_bound,
+    size_of_move,
+)
 from pymc_minibatch_mh.kernels.signatures import (
     ACCEPT,
     EVALUATE,
@@ -25,8 +30,6 @@ EVALUATE_ROLE, RATE_ROLE, THIN_ROLE, ACCEPT_ROLE, METRIC_ROLE = range(3, 8)
 DELAYED, MAX_RATE, TOLERATE = range(-3, 0)
 # Columns of the heads of tables.
 RADIUS, KIND, TOTAL = range(3)
-#: Rounding error of a difference of log-likelihoods, in units of the larger of them.
-ULPS = 64 * 2.220446049250313e-16
 
 
 @compiled()
@@ -48,6 +51,13 @@ def smallest_table(surrogate, position, new, heads, metric):
             if heads[k, TOTAL] * m < best_size:
                 best, best_size, best_m = k, heads[k, TOTAL] * m, m
     return best, best_m
+
+
+@compiled()
+def table_of_move(position, new, metric_address, vectors, matrices, scalars, heads):
+    """Return the table that serves a move, or -1, and its M: see :func:`smallest_table`."""
+    metric = function_at(metric_address, METRIC)
+    return smallest_table(unpack(vectors, matrices, scalars), position, new, heads, metric)
 
 
 @compiled()
@@ -73,8 +83,7 @@ def log_product(
         row = rows[i] + space.term_starts[term]
         bound = c[row] * m
         change = -beta * differences[i]
-        excess = abs(change) - beta * ULPS * scales[i]
-        ratio = max(excess, 0.0) / bound if bound > 0.0 else (np.inf if excess > 0.0 else 0.0)
+        ratio = ratio_to_bound(differences[i], scales[i], bound, beta)
         if not ratio <= sums[entry.BOUND_RATIO]:
             sums[entry.BOUND_RATIO] = ratio
         if not ratio <= 1.0:
@@ -105,7 +114,7 @@ def thin_rows(
     best, m = smallest_table(surrogate, position, new, heads, metric)
     size = heads[best, TOTAL] * m if best >= 0 else np.inf
     expected = rate(size, settings) if size < np.inf else np.inf
-    if expected <= settings[MAX_RATE]:
+    if expected <= settings[MAX_RATE] and expected < np.inf:
         count = rng.poisson(expected)
         sums[entry.SIZES] += size
         sums[entry.N_SIZES] += 1.0

@@ -23,6 +23,8 @@ _ANGLES = 24
 _COSINES = np.cos(np.arange(_ANGLES) * np.pi / _ANGLES)
 _SINES = np.sin(np.arange(_ANGLES) * np.pi / _ANGLES)
 _MISSED = 1.0 / np.cos(1.5 * np.pi / _ANGLES)
+#: Rounding error of a difference of log-likelihoods, in units of the larger of them.
+ULPS = 64 * 2.220446049250313e-16
 # Far more than the rounding errors of what M is computed from.
 _ROUNDING = 1.0 + 1e-10
 
@@ -101,18 +103,34 @@ def _of_one_argument(move):
     With |f‴| <= D a second-order remainder changes by D times that at most, whether or not the
     centre lies between the ends. (At first order it can change by more than |v² - u²|/2.)
     """
-    low, high = min(move.here, move.there), max(move.here, move.there)
-    dot = 0.5 * (move.here + move.there - move.step)
-    length = np.sqrt(high)
+    length = np.sqrt(move.step)
     if length == 0.0:
         return 0.0
-    first = dot / length
-    second = np.sqrt(max(low - first * first, 0.0))
+    first = move.along_here / length
+    second = np.sqrt(max(move.here - first * first, 0.0))
     largest = 0.0
     for k in range(_ANGLES):
-        c, s = _COSINES[k], _SINES[k]
-        largest = max(largest, abs((first * c + second * s) ** 3 - (length * c) ** 3))
+        here = first * _COSINES[k] + second * _SINES[k]
+        change = length * _COSINES[k]
+        there = here + change
+        # Factorised: a difference of cubes would lose the change in a short step.
+        largest = max(largest, abs(change) * (here * here + here * there + there * there))
     return largest * _MISSED / 6.0
+
+
+@compiled()
+def _ordered(move):
+    """Return the move in the one of its two directions that both of them have in common.
+
+    Rounding would otherwise depend on the direction, and M has to be symmetric to the last bit.
+    """
+    swap = move.here > move.there
+    if move.here == move.there:
+        one, other = abs(move.along_here), abs(move.along_there)
+        swap = one > other or (one == other and move.along_here < 0.0)
+    if not swap:
+        return move
+    return Move(move.there, move.here, move.step, -move.along_there, -move.along_here)
 
 
 @compiled()
@@ -129,6 +147,7 @@ def size_of_move(move, order, kind):
     """
     if order == 0:
         return np.sqrt(move.step) * _ROUNDING
+    move = _ordered(move)
     if order == 1:
         ends = 0.5 * (move.here + move.there)
     else:
@@ -137,3 +156,22 @@ def size_of_move(move, order, kind):
     if kind == SHARP and order == 2:
         size = min(size, _of_one_argument(move))
     return size * _ROUNDING
+
+
+@compiled()
+def ratio_to_bound(difference, scale, bound, inverse_temperature):
+    """Return |dU_i| / (c_i M), rounding errors of the difference taken off.
+
+    Parameters
+    ----------
+    difference, scale
+        r_i(θ') - r_i(θ), and the larger of the two |l_i|.
+    bound
+        c_i M.
+    inverse_temperature
+        β.
+    """
+    excess = inverse_temperature * (abs(difference) - ULPS * scale)
+    if bound > 0.0:
+        return max(excess, 0.0) / bound
+    return np.inf if excess > 0.0 else 0.0

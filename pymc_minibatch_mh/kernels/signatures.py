@@ -75,9 +75,9 @@ METRIC_SIGNATURE = types.float64(VECTOR, VECTOR)
 METRIC = types.FunctionType(METRIC_SIGNATURE)
 
 #: (position, new, cheap log ratio, generator, addresses of the roles, settings of the test,
-#: vectors, matrices, scalars, first row of each term, context, heads, thresholds, aliases and c of the bound
-#: tables, sums) -> (verdict: 1 accept, 0 reject, -1 a bound was violated; acceptance probability;
-#: rows read). Adds to the sums what it has seen.
+#: vectors, matrices, scalars, first row of each term, context, heads, thresholds, aliases and c
+#: of the bound tables, sums) -> (verdict: 1 accept, 0 reject, -1 a bound was violated; acceptance
+#: probability; rows read). Adds to the sums what it has seen.
 TEST_SIGNATURE = types.UniTuple(types.float64, 3)(
     VECTOR, VECTOR, types.float64, GENERATOR, INDICES, VECTOR, MATRIX, CUBE, VECTOR,
     INDICES, INDICES, MATRIX, MATRIX, PLACES, SINGLE, VECTOR,

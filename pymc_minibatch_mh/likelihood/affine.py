@@ -10,32 +10,35 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from pytensor.graph.basic import Variable
 
 import pymc_minibatch_mh.likelihood.choice
 import pymc_minibatch_mh.likelihood.reduction  # noqa: F401 - both register rules
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.batch import BatchTerm
 from pymc_minibatch_mh.likelihood.cells import (
     Affine,
     Apply,
-    Argument,
     Cell,
     Cells,
     Constant,
     Data,
     Gather,
     Lookup,
+    LoweringError,
     RowNumber,
     Term,
-    numpy_of,
 )
-from pymc_minibatch_mh.likelihood.lower import LoweringError, Tensor, lower
-from pymc_minibatch_mh.likelihood.simplify import add, multiply
+from pymc_minibatch_mh.likelihood.composite import numpy_of
+from pymc_minibatch_mh.likelihood.lower import Tensor, lower, single
 from pymc_minibatch_mh.likelihood.split import Split
 
 #: Arguments beyond which the derivatives of a row are too many to be bounded.
 MOST_ARGUMENTS = 8
+#: Rounding errors of a combination of forms, relative to what is combined.
+ROUNDED = 1e-14
 WAY_ON = (
     "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...) of "
     "your own."
@@ -92,24 +95,12 @@ def row_functions(split: Split) -> list[RowFunction]:
 
 def _row_function(term: BatchTerm, split: Split) -> RowFunction:
     cells = Cells()
-    position = np.empty(split.size, dtype=object)
-    for k in range(split.size):
-        position[k] = cells.coordinate(k)
-    length = np.empty((), dtype=object)
-    length[()] = cells.length()
-    leaves = {split.position: Tensor(position, None), term.length: Tensor(length, None)}
-    for number, (column, batch) in enumerate(term.batches):
-        shape = column.rows_first.shape[1:]
-        entries = np.empty((1, *shape), dtype=object)
-        for entry in np.ndindex(*shape):
-            entries[(0, *entry)] = cells.data(number, entry)
-        leaves[batch] = Tensor(entries, 0)
     try:
-        (root,) = np.ravel(lower(cells, term.logp, leaves).cells)
+        (root,) = np.ravel(lower(cells, term.logp, _leaves(cells, term, split)).cells)
     except LoweringError as error:
         raise BoundsError(
-            f"{term.name!r} goes through {error.op}, which cannot be taken apart row by row, so "
-            f"no bound can be derived for it. {WAY_ON}"
+            f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
+            f"for it. {WAY_ON}"
         ) from error
     arguments = _Arguments(cells, root)
     root = arguments.rebuilt(root)
@@ -122,14 +113,30 @@ def _row_function(term: BatchTerm, split: Split) -> RowFunction:
     return RowFunction(term.name, term.n_rows, columns, root, arguments.forms)
 
 
+def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tensor]:
+    position = np.empty(split.size, dtype=object)
+    for k in range(split.size):
+        position[k] = cells.coordinate(k)
+    leaves = {
+        split.position: Tensor(position, None),
+        term.length: Tensor(single(cells.length()), None),
+    }
+    for number, (column, batch) in enumerate(term.batches):
+        shape = column.rows_first.shape[1:]
+        entries = np.empty((1, *shape), dtype=object)
+        for entry in np.ndindex(*shape):
+            entries[(0, *entry)] = cells.data(number, entry, np.dtype(batch.type.dtype))
+        leaves[batch] = Tensor(entries, 0)
+    return leaves
+
+
 class _Arguments:
     """The linear forms that an expression consumes, expressed by as few of them as possible."""
 
     def __init__(self, cells: Cells, root: Cell) -> None:
         self._cells = cells
         self._scaled = {affine: _form_of(affine) for affine in _consumed(root)}
-        forms = list(dict.fromkeys(form for form, _, _ in self._scaled.values()))
-        self.forms, self._weights = _basis(forms)
+        self.forms, self._weights = _basis([form for form, _, _ in self._scaled.values()])
         self._known: dict[Cell, Cell] = {}
 
     def rebuilt(self, cell: Cell) -> Cell:
@@ -147,7 +154,9 @@ class _Arguments:
 
     def _argument(self, affine: Affine) -> Cell:
         form, factor, common = self._scaled[affine]
-        scale = reduce(self._cells.times, common, self._cells.constant(factor))
+        scale: Cell = self._cells.constant(factor)
+        for cell in common:
+            scale = self._cells.times(scale, cell)
         parts = [
             multiply(self._cells, scale, self._cells.constant(weight), self._cells.argument(k))
             for k, weight in enumerate(self._weights[form])
@@ -181,27 +190,38 @@ def _basis(
     forms: Sequence[LinearForm],
 ) -> tuple[tuple[LinearForm, ...], dict[LinearForm, np.ndarray]]:
     """Choose independent forms, short ones first, and express all forms by them."""
-    keys = {(t.monomial, t.place) for form in forms for t in form.terms}
-    places = {key: k for k, key in enumerate(sorted(keys, key=repr))}
+    keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form.terms)
+    places = {key: k for k, key in enumerate(keys)}
     rows = {form: np.zeros(len(places)) for form in forms}
     for form, row in rows.items():
         for term in form.terms:
             row[places[term.monomial, term.place]] += term.factor
     chosen: list[LinearForm] = []
-    for form in sorted(forms, key=lambda form: len(form.terms)):
-        if np.linalg.matrix_rank(np.array([rows[f] for f in [*chosen, form]])) > len(chosen):
+    weights: dict[LinearForm, dict[LinearForm, float]] = {}
+    for form in sorted(rows, key=lambda form: len(form.terms)):
+        found = _combination(np.array([rows[f] for f in chosen]), rows[form]) if chosen else None
+        if found is None:
             chosen.append(form)
-    chosen.sort(key=list(forms).index)
-    basis = np.array([rows[form] for form in chosen]).reshape(len(chosen), -1)
-    weights = {form: _combination(basis, row) for form, row in rows.items()}
-    return tuple(chosen), weights
+            weights[form] = {form: 1.0}
+        else:
+            weights[form] = dict(zip(chosen, found, strict=False))
+    basis = tuple(form for form in rows if form in chosen)
+    return basis, {
+        form: np.array([weights[form].get(part, 0.0) for part in basis]) for form in rows
+    }
 
 
-def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray:
-    # Sums and differences of forms have simple weights; rounding must not make up others.
+def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
+    """Return the weights that make up `row`, or None if it is independent of the basis."""
     weights = np.linalg.lstsq(basis.T, row, rcond=None)[0]
+    # Sums and differences of forms have simple weights; rounding must not make up others.
     simple = np.round(weights * 720720.0) / 720720.0
-    return simple if np.array_equal(simple @ basis, row) else weights
+    if np.array_equal(simple @ basis, row):
+        return simple
+    weights = np.where(np.abs(weights) > ROUNDED * np.abs(weights).max(), weights, 0.0)
+    # Entry by entry: a coefficient that is tiny beside others can belong to a large coordinate.
+    error = np.abs(weights @ basis - row)
+    return weights if (error <= ROUNDED * (np.abs(weights) @ np.abs(basis))).all() else None
 
 
 def _intersection(left: tuple[Cell, ...], right: tuple[Cell, ...]) -> tuple[Cell, ...]:
@@ -255,7 +275,7 @@ class RowData:
             if isinstance(term.place, Gather):
                 index = np.asarray(self.value(term.place.index), dtype=np.int64)
                 wrapped = np.where(index < 0, index + term.place.size, index)
-                places = np.broadcast_to(term.place.first + wrapped, count)
+                places = np.broadcast_to(term.place.first + term.place.step * wrapped, count)
                 matrix[np.arange(count), places] += factor
             else:
                 matrix[:, term.place] += factor
@@ -272,16 +292,11 @@ class RowData:
             return np.asarray(cell.value)
         if isinstance(cell, Data):
             column = self._function.columns[cell.column].rows_first
-            values = column[(self._rows, *cell.entry)]
-            kind = {"f": np.float64, "b": np.bool_}.get(values.dtype.kind, np.int64)
-            return np.ascontiguousarray(values, dtype=kind)
+            return np.ascontiguousarray(column[(self._rows, *cell.entry)], dtype=cell.dtype)
         if isinstance(cell, RowNumber):
             return self._numbers
         if isinstance(cell, Lookup):
-            return cell.table[self.value(cell.index)]
+            return cell.table[np.asarray(self.value(cell.index), dtype=np.int64)]
         if isinstance(cell, Apply):
             return np.asarray(numpy_of(cell.op)(*(self.value(x) for x in cell.inputs)))
         raise TypeError(f"{type(cell).__name__} is not data")
-
-
-__all__: Sequence[str] = ["Argument", "LinearForm", "RowData", "RowFunction", "row_functions"]

@@ -13,7 +13,21 @@ from typing import Any
 import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
-from scipy import special
+
+from pymc_minibatch_mh.likelihood.composite import numpy_of, output_type
+
+REAL, INTEGER = np.dtype(np.float64), np.dtype(np.int64)
+#: What rounding can leave of terms that cancel, relative to the terms.
+CANCELLED = 8.0 * float(np.finfo(REAL).eps)
+
+
+class LoweringError(Exception):
+    """An operation that cannot be taken apart, and why."""
+
+    def __init__(self, op: object, why: str = "cannot be taken apart row by row") -> None:
+        self.op = op
+        self.why = why
+        super().__init__(f"{op} {why}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +38,11 @@ class Cell:
     def is_data(self) -> bool:
         """Whether the cell is free of the position."""
         return True
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type that the cell is computed in."""
+        return REAL
 
     @property
     def inputs(self) -> tuple["Cell", ...]:
@@ -37,6 +56,11 @@ class Constant(Cell):
 
     value: Any
 
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the number."""
+        return np.asarray(self.value).dtype
+
 
 @dataclass(frozen=True, eq=False)
 class Data(Cell):
@@ -44,16 +68,32 @@ class Data(Cell):
 
     column: int
     entry: tuple[int, ...]
+    kind: np.dtype = REAL
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type that rows are read in: float64, int64 or bool."""
+        return self.kind
 
 
 @dataclass(frozen=True, eq=False)
 class RowNumber(Cell):
     """The number of the row itself, as in ``x[arange(N), k]``."""
 
+    @property
+    def dtype(self) -> np.dtype:
+        """Integers."""
+        return INTEGER
+
 
 @dataclass(frozen=True, eq=False)
 class Length(Cell):
     """The number of rows, which shapes are made of."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Integers."""
+        return INTEGER
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +108,18 @@ class Lookup(Cell):
         """The index."""
         return (self.index,)
 
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the vector."""
+        return self.table.dtype
+
 
 @dataclass(frozen=True)
 class Gather:
-    """A coordinate that data choose: ``first`` plus the value of ``index``."""
+    """A coordinate that data choose: ``first`` plus ``step`` times the value of ``index``."""
 
     first: int
+    step: int
     size: int
     index: Cell
 
@@ -136,9 +182,29 @@ class Apply(Cell):
         """The operands."""
         return self.operands
 
+    @cached_property
+    def _dtype(self) -> np.dtype:
+        return output_type(self.op, *(cell.dtype for cell in self.operands))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type that PyTensor gives the result."""
+        return self._dtype
+
+
+def sum_of(numbers: Sequence[float]) -> float:
+    """Return a sum, zero where only rounding errors are left, as of 0.1 + 0.2 - 0.3."""
+    total = sum(numbers)
+    return 0.0 if abs(total) <= CANCELLED * sum(map(abs, numbers)) else total
+
 
 class Cells:
-    """Makes cells, each once."""
+    """Makes cells, each once.
+
+    :meth:`node` computes in the types of its operands, as the model does. The other arithmetic
+    brings together what the model keeps apart, and is done with real numbers: where the model has
+    ``(theta * a) * b``, the product of two columns of int8 must not overflow.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple, Cell] = {}
@@ -154,9 +220,9 @@ class Cells:
         key = (Constant, value.dtype.str, value.tobytes())
         return self._once(key, lambda: Constant(value))
 
-    def data(self, column: int, entry: tuple[int, ...]) -> Data:
+    def data(self, column: int, entry: tuple[int, ...], dtype: np.dtype = REAL) -> Data:
         """Return an entry of the rows of data array number `column`."""
-        return self._once((Data, column, entry), lambda: Data(column, entry))
+        return self._once((Data, column, entry), lambda: Data(column, entry, dtype))
 
     def row_number(self) -> RowNumber:
         """Return the number of the row."""
@@ -178,55 +244,83 @@ class Cells:
     def node(self, op: ScalarOp, operands: Sequence[Cell]) -> Cell:
         """Return an operation as it stands; constants are folded."""
         operands = tuple(operands)
-        if all(isinstance(cell, Constant) for cell in operands):
-            return self.constant(numpy_of(op)(*(cell.value for cell in operands)))
+        numbers = [cell.value for cell in operands if isinstance(cell, Constant)]
+        if len(numbers) == len(operands):
+            with np.errstate(all="ignore"):
+                return self.constant(numpy_of(op)(*numbers))
         return self._once((Apply, op, *operands), lambda: Apply(op, operands))
+
+    def real(self, cell: Cell) -> Cell:
+        """Return data as real numbers."""
+        if cell.dtype == REAL:
+            return cell
+        return self.node(scalar.convert_to_float64, (cell,))
 
     def coordinate(self, place: Place) -> Affine:
         """Return a coordinate of the position."""
         return self._affine((Term(1.0, (), place),), self.zero)
 
+    def linear(self, affine: Affine) -> Affine:
+        """Return an affine cell without its offset."""
+        return self._affine(affine.terms, self.zero)
+
     def scaled(self, affine: Affine, factor: Cell) -> Cell:
         """Return an affine cell times data."""
-        if isinstance(factor, Constant):
-            number = float(factor.value)
-            if number == 0.0:
-                return self.zero
-            if number == 1.0:
-                return affine
-            terms = tuple(Term(number * t.factor, t.monomial, t.place) for t in affine.terms)
-        else:
-            terms = tuple(
-                Term(t.factor, self.ordered((*t.monomial, factor)), t.place) for t in affine.terms
-            )
-        return self._affine(terms, self.times(affine.offset, factor))
+        number, others = self._factors(factor)
+        scaled = (
+            Term(number * t.factor, self.ordered((*t.monomial, *others)), t.place)
+            for t in affine.terms
+        )
+        terms = tuple(term for term in scaled if term.factor != 0.0)
+        offset = self.times(affine.offset, factor)
+        return self._affine(terms, offset) if terms else offset
+
+    def _factors(self, data: Cell) -> tuple[float, tuple[Cell, ...]]:
+        """Return the number in a product of data, and its other factors."""
+        if isinstance(data, Constant):
+            return float(data.value), ()
+        # What is multiplied in a small type can overflow there.
+        if not (isinstance(data, Apply) and isinstance(data.op, scalar.Mul) and data.dtype == REAL):
+            return 1.0, (data,)
+        number = 1.0
+        others: tuple[Cell, ...] = ()
+        for part in data.inputs:
+            own, rest = self._factors(part)
+            number, others = number * own, (*others, *rest)
+        return number, others
 
     def total(self, affines: Sequence[Affine], offsets: Sequence[Cell]) -> Cell:
         """Return a sum of affine cells and data."""
-        merged: dict[tuple, Term] = {}
+        factors: dict[tuple[tuple[Cell, ...], Place], list[float]] = {}
         for term in (t for affine in affines for t in affine.terms):
-            key = (term.monomial, term.place)
-            known = merged.get(key)
-            factor = term.factor + (known.factor if known else 0.0)
-            merged[key] = Term(factor, term.monomial, term.place)
-        terms = tuple(term for term in merged.values() if term.factor != 0.0)
+            factors.setdefault((term.monomial, term.place), []).append(term.factor)
+        sums = {key: sum_of(numbers) for key, numbers in factors.items()}
+        terms = tuple(Term(factor, *key) for key, factor in sums.items() if factor != 0.0)
         offset = self.plus([*(a.offset for a in affines), *offsets])
         return self._affine(terms, offset) if terms else offset
 
     def times(self, left: Cell, right: Cell) -> Cell:
-        """Return a product of data."""
-        if left is self.one or right is self.zero:
-            return right
-        if right is self.one or left is self.zero:
-            return left
-        return self.node(scalar.mul, (left, right))
+        """Return a product of data, as one number times other factors."""
+        (number, others), (more, rest) = self._factors(left), self._factors(right)
+        number, others = number * more, self.ordered((*others, *rest))
+        if number == 0.0:
+            return self.zero
+        if not others:
+            return self.constant(number)
+        factors = others if number == 1.0 else (self.constant(number), *others)
+        return factors[0] if len(factors) == 1 else self.node(scalar.mul, self._in_reals(factors))
 
     def plus(self, cells: Sequence[Cell]) -> Cell:
         """Return a sum of data."""
         kept = [cell for cell in cells if cell is not self.zero]
         if not kept:
             return self.zero
-        return kept[0] if len(kept) == 1 else self.node(scalar.add, kept)
+        return kept[0] if len(kept) == 1 else self.node(scalar.add, self._in_reals(kept))
+
+    def _in_reals(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        if any(cell.dtype == REAL for cell in cells):
+            return cells
+        return [self.real(cells[0]), *cells[1:]]
 
     def _affine(self, terms: tuple[Term, ...], offset: Cell) -> Affine:
         ordered = tuple(sorted(terms, key=self._order_of_term))
@@ -249,28 +343,3 @@ class Cells:
             cell = self._known[key] = make()
             self._serial[cell] = len(self._serial)
         return self._known[key]
-
-
-def numpy_of(op: ScalarOp) -> Callable[..., np.ndarray]:
-    """Return the NumPy or SciPy function of a scalar operation on data."""
-    if isinstance(op, scalar.Cast):
-        return lambda x: np.asarray(x).astype(op.o_type.dtype)
-    if isinstance(op, scalar.Second):
-        return lambda x, y: np.broadcast_arrays(x, y)[1]
-    if isinstance(op, scalar.Add | scalar.Mul):
-        plain = np.add if isinstance(op, scalar.Add) else np.multiply
-        return lambda *values: _fold(plain, values)
-    if isinstance(op, scalar.Reciprocal):
-        # np.reciprocal of integers is an integer.
-        return lambda x: 1.0 / np.asarray(x, dtype=float)
-    if op.nfunc_spec is not None:
-        *path, name = op.nfunc_spec[0].split(".")
-        return getattr(special if path[:1] == ["scipy"] else np, name)
-    return np.vectorize(op.impl)
-
-
-def _fold(plain: np.ufunc, values: tuple) -> np.ndarray:
-    result = values[0]
-    for value in values[1:]:
-        result = plain(result, value)
-    return result

@@ -8,8 +8,14 @@ import numpy as np
 from pytensor.graph.basic import Apply as Node
 from pytensor.graph.op import Op
 from pytensor.scalar import basic as scalar
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
+from pytensor.tensor.subtensor import (
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+    indices_from_subtensor,
+)
 
+from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.cells import (
     Affine,
     Apply,
@@ -17,10 +23,11 @@ from pymc_minibatch_mh.likelihood.cells import (
     Cells,
     Constant,
     Gather,
+    LoweringError,
     RowNumber,
 )
-from pymc_minibatch_mh.likelihood.lower import LoweringError, Tensor, lowered, single
-from pymc_minibatch_mh.likelihood.simplify import add, apply, multiply
+from pymc_minibatch_mh.likelihood.lower import Tensor, lowered, single
+from pymc_minibatch_mh.likelihood.simplify import apply
 
 
 @lowered.register(Subtensor)
@@ -40,112 +47,169 @@ def _indexed(op: Any, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Ten
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
     slices = [k for k in range(x.cells.ndim) if k not in arrays]
     first = arrays[0] if arrays else x.cells.ndim
+    indices = [_as_tensor(entries[k], cells) for k in arrays]
+    _check_indices(op, x, arrays, indices)
+    if x.axis in slices and entries[x.axis] != slice(None):
+        raise LoweringError(op, "takes a part of the rows")
     # What indexes lies where the first index array was, as NumPy has it for adjacent ones.
     before = [k for k in slices if k < first]
     after = [k for k in slices if k > first]
     sliced = x.cells.transpose([*before, *arrays, *after])
     cuts = [_slice(entries[k], op) for k in before], [_slice(entries[k], op) for k in after]
     sliced = sliced[(*cuts[0], *[slice(None)] * len(arrays), *cuts[1])]
-    picked, width, axis = _picked(sliced, len(before), [entries[k] for k in arrays], cells, op)
+    picked, width, axis = _picked(sliced, len(before), indices, cells, op)
     if x.axis in arrays or x.axis is None:
         return Tensor(picked, None if axis is None else len(before) + axis)
     place = before.index(x.axis) if x.axis in before else len(before) + width + after.index(x.axis)
     return Tensor(picked, place)
 
 
+@lowered.register(IncSubtensor)
+def _set(op: IncSubtensor, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    x, values, *given = inputs
+    entries = [
+        _slice(entry, op) if isinstance(entry, slice) else _slice(slice(entry), op).stop
+        for entry in indices_from_subtensor(given, op.idx_list)
+    ]
+    if not op.set_instead_of_inc or x.axis is not None or values.axis is not None:
+        raise LoweringError(op)
+    changed = x.cells.copy()
+    changed[tuple(entries)] = values.cells if values.cells.ndim else values.cells.item()
+    return Tensor(changed, None)
+
+
+def _as_tensor(index: Any, cells: Cells) -> Tensor:
+    return index if isinstance(index, Tensor) else Tensor(single(cells.constant(index)), None)
+
+
+def _check_indices(op: Any, x: Tensor, arrays: Sequence[int], indices: Sequence[Tensor]) -> None:
+    adjacent = list(arrays) == list(range(arrays[0], arrays[0] + len(arrays))) if arrays else True
+    if isinstance(op, AdvancedSubtensor) and not adjacent:
+        raise LoweringError(op, "has a slice between index arrays")
+    for axis, index in zip(arrays, indices, strict=True):
+        kinds = {cell.dtype.kind for cell in index.cells.flat}
+        if not kinds <= set("iu"):
+            raise LoweringError(op, "has an index that is no integer")
+        # Row i of the data goes with row i, and with no other.
+        own_row = all(isinstance(cell, RowNumber) for cell in index.cells.flat)
+        if own_row != (axis == x.axis) or (
+            index.axis is not None and x.axis not in (None, *arrays)
+        ):
+            raise LoweringError(op, "pairs each row with other rows")
+
+
 def _slice(entry: slice, op: Op) -> slice:
     parts = []
     for part in (entry.start, entry.stop, entry.step):
-        cell = part.cells[()] if isinstance(part, Tensor) else part
+        cell = part.cells.item() if isinstance(part, Tensor) else part
         if isinstance(cell, Cell) and not isinstance(cell, Constant):
-            raise LoweringError(op)
+            raise LoweringError(op, "has a slice that is not known beforehand")
         parts.append(int(cell.value) if isinstance(cell, Constant) else cell)
     return slice(*parts)
 
 
 def _picked(
-    x: np.ndarray, n_before: int, indices: Sequence[Any], cells: Cells, op: Op
+    x: np.ndarray, n_before: int, indices: Sequence[Tensor], cells: Cells, op: Op
 ) -> tuple[np.ndarray, int, int | None]:
     """Index the axes of `x` from `n_before` on; return also how many axes the indices have."""
     if not indices:
         return x, 0, None
-    tensors = [
-        i if isinstance(i, Tensor) else Tensor(single(cells.constant(i)), None) for i in indices
-    ]
-    broadcast = np.broadcast_arrays(*(t.cells for t in tensors), subok=False)
+    broadcast = np.broadcast_arrays(*(t.cells for t in indices), subok=False)
     width = broadcast[0].ndim
-    axis = next((t.axis + width - t.cells.ndim for t in tensors if t.axis is not None), None)
+    axes = {t.axis + width - t.cells.ndim for t in indices if t.axis is not None}
+    if len(axes) > 1 or any(broadcast[0].shape[k] != 1 for k in axes):
+        raise LoweringError(op, "pairs each row with other rows")
     outer, inner = x.shape[:n_before], x.shape[n_before + len(indices) :]
     out = np.empty((*outer, *broadcast[0].shape, *inner), dtype=object)
     for place in product(np.ndindex(*outer), np.ndindex(*broadcast[0].shape), np.ndindex(*inner)):
         part = x[(*place[0], *[slice(None)] * len(indices), *place[2])]
-        out[place[0] + place[1] + place[2]] = _element(
-            part, [index[place[1]] for index in broadcast], cells, op
-        )
-    return out, width, axis
+        index = [array.item(*place[1]) for array in broadcast]
+        out[place[0] + place[1] + place[2]] = _element(part, index, cells, op)
+    return out, width, next(iter(axes), None)
 
 
 def _element(part: Any, index: Sequence[Cell], cells: Cells, op: Op) -> Cell:
     if not index:
-        return part
+        return part if isinstance(part, Cell) else part.item()
     here, *rest = index
     if isinstance(here, RowNumber):
         return _element(part[0], rest, cells, op)
     if isinstance(here, Constant):
         return _element(part[int(here.value)], rest, cells, op)
     if not here.is_data:
-        raise LoweringError(op)
-    return pick(cells, [_element(sub, rest, cells, op) for sub in part], here, op)
+        raise LoweringError(op, "has an index that depends on the parameters")
+    return pick(cells, [_element(sub, rest, cells, op) for sub in part], here)
 
 
-def pick(cells: Cells, choices: Sequence[Cell], index: Cell, op: Op) -> Cell:
-    """Return the one of several cells that data choose.
+def pick(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
+    """Return the one of several cells that data choose; negative indices count from the end.
 
     Choosing goes inside operations that are the same for all of them, until it meets coordinates
-    of the position that lie side by side, or constants.
+    of the position that lie evenly spaced, or constants.
     """
     first = choices[0]
     if all(choice is first for choice in choices):
         return first
-    if all(isinstance(choice, Constant) for choice in choices):
-        return cells.lookup(np.array([choice.value for choice in choices]), index)
-    if all(isinstance(choice, Affine) for choice in choices):
-        return _pick_affine(cells, choices, index, op)
-    alike = all(
-        isinstance(c, Apply)
-        and isinstance(first, Apply)
-        and c.op == first.op
-        and len(c.inputs) == len(first.inputs)
-        for c in choices
-    )
-    if not alike:
-        return _pick_one_by_one(cells, choices, index)
-    operands = zip(*(choice.inputs for choice in choices), strict=True)
-    return apply(cells, first.op, *(pick(cells, o, index, op) for o in operands))
-
-
-def _pick_affine(cells: Cells, choices: Sequence[Any], index: Cell, op: Op) -> Cell:
-    places = [[t.place for t in c.terms] for c in choices]
-    plain = all(
-        len(c.terms) == 1 and not c.terms[0].monomial and isinstance(c.terms[0].place, int)
-        for c in choices
-    )
-    first = choices[0].terms[0].place
-    if not plain or [p for (p,) in places] != list(range(first, first + len(choices))):
-        return _pick_one_by_one(cells, choices, index)
-    gathered = cells.coordinate(Gather(first, len(choices), index))
-    factors = [cells.constant(c.terms[0].factor) for c in choices]
-    offset = pick(cells, [c.offset for c in choices], index, op)
-    return add(cells, multiply(cells, pick(cells, factors, index, op), gathered), offset)
-
-
-def _pick_one_by_one(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
-    indicators = [
-        cells.node(scalar.eq, (index, cells.constant(np.int64(k)))) for k in range(len(choices))
-    ]
+    constants = [choice.value for choice in choices if isinstance(choice, Constant)]
+    if len(constants) == len(choices):
+        return cells.lookup(np.array(constants), index)
+    if all(choice.is_data for choice in choices):
+        return _switched(cells, choices, index)
     if all(isinstance(choice, Affine) or choice.is_data for choice in choices):
-        return add(cells, *map(lambda i, c: multiply(cells, i, c), indicators, choices))
+        return _pick_affine(cells, choices, index)
+    if not isinstance(first, Apply) or any(not _is_like(choice, first) for choice in choices):
+        return _switched(cells, choices, index)
+    operands = zip(*(choice.inputs for choice in choices), strict=True)
+    return apply(cells, first.op, *(pick(cells, o, index) for o in operands))
+
+
+def _is_like(cell: Cell, other: Apply) -> bool:
+    return (
+        isinstance(cell, Apply)
+        and cell.op == other.op
+        and len(cell.inputs) == len(other.inputs)
+        and cell.is_data == other.is_data
+    )
+
+
+def _pick_affine(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
+    affines = [choice for choice in choices if isinstance(choice, Affine)]
+    linear = [cells.linear(affine) for affine in affines]
+    offsets = [choice.offset if isinstance(choice, Affine) else choice for choice in choices]
+    offset = pick(cells, [cells.real(x) for x in offsets], index)
+    gathered = _gathered(cells, affines, index) if len(affines) == len(choices) else None
+    if gathered is None:
+        numbers = [k for k, choice in enumerate(choices) if isinstance(choice, Affine)]
+        chosen = [_is_chosen(cells, index, k, len(choices)) for k in numbers]
+        gathered = add(cells, *map(lambda i, x: multiply(cells, i, x), chosen, linear))
+    return add(cells, gathered, offset)
+
+
+def _gathered(cells: Cells, choices: Sequence[Affine], index: Cell) -> Cell | None:
+    """Return numbers times coordinates that lie evenly spaced, chosen by data."""
+    terms = [choice.terms[0] for choice in choices]
+    places = [term.place for term in terms if isinstance(term.place, int) and not term.monomial]
+    if len(places) < len(choices) or any(len(choice.terms) > 1 for choice in choices):
+        return None
+    step = places[1] - places[0]
+    if places != [places[0] + k * step for k in range(len(places))] or step == 0:
+        return None
+    coordinate = cells.coordinate(Gather(places[0], step, len(places), index))
+    factors = [cells.constant(term.factor) for term in terms]
+    return multiply(cells, pick(cells, factors, index), coordinate)
+
+
+def _switched(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
     chosen = choices[-1]
-    for indicator, choice in zip(indicators[-2::-1], choices[-2::-1], strict=True):
-        chosen = apply(cells, scalar.switch, indicator, choice, chosen)
+    for k in range(len(choices) - 2, -1, -1):
+        condition = _is_chosen(cells, index, k, len(choices))
+        chosen = apply(cells, scalar.switch, condition, choices[k], chosen)
     return chosen
+
+
+def _is_chosen(cells: Cells, index: Cell, k: int, count: int) -> Cell:
+    from_start, from_end = (
+        cells.node(scalar.eq, (index, cells.constant(np.int64(number))))
+        for number in (k, k - count)
+    )
+    return cells.node(scalar.or_, (from_start, from_end))

@@ -6,7 +6,8 @@ wrappers around them are a few lines and compile in each process.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytensor
@@ -14,9 +15,10 @@ import pytensor.tensor as pt
 from numba import njit
 from pymc.pytensorf import rewrite_pregrad
 from pytensor.compile.mode import Mode, get_mode
-from pytensor.gradient import grad, pushforward
+from pytensor.gradient import NullTypeGradError, grad, pushforward
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
+from pytensor.graph.utils import MethodNotDefined
 
 import pymc_minibatch_mh.likelihood.special  # noqa: F401 - teaches PyTensor the trigamma function
 from pymc_minibatch_mh.data import ArrayRows, Column
@@ -125,13 +127,25 @@ class Functions:
 
         return logp
 
+    @contextmanager
+    def _differentiable(self) -> Iterator[None]:
+        try:
+            yield
+        except (MethodNotDefined, NullTypeGradError) as error:
+            raise UnsplittableModelError(
+                f"{', '.join(repr(term.name) for term in self._split.terms)}: an operation of the "
+                f"model has no derivative ({error}), which control variates and the search for "
+                "the mode need. Use another parameterisation, or sample with pm.Slice()."
+            ) from error
+
     def _derivatives(self, total: Callable[[Variable], Variable]) -> Callable:
         size = self._split.size
         theta = pt.vector("position", dtype="float64", shape=(size,))
         direction = pt.vector("direction", dtype="float64", shape=(size,))
         value = total(theta)
-        gradient = grad(value, theta, disconnected_inputs="ignore")
-        product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
+        with self._differentiable():
+            gradient = grad(value, theta, disconnected_inputs="ignore")
+            product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
         packed = pt.concatenate([value[None], gradient, product])
         graph = self._function([theta, direction, self._rows, self._ends, self._context], [packed])
 

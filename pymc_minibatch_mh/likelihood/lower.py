@@ -15,9 +15,9 @@ from pytensor.graph.basic import Constant as GraphConstant
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import toposort
-from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.basic import (
     Alloc,
+    AllocEmpty,
     ARange,
     Join,
     MakeVector,
@@ -25,30 +25,19 @@ from pytensor.tensor.basic import (
     TensorFromScalar,
 )
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.shape import Reshape, Shape_i, SpecifyShape
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 
-from pymc_minibatch_mh.likelihood.cells import (
-    Cell,
-    Cells,
-    Constant,
-    Length,
-)
-from pymc_minibatch_mh.likelihood.simplify import (
-    apply,
-)
-
-
-class LoweringError(Exception):
-    """An operation that cannot be taken apart."""
-
-    def __init__(self, op: object) -> None:
-        self.op = op
-        super().__init__(str(op))
+from pymc_minibatch_mh.likelihood.cells import Cell, Cells, Constant, Length, LoweringError
+from pymc_minibatch_mh.likelihood.simplify import apply
 
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of cells and the axis along which the rows lie, if it has one."""
+    """A tensor of cells and the axis along which the rows lie, if it has one.
+
+    The proof that rows are apart has been given; rules look once more where a mistake would put a
+    cell in the place of another.
+    """
 
     cells: np.ndarray
     axis: int | None
@@ -110,22 +99,30 @@ def lowered(op: Op, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tenso
     raise LoweringError(op)
 
 
-def _elementwise(cells: Cells, op: ScalarOp, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    broadcast = np.broadcast_arrays(*arrays, subok=False) if arrays else []
-    out = np.empty(broadcast[0].shape, dtype=object)
-    for place in np.ndindex(*out.shape):
-        out[place] = apply(cells, op, *(array[place] for array in broadcast))
-    return out
+def row_axis(op: Op, inputs: Sequence[Tensor]) -> int | None:
+    """Return the observation axis of tensors with as many axes each.
 
-
-def row_axis(inputs: Sequence[Tensor]) -> int | None:
-    """Return the observation axis of tensors with as many axes each."""
-    return next((x.axis for x in inputs if x.axis is not None), None)
+    Raises
+    ------
+    LoweringError
+        If they do not lie along each other.
+    """
+    axes = {x.axis for x in inputs if x.axis is not None}
+    if not axes:
+        return None
+    axis = axes.pop()
+    if axes or any(x.cells.shape[axis] != 1 for x in inputs):
+        raise LoweringError(op, "pairs each row with other rows")
+    return axis
 
 
 @lowered.register(Elemwise)
 def _elemwise(op: Elemwise, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    return Tensor(_elementwise(cells, op.scalar_op, [x.cells for x in inputs]), row_axis(inputs))
+    arrays = np.broadcast_arrays(*(x.cells for x in inputs), subok=False)
+    out = np.empty(arrays[0].shape, dtype=object)
+    for place in np.ndindex(*out.shape):
+        out[place] = apply(cells, op.scalar_op, *(array.item(*place) for array in arrays))
+    return Tensor(out, row_axis(op, inputs))
 
 
 @lowered.register(DimShuffle)
@@ -133,6 +130,8 @@ def _dimshuffle(op: DimShuffle, node: Node, inputs: Sequence[Tensor], cells: Cel
     (x,) = inputs
     kept = [k for k in op.new_order if k != "x"]
     dropped = [k for k in range(x.cells.ndim) if k not in kept]
+    if x.axis in dropped:
+        raise LoweringError(op)
     moved = x.cells.transpose(kept + dropped)
     moved = moved.reshape(moved.shape[: len(kept)])
     added = tuple(np.newaxis if k == "x" else slice(None) for k in op.new_order)
@@ -151,7 +150,7 @@ def _same(op: Op, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
 def _make_vector(op: MakeVector, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
     out = np.empty(len(inputs), dtype=object)
     for k, x in enumerate(inputs):
-        out[k] = x.cells[()]
+        out[k] = x.cells.item()
     return Tensor(out, None)
 
 
@@ -161,6 +160,15 @@ def _shape(op: Shape_i, node: Node, inputs: Sequence[Tensor], cells: Cells) -> T
     rows = x.axis == op.i
     cell: Cell = cells.length() if rows else cells.constant(np.int64(x.cells.shape[op.i]))
     return Tensor(single(cell), None)
+
+
+@lowered.register(Shape)
+def _whole_shape(op: Shape, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    (x,) = inputs
+    lengths = _constants(cells, np.array(x.cells.shape, dtype=np.int64))
+    if x.axis is not None:
+        lengths[x.axis] = cells.length()
+    return Tensor(lengths, None)
 
 
 def single(cell: Cell) -> np.ndarray:
@@ -173,27 +181,40 @@ def single(cell: Cell) -> np.ndarray:
 @lowered.register(Alloc)
 def _alloc(op: Alloc, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
     value, *lengths = inputs
-    shape, axis = _shape_of([x.cells[()] for x in lengths], op)
-    own = None if value.axis is None else value.axis + len(shape) - value.cells.ndim
-    return Tensor(np.broadcast_to(value.cells, shape), axis if own is None else own)
+    shape, axis = _lengths_of([x.cells.item() for x in lengths], op)
+    if value.axis is not None and value.axis + len(shape) - value.cells.ndim != axis:
+        raise LoweringError(op)
+    return Tensor(np.broadcast_to(value.cells, shape), axis)
 
 
-def _shape_of(lengths: Sequence[Cell], op: Op) -> tuple[list[int], int | None]:
-    axis = next((k for k, cell in enumerate(lengths) if isinstance(cell, Length)), None)
-    shape = []
-    for k, cell in enumerate(lengths):
-        if k != axis and not isinstance(cell, Constant):
+def _lengths_of(shape: Sequence[Cell], op: Op) -> tuple[list[int], int | None]:
+    """Return lengths, that of the rows being one, and which axis the rows lie along."""
+    lengths, axis = [], None
+    for k, cell in enumerate(shape):
+        if isinstance(cell, Constant):
+            lengths.append(int(cell.value))
+        elif isinstance(cell, Length) and axis is None:
+            axis = k
+            lengths.append(1)
+        else:
             raise LoweringError(op)
-        shape.append(1 if k == axis else int(cell.value))  # type: ignore[attr-defined]
-    return shape, axis
+    return lengths, axis
+
+
+@lowered.register(AllocEmpty)
+def _alloc_empty(op: AllocEmpty, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    shape, axis = _lengths_of([x.cells.item() for x in inputs], op)
+    return Tensor(np.full(shape, cells.constant(np.nan), dtype=object), axis)
 
 
 @lowered.register(ARange)
 def _arange(op: ARange, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    start, stop, step = (x.cells[()] for x in inputs)
-    if isinstance(stop, Length):
+    start, stop, step = (x.cells.item() for x in inputs)
+    if not isinstance(start, Constant) or not isinstance(step, Constant):
+        raise LoweringError(op)
+    if isinstance(stop, Length) and (start.value, step.value) == (0, 1):
         return Tensor(single(cells.row_number()).reshape(1), 0)
-    if not all(isinstance(x, Constant) for x in (start, stop, step)):
+    if not isinstance(stop, Constant):
         raise LoweringError(op)
     return Tensor(_constants(cells, np.arange(start.value, stop.value, step.value)), None)
 
@@ -201,15 +222,24 @@ def _arange(op: ARange, node: Node, inputs: Sequence[Tensor], cells: Cells) -> T
 @lowered.register(Reshape)
 def _reshape(op: Reshape, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
     x, target = inputs
-    shape, axis = _shape_of(list(target.cells), op)
-    # The proof that rows are apart has seen to it that they stay on the first axis.
-    axis = 0 if x.axis is not None else axis
-    if x.axis is not None:
-        shape[0] = 1
+    shape, axis = _lengths_of(list(target.cells), op)
+    if x.axis is None and axis is None:
+        return Tensor(x.cells.reshape(shape), None)
+    if axis is None and shape.count(-1) == 1:
+        axis = shape.index(-1)
+        shape[axis] = 1
+    # In C order, rows stay rows on the first axis, or where nothing but rows is.
+    stay_first = axis == x.axis == 0
+    only_rows = x.axis is not None and axis is not None and x.cells.size == 1
+    if not (stay_first or only_rows) or int(np.prod(shape)) != x.cells.size:
+        raise LoweringError(op, "mixes rows, or cannot be seen not to")
     return Tensor(x.cells.reshape(shape), axis)
 
 
 @lowered.register(Join)
 def _join(op: Join, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    arrays = np.concatenate([x.cells for x in inputs], axis=op.axis)
-    return Tensor(arrays, row_axis(inputs))
+    axis = row_axis(op, inputs)
+    along = op.axis % inputs[0].cells.ndim
+    if axis == along:
+        raise LoweringError(op, "puts rows after rows")
+    return Tensor(np.concatenate([x.cells for x in inputs], axis=along), axis)

@@ -5,49 +5,63 @@ from functools import reduce
 
 import numpy as np
 from pytensor.graph.basic import Apply as Node
+from pytensor.graph.op import Op
 from pytensor.scalar import basic as scalar
-from pytensor.scalar import math as scalar_math
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
 from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
 
-from pymc_minibatch_mh.likelihood.cells import Apply, Cell, Cells, Constant
-from pymc_minibatch_mh.likelihood.lower import LoweringError, Tensor, lowered, row_axis
-from pymc_minibatch_mh.likelihood.simplify import (
-    add,
-    apply,
-    exp,
-    multiply,
-    subtract,
-    summands,
-)
+from pymc_minibatch_mh.likelihood.arithmetic import add, exp, multiply, subtract
+from pymc_minibatch_mh.likelihood.cells import Cell, Cells, LoweringError
+from pymc_minibatch_mh.likelihood.lower import Tensor, lowered
+from pymc_minibatch_mh.likelihood.simplify import apply, log_of_sum
 
 
 @lowered.register(CAReduce)
 def _reduce(op: CAReduce, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    (x,) = inputs
-    axes = tuple(range(x.cells.ndim)) if op.axis is None else op.axis
-    if x.axis in axes:
-        raise LoweringError(op)
+    arithmetic = isinstance(op.scalar_op, scalar.Add | scalar.Mul)
+    # A sum of booleans counts; one by one, PyTensor would take them for a disjunction.
+    result = node.outputs[0].type.dtype
+    wide = _cast_to(getattr(op, "acc_dtype", None) or result)
 
     def combine(parts: Sequence[Cell]) -> Cell:
-        if isinstance(op.scalar_op, scalar.Add | scalar.Mul) or len(parts) == 1:
-            return parts[0] if len(parts) == 1 else apply(cells, op.scalar_op, *parts)
+        if not parts:
+            raise LoweringError(op, "reduces an axis without entries")
+        if arithmetic and np.dtype(node.inputs[0].type.dtype) != wide.o_type.dtype:
+            parts = [apply(cells, wide, part) for part in parts]
+        if arithmetic:
+            total = apply(cells, op.scalar_op, *parts) if len(parts) > 1 else parts[0]
+            return total if total.dtype == result else apply(cells, _cast_to(result), total)
         return reduce(lambda left, right: apply(cells, op.scalar_op, left, right), parts)
 
-    return _over(x, axes, combine)
+    return _over(op, inputs[0], op.axis, combine)
 
 
-def _over(x: Tensor, axes: Sequence[int], combine: Callable[[Sequence[Cell]], Cell]) -> Tensor:
-    kept = [k for k in range(x.cells.ndim) if k not in axes]
-    moved = x.cells.transpose([*kept, *axes])
-    moved = moved.reshape(*moved.shape[: len(kept)], -1)
-    out = np.empty(moved.shape[:-1], dtype=object)
+def _cast_to(dtype: str) -> scalar.Cast:
+    return scalar.Cast(scalar.get_scalar_type(dtype))
+
+
+def _over(
+    op: Op, x: Tensor, axes: Sequence[int] | None, combine: Callable[[Sequence[Cell]], Cell]
+) -> Tensor:
+    """Combine the cells along some axes, or along all."""
+    over = _axes(op, x, axes)
+    kept = [k for k in range(x.cells.ndim) if k not in over]
+    moved = x.cells.transpose([*kept, *over])
+    out = np.empty(moved.shape[: len(kept)], dtype=object)
     for place in np.ndindex(*out.shape):
-        out[place] = combine(list(moved[place]))
+        out[place] = combine(list(np.ravel(moved[place])))
     return Tensor(out, None if x.axis is None else kept.index(x.axis))
+
+
+def _axes(op: Op, x: Tensor, axes: Sequence[int] | None) -> list[int]:
+    every = range(x.cells.ndim)
+    over = list(every) if axes is None else [axis % x.cells.ndim for axis in axes]
+    if x.axis in over:
+        raise LoweringError(op, "combines rows")
+    return over
 
 
 @lowered.register(CumOp)
@@ -55,7 +69,7 @@ def _cumulate(op: CumOp, node: Node, inputs: Sequence[Tensor], cells: Cells) -> 
     (x,) = inputs
     axis = 0 if op.axis is None else op.axis % x.cells.ndim
     if x.axis == axis or (op.axis is None and x.cells.ndim > 1):
-        raise LoweringError(op)
+        raise LoweringError(op, "combines rows, or all axes")
     combine = add if op.mode == "add" else multiply
     moved = np.moveaxis(x.cells, axis, 0).copy()
     for k in range(1, moved.shape[0]):
@@ -67,38 +81,7 @@ def _cumulate(op: CumOp, node: Node, inputs: Sequence[Tensor], cells: Cells) -> 
 
 @lowered.register(LogSumExp)
 def _log_sum_exp(op: LogSumExp, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    def combine(parts: Sequence[Cell]) -> Cell:
-        return reduce(lambda left, right: _log_add_exp(cells, left, right), parts)
-
-    return _over(inputs[0], op.axis, combine)
-
-
-def _log_add_exp(cells: Cells, left: Cell, right: Cell) -> Cell:
-    """Return log(exp(left) + exp(right)) as left + softplus(right - left), -inf allowed."""
-    for this, other in ((left, right), (right, left)):
-        if _is_impossible(this):
-            return other
-        choice = next((part for part in summands(this) if _may_be_impossible(part)), None)
-        if isinstance(choice, Apply):
-            rest = [part for part in summands(this) if part is not choice]
-            condition, *branches = choice.inputs
-            outcomes = (
-                other if _is_impossible(x) else _log_add_exp(cells, add(cells, x, *rest), other)
-                for x in branches
-            )
-            return apply(cells, scalar.switch, condition, *outcomes)
-    gap = subtract(cells, right, left)
-    return add(cells, left, apply(cells, scalar_math.softplus, gap))
-
-
-def _is_impossible(cell: Cell) -> bool:
-    return isinstance(cell, Constant) and bool(np.isneginf(cell.value))
-
-
-def _may_be_impossible(cell: Cell) -> bool:
-    """Whether data decide if a summand is -inf."""
-    chosen = isinstance(cell, Apply) and isinstance(cell.op, scalar.Switch)
-    return chosen and cell.inputs[0].is_data and any(map(_is_impossible, cell.inputs[1:]))
+    return _over(op, inputs[0], op.axis, lambda parts: log_of_sum(cells, parts))
 
 
 @lowered.register(Softmax)
@@ -107,28 +90,28 @@ def _softmax(
     op: Softmax | LogSoftmax, node: Node, inputs: Sequence[Tensor], cells: Cells
 ) -> Tensor:
     (x,) = inputs
-    axes = tuple(range(x.cells.ndim)) if op.axis is None else tuple(op.axis)
+    axes = _axes(op, x, op.axis)
     out = np.empty_like(x.cells)
     for place in np.ndindex(*x.cells.shape):
         group = tuple(slice(None) if k in axes else i for k, i in enumerate(place))
-        total = reduce(
-            lambda left, right: _log_add_exp(cells, left, right), np.ravel(x.cells[group])
-        )
-        log_share = subtract(cells, x.cells[place], total)
+        total = log_of_sum(cells, list(np.ravel(x.cells[group])))
+        log_share = subtract(cells, x.cells.item(*place), total)
         out[place] = exp(cells, log_share) if isinstance(op, Softmax) else log_share
     return Tensor(out, x.axis)
 
 
 @lowered.register(Dot)
 def _dot(op: Dot, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    left, right = (x.cells for x in inputs)
-    if left.ndim != 2 or right.ndim != 2:
+    left, right = inputs
+    if left.cells.ndim != 2 or right.cells.ndim != 2 or left.axis == 1 or right.axis == 0:
         raise LoweringError(op)
-    out = np.empty((left.shape[0], right.shape[1]), dtype=object)
+    if left.axis is not None and right.axis is not None:
+        raise LoweringError(op, "pairs each row with other rows")
+    out = np.empty((left.cells.shape[0], right.cells.shape[1]), dtype=object)
     for i, j in np.ndindex(*out.shape):
-        pairs = zip(left[i], right[:, j], strict=True)
+        pairs = zip(left.cells[i], right.cells[:, j], strict=True)
         out[i, j] = add(cells, *(multiply(cells, a, b) for a, b in pairs))
-    return Tensor(out, row_axis(inputs))
+    return Tensor(out, left.axis if right.axis is None else right.axis)
 
 
 @lowered.register(Blockwise)

@@ -4,8 +4,10 @@ import numpy as np
 import pymc as pm
 from pymc.distributions.transforms import _default_transform
 from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
+from pymc.pytensorf import constant_fold
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor import as_tensor
 
 
 def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray]:
@@ -30,8 +32,10 @@ def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray
 
 
 def _number(end: Variable | None, unknown: np.ndarray) -> np.ndarray:
-    # An end that is random itself bounds nothing.
-    known = end is not None and all(
-        isinstance(v, Constant) for v in ancestors([end]) if v.owner is None
-    )
-    return np.asarray(end.eval(), dtype=np.float64) if known else unknown
+    # An end that is random itself, or that can be set anew, bounds nothing.
+    if end is None or any(
+        v.owner is None and not isinstance(v, Constant) for v in ancestors([as_tensor(end)])
+    ):
+        return unknown
+    (value,) = constant_fold([as_tensor(end)])
+    return np.asarray(value, dtype=np.float64)

@@ -28,6 +28,8 @@ FLOOR = 0.03
 LOCAL_FLOOR = 0.1
 #: Least and largest floor of the walk's weight.
 WALK_FLOORS = (0.01, 0.2)
+#: Share of bold moves that a posterior without heavy tails may lose to its skewness.
+SKEW_LOSS = 0.05
 LOCAL_RHO = 0.8
 #: Tries of a component before its efficiency is trusted.
 ENOUGH_TRIES = 20
@@ -170,7 +172,7 @@ def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
     accepted = total[1:, ACCEPT] / np.maximum(total[1:, TRIED], 1.0)
     bold, local = accepted[int(np.argmin(np.abs(rho)))], accepted[int(np.argmax(rho))]
     lost = 1.0 - bold / local if local > 0.0 else 1.0
-    return float(np.clip(lost, *WALK_FLOORS))
+    return float(np.clip(lost - SKEW_LOSS, *WALK_FLOORS))
 
 
 def efficiency(total: np.ndarray, size: int) -> np.ndarray:

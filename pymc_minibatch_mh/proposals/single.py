@@ -20,13 +20,14 @@ def RandomWalk(scale: float | None = None) -> Mixture:  # noqa: N802 - reads as 
     return Mixture(rho=(), walk_weight=1.0, scale=scale)
 
 
-def Laplace(rho: tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N802
+def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N802
     """Return Laplace (preconditioned Crank–Nicolson) moves θ' = θ̂ + ρ(θ - θ̂) + √(1-ρ²) L ξ.
 
     Parameters
     ----------
     rho
-        Autoregressive coefficients in (-1, 1), drawn with equal weights. A posterior with tails
+        One autoregressive coefficient in (-1, 1), or several with equal weights. A posterior with
+        tails
         heavier than its Gaussian approximation needs a random walk as well: see
         :class:`Mixture`.
 
@@ -35,4 +36,5 @@ def Laplace(rho: tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N802
     >>> Laplace(rho=(0.0,)).n_components
     1
     """
-    return Mixture(rho=tuple(rho), walk_weight=0.0)
+    coefficients = (rho,) if isinstance(rho, int | float) else tuple(rho)
+    return Mixture(rho=coefficients, walk_weight=0.0)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pymc.stats.convergence import SamplerWarning
-from pymc.step_methods.compound import BlockedStep
 from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor.graph.basic import Variable
+from scipy.stats import chi2
 
+from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundViolationError
 from pymc_minibatch_mh.kernels import sums as entry
 from pymc_minibatch_mh.kernels.first_class import address_of
@@ -22,31 +23,19 @@ from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.proposals import Proposal
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.adaptation import PREPARATION_SEED, AdaptingStep
+from pymc_minibatch_mh.steps.audit import audited
 from pymc_minibatch_mh.steps.decision import Decision, bound_arrays
 from pymc_minibatch_mh.steps.freshness import WatchedData
-from pymc_minibatch_mh.steps.state import MinibatchState
 from pymc_minibatch_mh.steps.stats import STATS_DTYPES_SHAPES, stats_of_draw
 from pymc_minibatch_mh.surrogate.target import Target
 
-#: Draws between two adaptations.
-WINDOW = 50
-#: Weight of what was learned before the last window.
-FORGET = 0.97
-#: The same for the mean of warm-up, whose first half may still be on its way.
-FORGET_POSITION = 0.9
-#: Distance from the centre, in excess of that of a Gaussian, up to which a window is no longer on
-#: its way to the posterior: jumps before that say nothing about efficiency.
-SETTLED = 4.0
-#: Share of a window's batches that were noisier than predicted, above which the prediction grows.
-UNDERESTIMATED_SHARE = 0.05
-SPREAD_GROWTH = 1.5
-#: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
-MOVED = 1.0
-#: Seed of what is random before sampling: the subsample that starts Newton, calibration moves.
-PREPARATION_SEED = 20_170_808
+#: Chance that a Gaussian posterior lies as far out as a start that is not waited for, and width
+#: of the new start in posterior standard deviations.
+FAR_TAIL, NEW_START = 1e-12, 2.0
 
 
-class MinibatchStep(BlockedStep):
+class MinibatchStep(AdaptingStep):
     """Base of the step methods that subsample the likelihood.
 
     A subclass names its test and packs the test's settings; it holds no algorithm.
@@ -81,18 +70,6 @@ class MinibatchStep(BlockedStep):
 
     default_blocked = True
     stats_dtypes_shapes = STATS_DTYPES_SHAPES
-    _state_class = MinibatchState
-
-    # The chain's state, set by _reset.
-    adapting: bool
-    started: bool
-    settled: bool
-    numbers: np.ndarray
-    test_settings: np.ndarray
-    window: np.ndarray
-
-    #: What the step decides by.
-    decision: Decision
 
     def _prepare(
         self,
@@ -127,13 +104,19 @@ class MinibatchStep(BlockedStep):
         preparation = np.random.default_rng(PREPARATION_SEED)
         start = self.target.split.ravel(point)
         self.target.require_finite(start)
+        self._default_start = start
+        if initial_point is not None:
+            self._default_start = self.target.split.ravel(model.initial_point())
         self._surrogate, calibration = self.target.expand(start, preparation)
         self.target.check(model, self._surrogate, preparation)
         self.decision = decision
         self._test_settings = decision.settings_for(self.target, self._surrogate, calibration)
         self.tables = decision.tables(self.target, self._surrogate)
         self._connect()
+        self._known_violation = ""
         self._reset(tune)
+        self._audit()
+        self._known_violation = self.violation
         # Compiles the update where it is not yet in numba's cache, so that no draw has to wait.
         self._update(start, 0)
 
@@ -155,8 +138,7 @@ class MinibatchStep(BlockedStep):
         if not np.array_equal(surrogate.centre, self._bounded_centre):
             at_home = np.array_equal(surrogate.centre, self._surrogate.centre)
             tables = self.tables if at_home else self.decision.tables(self.target, surrogate)
-            self._bounds = bound_arrays(tables)
-            self._bounded_centre = surrogate.centre
+            self._use_bounds(tables, surrogate.centre)
 
     @property
     def rng(self) -> np.random.Generator:
@@ -179,6 +161,8 @@ class MinibatchStep(BlockedStep):
         if self.adapting:
             self.adapting = False
             self._refresh_centre()
+            if self._chain_tables is not self.tables or not self.certified:
+                self._audit()
             self.n_updates = self.n_full = self.n_accepted = 0
 
     def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
@@ -186,18 +170,31 @@ class MinibatchStep(BlockedStep):
         began = time.perf_counter()
         position = self.target.split.ravel(point)
         if not self.started:
-            self.target.require_finite(position)
+            self._start(position)
             self.started = True
         sums = self._update(position, self.updates_per_draw)
         if sums[entry.VIOLATED] > 0.0:
-            self._meet_violation(position, sums)
+            row, ratio = int(sums[entry.VIOLATED]) - 1, float(sums[entry.BOUND_RATIO])
+            message = report.violation(self.target, row, position, self._new, ratio)
+            self._meet_violation(message)
         self._keep_books(position, sums)
         stats = stats_of_draw(sums, self.updates_per_draw)
+        stats["certified"] = self.certified
         stats["scaling"] = self.proposal.scaling(self.numbers)
         stats["temperature"] = self.temperature
         stats["perf_counter_diff"] = time.perf_counter() - began
         stats["warning"] = self._warning()
         return self.target.split.unravel(position, point), [stats]
+
+    def _start(self, position: np.ndarray) -> None:
+        """Check where a chain starts; leave PyMC's own starting point if it is far off."""
+        s = self.surrogate
+        far = np.sqrt(chi2.isf(FAR_TAIL, position.size))
+        unchosen = np.array_equal(position, self._default_start)
+        if self.adapting and unchosen and whitened_norm(s.whitener, position, s.centre) > far:
+            report.tell_of_new_start(self.name)
+            position[:] = self.target.split.ravel(self.gaussian_draw(self.rng, NEW_START))
+        self.target.require_finite(position)
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw a point from the Gaussian approximation, `scale` times as wide."""
@@ -208,9 +205,11 @@ class MinibatchStep(BlockedStep):
     def __reduce__(self) -> tuple:
         """Pickle settings, graphs, arrays and the chain's state; neither model nor code."""
         self._data.require_unchanged(type(self).__name__)
-        compiled = {"_addresses", "_generator", "_functions", "_space", "_new", "_bounds"}
+        compiled = {"_addresses", "_generator", "_functions", "_space", "_new"}
+        # Bounds can be larger than the data that they are derived from.
+        derived = {"_bounds", "_bounded_centre", "_chain_tables", "tables"}
         # PyMC's own way of pickling keeps the whole model in here.
-        dropped = compiled | {"_BlockedStep__newargs"}
+        dropped = compiled | derived | {"_BlockedStep__newargs"}
         state = {k: v for k, v in self.__dict__.items() if k not in dropped}
         return _restore, (type(self), state)
 
@@ -233,99 +232,48 @@ class MinibatchStep(BlockedStep):
         return sums
 
     def _connect(self) -> None:
+        self._space = tuple(self.target.passes.space)
+        self._new = np.empty(self.target.split.size)
+        self._use_bounds(self.tables, self._surrogate.centre)
+
+    def _use_bounds(self, tables: Tables | None, centre: np.ndarray) -> None:
         # Addresses are only valid while the functions behind them are referenced.
         self._functions = (
             self.proposal.function,
             self.decision.test,
             self.target.prior,
             self.target.evaluate,
-            *self.decision.roles,
+            *self.decision.roles(tables),
         )
-        self._space = tuple(self.target.passes.space)
         self._addresses = np.array([address_of(f) for f in self._functions], dtype=np.int64)
-        self._new = np.empty(self.target.split.size)
-        self._bounds = bound_arrays(self.tables)
-        self._bounded_centre = self._surrogate.centre
+        self._bounds = bound_arrays(tables)
+        self._chain_tables = tables
+        self._bounded_centre = centre
 
-    def _reset(self, adapting: bool) -> None:
-        size = self.target.split.size
-        self.adapting = adapting
-        self.started = self.settled = False
-        self.numbers = self.proposal.initial_numbers(size)
-        self.test_settings = self._test_settings.copy()
-        self.surrogate = self._surrogate
-        self.window = np.zeros((self.proposal.n_components, entry.N_TALLIES))
-        self.total = np.zeros_like(self.window)
-        self.window_sums = np.zeros(entry.N_SUMS)
-        self.total_sums = np.zeros(entry.N_SUMS)
-        self.warm_up_sum = np.zeros(size)
-        self.warm_up_weight = 0.0
-        self.n_draws = self.n_updates = self.n_full = self.n_accepted = 0
-        self.warned = False
-        self.violation = ""
+    @property
+    def certified(self) -> bool:
+        """Whether the draws are exact by bounds that were derived from the model."""
+        return self.tables is not None and self.tables.verified and not self.violation
 
-    def _keep_books(self, position: np.ndarray, sums: np.ndarray) -> None:
-        self.n_draws += 1
-        self.n_updates += self.updates_per_draw
-        self.n_full += int(sums[entry.FULL_PASS])
-        self.n_accepted += int(sums[entry.ACCEPTED])
-        if self.adapting:
-            self.window_sums += sums
-            self.warm_up_sum += position
-            if self.n_draws % WINDOW == 0:
-                self._adapt()
-                away = whitened_norm(self.surrogate.whitener, position, self.surrogate.centre)
-                self.settled = bool(away < np.sqrt(position.size) + SETTLED)
+    def _audit(self) -> None:
+        tables = self._chain_tables
+        if tables is not None:
+            rng = np.random.default_rng(PREPARATION_SEED + self.n_draws)
+            wrong = audited(self.target, self.surrogate, tables, rng)
+            if wrong:
+                self._meet_violation(wrong)
 
-    def _adapt(self) -> None:
-        if self.settled:
-            self.total = FORGET * self.total + self.window
-        size = self.target.split.size
-        target = self.decision.walk_target
-        self.proposal.adapt(self.numbers, self.window, self.total, target, size)
-        self.total_sums = FORGET * self.total_sums + self.window_sums
-        self._adapt_test()
-        batches = WINDOW * self.updates_per_draw
-        if self.window_sums[entry.UNDERESTIMATED] > UNDERESTIMATED_SHARE * batches:
-            spread = self.surrogate.spread * SPREAD_GROWTH
-            self.surrogate = self.surrogate._replace(spread=spread)
-        self.window[:] = 0.0
-        self.window_sums[:] = 0.0
-        self.warm_up_sum *= FORGET_POSITION
-        self.warm_up_weight = FORGET_POSITION * (self.warm_up_weight + WINDOW)
-
-    def _adapt_test(self) -> None:
-        counts = self.total_sums, self.target, self.updates_per_draw
-        self.decision.adapt(self.test_settings, *counts)
-
-    def _refresh_centre(self) -> None:
-        if self.n_draws < 2 * WINDOW:
-            return
-        weight = self.warm_up_weight + self.n_draws % WINDOW
-        mean = self.warm_up_sum / weight
-        s = self.surrogate
-        if whitened_norm(s.whitener, mean, s.centre) < MOVED * np.sqrt(mean.size):
-            return
-        rng = np.random.default_rng(PREPARATION_SEED)
-        self.surrogate, calibration = self.target.expand(mean, rng)
-        self.test_settings = self.decision.settings_for(self.target, self.surrogate, calibration)
-        self._adapt_test()
-
-    def _meet_violation(self, position: np.ndarray, sums: np.ndarray) -> None:
-        row = int(sums[entry.VIOLATED]) - 1
-        message = report.violation(
-            self.target, row, position, self._new, float(sums[entry.BOUND_RATIO])
-        )
+    def _meet_violation(self, message: str) -> None:
         if not self.decision.tolerates_violations:
             raise BoundViolationError(message)
         self.violation = message
 
     def _warning(self) -> SamplerWarning | None:
-        if self.violation and not self.warned:
-            self.warned = True
-            return report.violation_warning(self.name, self.violation, self.n_draws)
         if self.warned or self.adapting:
             return None
+        if self.violation:
+            self.warned = True
+            return report.violation_warning(self.name, self.violation, self.n_draws)
         counts = self.n_updates, self.n_accepted, self.n_full
         warning = report.chain_warning(self.name, *counts, self.n_draws)
         self.warned = warning is not None
@@ -339,6 +287,7 @@ def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
     step = object.__new__(cls)
     step.__dict__.update(state)
     step.rng = step._rng
+    step.tables = step.decision.tables(step.target, step._surrogate)
     step._connect()
     step.surrogate = step._chain_surrogate
     return step

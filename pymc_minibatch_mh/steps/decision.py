@@ -56,10 +56,9 @@ class Decision(ABC):
     def test(self) -> Any:
         """The compiled test (``TEST``)."""
 
-    @property
     @abstractmethod
-    def roles(self) -> tuple[Any, ...]:
-        """The compiled functions that the test finds behind those of the update."""
+    def roles(self, tables: Tables | None) -> tuple[Any, ...]:
+        """Return the compiled functions that the test finds behind those of the update."""
 
     @abstractmethod
     def tables(self, target: Target, surrogate: Surrogate) -> Tables | None:
@@ -103,9 +102,8 @@ class LookDecision(Decision):
         """Look until decided."""
         return look_until_decided
 
-    @property
-    def roles(self) -> tuple[Any, ...]:
-        """The plan and the decision."""
+    def roles(self, tables: Tables | None) -> tuple[Any, ...]:
+        """Return the plan and the decision."""
         return self.plan, self.decide
 
     def tables(self, target: Target, surrogate: Surrogate) -> Tables | None:

@@ -47,7 +47,7 @@ class FactorizedMH(MinibatchStep):
             "factorized",
             0.0,
             delayed_acceptance,
-            bounds,
+            check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )
         self._prepare(vars, decision, **settings)

@@ -1,19 +1,20 @@
 """Deciding by a Poisson number of rows, with bounds derived from the model or given."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pymc_minibatch_mh.acceptance import poisson
-from pymc_minibatch_mh.bounds.given import Bounds, no_metric
+from pymc_minibatch_mh.bounds.given import Bounds
 from pymc_minibatch_mh.bounds.tables import BoundsPass, Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import sums as entry
 from pymc_minibatch_mh.kernels.poisson import thin_rows
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.likelihood.affine import row_functions
+from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.decision import Decision
 from pymc_minibatch_mh.surrogate.target import Target
 from pymc_minibatch_mh.surrogate.taylor import Calibration
@@ -33,7 +34,7 @@ PASS_SHARE = 0.5
 GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class PoissonDecision(Decision):
     """A Poisson-minibatch test.
 
@@ -56,17 +57,6 @@ class PoissonDecision(Decision):
     delayed_acceptance: bool
     bounds: GivenBounds | None
     tolerates_violations: bool
-    _metric: Any = field(default=no_metric, init=False, repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the compiled metric."""
-        return {k: v for k, v in self.__dict__.items() if k != "_metric"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Compile the metric again."""
-        self.__dict__.update(state)
-        given = self.bounds
-        self._metric = given.compiled_metric() if isinstance(given, Bounds) else no_metric
 
     @property
     def walk_target(self) -> float:
@@ -78,10 +68,10 @@ class PoissonDecision(Decision):
         """Thin a Poisson number of rows."""
         return thin_rows
 
-    @property
-    def roles(self) -> tuple[Any, ...]:
-        """Rate, thinning, acceptance and the metric of given bounds."""
-        return poisson.rate, poisson.thin, poisson.accept_probability, self._metric
+    def roles(self, tables: Tables | None) -> tuple[Any, ...]:
+        """Return rate, thinning, acceptance and the metric of given bounds."""
+        assert tables is not None
+        return poisson.rate, poisson.thin, poisson.accept_probability, tables.compiled_metric
 
     def tables(self, target: Target, surrogate: Surrogate) -> Tables:
         """Bound all rows around a centre, or ask the user to.
@@ -101,10 +91,10 @@ class PoissonDecision(Decision):
             given = given(target.split.unravel(surrogate.centre, {}))
         if not isinstance(given, Bounds):
             raise SettingError(
-                f"bounds= returned {type(given).__name__}. Return Bounds(c, metric) for the centre "
-                "that it is called with."
+                f"bounds= is a function that returned a {type(given).__name__}. Return "
+                "Bounds(c, metric) for the centre that it is called with."
             )
-        self._metric = given.compiled_metric()
+        report.tell_of_unverified_bounds(", ".join(repr(term.name) for term in target.split.terms))
         return given.tables(target.source.n_rows)
 
     def settings_for(

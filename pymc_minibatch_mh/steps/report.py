@@ -3,6 +3,7 @@
 The functions that the progress bar calls are private in PyMC, and are kept in this one place.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_minibatch_mh.surrogate.target import Target
+
+_log = logging.getLogger("pymc")
 
 #: Shares of full-data updates that are warned of.
 FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
@@ -82,6 +85,25 @@ def chain_warning(
     )
     return SamplerWarning(
         WarningType.BAD_PARAMS, message.strip(), "error" if strong else "warn", draw
+    )
+
+
+def tell_of_new_start(name: str) -> None:
+    """Say that a chain does not start where PyMC would have it start."""
+    _log.info(
+        "%s: the model's default starting point is far outside the posterior; this chain starts "
+        "at a draw from the widened Gaussian approximation instead. Pass initvals= to choose.",
+        name,
+    )
+
+
+def tell_of_unverified_bounds(names: str) -> None:
+    """Say that a user's bounds are taken as they are."""
+    _log.warning(
+        "%s: bounds= are unverified. They are held against all rows for some moves, before "
+        "sampling and at the end of warm-up, and against every row that is read; the draws are "
+        "exact if they hold everywhere.",
+        names,
     )
 
 

@@ -46,7 +46,7 @@ class ScalableSubsamplingMH(MinibatchStep):
             "best",
             0.0,
             delayed_acceptance,
-            bounds,
+            check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )
         self._prepare(vars, decision, **settings)

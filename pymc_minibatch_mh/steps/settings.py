@@ -6,6 +6,8 @@ from typing import Any, TypedDict
 import numpy as np
 import pymc as pm
 
+from pymc_minibatch_mh.acceptance.poisson import chi_for_gap
+from pymc_minibatch_mh.bounds.given import Bounds
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.proposals import Mixture, Proposal
 
@@ -62,6 +64,34 @@ def positive(name: str, value: Any) -> float:
         if np.isfinite(number) and number > 0.0:
             return number
     raise SettingError(f"{name}={value!r} is not a positive number. Give a number above 0.")
+
+
+def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
+    """Return χ, or None for "auto"."""
+    if spectral_gap_ratio is not None:
+        if chi != "auto":
+            raise SettingError(
+                f"chi={chi!r} and spectral_gap_ratio={spectral_gap_ratio!r} both set χ. Give one."
+            )
+        return chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
+    if isinstance(chi, str) and chi == "auto":
+        return None
+    number = isinstance(chi, int | float | np.integer | np.floating) and not isinstance(chi, bool)
+    if not number or not 0.0 <= float(chi) < np.inf:
+        raise SettingError(
+            f"chi={chi!r} is not a number of 0 or more. Give one, or 'auto' to have it chosen."
+        )
+    return float(chi)
+
+
+def bounds_of(setting: Any) -> Any:
+    """Refuse bounds that are neither derived nor given in full."""
+    if setting is None or isinstance(setting, Bounds) or callable(setting):
+        return setting
+    raise SettingError(
+        f"bounds={type(setting).__name__} is not a set of bounds. Pass Bounds(c, metric), or a "
+        "function that returns it for the centre that it is called with."
+    )
 
 
 def integer(name: str, value: Any, least: int = 1) -> int:

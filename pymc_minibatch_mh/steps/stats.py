@@ -17,6 +17,7 @@ STATS: dict[str, tuple[type, str]] = {
     "log_ratio_std": (np.float64, "its standard error; 0 after a full pass"),
     "error_estimate": (np.float64, "estimated error of the acceptance probability, averaged"),
     "bound_ratio": (np.float64, "largest change of a row that was read, in units of its bound"),
+    "certified": (np.bool_, "whether the draw is exact by bounds that the model itself gave"),
     "invalid": (np.int64, "updates rejected because a log-density was not finite"),
     "scaling": (np.float64, "scale of the random walk"),
     "temperature": (np.float64, "temperature K of the log-likelihood"),
@@ -41,5 +42,6 @@ def stats_of_draw(sums: np.ndarray, n_updates: int) -> dict[str, Any]:
         "log_ratio_std": sums[entry.LOG_RATIO_STD],
         "error_estimate": sums[entry.ERROR] / n_updates,
         "bound_ratio": sums[entry.BOUND_RATIO],
+        "certified": (np.bool_, "whether the draw is exact by bounds that the model itself gave"),
         "invalid": int(sums[entry.INVALID]),
     }

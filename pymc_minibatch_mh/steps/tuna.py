@@ -5,7 +5,6 @@ from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.acceptance.poisson import chi_for_gap
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -75,23 +74,9 @@ class TunaMH(MinibatchStep):
             raise SettingError(f"form={form!r} is unknown. Use 'best' or 'paper'.")
         decision = PoissonDecision(
             form,
-            _chi(chi, spectral_gap_ratio),
+            check.chi_of(chi, spectral_gap_ratio),
             delayed_acceptance,
-            bounds,
+            check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )
         self._prepare(vars, decision, **settings)
-
-
-def _chi(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
-    if spectral_gap_ratio is not None:
-        if chi != "auto":
-            raise SettingError(
-                f"chi={chi!r} and spectral_gap_ratio={spectral_gap_ratio!r} both set χ. Give one."
-            )
-        return chi_for_gap(spectral_gap_ratio)
-    if chi == "auto":
-        return None
-    if isinstance(chi, str):
-        raise SettingError(f"chi={chi!r} is unknown. Use 'auto' or a number of 0 or more.")
-    return 0.0 if chi == 0 else check.positive("chi", chi)

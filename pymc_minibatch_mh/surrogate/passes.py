@@ -10,7 +10,7 @@ import numpy as np
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moments import merge_moments
-from pymc_minibatch_mh.kernels.passes import add_derivatives, move_moments
+from pymc_minibatch_mh.kernels.passes import add_derivatives, largest_ratio, move_moments
 from pymc_minibatch_mh.kernels.reading import RowSpace
 from pymc_minibatch_mh.likelihood.compile import Functions
 from pymc_minibatch_mh.surrogate.parallel import Consecutive, on_all_cores
@@ -101,6 +101,35 @@ class Passes:
         variance = second / max(n - 1, 1)
         scale = variance**1.5 or 1.0
         return MoveMoments(variance, third / n / scale, absolute / n / scale)
+
+    def largest_ratio(
+        self,
+        evaluate: Callable,
+        move: tuple[np.ndarray, np.ndarray, np.ndarray],
+        c: np.ndarray,
+        m: float,
+        inverse_temperature: float,
+    ) -> tuple[float, int]:
+        """Return the largest |dU_i| / (c_i M) over all rows in a move, and the row that has it.
+
+        Parameters
+        ----------
+        evaluate
+            Compiled differences (``EVALUATE``).
+        move
+            The position, the new one and the centre of the expansion.
+        c : ndarray of float32, shape (N,)
+        m
+            M of the move.
+        inverse_temperature
+            β.
+        """
+        address = address_of(evaluate)
+
+        def chunk_ratio(rows: np.ndarray) -> tuple[float, int]:
+            return largest_ratio(address, *move, self.space, rows, c, m, inverse_temperature)
+
+        return max(on_all_cores(chunk_ratio, self._chunks(None)))
 
     def _derivatives(
         self, function: Callable, theta: np.ndarray, hessian: bool, chunks: list[np.ndarray]

@@ -16,6 +16,7 @@ from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.surrogate.mode import Mode, find_mode
 from pymc_minibatch_mh.surrogate.passes import Passes
 from pymc_minibatch_mh.surrogate.scoring import find_centre
+from pymc_minibatch_mh.surrogate.smoothing import smoothed
 from pymc_minibatch_mh.surrogate.taylor import Calibration, calibrate, surrogate_at
 
 #: Points at which the split is compared with the model.
@@ -87,8 +88,10 @@ class Target:
         return self._functions.prior()
 
     def expand(self, start: np.ndarray, rng: np.random.Generator) -> tuple[Surrogate, Calibration]:
-        """Find the mode from `start` and build calibrated control variates there."""
+        """Find a centre from `start` and build calibrated control variates there."""
         mode = self.mode(start, rng)
+        if self.taylor_order > 0:
+            mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
         bare = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
         calibration = calibrate(self.passes, self.evaluate, bare, rng)
         return bare._replace(spread=calibration.spread), calibration

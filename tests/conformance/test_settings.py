@@ -2,13 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from pymc_minibatch_mh import Mixture, RandomWalk, SettingError
 from zoo import METHODS
 
 EVERY = {
-    "batch_size": [0, 1, 1.5, -3, "a", math.nan],
     "temperature": [0, -1, math.nan, math.inf, "a", True],
     "taylor_order": [3, -1, 1.5, "second", True],
     "proposal": ["x", None, 3],
@@ -16,15 +16,26 @@ EVERY = {
     "observed": [["unknown"], []],
     "compile_kwargs": [{"mode": "JAX"}, {"mode": "CVM"}],
 }
+BATCHES = {"batch_size": [0, 1, 1.5, -3, "a", math.nan]}
+BOUNDED = {"on_violation": ["ignore", None, True], "bounds": [3.0, np.ones(5)]}
 OWN = {
-    "BarkerMinibatchMH": {
+    "BarkerMinibatchMH": BATCHES
+    | {
         "sigma": [0, 0.5, 1.8, math.nan, "a"],
         "batch_rule": ["x", None],
         "error_bound": ["x", None],
         "max_error": [0, -1, math.nan, 1e-9, "a"],
     },
-    "AustereMH": {"epsilon": [0, 0.5, -1, math.nan, "a"]},
-    "PenaltyMH": {},
+    "AustereMH": BATCHES | {"epsilon": [0, 0.5, -1, math.nan, "a"]},
+    "PenaltyMH": BATCHES,
+    "TunaMH": BOUNDED
+    | {
+        "chi": [-1, math.nan, math.inf, "x", True],
+        "form": ["x", None, "factorized"],
+        "spectral_gap_ratio": [0.0, 1.0, -1.0, math.nan, "a"],
+    },
+    "ScalableSubsamplingMH": BOUNDED,
+    "FactorizedMH": BOUNDED,
 }
 CASES = [
     pytest.param(method, name, value, id=f"{method}-{name}-{value}")

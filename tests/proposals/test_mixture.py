@@ -125,10 +125,29 @@ def test_weights_keep_their_floors(best):
     local = np.array(proposal.rho) >= mixture.LOCAL_RHO
     assert weights.sum() == pytest.approx(1.0)
     assert weights.argmax() == best
-    assert weights.min() >= 0.03
-    assert weights[0] >= 0.05
+    assert weights[1:].min() >= mixture.FLOOR
+    assert weights[0] >= mixture.WALK_FLOORS[0]
     assert weights[1:][local].sum() >= 0.1 * (1.0 - 1e-12)
     np.testing.assert_array_equal(numbers[FIRST_WEIGHT + 1 :: 2], proposal.rho)
+
+
+@pytest.mark.parametrize(
+    ("bold", "local", "floor"),
+    [(0.99, 1.0, 0.01), (0.5, 0.5, 0.01), (0.8, 0.95, 0.1079), (0.2, 0.9, 0.2), (0.0, 0.0, 0.2)],
+)
+def test_the_walk_has_what_the_gaussian_approximation_loses(bold, local, floor):
+    proposal = Mixture()
+    table = tallies(proposal, accept=bold)
+    table[5, mixture.ACCEPT] = local * table[5, mixture.TRIED]
+    assert mixture.walk_floor(table, proposal.rho) == pytest.approx(floor, abs=1e-4)
+
+
+def test_few_tries_of_the_walk_move_its_scale_little():
+    proposal = Mixture()
+    many, few = tallies(proposal, accept=0.9), tallies(proposal, accept=0.9, tried=1.0)
+    scales = [adapted(proposal, table)[0] / proposal.initial_numbers(3)[0] for table in (many, few)]
+    assert scales[0] > 1.5
+    assert 1.0 < scales[1] < 1.1
 
 
 def test_weights_wait_until_every_component_was_tried():

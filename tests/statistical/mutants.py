@@ -32,6 +32,8 @@ def with_role(step, role, function):
     functions[place] = function
     mutant._functions = tuple(functions)
     mutant._addresses = np.array([address_of(f) for f in functions], dtype=np.int64)
+    # A new centre would bring the shipped roles back.
+    mutant._refresh_centre = lambda: None
     return mutant
 
 

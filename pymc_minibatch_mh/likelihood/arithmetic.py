@@ -1,0 +1,248 @@
+"""Sums, products and exponentials of cells, by identities that keep bounds tight.
+
+Every rule is an identity of real functions wherever its left side is defined; where it is not,
+the likelihood of the row is zero and needs no bound. The rules find the affine parts of an
+expression, keep products of exponentials in one exponential, and undo what would otherwise be
+computed twice from the same argument, which intervals cannot see.
+"""
+
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, sum_of
+from pymc_minibatch_mh.likelihood.composite import gamma_ratio
+from pymc_minibatch_mh.likelihood.logic import as_number
+from pymc_minibatch_mh.likelihood.patterns import (
+    factors_of,
+    is_a,
+    is_positive,
+    number,
+    scaled_core,
+    summands,
+)
+
+
+def add(cells: Cells, *operands: Cell) -> Cell:
+    """Return a sum, its affine parts in one."""
+    numbers = [as_number(cells, operand) for operand in operands]
+    parts = [part for x in numbers for part in ((x,) if x.is_data else summands(x))]
+    affines = [part for part in parts if isinstance(part, Affine)]
+    data = [part for part in parts if part.is_data]
+    others = [part for part in parts if not part.is_data and not isinstance(part, Affine)]
+    others = _like_terms(cells, others)
+    joined = _cancelled(cells, _completed(cells, _gamma_ratios(cells, others)))
+    if len(joined) < len(others):
+        return add(cells, *affines, *joined, *data)
+    rest = cells.total(affines, data)
+    if not others:
+        return rest
+    if len(others) == 1 and number(rest) == 1.0:
+        core, factor = scaled_core(cells, others[0])
+        if is_a(core, scalar_math.Sigmoid) and factor is cells.constant(-1.0):
+            return sigmoid(cells, negative(cells, core.inputs[0]))
+    if number(rest) != 0.0:
+        others.append(rest)
+    return others[0] if len(others) == 1 else cells.node(scalar.add, others)
+
+
+def _like_terms(cells: Cells, parts: list[Cell]) -> list[Cell]:
+    """Add up the numbers that the same cell is multiplied by."""
+    numbers: dict[Cell, list[float]] = {}
+    kept: list[Cell] = []
+    for part in parts:
+        core, factor = scaled_core(cells, part)
+        value = number(factor)
+        if value is None:
+            kept.append(part)
+        else:
+            numbers.setdefault(core, []).append(value)
+    totals = {core: sum_of(values) for core, values in numbers.items()}
+    kept += [multiply(cells, cells.constant(k), core) for core, k in totals.items() if k != 0.0]
+    return kept
+
+
+def _cancelled(cells: Cells, parts: list[Cell]) -> list[Cell]:
+    """Replace k softplus(x) - k softplus(-x) by k x."""
+    kept: list[Cell] = []
+    for part in parts:
+        core, factor = scaled_core(cells, part)
+        if is_a(core, scalar_math.Softplus):
+            mirror = softplus(cells, negative(cells, core.inputs[0]))
+            partner = multiply(cells, negative(cells, factor), mirror)
+            if partner in kept:
+                kept[kept.index(partner)] = multiply(cells, factor, core.inputs[0])
+                continue
+        kept.append(part)
+    return kept
+
+
+def _completed(cells: Cells, parts: list[Cell]) -> list[Cell]:
+    """Replace k σ(x) + k σ(-x) by k."""
+    kept: list[Cell] = []
+    for part in parts:
+        factors = factors_of(part)
+        for factor in factors:
+            if is_a(factor, scalar_math.Sigmoid):
+                mirror = sigmoid(cells, negative(cells, factor.inputs[0]))
+                rest = [f for f in factors if f is not factor]
+                partner = multiply(cells, mirror, *rest)
+                if partner in kept:
+                    kept[kept.index(partner)] = multiply(cells, *rest)
+                    break
+        else:
+            kept.append(part)
+    return kept
+
+
+def _gamma_ratios(cells: Cells, parts: list[Cell]) -> list[Cell]:
+    """Join k log Γ(x + y) and -k log Γ(x + z) for data y and z."""
+    kept: list[Cell] = []
+    for part in parts:
+        core, factor = scaled_core(cells, part)
+        partner = None
+        if is_a(core, scalar_math.GammaLn):
+            x, y = _split_off_data(cells, core.inputs[0])
+            for other in kept:
+                other_core, other_factor = scaled_core(cells, other)
+                if is_a(other_core, scalar_math.GammaLn):
+                    other_x, z = _split_off_data(cells, other_core.inputs[0])
+                    if other_x is x and other_factor is cells.times(factor, cells.minus_one):
+                        partner = other
+                        ratio = cells.node(gamma_ratio, (x, y, z))
+        if partner is None:
+            kept.append(part)
+        else:
+            kept[kept.index(partner)] = multiply(cells, factor, ratio)
+    return kept
+
+
+def _split_off_data(cells: Cells, cell: Cell) -> tuple[Cell, Cell]:
+    parts = summands(cell)
+    data = [part for part in parts if part.is_data]
+    others = [part for part in parts if not part.is_data]
+    return add(cells, *others), cells.plus(data)
+
+
+def multiply(cells: Cells, *operands: Cell) -> Cell:
+    """Return a product, its data in front and its exponentials in one."""
+    numbers = [as_number(cells, operand) for operand in operands]
+    factors = [part for x in numbers for part in factors_of(x)]
+    others = _squares(
+        cells, _with_exponentials_joined(cells, [x for x in factors if not x.is_data])
+    )
+    # Exponentials that cancel leave data.
+    known = [x for x in (*factors, *others) if x.is_data]
+    data: Cell = cells.one
+    for factor in known:
+        data = cells.times(data, factor)
+    # In one order, so that the same product is the same cell.
+    others = [*cells.ordered([f for x in others if not x.is_data for f in factors_of(x)])]
+    if number(data) == 0.0:
+        return cells.zero
+    if len(others) == 1 and isinstance(others[0], Affine):
+        return cells.scaled(others[0], data)
+    if len(others) == 1 and is_a(others[0], scalar.Add) and number(data) not in (None, 1.0):
+        return add(cells, *(multiply(cells, data, part) for part in others[0].inputs))
+    if number(data) != 1.0 or not others:
+        others.insert(0, data)
+    return others[0] if len(others) == 1 else cells.node(scalar.mul, others)
+
+
+def _with_exponentials_joined(cells: Cells, factors: list[Cell]) -> list[Cell]:
+    result: list[Cell] = []
+    for factor in factors:
+        for k, known in enumerate(result if is_a(factor, scalar.Exp) else ()):
+            if is_a(known, scalar.Exp):
+                total = add(cells, known.inputs[0], factor.inputs[0])
+                if _worth_joining(known.inputs[0], factor.inputs[0], total):
+                    result[k] = exp(cells, total)
+                    break
+        else:
+            result.append(factor)
+    return result
+
+
+def _worth_joining(left: Cell, right: Cell, total: Cell) -> bool:
+    # A new combination of parameters that all rows share would be one argument more.
+    if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
+        return True
+    if not isinstance(total, Affine):
+        return False
+    shared = [a for a in (left, right) if all(not t.monomial for t in a.terms)]
+    return not shared or len(total.terms) <= max(len(left.terms), len(right.terms))
+
+
+def _squares(cells: Cells, factors: list[Cell]) -> list[Cell]:
+    result: list[Cell] = []
+    for factor in cells.ordered(factors):
+        if result and result[-1] is factor:
+            result[-1] = square(cells, factor)
+        else:
+            result.append(factor)
+    return result
+
+
+def negative(cells: Cells, x: Cell) -> Cell:
+    """Return -x."""
+    return multiply(cells, cells.constant(-1.0), x)
+
+
+def subtract(cells: Cells, left: Cell, right: Cell) -> Cell:
+    """Return a difference as a sum."""
+    return add(cells, left, negative(cells, right))
+
+
+def reciprocal(cells: Cells, x: Cell) -> Cell:
+    """Return 1/x, of exponentials and products factor by factor."""
+    if x.is_data:
+        return cells.node(scalar.reciprocal, (cells.real(x),))
+    if is_a(x, scalar.Exp):
+        return exp(cells, negative(cells, x.inputs[0]))
+    if is_a(x, scalar.Mul):
+        return multiply(cells, *(reciprocal(cells, part) for part in x.inputs))
+    return cells.node(scalar.reciprocal, (x,))
+
+
+def divide(cells: Cells, left: Cell, right: Cell) -> Cell:
+    """Return a quotient as a product."""
+    return multiply(cells, left, reciprocal(cells, right))
+
+
+def exp(cells: Cells, x: Cell) -> Cell:
+    """Return an exponential, unless it is one of a logarithm."""
+    if x.is_data:
+        return cells.node(scalar.exp, (cells.real(x),))
+    if is_a(x, scalar.Log) and is_positive(x.inputs[0]):
+        return x.inputs[0]
+    core, factor = scaled_core(cells, x)
+    if is_a(core, scalar_math.Softplus) and number(factor) == -1.0:
+        return sigmoid(cells, negative(cells, core.inputs[0]))
+    return cells.node(scalar.exp, (x,))
+
+
+def square(cells: Cells, x: Cell) -> Cell:
+    """Return a square, of products factor by factor."""
+    if x.is_data:
+        return cells.node(scalar.sqr, (cells.real(x),))
+    if is_a(x, scalar.Exp):
+        return exp(cells, multiply(cells, cells.constant(2.0), x.inputs[0]))
+    if is_a(x, scalar.Mul):
+        return multiply(cells, *(square(cells, part) for part in x.inputs))
+    return cells.node(scalar.sqr, (x,))
+
+
+def root(cells: Cells, x: Cell) -> Cell:
+    """Return a square root, of an exponential as an exponential."""
+    if is_a(x, scalar.Exp):
+        return exp(cells, multiply(cells, cells.constant(0.5), x.inputs[0]))
+    return cells.node(scalar.sqrt, (x,))
+
+
+def softplus(cells: Cells, x: Cell) -> Cell:
+    """Return log(1 + exp(x))."""
+    return cells.node(scalar_math.softplus, (x,))
+
+
+def sigmoid(cells: Cells, x: Cell) -> Cell:
+    """Return 1 / (1 + exp(-x))."""
+    return cells.node(scalar_math.sigmoid, (x,))

@@ -1,0 +1,116 @@
+"""What a chain learns in warm-up, and freezes at its end."""
+
+import numpy as np
+from pymc.step_methods.compound import BlockedStep
+
+from pymc_minibatch_mh.kernels import sums as entry
+from pymc_minibatch_mh.kernels.surrogate import Surrogate, whitened_norm
+from pymc_minibatch_mh.proposals import Proposal
+from pymc_minibatch_mh.steps.decision import Decision
+from pymc_minibatch_mh.steps.state import MinibatchState
+from pymc_minibatch_mh.surrogate.target import Target
+
+#: Draws between two adaptations.
+WINDOW = 50
+#: Weight of what was learned before the last window.
+FORGET = 0.97
+#: The same for the mean of warm-up, whose first half may still be on its way.
+FORGET_POSITION = 0.9
+#: Distance from the centre, in excess of that of a Gaussian, up to which a window is no longer on
+#: its way to the posterior: jumps before that say nothing about efficiency.
+SETTLED = 4.0
+#: Share of a window's batches that were noisier than predicted, above which the prediction grows.
+UNDERESTIMATED_SHARE = 0.05
+SPREAD_GROWTH = 1.5
+#: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
+MOVED = 1.0
+#: Seed of what is random before sampling: the subsample that starts Newton, calibration moves.
+PREPARATION_SEED = 20_170_808
+
+
+class AdaptingStep(BlockedStep):
+    """A chain's books: its state, its tallies, and what follows from them while it adapts."""
+
+    _state_class = MinibatchState
+
+    # Set when the step is built.
+    decision: Decision
+    proposal: Proposal
+    target: Target
+    updates_per_draw: int
+    _surrogate: Surrogate
+    _test_settings: np.ndarray
+    _known_violation: str
+
+    # The chain's state, set by _reset.
+    adapting: bool
+    started: bool
+    settled: bool
+    numbers: np.ndarray
+    test_settings: np.ndarray
+    window: np.ndarray
+    surrogate: Surrogate
+
+    def _reset(self, adapting: bool) -> None:
+        size = self.target.split.size
+        self.adapting = adapting
+        self.started = self.settled = False
+        self.numbers = self.proposal.initial_numbers(size)
+        self.test_settings = self._test_settings.copy()
+        self.surrogate = self._surrogate
+        self.window = np.zeros((self.proposal.n_components, entry.N_TALLIES))
+        self.total = np.zeros_like(self.window)
+        self.window_sums = np.zeros(entry.N_SUMS)
+        self.total_sums = np.zeros(entry.N_SUMS)
+        self.warm_up_sum = np.zeros(size)
+        self.warm_up_weight = 0.0
+        self.n_draws = self.n_updates = self.n_full = self.n_accepted = 0
+        self.warned = False
+        self.violation = self._known_violation
+
+    def _keep_books(self, position: np.ndarray, sums: np.ndarray) -> None:
+        self.n_draws += 1
+        self.n_updates += self.updates_per_draw
+        self.n_full += int(sums[entry.FULL_PASS])
+        self.n_accepted += int(sums[entry.ACCEPTED])
+        if self.adapting:
+            self.window_sums += sums
+            self.warm_up_sum += position
+            if self.n_draws % WINDOW == 0:
+                self._adapt()
+                away = whitened_norm(self.surrogate.whitener, position, self.surrogate.centre)
+                self.settled = bool(away < np.sqrt(position.size) + SETTLED)
+
+    def _adapt(self) -> None:
+        if self.settled:
+            self.total = FORGET * self.total + self.window
+        size = self.target.split.size
+        target = self.decision.walk_target
+        self.proposal.adapt(self.numbers, self.window, self.total, target, size)
+        self.total_sums = FORGET * self.total_sums + self.window_sums
+        self._adapt_test()
+        batches = WINDOW * self.updates_per_draw
+        if self.window_sums[entry.UNDERESTIMATED] > UNDERESTIMATED_SHARE * batches:
+            spread = self.surrogate.spread * SPREAD_GROWTH
+            self.surrogate = self.surrogate._replace(spread=spread)
+        self.window[:] = 0.0
+        self.window_sums[:] = 0.0
+        self.warm_up_sum *= FORGET_POSITION
+        self.warm_up_weight = FORGET_POSITION * (self.warm_up_weight + WINDOW)
+
+    def _adapt_test(self) -> None:
+        counts = self.total_sums, self.target, self.updates_per_draw
+        self.decision.adapt(self.test_settings, *counts)
+
+    def _refresh_centre(self) -> None:
+        if self.n_draws < 2 * WINDOW:
+            return
+        weight = self.warm_up_weight + self.n_draws % WINDOW
+        mean = self.warm_up_sum / weight
+        s = self.surrogate
+        if whitened_norm(s.whitener, mean, s.centre) < MOVED * np.sqrt(mean.size):
+            return
+        rng = np.random.default_rng(PREPARATION_SEED)
+        self.surrogate, calibration = self.target.expand(mean, rng)
+        self.test_settings = self.decision.settings_for(self.target, self.surrogate, calibration)
+        self._adapt_test()

@@ -1,0 +1,307 @@
+"""Families of models around their modes, and a search for moves that exceed their bounds.
+
+Nothing is compiled by PyTensor: rows are evaluated by NumPy from their cells, and independent
+normal priors stand in for a model's own. Bounds hold around any centre and in any metric.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numba import njit
+from pytensor.scalar import math as scalar_math
+from scipy import optimize, special
+
+from families import FAMILIES
+from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.bounds.tables import BoundsPass
+from pymc_minibatch_mh.kernels.remainder import move_between, size_of_move
+from pymc_minibatch_mh.likelihood.affine import RowData, RowFunction, row_functions
+from pymc_minibatch_mh.likelihood.cells import Argument, numpy_of
+from pymc_minibatch_mh.likelihood.composite import GammaRatio, LogErfc
+from pymc_minibatch_mh.likelihood.split import Split, split
+from pymc_minibatch_mh.surrogate.mode import Mode
+from pymc_minibatch_mh.surrogate.passes import Derivatives
+from pymc_minibatch_mh.surrogate.taylor import surrogate_at
+
+#: Rounding errors of a difference of log-likelihoods, in units of the largest term in them.
+ROUNDING = 1e-13
+#: Mean and standard deviation of priors that say more than the rows do.
+PRIORS = {"tau_log__": (np.log(0.8), 0.03)}
+#: How far out positions are sought where a table has no radius.
+FAR = 300.0
+
+
+def log_erfc(x):
+    far = np.maximum(x, 0.0)
+    return np.where(
+        x > 0.0, np.log(special.erfcx(far)) - far**2, np.log(special.erfc(np.minimum(x, 0.0)))
+    )
+
+
+BY_NAME = {
+    GammaRatio: lambda x, y, z: special.gammaln(x + y) - special.gammaln(x + z),
+    LogErfc: log_erfc,
+    scalar_math.Softplus: lambda x: np.logaddexp(0.0, x),
+}
+
+
+def evaluate(function, data, arguments):
+    """Return the log-likelihood of rows, and the size of the largest number on the way to it."""
+    known, largest = {}, np.zeros(())
+
+    def value(cell):
+        nonlocal largest
+        if cell.is_data:
+            return data.value(cell)
+        if isinstance(cell, Argument):
+            return arguments[cell.number]
+        if cell not in known:
+            plain = BY_NAME.get(type(cell.op)) or numpy_of(cell.op)
+            known[cell] = plain(*(value(x) for x in cell.inputs))
+            size = np.abs(known[cell])
+            # Branches that are not taken may be infinite.
+            largest = np.fmax(largest, np.where(np.isfinite(size), size, 0.0))
+        return known[cell]
+
+    with np.errstate(all="ignore"):
+        result = value(function.root)
+    return result, largest
+
+
+def derivatives(function, data, arguments, order):
+    """Return a row's partial derivatives at points: sorted multi-index -> values."""
+    with np.errstate(all="ignore"):
+        jet = Jets(data, [Interval.point(u) for u in arguments], order).of(function.root)
+        middles = {index: 0.5 * (value.lo + value.hi) for index, value in jet.items()}
+        # At a kink any slope in between will do, and no curvature.
+        return {index: np.where(np.isnan(x), 0.0, x) for index, x in middles.items()}
+
+
+class Rows:
+    """Some rows of a term, which may be evaluated anywhere."""
+
+    def __init__(self, function: RowFunction, numbers: np.ndarray, size: int) -> None:
+        self.function = function
+        self.data = RowData(function, numbers)
+        count = len(numbers)
+        self.matrices = [
+            np.broadcast_to(self.data.coefficients(form, size), (count, size))
+            for form in function.arguments
+        ]
+
+    def arguments(self, positions):
+        """Return the arguments at one position, or at one position for every row."""
+        return [(matrix * positions).sum(axis=1) for matrix in self.matrices]
+
+    def summed(self, position):
+        """Return the sum over rows with its gradient and Hessian."""
+        jet = derivatives(self.function, self.data, self.arguments(position), 2)
+        count, m = len(self.matrices[0]), len(self.matrices)
+        at = [[np.broadcast_to(jet.get((a, b), 0.0), count) for b in range(m)] for a in range(m)]
+        gradient = sum(
+            np.broadcast_to(jet.get((a,), 0.0), count) @ matrix
+            for a, matrix in enumerate(self.matrices)
+        )
+        hessian = sum(
+            (self.matrices[a] * at[min(a, b)][max(a, b)][:, None]).T @ self.matrices[b]
+            for a in range(m)
+            for b in range(m)
+        )
+        return np.broadcast_to(jet[()], count).sum(), gradient, hessian
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A model with its mode."""
+
+    split: Split
+    functions: list[RowFunction]
+    mode: Mode
+    prior_precision: np.ndarray
+
+    def surrogate(self, order, beta=1.0):
+        """Return control variates; a tempered posterior is wider."""
+        wide = self.prior_precision - beta * self.mode.likelihood.hessian
+        return surrogate_at(Mode(self.mode.position, wide, self.mode.likelihood), order, beta)
+
+    def bounds(self, surrogate):
+        """Return the pass that bounds all rows."""
+        return BoundsPass(self.functions, surrogate, (self.split.lower, self.split.upper))
+
+
+@cache
+def fit(name, rows):
+    """Return a family around its mode."""
+    model = FAMILIES[name](rows=rows)
+    parts = split(model, model.value_vars)
+    functions = row_functions(parts)
+    terms = [Rows(f, np.arange(f.n_rows), parts.size) for f in functions]
+    mean, sd = np.transpose([PRIORS.get(name, (0.0, 1.0)) for name in parts.coordinate_names])
+    precision = np.diag(sd**-2.0)
+
+    def likelihood(position):
+        return [sum(part) for part in zip(*(t.summed(position) for t in terms), strict=True)]
+
+    @cache
+    def loss(key):
+        position = np.frombuffer(key)
+        value, gradient, hessian = likelihood(position)
+        pull = precision @ (position - mean)
+        total = 0.5 * pull @ (position - mean) - value
+        return total if np.isfinite(total) else 1e300, pull - gradient, precision - hessian
+
+    place = optimize.minimize(
+        lambda x: loss(x.tobytes())[0],
+        parts.ravel(model.initial_point()),
+        jac=lambda x: loss(x.tobytes())[1],
+        hess=lambda x: loss(x.tobytes())[2],
+        method="trust-exact",
+        options={"gtol": 1e-6 * rows},
+    ).x
+    value, gradient, hessian = likelihood(place)
+    mode = Mode(place, precision - hessian, Derivatives(float(value), gradient, hessian))
+    return Fit(parts, functions, mode, precision)
+
+
+class Remainders:
+    """Remainders of some rows around a centre."""
+
+    def __init__(self, rows: Rows, surrogate) -> None:
+        self.rows = rows
+        self.order = surrogate.order
+        self.centre = rows.arguments(surrogate.centre)
+        self.slopes = derivatives(rows.function, rows.data, self.centre, 2)
+
+    def change(self, position, new):
+        """Return r(new) - r(position) of every row, and its rounding error."""
+        ends = [self.rows.arguments(x) for x in (new, position)]
+        sizes, total, slack = [], 0.0, 0.0
+        for sign, arguments in zip((1.0, -1.0), ends, strict=True):
+            value, size = evaluate(self.rows.function, self.rows.data, arguments)
+            total = total + sign * value
+            sizes.append(size)
+        gaps = [[u - c for u, c in zip(end, self.centre, strict=True)] for end in ends]
+        for index, slope in self.slopes.items():
+            if 0 < len(index) <= self.order:
+                halves = 1.0 if len(index) == 1 or len(set(index)) == 2 else 0.5
+                terms = [halves * slope * np.prod([gap[k] for k in index], axis=0) for gap in gaps]
+                total = total - (terms[0] - terms[1])
+                slack = slack + np.abs(terms[0]) + np.abs(terms[1])
+        return total, ROUNDING * (1.0 + sizes[0] + sizes[1] + slack)
+
+
+@njit
+def sizes_of_moves(whitener, centre, positions, news, order, kind, out):
+    """Write M of many moves."""
+    for k in range(len(out)):
+        out[k] = size_of_move(move_between(whitener, centre, positions[k], news[k]), order, kind)
+
+
+class Hunt:
+    """A search for moves inside a trust region at which rows come close to their bounds.
+
+    Parameters
+    ----------
+    rows : Rows
+        One row for every move that is tried at a time.
+    surrogate
+        Centre and metric.
+    table : tuple
+        Radius, kind and c_i of the rows.
+    """
+
+    def __init__(self, rows, surrogate, table, rng):
+        self.surrogate = surrogate
+        self.radius, self.kind, self.c = table
+        self.remainders = Remainders(rows, surrogate)
+        self.rng = rng
+        whitened = [matrix @ surrogate.factor for matrix in rows.matrices]
+        self.whitened = np.stack(whitened, axis=1)
+        self.shape = whitened[0].shape
+
+    def ratios(self, a, b):
+        """Return β |r(θ') - r(θ)| / (c M) in whitened coordinates of both positions."""
+        s = self.surrogate
+        here, there = (np.ascontiguousarray(s.centre + x @ s.factor.T) for x in (a, b))
+        change, slack = self.remainders.change(here, there)
+        m = np.empty(len(a))
+        sizes_of_moves(s.whitener, s.centre, here, there, s.order, int(self.kind), m)
+        excess = s.inverse_temperature * np.maximum(np.abs(change) - slack, 0.0)
+        with np.errstate(all="ignore"):
+            return np.where(excess > 0.0, excess / (self.c * m), 0.0)
+
+    def directions(self):
+        """Return a direction for every row: its own arguments' mostly, any, or a coordinate's."""
+        count, size = self.shape
+        mixed = (self.rng.standard_normal((count, self.whitened.shape[1], 1)) * self.whitened).sum(
+            axis=1
+        )
+        free = self.rng.standard_normal(self.shape)
+        single = self.surrogate.whitener.T[self.rng.integers(0, size, count)]
+        kind = self.rng.random((count, 1))
+        chosen = np.where(kind < 0.6, mixed, np.where(kind < 0.8, free, single))
+        signs = self.rng.choice([-1.0, 1.0], (count, 1))
+        return signs * chosen / np.maximum(np.linalg.norm(chosen, axis=1, keepdims=True), 1e-300)
+
+    def lengths(self):
+        """Return distances from the centre: on the boundary, or anywhere inside."""
+        count = (self.shape[0], 1)
+        most = self.radius
+        if most == np.inf:
+            most = FAR ** self.rng.random(count)
+        inside = self.rng.random(count)
+        return most * np.where(self.rng.random(count) < 0.4, 1.0, inside) * (1.0 - 1e-9)
+
+    def start(self):
+        """Return pairs of positions: apart, opposite, on one ray, or near each other."""
+        a, b = (self.directions() * self.lengths() for _ in range(2))
+        scale = self.rng.random((self.shape[0], 1))
+        near = self.within(a + 10.0 ** (-3.0 * scale) * self.directions())
+        kind = self.rng.integers(0, 4, (self.shape[0], 1))
+        return a, np.choose(kind, [b, -a, scale * a, near])
+
+    def within(self, a):
+        """Move positions into the trust region."""
+        length = np.linalg.norm(a, axis=1, keepdims=True)
+        most = (FAR if self.radius == np.inf else self.radius) * (1.0 - 1e-9)
+        return a * np.minimum(1.0, most / np.maximum(length, 1e-300))
+
+    def worst(self, tries, climbs):
+        """Return the largest ratio of every row that is found."""
+        best, a, b = np.full(self.shape[0], -1.0), *np.zeros((2, *self.shape))
+        for k in range(tries + climbs):
+            if k < tries:
+                x, y = self.start()
+            else:
+                step = 0.5 * 0.01 ** ((k - tries) / climbs)
+                length = np.maximum(np.linalg.norm(a, axis=1, keepdims=True), 1e-3)
+                x, y = (
+                    self.within(
+                        z + step * length * self.rng.random((len(z), 1)) * self.directions()
+                    )
+                    for z in (a, b)
+                )
+            ratios = self.ratios(x, y)
+            better = ~(ratios <= best)
+            best = np.where(better, ratios, best)
+            a, b = (np.where(better[:, None], x, a), np.where(better[:, None], y, b))
+        return best
+
+
+def hunt(fitted, surrogate, tables, seed=1, *, moves=100_000, rows=200, climbs=150):
+    """Return the largest ratio of each table that a search finds among rows and moves."""
+    rng = np.random.default_rng(seed)
+    tries = -(-moves // (rows * len(tables.heads) * len(fitted.functions)))
+    worst, first = np.zeros(len(tables.heads)), 0
+    for function in fitted.functions:
+        last = first + function.n_rows
+        for k, (radius, kind, _) in enumerate(tables.heads):
+            c = tables.c[k, first:last].astype(np.float64)
+            numbers = np.union1d(rng.integers(0, len(c), rows), np.argsort(c)[-rows // 8 :])
+            some = Rows(function, numbers, fitted.split.size)
+            search = Hunt(some, surrogate, (radius, kind, c[numbers]), rng)
+            worst[k] = max(worst[k], search.worst(tries, climbs).max())
+        first = last
+    return worst

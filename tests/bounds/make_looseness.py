@@ -1,0 +1,57 @@
+"""Make ``looseness.json``: how far the bounds of the families are from their least values.
+
+Run ``PYTHONPATH=.:tests python tests/bounds/make_looseness.py`` in the root folder.
+"""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import chi2
+
+from bounds.certified import fit, hunt
+from families import FAMILIES
+from pymc_minibatch_mh.bounds.tables import TAILS, TOTAL
+
+FILE = Path(__file__).with_name("looseness.json")
+COMMAND = "PYTHONPATH=.:tests python tests/bounds/make_looseness.py"
+ROWS = 100_000
+#: Laplace rows have a kink.
+ORDERS = dict.fromkeys(FAMILIES, 2) | {"laplace": 0}
+
+
+def measured(name, rows=ROWS):
+    """Return Σc_i of nested regions over that of enclosures without width, and the worst ratio."""
+    fitted = fit(name, rows)
+    surrogate = fitted.surrogate(ORDERS[name])
+    tables = fitted.bounds(surrogate).tables()
+    radii, totals = tables.heads[:, 0], tables.heads[:, TOTAL]
+    least = totals.min() / tables.looseness
+    nested = (float(np.sqrt(chi2.isf(tail, fitted.split.size))) for tail in TAILS)
+    excess = [float(totals[radii >= 0.999999 * radius].min() / least) for radius in nested]
+    return {
+        "order": ORDERS[name],
+        "total": float(totals.min()),
+        "small": excess[0],
+        "middle": excess[1],
+        "large": excess[2],
+        "largest_ratio": float(hunt(fitted, surrogate, tables).max()),
+    }
+
+
+def table(families):
+    """Return the figures as lines of text."""
+    columns = ("order", "total", "small", "middle", "large", "largest_ratio")
+    lines = [f"{'family':22s}" + "".join(f"{column:>14s}" for column in columns)]
+    for name, row in families.items():
+        lines.append(f"{name:22s}" + "".join(f"{row[column]:14.3g}" for column in columns))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    found = {name: measured(name) for name in FAMILIES}
+    versions = {package: version(package) for package in ("pymc", "pytensor", "numpy", "scipy")}
+    content = {"command": COMMAND, "rows": ROWS, "versions": versions, "families": found}
+    FILE.write_text(json.dumps(content, indent=1) + "\n")
+    print(table(found))

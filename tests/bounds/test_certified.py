@@ -1,0 +1,139 @@
+import json
+from functools import cache
+
+import numpy as np
+import pytensor
+import pytest
+from pytensor.compile.mode import Mode
+from pytensor.link.basic import PerformLinker
+
+from bounds.certified import Rows, evaluate, fit, hunt
+from bounds.make_looseness import FILE, ORDERS, measured, table
+from families import FAMILIES
+from pymc_minibatch_mh.bounds.geometry import Geometry
+from pymc_minibatch_mh.bounds.interval import Interval
+
+ROWS = 2_000
+SMOOTH = [name for name in FAMILIES if name != "laplace"]
+#: One and more arguments, counts, a mixture, heavy tails, a kink.
+FEW = [
+    "bernoulli_logit",
+    "poisson_exposure",
+    "negative_binomial",
+    "student_fixed",
+    "noncentred",
+    "shared_level",
+]
+#: Families with bounds that are not far from what rows can do, in which errors show.
+TIGHT = ["binomial", "exponential", "heteroscedastic", "lognormal", "shared_level"]
+ONE_ARGUMENT = ["bernoulli_logit", "binomial", "poisson_exposure", "exponential"]
+EVERY_CASE = [
+    *((name, 2) for name in SMOOTH),
+    *((name, 1) for name in FEW),
+    *((name, 0) for name in [*FEW, "laplace"]),
+]
+
+
+@cache
+def largest_ratio(name, order):
+    fitted = fit(name, ROWS)
+    surrogate = fitted.surrogate(order)
+    return hunt(fitted, surrogate, fitted.bounds(surrogate).tables()).max()
+
+
+def ratio_with(name, assumed, true=None):
+    """Return the largest ratio if bounds were made for another surrogate than the true one."""
+    fitted = fit(name, ROWS)
+    return hunt(fitted, true or assumed, fitted.bounds(assumed).tables(), moves=30_000).max()
+
+
+@pytest.mark.parametrize(("name", "order"), EVERY_CASE)
+def test_no_row_exceeds_its_bound(name, order):
+    assert largest_ratio(name, order) <= 1.0
+
+
+def test_the_search_comes_close_to_bounds():
+    ratios = {name: largest_ratio(name, 2) for name in SMOOTH}
+    assert sum(ratio > 0.5 for ratio in ratios.values()) >= 0.8 * len(ratios)
+    assert sum(ratio > 0.9 for ratio in ratios.values()) >= 6
+    assert min(ratios.values()) > 0.05
+
+
+@pytest.mark.parametrize("name", ["poisson_exposure", "student_fixed"])
+def test_no_row_of_a_tempered_posterior_exceeds_its_bound(name):
+    surrogate = fit(name, ROWS).surrogate(2, beta=0.25)
+    assert 0.5 < ratio_with(name, surrogate) <= 1.0
+
+
+def test_a_forgotten_temperature_is_found():
+    cold = fit("lognormal", ROWS).surrogate(2, beta=4.0)
+    assert ratio_with("lognormal", cold) <= 1.0
+    assert ratio_with("lognormal", cold._replace(inverse_temperature=1.0), cold) > 1.0
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_norms_in_another_metric_are_found(name):
+    surrogate = fit(name, ROWS).surrogate(2)
+    factor = surrogate.factor
+    assert ratio_with(name, surrogate._replace(factor=factor @ factor.T), surrogate) > 1.0
+    assert ratio_with(name, surrogate._replace(factor=np.eye(len(factor))), surrogate) < 0.01
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_bounds_of_another_order_are_found(order):
+    fitted = fit("shared_level", ROWS)
+    true, assumed = fitted.surrogate(order), fitted.surrogate(order + 1)
+    assert ratio_with("shared_level", assumed, true) > 1.0
+
+
+@pytest.mark.parametrize("name", ONE_ARGUMENT)
+def test_a_box_without_one_of_its_ends_is_found(name, monkeypatch):
+    whole, found = Geometry.boxes, []
+    for upper in (False, True):
+
+        def halves(place, radius, upper=upper):
+            return [
+                Interval(centre.lo, box.hi) if upper else Interval(box.lo, centre.hi)
+                for box, centre in zip(whole(place, radius), place.centres, strict=True)
+            ]
+
+        monkeypatch.setattr(Geometry, "boxes", halves)
+        found.append(ratio_with(name, fit(name, ROWS).surrogate(2)))
+    assert max(found) > 1.0
+
+
+def test_rows_are_evaluated_as_the_model_evaluates_them():
+    plain = Mode(linker=PerformLinker(), optimizer=None)
+    for name in FAMILIES:
+        fitted = fit(name, ROWS)
+        position = fitted.mode.position + 0.1
+        for function, term in zip(fitted.functions, fitted.split.terms, strict=True):
+            rows = np.arange(0, function.n_rows, 7)
+            some = Rows(function, rows, fitted.split.size)
+            value, _ = evaluate(function, some.data, some.arguments(position))
+            givens = {batch: column.rows_first[rows] for column, batch in term.batches}
+            logp = pytensor.function(
+                [fitted.split.position, *givens, term.length], term.logp, mode=plain,
+                on_unused_input="ignore",
+            )  # fmt: skip
+            expected = logp(position, *givens.values(), len(rows))
+            np.testing.assert_allclose(value, np.ravel(expected), rtol=1e-9, atol=1e-9)
+
+
+def test_stored_figures_of_looseness(capsys):
+    stored = json.loads(FILE.read_text())
+    with capsys.disabled():
+        print("\n" + table(stored["families"]))
+    assert list(stored["families"]) == list(FAMILIES)
+    for name, row in stored["families"].items():
+        assert row["order"] == ORDERS[name]
+        assert row["largest_ratio"] <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_bounds_are_no_looser_than_the_stored_figures(name):
+    row, stored = measured(name), json.loads(FILE.read_text())["families"][name]
+    assert row["largest_ratio"] <= 1.0
+    for radius in ("small", "middle", "large"):
+        assert row[radius] <= 1.02 * stored[radius]

@@ -1,0 +1,234 @@
+from itertools import combinations_with_replacement, product
+
+import mpmath as mp
+import numpy as np
+import pytest
+from pytensor.scalar import math as scalar_math
+
+from bounds.expressions import (
+    FUNCTIONS,
+    ROWS,
+    SMOOTH,
+    Make,
+    branch_of_arguments,
+    branches_that_combine,
+    built,
+    clipped,
+    complement_of_a_null_set,
+    condition_times_number,
+    cubes_of_cubes,
+    dead_branch,
+    dead_infinity,
+    exact_derivative,
+    exact_value,
+    four_arguments,
+    larger,
+    null_set,
+    powers,
+    product_of_conditions,
+    smaller,
+    sum_of_conditions,
+    tails,
+)
+from pymc_minibatch_mh.bounds import jets
+from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.bounds.jets import Jets, _partitions, _ways
+from pymc_minibatch_mh.bounds.rules import NoRuleError
+
+POINTS = 3
+
+every_function = pytest.mark.parametrize("build", FUNCTIONS, ids=lambda f: f.__name__)
+
+
+def boxes_of(m, width, seed):
+    rng = np.random.default_rng(seed)
+    lo = rng.uniform(-0.8, 0.8, (m, ROWS))
+    return [Interval(x, x + width * rng.random(ROWS)) for x in lo]
+
+
+def misses(build, width, seed=2, order=3):
+    """Return the derivatives that lie outside of their enclosures at random points of boxes."""
+    rng = np.random.default_rng(seed)
+    root, data, m = built(build)
+    boxes = boxes_of(m, width, seed)
+    with np.errstate(all="ignore"):
+        jet = Jets(data, boxes, order).of(root)
+    found = []
+    for row, _ in product(range(ROWS), range(POINTS)):
+        u = [box.lo[row] + rng.random() * (box.hi[row] - box.lo[row]) for box in boxes]
+        function = exact_value(root, data, row)
+        for length in range(order + 1):
+            for index in combinations_with_replacement(range(m), length):
+                enclosure = jet.get(index, Interval.point(0.0))
+                lo, hi = (
+                    float(np.broadcast_to(x, ROWS)[row]) for x in (enclosure.lo, enclosure.hi)
+                )
+                exact = exact_derivative(function, index, u)
+                # What numerical differentiation at 40 digits is off by.
+                slack = mp.mpf("1e-25") * (1 + abs(exact))
+                if not lo - slack <= exact <= hi + slack:
+                    found.append((row, index, lo, float(exact), hi))
+    return found
+
+
+@every_function
+@pytest.mark.parametrize("width", [0.05, 1.0])
+def test_enclosures_hold_exact_derivatives(build, width):
+    assert not misses(build, width)
+
+
+@pytest.mark.parametrize("build", SMOOTH, ids=lambda f: f.__name__)
+def test_enclosures_at_points_are_exact_values(build):
+    root, data, m = built(build)
+    boxes = [Interval.point(box.lo) for box in boxes_of(m, 1.0, 3)]
+    jet = Jets(data, boxes, 3).of(root)
+    size = sum(value.magnitude for value in jet.values())
+    for index, value in jet.items():
+        assert (value.width <= 1e-10 * size).all()
+        exact = exact_derivative(exact_value(root, data, 2), index, [box.lo[2] for box in boxes])
+        middle = 0.5 * (value.lo + value.hi)
+        assert float(np.broadcast_to(middle, ROWS)[2]) == pytest.approx(
+            float(exact), rel=1e-9, abs=1e-11
+        )
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_lower_orders_leave_out_higher_derivatives(order):
+    root, data, m = built(four_arguments)
+    boxes = boxes_of(m, 0.5, 4)
+    low, high = Jets(data, boxes, order).of(root), Jets(data, boxes, 3).of(root)
+    assert set(low) == {index for index in high if len(index) <= order}
+    for index, value in low.items():
+        np.testing.assert_array_equal(value.lo, high[index].lo)
+
+
+def enclosed(build, *ends, order=3):
+    root, data, _ = built(build)
+    boxes = [Interval(np.full(ROWS, lo), np.full(ROWS, hi)) for lo, hi in ends]
+    return Jets(data, boxes, order).of(root)
+
+
+@pytest.mark.parametrize(
+    ("build", "ends"),
+    [
+        (branches_that_combine, [(0.1, 0.3), (0.5, 0.6)]),
+        (product_of_conditions, [(0.0, 0.2), (0.1, 0.2)]),
+        (condition_times_number, [(-2.0, 2.0)]),
+        (sum_of_conditions, [(-2.0, 2.0), (0.4, 0.5)]),
+    ],
+)
+def test_a_condition_that_may_change_leaves_no_slope_bounded(build, ends):
+    jet = enclosed(build, *ends)
+    for index in ((0,), (0, 0), (0, 0, 0)):
+        assert (jet[index].lo == -np.inf).all()
+        assert (jet[index].hi == np.inf).all()
+    assert np.isfinite(jet[()].magnitude).all()
+
+
+@pytest.mark.parametrize(
+    ("build", "ends"),
+    [
+        (branches_that_combine, [(-0.3, 0.1), (0.5, 0.6)]),
+        (product_of_conditions, [(0.0, 0.2), (0.4, 0.6)]),
+        (condition_times_number, [(1.0, 2.0)]),
+        (dead_branch, [(-1.0, 1.0)]),
+        (dead_infinity, [(-1.0, 1.0)]),
+        (null_set, [(0.0, 1.0)]),
+        (complement_of_a_null_set, [(0.0, 1.0), (0.0, 1.0)]),
+        (larger, [(-3.0, -2.0), (1.0, 2.0)]),
+        (clipped, [(0.7, 0.9)]),
+        (clipped, [(-0.3, 0.5)]),
+        (smaller, [(1.0, 2.0)]),
+    ],
+)
+def test_a_condition_that_is_decided_leaves_every_derivative_bounded(build, ends):
+    for value in enclosed(build, *ends).values():
+        assert np.isfinite(value.magnitude).all()
+
+
+def test_a_kink_leaves_slopes_bounded_and_nothing_above():
+    for build, ends in ((larger, [(-1.0, 1.0), (-1.0, 1.0)]), (clipped, [(0.0, 1.0)])):
+        jet = enclosed(build, *ends)
+        assert np.isfinite(jet[0,].magnitude).all()
+        assert (jet[0, 0].magnitude == np.inf).all()
+
+
+def test_an_operation_without_a_rule_is_named():
+    f = Make()
+    for op, operands in ((scalar_math.i0, f.u[:1]), (scalar_math.gammainc, [2.0, f.u[0]])):
+        with pytest.raises(NoRuleError, match=str(op)):
+            Jets(None, [Interval.point(0.5)], 3).of(f(op, *operands))
+
+
+def brute_force_partitions(places):
+    """Return all ways to put places into blocks, by the block of each."""
+    found = set()
+    for labels in product(range(len(places)), repeat=len(places)):
+        blocks = {}
+        for place, label in zip(places, labels, strict=True):
+            blocks.setdefault(label, []).append(place)
+        found.add(frozenset(frozenset(block) for block in blocks.values()))
+    return found
+
+
+@pytest.mark.parametrize(
+    "index", [(0,), (0, 0), (0, 1), (0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 1, 2)]
+)
+def test_partitions_are_counted_as_often_as_they_occur(index):
+    counts = {}
+    for partition in brute_force_partitions(range(len(index))):
+        key = tuple(sorted(tuple(sorted(index[k] for k in block)) for block in partition))
+        counts[key] = counts.get(key, 0) + 1
+    assert dict(_partitions(index)) == counts
+
+
+@pytest.mark.parametrize("index", [(0, 0), (0, 1), (0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 1, 2)])
+def test_ways_to_split_an_index_are_those_of_leibniz(index):
+    for length in range(len(index) + 1):
+        for part in set(combinations_with_replacement(sorted(set(index)), length)):
+            places = [
+                chosen
+                for chosen in product([True, False], repeat=len(index))
+                if tuple(k for k, c in zip(index, chosen, strict=True) if c) == part
+            ]
+            assert _ways(part, index) == len(places)
+
+
+def drop_a_term(index):
+    return _partitions(index)[:-1] if len(index) > 1 else _partitions(index)
+
+
+def forget_how_often(index):
+    return tuple((blocks, 1) for blocks, _ in _partitions(index))
+
+
+def power_without_zero(x, exponent):
+    low, high = x.lo**exponent, x.hi**exponent
+    return Interval.rounded(np.minimum(low, high), np.maximum(low, high))
+
+
+def undecided_is_the_first(self, condition, yes, no):
+    truth = self._truth(condition)
+    left, right = self.of(yes), self.of(no)
+    return {
+        k: Interval.where(truth.may, jets._at(left, k), jets._at(right, k)) for k in {*left, *right}
+    }
+
+
+MUTANTS = [
+    (jets, "_partitions", drop_a_term, SMOOTH),
+    (jets, "_partitions", forget_how_often, SMOOTH),
+    (jets, "_ways", lambda part, index: 1, SMOOTH),
+    (jets, "_power", power_without_zero, [tails, cubes_of_cubes, powers]),
+    (jets, "_powers", lambda blocks, jet: jet[blocks[0]], SMOOTH),
+    (jets.Jets, "_switch", undecided_is_the_first, [branch_of_arguments, branches_that_combine]),
+    (jets.Jets, "_with_unknown_derivatives", lambda self, jet, *args, **kw: jet, [
+        condition_times_number, larger, clipped, branch_of_arguments
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "name", "wrong", "cases"), MUTANTS)
+def test_wrong_chain_rules_are_found(where, name, wrong, cases, monkeypatch):
+    monkeypatch.setattr(where, name, wrong)
+    assert any(misses(build, width) for build in cases for width in (0.05, 2.0))

@@ -1,0 +1,110 @@
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh.bounds import remainder
+from pymc_minibatch_mh.bounds.remainder import directional, joint, ways, weighted
+
+ROWS = 300
+every_order = pytest.mark.parametrize("order", [0, 1, 2])
+
+
+def terms_of(m, order, seed=1):
+    """Return random terms of all sizes, some of them zero, some the same for all rows."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for index in combinations_with_replacement(range(m), order + 1):
+        values = rng.exponential(size=ROWS) * 10.0 ** rng.uniform(-3.0, 3.0, ROWS)
+        values[rng.random(ROWS) < 0.3] = 0.0
+        found[index] = values if len(set(index)) > 1 or order == 0 else values[:1]
+    return found
+
+
+def form(terms, m, order, s):
+    """Return Σ over ordered tuples of the terms times s_a s_b s_c, shape (rows, vectors)."""
+    total = 0.0
+    for ordered in product(range(m), repeat=order + 1):
+        total = total + np.outer(
+            np.broadcast_to(terms[tuple(sorted(ordered))], ROWS),
+            np.prod([s[k] for k in ordered], axis=0),
+        )
+    return total
+
+
+def test_ways_to_order_an_index():
+    for index in combinations_with_replacement(range(4), 3):
+        assert ways(index) == sum(tuple(sorted(o)) == index for o in product(range(4), repeat=3))
+
+
+@every_order
+@pytest.mark.parametrize("m", [1, 2, 3, 4])
+def test_sums_over_directions(m, order):
+    terms = terms_of(m, order)
+    expected = form(terms, m, order, np.ones((m, 1)))[:, 0]
+    found = np.broadcast_to(directional(terms, 0.25), ROWS)
+    np.testing.assert_allclose(found, 0.25 * expected, rtol=1e-11)
+    assert (directional(terms, 1.0) >= expected).all()
+
+
+@every_order
+def test_joint_bounds_of_two_arguments_are_close_to_the_maximum(order):
+    angles = np.linspace(0.0, 0.5 * np.pi, 2_001)
+    terms = terms_of(2, order)
+    exact = form(terms, 2, order, np.stack([np.cos(angles), np.sin(angles)])).max(axis=1)
+    bound = joint(terms, np.ones(()), order, 1.0)
+    assert (bound >= exact).all()
+    assert (bound <= 1.02 * exact + 1e-300).all()
+
+
+@every_order
+@pytest.mark.parametrize("m", [3, 4])
+def test_joint_bounds_of_more_arguments_are_norms(m, order):
+    rng = np.random.default_rng(2)
+    s = np.abs(rng.standard_normal((m, 4_000))) ** 1.5
+    terms = terms_of(m, order)
+    bound = joint(terms, np.ones(()), order, 1.0)
+    assert (bound >= form(terms, m, order, s / np.linalg.norm(s, axis=0)).max(axis=1)).all()
+    every = [terms[tuple(sorted(o))] for o in product(range(m), repeat=order + 1)]
+    norm = np.sqrt(sum(np.broadcast_to(term, ROWS) ** 2 for term in every))
+    np.testing.assert_allclose(bound, norm, rtol=1e-11)
+
+
+@every_order
+def test_joint_bounds_grow_with_correlations_and_with_temperature(order):
+    terms = terms_of(2, order)
+    correlation = np.linspace(1.0, 2.0, ROWS)
+    bound = joint(terms, correlation, order, 0.5)
+    expected = 0.5 * correlation ** ((order + 1) / 2) * joint(terms, np.ones(()), order, 1.0)
+    np.testing.assert_allclose(bound, expected, rtol=1e-11)
+
+
+def test_one_argument_has_one_bound():
+    terms = {(0, 0, 0): np.arange(5.0)}
+    np.testing.assert_allclose(joint(terms, np.ones(()), 2, 1.0), np.arange(5.0), rtol=1e-11)
+    np.testing.assert_allclose(directional(terms, 1.0), np.arange(5.0), rtol=1e-11)
+
+
+def test_terms_are_derivatives_times_norms():
+    derivatives = {(0, 0, 1): np.array([2.0, np.inf, np.inf]), (1, 1, 1): np.array(3.0)}
+    terms = weighted(derivatives, (np.array([3.0, 0.0, 1.0]), np.array(0.5)))
+    np.testing.assert_allclose(terms[0, 0, 1], [9.0, 0.0, np.inf])
+    np.testing.assert_allclose(terms[1, 1, 1], 0.375)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_a_derivative_without_bound_leaves_none(m):
+    for index in combinations_with_replacement(range(m), 3):
+        terms = {k: np.ones(2) for k in combinations_with_replacement(range(m), 3)}
+        terms[index] = np.array([1.0, np.inf])
+        for bound in (directional(terms, 1.0), joint(terms, np.ones(()), 2, 1.0)):
+            assert np.isfinite(bound[0])
+            assert bound[1] == np.inf
+
+
+def test_a_grid_without_what_it_misses_is_too_small(monkeypatch):
+    angles = np.linspace(0.0, 0.5 * np.pi, 2_001)
+    terms = terms_of(2, 2)
+    exact = form(terms, 2, 2, np.stack([np.cos(angles), np.sin(angles)])).max(axis=1)
+    monkeypatch.setattr(remainder.np, "cos", lambda x, plain=np.cos: plain(x) if x > 0.2 else 1.0)
+    assert not (joint(terms, np.ones(()), 2, 1.0) >= exact).all()

@@ -1,0 +1,228 @@
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy.stats import chi2
+
+from bounds.certified import fit
+from pymc_minibatch_mh.bounds.given import Bounds
+from pymc_minibatch_mh.bounds.tables import TAILS, TOTAL, BoundsPass, Tables
+from pymc_minibatch_mh.errors import BoundsError, SettingError
+from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, GIVEN, JOINT, SHARP
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.likelihood.affine import RowData, row_functions
+from pymc_minibatch_mh.likelihood.split import split
+
+ROWS = 1_500
+EVERY = [
+    (name, order)
+    for name in ("bernoulli_logit", "student_fixed", "shared_level")
+    for order in (0, 1, 2)
+]
+
+
+def tables_of(name, order):
+    fitted = fit(name, ROWS)
+    return fitted.bounds(fitted.surrogate(order)).tables()
+
+
+def bounds_of(model, order=2, spread=0.1):
+    """Return the tables of a model around zero, in a metric of one width everywhere."""
+    parts = split(model, model.value_vars, min_rows=1)
+    one = np.eye(parts.size)
+    surrogate = Surrogate(
+        np.zeros(parts.size), spread * one, one / spread, np.zeros(parts.size), one, order, 1.0, 1.0
+    )
+    return BoundsPass(row_functions(parts), surrogate, (parts.lower, parts.upper)).tables()
+
+
+def toy(logp, rows=40, d=1):
+    """Return a model with a potential-like likelihood of its own."""
+    y = np.random.default_rng(1).normal(size=rows)
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=d)
+        pm.CustomDist("y", b, logp=lambda value, b: logp(value, b), observed=y)
+    return model
+
+
+@pytest.mark.parametrize(("name", "order"), EVERY)
+def test_trust_regions_are_nested(name, order):
+    tables = tables_of(name, order)
+    radius, kind, total = tables.heads.T
+    nested = [*(np.sqrt(chi2.isf(tail, fit(name, ROWS).split.size)) for tail in TAILS), np.inf]
+    assert (np.diff(radius) >= 0.0).all()
+    assert set(radius) <= set(nested)
+    assert len(set(zip(radius, kind, strict=True))) == len(radius)
+    for one in set(kind):
+        c = tables.c[kind == one]
+        assert (np.diff(total[kind == one]) > 0.0).all()
+        assert (np.diff(c, axis=0) >= -1e-6 * c[1:]).all()
+
+
+@pytest.mark.parametrize(("name", "order"), EVERY)
+def test_heads_tell_of_the_tables(name, order):
+    tables = tables_of(name, order)
+    n_rows = sum(f.n_rows for f in fit(name, ROWS).functions)
+    assert tables.c.shape == (len(tables.heads), n_rows)
+    assert tables.c.dtype == np.float32
+    assert (np.isfinite(tables.c) & (tables.c > 0.0)).all()
+    np.testing.assert_array_equal(tables.heads[:, TOTAL], tables.c.sum(axis=1, dtype=float))
+    assert tables.verified
+    assert 1.0 <= tables.looseness < 4.0
+    kinds = {SHARP} if order == 0 or name == "bernoulli_logit" else {DIRECTIONAL, JOINT}
+    assert set(tables.heads[:, 1]) <= kinds
+
+
+def test_rows_without_a_curve_far_out_are_bounded_everywhere():
+    assert tables_of("bernoulli_logit", 2).heads[-1, 0] == np.inf
+    assert tables_of("student_fixed", 2).heads[-1, 0] < np.inf
+
+
+@pytest.mark.parametrize("name", ["bernoulli_logit", "binomial"])
+def test_bounds_are_rounded_up(name):
+    fitted = fit(name, ROWS)
+    bounds = fitted.bounds(fitted.surrogate(2))
+    (function,) = fitted.functions
+    data = RowData(function, np.arange(ROWS))
+    place = bounds.geometry(function, data)
+    tables = bounds.tables()
+    # Intervals without ends are not cut.
+    assert tables.heads[-1, 0] == np.inf
+    exact, _ = bounds.bounds(function, data, place, np.inf, (1,))
+    assert (tables.c[-1] >= exact).all()
+    assert (tables.c[-1] <= exact * (1.0 + 1e-6)).all()
+    assert (tables.c[-1] > exact).any()
+
+
+def test_bounds_are_proportional_to_the_inverse_temperature():
+    fitted = fit("student_fixed", ROWS)
+    surrogate = fitted.surrogate(2)
+    warm = surrogate._replace(inverse_temperature=0.25)
+    one, other = (fitted.bounds(s).tables() for s in (surrogate, warm))
+    np.testing.assert_array_equal(0.25 * one.c[-1], other.c[-1])
+
+
+def test_terms_follow_one_another():
+    fitted = fit("shared_level", ROWS)
+    surrogate = fitted.surrogate(2)
+    whole = fitted.bounds(surrogate).tables()
+    parts = []
+    for function in fitted.functions:
+        support = (fitted.split.lower, fitted.split.upper)
+        parts.append(BoundsPass([function], surrogate, support).tables().c[-1])
+    first = fitted.functions[0].n_rows
+    np.testing.assert_allclose(whole.c[-1, first:], parts[1], rtol=0.05)
+    assert np.corrcoef(whole.c[-1, :first], parts[0])[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_kink_is_refused_with_a_way_on(order):
+    with pytest.raises(BoundsError, match=r"'abs'.*BarkerMinibatchMH.*lower taylor_order.*Bounds"):
+        tables_of("laplace", order)
+
+
+def test_a_kink_has_a_bound_without_control_variates():
+    tables = tables_of("laplace", 0)
+    assert tables.heads[-1, 0] == np.inf
+    assert tables.looseness == pytest.approx(1.0, rel=0.1)
+
+
+def test_an_operation_without_a_rule_is_refused_by_name():
+    model = toy(lambda value, b: -pt.gammainc(2.0, pt.exp(b[0]) + value**2))
+    with pytest.raises(BoundsError, match=r"'y' goes through gammainc.*BarkerMinibatchMH.*Bounds"):
+        bounds_of(model)
+
+
+def test_too_many_arguments_are_refused():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(9, 30, 9))
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=9)
+        mu = sum(pt.exp(X[k] @ b) for k in range(9))
+        pm.Poisson("y", mu, observed=rng.poisson(9.0, 30))
+    with pytest.raises(BoundsError, match=r"9 different linear combinations.*Barker"):
+        bounds_of(model)
+
+
+def test_one_row_without_a_bound_is_named():
+    y = np.ones(50)
+    shift = np.full(50, 5.0)
+    shift[17] = 0.0
+    with pm.Model() as model:
+        b = pm.Normal("b")
+        pm.Normal("y", mu=pt.sqrt(b + shift), sigma=1.0, observed=y)
+    with pytest.raises(BoundsError, match=r"in row 17 .*'sqrt'.*no bound"):
+        bounds_of(model)
+
+
+def test_regions_without_bounds_are_left_out():
+    y = np.ones(50)
+    with pm.Model() as model:
+        b = pm.Normal("b")
+        pm.Normal("y", mu=pt.sqrt(b + 0.6), sigma=1.0, observed=y)
+    tables = bounds_of(model)
+    nested = [np.sqrt(chi2.isf(tail, 1)) for tail in TAILS]
+    assert set(tables.heads[:, 0]) == {r for r in nested if 0.1 * r < 0.6}
+
+
+def test_rows_that_an_expansion_describes_exactly_need_no_bound():
+    y = np.random.default_rng(3).normal(size=60)
+    with pm.Model() as model:
+        pm.Normal("y", mu=pm.Normal("b"), sigma=1.0, observed=y)
+    tables = bounds_of(model)
+    assert (tables.c == 0.0).all()
+    assert tables.looseness == 1.0
+
+
+def test_pickles_leave_out_what_is_quick_to_build():
+    tables = tables_of("student_fixed", 2)
+    thresholds, aliases = tables.alias
+    assert thresholds.shape == aliases.shape == tables.c.shape
+    copy = pickle.loads(pickle.dumps(tables))
+    assert "alias" not in copy.__dict__
+    assert len(pickle.dumps(tables)) < 1.1 * tables.c.nbytes + 2_000
+    np.testing.assert_array_equal(copy.c, tables.c)
+    np.testing.assert_array_equal(copy.heads, tables.heads)
+    np.testing.assert_array_equal(copy.alias[0], thresholds)
+
+
+def test_alias_tables_are_those_of_the_bounds():
+    tables = Tables(np.zeros((2, 3)), np.float32([[1, 2, 3, 4], [4, 0, 0, 4]]), 1.0)
+    thresholds, aliases = tables.alias
+    for k, c in enumerate(tables.c):
+        chances = thresholds[k].copy()
+        np.add.at(chances, aliases[k], 1.0 - thresholds[k])
+        np.testing.assert_allclose(chances / 4.0, c.astype(float) / c.sum(dtype=float), rtol=1e-12)
+
+
+def test_given_bounds_are_taken_as_they_are():
+    c = np.array([0.1, 0.2, 0.0])
+    tables = Bounds(c).tables(3)
+    assert tables.heads.tolist() == [[np.inf, DIRECTIONAL, tables.c[0].sum(dtype=float)]]
+    assert (tables.c[0] >= c).all()
+    np.testing.assert_allclose(tables.c[0], c, rtol=1e-6)
+    assert not tables.verified
+    assert Bounds(c, lambda x, y: 1.0).tables(3).heads[0, 1] == GIVEN
+
+
+def test_a_given_metric_is_compiled():
+    compiled = Bounds([1.0], lambda x, y: abs(x[0] - y[0])).tables(1).compiled_metric
+    assert compiled(np.array([1.0]), np.array([3.5])) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("c", "message"),
+    [
+        ([1.0, 2.0], r"shape \(2,\) for 3 rows"),
+        (1.0, r"shape \(\) for 3 rows"),
+        (np.ones((3, 1)), r"shape \(3, 1\) for 3 rows"),
+        ([1.0, -2.0, 1.0], r"c\[1\]=-2.0"),
+        ([1.0, 1.0, np.nan], r"c\[2\]=nan"),
+        ([np.inf, 1.0, 1.0], r"c\[0\]=inf"),
+    ],
+)
+def test_given_bounds_that_bound_nothing_are_refused(c, message):
+    with pytest.raises(SettingError, match=message):
+        Bounds(c).tables(3)

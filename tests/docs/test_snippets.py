@@ -1,0 +1,82 @@
+"""The Python of the README and of the documentation runs, and prints what the pages say."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import expit
+
+import pymc_minibatch_mh
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)
+#: What reruns of a page on another machine may change: how far a float in its output is off.
+RELATIVE = 0.02
+NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+
+
+@pytest.fixture(scope="module")
+def given():
+    """What the pages take as given: a model, its data, and the imports of earlier pages."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([np.ones(2_000), rng.uniform(-1.0, 1.0, (2_000, 2))])
+    late = (rng.random(2_000) < expit(X @ [-0.5, 1.0, 0.5])).astype(np.int8)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 2.5, shape=3)
+        pm.Bernoulli("late", logit_p=X @ beta, observed=late)
+    public = {name: getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__}
+    return {"pm": pm, "az": az, "np": np, "model": model, "X": X, "late": late, **public}
+
+
+@pytest.fixture
+def short_chains(monkeypatch):
+    """Cut every run to a few draws in this process, from fixed seeds."""
+    sample = pm.sample
+
+    def short(draws=1_000, **settings):
+        settings |= {"tune": 200, "cores": 1, "quiet": True, "compute_convergence_checks": False}
+        return sample(min(draws, 200), random_seed=3, **settings)
+
+    monkeypatch.setattr(pm, "sample", short)
+
+
+def blocks(page):
+    return [
+        (match["code"], match["output"])
+        for match in BLOCK.finditer((ROOT / page).read_text(encoding="utf-8"))
+    ]
+
+
+def run(code, namespace):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, namespace)  # noqa: S102 - the pages of this very checkout
+    return printed.getvalue()
+
+
+@pytest.mark.usefixtures("short_chains")
+@pytest.mark.parametrize("page", ["README.md", "docs/choose.md", "docs/use.md", "docs/bounds.md"])
+def test_snippets_run_and_print_what_the_page_says(page, given):
+    namespace, snippets = dict(given), blocks(page)
+    assert snippets
+    for code, output in snippets:
+        printed = run(code, namespace)
+        if output is not None:
+            assert NUMBER.sub("#", printed) == NUMBER.sub("#", output)
+            numbers = [[float(n) for n in NUMBER.findall(text)] for text in (printed, output)]
+            np.testing.assert_allclose(*numbers, rtol=RELATIVE)
+
+
+def test_certified_bounds_cover_those_by_hand():
+    pairs = re.findall(r"by hand (\S+), certified (\S+)\n", (ROOT / "docs/bounds.md").read_text())
+    assert len(pairs) == 2
+    assert all(float(by_hand) <= float(certified) for by_hand, certified in pairs)
+
+
+def test_the_figure_of_the_bounds_is_small_and_there():
+    assert 0 < (ROOT / "docs/figures/bound.svg").stat().st_size < 150_000

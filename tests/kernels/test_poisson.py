@@ -1,0 +1,163 @@
+"""The compiled Poisson test accepts as often as the enumerated functions say."""
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy.stats import binom
+from scipy.stats import poisson as poisson_law
+
+from exactness.poisson import Move, Rule, acceptance
+from kernels.toy import BETA, LOG_PRIOR, LOG_Q, prior, propose
+from pymc_minibatch_mh.acceptance import poisson
+from pymc_minibatch_mh.kernels import sums as entry
+from pymc_minibatch_mh.kernels.alias import build_alias
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.generator import generator_addresses
+from pymc_minibatch_mh.kernels.poisson import thin_rows
+from pymc_minibatch_mh.kernels.remainder import GIVEN, JOINT
+from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE, METRIC_SIGNATURE
+from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
+from pymc_minibatch_mh.kernels.update import update
+
+UPDATES = 40_000
+#: What a row adds to the log-likelihood of state 1 over that of state 0; the first two rows
+#: belong to another term than the rest.
+TABLE = np.array([0.9, -0.6, 0.5, -0.8, 0.3])
+STARTS = np.array([0, 2, TABLE.size])
+#: c_i of a metric of 2 between the states.
+BOUNDS = np.array([0.3, 0.25, 0.2, 0.3, 0.15], dtype=np.float32)
+METRIC = 2.0
+
+
+@njit(EVALUATE_SIGNATURE)
+def evaluate(position, new, centre, rows, ends, context, differences, scales):
+    for i in range(rows.size):
+        row = rows[i] + (STARTS[1] if i >= ends[0] else 0)
+        differences[i] = TABLE[row] * (new[0] - position[0])
+        scales[i] = 1.0
+
+
+@njit(EVALUATE_SIGNATURE)
+def evaluate_one_term(position, new, centre, rows, ends, context, differences, scales):
+    for i in range(rows.size):
+        differences[i] = TABLE[rows[i]] * (new[0] - position[0])
+        scales[i] = 1.0
+
+
+@njit(METRIC_SIGNATURE)
+def metric(position, new):
+    return METRIC
+
+
+def run(settings, *, bounds=BOUNDS, weights=None, radius=np.inf, kind=GIVEN, read=evaluate):
+    """Return states before each update and the sums of each; weights draw rows, if not c_i."""
+    functions = [propose, thin_rows, prior, read]
+    functions += [poisson.rate, poisson.thin, poisson.accept_probability, metric]
+    addresses = np.array([address_of(function) for function in functions])
+    one, zero = np.ones((1, 1)), np.zeros(1)
+    arrays = pack(Surrogate(zero, one, one, zero, 0.0 * one, 0, BETA, np.inf))
+    heads = np.array([[radius, kind, bounds.sum(dtype=np.float64)]])
+    thresholds, aliases = np.empty((1, TABLE.size)), np.empty((1, TABLE.size), dtype=np.int32)
+    build_alias(bounds if weights is None else weights, thresholds[0], aliases[0])
+    tables = heads, thresholds, aliases, bounds[None]
+    rng = np.random.default_rng(23)
+    generator = generator_addresses(rng)
+    position, tallies = np.zeros(1), np.zeros((1, entry.N_TALLIES))
+    states, sums = np.empty(UPDATES), np.zeros((UPDATES, entry.N_SUMS))
+    for k in range(UPDATES):
+        states[k] = position[0]
+        update(
+            position, zero.copy(), 1, generator, addresses, zero, settings, *arrays, STARTS,
+            np.zeros(0, dtype=np.int64), *tables, sums[k], tallies,
+        )  # fmt: skip
+    return states, sums
+
+
+def expected(settings, state, by_all_rows=False):
+    sign = 1.0 - 2.0 * state
+    bounds = BOUNDS.astype(float) * METRIC
+    cheap = sign * (LOG_PRIOR + LOG_Q)
+    return acceptance(
+        Rule(settings), Move(cheap, -BETA * sign * TABLE, bounds, by_all_rows, settings)
+    )
+
+
+def surprise(states, sums, settings, by_all_rows=False):
+    """Return the smallest p-value of the accepted moves from each state."""
+    values = []
+    for state in (0.0, 1.0):
+        here = states == state
+        p = expected(settings, state, by_all_rows)
+        accepted = sums[here, entry.ACCEPTED].sum()
+        values += [binom.cdf(accepted, here.sum(), p), binom.sf(accepted - 1, here.sum(), p)]
+    return min(values)
+
+
+SETTINGS = {
+    "best": poisson.settings("best", 0.8),
+    "paper": poisson.settings("paper", 0.8),
+    "MH-SS": poisson.settings("best", 0.0),
+    "factorized": poisson.settings("factorized"),
+    "best, delayed": poisson.settings("best", 0.8, delayed_acceptance=True),
+    "factorized, delayed": poisson.settings("factorized", delayed_acceptance=True),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_moves_are_accepted_as_often_as_the_enumeration_says(name):
+    states, sums = run(SETTINGS[name])
+    assert surprise(states, sums, SETTINGS[name]) > 1e-4
+    share, reported = sums[:, entry.ACCEPTED].mean(), sums[:, entry.ACCEPT].mean()
+    assert share == pytest.approx(reported, abs=0.02)
+
+
+@pytest.mark.parametrize("name", ["best", "best, delayed"])
+@pytest.mark.parametrize("outside", ["radius", "rate"])
+def test_pairs_that_all_rows_decide_are_exact(name, outside):
+    settings = SETTINGS[name].copy()
+    if outside == "rate":
+        settings[poisson.MAX_RATE] = 0.5
+    states, sums = run(settings, radius=0.5 if outside == "radius" else np.inf)
+    assert surprise(states, sums, settings, by_all_rows=True) > 1e-4
+    read = sums[:, entry.N_OBS] > 0
+    assert (sums[read, entry.N_OBS] == TABLE.size).all()
+    assert (sums[read, entry.FULL_PASS] == 1.0).all()
+    assert read.all() or name.endswith("delayed")
+
+
+def test_rows_read_are_poisson():
+    _, sums = run(SETTINGS["best"])
+    size = BOUNDS.sum() * METRIC
+    mean = poisson.rate(size, SETTINGS["best"])
+    observed = np.bincount(sums[:, entry.N_OBS].astype(int), minlength=12)[:12]
+    probable = poisson_law.pmf(np.arange(12), mean) * UPDATES
+    kept = probable > 20
+    assert ((observed[kept] - probable[kept]) ** 2 / probable[kept]).sum() < 3.0 * kept.sum()
+
+
+MUTANTS = {
+    "bounds halved": {"bounds": BOUNDS * np.float32(0.5)},
+    "rows drawn evenly": {"weights": np.ones(TABLE.size, dtype=np.float32)},
+    "rows of both terms taken for the first": {"read": evaluate_one_term},
+    "metric of another table": {"kind": JOINT},
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_noticed(name):
+    tolerant = SETTINGS["best"].copy()
+    tolerant[poisson.TOLERATE] = 1.0
+    states, sums = run(tolerant, **MUTANTS[name])
+    assert surprise(states, sums, tolerant) < 1e-4
+
+
+def test_a_violated_bound_stops_before_the_move_and_names_the_row():
+    low = BOUNDS.copy()
+    low[3] *= 0.7
+    _, sums = run(SETTINGS["best"], bounds=low)
+    stopped = sums[:, entry.VIOLATED] > 0.0
+    assert stopped.any()
+    assert (sums[stopped, entry.VIOLATED] == 4.0).all()
+    assert not sums[stopped, entry.ACCEPTED].any()
+    ratio = BETA * abs(TABLE[3]) / (low[3] * METRIC)
+    assert sums[stopped, entry.BOUND_RATIO].max() == pytest.approx(ratio)

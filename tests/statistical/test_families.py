@@ -1,0 +1,96 @@
+"""Exact methods on every certified family, against long runs of NUTS."""
+
+from dataclasses import dataclass
+
+import arviz as az
+import numpy as np
+import pytest
+
+from families import FAMILIES, coordinates
+from pymc_minibatch_mh import Laplace, overdispersed_initvals
+from zoo import sample
+
+DRAWS, TUNE, SEED = 16_000, 1_000, 47
+#: Without control variates only small moves are decided by less than all rows.
+SETTINGS = {"laplace": {"taylor_order": 0, "proposal": Laplace(rho=(0.9,))}}
+#: Largest distance in standard errors, and least effective sample of a reference.
+FAR, ENOUGH = 5.0, 26_000
+#: Largest share of updates that may read all rows: more would be the result of those.
+MOST_FULL = 0.2
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Largest distances of means and standard deviations, in standard errors."""
+
+    mean: float
+    sd: float
+
+
+def compare(trace, reference):
+    """Compare a trace with figures of a reference, coordinate by coordinate."""
+    draws = coordinates(trace)
+    assert set(draws) == set(reference)
+    means, sds = [], []
+    for name, own in draws.items():
+        figures = reference[name]
+        assert figures["ess"] >= ENOUGH
+        noise = np.hypot(float(az.mcse(own, method="mean")), figures["mcse_mean"])
+        means.append(abs(own.mean() - figures["mean"]) / noise)
+        noise = np.hypot(float(az.mcse(own, method="sd")), figures["mcse_sd"])
+        sds.append(abs(own.std(ddof=1) - figures["sd"]) / noise)
+    return Comparison(max(means), max(sds))
+
+
+def run(model_of, step_of, family, method, **settings):
+    step = step_of(family, method, **SETTINGS.get(family, {}), **settings)
+    starts = overdispersed_initvals(step, 2, seed=SEED)
+    trace = sample(model_of(family), step, DRAWS, TUNE, random_seed=SEED, initvals=starts)
+    stats = trace.sample_stats
+    rows, full = float(stats["n_obs"].mean()), float(stats["full_pass"].mean())
+    print(f"{family}, {method}: {rows:.1f} rows and {full:.4f} full passes per update")
+    assert full <= MOST_FULL
+    assert float(stats["bound_ratio"].max()) <= 1.0
+    return trace
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_posterior_is_that_of_nuts(model_of, step_of, references, family):
+    trace = run(model_of, step_of, family, "TunaMH")
+    distance = compare(trace, references[family])
+    assert distance.mean < FAR
+    assert distance.sd < FAR
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("ScalableSubsamplingMH", {}),
+        ("FactorizedMH", {}),
+        ("TunaMH", {"form": "paper", "chi": 1.0}),
+        ("TunaMH", {"delayed_acceptance": True}),
+        ("TunaMH", {"taylor_order": 1}),
+    ],
+)
+@pytest.mark.parametrize("family", ["bernoulli_logit", "student_fixed"])
+def test_the_other_ways_are_as_exact(model_of, step_of, references, family, method, settings):
+    trace = run(model_of, step_of, family, method, **settings)
+    distance = compare(trace, references[family])
+    assert distance.mean < FAR
+    assert distance.sd < FAR
+
+
+def test_a_wrong_bound_is_seen_by_the_comparison(model_of, step_of, references):
+    """Clip every change to a twentieth of its bound: the moments must give it away."""
+    step = step_of("grouped", "TunaMH", taylor_order=1, on_violation="warn")
+    narrow = step._bounds
+    try:
+        step._bounds = narrow._replace(
+            c=narrow.c * np.float32(0.05), heads=narrow.heads * [1.0, 1.0, 0.05]
+        )
+        trace = sample(model_of("grouped"), step, DRAWS, TUNE, random_seed=SEED)
+    finally:
+        step._bounds = narrow
+    assert float(trace.sample_stats["bound_ratio"].max()) > 1.0
+    distance = compare(trace, references["grouped"])
+    assert max(distance.mean, distance.sd) > FAR

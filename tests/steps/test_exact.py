@@ -1,0 +1,235 @@
+"""What only exact methods have: bounds of one's own, violations, the region they hold in."""
+
+import copy
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import expit
+
+from pymc_minibatch_mh import (
+    Bounds,
+    BoundsError,
+    BoundViolationError,
+    Laplace,
+    SettingError,
+    TunaMH,
+)
+from pymc_minibatch_mh.acceptance import poisson
+from pymc_minibatch_mh.kernels.poisson import METRIC_ROLE
+from zoo import EXACT, sample
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+
+ROWS = 2_000
+RNG = np.random.default_rng(61)
+X = np.column_stack([np.ones(ROWS), RNG.uniform(-1.0, 1.0, ROWS)])
+Y = (RNG.random(ROWS) < expit(X @ [0.3, -0.8])).astype(np.int8)
+NORMS = np.sqrt((X**2).sum(axis=1))
+
+
+@pytest.fixture(scope="module")
+def model():
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 2.0, shape=2)
+        pm.Bernoulli("y", logit_p=X @ beta, observed=Y)
+    return model
+
+
+def distance(position, new):
+    """Lipschitz metric of a logistic regression without control variates."""
+    return np.sqrt(((new - position) ** 2).sum())
+
+
+def cubic_around(centre):
+    """Bounds of order two by hand, for the centre that the expansion is made at."""
+    origin = centre["beta"]
+
+    def metric(position, new):
+        a = np.sqrt(((position - origin) ** 2).sum())
+        b = np.sqrt(((new - origin) ** 2).sum())
+        return (a**3 + b**3) / 6.0
+
+    return Bounds(np.sqrt(3.0) / 18.0 * NORMS**3, metric)
+
+
+@pytest.fixture(scope="module")
+def given(model):
+    """A step with bounds of one's own that depend on the centre."""
+    return TunaMH(model=model, bounds=cubic_around)
+
+
+@pytest.fixture(scope="module")
+def derived(model):
+    return TunaMH(model=model)
+
+
+def moments(trace):
+    draws = trace.posterior["beta"].to_numpy().reshape(-1, 2)
+    return draws.mean(axis=0), draws.std(axis=0)
+
+
+def test_bounds_of_ones_own_give_the_same_posterior(model, given, derived):
+    traces = [sample(model, step, 8_000, 500, random_seed=5) for step in (given, derived)]
+    (mean, sd), (other, other_sd) = map(moments, traces)
+    assert np.abs(mean - other).max() < 0.06 * sd.min()
+    np.testing.assert_allclose(sd, other_sd, rtol=0.04)
+    for trace in traces:
+        assert 0.0 < float(trace.sample_stats["bound_ratio"].max()) <= 1.0
+        assert float(trace.sample_stats["accepted"].mean()) > 0.9
+    certified = [trace.sample_stats["certified"].to_numpy() for trace in traces]
+    assert not certified[0].any()
+    assert certified[1].all()
+
+
+def test_a_lipschitz_bound_serves_order_zero(model):
+    step = TunaMH(
+        model=model, taylor_order=0, bounds=Bounds(NORMS, distance), proposal=Laplace(0.95)
+    )
+    trace = sample(model, step, 300, 100, random_seed=6)
+    assert 0.5 < float(trace.sample_stats["bound_ratio"].max()) <= 1.0
+
+
+VIOLATED = r"'y': row \d+ changes by .* times its bound"
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_bounds_that_are_too_small_are_found_before_sampling(model, method):
+    with pytest.raises(BoundViolationError, match=VIOLATED):
+        EXACT[method](model=model, bounds=lambda centre: scaled(centre, 0.05))
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_a_violated_bound_ends_the_chain_by_name(model_of, step_of, method):
+    step = copy.copy(step_of("bernoulli_logit", method))
+    bounds = step._bounds
+    step._bounds = bounds._replace(c=bounds.c * np.float32(0.05))
+    with pytest.raises(BoundViolationError, match=VIOLATED):
+        sample(model_of("bernoulli_logit"), step, 8_000, 200, random_seed=7)
+
+
+def scaled(centre, factor):
+    bounds = cubic_around(centre)
+    return Bounds(factor * np.asarray(bounds.c), bounds.metric)
+
+
+def test_unverified_bounds_are_told_of(model, caplog):
+    with caplog.at_level("WARNING", logger="pymc"):
+        TunaMH(model=model, bounds=cubic_around)
+    assert "'y': bounds= are unverified" in caplog.text
+
+
+def test_a_tolerated_violation_marks_the_trace(model):
+    step = TunaMH(model=model, bounds=lambda c: scaled(c, 0.05), on_violation="warn")
+    trace = sample(model, step, 4_000, 200, random_seed=7, keep_warning_stat=True)
+    assert float(trace.sample_stats["bound_ratio"].max()) > 1.0
+    assert not trace.sample_stats["certified"].any()
+    messages = [w.message for w in trace.sample_stats["warning"].to_numpy().ravel() if w]
+    assert len(messages) == 2
+    assert all("not exact" in message and "'y': row" in message for message in messages)
+
+
+def test_the_metric_follows_the_centre(given):
+    step = copy.copy(given)
+    here, address = step._bounds, step._addresses[METRIC_ROLE]
+    moved = step._surrogate.centre + step._surrogate.factor.sum(axis=1)
+    step.surrogate = step._surrogate._replace(centre=moved)
+    assert step._addresses[METRIC_ROLE] != address
+    np.testing.assert_array_equal(step._bounds.c, here.c)
+    step.surrogate = step._surrogate
+    np.testing.assert_array_equal(step._bounds.heads, here.heads)
+
+
+def test_bounds_follow_the_centre(derived):
+    step = copy.copy(derived)
+    home = step._bounds
+    moved = step._surrogate.centre + step._surrogate.factor.sum(axis=1)
+    step.surrogate = step._surrogate._replace(centre=moved)
+    assert not np.array_equal(step._bounds.c, home.c)
+    step.surrogate = step._surrogate
+    np.testing.assert_array_equal(step._bounds.c, home.c)
+
+
+def draws_of(step, start, count=150):
+    step.setup_chain(np.random.default_rng(8), 100, count)
+    point, kept = start, []
+    for _ in range(count):
+        point, (stats,) = step.step(point)
+        kept.append([*point["beta"], stats["full_pass"], stats["n_obs"]])
+    return np.array(kept)
+
+
+@pytest.mark.parametrize("kind", ["given", "derived"])
+def test_bounds_survive_in_another_process(model, request, kind):
+    step = request.getfixturevalue(kind)
+    start = model.initial_point()
+    stored = cloudpickle.dumps(step)
+    np.testing.assert_array_equal(draws_of(cloudpickle.loads(stored), start), draws_of(step, start))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "cause"),
+    [
+        (lambda centre: 3.0, "returned a float"),
+        (Bounds(np.ones(7), distance), r"shape \(7,\) for 2,000 rows"),
+        (Bounds(np.full(ROWS, np.nan), distance), r"c\[0\]=nan"),
+        (Bounds(NORMS, lambda position, new: position.no_such_thing), "numba cannot compile"),
+    ],
+)
+def test_bounds_that_cannot_be_meant_are_refused(model, bounds, cause):
+    with pytest.raises(SettingError, match=cause):
+        TunaMH(model=model, bounds=bounds)
+
+
+def test_a_kink_is_refused_with_the_way_on(model_of):
+    with pytest.raises(BoundsError, match=r"'y' cannot be certified.*'abs'.*PenaltyMH\(\)"):
+        TunaMH(model=model_of("laplace"), taylor_order=0).decision.tables(
+            *kinked(model_of("laplace"))
+        )
+
+
+def kinked(model):
+    step = TunaMH(model=model, taylor_order=0)
+    return step.target, step._surrogate._replace(order=2)
+
+
+def test_outside_of_the_region_all_rows_decide(model_of, step_of):
+    step = step_of("poisson_exposure", "TunaMH")
+    step.setup_chain(np.random.default_rng(9), 0, 10)
+    far = step._surrogate.centre + 3.0 * step.tables.heads[-1, 0] * step._surrogate.factor[:, 0]
+    _, (stats,) = step.step({"b": far})
+    assert stats["full_pass"] == 1
+    assert stats["n_obs"] == step.target.source.n_rows
+
+
+def test_a_default_start_far_off_is_left_in_warm_up_only(model_of, step_of):
+    step = step_of("student_fixed", "TunaMH")
+    model = model_of("student_fixed")
+    start = model.initial_point()
+    away = {}
+    for tune in (100, 0):
+        step.setup_chain(np.random.default_rng(10), tune, 10)
+        moved, _ = step.step(dict(start))
+        gap = step._surrogate.whitener @ (step.target.split.ravel(moved) - step._surrogate.centre)
+        away[tune] = np.sqrt((gap**2).sum())
+    assert away[100] < 12.0 < away[0]
+    chosen = {name: value + 0.01 for name, value in start.items()}
+    step.setup_chain(np.random.default_rng(10), 100, 10)
+    moved, _ = step.step(dict(chosen))
+    gap = step._surrogate.whitener @ (step.target.split.ravel(moved) - step._surrogate.centre)
+    assert np.sqrt((gap**2).sum()) > 12.0
+
+
+def test_chi_is_chosen_in_warm_up_and_then_frozen(model_of, step_of):
+    step = step_of("grouped", "TunaMH")
+    step.setup_chain(np.random.default_rng(11), 1_000, 0)
+    point = step.gaussian_draw(np.random.default_rng(12), 1.0)
+    seen = []
+    for draw in range(1_200):
+        if draw == 1_000:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        seen.append(step.test_settings[poisson.CHI])
+    assert len(set(seen[:1_000])) > 3
+    assert len(set(seen[1_000:])) == 1
