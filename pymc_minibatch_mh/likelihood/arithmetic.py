@@ -10,11 +10,12 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, sum_of
-from pymc_minibatch_mh.likelihood.composite import gamma_ratio
+from pymc_minibatch_mh.likelihood.composite import gamma_ratio, log1p_ratio
 from pymc_minibatch_mh.likelihood.logic import as_number
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
     is_a,
+    is_nonnegative,
     is_positive,
     number,
     scaled_core,
@@ -127,9 +128,13 @@ def multiply(cells: Cells, *operands: Cell) -> Cell:
     """Return a product, its data in front and its exponentials in one."""
     numbers = [as_number(cells, operand) for operand in operands]
     factors = [part for x in numbers for part in factors_of(x)]
-    others = _squares(
-        cells, _with_exponentials_joined(cells, [x for x in factors if not x.is_data])
-    )
+    others = [x for x in factors if not x.is_data]
+    spread = _distributed(cells, others)
+    if spread is not None:
+        data_factors = [x for x in factors if x.is_data]
+        return add(cells, *(multiply(cells, *data_factors, *part) for part in spread))
+    others = _with_log_ratios(cells, others)
+    others = _squares(cells, _with_exponentials_joined(cells, others))
     # Exponentials that cancel leave data.
     known = [x for x in (*factors, *others) if x.is_data]
     data: Cell = cells.one
@@ -146,6 +151,51 @@ def multiply(cells: Cells, *operands: Cell) -> Cell:
     if number(data) != 1.0 or not others:
         others.insert(0, data)
     return others[0] if len(others) == 1 else cells.node(scalar.mul, others)
+
+
+def _with_log_ratios(cells: Cells, factors: list[Cell]) -> list[Cell]:
+    """Replace e^a log(1 + w) by e^a w times log(1 + w)/w, where e^a cancels in e^a w."""
+    for log in factors:
+        for size in factors:
+            product = _what_cancels(cells, size, log)
+            if product is not None:
+                inner, whole = product
+                rest = [x for x in factors if x is not log and x is not size]
+                ratio = cells.node(log1p_ratio, (inner,))
+                return _with_log_ratios(cells, [*rest, *factors_of(whole), ratio])
+    return factors
+
+
+def _what_cancels(cells: Cells, size: Cell, log: Cell) -> tuple[Cell, Cell] | None:
+    """Return w and e^a w, if e^a log(1 + w) is such a product and e^a cancels in e^a w."""
+    if not is_a(size, scalar.Exp) or not is_a(log, scalar.Log1p):
+        return None
+    inner = log.inputs[0]
+    exponents = [x.inputs[0] for x in factors_of(inner) if is_a(x, scalar.Exp)]
+    shrinks = any(_shrinks(cells, size.inputs[0], x) for x in exponents)
+    if not is_nonnegative(inner) or not shrinks:
+        return None
+    return inner, multiply(cells, size, inner)
+
+
+def _shrinks(cells: Cells, left: Cell, right: Cell) -> bool:
+    if not isinstance(left, Affine) or not isinstance(right, Affine):
+        return False
+    total = add(cells, left, right)
+    if not isinstance(total, Affine):
+        return True
+    return len(total.terms) < max(len(left.terms), len(right.terms))
+
+
+def _distributed(cells: Cells, factors: list[Cell]) -> list[list[Cell]] | None:
+    """Return the products of a sum's parts, if one of them cancels with another factor."""
+    for total in factors:
+        if is_a(total, scalar.Add):
+            rest = [x for x in factors if x is not total]
+            parts = [f for part in total.inputs for f in factors_of(part)]
+            if any(_what_cancels(cells, part, log) is not None for part in parts for log in rest):
+                return [[*rest, part] for part in total.inputs]
+    return None
 
 
 def _with_exponentials_joined(cells: Cells, factors: list[Cell]) -> list[Cell]:

@@ -23,6 +23,12 @@ class GammaRatio(ScalarOp):
     nfunc_spec = None
 
 
+class Log1pRatio(UnaryScalarOp):
+    """log(1 + x) / x, 1 at zero: what is left of n log(1 + x/n) once n has cancelled."""
+
+    nfunc_spec = None
+
+
 class LogAddExp(ScalarOp):
     """log(exp(x) + exp(y)) of data, of which any may be -inf."""
 
@@ -32,6 +38,7 @@ class LogAddExp(ScalarOp):
 
 log_erfc = LogErfc(scalar.upgrade_to_float, name="log_erfc")
 gamma_ratio = GammaRatio(scalar.upgrade_to_float, name="gamma_ratio")
+log1p_ratio = Log1pRatio(scalar.upgrade_to_float, name="log1p_ratio")
 log_add_exp = LogAddExp(scalar.upgrade_to_float, name="log_add_exp")
 
 

@@ -14,7 +14,7 @@ from pytensor.graph.basic import Apply as Node
 from pytensor.graph.basic import Constant as GraphConstant
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
-from pytensor.graph.traversal import toposort
+from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
@@ -60,19 +60,33 @@ def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tens
     LoweringError
         Naming the operation that cannot be taken apart.
     """
-    known = dict(leaves)
+    known = {**leaves, **_static_shapes(cells, graph)}
 
     def value_of(variable: Variable) -> Tensor:
         if variable not in known and isinstance(variable, GraphConstant):
             known[variable] = Tensor(_constants(cells, variable.data), None)
         return known[variable]
 
-    for node in toposort([graph], blockers=list(leaves)):
+    for node in toposort([graph], blockers=list(known)):
         inputs = [value_of(x) for x in node.inputs if _is_array(x)]
         if len(node.outputs) > 1:
             raise LoweringError(node.op)
         known[node.outputs[0]] = lowered(node.op, node, inputs, cells)
     return value_of(graph)
+
+
+def _static_shapes(cells: Cells, graph: Variable) -> dict[Variable, Tensor]:
+    # A shape may be asked of the predictor of all rows, which must not be taken apart for it.
+    asked = {v: v.owner.inputs[0].type.shape for v in ancestors([graph]) if _is_shape(v)}
+    return {
+        v: Tensor(_constants(cells, np.array(shape, dtype=np.int64)), None)
+        for v, shape in asked.items()
+        if None not in shape
+    }
+
+
+def _is_shape(variable: Variable) -> bool:
+    return variable.owner is not None and isinstance(variable.owner.op, Shape)
 
 
 def _is_array(variable: Variable) -> bool:

@@ -140,3 +140,13 @@ def is_positive(cell: Cell) -> bool:
     if is_a(cell, *_POSITIVE_OF_POSITIVE):
         return all(map(is_positive, cell.inputs))
     return is_a(cell, *_POSITIVE)
+
+
+def is_nonnegative(cell: Cell) -> bool:
+    """Whether a cell is never negative: a product of squares, positive functions and numbers."""
+    value = number(cell)
+    if value is not None:
+        return value >= 0.0
+    if is_a(cell, scalar.Mul):
+        return all(is_nonnegative(part) for part in cell.inputs)
+    return is_a(cell, scalar.Sqr, scalar.Abs, *_POSITIVE)

@@ -10,6 +10,7 @@ from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.rules import derivatives, log_erfc_derivatives, power_derivatives
+from pymc_minibatch_mh.likelihood.composite import log1p_ratio
 
 REALS, POSITIVE = (-np.inf, np.inf), (0.0, np.inf)
 
@@ -65,6 +66,19 @@ def exact_erfcx(x):
     first = 2 * x * value - 2 / mp.sqrt(mp.pi)
     second = 2 * value + 2 * x * first
     return [value, first, second, 4 * first + 2 * x * second]
+
+
+def exact_log1p_ratio(x):
+    if x < mp.mpf("1e-3"):
+        return [
+            mp.fsum((-x) ** n * (-1) ** k * mp.rf(n + 1, k) / (n + k + 1) for n in range(40))
+            for k in range(4)
+        ]
+    values = [mp.log1p(x) / x]
+    for k in range(1, 4):
+        slope = (-1) ** (k - 1) * mp.factorial(k - 1) / (1 + x) ** k
+        values.append((slope - k * values[-1]) / x)
+    return values
 
 
 def exact_log_erfc(x):
@@ -150,6 +164,7 @@ CASES = [
     of_op(scalar.sinh, lambda x: [mp.sinh(x), mp.cosh(x)] * 2, turns=(0.0,)),
     of_op(scalar.cosh, lambda x: [mp.cosh(x), mp.sinh(x)] * 2, turns=(0.0,)),
     of_op(scalar.arcsinh, exact_arcsinh, turns=ERF_TURNS),
+    of_op(log1p_ratio, exact_log1p_ratio, POSITIVE, reach=1e100),
     Case("log_erfc", log_erfc_derivatives, exact_log_erfc, turns=(-0.70878215917147,), reach=1e4),
     *(
         Case(

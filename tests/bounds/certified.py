@@ -19,7 +19,7 @@ from pymc_minibatch_mh.bounds.tables import BoundsPass
 from pymc_minibatch_mh.kernels.remainder import move_between, size_of_move
 from pymc_minibatch_mh.likelihood.affine import RowData, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.cells import Argument, numpy_of
-from pymc_minibatch_mh.likelihood.composite import GammaRatio, LogErfc
+from pymc_minibatch_mh.likelihood.composite import GammaRatio, Log1pRatio, LogErfc
 from pymc_minibatch_mh.likelihood.split import Split, split
 from pymc_minibatch_mh.surrogate.mode import Mode
 from pymc_minibatch_mh.surrogate.passes import Derivatives
@@ -43,6 +43,7 @@ def log_erfc(x):
 BY_NAME = {
     GammaRatio: lambda x, y, z: special.gammaln(x + y) - special.gammaln(x + z),
     LogErfc: log_erfc,
+    Log1pRatio: lambda x: np.where(x == 0.0, 1.0, np.log1p(x) / np.where(x == 0.0, 1.0, x)),
     scalar_math.Softplus: lambda x: np.logaddexp(0.0, x),
 }
 

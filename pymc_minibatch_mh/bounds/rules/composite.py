@@ -1,18 +1,57 @@
 """Functions that simplification makes out of several operations."""
 
+from math import factorial
+
 import numpy as np
 from scipy import special
 
 from pymc_minibatch_mh.bounds.interval import RELATIVE, Array, Interval
-from pymc_minibatch_mh.bounds.rules.base import derivatives, outside
+from pymc_minibatch_mh.bounds.rules.base import (
+    NEVER_NEGATIVE,
+    NEVER_POSITIVE,
+    by_shape,
+    derivatives,
+    outside,
+)
 from pymc_minibatch_mh.bounds.rules.error import log_erfc_derivatives
 from pymc_minibatch_mh.bounds.rules.gamma import above_psi
-from pymc_minibatch_mh.likelihood.composite import LogErfc
+from pymc_minibatch_mh.likelihood.composite import Log1pRatio, LogErfc
+
+# Up to here the integral is summed by Gauss and Legendre's rule, whose error is below rounding;
+# beyond, closed forms no longer cancel.
+_NEAR, _LEAST = 4.0, -0.25
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_NODES, _WEIGHTS = 0.5 * (_NODES + 1.0), 0.5 * _WEIGHTS
+_ALTERNATING = (NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE, NEVER_POSITIVE)
 
 
 @derivatives.register(LogErfc)
 def _log_erfc(op: LogErfc, u: Interval, order: int) -> list[Interval]:
     return log_erfc_derivatives(u, order)
+
+
+@derivatives.register(Log1pRatio)
+def _log1p_ratio(op: Log1pRatio, u: Interval, order: int) -> list[Interval]:
+    """Enclose log(1 + x)/x, completely monotone as the integral of 1/(1 + x t) over (0, 1)."""
+    enclosures = by_shape(_log1p_ratio_values, _ALTERNATING, u, order)
+    return outside(u.lo < _LEAST, enclosures)
+
+
+def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
+    near = np.where(x <= _NEAR, x, 0.0)
+    far = np.where(x > _NEAR, x, 1.0)
+    values: list[Array] = []
+    below = np.log1p(far) / far
+    for k in range(order + 1):
+        sign = (-1.0) ** k * factorial(k)
+        powers = _NODES**k * _WEIGHTS
+        close = sign * (powers / (1.0 + near[..., None] * _NODES) ** (k + 1)).sum(axis=-1)
+        if k > 0:
+            # x φ = log(1 + x), differentiated k times.
+            below = ((-1.0) ** (k - 1) * factorial(k - 1) / (1.0 + far) ** k - k * below) / far
+        distant = np.where(np.isposinf(x), 0.0, below)
+        values.append(np.where(x <= _NEAR, close, distant))
+    return values
 
 
 def gamma_ratio_derivatives(u: Interval, y: Array, z: Array, order: int) -> list[Interval]:
