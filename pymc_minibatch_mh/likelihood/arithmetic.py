@@ -6,6 +6,9 @@ expression, keep products of exponentials in one exponential, and undo what woul
 computed twice from the same argument, which intervals cannot see.
 """
 
+from collections.abc import Callable
+from functools import wraps
+
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
@@ -23,6 +26,23 @@ from pymc_minibatch_mh.likelihood.patterns import (
 )
 
 
+def remembered(rule: Callable[..., Cell]) -> Callable[..., Cell]:
+    """Have a rule applied once to the same operands.
+
+    Nested logarithms of sums would otherwise take time exponential in their depth.
+    """
+
+    @wraps(rule)
+    def once(cells: Cells, *operands: Cell) -> Cell:
+        key = (rule, *operands)
+        if key not in cells.results:
+            cells.results[key] = rule(cells, *operands)
+        return cells.results[key]
+
+    return once
+
+
+@remembered
 def add(cells: Cells, *operands: Cell) -> Cell:
     """Return a sum, its affine parts in one."""
     numbers = [as_number(cells, operand) for operand in operands]
@@ -124,6 +144,7 @@ def _split_off_data(cells: Cells, cell: Cell) -> tuple[Cell, Cell]:
     return add(cells, *others), cells.plus(data)
 
 
+@remembered
 def multiply(cells: Cells, *operands: Cell) -> Cell:
     """Return a product, its data in front and its exponentials in one."""
     numbers = [as_number(cells, operand) for operand in operands]

@@ -210,6 +210,8 @@ class Cells:
         self._known: dict[tuple, Cell] = {}
         # In order of their making, so that the same model gives the same sums in every process.
         self._serial: dict[Cell, int] = {}
+        #: What rules returned, by rule and operands.
+        self.results: dict[tuple, Cell] = {}
         self.zero = self.constant(0.0)
         self.one = self.constant(1.0)
         self.minus_one = self.constant(-1.0)

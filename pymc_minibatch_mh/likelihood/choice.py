@@ -147,6 +147,13 @@ def pick(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
     Choosing goes inside operations that are the same for all of them, until it meets coordinates
     of the position that lie evenly spaced, or constants.
     """
+    key = (pick, index, *choices)
+    if key not in cells.results:
+        cells.results[key] = _picked_cell(cells, choices, index)
+    return cells.results[key]
+
+
+def _picked_cell(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
     first = choices[0]
     if all(choice is first for choice in choices):
         return first

@@ -10,6 +10,7 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
+from pymc.pytensorf import constant_fold
 from pytensor.graph.basic import Apply as Node
 from pytensor.graph.basic import Constant as GraphConstant
 from pytensor.graph.basic import Variable
@@ -60,7 +61,7 @@ def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tens
     LoweringError
         Naming the operation that cannot be taken apart.
     """
-    known = {**leaves, **_static_shapes(cells, graph)}
+    known = {**leaves, **_known_shapes(cells, graph, leaves)}
 
     def value_of(variable: Variable) -> Tensor:
         if variable not in known and isinstance(variable, GraphConstant):
@@ -75,14 +76,21 @@ def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tens
     return value_of(graph)
 
 
-def _static_shapes(cells: Cells, graph: Variable) -> dict[Variable, Tensor]:
-    # A shape may be asked of the predictor of all rows, which must not be taken apart for it.
-    asked = {v: v.owner.inputs[0].type.shape for v in ancestors([graph]) if _is_shape(v)}
-    return {
-        v: Tensor(_constants(cells, np.array(shape, dtype=np.int64)), None)
-        for v, shape in asked.items()
-        if None not in shape
+def _known_shapes(
+    cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]
+) -> dict[Variable, Tensor]:
+    """Return the shapes of what is the same for all batches.
+
+    They may be asked of the predictor of all rows, which must not be taken apart for that.
+    """
+    of_batches = {
+        leaf for leaf, tensor in leaves.items() if leaf.type.ndim == 0 or tensor.axis == 0
     }
+    shapes = [v for v in ancestors([graph]) if _is_shape(v) and v not in leaves]
+    whole = [v for v in shapes if of_batches.isdisjoint(ancestors([v]))]
+    values = constant_fold(whole, raise_not_constant=False) if whole else ()
+    known = zip(whole, values, strict=True)
+    return {v: Tensor(_constants(cells, x), None) for v, x in known if isinstance(x, np.ndarray)}
 
 
 def _is_shape(variable: Variable) -> bool:

@@ -11,7 +11,7 @@ from likelihood import test_split
 from likelihood.expressions import plain
 from likelihood.reading import positions, rows_of_whole, split_of
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood import arithmetic, choice
+from pymc_minibatch_mh.likelihood import arithmetic, choice, lower
 from pymc_minibatch_mh.likelihood.affine import RowData, row_functions
 from pymc_minibatch_mh.likelihood.cells import Argument, Cells
 
@@ -448,6 +448,24 @@ def test_more_than_eight_arguments_are_refused():
 
     assert len(functions_of(lambda: build(8))[0].arguments) == 8
     assert "9 different linear combinations" in refused(lambda: build(9))
+
+
+def test_many_classes_are_refused_at_once():
+    def build():
+        pm.Categorical("y", logit_p=X @ pm.Normal("B", shape=(3, 30)), observed=classes)
+
+    assert "29 different" in refused(build)
+
+
+def test_the_predictor_of_all_rows_is_not_taken_apart_for_its_shape(monkeypatch):
+    constants = lower._constants
+
+    def few_constants(cells, values):
+        assert np.size(values) < N
+        return constants(cells, values)
+
+    monkeypatch.setattr(lower, "_constants", few_constants)
+    functions_of(test_split.MODELS["categorical_regression_on_mutable_data"])
 
 
 @pytest.mark.parametrize(
