@@ -23,6 +23,7 @@ from pymc_minibatch_mh.likelihood.patterns import (
     number,
     scaled_core,
     summands,
+    without,
 )
 
 
@@ -105,7 +106,7 @@ def _completed(cells: Cells, parts: list[Cell]) -> list[Cell]:
         for factor in factors:
             if is_a(factor, scalar_math.Sigmoid):
                 mirror = sigmoid(cells, negative(cells, factor.inputs[0]))
-                rest = [f for f in factors if f is not factor]
+                rest = without(factors, factor)
                 partner = multiply(cells, mirror, *rest)
                 if partner in kept:
                     kept[kept.index(partner)] = multiply(cells, *rest)
@@ -181,7 +182,7 @@ def _with_log_ratios(cells: Cells, factors: list[Cell]) -> list[Cell]:
             product = _what_cancels(cells, size, log)
             if product is not None:
                 inner, whole = product
-                rest = [x for x in factors if x is not log and x is not size]
+                rest = without(without(factors, log), size)
                 ratio = cells.node(log1p_ratio, (inner,))
                 return _with_log_ratios(cells, [*rest, *factors_of(whole), ratio])
     return factors
@@ -212,7 +213,7 @@ def _distributed(cells: Cells, factors: list[Cell]) -> list[list[Cell]] | None:
     """Return the products of a sum's parts, if one of them cancels with another factor."""
     for total in factors:
         if is_a(total, scalar.Add):
-            rest = [x for x in factors if x is not total]
+            rest = without(factors, total)
             parts = [f for part in total.inputs for f in factors_of(part)]
             if any(_what_cancels(cells, part, log) is not None for part in parts for log in rest):
                 return [[*rest, part] for part in total.inputs]

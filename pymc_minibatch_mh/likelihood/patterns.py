@@ -51,6 +51,13 @@ def factors_of(cell: Cell) -> tuple[Cell, ...]:
     return cell.inputs if is_a(cell, scalar.Mul) and not cell.is_data else (cell,)
 
 
+def without(factors: Sequence[Cell], one: Cell) -> list[Cell]:
+    """Return factors without one of them; if it is there twice, it stays once."""
+    rest = list(factors)
+    rest.remove(one)
+    return rest
+
+
 def scaled_core(cells: Cells, cell: Cell) -> tuple[Cell, Cell]:
     """Return what is not data in a product, and the data."""
     if not is_a(cell, scalar.Mul) or not cell.inputs[0].is_data:

@@ -151,6 +151,38 @@ IDENTITIES = {
         ),
         {"GammaRatio", "Exp", "Mul"},
     ),
+    "what cancels with a logarithm": (
+        lambda f, u, v, w, x, k, p, s: f.mul(
+            p, f.exp(u), f.log1p(f.mul(f.exp(f.neg(u)), f.sqr(f.sub(x, v))))
+        ),
+        {"Mul", "Sqr", "Exp", "Log1pRatio"},
+    ),
+    "what cancels with a repeated logarithm": (
+        lambda f, u, v, w, x, k, p, s: f.mul(
+            f.log1p(f.mul(f.exp(f.neg(u)), f.sqr(v))),
+            f.exp(u),
+            f.log1p(f.mul(f.exp(f.neg(u)), f.sqr(v))),
+        ),
+        {"Mul", "Sqr", "Exp", "Log1p", "Log1pRatio"},
+    ),
+    "a part of a sum cancels with a logarithm": (
+        lambda f, u, v, w, x, k, p, s: f.mul(
+            f.add(f.exp(u), 1.0), f.log1p(f.mul(f.exp(f.neg(u)), f.sqr(v))), x
+        ),
+        {"Add", "Mul", "Sqr", "Exp", "Log1p", "Log1pRatio"},
+    ),
+    "a part of a repeated sum cancels with a logarithm": (
+        lambda f, u, v, w, x, k, p, s: f.mul(
+            f.add(f.exp(u), 1.0),
+            f.add(f.exp(u), 1.0),
+            f.log1p(f.mul(f.exp(f.neg(u)), f.sqr(v))),
+        ),
+        {"Add", "Mul", "Sqr", "Exp", "Log1p", "Log1pRatio"},
+    ),
+    "nothing cancels with a logarithm of unknown sign": (
+        lambda f, u, v, w, x, k, p, s: f.mul(f.exp(u), f.log1p(f.mul(f.exp(f.neg(u)), v))),
+        {"Mul", "Exp", "Log1p"},
+    ),
     "a choice that is none": (
         lambda f, u, v, w, x, k, p, s: f.switch(f.gt(x, 0.0), f.exp(u), f.exp(f.add(u, 0.0))),
         {"Exp"},
@@ -373,6 +405,12 @@ MUTANTS = {
     "gamma ratio swapped": (
         lambda m: m.setattr(arithmetic, "_gamma_ratios", swapped_ratio),
         "a ratio of gamma functions",
+    ),
+    "factors that are equal removed together": (
+        lambda m: m.setattr(
+            arithmetic, "without", lambda factors, one: [x for x in factors if x is not one]
+        ),
+        "what cancels with a repeated logarithm",
     ),
     "repeated factors dropped": (
         lambda m: m.setattr(arithmetic, "_squares", square_once),
