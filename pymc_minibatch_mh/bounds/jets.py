@@ -9,7 +9,7 @@ per scalar operation.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from itertools import combinations, combinations_with_replacement
 
 import numpy as np
@@ -240,7 +240,8 @@ def _power(x: Interval, exponent: int) -> Interval:
     if exponent == 1:
         return x
     with np.errstate(over="ignore"):
-        low, high = x.lo**exponent, x.hi**exponent
+        # NumPy raises to a power a hundred times as slowly as it multiplies.
+        low, high = (reduce(np.multiply, [end] * exponent) for end in (x.lo, x.hi))
     if exponent % 2 == 1:
         return Interval.rounded(low, high)
     inside = (x.lo < 0.0) & (x.hi > 0.0)

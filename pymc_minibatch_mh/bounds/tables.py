@@ -30,7 +30,7 @@ from pymc_minibatch_mh.surrogate.parallel import on_all_cores
 #: Chances that a normal posterior leaves the nested trust regions.
 TAILS = (1e-2, 1e-6, 1e-12)
 #: Rows that are bounded at a time.
-CHUNK = 4096
+CHUNK = 16_384
 #: Rows from which the regions and the pieces of the arguments' intervals are chosen.
 TRIAL_ROWS = 512
 #: Boxes that may be enclosed over the smallest region, for all rows and for one row.
@@ -38,7 +38,7 @@ MOST_BOXES, MOST_BOXES_OF_A_ROW = 1_000_000, 16
 #: Rows per update below which tighter bounds are not worth the time that they take.
 FEW_ROWS = 0.1
 #: Least relative gain for which intervals are cut once more, or a smaller region is kept.
-WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.1
+WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.05
 #: Excess up to which the table without a radius also serves the largest region.
 WORTH_INFINITY = 0.25
 
