@@ -57,14 +57,22 @@ class ArrayRows:
         The data arrays, in the order of the slots that the batch graphs refer to.
     term_lengths
         Number of rows of each term. Rows are numbered through all terms.
+    n_others
+        Length of `others`, values that all rows share and that change between updates. Compiled
+        batches read them where they lie.
     """
 
-    def __init__(self, columns: Sequence[Column], term_lengths: Sequence[int]) -> None:
+    def __init__(
+        self, columns: Sequence[Column], term_lengths: Sequence[int], n_others: int = 0
+    ) -> None:
         self.columns = tuple(columns)
         self.term_starts = np.concatenate([[0], np.cumsum(term_lengths)]).astype(np.int64)
+        self.others = np.zeros(n_others)
         addresses = [column.address for column in self.columns]
-        self.slots = np.cumsum([0, *(len(address) for address in addresses)])[:-1]
-        self._context = np.concatenate([*addresses, np.empty(0, dtype=np.int64)])
+        addresses.append(Column("other variables", self.others[None], 0).address)
+        starts = np.cumsum([0, *(len(address) for address in addresses)])[:-1]
+        self.slots, self.others_slot = starts[:-1], int(starts[-1])
+        self._context = np.concatenate(addresses)
 
     @property
     def n_rows(self) -> int:

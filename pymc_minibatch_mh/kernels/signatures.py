@@ -12,8 +12,8 @@ MATRIX = types.float64[:, ::1]
 INDICES = types.int64[::1]
 GENERATOR = types.NumPyRandomGeneratorType("NumPyRandomGeneratorType")
 
-#: (position) -> log-density of everything that is not subsampled.
-LOGP_SIGNATURE = types.float64(VECTOR)
+#: (position, context) -> log-density of everything that is not subsampled.
+LOGP_SIGNATURE = types.float64(VECTOR, INDICES)
 LOGP = types.FunctionType(LOGP_SIGNATURE)
 
 #: (position, proposal, centre, rows, ends, context, differences, scales) -> nothing.
@@ -22,10 +22,10 @@ LOGP = types.FunctionType(LOGP_SIGNATURE)
 EVALUATE_SIGNATURE = types.void(VECTOR, VECTOR, VECTOR, INDICES, INDICES, INDICES, VECTOR, VECTOR)
 EVALUATE = types.FunctionType(EVALUATE_SIGNATURE)
 
-#: (position, proposal, generator, numbers, centre, factor, whitener)
+#: (position, proposal, generator, numbers, first coordinate to move, centre, factor, whitener)
 #: -> (log q(position | proposal) - log q(proposal | position), component that was drawn).
 PROPOSE_SIGNATURE = types.Tuple((types.float64, types.int64))(
-    VECTOR, VECTOR, GENERATOR, VECTOR, VECTOR, MATRIX, MATRIX
+    VECTOR, VECTOR, GENERATOR, VECTOR, types.int64, VECTOR, MATRIX, MATRIX
 )
 PROPOSE = types.FunctionType(PROPOSE_SIGNATURE)
 

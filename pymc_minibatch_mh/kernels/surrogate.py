@@ -28,6 +28,8 @@ class Surrogate(NamedTuple):
         β, which multiplies the log-likelihood only.
     spread
         κ in the predicted variance κ M(θ, θ')² of β N times the difference of one row.
+    first
+        First coordinate that is moved; those before it belong to other steps.
     """
 
     centre: np.ndarray
@@ -38,6 +40,7 @@ class Surrogate(NamedTuple):
     order: int
     inverse_temperature: float
     spread: float
+    first: int = 0
 
 
 def pack(surrogate):
@@ -45,7 +48,9 @@ def pack(surrogate):
     return (
         np.ascontiguousarray(np.stack([surrogate.centre, surrogate.gradient])),
         np.ascontiguousarray(np.stack([surrogate.factor, surrogate.whitener, surrogate.hessian])),
-        np.array([surrogate.order, surrogate.inverse_temperature, surrogate.spread]),
+        np.array(
+            [surrogate.order, surrogate.inverse_temperature, surrogate.spread, surrogate.first]
+        ),
     )
 
 
@@ -61,6 +66,7 @@ def unpack(vectors, matrices, scalars):
         int(scalars[0]),
         scalars[1],
         scalars[2],
+        int(scalars[3]),
     )
 
 

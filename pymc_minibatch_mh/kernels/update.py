@@ -94,12 +94,13 @@ def update(
     roles = _roles_at(addresses)
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     surrogate = unpack(vectors, matrices, scalars)
-    prior_here = roles.prior(position)
+    prior_here = roles.prior(position, context)
     for _ in range(n_updates):
         log_q, component = roles.propose(
-            position, new, rng, numbers, surrogate.centre, surrogate.factor, surrogate.whitener
-        )
-        prior_there = roles.prior(new)
+            position, new, rng, numbers,
+            surrogate.first, surrogate.centre, surrogate.factor, surrogate.whitener,
+        )  # fmt: skip
+        prior_there = roles.prior(new, context)
         cheap = prior_there - prior_here + log_q + expansion_change(surrogate, position, new)
         if not np.isfinite(cheap):
             sums[entry.INVALID] += 1.0

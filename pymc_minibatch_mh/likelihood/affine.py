@@ -88,8 +88,15 @@ def row_functions(split: Split) -> list[RowFunction]:
     Raises
     ------
     BoundsError
-        If an operation cannot be taken apart, or there are more than 8 arguments.
+        If rows depend on a discrete variable, an operation cannot be taken apart, or there are
+        more than 8 arguments.
     """
+    if split.discrete_in_rows:
+        raise BoundsError(
+            f"{split.terms[0].name!r} depends on the discrete variable "
+            f"{split.discrete_in_rows[0]!r} of another step, whose every value would need bounds "
+            f"of its own. {WAY_ON}"
+        )
     return [_row_function(term, split) for term in split.terms]
 
 

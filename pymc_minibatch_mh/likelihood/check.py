@@ -12,6 +12,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 
 from pymc_minibatch_mh.errors import SplitCheckError
+from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.split import Split
 
 #: Largest accepted |prior + Σ rows - log-density|, relative to |prior| + Σ|rows|.
@@ -25,24 +26,25 @@ _AS_SAMPLED = SequentialGraphRewriter(
 )
 
 
-def model_log_density(model: pm.Model, split: Split) -> Callable[[np.ndarray], float]:
-    """Return the model's own log-density as a function of the ravelled position.
+def model_log_density(model: pm.Model, split: Split) -> Callable[[np.ndarray, np.ndarray], float]:
+    """Return the model's own log-density as a function of the position and the other values.
 
     It runs in Python: nothing is compiled for a handful of evaluations, and none of the rewrites
     that simplify the compiled parts can hide a difference.
     """
-    inputs = [block.variable for block in split.blocks]
+    inputs = [block.variable for block in (*split.blocks, *split.others)]
     function = pytensor.function(
         inputs,
-        model.logp(),
+        in_double(model.logp()),
         mode=Mode(linker="py", optimizer=_AS_SAMPLED),
         on_unused_input="ignore",
     )
 
-    def log_density(position: np.ndarray) -> float:
+    def log_density(position: np.ndarray, others: np.ndarray) -> float:
         pieces = [
-            position[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
-            for b in split.blocks
+            values[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
+            for values, blocks in ((position, split.blocks), (others, split.others))
+            for b in blocks
         ]
         with np.errstate(all="ignore"):
             return float(function(*pieces))

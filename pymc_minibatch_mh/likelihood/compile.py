@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numba import njit
@@ -42,7 +43,8 @@ def row_source(split: Split) -> ArrayRows:
     for term in split.terms:
         for column, _ in term.batches:
             columns.setdefault((id(column.values), column.axis), column)
-    return ArrayRows(list(columns.values()), [term.n_rows for term in split.terms])
+    lengths = [term.n_rows for term in split.terms]
+    return ArrayRows(list(columns.values()), lengths, split.other_values.type.shape[0])
 
 
 class Functions:
@@ -67,6 +69,10 @@ class Functions:
         self._rows = pt.vector("rows", dtype="int64")
         self._ends = pt.vector("ends", dtype="int64", shape=(len(split.terms),))
         self._context = pt.vector("context", dtype="int64")
+        self._others = ReadRows(source.others_slot, "float64", split.other_values.type.shape)(
+            np.zeros(1, dtype=np.int64), self._context
+        )[0]
+        self._prior = clone_replace([split.prior], {split.other_values: self._others})[0]
         self._logps = [self._on_rows(k, term) for k, term in enumerate(split.terms)]
 
     def evaluate(self, taylor_order: int) -> Callable:
@@ -113,16 +119,16 @@ class Functions:
 
     def prior_derivatives(self) -> Callable:
         """Compile the same of the prior part, which ignores the rows (:data:`DERIVATIVES`)."""
-        return self._derivatives(lambda theta: self._at(self._split.prior, theta))
+        return self._derivatives(lambda theta: self._at(self._prior, theta))
 
     def prior(self) -> Callable:
         """Compile the log-density of the prior part (:data:`LOGP`)."""
         theta = pt.vector("position", dtype="float64", shape=(self._split.size,))
-        graph = self._function([theta], [self._at(self._split.prior, theta)])
+        graph = self._function([theta, self._context], [self._at(self._prior, theta)])
 
         @njit(LOGP_SIGNATURE, nogil=True)
-        def logp(theta):
-            (value,) = graph(theta)
+        def logp(theta, context):
+            (value,) = graph(theta, context)
             return value.item()
 
         return logp
@@ -160,7 +166,7 @@ class Functions:
     def _on_rows(self, k: int, term: BatchTerm) -> Variable:
         start = self._ends[k - 1] if k else 0
         rows = self._rows[start : self._ends[k]] if len(self._split.terms) > 1 else self._rows
-        replacements: dict[Variable, Variable] = {term.length: rows.shape[0]}
+        replacements = {term.length: rows.shape[0], self._split.other_values: self._others}
         for column, batch in term.batches:
             slot = next(
                 int(slot)

@@ -12,9 +12,11 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.xtensor.type import XTensorType
 
 from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
+from pymc_minibatch_mh.likelihood.dims import as_read
 from pymc_minibatch_mh.likelihood.support import support
 from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, chosen_terms, term_of
 
@@ -37,19 +39,30 @@ class Split:
     Parameters
     ----------
     position : Variable
-        The ravelled unconstrained value variables, shape (d,).
+        The ravelled unconstrained value variables, shape (d,): those that rows depend on and
+        other steps move, then those of this step.
     blocks
         The value variables, in the order in which they lie in the position.
+    first
+        First coordinate of the position that this step moves.
+    other_values : Variable
+        The ravelled value variables that are not in the position, shape (n,): those of other
+        steps that are discrete, or that no row depends on.
+    others
+        These variables, in the order in which they lie in `other_values`.
     prior : Variable
         Scalar: priors, Jacobians, potentials and the likelihood terms that are not subsampled.
     terms
-        The subsampled likelihood terms, in `position`.
+        The subsampled likelihood terms, in `position` and `other_values`.
     lower, upper : ndarray, shape (d,)
         Ends of the support of every coordinate.
     """
 
     position: Variable
     blocks: tuple[Block, ...]
+    first: int
+    other_values: Variable
+    others: tuple[Block, ...]
     prior: Variable
     terms: tuple[BatchTerm, ...]
     lower: np.ndarray
@@ -71,10 +84,11 @@ class Split:
 
     def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the position of a point given by the names of its value variables."""
-        position = np.empty(self.size)
-        for block in self.blocks:
-            position[block.start : block.stop] = np.ravel(point[block.name])
-        return position
+        return _ravelled(self.blocks, point)
+
+    def ravel_others(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the values at a point of the variables that are not in the position."""
+        return _ravelled(self.others, point)
 
     def unravel(
         self, position: np.ndarray, point: Mapping[str, np.ndarray]
@@ -85,6 +99,19 @@ class Split:
             values = position[block.start : block.stop].reshape(block.shape)
             moved[block.name] = values.astype(block.variable.dtype, copy=False)
         return moved
+
+    @property
+    def discrete_in_rows(self) -> list[str]:
+        """Names of the discrete variables that rows depend on."""
+        rows = set(ancestors([term.logp for term in self.terms]))
+        if self.other_values not in rows:
+            return []
+        return [block.name for block in self.others if np.dtype(block.variable.dtype).kind != "f"]
+
+
+def _ravelled(blocks: Sequence[Block], point: Mapping[str, np.ndarray]) -> np.ndarray:
+    parts = [np.ravel(point[block.name]) for block in blocks]
+    return np.concatenate([np.empty(0), *parts])
 
 
 def split(
@@ -102,7 +129,7 @@ def split(
     model
         A PyMC model. It is not changed.
     vars
-        Value variables that are sampled; all continuous ones of the model.
+        Value variables that are sampled, continuous ones. Other steps move the rest.
     observed
         Names of the observed variables to subsample. By default every one with at least
         `min_rows` observations.
@@ -116,26 +143,48 @@ def split(
     UnsplittableModelError
         If rows of a term cannot be proven to be independent given the parameters.
     """
-    _check_free_variables(model, vars)
+    _check_own_variables(model, vars)
     _check_for_minibatches(model)
     point = model.initial_point() if initial_point is None else initial_point
-    blocks = _blocks(vars, point)
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
     chosen = chosen_terms(model, observed, min_rows)
     terms = [term_of(model, rv, names) for rv in chosen]
     _check_potentials(model, terms, names)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
     prior = model.logp(vars=rest, sum=True) if rest else pt.constant(0.0)
+    expanded, kept = _of_other_steps(model, vars, terms)
+    blocks, others = _blocks([*expanded, *vars], point), _blocks(kept, point)
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
-    pieces: dict[Variable, Variable] = {
-        b.variable: position[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
-        for b in blocks
-    }
+    other_values = pt.vector("others", shape=(_size(others),), dtype="float64")
+    pieces = _pieces(position, blocks) | _pieces(other_values, others)
     outputs = _without_shared([prior, *(term.logp for term in terms)], pieces)
     for term, logp in zip(terms, outputs[1:], strict=True):
         term.logp = logp
     lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)
-    return Split(position, blocks, outputs[0].astype("float64"), tuple(terms), lower, upper)
+    first = _size(blocks[: len(expanded)])
+    prior = outputs[0].astype("float64")
+    return Split(position, blocks, first, other_values, others, prior, tuple(terms), lower, upper)
+
+
+def _of_other_steps(
+    model: pm.Model, vars: Sequence[Variable], terms: Sequence[BatchTerm]
+) -> tuple[list[Variable], list[Variable]]:
+    """Return the variables of other steps that are expanded in, and those that are not."""
+    in_rows = set(ancestors([term.logp for term in terms]))
+    foreign = [v for v in model.value_vars if v not in vars]
+    expanded = [v for v in foreign if v in in_rows and np.dtype(v.dtype).kind == "f"]
+    return expanded, [v for v in foreign if v not in expanded]
+
+
+def _size(blocks: Sequence[Block]) -> int:
+    return blocks[-1].stop if blocks else 0
+
+
+def _pieces(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Variable]:
+    return {
+        b.variable: vector[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
+        for b in blocks
+    }
 
 
 def _ends(model: pm.Model, block: Block) -> np.ndarray:
@@ -148,9 +197,10 @@ def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -
     frozen = {
         v: pt.constant(data_values(v))
         for v in ancestors(outputs)
-        if isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType)
+        if isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType | XTensorType)
     }
-    return list(clone_replace(outputs, {**pieces, **frozen}, rebuild_strict=False))
+    read = as_read(outputs, {**pieces, **frozen})
+    return list(clone_replace(outputs, read, rebuild_strict=False))
 
 
 def _blocks(vars: Sequence[Variable], point: dict[str, np.ndarray]) -> tuple[Block, ...]:
@@ -163,19 +213,18 @@ def _blocks(vars: Sequence[Variable], point: dict[str, np.ndarray]) -> tuple[Blo
     return tuple(blocks)
 
 
-def _check_free_variables(model: pm.Model, vars: Sequence[Variable]) -> None:
-    for variable in model.value_vars:
-        name = model.values_to_rvs[variable].name
+def _check_own_variables(model: pm.Model, vars: Sequence[Variable]) -> None:
+    if not vars:
+        raise UnsplittableModelError(
+            "This model has no continuous free variable, and proposals move continuous variables "
+            "only. Sample it with pm.sample()."
+        )
+    for variable in vars:
         if np.dtype(variable.dtype).kind != "f":
+            name = model.values_to_rvs[variable].name
             raise UnsplittableModelError(
-                f"{name!r} is discrete, and proposals move continuous variables only, so this "
-                "model cannot be subsampled. Marginalise it, or sample with pm.sample()."
-            )
-        if variable not in vars:
-            raise UnsplittableModelError(
-                f"{name!r} would be moved by another step method, and control variates are built "
-                "for all variables together, so it cannot be left out. Give all free variables "
-                "to the minibatch step."
+                f"{name!r} is discrete, and proposals move continuous variables only. Leave it out "
+                "of vars=: pm.sample() gives it a step of its own."
             )
 
 

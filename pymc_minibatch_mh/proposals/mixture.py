@@ -38,8 +38,12 @@ OVERHEAD_ROWS = 150.0
 
 
 @compiled(PROPOSE_SIGNATURE)
-def propose(position, new, rng, numbers, centre, factor, whitener):
-    """Draw a component, then a move from it; return its log density ratio and its number."""
+def propose(position, new, rng, numbers, first, centre, factor, whitener):
+    """Draw a component, then a move from it; return its log density ratio and its number.
+
+    With a lower triangular factor, the whitened coordinates from `first` on are standard normal
+    *given* those before, so that moving these alone is the conditional move.
+    """
     size = position.size
     n_laplace = (numbers.size - FIRST_WEIGHT) // 2
     left = rng.random() - numbers[WALK_WEIGHT]
@@ -47,30 +51,29 @@ def propose(position, new, rng, numbers, centre, factor, whitener):
     while left >= 0.0 and component < n_laplace:
         left -= numbers[FIRST_WEIGHT + 2 * component]
         component += 1
-    noise = np.empty(size)
-    for i in range(size):
-        noise[i] = rng.standard_normal()
-    walking = component == 0
-    rho = 1.0 if walking else numbers[FIRST_WEIGHT + 2 * component - 1]
-    scale = numbers[SCALE] if walking else np.sqrt(1.0 - rho * rho)
-    before = 0.0
-    after = 0.0
-    for i in range(size):
-        step = 0.0
-        for j in range(i + 1):
-            step += factor[i, j] * noise[j]
-        new[i] = centre[i] + rho * (position[i] - centre[i]) + scale * step
-    if walking:
+    new[:] = position
+    white = np.zeros(size)
+    if component == 0:
+        for i in range(first, size):
+            white[i] = numbers[SCALE] * rng.standard_normal()
+            for j in range(first, i + 1):
+                new[i] += factor[i, j] * white[j]
         return 0.0, component
+    rho = numbers[FIRST_WEIGHT + 2 * component - 1]
+    scale = np.sqrt(1.0 - rho * rho)
+    log_q = 0.0
     for i in range(size):
-        here = 0.0
-        there = 0.0
         for j in range(i + 1):
-            here += whitener[i, j] * (position[j] - centre[j])
-            there += whitener[i, j] * (new[j] - centre[j])
-        before += here * here
-        after += there * there
-    return 0.5 * (after - before), component
+            white[i] += whitener[i, j] * (position[j] - centre[j])
+        if i >= first:
+            there = rho * white[i] + scale * rng.standard_normal()
+            log_q += 0.5 * (there * there - white[i] * white[i])
+            white[i] = there
+    for i in range(first, size):
+        new[i] = centre[i]
+        for j in range(i + 1):
+            new[i] += factor[i, j] * white[j]
+    return log_q, component
 
 
 @dataclass(frozen=True)

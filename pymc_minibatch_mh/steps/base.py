@@ -90,16 +90,17 @@ class MinibatchStep(AdaptingStep):
     ) -> None:
         check.together(blocked)
         model = pm.modelcontext(model)
-        self.vars = get_value_vars_from_user_vars(model.value_vars if vars is None else vars, model)
+        self.vars = own_variables(model, vars)
         self.rng = get_random_generator(rng)
         self.tune = tune
         self.temperature = check.positive("temperature", temperature)
         self.updates_per_draw = check.integer("updates_per_draw", updates_per_draw)
         self.proposal = check.proposal_of(proposal)
-        order = check.taylor_order_of(taylor_order)
         point = dict(model.initial_point() if initial_point is None else initial_point)
         parts = split(model, self.vars, observed, initial_point=point)
+        order = check.taylor_order_of(taylor_order, parts.discrete_in_rows)
         self.target = Target(parts, order, 1.0 / self.temperature, compile_kwargs)
+        self.target.condition_on(point)
         self._data = WatchedData(model)
         preparation = np.random.default_rng(PREPARATION_SEED)
         start = self.target.split.ravel(point)
@@ -169,6 +170,7 @@ class MinibatchStep(AdaptingStep):
         """Make the updates of one draw in one compiled call."""
         began = time.perf_counter()
         position = self.target.split.ravel(point)
+        self.target.condition_on(point)
         if not self.started:
             self._start(position)
             self.started = True
@@ -191,7 +193,14 @@ class MinibatchStep(AdaptingStep):
         s = self.surrogate
         far = np.sqrt(chi2.isf(FAR_TAIL, position.size))
         unchosen = np.array_equal(position, self._default_start)
-        if self.adapting and unchosen and whitened_norm(s.whitener, position, s.centre) > far:
+        # A point that other steps share in is not this one's to leave.
+        alone = s.first == 0
+        if (
+            self.adapting
+            and alone
+            and unchosen
+            and whitened_norm(s.whitener, position, s.centre) > far
+        ):
             report.tell_of_new_start(self.name)
             position[:] = self.target.split.ravel(self.gaussian_draw(self.rng, NEW_START))
         self.target.require_finite(position)
@@ -281,6 +290,13 @@ class MinibatchStep(AdaptingStep):
 
     _progressbar_config = staticmethod(report.progress_columns)
     _make_progressbar_update_functions = staticmethod(report.progress_functions)
+
+
+def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
+    """Return the value variables of a step: those asked for, or all continuous ones."""
+    if vars is None:
+        return [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
+    return list(get_value_vars_from_user_vars(vars, model))
 
 
 def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:

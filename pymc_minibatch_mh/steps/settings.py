@@ -37,11 +37,24 @@ def together(blocked: bool) -> None:
         )
 
 
-def taylor_order_of(setting: int | str) -> int:
-    """Return the order of the control variates; "auto" is 2."""
+def taylor_order_of(setting: int | str, discrete: Sequence[str] = ()) -> int:
+    """Return the order of the control variates; "auto" is 2 where rows can be expanded.
+
+    Parameters
+    ----------
+    setting
+        The user's choice.
+    discrete
+        Names of the discrete variables that rows depend on, in which nothing can be expanded.
+    """
     if setting == "auto":
-        return 2
+        return 0 if discrete else 2
     if setting in (0, 1, 2) and not isinstance(setting, bool):
+        if setting and discrete:
+            raise SettingError(
+                f"taylor_order={setting} needs rows that can be expanded, but they depend on the "
+                f"discrete variable {discrete[0]!r}. Use taylor_order=0, or marginalise it."
+            )
         return int(setting)
     raise SettingError(f"taylor_order={setting!r} is unknown. Use 'auto', 0, 1 or 2.")
 

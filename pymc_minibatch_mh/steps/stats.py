@@ -3,13 +3,16 @@
 from typing import Any
 
 import numpy as np
+from pymc.stats.convergence import SamplerWarning
 
 from pymc_minibatch_mh.kernels import sums as entry
 
-#: Name -> (dtype, meaning). All are scalars per draw.
+#: Name -> (dtype, meaning). All are scalars per draw. A name that PyMC's own steps use has their
+#: type, or both could not own variables of one model: `accepted` is boolean in some of them and
+#: not in others, so that no step beside all of them can have it.
 STATS: dict[str, tuple[type, str]] = {
     "accept": (np.float64, "estimated acceptance probability, averaged over the draw's updates"),
-    "accepted": (np.float64, "share of the draw's updates that were accepted"),
+    "accepted_share": (np.float64, "share of the draw's updates that were accepted"),
     "n_obs": (np.int64, "rows whose log-likelihood was evaluated in this draw"),
     "n_looks": (np.int64, "looks that the test took in this draw"),
     "full_pass": (np.int64, "updates of this draw that read all rows"),
@@ -26,7 +29,7 @@ STATS: dict[str, tuple[type, str]] = {
 
 STATS_DTYPES_SHAPES: dict[str, tuple[Any, Any]] = {
     **{name: (dtype, []) for name, (dtype, _) in STATS.items()},
-    "warning": (object, None),
+    "warning": (SamplerWarning, None),
 }
 
 
@@ -34,7 +37,7 @@ def stats_of_draw(sums: np.ndarray, n_updates: int) -> dict[str, Any]:
     """Return what the updates of one draw have counted, under the names of the stats."""
     return {
         "accept": sums[entry.ACCEPT] / n_updates,
-        "accepted": sums[entry.ACCEPTED] / n_updates,
+        "accepted_share": sums[entry.ACCEPTED] / n_updates,
         "n_obs": int(sums[entry.N_OBS]),
         "n_looks": int(sums[entry.N_LOOKS]),
         "full_pass": int(sums[entry.FULL_PASS]),
@@ -42,6 +45,5 @@ def stats_of_draw(sums: np.ndarray, n_updates: int) -> dict[str, Any]:
         "log_ratio_std": sums[entry.LOG_RATIO_STD],
         "error_estimate": sums[entry.ERROR] / n_updates,
         "bound_ratio": sums[entry.BOUND_RATIO],
-        "certified": (np.bool_, "whether the draw is exact by bounds that the model itself gave"),
         "invalid": int(sums[entry.INVALID]),
     }

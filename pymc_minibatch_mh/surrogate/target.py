@@ -93,6 +93,7 @@ class Target:
         if self.taylor_order > 0:
             mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
         bare = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
+        bare = bare._replace(first=self.split.first)
         calibration = calibrate(self.passes, self.evaluate, bare, rng)
         return bare._replace(spread=calibration.spread), calibration
 
@@ -107,6 +108,14 @@ class Target:
         except ModeError:
             return find_centre(*arguments)
 
+    def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
+        """Take the values of the variables outside the position from a point."""
+        self.source.others[:] = self.split.ravel_others(point)
+
+    def log_prior(self, position: np.ndarray) -> float:
+        """Return the log-density of the prior part."""
+        return float(self.prior(position, self.source.context))
+
     def log_likelihood(self, position: np.ndarray) -> float:
         """Return the summed log-likelihood of all rows, not tempered."""
         return self.passes.likelihood(position, hessian=False).value
@@ -117,13 +126,19 @@ class Target:
             surrogate.centre + surrogate.factor @ rng.standard_normal(surrogate.centre.size)
             for _ in range(CHECK_POINTS)
         ]
-        whole = model_log_density(model, self.split)
+        log_density = model_log_density(model, self.split)
+        others = self.source.others
         names = [term.name for term in self.split.terms]
-        check_split(whole, lambda x: (float(self.prior(x)), self.log_likelihood(x)), points, names)
+        check_split(
+            lambda x: log_density(x, others),
+            lambda x: (self.log_prior(x), self.log_likelihood(x)),
+            points,
+            names,
+        )
 
     def require_finite(self, position: np.ndarray) -> None:
         """Refuse a starting point of zero density, naming the row or the prior part."""
-        if not np.isfinite(float(self.prior(position))):
+        if not np.isfinite(self.log_prior(position)):
             raise MinibatchError(
                 "The prior part of the model is not finite at the starting point: a variable "
                 "lies outside its support. Pass other initvals=."

@@ -96,7 +96,7 @@ def run_chain(model: pm.Model, step: MinibatchStep, draws: int) -> dict[str, flo
         "ess": float(az.ess(trace)["beta"].min()),
         "rows": float(stats["n_obs"].mean()) / step.updates_per_draw,
         "full": float(stats["full_pass"].mean()) / step.updates_per_draw,
-        "acceptance": float(stats["accepted"].mean()),
+        "acceptance": float(stats["accepted_share"].mean()),
         "mean": draws_of.mean(axis=0),
         "sd": draws_of.std(axis=0),
     }

@@ -40,8 +40,10 @@ def test_slots_point_at_the_addresses():
     assert source.nbytes == 2 * TABLE.nbytes + TABLE[:, 0].nbytes
 
 
-def test_a_source_without_arrays_has_an_empty_context():
-    assert ArrayRows([], [5]).context.size == 0
+def test_values_that_all_rows_share_are_read_where_they_lie():
+    source = ArrayRows([], [5], n_others=3)
+    address, _, stride = source.context[source.others_slot :]
+    assert (address, stride) == (source.others.ctypes.data, 8)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

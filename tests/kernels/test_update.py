@@ -74,7 +74,9 @@ def test_a_batch_of_half_the_rows_is_read_in_full():
 
 
 def test_a_density_that_is_not_finite_is_rejected_and_counted():
-    nowhere = toy.njit(toy.LOGP_SIGNATURE)(lambda position: -np.inf if position[0] > 0.5 else 0.0)
+    nowhere = toy.njit(toy.LOGP_SIGNATURE)(
+        lambda position, _: -np.inf if position[0] > 0.5 else 0.0
+    )
     states, sums = toy.Toy(RULES["barker"], {"prior": nowhere}).steps(50, seed=21)
     assert not states.any()
     assert sums[:, kernel.INVALID].all()
@@ -96,7 +98,7 @@ def test_a_surrogate_is_unpacked_as_it_was_packed():
     rng = np.random.default_rng(23)
     matrices = rng.normal(size=(3, 2, 2))
     surrogate = Surrogate(
-        rng.normal(size=2), *matrices[:2], rng.normal(size=2), matrices[2], 2, 0.5, 3.0
+        rng.normal(size=2), *matrices[:2], rng.normal(size=2), matrices[2], 2, 0.5, 3.0, 1
     )
     for before, after in zip(surrogate, unpack(*pack(surrogate)), strict=True):
         np.testing.assert_array_equal(before, after)

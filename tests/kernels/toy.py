@@ -35,14 +35,14 @@ CONTEXT = np.zeros(2 + TABLE.size, dtype=np.int64)
 
 
 @njit(PROPOSE_SIGNATURE)
-def propose(position, new, rng, numbers, centre, factor, whitener):
+def propose(position, new, rng, numbers, first, centre, factor, whitener):
     """Move to the other state; the density ratio favours moves to state 1."""
     new[0] = 1.0 - position[0]
     return LOG_Q * (new[0] - position[0]), 0
 
 
 @njit(LOGP_SIGNATURE)
-def prior(position):
+def prior(position, context):
     """Favour state 1."""
     return LOG_PRIOR * position[0]
 
@@ -73,7 +73,7 @@ def evaluate_one_term(position, new, centre, rows, ends, context, differences, s
 
 
 @njit(PROPOSE_SIGNATURE)
-def propose_without_ratio(position, new, rng, numbers, centre, factor, whitener):
+def propose_without_ratio(position, new, rng, numbers, first, centre, factor, whitener):
     """Keep the density ratio to itself."""
     new[0] = 1.0 - position[0]
     return 0.0, 0

@@ -13,18 +13,18 @@ COVARIANCE = FACTOR @ FACTOR.T
 TARGET = multivariate_normal(CENTRE + 0.2, 1.3 * COVARIANCE)
 
 
-def propose(position, numbers, rng):
+def propose(position, numbers, rng, first=0):
     new = np.empty_like(position)
-    log_q, component = mixture.propose(position, new, rng, numbers, CENTRE, FACTOR, WHITENER)
+    log_q, component = mixture.propose(position, new, rng, numbers, first, CENTRE, FACTOR, WHITENER)
     return new, log_q, component
 
 
-def moved(proposal, correct, rng, particles=6_000, steps=4):
+def moved(proposal, correct, rng, particles=6_000, steps=4, first=0):
     """Start particles exactly in the target and move them by Metropolis–Hastings."""
     numbers = proposal.initial_numbers(3)
     positions = TARGET.rvs(particles, random_state=rng)
     for _ in range(steps):
-        moves = [propose(position, numbers, rng) for position in positions]
+        moves = [propose(position, numbers, rng, first) for position in positions]
         new = np.array([move[0] for move in moves])
         log_q = np.array([move[1] for move in moves])
         log_ratio = TARGET.logpdf(new) - TARGET.logpdf(positions) + correct * log_q
@@ -67,6 +67,29 @@ def test_density_ratio_is_that_of_the_normal_densities(rho):
         new, log_q, component = propose(position, numbers, rng)
         assert component == 1
         assert log_q == pytest.approx(log_density(position, new) - log_density(new, position))
+
+
+@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize("proposal", [RandomWalk(), Laplace(), Mixture()])
+def test_moves_of_some_coordinates_leave_the_target_invariant(proposal, first):
+    assert largest_z(moved(proposal, 1.0, np.random.default_rng(12), first=first)) < 4.0
+
+
+@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.8])
+def test_conditional_moves_have_the_conditional_mean_and_covariance(rho, first):
+    rng = np.random.default_rng(13)
+    numbers = Laplace((rho,)).initial_numbers(3)
+    position = CENTRE + np.array([1.0, -2.0, 0.5])
+    drawn = np.array([propose(position, numbers, rng, first)[0] for _ in range(4_000)])
+    assert (drawn[:, :first] == position[:first]).all()
+    precision = np.linalg.inv(COVARIANCE)
+    own, given = precision[first:, first:], precision[first:, :first]
+    mean = CENTRE[first:] - np.linalg.solve(own, given @ (position - CENTRE)[:first])
+    noise = drawn[:, first:] - mean - rho * (position[first:] - mean)
+    white = np.linalg.cholesky(own / (1.0 - rho**2)).T @ noise.T
+    assert np.abs(white.mean(axis=1)).max() < 4.0 / np.sqrt(4_000)
+    assert np.abs(np.cov(white) - np.eye(3 - first)).max() < 5.0 / np.sqrt(2_000)
 
 
 @pytest.mark.parametrize("rho", [-0.3, 0.0, 0.8])

@@ -49,8 +49,8 @@ def with_prior_times(step, factor):
     prior = step.target.prior
 
     @njit(LOGP_SIGNATURE)
-    def scaled(position):
-        return factor * prior(position)
+    def scaled(position, context):
+        return factor * prior(position, context)
 
     return with_role(step, "prior", scaled)
 
@@ -60,8 +60,8 @@ def without_jacobian(step, name):
     prior = step.target.prior
 
     @njit(LOGP_SIGNATURE)
-    def bare(position):
-        return prior(position) - position[place]
+    def bare(position, context):
+        return prior(position, context) - position[place]
 
     return with_role(step, "prior", bare)
 
@@ -72,10 +72,10 @@ def with_stale_prior(step):
     address = memory.ctypes.data
 
     @njit(LOGP_SIGNATURE)
-    def stale(position):
+    def stale(position, context):
         last = carray(pointer(address), 1, np.float64)
         value = last[0]
-        last[0] = prior(position)
+        last[0] = prior(position, context)
         return value
 
     mutant = with_role(step, "prior", stale)

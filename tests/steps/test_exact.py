@@ -77,7 +77,7 @@ def test_bounds_of_ones_own_give_the_same_posterior(model, given, derived):
     np.testing.assert_allclose(sd, other_sd, rtol=0.04)
     for trace in traces:
         assert 0.0 < float(trace.sample_stats["bound_ratio"].max()) <= 1.0
-        assert float(trace.sample_stats["accepted"].mean()) > 0.9
+        assert float(trace.sample_stats["accepted_share"].mean()) > 0.9
     certified = [trace.sample_stats["certified"].to_numpy() for trace in traces]
     assert not certified[0].any()
     assert certified[1].all()

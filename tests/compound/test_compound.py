@@ -1,0 +1,151 @@
+"""Steps of this package beside PyMC's own: each owns some variables of one model."""
+
+from functools import partial
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+
+from compound.models import posterior_of_shared, posterior_of_switched, shared, switched
+from conformance.harness import same_draws
+from pymc_minibatch_mh import (
+    BarkerMinibatchMH,
+    BoundsError,
+    PenaltyMH,
+    SettingError,
+    TunaMH,
+    UnsplittableModelError,
+)
+from pymc_minibatch_mh.steps.stats import STATS
+
+METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}
+#: Steps of PyMC that move what a step of this package leaves.
+OTHERS = {
+    "NUTS": pm.NUTS,
+    "Slice": pm.Slice,
+    "Metropolis": pm.Metropolis,
+    # Its default scale has an entry for every variable of the model, also those of other steps.
+    "DEMetropolisZ": partial(pm.DEMetropolisZ, S=np.ones(2)),
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return shared()
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return posterior_of_shared()
+
+
+def sample(model, steps, draws=1_000, tune=600, **settings):
+    with model:
+        return pm.sample(
+            draws,
+            tune=tune,
+            step=steps(model),
+            **{
+                "chains": 2,
+                "cores": 1,
+                "random_seed": 71,
+                "quiet": True,
+                "compute_convergence_checks": False,
+                **settings,
+            },
+        )
+
+
+def largest_error(trace, reference):
+    """Return the largest distance of a mean, in its standard errors, and of the smallest ESS."""
+    errors = []
+    for name, (mean, sd) in reference.items():
+        draws = trace.posterior[name].to_numpy()
+        standard_error = sd / np.sqrt(min(float(az.ess(draws)), draws.size))
+        errors.append(abs(draws.mean() - mean) / standard_error)
+    return max(errors)
+
+
+def beside(method, other):
+    def steps(model):
+        rest = OTHERS[other]([model["mean"], model["slope"]])
+        return [METHODS[method]([model["level"]]), rest, pm.BinaryGibbsMetropolis([model["wide"]])]
+
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("method", "other"), [*(("TunaMH", other) for other in OTHERS), ("PenaltyMH", "Slice")]
+)
+def test_posterior_beside_steps_of_pymc(model, reference, method, other):
+    trace = sample(model, beside(method, other))
+    assert largest_error(trace, reference) < 4.0
+    assert set(STATS) <= set(trace.sample_stats.data_vars)
+    assert float(trace.sample_stats["full_pass"].mean()) < 0.05
+
+
+def test_a_step_that_does_not_follow_the_others_is_noticed(model, reference):
+    class Deaf(TunaMH):
+        def step(self, point):
+            deaf = {**point, "slope": np.asarray(-0.85)}
+            moved, stats = super().step(deaf)
+            return {**moved, "slope": point["slope"]}, stats
+
+    def steps(model):
+        rest = [pm.Slice([model[name]]) for name in ("mean", "slope")]
+        return [Deaf([model["level"]]), *rest, pm.BinaryGibbsMetropolis([model["wide"]])]
+
+    assert largest_error(sample(model, steps), reference) > 8.0
+
+
+def test_a_prior_that_does_not_follow_the_others_is_noticed(model, reference):
+    class Deaf(TunaMH):
+        def step(self, point):
+            deaf = {**point, "mean": np.asarray(-2.0), "wide": np.asarray(0)}
+            moved, stats = super().step(deaf)
+            return {**point, "level": moved["level"]}, stats
+
+    def steps(model):
+        rest = [pm.Slice([model[name]]) for name in ("mean", "slope")]
+        return [Deaf([model["level"]]), *rest, pm.BinaryGibbsMetropolis([model["wide"]])]
+
+    assert largest_error(sample(model, steps), reference) > 8.0
+
+
+def test_by_default_a_step_leaves_discrete_variables_to_pymc(model, reference):
+    with model:
+        step = TunaMH()
+    assert [v.name for v in step.vars] == ["mean", "level", "slope"]
+    assert step.target.split.first == 0
+    trace = sample(model, lambda _: step)
+    assert largest_error(trace, reference) < 4.0
+
+
+def test_rows_that_depend_on_a_discrete_variable_take_order_zero():
+    model = switched()
+    with model:
+        step = PenaltyMH()
+    assert step.target.taylor_order == 0
+    trace = sample(model, lambda _: [step], draws=3_000)
+    assert largest_error(trace, posterior_of_switched()) < 4.0
+
+
+def test_rows_that_depend_on_a_discrete_variable_have_no_bounds_and_no_expansion():
+    with switched():
+        with pytest.raises(BoundsError, match=r"^'y' depends on the discrete variable 'shifted'"):
+            TunaMH()
+        with pytest.raises(SettingError, match=r"discrete variable 'shifted'. Use taylor_order=0"):
+            BarkerMinibatchMH(taylor_order=2)
+
+
+def test_a_discrete_variable_cannot_be_asked_for(model):
+    with model, pytest.raises(UnsplittableModelError, match=r"^'wide' is discrete, .* vars="):
+        TunaMH([model["level"], model["wide"]])
+
+
+def test_chains_in_new_processes_are_those_of_one_process(model):
+    steps = beside("TunaMH", "Metropolis")
+    serial = sample(model, steps, draws=50, tune=50)
+    parallel = sample(model, steps, draws=50, tune=50, cores=2, mp_ctx="spawn")
+    same_draws(serial, parallel)
