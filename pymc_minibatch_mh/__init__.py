@@ -1,6 +1,9 @@
 """Markov chain Monte Carlo on tall data, inside PyMC."""
 
 from pymc_minibatch_mh.bounds.given import Bounds
+from pymc_minibatch_mh.diagnostics.loglikelihood import log_likelihood
+from pymc_minibatch_mh.diagnostics.loo import loo_subsample
+from pymc_minibatch_mh.diagnostics.predictive import posterior_predictive
 from pymc_minibatch_mh.errors import (
     BoundsError,
     BoundViolationError,
@@ -41,6 +44,9 @@ __all__ = [
     "StaleDataError",
     "TunaMH",
     "UnsplittableModelError",
+    "log_likelihood",
+    "loo_subsample",
     "overdispersed_initvals",
+    "posterior_predictive",
     "split",
 ]

@@ -7,7 +7,8 @@ mode leaves a small remainder for every row.
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from scipy.special import expit, ndtr
+from scipy import stats
+from scipy.special import expit, ndtr, ndtri
 
 
 def design(rng, rows, columns=3):
@@ -286,6 +287,148 @@ def shared_level(rows=4_000, more_rows=3_000):
     return model
 
 
+def normal_mixture(rows=5_000):
+    """Two components with unknown weights, means and scales, far enough apart not to be swapped."""
+    rng = np.random.default_rng(122)
+    first = rng.random(rows) < 0.4
+    y = np.where(first, rng.normal(-2.0, 0.7, rows), rng.normal(1.5, 1.0, rows))
+    with pm.Model() as model:
+        share = pm.Beta("share", 2.0, 2.0)
+        mu = pm.Normal("mu", [-2.0, 1.5], 1.0, shape=2)
+        sigma = pm.HalfNormal("sigma", 2.0, shape=2)
+        weights = pt.stack([share, 1.0 - share])
+        pm.NormalMixture("y", w=weights, mu=mu, sigma=sigma, observed=y)
+    return model
+
+
+def softmax(rows=5_000):
+    """Three categories, the first for reference."""
+    rng = np.random.default_rng(123)
+    x = rng.uniform(-1.0, 1.0, rows)
+    scores = np.column_stack([np.zeros(rows), 0.3 + 0.8 * x, -0.2 - 0.6 * x])
+    y = np.argmax(scores + rng.gumbel(size=scores.shape), axis=1)
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, 2.0, shape=2)
+        b = pm.Normal("b", 0.0, 2.0, shape=2)
+        others = a + pm.Data("x", x)[:, None] * b
+        logits = pt.concatenate([pt.zeros_like(others[:, :1]), others], axis=1)
+        pm.Categorical("y", logit_p=logits, observed=y)
+    return model
+
+
+def ordered_logistic(rows=5_000):
+    """Four ordered categories and their cutpoints."""
+    rng = np.random.default_rng(124)
+    X = rng.uniform(-1.0, 1.0, (rows, 2))
+    y = np.searchsorted([-1.0, 0.4, 1.6], X @ [1.0, -0.6] + rng.logistic(size=rows))
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 2.0, shape=2)
+        cutpoints = pm.Normal(
+            "cutpoints",
+            0.0,
+            3.0,
+            shape=3,
+            transform=pm.distributions.transforms.ordered,
+            initval=[-1.0, 0.0, 1.0],
+        )
+        pm.OrderedLogistic("y", eta=X @ b, cutpoints=cutpoints, observed=y, compute_p=False)
+    return model
+
+
+def censored_normal(rows=5_000):
+    """A regression that is cut off on both sides."""
+    rng = np.random.default_rng(125)
+    X = design(rng, rows)
+    y = np.clip(X @ [0.3, 0.8, -0.5] + 1.1 * rng.standard_normal(rows), -0.5, 2.0)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 5.0, shape=3)
+        sigma = pm.HalfNormal("sigma", 3.0)
+        pm.Censored("y", pm.Normal.dist(X @ b, sigma), lower=-0.5, upper=2.0, observed=y)
+    return model
+
+
+def censored_weibull(rows=5_000):
+    """Lifetimes of which the longest outlast the study."""
+    rng = np.random.default_rng(126)
+    X = design(rng, rows)
+    y = np.minimum(np.exp(X @ [0.4, 0.5, -0.3]) * rng.weibull(1.5, rows), 2.5)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 2.0, shape=3)
+        alpha = pm.Gamma("alpha", 2.0, 1.0)
+        lifetime = pm.Weibull.dist(alpha, pt.exp(X @ b))
+        pm.Censored("y", lifetime, lower=None, upper=2.5, observed=y)
+    return model
+
+
+def truncated_normal(rows=5_000):
+    """A regression of which only what is above zero was seen."""
+    rng = np.random.default_rng(127)
+    X = design(rng, rows, 2)
+    mean = X @ [1.0, 0.5]
+    y = mean - ndtri(rng.random(rows) * ndtr(mean))
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 5.0, shape=2)
+        sigma = pm.HalfNormal("sigma", 3.0)
+        pm.TruncatedNormal("y", X @ b, sigma, lower=0.0, observed=y)
+    return model
+
+
+def hurdle_poisson(rows=5_000):
+    """Counts above zero, where there are any."""
+    rng = np.random.default_rng(128)
+    X = design(rng, rows)
+    mean = np.exp(X @ [0.6, 0.5, -0.3])
+    positive = stats.poisson.ppf(rng.uniform(np.exp(-mean), 1.0), mean)
+    y = np.where(rng.random(rows) < 0.7, positive, 0.0).astype(int)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 2.0, shape=3)
+        psi = pm.Beta("psi", 2.0, 2.0)
+        pm.HurdlePoisson("y", psi=psi, mu=pm.math.exp(X @ b), observed=y)
+    return model
+
+
+def hurdle_gamma(rows=5_000):
+    """Amounts, where there are any."""
+    rng = np.random.default_rng(129)
+    X = design(rng, rows)
+    amounts = rng.gamma(3.0, np.exp(X @ [0.5, 0.4, -0.6]) / 3.0)
+    y = np.where(rng.random(rows) < 0.7, amounts, 0.0)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 2.0, shape=3)
+        alpha = pm.HalfNormal("alpha", 5.0)
+        psi = pm.Beta("psi", 2.0, 2.0)
+        pm.HurdleGamma("y", psi=psi, alpha=alpha, beta=alpha / pm.math.exp(X @ b), observed=y)
+    return model
+
+
+def zero_inflated_binomial(rows=5_000):
+    """Successes of which some are zero for a second reason."""
+    rng = np.random.default_rng(130)
+    X = design(rng, rows)
+    trials = rng.integers(3, 10, rows)
+    y = rng.binomial(trials, expit(X @ [-0.3, 0.7, 0.3])) * (rng.random(rows) < 0.7)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 2.0, shape=3)
+        psi = pm.Beta("psi", 2.0, 2.0)
+        pm.ZeroInflatedBinomial("y", psi=psi, n=trials, p=pm.math.invlogit(X @ b), observed=y)
+    return model
+
+
+def zero_inflated_negative_binomial(rows=10_000):
+    """Overdispersed counts of which some are zero for a second reason."""
+    rng = np.random.default_rng(131)
+    X = design(rng, rows)
+    counts = rng.poisson(np.exp(X @ [1.5, 0.5, -0.3]) * rng.gamma(3.0, 1.0 / 3.0, rows))
+    y = counts * (rng.random(rows) < 0.7)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 2.0, shape=3)
+        alpha = pm.Gamma("alpha", 3.0, 1.0)
+        psi = pm.Beta("psi", 2.0, 2.0)
+        mean = pm.math.exp(X @ b)
+        pm.ZeroInflatedNegativeBinomial("y", psi=psi, mu=mean, alpha=alpha, observed=y)
+    return model
+
+
 FAMILIES = {
     f.__name__: f
     for f in (
@@ -310,6 +453,16 @@ FAMILIES = {
         grouped,
         noncentred,
         shared_level,
+        normal_mixture,
+        softmax,
+        ordered_logistic,
+        censored_normal,
+        censored_weibull,
+        truncated_normal,
+        hurdle_poisson,
+        hurdle_gamma,
+        zero_inflated_binomial,
+        zero_inflated_negative_binomial,
     )
 }
 

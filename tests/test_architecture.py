@@ -13,7 +13,7 @@ LONGEST_FILE, LONGEST_FUNCTION = 350, 40
 
 #: Part -> parts of the package that it may import. A module of the root is its own part.
 ARROWS = {
-    "__init__": {"bounds", "errors", "likelihood", "proposals", "sampling", "steps"},
+    "__init__": {"bounds", "diagnostics", "errors", "likelihood", "proposals", "sampling", "steps"},
     "_jit": set(),
     "errors": set(),
     "data": set(),
@@ -29,6 +29,7 @@ ARROWS = {
         "tables",
     },
     "sampling": {"errors", "steps"},
+    "diagnostics": {"data", "errors", "likelihood"},
 }  # fmt: skip
 #: Part -> what it may import of what is installed; the others may import anything.
 INSTALLED = {

@@ -237,7 +237,7 @@ class BoundsPass:
         one, other = float(along.sum(dtype=np.float64)), float(together.sum(dtype=np.float64))
         tables = []
         # Directions gain a factor of .385 at most, and independence moves little of that.
-        if one < 2.0 * other:
+        if one <= 2.0 * other:
             tables.append((radius, DIRECTIONAL, along))
         if other < one:
             tables.append((radius, JOINT, together))

@@ -8,6 +8,13 @@ import numpy as np
 
 #: How many evenly spaced rows a fingerprint reads.
 FINGERPRINT_ROWS = 4096
+#: Rows that a digest of all rows takes at a time.
+DIGEST_ROWS = 65_536
+
+
+def dtype_once_read(dtype: np.dtype) -> str:
+    """Return the type that numbers of a stored type have in a batch of rows."""
+    return {"f": "float64", "b": "bool"}.get(dtype.kind, "int64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +52,14 @@ class Column:
         digest = hashlib.blake2b(f"{view.shape}{view.dtype}".encode(), digest_size=16)
         stride = max(1, view.shape[0] // FINGERPRINT_ROWS)
         digest.update(np.ascontiguousarray(view[::stride]).tobytes())
+        return digest.hexdigest()
+
+    def digest(self) -> str:
+        """Digest of the shape, the type and every row of the array."""
+        view = self.rows_first
+        digest = hashlib.blake2b(f"{view.shape}{view.dtype}".encode(), digest_size=16)
+        for first in range(0, view.shape[0], DIGEST_ROWS):
+            digest.update(np.ascontiguousarray(view[first : first + DIGEST_ROWS]).data)
         return digest.hexdigest()
 
 

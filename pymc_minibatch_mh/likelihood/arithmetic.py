@@ -13,7 +13,12 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, sum_of
-from pymc_minibatch_mh.likelihood.composite import gamma_ratio, log1p_ratio
+from pymc_minibatch_mh.likelihood.composite import (
+    LogSoftplus,
+    gamma_ratio,
+    log1p_ratio,
+    log_softplus,
+)
 from pymc_minibatch_mh.likelihood.logic import as_number
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
@@ -52,7 +57,8 @@ def add(cells: Cells, *operands: Cell) -> Cell:
     data = [part for part in parts if part.is_data]
     others = [part for part in parts if not part.is_data and not isinstance(part, Affine)]
     others = _like_terms(cells, others)
-    joined = _cancelled(cells, _completed(cells, _gamma_ratios(cells, others)))
+    joined = _completed(cells, _joined(cells, others, _gamma_ratio))
+    joined = _joined(cells, joined, _cancelled)
     if len(joined) < len(others):
         return add(cells, *affines, *joined, *data)
     rest = cells.total(affines, data)
@@ -83,19 +89,31 @@ def _like_terms(cells: Cells, parts: list[Cell]) -> list[Cell]:
     return kept
 
 
-def _cancelled(cells: Cells, parts: list[Cell]) -> list[Cell]:
-    """Replace k softplus(x) - k softplus(-x) by k x."""
+def _joined(
+    cells: Cells, parts: list[Cell], difference: Callable[[Cells, Cell, Cell], Cell | None]
+) -> list[Cell]:
+    """Replace k f - k g by k times their difference, of pairs for which that is known."""
     kept: list[Cell] = []
     for part in parts:
         core, factor = scaled_core(cells, part)
-        if is_a(core, scalar_math.Softplus):
-            mirror = softplus(cells, negative(cells, core.inputs[0]))
-            partner = multiply(cells, negative(cells, factor), mirror)
-            if partner in kept:
-                kept[kept.index(partner)] = multiply(cells, factor, core.inputs[0])
-                continue
-        kept.append(part)
+        opposite = cells.times(factor, cells.minus_one)
+        for k, other in enumerate(kept):
+            other_core, other_factor = scaled_core(cells, other)
+            known = difference(cells, core, other_core) if other_factor is opposite else None
+            if known is not None:
+                kept[k] = multiply(cells, factor, known)
+                break
+        else:
+            kept.append(part)
     return kept
+
+
+def _cancelled(cells: Cells, left: Cell, right: Cell) -> Cell | None:
+    """Return softplus(x) - softplus(-x) as x."""
+    if not is_a(left, scalar_math.Softplus) or not is_a(right, scalar_math.Softplus):
+        return None
+    x = left.inputs[0]
+    return x if right.inputs[0] is negative(cells, x) else None
 
 
 def _completed(cells: Cells, parts: list[Cell]) -> list[Cell]:
@@ -116,26 +134,12 @@ def _completed(cells: Cells, parts: list[Cell]) -> list[Cell]:
     return kept
 
 
-def _gamma_ratios(cells: Cells, parts: list[Cell]) -> list[Cell]:
-    """Join k log Γ(x + y) and -k log Γ(x + z) for data y and z."""
-    kept: list[Cell] = []
-    for part in parts:
-        core, factor = scaled_core(cells, part)
-        partner = None
-        if is_a(core, scalar_math.GammaLn):
-            x, y = _split_off_data(cells, core.inputs[0])
-            for other in kept:
-                other_core, other_factor = scaled_core(cells, other)
-                if is_a(other_core, scalar_math.GammaLn):
-                    other_x, z = _split_off_data(cells, other_core.inputs[0])
-                    if other_x is x and other_factor is cells.times(factor, cells.minus_one):
-                        partner = other
-                        ratio = cells.node(gamma_ratio, (x, y, z))
-        if partner is None:
-            kept.append(part)
-        else:
-            kept[kept.index(partner)] = multiply(cells, factor, ratio)
-    return kept
+def _gamma_ratio(cells: Cells, left: Cell, right: Cell) -> Cell | None:
+    """Return log Γ(x + y) - log Γ(x + z) in one, for data y and z."""
+    if not is_a(left, scalar_math.GammaLn) or not is_a(right, scalar_math.GammaLn):
+        return None
+    (x, y), (other, z) = (_split_off_data(cells, cell.inputs[0]) for cell in (left, right))
+    return cells.node(gamma_ratio, (x, y, z)) if other is x else None
 
 
 def _split_off_data(cells: Cells, cell: Cell) -> tuple[Cell, Cell]:
@@ -156,7 +160,8 @@ def multiply(cells: Cells, *operands: Cell) -> Cell:
         data_factors = [x for x in factors if x.is_data]
         return add(cells, *(multiply(cells, *data_factors, *part) for part in spread))
     others = _with_log_ratios(cells, others)
-    others = _squares(cells, _with_exponentials_joined(cells, others))
+    others = _with_softplus_raised(cells, _with_exponentials_joined(cells, others))
+    others = _squares(cells, others)
     # Exponentials that cancel leave data.
     known = [x for x in (*factors, *others) if x.is_data]
     data: Cell = cells.one
@@ -234,6 +239,17 @@ def _with_exponentials_joined(cells: Cells, factors: list[Cell]) -> list[Cell]:
     return result
 
 
+def _with_softplus_raised(cells: Cells, factors: list[Cell]) -> list[Cell]:
+    """Replace e^a softplus(b) by exp(a + log softplus(b)), in which less is lost if a is in b."""
+    sizes = [x for x in factors if is_a(x, scalar.Exp)]
+    shares = [x for x in factors if is_a(x, scalar_math.Softplus)]
+    if not sizes or not shares:
+        return factors
+    rest = without(without(factors, sizes[0]), shares[0])
+    log_share = cells.node(log_softplus, shares[0].inputs)
+    return [exp(cells, add(cells, sizes[0].inputs[0], log_share)), *rest]
+
+
 def _worth_joining(left: Cell, right: Cell, total: Cell) -> bool:
     # A new combination of parameters that all rows share would be one argument more.
     if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
@@ -286,6 +302,8 @@ def exp(cells: Cells, x: Cell) -> Cell:
         return cells.node(scalar.exp, (cells.real(x),))
     if is_a(x, scalar.Log) and is_positive(x.inputs[0]):
         return x.inputs[0]
+    if is_a(x, LogSoftplus):
+        return softplus(cells, x.inputs[0])
     core, factor = scaled_core(cells, x)
     if is_a(core, scalar_math.Softplus) and number(factor) == -1.0:
         return sigmoid(cells, negative(cells, core.inputs[0]))
@@ -300,14 +318,9 @@ def square(cells: Cells, x: Cell) -> Cell:
         return exp(cells, multiply(cells, cells.constant(2.0), x.inputs[0]))
     if is_a(x, scalar.Mul):
         return multiply(cells, *(square(cells, part) for part in x.inputs))
-    return cells.node(scalar.sqr, (x,))
-
-
-def root(cells: Cells, x: Cell) -> Cell:
-    """Return a square root, of an exponential as an exponential."""
-    if is_a(x, scalar.Exp):
-        return exp(cells, multiply(cells, cells.constant(0.5), x.inputs[0]))
-    return cells.node(scalar.sqrt, (x,))
+    if is_a(x, scalar.Reciprocal):
+        return reciprocal(cells, square(cells, x.inputs[0]))
+    return x.inputs[0] if is_a(x, scalar.Sqrt) else cells.node(scalar.sqr, (x,))
 
 
 def softplus(cells: Cells, x: Cell) -> Cell:

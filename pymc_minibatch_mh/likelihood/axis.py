@@ -19,6 +19,9 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import Alloc, ARange, Join
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.linalg.solvers.general import Solve
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
@@ -26,6 +29,9 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.likelihood.parameters import always_holds, conditions
+
+#: Operations each entry of whose result depends on one row of the left or column of the right.
+_APART = (Dot, SolveTriangular, Solve, CholeskySolve)
 
 
 class MixedRowsError(Exception):
@@ -186,11 +192,26 @@ def _blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Variable:
     if isinstance(op.core_op, Dot) and n_batch == 0:
         return _dot(op.core_op, node, axis, walk)
     if axis >= n_batch:
-        raise MixedRowsError(op, f"the observations lie inside {called(op)}")
-    inputs = [
-        walk.whole(x) if x.type.broadcastable[axis] else walk.rows(x, axis) for x in node.inputs
-    ]
+        inputs = _columns_apart(op, node, axis - n_batch, walk)
+    else:
+        inputs = [
+            walk.whole(x) if x.type.broadcastable[axis] else walk.rows(x, axis) for x in node.inputs
+        ]
     return op.make_node(*inputs).outputs[0]
+
+
+def _columns_apart(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> list[Variable]:
+    """Return the inputs of a product or a solution whose observations are columns or rows."""
+    label = op.outputs_sig[0][core_axis]
+    places = [[k for k, own in enumerate(sig) if own == label] for sig in op.inputs_sig]
+    single = sorted(map(len, places)) == [0] * (len(places) - 1) + [1]
+    if not isinstance(op.core_op, _APART) or not single or op.outputs_sig[0].count(label) > 1:
+        raise MixedRowsError(op, f"the observations lie inside {called(op)}")
+    inputs = []
+    for x, sig, place in zip(node.inputs, op.inputs_sig, places, strict=True):
+        axes = [x.type.ndim - len(sig) + k for k in place]
+        inputs.append(walk.rows(x, *axes) if axes else walk.whole(x))
+    return inputs
 
 
 @batch_of.register(Subtensor)
@@ -201,9 +222,9 @@ def _subtensor(op: Subtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     kept = [k for k, entry in enumerate(entries) if isinstance(entry, slice)]
     source = kept[axis]
     inner = walk.rows(x, source)
-    if not _is_full(entries[source]):
+    if not is_full(entries[source]):
         raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")
-    return inner[tuple(_whole_entry(entry, walk) for entry in entries)]
+    return inner[tuple(whole_entry(entry, walk) for entry in entries)]
 
 
 @batch_of.register(AdvancedSubtensor)
@@ -219,21 +240,32 @@ def _advanced_subtensor(op: AdvancedSubtensor, node: Apply, axis: int, walk: Wal
     width = max(entries[k].type.ndim for k in arrays)
     first = arrays[0]
     if first <= axis < first + width:
-        from_end = axis - first - width
-        numbers = next((k for k in arrays if _are_row_numbers(entries[k], from_end)), None)
-        chosen = list(entries)
-        for k, entry in enumerate(entries):
-            if k == numbers:
-                chosen[k] = _row_numbers(entry.type.ndim, from_end, walk)
-            elif k in arrays:
-                chosen[k] = _index_rows(entry, from_end, walk)
-            else:
-                chosen[k] = _whole_entry(entry, walk)
-        return (walk.whole(x) if numbers is None else walk.rows(x, numbers))[tuple(chosen)]
+        return _taken(x, entries, axis - first - width, walk)
     source = axis if axis < first else axis - width + len(arrays)
-    if not _is_full(entries[source]):
+    if not is_full(entries[source]):
         raise MixedRowsError(op, "a slice takes a part of the observations or reorders them")
-    return walk.rows(x, source)[tuple(_whole_entry(entry, walk) for entry in entries)]
+    return walk.rows(x, source)[tuple(whole_entry(entry, walk) for entry in entries)]
+
+
+def _taken(x: Variable, entries: list, axis_from_end: int, walk: Walk) -> Variable:
+    """Return what index arrays, broadcast against each other, take from `x` for a batch."""
+    arrays = [k for k, entry in enumerate(entries) if isinstance(entry, Variable)]
+    numbers = next((k for k in arrays if _are_row_numbers(entries[k], axis_from_end)), None)
+    chosen: list = list(entries)
+    for k, entry in enumerate(entries):
+        if k not in arrays:
+            chosen[k] = whole_entry(entry, walk)
+        elif k != numbers:
+            chosen[k] = _index_rows(entry, axis_from_end, walk)
+    if numbers is None:
+        return walk.whole(x)[tuple(chosen)]
+    ndim = entries[numbers].type.ndim
+    if x.type.broadcastable[numbers]:
+        # The one row there is, which all observations share.
+        chosen[numbers] = pt.zeros((1,) * ndim, dtype="int64")
+        return walk.whole(x)[tuple(chosen)]
+    chosen[numbers] = _row_numbers(ndim, axis_from_end, walk)
+    return walk.rows(x, numbers)[tuple(chosen)]
 
 
 def _are_row_numbers(index: Variable, axis_from_end: int) -> bool:
@@ -265,14 +297,16 @@ def _index_rows(index: Variable, axis_from_end: int, walk: Walk) -> Variable:
     return walk.rows(index, axis)
 
 
-def _whole_entry(entry: slice | Variable, walk: Walk) -> slice | Variable:
+def whole_entry(entry: slice | Variable, walk: Walk) -> slice | Variable:
+    """Return an entry of an index that all rows share."""
     if isinstance(entry, slice):
         parts = (entry.start, entry.stop, entry.step)
         return slice(*(p if p is None or isinstance(p, int) else walk.whole(p) for p in parts))
     return walk.whole(entry) if isinstance(entry, Variable) else entry
 
 
-def _is_full(entry: slice) -> bool:
+def is_full(entry: slice) -> bool:
+    """Whether a slice takes everything, in order."""
     return entry.start is None and entry.stop is None and entry.step is None
 
 

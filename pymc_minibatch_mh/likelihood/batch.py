@@ -11,12 +11,17 @@ from pytensor.graph.traversal import ancestors
 from pytensor.graph.traversal import walk as visit
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 
-from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data import Column, dtype_once_read
 from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
-from pymc_minibatch_mh.likelihood.axis import MixedRowsError, batch_of, called
+from pymc_minibatch_mh.likelihood.axis import MixedRowsError, batch_of
+from pymc_minibatch_mh.likelihood.derived import computed, data_behind
+from pymc_minibatch_mh.likelihood.precision import in_double
+from pymc_minibatch_mh.likelihood.structure import part_of
 
 WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
+_ENTRY_BY_ENTRY = (Elemwise, DimShuffle, TensorFromXTensor, XTensorFromTensor)
 SUMMARISE = "Compute such a summary from the data alone, before the model, or use pm.NUTS()."
 
 
@@ -36,6 +41,10 @@ class BatchTerm:
         Stand-in for the number of rows of a batch, int64 scalar.
     batches
         Data array -> stand-in for a batch of its rows, rows on axis 0.
+    axis
+        Where the rows lie in the model's own log-likelihood of this variable.
+    weights : ndarray, shape (N,), optional
+        What the log-likelihood of each row is multiplied by; 1 if there are none.
     """
 
     name: str
@@ -43,6 +52,8 @@ class BatchTerm:
     logp: Variable
     length: Variable
     batches: list[tuple[Column, Variable]] = field(default_factory=list)
+    axis: int = 0
+    weights: np.ndarray | None = None
 
 
 class BatchWalk:
@@ -56,15 +67,25 @@ class BatchWalk:
         Number of its observations.
     names
         Value variable -> name of the free variable, for messages.
+    observations : Variable
+        The observed values.
     """
 
-    def __init__(self, name: str, n_rows: int, names: dict[Variable, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        n_rows: int,
+        names: dict[Variable, str],
+        observations: Variable | None = None,
+    ) -> None:
         self.name = name
+        self.observations = observations
         self.n_rows = n_rows
         self.names = names
         self.length = pt.lscalar("batch_length")
         self.batches: dict[tuple[Variable, int], tuple[Column, Variable]] = {}
         self.shared_by_all: list[Variable] = []
+        self.computed_from: list[Variable] = []
         self._seen: dict[tuple[Variable, int], Variable] = {}
 
     def rows(self, variable: Variable, axis: int) -> Variable:
@@ -89,10 +110,7 @@ class BatchWalk:
 
     def _build(self, variable: Variable, axis: int) -> Variable:
         if variable.owner is not None:
-            if len(variable.owner.outputs) > 1:
-                op = variable.owner.op
-                raise MixedRowsError(op, f"{called(op)} has several outputs")
-            return batch_of(variable.owner.op, variable.owner, axis, self)
+            return self._rebuilt(variable, axis)
         if variable in self.names:
             raise refuse(
                 self.name,
@@ -101,10 +119,25 @@ class BatchWalk:
             )
         if not isinstance(variable, Constant | SharedVariable):
             raise MixedRowsError(variable, f"{variable} is not data")
-        return self._batch_of_data(variable, axis)
+        return self._batch_of_data(variable, data_values(variable), axis)
 
-    def _batch_of_data(self, variable: Variable, axis: int) -> Variable:
-        values = data_values(variable)
+    def _rebuilt(self, variable: Variable, axis: int) -> Variable:
+        known = dict(self.batches), list(self.shared_by_all), dict(self._seen)
+        node = variable.owner
+        try:
+            if len(node.outputs) > 1:
+                return part_of(variable, axis, self)
+            return batch_of(node.op, node, axis, self)
+        except (MixedRowsError, UnsplittableModelError):
+            behind = data_behind(variable)
+            # A density of one observation that looks at others is not one of independent rows.
+            if behind is None or self.observations in behind:
+                raise
+        self.batches, self.shared_by_all, self._seen = known
+        self.computed_from += [v for v in behind if data_values(v).size >= self.n_rows]
+        return self._batch_of_data(variable, computed(variable), axis)
+
+    def _batch_of_data(self, variable: Variable, values: np.ndarray, axis: int) -> Variable:
         name = self.name_of(variable)
         if values.shape[axis] != self.n_rows:
             raise refuse(
@@ -124,7 +157,7 @@ class BatchWalk:
         column = Column(name, values, axis)
         if (variable, axis) not in self.batches:
             static = column.rows_first.shape[1:]
-            dtype = {"f": "float64", "b": "bool"}.get(values.dtype.kind, "int64")
+            dtype = dtype_once_read(values.dtype)
             batch = pt.tensor(name=f"{name}_batch", dtype=dtype, shape=(None, *static))
             self.batches[variable, axis] = (column, batch)
         # The model's own arithmetic is in the array's type.
@@ -139,7 +172,13 @@ def data_values(variable: Variable) -> np.ndarray:
     return np.asarray(variable.data)
 
 
-def batch_term(name: str, logp: Variable, n_rows: int, names: dict[Variable, str]) -> BatchTerm:
+def batch_term(
+    name: str,
+    logp: Variable,
+    n_rows: int,
+    names: dict[Variable, str],
+    observations: Variable | None = None,
+) -> BatchTerm:
     """Prove that the rows of one likelihood term are apart and rebuild it for a batch.
 
     Parameters
@@ -152,6 +191,8 @@ def batch_term(name: str, logp: Variable, n_rows: int, names: dict[Variable, str
         Number of observations.
     names
         Value variable -> name of the free variable.
+    observations : Variable
+        The observed values, each of which may enter the log-likelihood of its own row only.
 
     Raises
     ------
@@ -166,9 +207,9 @@ def batch_term(name: str, logp: Variable, n_rows: int, names: dict[Variable, str
             f"has {logp.type.shape[0]:,} log-likelihoods for {n_rows:,} observations",
             "Return one log-likelihood per observation.",
         )
-    walk = BatchWalk(name, n_rows, names)
+    walk = BatchWalk(name, n_rows, names, observations)
     try:
-        batch = walk.rows(logp, 0)
+        batch = walk.rows(in_double(logp), 0)
     except MixedRowsError as error:
         raise refuse(name, f"cannot be split into observations: {error.why}", WAY_ON) from error
     _refuse_sums_over_rows(walk)
@@ -178,7 +219,7 @@ def batch_term(name: str, logp: Variable, n_rows: int, names: dict[Variable, str
 
 
 def _refuse_sums_over_rows(walk: BatchWalk) -> None:
-    by_rows = [variable for variable, _ in walk.batches]
+    by_rows = [*(variable for variable, _ in walk.batches), *walk.computed_from]
     for shared in walk.shared_by_all if walk.n_rows > 1 else ():
         above = set(visit([shared], _what_enters_the_values))
         free = [walk.names[v] for v in above if v in walk.names]
@@ -204,7 +245,7 @@ def _kept_rows(variable: Variable) -> list[Variable]:
     """Return the data that `variable` holds entry by entry, not as sums or by their numbers."""
 
     def entry_by_entry(v: Variable) -> Sequence[Variable]:
-        return v.owner.inputs if v.owner and isinstance(v.owner.op, Elemwise | DimShuffle) else ()
+        return v.owner.inputs if v.owner and isinstance(v.owner.op, _ENTRY_BY_ENTRY) else ()
 
     return [v for v in visit([variable], entry_by_entry) if v.owner is None]
 

@@ -5,18 +5,23 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 from pymc.logprob.utils import local_check_parameter_to_ninf_switch
 from pytensor.compile.mode import Mode, optdb
+from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.basic import SequentialGraphRewriter, dfs_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 
 from pymc_minibatch_mh.errors import SplitCheckError
+from pymc_minibatch_mh.likelihood.dims import plain
 from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.split import Split
 
 #: Largest accepted |prior + Σ rows - log-density|, relative to |prior| + Σ|rows|.
 TOLERANCE = 1e-8
+#: Largest relative change of the log-density by giving its own constants double precision.
+SINGLE_PRECISION = 1e-6
 
 # Violated checks as PyMC's samplers read them; symbolic operations opened up, which would
 # otherwise each be compiled on their own; and intermediate results in place, which saves memory.
@@ -33,9 +38,11 @@ def model_log_density(model: pm.Model, split: Split) -> Callable[[np.ndarray, np
     that simplify the compiled parts can hide a difference.
     """
     inputs = [block.variable for block in (*split.blocks, *split.others)]
+    as_written = _weighted_log_density(model, split)
+    graphs = {id(graph): graph for graph in (in_double(as_written), as_written)}
     function = pytensor.function(
         inputs,
-        in_double(model.logp()),
+        list(graphs.values()),
         mode=Mode(linker="py", optimizer=_AS_SAMPLED),
         on_unused_input="ignore",
     )
@@ -47,9 +54,27 @@ def model_log_density(model: pm.Model, split: Split) -> Callable[[np.ndarray, np
             for b in blocks
         ]
         with np.errstate(all="ignore"):
-            return float(function(*pieces))
+            value, *written = map(float, function(*pieces))
+        if written and not np.isclose(value, written[0], rtol=SINGLE_PRECISION, atol=0.0):
+            raise SplitCheckError(
+                f"{', '.join(repr(term.name) for term in split.terms)}: constants in double "
+                f"precision change the model's log-density from {written[0]!r} to {value!r}. The "
+                "model was read wrongly; please report it, and sample with pm.NUTS() meanwhile."
+            )
+        return value
 
     return log_density
+
+
+def _weighted_log_density(model: pm.Model, split: Split) -> Variable:
+    weights = {term.name: (term.weights, term.axis) for term in split.terms}
+    total = model.logp()
+    for name, (values, axis) in weights.items():
+        if values is not None:
+            (logp,) = model.logp(vars=[model[name]], sum=False)
+            rows = pt.moveaxis(plain(logp), axis, -1)
+            total = total + ((values - 1.0) * rows).sum()
+    return total
 
 
 def check_split(

@@ -29,6 +29,18 @@ class Log1pRatio(UnaryScalarOp):
     nfunc_spec = None
 
 
+class LogAny(UnaryScalarOp):
+    """log(1 - exp(-exp(x))): that a Poisson count with log-mean x is not zero."""
+
+    nfunc_spec = None
+
+
+class LogSoftplus(UnaryScalarOp):
+    """log(log(1 + exp(x))), nearly straight where x is small."""
+
+    nfunc_spec = None
+
+
 class LogAddExp(ScalarOp):
     """log(exp(x) + exp(y)) of data, of which any may be -inf."""
 
@@ -39,6 +51,8 @@ class LogAddExp(ScalarOp):
 log_erfc = LogErfc(scalar.upgrade_to_float, name="log_erfc")
 gamma_ratio = GammaRatio(scalar.upgrade_to_float, name="gamma_ratio")
 log1p_ratio = Log1pRatio(scalar.upgrade_to_float, name="log1p_ratio")
+log_any = LogAny(scalar.upgrade_to_float, name="log_any")
+log_softplus = LogSoftplus(scalar.upgrade_to_float, name="log_softplus")
 log_add_exp = LogAddExp(scalar.upgrade_to_float, name="log_add_exp")
 
 

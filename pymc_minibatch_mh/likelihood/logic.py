@@ -9,9 +9,14 @@ from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.likelihood.cells import Cell, Cells, LoweringError
 from pymc_minibatch_mh.likelihood.composite import output_type
-from pymc_minibatch_mh.likelihood.patterns import is_a, is_finite, is_positive, number, varies
+from pymc_minibatch_mh.likelihood.patterns import (
+    is_a,
+    is_finite,
+    is_positive,
+    number,
+    varies,
+)
 
-_ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
 _EQUALITIES = (scalar.EQ, scalar.NEQ)
 _LOGIC = (scalar.AND, scalar.OR, scalar.Invert)
 CHOICES = (scalar.Switch, scalar.Second, scalar.Identity)
@@ -46,14 +51,12 @@ def outside_the_reals(cells: Cells, op: ScalarOp, operands: Sequence[Cell]) -> C
         return _cast(cells, op, *operands)
     if isinstance(op, _EQUALITIES):
         return _equality(cells, op, *operands)
-    if isinstance(op, _ORDERS):
-        return cells.node(op, operands)
     dtypes = [cell.dtype for cell in operands]
     of_conditions = all(dtype.kind == "b" for dtype in dtypes)
     if of_conditions and isinstance(op, _LOGIC):
-        return cells.node(op, operands)
+        return _logic(cells, op, operands)
     if of_conditions and isinstance(op, scalar.Mul):
-        return reduce(lambda left, right: cells.node(scalar.and_, (left, right)), operands)
+        return reduce(lambda left, right: _logic(cells, scalar.and_, (left, right)), operands)
     if isinstance(op, CHOICES):
         return None
     if isinstance(op, _STEPS):
@@ -79,6 +82,17 @@ def _cast(cells: Cells, op: scalar.Cast, x: Cell) -> Cell:
     if target.startswith("float"):
         raise LoweringError(op, f"rounds the parameters to single precision; {_IN_DOUBLE}")
     raise LoweringError(op, "rounds the parameters to integers")
+
+
+def _logic(cells: Cells, op: ScalarOp, operands: Sequence[Cell]) -> Cell:
+    """Return a condition without what does not decide it."""
+    if isinstance(op, scalar.Invert):
+        return cells.node(op, operands)
+    decisive = isinstance(op, scalar.OR)
+    open_ones = [x for x in operands if number(x) is None]
+    if any(number(x) is not None and bool(x.value) == decisive for x in operands):  # type: ignore[attr-defined]
+        return cells.constant(decisive)
+    return cells.node(op, open_ones) if len(open_ones) == len(operands) else open_ones[0]
 
 
 def _equality(cells: Cells, op: ScalarOp, left: Cell, right: Cell) -> Cell:

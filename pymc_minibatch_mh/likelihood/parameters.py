@@ -106,6 +106,13 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
     """Return the axes over which these are positive shares of one, if they are."""
     if shares.owner is not None and isinstance(shares.owner.op, Softmax):
         return _axes(shares.owner.op.axis, shares)
+    if shares.owner is not None and isinstance(shares.owner.op, DimShuffle):
+        inner = _shared_axes(shares.owner.inputs[0])
+        order = shares.owner.op.new_order
+        # An axis that is dropped has one share, which is one.
+        return inner and tuple(k for k, source in enumerate(order) if source in inner)
+    if shares.owner is not None and isinstance(shares.owner.op, AdvancedSubtensor):
+        return _axes_of_taken_shares(shares)
     if not _is_elementwise(shares, scalar.TrueDiv):
         return None
     parts, total = shares.owner.inputs
@@ -117,6 +124,16 @@ def _shared_axes(shares: Variable) -> tuple[int, ...] | None:
     positive = _argument_of(parts, scalar.Exp) is not None
     kept = _is_kept_sum(shares.owner.inputs[1], parts, axes)
     return axes if positive and kept else None
+
+
+def _axes_of_taken_shares(taken: Variable) -> tuple[int, ...] | None:
+    """Return these axes where an index array takes whole sets of shares, as P[group] does."""
+    op, (shares, *_) = taken.owner.op, taken.owner.inputs
+    inner = _shared_axes(shares)
+    if inner is None or 0 in inner or op.idx_list != (0,):
+        return None
+    added = taken.type.ndim - shares.type.ndim
+    return tuple(axis + added for axis in inner)
 
 
 def _axes(axis: Sequence[int] | None, variable: Variable) -> tuple[int, ...]:

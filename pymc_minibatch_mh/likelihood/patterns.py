@@ -15,20 +15,31 @@ from pymc_minibatch_mh.likelihood.cells import (
     Gather,
     Place,
 )
-from pymc_minibatch_mh.likelihood.composite import LogErfc
+from pymc_minibatch_mh.likelihood.composite import LogAny, LogErfc, LogSoftplus
 
 _POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
 _POSITIVE_OF_POSITIVE = (scalar.Add, scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)
 _SMOOTH = (
     *_POSITIVE,
+    LogAny,
     LogErfc,
+    LogSoftplus,
     scalar.Log,
     scalar.Log1p,
     scalar.Reciprocal,
     scalar.Sqrt,
     scalar.Sqr,
 )
-_FINITE_OF_FINITE = (*_POSITIVE, LogErfc, scalar.Add, scalar.Mul, scalar.Sqr, scalar.Abs)
+_FINITE_OF_FINITE = (
+    *_POSITIVE,
+    LogAny,
+    LogErfc,
+    LogSoftplus,
+    scalar.Add,
+    scalar.Mul,
+    scalar.Sqr,
+    scalar.Abs,
+)
 
 
 def is_a(cell: Cell, *ops: type) -> bool:
@@ -76,6 +87,11 @@ def reachable(cell: Cell) -> Iterator[Cell]:
         new = dict.fromkeys(x for x in here.inputs if x not in seen) if not here.is_data else ()
         seen.update(new)
         waiting += new
+
+
+def n_cells(cell: Cell) -> int:
+    """Return of how many cells an expression consists, of which data count once."""
+    return sum(1 for _ in reachable(cell))
 
 
 def is_finite(cell: Cell) -> bool:
@@ -147,6 +163,18 @@ def is_positive(cell: Cell) -> bool:
     if is_a(cell, *_POSITIVE_OF_POSITIVE):
         return all(map(is_positive, cell.inputs))
     return is_a(cell, *_POSITIVE)
+
+
+def is_probability(cell: Cell) -> bool:
+    """Whether a cell lies between zero and one at every position and in every row."""
+    value = number(cell)
+    if value is not None:
+        return 0.0 <= value <= 1.0
+    if is_a(cell, scalar.Mul):
+        return all(map(is_probability, cell.inputs))
+    if is_a(cell, scalar.Exp):
+        return is_a(cell.inputs[0], scalar_math.Log1mexp, LogAny)
+    return is_a(cell, scalar_math.Sigmoid)
 
 
 def is_nonnegative(cell: Cell) -> bool:

@@ -11,6 +11,7 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.tensor.type import TensorType
 
+from pymc_minibatch_mh.data import dtype_once_read
 from pymc_minibatch_mh.kernels.gather import load
 
 
@@ -38,8 +39,7 @@ class ReadRows(Op):
     @property
     def batch_dtype(self) -> str:
         """Type of the rows after reading."""
-        kind = np.dtype(self.dtype).kind
-        return {"f": "float64", "b": "bool"}.get(kind, "int64")
+        return dtype_once_read(np.dtype(self.dtype))
 
     def make_node(self, rows: Variable, context: Variable) -> Apply:
         """Declare a batch of shape ``(len(rows), *shape)``."""

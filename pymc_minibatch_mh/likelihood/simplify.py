@@ -16,23 +16,38 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     multiply,
     negative,
     reciprocal,
-    root,
     softplus,
     square,
     subtract,
 )
-from pymc_minibatch_mh.likelihood.cells import Cell, Cells, Constant, Length, LoweringError
-from pymc_minibatch_mh.likelihood.composite import log_add_exp, log_erfc
+from pymc_minibatch_mh.likelihood.cells import (
+    Cell,
+    Cells,
+    Constant,
+    Length,
+    LoweringError,
+    sum_of,
+)
+from pymc_minibatch_mh.likelihood.composite import (
+    LogAny,
+    LogErfc,
+    log_add_exp,
+    log_any,
+    log_erfc,
+    log_softplus,
+)
 from pymc_minibatch_mh.likelihood.logic import CHOICES, as_number, equated, outside_the_reals
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
     is_a,
     is_finite,
     is_positive,
+    n_cells,
     number,
     scaled_core,
     summands,
 )
+from pymc_minibatch_mh.likelihood.probability import ORDERS, between, order
 
 
 def apply(cells: Cells, op: ScalarOp, *operands: Cell) -> Cell:
@@ -49,7 +64,9 @@ def apply(cells: Cells, op: ScalarOp, *operands: Cell) -> Cell:
             return operands[0]
         raise LoweringError(op, "computes with the number of rows")
     if all(cell.is_data for cell in operands):
-        return cells.node(op, operands)
+        return operands[1] if isinstance(op, scalar.Second) else cells.node(op, operands)
+    if isinstance(op, ORDERS):
+        return order(cells, op, *operands)
     known = outside_the_reals(cells, op, operands)
     if known is not None:
         return known
@@ -70,18 +87,39 @@ def logarithm(cells: Cells, x: Cell) -> Cell:
         return negative(cells, softplus(cells, inner))
     if is_a(x, scalar_math.Erfc):
         return cells.node(log_erfc, x.inputs)
+    if is_a(x, scalar_math.Softplus):
+        return cells.node(log_softplus, x.inputs)
+    if is_a(x, scalar_math.Erfcx):
+        (inner,) = x.inputs
+        return add(cells, cells.node(log_erfc, (inner,)), square(cells, inner))
+    if is_a(x, scalar.Switch):
+        return _in_branches(cells, logarithm, x)
     if is_a(x, scalar.Mul):
         return _log_of_product(cells, x)
     if is_a(x, scalar.Reciprocal):
         return negative(cells, logarithm(cells, x.inputs[0]))
+    if is_a(x, scalar.Sqrt):
+        return multiply(cells, cells.constant(0.5), logarithm(cells, x.inputs[0]))
     if is_a(x, scalar.Add) and all(is_a(part, scalar.Exp) for part in x.inputs):
         return log_of_sum(cells, [part.inputs[0] for part in x.inputs])
     if is_a(x, scalar.Add) and len(x.inputs) == 2 and number(x.inputs[1]) == 1.0:
         return log1p(cells, x.inputs[0])
-    return cells.node(scalar.log, (x,))
+    share = between(cells, x)
+    return cells.node(scalar.log, (x,)) if share is x else logarithm(cells, share)
+
+
+def _in_branches(cells: Cells, rule: Callable[..., Cell], choice: Cell) -> Cell:
+    """Return a function of a choice as a choice between its values."""
+    condition, *branches = choice.inputs
+    return apply(cells, scalar.switch, condition, *(rule(cells, x) for x in branches))
 
 
 def _log_of_product(cells: Cells, x: Cell) -> Cell:
+    core, factor = scaled_core(cells, x)
+    value = number(factor)
+    if is_a(core, scalar.Expm1) and value is not None and value < 0.0:
+        size = logarithm(cells, cells.constant(-value))
+        return add(cells, log1mexp(cells, core.inputs[0]), size)
     # Only one factor may be of unknown sign, or log|a| + log|b| would replace a NaN by a number.
     positive = [part for part in x.inputs if is_positive(part)]
     rest = [part for part in x.inputs if not is_positive(part)]
@@ -112,9 +150,8 @@ def _log_add_exp(cells: Cells, left: Cell, right: Cell) -> Cell:
             return apply(cells, scalar.switch, condition, *outcomes)
     if left.is_data and right.is_data:
         return cells.node(log_add_exp, (cells.real(left), cells.real(right)))
-    if left.is_data:
-        # -inf in some rows would leave -inf + inf, the other way round it leaves zero.
-        left, right = right, left
+    # The first part comes up twice. Not data: -inf in some rows would leave -inf + inf there.
+    left, right = sorted((left, right), key=lambda x: (x.is_data, n_cells(x)))
     return add(cells, left, softplus(cells, subtract(cells, right, left)))
 
 
@@ -133,12 +170,56 @@ def log1p(cells: Cells, x: Cell) -> Cell:
     if is_a(x, scalar.Exp):
         return softplus(cells, x.inputs[0])
     core, factor = scaled_core(cells, x)
+    if is_a(core, scalar.Exp) and number(factor) == -1.0:
+        return log1mexp(cells, core.inputs[0])
     if is_a(core, scalar_math.Sigmoid) and number(factor) == -1.0:
         return negative(cells, softplus(cells, core.inputs[0]))
     if is_a(core, scalar_math.Erfc) and number(factor) == -0.5:
         inner = negative(cells, core.inputs[0])
         return add(cells, cells.constant(log(0.5)), cells.node(log_erfc, (inner,)))
     return cells.node(scalar.log1p, (x,))
+
+
+def log1mexp(cells: Cells, x: Cell) -> Cell:
+    """Return log(1 - exp(x)), of a log-probability as that of the complement."""
+    if x.is_data:
+        return cells.node(scalar_math.log1mexp, (cells.real(x),))
+    if is_a(x, scalar.Switch):
+        return _in_branches(cells, log1mexp, x)
+    if is_a(x, scalar_math.Log1mexp):
+        return x.inputs[0]
+    if is_a(x, LogAny):
+        return negative(cells, exp(cells, x.inputs[0]))
+    core, factor = scaled_core(cells, x)
+    if is_a(core, scalar_math.Softplus) and number(factor) == -1.0:
+        return negative(cells, softplus(cells, negative(cells, core.inputs[0])))
+    if is_a(core, scalar.Exp) and factor is not cells.one:
+        size = logarithm(cells, cells.times(factor, cells.minus_one))
+        return cells.node(log_any, (add(cells, core.inputs[0], size),))
+    tail, *rest = summands(x)
+    if is_a(tail, LogErfc) and len(rest) == 1 and _is_log_of_half(rest[0]):
+        mirror = negative(cells, tail.inputs[0])
+        return add(cells, cells.node(log_erfc, (mirror,)), *rest)
+    return cells.node(scalar_math.log1mexp, (x,))
+
+
+def _is_log_of_half(cell: Cell) -> bool:
+    value = number(cell)
+    return value is not None and sum_of((value, log(2.0))) == 0.0
+
+
+def incomplete_gamma(cells: Cells, shape: Cell, x: Cell) -> Cell:
+    """Return the probability that a gamma variable exceeds x, with one event that x > 0 is late."""
+    if number(shape) == 1.0:
+        return exp(cells, negative(cells, x))
+    return cells.node(scalar_math.gammaincc, (shape, x))
+
+
+def incomplete_beta(cells: Cells, a: Cell, b: Cell, x: Cell) -> Cell:
+    """Return the distribution function of a beta variable, a power where b is one."""
+    if number(b) == 1.0:
+        return power(cells, x, a)
+    return cells.node(scalar_math.betainc, (a, b, x))
 
 
 def power(cells: Cells, base: Cell, exponent: Cell) -> Cell:
@@ -158,6 +239,24 @@ def power(cells: Cells, base: Cell, exponent: Cell) -> Cell:
     return exp(cells, multiply(cells, exponent, logarithm(cells, base)))
 
 
+def root(cells: Cells, x: Cell) -> Cell:
+    """Return a square root, of positive factors one by one."""
+    if x.is_data:
+        return cells.node(scalar.sqrt, (cells.real(x),))
+    if is_a(x, scalar.Exp):
+        return exp(cells, multiply(cells, cells.constant(0.5), x.inputs[0]))
+    if is_a(x, scalar.Sqr) and is_positive(x.inputs[0]):
+        return x.inputs[0]
+    factors = factors_of(x)
+    positive = [part for part in factors if is_positive(part)]
+    # Two factors may both be negative, and have a root together only.
+    rest = [part for part in factors if not is_positive(part)]
+    groups = [*positive, multiply(cells, *rest)] if rest else positive
+    if len(groups) > 1:
+        return multiply(cells, *(root(cells, part) for part in groups))
+    return cells.node(scalar.sqrt, (x,))
+
+
 def switch(cells: Cells, condition: Cell, left: Cell, right: Cell) -> Cell:
     """Return a choice, unless it is none."""
     known = number(condition)
@@ -165,7 +264,10 @@ def switch(cells: Cells, condition: Cell, left: Cell, right: Cell) -> Cell:
         return left if known else right
     if left is right or _is_limit(cells, condition, left, right):
         return right
-    return cells.node(scalar.switch, (condition, as_number(cells, left), as_number(cells, right)))
+    left, right = as_number(cells, left), as_number(cells, right)
+    if not condition.is_data and number(subtract(cells, left, right)) == 0.0:
+        return min(left, right, key=n_cells)
+    return cells.node(scalar.switch, (condition, left, right))
 
 
 def _is_limit(cells: Cells, condition: Cell, left: Cell, right: Cell) -> bool:
@@ -196,6 +298,9 @@ _RULES: dict[type, Callable[..., Cell]] = {
     scalar.Log2: lambda cells, x: divide(cells, logarithm(cells, x), cells.constant(log(2.0))),
     scalar.Log10: lambda cells, x: divide(cells, logarithm(cells, x), cells.constant(log(10.0))),
     scalar.Log1p: log1p,
+    scalar_math.Log1mexp: log1mexp,
+    scalar_math.GammaIncC: incomplete_gamma,
+    scalar_math.BetaInc: incomplete_beta,
     scalar.Sqr: square,
     scalar.Sqrt: root,
     scalar.Pow: power,

@@ -19,6 +19,7 @@ from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
 from pymc_minibatch_mh.likelihood.dims import as_read
 from pymc_minibatch_mh.likelihood.support import support
 from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, chosen_terms, term_of
+from pymc_minibatch_mh.likelihood.weights import Weights, weigh
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +120,8 @@ def split(
     vars: Sequence[Variable],
     observed: Sequence[str] | None = None,
     *,
+    weights: Weights | None = None,
+    observation_dims: Sequence[str] = (),
     initial_point: dict[str, np.ndarray] | None = None,
     min_rows: int = MIN_ROWS,
 ) -> Split:
@@ -133,6 +136,11 @@ def split(
     observed
         Names of the observed variables to subsample. By default every one with at least
         `min_rows` observations.
+    weights
+        What the log-likelihood of each row is multiplied by: name -> array of shape (N,), or the
+        array if one variable is subsampled.
+    observation_dims
+        Names of dims along which observations lie; by default they lie on the first axis.
     initial_point
         Tells the shapes of the value variables. By default the model's own.
     min_rows
@@ -142,13 +150,17 @@ def split(
     ------
     UnsplittableModelError
         If rows of a term cannot be proven to be independent given the parameters.
+    SettingError
+        If `observed`, `weights` or `observation_dims` do not fit the model.
     """
     _check_own_variables(model, vars)
     _check_for_minibatches(model)
     point = model.initial_point() if initial_point is None else initial_point
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
-    chosen = chosen_terms(model, observed, min_rows)
-    terms = [term_of(model, rv, names) for rv in chosen]
+    chosen = chosen_terms(model, observed, min_rows, observation_dims)
+    terms = [term_of(model, rv, names, observation_dims) for rv in chosen]
+    if weights is not None:
+        weigh(terms, weights)
     _check_potentials(model, terms, names)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
     prior = model.logp(vars=rest, sum=True) if rest else pt.constant(0.0)

@@ -21,7 +21,7 @@ class AustereMH(MinibatchStep):
     Parameters
     ----------
     vars
-        Variables to sample; by default, and so far necessarily, all of the model.
+        Variables to move; by default all continuous ones. Other steps move the rest.
     batch_size
         Rows that each look adds.
     epsilon

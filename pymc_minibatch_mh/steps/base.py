@@ -3,12 +3,13 @@
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 import pymc as pm
 from pymc.stats.convergence import SamplerWarning
-from pymc.util import get_random_generator, get_value_vars_from_user_vars
+from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 from scipy.stats import chi2
 
@@ -20,6 +21,7 @@ from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack, whitened_norm
 from pymc_minibatch_mh.kernels.update import update
 from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.weights import Weights
 from pymc_minibatch_mh.proposals import Proposal
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
@@ -27,6 +29,7 @@ from pymc_minibatch_mh.steps.adaptation import PREPARATION_SEED, AdaptingStep
 from pymc_minibatch_mh.steps.audit import audited
 from pymc_minibatch_mh.steps.decision import Decision, bound_arrays
 from pymc_minibatch_mh.steps.freshness import WatchedData
+from pymc_minibatch_mh.steps.prepared import Prepared, read, write
 from pymc_minibatch_mh.steps.stats import STATS_DTYPES_SHAPES, stats_of_draw
 from pymc_minibatch_mh.surrogate.target import Target
 
@@ -51,6 +54,15 @@ class MinibatchStep(AdaptingStep):
         trace is then one of the tempered posterior, and says so in the stat ``temperature``.
     observed
         Names of the observed variables to subsample; by default all with 1,000 rows or more.
+    weights
+        What the log-likelihood of each row is multiplied by, such as survey weights, importance
+        weights or how often a row occurred: name of the observed variable -> array of shape (N,),
+        or the array if there is one such variable. They scale the rows' bounds as well.
+    observation_dims
+        Names of dims along which observations lie; by default they lie on the first axis.
+    prepared
+        A file that :meth:`save` wrote for the same model and data: passes over all rows are then
+        read instead of made.
     updates_per_draw
         Updates between two draws that are kept.
     tune
@@ -80,6 +92,9 @@ class MinibatchStep(AdaptingStep):
         proposal: Proposal | str = "auto",
         temperature: float = 1.0,
         observed: Sequence[str] | None = None,
+        weights: Weights | None = None,
+        observation_dims: Sequence[str] = (),
+        prepared: str | PathLike | None = None,
         updates_per_draw: int = 1,
         tune: bool = True,
         model: pm.Model | None = None,
@@ -90,29 +105,36 @@ class MinibatchStep(AdaptingStep):
     ) -> None:
         check.together(blocked)
         model = pm.modelcontext(model)
-        self.vars = own_variables(model, vars)
+        self.vars = check.own_variables(model, vars)
         self.rng = get_random_generator(rng)
         self.tune = tune
         self.temperature = check.positive("temperature", temperature)
         self.updates_per_draw = check.integer("updates_per_draw", updates_per_draw)
         self.proposal = check.proposal_of(proposal)
         point = dict(model.initial_point() if initial_point is None else initial_point)
-        parts = split(model, self.vars, observed, initial_point=point)
+        parts = split(
+            model,
+            self.vars,
+            observed,
+            weights=weights,
+            observation_dims=observation_dims,
+            initial_point=point,
+        )
         order = check.taylor_order_of(taylor_order, parts.discrete_in_rows)
         self.target = Target(parts, order, 1.0 / self.temperature, compile_kwargs)
         self.target.condition_on(point)
         self._data = WatchedData(model)
-        preparation = np.random.default_rng(PREPARATION_SEED)
         start = self.target.split.ravel(point)
         self.target.require_finite(start)
         self._default_start = start
         if initial_point is not None:
             self._default_start = self.target.split.ravel(model.initial_point())
-        self._surrogate, calibration = self.target.expand(start, preparation)
-        self.target.check(model, self._surrogate, preparation)
+        found = self._found(model, start) if prepared is None else read(prepared, self.target)
+        self._surrogate, self._calibration = found.surrogate, found.calibration
         self.decision = decision
-        self._test_settings = decision.settings_for(self.target, self._surrogate, calibration)
-        self.tables = decision.tables(self.target, self._surrogate)
+        self._test_settings = decision.settings_for(self.target, self._surrogate, self._calibration)
+        derived = found.tables if decision.takes_derived_bounds else None
+        self.tables = derived or decision.tables(self.target, self._surrogate)
         self._connect()
         self._known_violation = ""
         self._reset(tune)
@@ -120,6 +142,26 @@ class MinibatchStep(AdaptingStep):
         self._known_violation = self.violation
         # Compiles the update where it is not yet in numba's cache, so that no draw has to wait.
         self._update(start, 0)
+
+    def _found(self, model: pm.Model, start: np.ndarray) -> Prepared:
+        preparation = np.random.default_rng(PREPARATION_SEED)
+        surrogate, calibration = self.target.expand(start, preparation)
+        self.target.check(model, surrogate, preparation)
+        return Prepared(surrogate, calibration, None)
+
+    def save(self, path: str | PathLike) -> None:
+        """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.
+
+        The file holds arrays and text and is read without pickle. It is keyed on digests of all
+        rows and of the model's graphs: a step on anything else refuses it.
+
+        Parameters
+        ----------
+        path
+            The file; it is overwritten.
+        """
+        self._data.require_unchanged(type(self).__name__)
+        write(path, self.target, Prepared(self._surrogate, self._calibration, self.tables))
 
     @property
     @abstractmethod
@@ -290,13 +332,6 @@ class MinibatchStep(AdaptingStep):
 
     _progressbar_config = staticmethod(report.progress_columns)
     _make_progressbar_update_functions = staticmethod(report.progress_functions)
-
-
-def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
-    """Return the value variables of a step: those asked for, or all continuous ones."""
-    if vars is None:
-        return [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
-    return list(get_value_vars_from_user_vars(vars, model))
 
 
 def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:

@@ -48,6 +48,11 @@ class Decision(ABC):
 
     @property
     @abstractmethod
+    def takes_derived_bounds(self) -> bool:
+        """Whether bounds that were derived from the model serve this test."""
+
+    @property
+    @abstractmethod
     def walk_target(self) -> float:
         """Acceptance that a random walk aims at under this test."""
 
@@ -96,6 +101,11 @@ class LookDecision(Decision):
     settings: np.ndarray
     walk_target: float = 0.234
     tolerates_violations: bool = False
+
+    @property
+    def takes_derived_bounds(self) -> bool:
+        """Need no bounds."""
+        return False
 
     @property
     def test(self) -> Any:

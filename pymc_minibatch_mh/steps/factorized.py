@@ -20,7 +20,7 @@ class FactorizedMH(MinibatchStep):
     Parameters
     ----------
     vars
-        Variables to sample; by default, and so far necessarily, all of the model.
+        Variables to move; by default all continuous ones. Other steps move the rest.
     delayed_acceptance, bounds, on_violation
         As in :class:`TunaMH`.
     **settings

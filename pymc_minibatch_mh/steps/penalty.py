@@ -20,7 +20,7 @@ class PenaltyMH(MinibatchStep):
     Parameters
     ----------
     vars
-        Variables to sample; by default, and so far necessarily, all of the model.
+        Variables to move; by default all continuous ones. Other steps move the rest.
     batch_size
         Rows of the smallest batch.
     **settings

@@ -64,6 +64,11 @@ class PoissonDecision(Decision):
         return 0.234
 
     @property
+    def takes_derived_bounds(self) -> bool:
+        """Unless the user gave others."""
+        return self.bounds is None
+
+    @property
     def test(self) -> Any:
         """Thin a Poisson number of rows."""
         return thin_rows

@@ -20,6 +20,7 @@ _log = logging.getLogger("pymc")
 FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
 #: Share of accepted moves below which a chain is stuck.
 STUCK = 0.01
+WAY_ON = "write hierarchies of large groups in their centred form, or use pm.NUTS()."
 #: Updates to see before a warning.
 ENOUGH_UPDATES = 500
 
@@ -81,7 +82,7 @@ def chain_warning(
     message = (
         f"{name}: {full_passes:.0%} of the updates read all rows, because the control variates "
         "leave too much noise for a batch to decide. "
-        + ("Subsampling gains nothing here: use pm.NUTS()." if strong else "")
+        + ("Subsampling gains nothing here: " + WAY_ON if strong else "")
     )
     return SamplerWarning(
         WarningType.BAD_PARAMS, message.strip(), "error" if strong else "warn", draw

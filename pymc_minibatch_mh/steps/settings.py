@@ -1,14 +1,18 @@
 """Checks of the settings that all step methods share."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, TypedDict
 
 import numpy as np
 import pymc as pm
+from pymc.util import get_value_vars_from_user_vars
+from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.acceptance.poisson import chi_for_gap
 from pymc_minibatch_mh.bounds.given import Bounds
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.weights import Weights
 from pymc_minibatch_mh.proposals import Mixture, Proposal
 
 
@@ -19,6 +23,9 @@ class SharedSettings(TypedDict, total=False):
     proposal: Proposal | str
     temperature: float
     observed: Sequence[str] | None
+    weights: Weights | None
+    observation_dims: Sequence[str]
+    prepared: str | PathLike | None
     updates_per_draw: int
     tune: bool
     model: pm.Model | None
@@ -26,6 +33,13 @@ class SharedSettings(TypedDict, total=False):
     initial_point: Mapping[str, np.ndarray] | None
     compile_kwargs: Mapping[str, Any] | None
     blocked: bool
+
+
+def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
+    """Return the value variables of a step: those asked for, or all continuous ones."""
+    if vars is None:
+        return [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
+    return list(get_value_vars_from_user_vars(vars, model))
 
 
 def together(blocked: bool) -> None:

@@ -23,7 +23,7 @@ class TunaMH(MinibatchStep):
     Parameters
     ----------
     vars
-        Variables to sample; by default, and so far necessarily, all of the model.
+        Variables to move; by default all continuous ones. Other steps move the rest.
     chi
         χ >= 0: a larger one reads more rows and accepts more often. "auto" chooses it in warm-up
         for most draws per second.

@@ -19,8 +19,9 @@ MAX_STEPS = 60
 #: A Hessian serves several steps, until one shrinks the distance by less than this factor.
 SLOW = 0.3
 WAY_ON = (
-    "Give the variable a proper, informative prior, use a non-centred parameterisation where it "
-    "is a hierarchy's scale, or sample with pm.NUTS()."
+    "Give the variable a proper, informative prior; where it is the scale of a hierarchy, use the "
+    "parameterisation that suits the rows per group: centred for many, non-centred for few; or "
+    "sample with pm.NUTS()."
 )
 
 

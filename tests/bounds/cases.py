@@ -10,7 +10,7 @@ from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.rules import derivatives, log_erfc_derivatives, power_derivatives
-from pymc_minibatch_mh.likelihood.composite import log1p_ratio
+from pymc_minibatch_mh.likelihood.composite import log1p_ratio, log_any, log_softplus
 
 REALS, POSITIVE = (-np.inf, np.inf), (0.0, np.inf)
 
@@ -79,6 +79,32 @@ def exact_log1p_ratio(x):
         slope = (-1) ** (k - 1) * mp.factorial(k - 1) / (1 + x) ** k
         values.append((slope - k * values[-1]) / x)
     return values
+
+
+def exact_log_any(x):
+    w = mp.exp(x)
+    value = mp.log1p(-mp.exp(-w)) if w > 1 else mp.log(-mp.expm1(-w))
+    if w < 1e-3:
+        terms = [mp.bernoulli(n) * w**n / mp.factorial(n) for n in range(40)]
+        return [value, *(mp.fsum(n**k * term for n, term in enumerate(terms)) for k in range(3))]
+    slope = w / mp.expm1(w)
+    rest = 1 - w - slope
+    return [value, slope, slope * rest, slope * (rest**2 - w - slope * rest)]
+
+
+def exact_log_softplus(x):
+    w = mp.exp(x)
+    value = mp.log(mp.log1p(w))
+    if w < 1e-3:
+        divisor = [1, *(mp.mpf(-1) ** (n - 1) / (n * (n + 1)) for n in range(1, 25))]
+        series = [mp.mpf(1)]
+        for n in range(1, 25):
+            series.append(-mp.fsum(divisor[k] * series[n - k] for k in range(1, n + 1)))
+        return [value, *(mp.fsum(n**k * c * w**n for n, c in enumerate(series)) for k in range(3))]
+    share, other = w / (1 + w), 1 / (1 + w)
+    slope = share / mp.log1p(w)
+    rest = other - slope
+    return [value, slope, slope * rest, slope * (rest**2 - share * other - slope * rest)]
 
 
 def exact_log_erfc(x):
@@ -165,6 +191,18 @@ CASES = [
     of_op(scalar.cosh, lambda x: [mp.cosh(x), mp.sinh(x)] * 2, turns=(0.0,)),
     of_op(scalar.arcsinh, exact_arcsinh, turns=ERF_TURNS),
     of_op(log1p_ratio, exact_log1p_ratio, POSITIVE, reach=1e100),
+    of_op(
+        log_any,
+        exact_log_any,
+        turns=(-0.198941566958296, 0.620829654565572, 1.426690653586295),
+        reach=500.0,
+    ),
+    of_op(
+        log_softplus,
+        exact_log_softplus,
+        turns=(-1.02064576922115, 0.494984951660796, 1.94000715133671),
+        reach=1e6,
+    ),
     Case("log_erfc", log_erfc_derivatives, exact_log_erfc, turns=(-0.70878215917147,), reach=1e4),
     *(
         Case(

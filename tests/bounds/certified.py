@@ -19,7 +19,13 @@ from pymc_minibatch_mh.bounds.tables import BoundsPass
 from pymc_minibatch_mh.kernels.remainder import move_between, size_of_move
 from pymc_minibatch_mh.likelihood.affine import RowData, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.cells import Argument, numpy_of
-from pymc_minibatch_mh.likelihood.composite import GammaRatio, Log1pRatio, LogErfc
+from pymc_minibatch_mh.likelihood.composite import (
+    GammaRatio,
+    Log1pRatio,
+    LogAny,
+    LogErfc,
+    LogSoftplus,
+)
 from pymc_minibatch_mh.likelihood.split import Split, split
 from pymc_minibatch_mh.surrogate.mode import Mode
 from pymc_minibatch_mh.surrogate.passes import Derivatives
@@ -40,9 +46,18 @@ def log_erfc(x):
     )
 
 
+def log_of_rare(x):
+    size = np.exp(np.minimum(x, 0.0))
+    return np.where(x < -20.0, x - 0.5 * size, np.log(-np.expm1(-size)))
+
+
 BY_NAME = {
     GammaRatio: lambda x, y, z: special.gammaln(x + y) - special.gammaln(x + z),
+    LogAny: lambda x: np.where(x > 0.0, np.log1p(-np.exp(-np.exp(x))), log_of_rare(x)),
     LogErfc: log_erfc,
+    LogSoftplus: lambda x: np.where(
+        x < -20.0, x - 0.5 * np.exp(np.minimum(x, 0.0)), np.log(np.logaddexp(0.0, x))
+    ),
     Log1pRatio: lambda x: np.where(x == 0.0, 1.0, np.log1p(x) / np.where(x == 0.0, 1.0, x)),
     scalar_math.Softplus: lambda x: np.logaddexp(0.0, x),
 }

@@ -2,6 +2,7 @@ import json
 from functools import cache
 
 import numpy as np
+import pymc as pm
 import pytensor
 import pytest
 from pytensor.compile.mode import Mode
@@ -12,6 +13,7 @@ from bounds.make_looseness import FILE, ORDERS, measured, table
 from families import FAMILIES
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.errors import BoundsError
 
 ROWS = 2_000
 SMOOTH = [name for name in FAMILIES if name != "laplace"]
@@ -100,6 +102,24 @@ def test_a_box_without_one_of_its_ends_is_found(name, monkeypatch):
         monkeypatch.setattr(Geometry, "boxes", halves)
         found.append(ratio_with(name, fit(name, ROWS).surrogate(2)))
     assert max(found) > 1.0
+
+
+def censored_laplace(rows):
+    """The second derivative of the distribution function jumps at the mean."""
+    y = np.clip(np.random.default_rng(132).laplace(0.2, 1.0, rows), -1.0, None)
+    with pm.Model() as model:
+        level, scale = pm.Normal("level", 0.0, 1.0), pm.HalfNormal("scale", 1.0)
+        pm.Censored("y", pm.Laplace.dist(level, scale), lower=-1.0, upper=None, observed=y)
+    return model
+
+
+def test_branches_that_are_no_two_forms_of_one_function_are_refused(monkeypatch):
+    monkeypatch.setitem(FAMILIES, "censored_laplace", censored_laplace)
+    fitted = fit.__wrapped__("censored_laplace", ROWS)
+    surrogate = fitted.surrogate(2)
+    near = surrogate._replace(centre=np.array([-1.0, 0.0]))
+    with pytest.raises(BoundsError, match="a condition on the parameters"):
+        fitted.bounds(near).tables()
 
 
 def test_rows_are_evaluated_as_the_model_evaluates_them():

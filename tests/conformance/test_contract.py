@@ -176,6 +176,19 @@ def test_starting_points_are_spread_and_accepted(model_of, step_of, method, refe
     assert len(np.unique(coordinates(trace)["sigma[0]"][:, 0])) == 3
 
 
+def test_settings_of_sample_are_honoured(model_of, step_of, method):
+    model, step = model_of("student"), step_of("student", method)
+    start = {"sigma": 1.4, "tau": 0.6}
+    settings = {"var_names": ["tau"], "initvals": start, "random_seed": 8}
+    one, other = (sample(model, step, 20, 0, **settings) for _ in range(2))
+    assert list(one.posterior.data_vars) == ["tau"]
+    same_draws(one, other)
+    elsewhere = sample(model, step, 20, 0, **settings | {"initvals": start | {"tau": 0.7}})
+    assert not np.array_equal(one.posterior["tau"], elsewhere.posterior["tau"])
+    another = sample(model, step, 20, 0, **settings | {"random_seed": 9})
+    assert not np.array_equal(one.posterior["tau"], another.posterior["tau"])
+
+
 def test_full_passes_are_warned_of_once_a_chain(logistic, step, method):
     step.setup_chain(np.random.default_rng(6), 0, 700)
     point, warnings = logistic.initial_point(), []

@@ -30,12 +30,14 @@ def given():
         beta = pm.Normal("beta", 0.0, 2.5, shape=3)
         pm.Bernoulli("late", logit_p=X @ beta, observed=late)
     public = {name: getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__}
-    return {"pm": pm, "az": az, "np": np, "model": model, "X": X, "late": late, **public}
+    own = {"pm": pm, "az": az, "np": np, "model": model, "beta": beta, "X": X, "late": late}
+    return own | public
 
 
 @pytest.fixture
-def short_chains(monkeypatch):
-    """Cut every run to a few draws in this process, from fixed seeds."""
+def short_chains(monkeypatch, tmp_path):
+    """Cut every run to a few draws in this process, from fixed seeds; files go nowhere."""
+    monkeypatch.chdir(tmp_path)
     sample = pm.sample
 
     def short(draws=1_000, **settings):
@@ -60,7 +62,9 @@ def run(code, namespace):
 
 
 @pytest.mark.usefixtures("short_chains")
-@pytest.mark.parametrize("page", ["README.md", "docs/choose.md", "docs/use.md", "docs/bounds.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/choose.md", "docs/use.md", "docs/after.md", "docs/bounds.md"]
+)
 def test_snippets_run_and_print_what_the_page_says(page, given):
     namespace, snippets = dict(given), blocks(page)
     assert snippets

@@ -6,11 +6,20 @@ from pytensor.scalar import math as scalar_math
 from scipy import special
 
 from pymc_minibatch_mh.likelihood.cells import Affine, Constant, Data, Gather, Lookup
-from pymc_minibatch_mh.likelihood.composite import GammaRatio, Log1pRatio, LogErfc, numpy_of
+from pymc_minibatch_mh.likelihood.composite import (
+    GammaRatio,
+    Log1pRatio,
+    LogAny,
+    LogErfc,
+    LogSoftplus,
+    numpy_of,
+)
 
 PLAIN = {
     GammaRatio: lambda u, a, b: special.gammaln(u + a) - special.gammaln(u + b),
     Log1pRatio: lambda u: np.log1p(u) / u,
+    LogAny: lambda u: np.log(-np.expm1(-np.exp(u))),
+    LogSoftplus: lambda u: np.log(np.logaddexp(0.0, u)),
     LogErfc: lambda u: special.log_ndtr(-np.sqrt(2.0) * u) + np.log(2.0),
     scalar_math.Softplus: lambda u: np.logaddexp(0.0, u),
 }

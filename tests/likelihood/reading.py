@@ -6,6 +6,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 
+from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.split import split
 
 # Symbolic operations such as LogSumExp would compile their inner graph on their own.
@@ -33,7 +34,7 @@ def pieces(parts, position):
 def rows_of_whole(model, parts, name, position):
     """Log-likelihood of every observation, from the model's own graph."""
     (logp,) = model.logp(vars=[model[name]], sum=False)
-    values = evaluate(model.value_vars, logp, pieces(parts, position))
+    values = evaluate(model.value_vars, in_double(logp), pieces(parts, position))
     return values.reshape(values.shape[0], -1).sum(axis=1)
 
 
@@ -57,5 +58,5 @@ def assert_read_rightly(model, parts):
                 batch = rows_of_batch(parts, term, position, rows)
                 np.testing.assert_allclose(batch, whole[rows], rtol=1e-10, atol=1e-12)
             total += rows_of_batch(parts, term, position, np.arange(term.n_rows)).sum()
-        expected = evaluate(model.value_vars, model.logp(), pieces(parts, position))
+        expected = evaluate(model.value_vars, in_double(model.logp()), pieces(parts, position))
         np.testing.assert_allclose(total, expected, rtol=1e-10)

@@ -109,6 +109,10 @@ def transposed_shares(u):
         lambda u: pt.all(pt.le(pt.special.softmax(u), 1.0)),
         lambda u: pt.ge(1.0 - pt.special.softmax(u), 0.0),
         lambda u: pt.isclose(shares(u).sum(axis=1), 1.0),
+        lambda u: pt.isclose(shares(u).T.sum(axis=0), 1.0),
+        lambda u: pt.isclose(pt.special.softmax(u)[None, :].sum(axis=1), 1.0),
+        lambda u: pt.isclose(shares(u)[np.array([0, 0, 1])].sum(axis=1), 1.0),
+        lambda u: pt.isclose(shares(u)[np.array([[0, 1], [1, 1]])].sum(axis=2), 1.0),
     ],
 )
 def test_a_condition_that_always_holds_is_seen(condition):
@@ -155,6 +159,12 @@ def test_a_condition_that_always_holds_is_seen(condition):
         lambda u: pt.isclose(shares(u).sum(axis=0), 1.0),
         lambda u: pt.isclose(shares(u).sum(), 1.0),
         lambda u: pt.isclose(2.0 * shares(u).sum(axis=1), 1.0),
+        lambda u: pt.isclose(shares(u).T.sum(axis=1), 1.0),
+        lambda u: pt.isclose(pt.special.softmax(u)[None, :].sum(axis=0), 1.0),
+        lambda u: pt.isclose(shares(u)[np.array([0, 0, 1])].sum(axis=0), 1.0),
+        lambda u: pt.isclose(shares(u)[:, np.array([0, 0, 1])].sum(axis=1), 1.0),
+        lambda u: pt.isclose(shares(u)[np.array([[0, 1], [1, 1]])].sum(axis=1), 1.0),
+        lambda u: pt.isclose(pt.special.softmax(u)[np.array([0, 0, 1])].sum(), 1.0),
         lambda u: pt.isclose((u[None, :] * shares(u)).sum(axis=1), 1.0),
         lambda u: pt.isclose(transposed_shares(u).sum(axis=1), 1.0),
         lambda u: pt.gt(1.0 - pt.special.softmax(u), 0.0),

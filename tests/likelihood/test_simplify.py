@@ -6,13 +6,15 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from likelihood.expressions import Builder, operations, value_of
-from pymc_minibatch_mh.likelihood import arithmetic, patterns, simplify
+from pymc_minibatch_mh.likelihood import arithmetic, logic, patterns, probability, simplify
 from pymc_minibatch_mh.likelihood.cells import Affine, Cells, Constant, LoweringError
+from pymc_minibatch_mh.likelihood.composite import log_any, log_erfc
 
 RNG = np.random.default_rng(23)
 POSITION = RNG.normal(scale=1.5, size=(3, 400))
 REALS, COUNTS, POSITIVE = RNG.normal(size=400), RNG.integers(0, 7, 400), RNG.gamma(2.0, size=400)
 SMALL = RNG.integers(90, 127, 400).astype(np.int8)
+HALF = float(np.sqrt(0.5))
 COLUMNS = (REALS, COUNTS, POSITIVE, SMALL)
 
 
@@ -29,6 +31,17 @@ def both(expression):
 
 def values(expression):
     return [np.broadcast_to(value_of(cell, POSITION, COLUMNS), 400) for cell in both(expression)]
+
+
+def lower_tail(f, z):
+    """Return the log of a normal distribution function, as PyMC has it."""
+    low = f.sub(f.log(f.true_div(f.erfcx(f.mul(-HALF, z)), 2.0)), f.true_div(f.sqr(z), 2.0))
+    return f.switch(f.lt(z, -1.0), low, f.log1p(f.true_div(f.neg(f.erfc(f.mul(HALF, z))), 2.0)))
+
+
+def upper_tail(f, z):
+    high = f.sub(f.log(f.true_div(f.erfcx(f.mul(HALF, z)), 2.0)), f.true_div(f.sqr(z), 2.0))
+    return f.switch(f.gt(z, 1.0), high, f.log1p(f.true_div(f.neg(f.erfc(f.mul(-HALF, z))), 2.0)))
 
 
 # Name -> expression, and the operations that are left of it.
@@ -100,7 +113,7 @@ IDENTITIES = {
     ),
     "a logarithm of a sum of exponentials": (
         lambda f, u, v, w, x, k, p, s: f.log(f.add(f.exp(u), f.exp(v), f.exp(f.mul(x, w)))),
-        {"Add", "Mul", "Softplus"},
+        {"Add", "Softplus"},
     ),
     "a logarithm of one plus an exponential": (
         lambda f, u, v, w, x, k, p, s: f.add(f.log(f.add(f.exp(u), 1.0)), f.log1p(f.exp(v))),
@@ -113,6 +126,137 @@ IDENTITIES = {
     "log1p of the rest of a normal probability": (
         lambda f, u, v, w, x, k, p, s: f.log1p(f.mul(-0.5, f.erfc(f.mul(0.3, u)))),
         {"Add", "LogErfc"},
+    ),
+    "both tails of a normal distribution function": (
+        lambda f, u, v, w, x, k, p, s: lower_tail(f, f.mul(f.sub(x, u), f.exp(f.neg(v)))),
+        {"LogErfc", "Add", "Mul", "Exp"},
+    ),
+    "both tails of what a normal distribution function leaves": (
+        lambda f, u, v, w, x, k, p, s: upper_tail(f, f.mul(f.sub(x, u), f.exp(f.neg(v)))),
+        {"LogErfc", "Add", "Mul", "Exp"},
+    ),
+    "both forms of softplus": (
+        lambda f, u, v, w, x, k, p, s: f.switch(
+            f.gt(u, 0.0), f.add(u, f.log1p(f.exp(f.neg(u)))), f.log1p(f.exp(u))
+        ),
+        {"Softplus"},
+    ),
+    "both forms of log1mexp": (
+        lambda f, u, v, w, x, k, p, s: f.switch(
+            f.gt(f.sub(0.0, f.sqr(u)), -np.log(2.0)),
+            f.log(f.neg(f.expm1(f.neg(f.sqr(u))))),
+            f.log1p(f.neg(f.exp(f.neg(f.sqr(u))))),
+        ),
+        {"Log1mexp", "Mul", "Sqr"},
+    ),
+    "forms that differ stay a choice": (
+        lambda f, u, v, w, x, k, p, s: f.switch(
+            f.gt(u, 0.0), f.log1p(f.exp(f.neg(u))), f.log1p(f.exp(u))
+        ),
+        {"Switch", "GT", "Softplus"},
+    ),
+    "the complement of a complement": (
+        lambda f, u, v, w, x, k, p, s: f.log1mexp(f.log1mexp(f.neg(f.softplus(u)))),
+        {"Mul", "Softplus"},
+    ),
+    "the complement of a logistic probability": (
+        lambda f, u, v, w, x, k, p, s: f.log1mexp(f.neg(f.softplus(f.mul(p, u)))),
+        {"Mul", "Softplus"},
+    ),
+    "the complement of a normal probability": (
+        lambda f, u, v, w, x, k, p, s: f.log1mexp(f.log(f.mul(0.5, f.erfc(f.mul(0.3, u))))),
+        {"Add", "LogErfc"},
+    ),
+    "the complement of no event": (
+        lambda f, u, v, w, x, k, p, s: f.log1mexp(f.neg(f.mul(p, f.exp(u)))),
+        {"LogAny"},
+    ),
+    "no event, as the complement of its complement": (
+        lambda f, u, v, w, x, k, p, s: f.log1mexp(f.log1mexp(f.neg(f.mul(p, f.exp(u))))),
+        {"Mul", "Exp"},
+    ),
+    "the complement of a choice": (
+        lambda f, u, v, w, x, k, p, s: f.log1mexp(
+            f.switch(f.gt(x, 0.0), f.neg(f.softplus(u)), -np.inf)
+        ),
+        {"Switch", "Mul", "Softplus"},
+    ),
+    "a logarithm of a choice": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.switch(f.gt(x, 0.0), f.exp(u), f.sigmoid(v))),
+        {"Switch", "Mul", "Softplus"},
+    ),
+    "a share between two cutpoints": (
+        lambda f, u, v, w, x, k, p, s: f.log(
+            f.sub(f.sigmoid(f.sub(f.add(f.exp(v), w), u)), f.sigmoid(f.sub(w, u)))
+        ),
+        {"Add", "Mul", "Softplus", "Exp", "LogAny"},
+    ),
+    "a share between cutpoints that are further apart": (
+        lambda f, u, v, w, x, k, p, s: f.log(
+            f.sub(f.sigmoid(f.add(f.exp(v), f.exp(w), u)), f.sigmoid(u))
+        ),
+        {"Add", "Mul", "Softplus", "Exp", "Log1mexp"},
+    ),
+    "a share between cutpoints of unknown order": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.sub(f.sigmoid(f.add(u, v)), f.sigmoid(u))),
+        {"Log", "Add", "Mul", "Sigmoid"},
+    ),
+    "shares are not negative": (
+        lambda f, u, v, w, x, k, p, s: f.switch(
+            f.and_(
+                f.ge(f.sub(f.sigmoid(f.add(f.exp(v), u)), f.sigmoid(u)), 0.0),
+                f.le(f.sub(f.sigmoid(f.add(f.exp(v), u)), f.sigmoid(u)), 1.0),
+            ),
+            w,
+            -np.inf,
+        ),
+        set(),
+    ),
+    "shares of unknown order are compared": (
+        lambda f, u, v, w, x, k, p, s: f.switch(
+            f.ge(f.sub(f.sigmoid(f.add(u, v)), f.sigmoid(u)), 0.0), w, v
+        ),
+        {"Switch", "GE", "Add", "Mul", "Sigmoid"},
+    ),
+    "waiting for two events": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.gammaincc(2.0, f.exp(u))),
+        {"Log", "GammaIncC", "Exp"},
+    ),
+    "the second largest of several uniform numbers": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.betainc(f.exp(u), 2.0, f.sigmoid(v))),
+        {"Log", "BetaInc", "Exp", "Sigmoid"},
+    ),
+    "what is positive is above zero": (
+        lambda f, u, v, w, x, k, p, s: f.switch(
+            f.or_(f.le(f.exp(u), 0.0), f.lt(f.softplus(v), 0.0)), 1.0, w
+        ),
+        set(),
+    ),
+    "what may be above one is compared": (
+        lambda f, u, v, w, x, k, p, s: f.switch(f.le(f.exp(u), 1.0), w, v),
+        {"Switch", "LE", "Exp"},
+    ),
+    "conditions that decide nothing": (
+        lambda f, u, v, w, x, k, p, s: f.switch(
+            f.and_(f.gt(u, v), f.or_(f.gt(f.exp(u), 0.0), f.gt(v, 0.0))), w, v
+        ),
+        {"Switch", "GT"},
+    ),
+    "waiting for one event": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.gammaincc(1.0, f.exp(u))),
+        {"Mul", "Exp"},
+    ),
+    "the largest of several uniform numbers": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.betainc(f.exp(u), 1.0, f.sigmoid(v))),
+        {"Mul", "Exp", "Add", "LogSoftplus"},
+    ),
+    "an exponential times a softplus": (
+        lambda f, u, v, w, x, k, p, s: f.mul(x, f.exp(u), f.softplus(f.sub(v, u)), w),
+        {"Mul", "Exp", "Add", "LogSoftplus"},
+    ),
+    "a logarithm of a softplus": (
+        lambda f, u, v, w, x, k, p, s: f.add(f.log(f.softplus(u)), f.exp(f.log(f.softplus(v)))),
+        {"Add", "LogSoftplus", "Softplus"},
     ),
     "a complement": (lambda f, u, v, w, x, k, p, s: f.sub(1.0, f.sigmoid(u)), {"Sigmoid"}),
     "an exponential of a softplus": (
@@ -329,12 +473,12 @@ def reciprocal_without_sign(cells, x):
     return arithmetic.exp(cells, x.inputs[0])
 
 
-def softplus_with_wrong_sign(plain):
-    def cancelled(cells, parts):
-        kept = plain(cells, parts)
-        return [arithmetic.negative(cells, x) for x in kept] if len(kept) < len(parts) else kept
+def negated(plain):
+    def difference(cells, left, right):
+        known = plain(cells, left, right)
+        return None if known is None else arithmetic.negative(cells, known)
 
-    return cancelled
+    return difference
 
 
 def completed_without_factors(plain):
@@ -343,21 +487,6 @@ def completed_without_factors(plain):
         return [cells.one] if len(kept) < len(parts) else kept
 
     return completed
-
-
-def swapped_ratio(cells, parts):
-    kept = PLAIN_GAMMA_RATIOS(cells, parts)
-    swapped = []
-    for part in kept:
-        core, factor = patterns.scaled_core(cells, part)
-        if type(core.op).__name__ == "GammaRatio":
-            x, y, z = core.inputs
-            core = cells.node(core.op, (x, z, y))
-        swapped.append(arithmetic.multiply(cells, factor, core))
-    return swapped
-
-
-PLAIN_GAMMA_RATIOS = arithmetic._gamma_ratios
 
 
 def square_once(cells, factors):
@@ -384,6 +513,18 @@ def difference_without_sign(cells, left, right):
     return arithmetic.add(cells, left, right)
 
 
+def log_without_square(cells, x):
+    core, _ = patterns.scaled_core(cells, x)
+    if type(core.op).__name__ != "Erfcx":
+        return simplify.logarithm(cells, x)
+    return arithmetic.add(cells, cells.node(log_erfc, core.inputs), cells.constant(np.log(0.5)))
+
+
+def no_event_of_size_one(cells, x):
+    core, _ = patterns.scaled_core(cells, x)
+    return cells.node(log_any, core.inputs)
+
+
 RULES = simplify._RULES
 MUTANTS = {
     "reciprocal without sign": (
@@ -391,9 +532,7 @@ MUTANTS = {
         "a quotient of exponentials",
     ),
     "softplus with the wrong sign": (
-        lambda m: m.setattr(
-            arithmetic, "_cancelled", softplus_with_wrong_sign(arithmetic._cancelled)
-        ),
+        lambda m: m.setattr(arithmetic, "_cancelled", negated(arithmetic._cancelled)),
         "softplus cancels",
     ),
     "factors of a probability dropped": (
@@ -403,7 +542,7 @@ MUTANTS = {
         "probabilities complete each other",
     ),
     "gamma ratio swapped": (
-        lambda m: m.setattr(arithmetic, "_gamma_ratios", swapped_ratio),
+        lambda m: m.setattr(arithmetic, "_gamma_ratio", negated(arithmetic._gamma_ratio)),
         "a ratio of gamma functions",
     ),
     "factors that are equal removed together": (
@@ -432,6 +571,66 @@ MUTANTS = {
         lambda m: m.setattr(arithmetic, "sum_of", lambda numbers: numbers[0]),
         "terms add up",
     ),
+    "scaled tail taken for the tail": (
+        lambda m: m.setitem(RULES, scalar.Log, log_without_square),
+        "both tails of a normal distribution function",
+    ),
+    "other tail taken for the tail": (
+        lambda m: m.setitem(RULES, scalar.Log, log_without_square),
+        "both tails of what a normal distribution function leaves",
+    ),
+    "forms taken for one unseen": (
+        lambda m: m.setattr(simplify, "subtract", lambda cells, *_: cells.zero),
+        "forms that differ stay a choice",
+    ),
+    "a complement that is none": (
+        lambda m: m.setitem(RULES, scalar_math.Log1mexp, lambda cells, x: x),
+        "the complement of a logistic probability",
+    ),
+    "a normal complement that is none": (
+        lambda m: m.setitem(RULES, scalar_math.Log1mexp, lambda cells, x: x),
+        "the complement of a normal probability",
+    ),
+    "a size forgotten": (
+        lambda m: m.setitem(RULES, scalar_math.Log1mexp, no_event_of_size_one),
+        "the complement of no event",
+    ),
+    "a gap of any sign": (
+        lambda m: m.setattr(probability, "is_positive", lambda cell: True),
+        "shares of unknown order are compared",
+    ),
+    "anything is a probability": (
+        lambda m: m.setattr(probability, "is_probability", lambda cell: True),
+        "what may be above one is compared",
+    ),
+    "the upper share not mirrored": (
+        lambda m: m.setattr(probability, "negative", lambda cells, x: x),
+        "a share between two cutpoints",
+    ),
+    "one condition for all": (
+        lambda m: m.setattr(logic, "_logic", lambda cells, op, operands: operands[-1]),
+        "conditions that decide nothing",
+    ),
+    "one event for several": (
+        lambda m: m.setitem(
+            RULES,
+            scalar_math.GammaIncC,
+            lambda cells, shape, x: arithmetic.exp(cells, arithmetic.negative(cells, x)),
+        ),
+        "waiting for two events",
+    ),
+    "the largest for the second largest": (
+        lambda m: m.setitem(
+            RULES, scalar_math.BetaInc, lambda cells, a, b, x: simplify.power(cells, x, a)
+        ),
+        "the second largest of several uniform numbers",
+    ),
+    "a softplus forgotten": (
+        lambda m: m.setattr(
+            arithmetic, "_with_softplus_raised", lambda cells, factors: factors[:1]
+        ),
+        "an exponential times a softplus",
+    ),
     "products in small types": (
         lambda m: m.setattr(Cells, "_in_reals", lambda self, cells: cells),
         "small types",
@@ -449,7 +648,7 @@ IDENTITIES["equality of what shares a parameter"] = (
     lambda f, u, v, w, x, k, p, s: f.switch(
         f.eq(f.mul(f.exp(u), f.softplus(f.mul(x, u))), v), w, u
     ),
-    {"Switch", "EQ", "Exp", "Mul", "Softplus"},
+    {"Switch", "EQ", "Exp", "Add", "LogSoftplus"},
 )
 IDENTITIES["equality that shares all parameters"] = (
     lambda f, u, v, w, x, k, p, s: f.switch(f.eq(f.sqr(u), f.mul(f.exp(u), x)), w, u),

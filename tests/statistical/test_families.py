@@ -13,6 +13,22 @@ from zoo import sample
 DRAWS, TUNE, SEED = 16_000, 1_000, 47
 #: Without control variates only small moves are decided by less than all rows.
 SETTINGS = {"laplace": {"taylor_order": 0, "proposal": Laplace(rho=(0.9,))}}
+#: Forms that take long to compile; their bounds are proven in every run by ``tests/bounds``.
+SLOW = (
+    "normal_mixture",
+    "softmax",
+    "ordered_logistic",
+    "censored_normal",
+    "censored_weibull",
+    "truncated_normal",
+    "hurdle_poisson",
+    "hurdle_gamma",
+    "zero_inflated_binomial",
+    "zero_inflated_negative_binomial",
+)
+EVERY_FAMILY = [
+    pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in FAMILIES
+]
 #: Largest distance in standard errors, and least effective sample of a reference.
 FAR, ENOUGH = 5.0, 26_000
 #: Largest share of updates that may read all rows: more would be the result of those.
@@ -54,7 +70,7 @@ def run(model_of, step_of, family, method, **settings):
     return trace
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EVERY_FAMILY)
 def test_posterior_is_that_of_nuts(model_of, step_of, references, family):
     trace = run(model_of, step_of, family, "TunaMH")
     distance = compare(trace, references[family])

@@ -7,21 +7,64 @@ from scipy import special
 
 from pymc_minibatch_mh.bounds.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.bounds.rules.base import (
+    INCREASING_OR_DECREASING,
     NEVER_NEGATIVE,
     NEVER_POSITIVE,
+    Shape,
     by_shape,
     derivatives,
     outside,
 )
 from pymc_minibatch_mh.bounds.rules.error import log_erfc_derivatives
 from pymc_minibatch_mh.bounds.rules.gamma import above_psi
-from pymc_minibatch_mh.likelihood.composite import Log1pRatio, LogErfc
+from pymc_minibatch_mh.likelihood.composite import Log1pRatio, LogAny, LogErfc, LogSoftplus
 
 # Up to here the integral is summed by Gauss and Legendre's rule, whose error is below rounding;
 # beyond, closed forms no longer cancel.
 _NEAR, _LEAST = 4.0, -0.25
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _NODES, _WEIGHTS = 0.5 * (_NODES + 1.0), 0.5 * _WEIGHTS
+# Of log(1 - exp(-exp(x))): h' decreases from 1 to 0; h'' has one valley, h''' a valley and a peak.
+_LOG_ANY = (
+    NEVER_POSITIVE,
+    Shape(floor=0.0, ceiling=1.0),
+    Shape(valleys=((0.62082965456557214, -0.41253161891314144),), ceiling=0.0),
+    Shape(
+        valleys=((-0.19894156695829578, -0.19556248033726987),),
+        peaks=((1.4266906535862953, 0.42605476914548281),),
+        slack=lambda x: 1e-14 * np.exp(3.0 * x - np.exp(x)),
+    ),
+)
+# Of log(log(1 + exp(x))), likewise.
+_LOG_SOFTPLUS = (
+    INCREASING_OR_DECREASING,
+    Shape(floor=0.0, ceiling=1.0),
+    Shape(valleys=((0.49498495166079619, -0.16709557267051663),), ceiling=0.0),
+    Shape(
+        valleys=((-1.0206457692211527, -0.060912710167969209),),
+        peaks=((1.9400071513367114, 0.043163481020197341),),
+        slack=lambda x: 1e-14 * np.exp(-np.abs(x)),
+    ),
+)
+# Below, a power series takes the place of terms that cancel; beyond, derivatives underflow.
+_SMALL, _NEGLIGIBLE, _MOST = 1.0, -20.0, 800.0
+_EVEN = np.arange(2, 27, 2)
+_BERNOULLI = special.bernoulli(26)[_EVEN] / special.factorial(_EVEN)
+_RARE = 0.1
+_POWERS = np.arange(25)
+
+
+def _slopes_of_log_softplus() -> Array:
+    """Return the power series of h' = w / ((1 + w) log(1 + w)), h = log(log(1 + w)), w = exp(x)."""
+    divisor = np.array([1.0, *((-1.0) ** (n - 1) / (n * (n + 1)) for n in _POWERS[1:])])
+    series = np.zeros(_POWERS.size)
+    series[0] = 1.0
+    for n in _POWERS[1:]:
+        series[n] = -(divisor[1 : n + 1] * series[n - 1 :: -1][:n]).sum()
+    return series
+
+
+_LOG_SOFTPLUS_SLOPES = _slopes_of_log_softplus()
 _ALTERNATING = (NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE, NEVER_POSITIVE)
 
 
@@ -51,6 +94,52 @@ def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
             below = ((-1.0) ** (k - 1) * factorial(k - 1) / (1.0 + far) ** k - k * below) / far
         distant = np.where(np.isposinf(x), 0.0, below)
         values.append(np.where(x <= _NEAR, close, distant))
+    return values
+
+
+@derivatives.register(LogAny)
+def _log_any(op: LogAny, u: Interval, order: int) -> list[Interval]:
+    return by_shape(_log_any_values, _LOG_ANY, u, order)
+
+
+def _log_any_values(x: Array, order: int) -> list[Array]:
+    """Return the derivatives of h(x) = log(1 - exp(-w)), w = exp(x): h' = w / (exp(w) - 1)."""
+    w = np.minimum(np.exp(x), _MOST)
+    near = np.where(x < _NEGLIGIBLE, x - 0.5 * w, np.log(-np.expm1(-w)))
+    values = [np.where(w > 0.5, np.log1p(-np.exp(-w)), near)]
+    small, large = np.where(w < _SMALL, w, 0.0), np.where(w < _SMALL, _SMALL, w)
+    decay = np.exp(-large)
+    slope = large * decay / -np.expm1(-large)
+    rest = 1.0 - large - slope
+    closed = [slope, slope * rest, slope * (rest * rest - large - slope * rest)]
+    for k in range(order):
+        # h' = Σ B_n w^n / n!, of which w d/dw is the next derivative.
+        even = (_EVEN.astype(float) ** k * _BERNOULLI * small[..., None] ** _EVEN).sum(axis=-1)
+        series = (1.0 if k == 0 else 0.0) - 0.5 * small + even
+        values.append(np.where(w < _SMALL, series, closed[k]))
+    return values
+
+
+@derivatives.register(LogSoftplus)
+def _log_softplus(op: LogSoftplus, u: Interval, order: int) -> list[Interval]:
+    return by_shape(_log_softplus_values, _LOG_SOFTPLUS, u, order)
+
+
+def _log_softplus_values(x: Array, order: int) -> list[Array]:
+    w = np.exp(np.minimum(x, 0.0))
+    size = np.where(x > 0.0, x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+    values = [np.where(x < _NEGLIGIBLE, x - 0.5 * w, np.log(size))]
+    small, size = np.where(w < _RARE, w, 0.0), np.where(w < _RARE, 1.0, size)
+    share = special.expit(x)
+    other = special.expit(-x)
+    slope = share / size
+    rest = other - slope
+    closed = [slope, slope * rest, slope * (rest * rest - share * other - slope * rest)]
+    for k in range(order):
+        # w d/dw is the next derivative.
+        powers = _POWERS.astype(float) ** k * _LOG_SOFTPLUS_SLOPES
+        series = (powers * small[..., None] ** _POWERS).sum(axis=-1)
+        values.append(np.where(w < _RARE, series, closed[k]))
     return values
 
 

@@ -1,0 +1,1 @@
+"""What is asked of a trace after sampling, for rows that are chosen."""

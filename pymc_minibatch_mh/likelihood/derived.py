@@ -1,0 +1,53 @@
+"""What a model computes from its data alone is data.
+
+A predictor that is standardised, sorted, lagged or masked inside the model mixes rows, but no
+parameter is mixed with them: the result is one fixed array, whose rows are as good as given.
+"""
+
+import numpy as np
+import pytensor
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.mode import Mode
+from pytensor.compile.rewriting import inline_ofg_node
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.type import TensorType
+from pytensor.xtensor.type import XTensorType
+
+from pymc_minibatch_mh.likelihood.dims import plain
+
+
+@node_rewriter(None)
+def _taken_apart(fgraph: object, node: Apply) -> list[Variable] | None:
+    # They would otherwise be compiled, each on its own.
+    return inline_ofg_node(node) if isinstance(node.op, OpFromGraph) else None
+
+
+#: Compiles nothing, for what is evaluated once.
+IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(_taken_apart))
+
+
+def data_behind(variable: Variable) -> list[Variable] | None:
+    """Return the data arrays that a variable is computed from, None if not from data alone."""
+    arrays = []
+    for above in ancestors([variable]):
+        if above.owner is not None:
+            if isinstance(above.owner.op, RandomVariable):
+                return None
+        elif isinstance(above.type, TensorType | XTensorType):
+            if not isinstance(above, Constant | SharedVariable):
+                return None
+            arrays.append(above)
+        elif not isinstance(above, Constant):
+            return None
+    return arrays
+
+
+def computed(variable: Variable) -> np.ndarray:
+    """Return the value of what is computed from data alone."""
+    values = pytensor.function([], plain(variable), mode=IN_PYTHON)
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(values())

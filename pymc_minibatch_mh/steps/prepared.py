@@ -1,0 +1,114 @@
+"""A prepared step in a file: what passes over all rows have found, and what it belongs to.
+
+The file is a NumPy archive of arrays and text, read without pickle. It is keyed on digests of the
+data, of the graphs and of the settings that the sums depend on.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from os import PathLike
+from zipfile import BadZipFile
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.likelihood.digest import split_digests
+from pymc_minibatch_mh.surrogate.target import Target
+from pymc_minibatch_mh.surrogate.taylor import Calibration
+
+#: Changes with what a file holds and with how it is computed.
+FORMAT = "pymc_minibatch_mh prepared step 1"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a step finds before sampling.
+
+    Parameters
+    ----------
+    surrogate
+        Control variates.
+    calibration
+        How large their remainders are.
+    tables
+        Bounds that were derived from the model; None for tests without.
+    """
+
+    surrogate: Surrogate
+    calibration: Calibration
+    tables: Tables | None
+
+
+def key_of(target: Target) -> dict[str, str]:
+    """Return what prepared arrays depend on: what -> digest or number."""
+    data = {f"{c.name!r} (column {k})": c.digest() for k, c in enumerate(target.source.columns)}
+    settings = {
+        "taylor_order": str(target.taylor_order),
+        "temperature": repr(1.0 / target.inverse_temperature),
+    }
+    return {"the format": FORMAT, **settings, **split_digests(target.split), **data}
+
+
+def write(path: str | PathLike, target: Target, prepared: Prepared) -> None:
+    """Write a prepared step to a file.
+
+    Parameters
+    ----------
+    path
+        The file; it is overwritten.
+    target
+        The model.
+    prepared
+        What was found.
+    """
+    arrays = {f"surrogate_{k}": np.asarray(v) for k, v in prepared.surrogate._asdict().items()}
+    arrays |= {f"calibration_{k}": np.asarray(v) for k, v in asdict(prepared.calibration).items()}
+    tables = prepared.tables
+    if tables is not None and tables.verified:
+        arrays |= {"heads": tables.heads, "c": tables.c, "looseness": np.asarray(tables.looseness)}
+    with open(path, "wb") as file:
+        np.savez(file, allow_pickle=False, key=np.asarray(json.dumps(key_of(target))), **arrays)
+
+
+def read(path: str | PathLike, target: Target) -> Prepared:
+    """Read a prepared step, if it belongs to a model.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    SettingError
+        If the file is no prepared step.
+    StaleDataError
+        If it belongs to other data, another model or other settings; names the first difference.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            stored = {name: archive[name] for name in archive.files}
+        key = json.loads(str(stored["key"]))
+    except (BadZipFile, ValueError, KeyError, EOFError, AttributeError) as error:
+        raise SettingError(
+            f"prepared={str(path)!r} is no file that step.save() wrote ({error}). Leave it out to "
+            "prepare the step anew."
+        ) from error
+    _require_same(str(path), key, key_of(target))
+    fields = {name: stored[f"surrogate_{name}"] for name in Surrogate._fields}
+    fields |= {name: int(fields[name]) for name in ("order", "first")}
+    fields |= {name: float(fields[name]) for name in ("inverse_temperature", "spread")}
+    names = Calibration.__dataclass_fields__
+    calibration = Calibration(**{name: float(stored[f"calibration_{name}"]) for name in names})
+    tables = None
+    if "heads" in stored:
+        tables = Tables(stored["heads"], stored["c"], float(stored["looseness"]))
+    return Prepared(Surrogate(**fields), calibration, tables)
+
+
+def _require_same(path: str, stored: dict[str, str], current: dict[str, str]) -> None:
+    for what in {**current, **stored}:
+        if stored.get(what) != current.get(what):
+            raise StaleDataError(
+                f"prepared={path!r} was saved for a model that differs in {what}. Leave it out to "
+                "prepare the step anew, and save it again."
+            )

@@ -1,0 +1,70 @@
+"""Whether the remainders of a form's rows can be bounded. Nothing is compiled."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from forms.form import Form
+from forms.reading import parts_of
+from pymc_minibatch_mh.bounds.tables import BoundsPass
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.likelihood.affine import row_functions
+from pymc_minibatch_mh.likelihood.split import Split
+
+#: Rows of the model, and rows that its posterior is as narrow as that of.
+ROWS, AS_NARROW_AS = 37, 10_000
+ORDERS = (2, 1, 0)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The highest order of control variates with bounds, None without any, and why not 2."""
+
+    order: int | None
+    reason: str
+
+
+def certificate(form: Form) -> Certificate:
+    """Try to bound a form's rows around the origin of the unconstrained variables.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If the form is refused.
+    """
+    parts = parts_of(form.build(ROWS, mutable=True), form)
+    try:
+        functions = row_functions(parts)
+    except BoundsError as error:
+        return Certificate(None, shortened(str(error)))
+    reasons = []
+    for order in ORDERS:
+        search = BoundsPass(functions, surrogate(parts, order), (parts.lower, parts.upper))
+        try:
+            search.tables()
+        except BoundsError as error:
+            reasons.append(shortened(str(error)))
+        else:
+            return Certificate(order, reasons[0] if reasons else "")
+    return Certificate(None, reasons[0])
+
+
+def surrogate(parts: Split, order: int) -> Surrogate:
+    """Return control variates around the origin, for a posterior of ordinary width."""
+    size = parts.size
+    width = np.eye(size) / np.sqrt(AS_NARROW_AS)
+    nothing = np.zeros((size, size))
+    centre = np.zeros(size)
+    return Surrogate(centre, width, np.linalg.inv(width), centre, nothing, order, 1.0, 1.0)
+
+
+def shortened(message: str) -> str:
+    """Return the cause of a refusal, without the variable and the ways on."""
+    message = re.sub(r"^'[^']*' (cannot be certified: )?", "", message)
+    message = re.sub(
+        r"goes through (?:Blockwise\{)?(\w+).*?, which", r"goes through \1, which", message
+    )
+    message = re.sub(r"^in row \d+ ", "", message)
+    return re.split(r"\. Use |, so no bound|; bounds are derived", message)[0]

@@ -1,0 +1,121 @@
+"""Several values a row: matrices of observations, rows on the first axis."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from forms.form import GROUPS, Section
+
+vectors = Section("Several values a row")
+
+
+def factor():
+    return pm.LKJCholeskyCov(
+        "L", n=3, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=3), compute_corr=True
+    )[0]
+
+
+def means(d):
+    return d.X @ pm.Normal("B", shape=(3, 3))
+
+
+@vectors.accepts("independent columns", 'pm.Normal("y", X @ B, sigma, observed=Y)')
+def normal_matrix(d):
+    pm.Normal("y", means(d), pm.HalfNormal("s", shape=3), observed=d.Y)
+
+
+@vectors.accepts("count matrix", 'pm.Poisson("y", pm.math.exp(a[:, None] ...), observed=counts)')
+def count_matrix(d):
+    pm.Poisson("y", pm.math.exp(pm.Normal("a", shape=3) * d.x[:, None]), observed=d.tallies)
+
+
+@vectors.accepts("known covariance", 'pm.MvNormal("y", X @ B, cov=S)')
+def known_covariance(d):
+    pm.MvNormal("y", means(d), cov=np.eye(3) + 0.3, observed=d.Y)
+
+
+@vectors.accepts("covariance with an LKJ prior", 'pm.MvNormal("y", X @ B, chol=L)')
+def lkj(d):
+    pm.MvNormal("y", means(d), chol=factor(), observed=d.Y)
+
+
+@vectors.accepts("one mean for all rows", 'pm.MvNormal("y", m, chol=L)')
+def shared_mean(d):
+    pm.MvNormal("y", pm.Normal("m", shape=3), chol=factor(), observed=d.Y)
+
+
+@vectors.accepts("covariance from a product", 'pm.MvNormal("y", mu, cov=L @ L.T)')
+def covariance_from_factor(d):
+    L = factor()
+    pm.MvNormal("y", means(d), cov=L @ L.T, observed=d.Y)
+
+
+@vectors.accepts("precision", 'pm.MvNormal("y", mu, tau=T)')
+def precision(d):
+    pm.MvNormal("y", means(d), tau=np.eye(3) * pm.HalfNormal("t"), observed=d.Y)
+
+
+@vectors.accepts("covariance of each row", 'pm.MvNormal("y", mu, cov=S[None] * w[:, None, None])')
+def covariance_of_each_row(d):
+    spread = pm.HalfNormal("s") * pt.as_tensor(d.weights)
+    pm.MvNormal("y", means(d), cov=np.eye(3)[None] * spread[:, None, None], observed=d.Y)
+
+
+@vectors.accepts("covariance of groups", 'pm.MvNormal("y", mu, chol=Ls[g])', trap=GROUPS)
+def covariance_of_groups(d):
+    scales = pm.HalfNormal("s", shape=4)
+    pm.MvNormal("y", means(d), chol=(np.eye(3) * scales[:, None, None])[d.g], observed=d.Y)
+
+
+@vectors.accepts("heavy tails", 'pm.MvStudentT("y", nu, mu, chol=L)')
+def student_vectors(d):
+    pm.MvStudentT("y", nu=4.0, mu=means(d), chol=factor(), observed=d.Y)
+
+
+@vectors.accepts("factor model, summed out", 'pm.MvNormal("y", m, cov=W @ W.T + psi)')
+def factor_model(d):
+    W = pm.Normal("W", shape=(3, 1))
+    cov = W @ W.T + pt.diag(pm.HalfNormal("psi", shape=3))
+    pm.MvNormal("y", pm.Normal("m", shape=3), cov=cov, observed=d.Y)
+
+
+@vectors.accepts("whitened by hand", "pt.linalg.solve_triangular(L, (Y - mu).T)")
+def whitened(d):
+    def logp(value, mu, L):
+        factor = L[0]
+        white = pt.linalg.solve_triangular(factor, (value - mu).T, lower=True)
+        return -0.5 * (white**2).sum(axis=0) - pt.log(pt.diag(factor)).sum()
+
+    L = pt.eye(3) * pm.HalfNormal("s", shape=3) + np.tri(3, k=-1)
+    pm.CustomDist("y", means(d), L, logp=logp, signature="(n),(n,n)->(n)", observed=d.Y)
+
+
+@vectors.accepts("short series, one a row", 'pm.AR("y", rho, observed=panel)')
+def series_by_row(d):
+    start = pm.Normal.dist(0.0, 1.0, shape=(d.n,))
+    rho = pm.Normal("rho", shape=1)
+    pm.AR("y", rho, init_dist=start, steps=2, shape=(d.n, 3), observed=d.Y)
+
+
+@vectors.accepts(
+    "short random walks, one a row", 'pm.GaussianRandomWalk("y", mu, s, observed=panel)'
+)
+def walks_by_row(d):
+    start = pm.Normal.dist(0.0, 1.0)
+    pm.GaussianRandomWalk("y", pm.Normal("m"), pm.HalfNormal("s"), init_dist=start, observed=d.Y)
+
+
+def grid(d):
+    return {"time": range(3), "person": range(d.n)}
+
+
+@vectors.accepts(
+    "observations along another axis",
+    'pm.Normal("y", ..., dims=("time", "person")), observation_dims=["person"]',
+    settings=(("observation_dims", ("person",)),),
+    axis=1,
+)
+def other_axis(d):
+    pm.modelcontext(None).add_coords(grid(d))
+    mu = pm.Normal("a", dims="time")[:, None] + pm.Normal("b") * pt.as_tensor(d.x)
+    pm.Normal("y", mu, 1.0, dims=("time", "person"), observed=d("panel", d.raw.Y.T.copy()))

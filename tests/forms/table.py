@@ -1,0 +1,63 @@
+"""The table of docs/models.md, from what the package does with every form.
+
+Run ``PYTHONPATH=tests python -m forms.table`` in the root of the repository to write it anew.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from forms.catalogue import FORMS
+from forms.certificate import certificate
+from forms.form import Form
+from pymc_minibatch_mh.errors import UnsplittableModelError
+
+PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+MARKERS = ("<!-- forms: begin -->\n", "<!-- forms: end -->")
+HEAD = "| form | as written | accepted | certified | reason |\n| --- | --- | --- | --- | --- |\n"
+
+
+@cache
+def table() -> str:
+    """Return the table, one part for every section."""
+    sections = dict.fromkeys(form.section for form in FORMS.values())
+    parts = []
+    for section in sections:
+        rows = [line(form) for form in FORMS.values() if form.section == section]
+        parts.append(f"\n### {section}\n\n{HEAD}{''.join(rows)}")
+    return "".join(parts) + "\n"
+
+
+def line(form: Form) -> str:
+    """Return the row of the table about one form."""
+    try:
+        found = certificate(form)
+    except UnsplittableModelError as error:
+        accepted, certified, reason = "no", "–", without_variable(str(error))
+    else:
+        accepted, reason = "yes", found.reason
+        certified = {2: "yes", None: "no"}.get(found.order, f"`taylor_order={found.order}`")
+    cells = (form.name, f"`{form.written}`", accepted, certified, reason)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def without_variable(refusal: str) -> str:
+    """Return the cause that a refusal gives."""
+    cause = re.split(r", so (?:it cannot be|there is nothing)", refusal)[0]
+    return cause.split("' ", 1)[-1].removeprefix("cannot be split into observations: ")
+
+
+def between(page: str, markers: tuple[str, str]) -> str:
+    """Return what a page has between two markers."""
+    return page.split(markers[0])[1].split(markers[1], maxsplit=1)[0]
+
+
+def main() -> None:
+    """Write the table into the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, after = page.split(MARKERS[0])[0], page.split(MARKERS[1])[1]
+    PAGE.write_text(before + MARKERS[0] + table() + MARKERS[1] + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""What is recorded of a model that others wrote, and what becomes of it today."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.replace import clone_replace
+from scipy import linalg
+from scipy.stats import chi2
+
+from bounds.certified import Rows
+from likelihood.reading import evaluate
+from pymc_minibatch_mh import BoundsError, UnsplittableModelError
+from pymc_minibatch_mh.bounds.tables import TAILS, BoundsPass
+from pymc_minibatch_mh.likelihood.affine import RowData, row_functions
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.surrogate.mode import Mode
+from pymc_minibatch_mh.surrogate.passes import Derivatives
+from pymc_minibatch_mh.surrogate.taylor import surrogate_at
+
+#: Rows that the models are sampled with, and whose posterior's width the fast test assumes.
+TALL = 20_000
+GALLERY, MANUAL = "pymc-devs/pymc-examples: examples/", "pymc-devs/pymc: docs/source/learn/"
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A model of PyMC's gallery, with the statements of the original and simulated tall data.
+
+    Parameters
+    ----------
+    name
+        Name in the tables.
+    title
+        Title of the original's page.
+    source
+        Repository and path of the original.
+    build
+        Number of rows -> model.
+    expected
+        "exact" (bounds are derived), "order 2" (read, but a row has no bound), or "refused".
+    reason
+        A part of the message that says why it is not "exact".
+    truth
+        The values that data are simulated with: name of a free variable -> value.
+    no_mode
+        A part of the message with which the search for the mode ends, where it finds none.
+    nuts_draws
+        Draws of NUTS for each chain, after as many of warm-up: fewer where its trees are deep.
+    ported
+        What the original's statements needed to run, or what was chosen among its variants.
+    """
+
+    name: str
+    title: str
+    source: str
+    build: Callable[[int], pm.Model]
+    expected: str = "exact"
+    reason: str = ""
+    truth: Mapping[str, object] = field(default_factory=dict)
+    no_mode: str = ""
+    nuts_draws: int = 1_000
+    ported: str = ""
+
+
+def verdict(example: Example, rows: int) -> tuple[str, str]:
+    """Return what becomes of an example, and the message where it is not certified.
+
+    Nothing is compiled. The surrogate is artificial: its centre is where the data were simulated,
+    and its precision is the observed one, scaled up to `TALL` rows.
+    """
+    model = example.build(rows)
+    continuous = [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
+    try:
+        parts = split(model, continuous)
+    except UnsplittableModelError as error:
+        return "refused", str(error)
+    try:
+        functions = row_functions(parts)
+        surrogate = artificial(parts, functions, unconstrained(model, example.truth), rows)
+        support = parts.lower, parts.upper
+        require_bounds(BoundsPass(functions, surrogate, support), functions)
+    except BoundsError as error:
+        return "order 2", str(error)
+    return "exact", ""
+
+
+def unconstrained(model: pm.Model, truth: Mapping[str, object]) -> dict[str, np.ndarray]:
+    """Return values of free variables under the names of their value variables."""
+    point = model.initial_point()
+    known = {model[name]: np.asarray(x, dtype="float64") for name, x in truth.items()}
+    for rv, x in known.items():
+        value = model.rvs_to_values[rv]
+        transform = model.rvs_to_transforms[rv]
+        if transform is not None:
+            given = {r: model[r.name].type.filter(v, allow_downcast=True) for r, v in known.items()}
+            inputs = clone_replace(list(rv.owner.inputs), given, rebuild_strict=False)
+            x = evaluate([], transform.forward(x, *inputs), [])
+        assert np.shape(x) == np.shape(point[value.name]), value.name
+        point[value.name] = np.asarray(x, dtype="float64")
+    return point
+
+
+def artificial(parts, functions, point, rows):
+    """Return control variates of order 2 as a fit to `TALL` such rows would make them."""
+    centre = parts.ravel(point)
+    terms = [Rows(f, np.arange(f.n_rows), parts.size) for f in functions]
+    _, gradient, hessian = (
+        sum(part) for part in zip(*(t.summed(centre) for t in terms), strict=True)
+    )
+    scale = TALL / rows
+    values, vectors = linalg.eigh(-0.5 * scale * (hessian + hessian.T))
+    precision = (vectors * (1.0 + np.maximum(values, 0.0))) @ vectors.T
+    likelihood = Derivatives(0.0, gradient, hessian)
+    return surrogate_at(Mode(centre, precision, likelihood), 2, 1.0)
+
+
+def require_bounds(bounds, functions):
+    """Refuse rows without a bound over the smallest region, as a step does."""
+    radius = float(np.sqrt(chi2.isf(TAILS[0], bounds.size)))
+    for function in functions:
+        data = RowData(function, slice(0, function.n_rows))
+        whole = (1,) * len(function.arguments)
+        along, together = bounds.bounds(
+            function, data, bounds.geometry(function, data), radius, whole
+        )
+        if not np.isfinite([along, together]).all():
+            # Intervals that are cut into pieces may still have bounds.
+            bounds.tables()
+            return
