@@ -11,9 +11,9 @@ from pytensor.compile.mode import Mode, optdb
 from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.basic import SequentialGraphRewriter, dfs_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
-from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 
 from pymc_minibatch_mh.errors import SplitCheckError
+from pymc_minibatch_mh.likelihood.derived import inlined
 from pymc_minibatch_mh.likelihood.dims import plain
 from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.split import Split
@@ -26,7 +26,7 @@ SINGLE_PRECISION = 1e-6
 # Violated checks as PyMC's samplers read them; symbolic operations opened up, which would
 # otherwise each be compiled on their own; and intermediate results in place, which saves memory.
 _AS_SAMPLED = SequentialGraphRewriter(
-    dfs_rewriter(local_check_parameter_to_ninf_switch, inline_symbolic_for_fusion),
+    dfs_rewriter(local_check_parameter_to_ninf_switch, inlined),
     optdb.query(RewriteDatabaseQuery(include=["inplace"])),
 )
 

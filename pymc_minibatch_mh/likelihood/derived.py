@@ -21,13 +21,13 @@ from pymc_minibatch_mh.likelihood.dims import plain
 
 
 @node_rewriter(None)
-def _taken_apart(fgraph: object, node: Apply) -> list[Variable] | None:
-    # They would otherwise be compiled, each on its own.
+def inlined(fgraph: object, node: Apply) -> list[Variable] | None:
+    """Open a symbolic operation up, which would otherwise be compiled on its own."""
     return inline_ofg_node(node) if isinstance(node.op, OpFromGraph) else None
 
 
 #: Compiles nothing, for what is evaluated once.
-IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(_taken_apart))
+IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inlined))
 
 
 def data_behind(variable: Variable) -> list[Variable] | None:

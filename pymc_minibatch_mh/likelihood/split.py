@@ -17,6 +17,7 @@ from pytensor.xtensor.type import XTensorType
 from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
 from pymc_minibatch_mh.likelihood.dims import as_read
+from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.support import support
 from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, chosen_terms, term_of
 from pymc_minibatch_mh.likelihood.weights import Weights, weigh
@@ -163,7 +164,7 @@ def split(
         weigh(terms, weights)
     _check_potentials(model, terms, names)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
-    prior = model.logp(vars=rest, sum=True) if rest else pt.constant(0.0)
+    prior = in_double(model.logp(vars=rest, sum=True)) if rest else pt.constant(0.0)
     expanded, kept = _of_other_steps(model, vars, terms)
     blocks, others = _blocks([*expanded, *vars], point), _blocks(kept, point)
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")

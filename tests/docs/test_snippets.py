@@ -63,7 +63,8 @@ def run(code, namespace):
 
 @pytest.mark.usefixtures("short_chains")
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/choose.md", "docs/use.md", "docs/after.md", "docs/bounds.md"]
+    "page",
+    ["README.md", *(f"docs/{name}.md" for name in ("choose", "models", "use", "after", "bounds"))],
 )
 def test_snippets_run_and_print_what_the_page_says(page, given):
     namespace, snippets = dict(given), blocks(page)

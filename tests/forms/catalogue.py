@@ -1,6 +1,6 @@
 """All forms of models, in the order of the table."""
 
-from forms import dependent, dimensions, matrices, mixtures, regressions, writing
+from forms import declaring, dependent, dimensions, matrices, mixtures, regressions, writing
 from forms.form import Form
 
 SECTIONS = (
@@ -12,7 +12,7 @@ SECTIONS = (
     matrices.vectors,
     writing.columns,
     writing.groups,
-    writing.models,
+    declaring.models,
     dimensions.named,
     dependent.declared,
     dependent.mixing,

@@ -64,7 +64,7 @@ def shortened(message: str) -> str:
     """Return the cause of a refusal, without the variable and the ways on."""
     message = re.sub(r"^'[^']*' (cannot be certified: )?", "", message)
     message = re.sub(
-        r"goes through (?:Blockwise\{)?(\w+).*?, which", r"goes through \1, which", message
+        r"(goes through )(?:Blockwise\{)?(\w+).*?(?=, wh(?:ich|ose))", r"\1\2", message
     )
     message = re.sub(r"^in row \d+ ", "", message)
     return re.split(r"\. Use |, so no bound|; bounds are derived", message)[0]

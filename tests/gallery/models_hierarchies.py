@@ -169,8 +169,6 @@ EXAMPLES = [
         MULTILEVEL_TITLE,
         MULTILEVEL,
         radon_covariation,
-        "order 2",
-        "an index that is no integer",
         truth=COVARIATION,
         no_mode="'mu_alpha_beta[0]' runs away",
         ported=f"the non-centred model with covariation, {CORRELATED_COUNTIES} counties",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pytensor.graph.replace import clone_replace
 from scipy import linalg
 from scipy.stats import chi2
@@ -96,7 +97,7 @@ def unconstrained(model: pm.Model, truth: Mapping[str, object]) -> dict[str, np.
         if transform is not None:
             given = {r: model[r.name].type.filter(v, allow_downcast=True) for r, v in known.items()}
             inputs = clone_replace(list(rv.owner.inputs), given, rebuild_strict=False)
-            x = evaluate([], transform.forward(x, *inputs), [])
+            x = evaluate([], transform.forward(pt.as_tensor(x), *inputs), [])
         assert np.shape(x) == np.shape(point[value.name]), value.name
         point[value.name] = np.asarray(x, dtype="float64")
     return point
