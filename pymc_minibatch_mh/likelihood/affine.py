@@ -12,8 +12,9 @@ from functools import reduce
 import numpy as np
 from pytensor.graph.basic import Variable
 
-import pymc_minibatch_mh.likelihood.choice
-import pymc_minibatch_mh.likelihood.reduction  # noqa: F401 - both register rules
+import pymc_minibatch_mh.likelihood.linalg
+import pymc_minibatch_mh.likelihood.reduction
+import pymc_minibatch_mh.likelihood.written  # noqa: F401 - all register rules
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply

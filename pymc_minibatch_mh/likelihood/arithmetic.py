@@ -320,7 +320,9 @@ def square(cells: Cells, x: Cell) -> Cell:
         return multiply(cells, *(square(cells, part) for part in x.inputs))
     if is_a(x, scalar.Reciprocal):
         return reciprocal(cells, square(cells, x.inputs[0]))
-    return x.inputs[0] if is_a(x, scalar.Sqrt) else cells.node(scalar.sqr, (x,))
+    if is_a(x, scalar.Sqrt) and is_nonnegative(x.inputs[0]):
+        return x.inputs[0]
+    return cells.node(scalar.sqr, (x,))
 
 
 def softplus(cells: Cells, x: Cell) -> Cell:

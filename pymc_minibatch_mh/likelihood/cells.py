@@ -212,6 +212,8 @@ class Cells:
         self._serial: dict[Cell, int] = {}
         #: What rules returned, by rule and operands.
         self.results: dict[tuple, Cell] = {}
+        #: Cholesky factors of matrices that are known to be products of them.
+        self.factors: dict[tuple[Cell, ...], np.ndarray] = {}
         self.zero = self.constant(0.0)
         self.one = self.constant(1.0)
         self.minus_one = self.constant(-1.0)

@@ -10,7 +10,6 @@ from pytensor.graph.op import Op
 from pytensor.scalar import basic as scalar
 from pytensor.tensor.subtensor import (
     AdvancedSubtensor,
-    IncSubtensor,
     Subtensor,
     indices_from_subtensor,
 )
@@ -27,7 +26,11 @@ from pymc_minibatch_mh.likelihood.cells import (
     RowNumber,
 )
 from pymc_minibatch_mh.likelihood.lower import Tensor, lowered, single
+from pymc_minibatch_mh.likelihood.patterns import reachable
 from pymc_minibatch_mh.likelihood.simplify import apply
+
+#: Linear forms beyond which finding out how many are independent takes too long.
+MANY_FORMS = 200
 
 
 @lowered.register(Subtensor)
@@ -55,27 +58,16 @@ def _indexed(op: Any, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Ten
     before = [k for k in slices if k < first]
     after = [k for k in slices if k > first]
     sliced = x.cells.transpose([*before, *arrays, *after])
-    cuts = [_slice(entries[k], op) for k in before], [_slice(entries[k], op) for k in after]
+    cuts = (
+        [known_slice(entries[k], op) for k in before],
+        [known_slice(entries[k], op) for k in after],
+    )
     sliced = sliced[(*cuts[0], *[slice(None)] * len(arrays), *cuts[1])]
     picked, width, axis = _picked(sliced, len(before), indices, cells, op)
     if x.axis in arrays or x.axis is None:
         return Tensor(picked, None if axis is None else len(before) + axis)
     place = before.index(x.axis) if x.axis in before else len(before) + width + after.index(x.axis)
     return Tensor(picked, place)
-
-
-@lowered.register(IncSubtensor)
-def _set(op: IncSubtensor, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    x, values, *given = inputs
-    entries = [
-        _slice(entry, op) if isinstance(entry, slice) else _slice(slice(entry), op).stop
-        for entry in indices_from_subtensor(given, op.idx_list)
-    ]
-    if not op.set_instead_of_inc or x.axis is not None or values.axis is not None:
-        raise LoweringError(op)
-    changed = x.cells.copy()
-    changed[tuple(entries)] = values.cells if values.cells.ndim else values.cells.item()
-    return Tensor(changed, None)
 
 
 def _as_tensor(index: Any, cells: Cells) -> Tensor:
@@ -98,7 +90,14 @@ def _check_indices(op: Any, x: Tensor, arrays: Sequence[int], indices: Sequence[
             raise LoweringError(op, "pairs each row with other rows")
 
 
-def _slice(entry: slice, op: Op) -> slice:
+def known_slice(entry: slice, op: Op) -> slice:
+    """Return a slice as numbers.
+
+    Raises
+    ------
+    LoweringError
+        If they depend on the position or on data.
+    """
     parts = []
     for part in (entry.start, entry.stop, entry.step):
         cell = part.cells.item() if isinstance(part, Tensor) else part
@@ -144,8 +143,9 @@ def _element(part: Any, index: Sequence[Cell], cells: Cells, op: Op) -> Cell:
 def pick(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
     """Return the one of several cells that data choose; negative indices count from the end.
 
-    Choosing goes inside operations that are the same for all of them, until it meets coordinates
-    of the position that lie evenly spaced, or constants.
+    Choosing goes inside operations that are the same for several of them, until it meets
+    coordinates of the position that lie evenly spaced, or constants. So a row depends on no more
+    than the entry that is chosen for it.
     """
     key = (pick, index, *choices)
     if key not in cells.results:
@@ -164,19 +164,60 @@ def _picked_cell(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
         return _switched(cells, choices, index)
     if all(isinstance(choice, Affine) or choice.is_data for choice in choices):
         return _pick_affine(cells, choices, index)
-    if not isinstance(first, Apply) or any(not _is_like(choice, first) for choice in choices):
-        return _switched(cells, choices, index)
-    operands = zip(*(choice.inputs for choice in choices), strict=True)
-    return apply(cells, first.op, *(pick(cells, o, index) for o in operands))
+    alike: dict[tuple, list[int]] = {}
+    for k, choice in enumerate(choices):
+        alike.setdefault(_kind(choice), []).append(k)
+    if len(alike) > 1:
+        # Coordinates that are chosen are no help to a row that depends on all of them besides.
+        by_kind = _pick_by_kind(cells, choices, index, list(alike.values()))
+        return min(_switched(cells, choices, index), by_kind, key=_n_linear)
+    operands = zip(*map(_in_order, choices), strict=True)
+    picked = [pick(cells, operand, index) for operand in operands]
+    return apply(cells, first.op, *picked)  # type: ignore[attr-defined]
 
 
-def _is_like(cell: Cell, other: Apply) -> bool:
-    return (
-        isinstance(cell, Apply)
-        and cell.op == other.op
-        and len(cell.inputs) == len(other.inputs)
-        and cell.is_data == other.is_data
-    )
+def _kind(cell: Cell) -> tuple:
+    """Return what cells share that are chosen from together."""
+    if isinstance(cell, Apply) and not cell.is_data:
+        return (str(cell.op), cell.op, len(cell.operands))
+    return ("",)
+
+
+def _n_linear(cell: Cell) -> int:
+    """Return of how many linear forms a cell is a function; of very many only roughly."""
+    forms = list(dict.fromkeys(x.terms for x in reachable(cell) if isinstance(x, Affine)))
+    found = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
+    parts = {part: k for k, part in enumerate(found)}
+    if not forms or len(forms) > MANY_FORMS:
+        return len(forms)
+    matrix = np.zeros((len(forms), len(parts)))
+    for row, form in zip(matrix, forms, strict=True):
+        for term in form:
+            row[parts[term.monomial, term.place]] += term.factor
+    return int(np.linalg.matrix_rank(matrix))
+
+
+def _in_order(cell: Cell) -> Sequence[Cell]:
+    """Return the operands of an operation, those of a sum or product in an order of their kinds."""
+    if isinstance(cell, Apply) and isinstance(cell.op, scalar.Add | scalar.Mul):
+        return sorted(cell.inputs, key=lambda x: (not x.is_data, _kind(x)[0], len(x.inputs)))
+    return cell.inputs
+
+
+def _pick_by_kind(
+    cells: Cells, choices: Sequence[Cell], index: Cell, kinds: Sequence[Sequence[int]]
+) -> Cell:
+    """Choose among cells of each kind, and then among the kinds."""
+    ones, conditions = [], []
+    for members in map(list, kinds):
+        within, here = np.zeros(len(choices), dtype=np.int64), np.zeros(len(choices), dtype=bool)
+        within[members], here[members] = np.arange(len(members)), True
+        ones.append(pick(cells, [choices[k] for k in members], cells.lookup(within, index)))
+        conditions.append(cells.lookup(here, index))
+    chosen = ones[0]
+    for condition, one in zip(conditions[1:], ones[1:], strict=True):
+        chosen = apply(cells, scalar.switch, condition, one, chosen)
+    return chosen
 
 
 def _pick_affine(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:

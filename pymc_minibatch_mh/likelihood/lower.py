@@ -16,6 +16,7 @@ from pytensor.graph.basic import Constant as GraphConstant
 from pytensor.graph.basic import Variable
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import (
     Alloc,
     AllocEmpty,
@@ -23,6 +24,7 @@ from pytensor.tensor.basic import (
     Join,
     MakeVector,
     ScalarFromTensor,
+    Split,
     TensorFromScalar,
 )
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -65,14 +67,16 @@ def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tens
 
     def value_of(variable: Variable) -> Tensor:
         if variable not in known and isinstance(variable, GraphConstant):
-            known[variable] = Tensor(_constants(cells, variable.data), None)
+            known[variable] = Tensor(constants(cells, variable.data), None)
         return known[variable]
 
     for node in toposort([graph], blockers=list(known)):
         inputs = [value_of(x) for x in node.inputs if _is_array(x)]
-        if len(node.outputs) > 1:
+        results = lowered(node.op, node, inputs, cells)
+        outputs = (results,) if isinstance(results, Tensor) else results
+        if len(outputs) != len(node.outputs):
             raise LoweringError(node.op)
-        known[node.outputs[0]] = lowered(node.op, node, inputs, cells)
+        known.update(zip(node.outputs, outputs, strict=True))
     return value_of(graph)
 
 
@@ -90,7 +94,7 @@ def _known_shapes(
     whole = [v for v in shapes if of_batches.isdisjoint(ancestors([v]))]
     values = constant_fold(whole, raise_not_constant=False) if whole else ()
     known = zip(whole, values, strict=True)
-    return {v: Tensor(_constants(cells, x), None) for v, x in known if isinstance(x, np.ndarray)}
+    return {v: Tensor(constants(cells, x), None) for v, x in known if isinstance(x, np.ndarray)}
 
 
 def _is_shape(variable: Variable) -> bool:
@@ -101,7 +105,8 @@ def _is_array(variable: Variable) -> bool:
     return hasattr(variable.type, "dtype")
 
 
-def _constants(cells: Cells, values: Any) -> np.ndarray:
+def constants(cells: Cells, values: Any) -> np.ndarray:
+    """Return an array of numbers as an array of cells."""
     values = np.asarray(values)
     out = np.empty(values.shape, dtype=object)
     for place in np.ndindex(*values.shape):
@@ -110,8 +115,10 @@ def _constants(cells: Cells, values: Any) -> np.ndarray:
 
 
 @singledispatch
-def lowered(op: Op, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    """Return the output of `node` as cells.
+def lowered(
+    op: Op, node: Node, inputs: Sequence[Tensor], cells: Cells
+) -> Tensor | tuple[Tensor, ...]:
+    """Return the output of `node` as cells, or all outputs if there are several.
 
     Raises
     ------
@@ -187,7 +194,7 @@ def _shape(op: Shape_i, node: Node, inputs: Sequence[Tensor], cells: Cells) -> T
 @lowered.register(Shape)
 def _whole_shape(op: Shape, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
     (x,) = inputs
-    lengths = _constants(cells, np.array(x.cells.shape, dtype=np.int64))
+    lengths = constants(cells, np.array(x.cells.shape, dtype=np.int64))
     if x.axis is not None:
         lengths[x.axis] = cells.length()
     return Tensor(lengths, None)
@@ -238,7 +245,7 @@ def _arange(op: ARange, node: Node, inputs: Sequence[Tensor], cells: Cells) -> T
         return Tensor(single(cells.row_number()).reshape(1), 0)
     if not isinstance(stop, Constant):
         raise LoweringError(op)
-    return Tensor(_constants(cells, np.arange(start.value, stop.value, step.value)), None)
+    return Tensor(constants(cells, np.arange(start.value, stop.value, step.value)), None)
 
 
 @lowered.register(Reshape)
@@ -265,3 +272,24 @@ def _join(op: Join, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tenso
     if axis == along:
         raise LoweringError(op, "puts rows after rows")
     return Tensor(np.concatenate([x.cells for x in inputs], axis=along), axis)
+
+
+@lowered.register(Split)
+def _split(op: Split, node: Node, inputs: Sequence[Tensor], cells: Cells) -> tuple[Tensor, ...]:
+    x, lengths = inputs
+    if x.axis == op.axis % x.cells.ndim:
+        raise LoweringError(op, "takes a part of the rows")
+    if not all(isinstance(cell, Constant) for cell in lengths.cells.flat):
+        raise LoweringError(op, "has lengths that are not known beforehand")
+    ends = np.cumsum([int(cell.value) for cell in lengths.cells.flat])
+    parts = np.split(x.cells, ends[:-1], axis=op.axis)
+    return tuple(Tensor(part, x.axis) for part in parts)
+
+
+@lowered.register(CheckAndRaise)
+def _asserted(op: CheckAndRaise, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    x, *conditions = inputs
+    held = [isinstance(c, Constant) and bool(c.value) for t in conditions for c in t.cells.flat]
+    if not all(held):
+        raise LoweringError(op, "asserts what is not known beforehand")
+    return x

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.likelihood.cells import (
 from pymc_minibatch_mh.likelihood.composite import LogAny, LogErfc, LogSoftplus
 
 _POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
-_POSITIVE_OF_POSITIVE = (scalar.Add, scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)
+_POSITIVE_OF_POSITIVE = (scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)
 _SMOOTH = (
     *_POSITIVE,
     LogAny,
@@ -160,6 +160,12 @@ def is_positive(cell: Cell) -> bool:
     """Whether a cell is positive at every position and in every row."""
     if isinstance(cell, Constant):
         return bool(cell.value > 0)
+    if is_a(cell, scalar.Add):
+        known = [is_positive(part) for part in cell.inputs]
+        return any(known) and all(
+            positive or is_nonnegative(part)
+            for part, positive in zip(cell.inputs, known, strict=True)
+        )
     if is_a(cell, *_POSITIVE_OF_POSITIVE):
         return all(map(is_positive, cell.inputs))
     return is_a(cell, *_POSITIVE)
@@ -178,10 +184,10 @@ def is_probability(cell: Cell) -> bool:
 
 
 def is_nonnegative(cell: Cell) -> bool:
-    """Whether a cell is never negative: a product of squares, positive functions and numbers."""
+    """Whether a cell is never negative: sums and products of squares, numbers and the like."""
     value = number(cell)
     if value is not None:
         return value >= 0.0
-    if is_a(cell, scalar.Mul):
+    if is_a(cell, scalar.Add, scalar.Mul):
         return all(is_nonnegative(part) for part in cell.inputs)
-    return is_a(cell, scalar.Sqr, scalar.Abs, *_POSITIVE)
+    return is_a(cell, scalar.Sqr, scalar.Abs) or is_positive(cell)

@@ -7,14 +7,12 @@ import numpy as np
 from pytensor.graph.basic import Apply as Node
 from pytensor.graph.op import Op
 from pytensor.scalar import basic as scalar
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.math import Dot
 from pytensor.tensor.special import LogSoftmax, LogSumExp, Softmax
 
 from pymc_minibatch_mh.likelihood.arithmetic import add, exp, multiply, subtract
-from pymc_minibatch_mh.likelihood.cells import Cell, Cells, LoweringError
+from pymc_minibatch_mh.likelihood.cells import INTEGER, Cell, Cells, LoweringError
 from pymc_minibatch_mh.likelihood.lower import Tensor, lowered
 from pymc_minibatch_mh.likelihood.simplify import apply, log_of_sum
 
@@ -70,12 +68,18 @@ def _cumulate(op: CumOp, node: Node, inputs: Sequence[Tensor], cells: Cells) -> 
     axis = 0 if op.axis is None else op.axis % x.cells.ndim
     if x.axis == axis or (op.axis is None and x.cells.ndim > 1):
         raise LoweringError(op, "combines rows, or all axes")
-    combine = add if op.mode == "add" else multiply
+    real, whole = (add, scalar.add) if op.mode == "add" else (multiply, scalar.mul)
+
+    def combine(left: Cell, right: Cell) -> Cell:
+        # Whole numbers stay so, for they may be indices.
+        whole_numbers = left.is_data and right.is_data and left.dtype == right.dtype == INTEGER
+        return cells.node(whole, (left, right)) if whole_numbers else real(cells, left, right)
+
     moved = np.moveaxis(x.cells, axis, 0).copy()
     for k in range(1, moved.shape[0]):
         for place in np.ndindex(*moved.shape[1:]):
             before, here = moved[(k - 1, *place)], moved[(k, *place)]
-            moved[(k, *place)] = combine(cells, before, here)
+            moved[(k, *place)] = combine(before, here)
     return Tensor(np.moveaxis(moved, 0, axis), x.axis)
 
 
@@ -98,24 +102,3 @@ def _softmax(
         log_share = subtract(cells, x.cells.item(*place), total)
         out[place] = exp(cells, log_share) if isinstance(op, Softmax) else log_share
     return Tensor(out, x.axis)
-
-
-@lowered.register(Dot)
-def _dot(op: Dot, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    left, right = inputs
-    if left.cells.ndim != 2 or right.cells.ndim != 2 or left.axis == 1 or right.axis == 0:
-        raise LoweringError(op)
-    if left.axis is not None and right.axis is not None:
-        raise LoweringError(op, "pairs each row with other rows")
-    out = np.empty((left.cells.shape[0], right.cells.shape[1]), dtype=object)
-    for i, j in np.ndindex(*out.shape):
-        pairs = zip(left.cells[i], right.cells[:, j], strict=True)
-        out[i, j] = add(cells, *(multiply(cells, a, b) for a, b in pairs))
-    return Tensor(out, left.axis if right.axis is None else right.axis)
-
-
-@lowered.register(Blockwise)
-def _blockwise(op: Blockwise, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    if not isinstance(op.core_op, Dot) or op.batch_ndim(node) > 0:
-        raise LoweringError(op)
-    return _dot(op.core_op, node, inputs, cells)

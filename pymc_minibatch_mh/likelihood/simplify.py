@@ -247,6 +247,8 @@ def root(cells: Cells, x: Cell) -> Cell:
         return exp(cells, multiply(cells, cells.constant(0.5), x.inputs[0]))
     if is_a(x, scalar.Sqr) and is_positive(x.inputs[0]):
         return x.inputs[0]
+    if is_a(x, scalar.Reciprocal):
+        return reciprocal(cells, root(cells, x.inputs[0]))
     factors = factors_of(x)
     positive = [part for part in factors if is_positive(part)]
     # Two factors may both be negative, and have a root together only.

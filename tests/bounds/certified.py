@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import pytensor
 from numba import njit
 from pytensor.scalar import math as scalar_math
 from scipy import optimize, special
 
+from bounds.vectors import VECTORS
 from families import FAMILIES
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.jets import Jets
@@ -34,7 +36,15 @@ from pymc_minibatch_mh.surrogate.taylor import surrogate_at
 #: Rounding errors of a difference of log-likelihoods, in units of the largest term in them.
 ROUNDING = 1e-13
 #: Mean and standard deviation of priors that say more than the rows do.
-PRIORS = {"tau_log__": (np.log(0.8), 0.03)}
+PRIORS = {
+    "tau_log__": (np.log(0.8), 0.03),
+    # Of one sign, and known well, for only the product of both is in the covariance.
+    "w[0, 0]": (0.9, 0.03),
+    "w[1, 0]": (0.7, 0.03),
+    "known_cholesky-cov-packed__[0]": (0.0, 0.03),
+    "known_cholesky-cov-packed__[1]": (0.6, 0.03),
+    "known_cholesky-cov-packed__[2]": (np.log(0.8), 0.03),
+}
 #: How far out positions are sought where a table has no radius.
 FAR = 300.0
 
@@ -150,8 +160,11 @@ class Fit:
 @cache
 def fit(name, rows):
     """Return a family around its mode."""
-    model = FAMILIES[name](rows=rows)
-    parts = split(model, model.value_vars)
+    model = (FAMILIES.get(name) or VECTORS[name])(rows=rows)
+    # Initial points of a correlation matrix would be compiled.
+    with pytensor.config.change_flags(cxx=""):
+        parts = split(model, model.value_vars)
+        start = parts.ravel(model.initial_point())
     functions = row_functions(parts)
     terms = [Rows(f, np.arange(f.n_rows), parts.size) for f in functions]
     mean, sd = np.transpose([PRIORS.get(name, (0.0, 1.0)) for name in parts.coordinate_names])
@@ -170,7 +183,7 @@ def fit(name, rows):
 
     place = optimize.minimize(
         lambda x: loss(x.tobytes())[0],
-        parts.ravel(model.initial_point()),
+        start,
         jac=lambda x: loss(x.tobytes())[1],
         hess=lambda x: loss(x.tobytes())[2],
         method="trust-exact",

@@ -10,6 +10,7 @@ from pytensor.link.basic import PerformLinker
 
 from bounds.certified import Rows, evaluate, fit, hunt
 from bounds.make_looseness import FILE, ORDERS, measured, table
+from bounds.vectors import VECTORS
 from families import FAMILIES
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.interval import Interval
@@ -33,6 +34,9 @@ EVERY_CASE = [
     *((name, 2) for name in SMOOTH),
     *((name, 1) for name in FEW),
     *((name, 0) for name in [*FEW, "laplace"]),
+    *(("correlated", order) for order in (2, 1, 0)),
+    ("heavy_tailed", 1),
+    ("slopes_of_groups", 2),
 ]
 
 
@@ -124,7 +128,7 @@ def test_branches_that_are_no_two_forms_of_one_function_are_refused(monkeypatch)
 
 def test_rows_are_evaluated_as_the_model_evaluates_them():
     plain = Mode(linker=PerformLinker(), optimizer=None)
-    for name in FAMILIES:
+    for name in [*FAMILIES, *VECTORS]:
         fitted = fit(name, ROWS)
         position = fitted.mode.position + 0.1
         for function, term in zip(fitted.functions, fitted.split.terms, strict=True):

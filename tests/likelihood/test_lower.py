@@ -3,63 +3,27 @@
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor.raise_op import Assert
 
-from likelihood.expressions import value_of
-from likelihood.reading import evaluate
-from pymc_minibatch_mh.likelihood import choice, lower, reduction
-from pymc_minibatch_mh.likelihood.cells import Cells, LoweringError
-from pymc_minibatch_mh.likelihood.lower import Tensor
+from likelihood.apart import (
+    chosen,
+    cube,
+    is_right,
+    length,
+    many,
+    numbers,
+    put_together,
+    rows,
+    square,
+    taken_apart,
+    theta,
+)
+from pymc_minibatch_mh.likelihood import choice, reduction
+from pymc_minibatch_mh.likelihood.cells import LoweringError
 
-RNG = np.random.default_rng(31)
-BATCH = 5
-THETA = RNG.normal(size=6)
-ROWS = RNG.normal(size=(BATCH, 3))
-CHOSEN = RNG.integers(-3, 3, size=(BATCH, 2))
-MANY = RNG.integers(100, 127, size=(BATCH, 2)).astype(np.int8)
-
-theta = pt.vector("theta", shape=(6,))
-rows = pt.tensor("rows", dtype="float64", shape=(None, 3))
-chosen = pt.tensor("chosen", dtype="int64", shape=(None, 2))
-many = pt.tensor("many", dtype="int8", shape=(None, 2))
-length = pt.lscalar("length")
-square = theta[:4].reshape((2, 2))
-cube = pt.concatenate([theta, 2.0 * theta]).reshape((2, 3, 2))
-numbers = pt.arange(length)
-
-
-def taken_apart(graph):
-    cells = Cells()
-    position = np.array([cells.coordinate(k) for k in range(6)], dtype=object)
-    leaves = {theta: Tensor(position, None), length: Tensor(lower.single(cells.length()), None)}
-    for number, batch in enumerate((rows, chosen, many)):
-        width, dtype = batch.type.shape[1], np.dtype(batch.dtype)
-        entries = [cells.data(number, (k,), dtype) for k in range(width)]
-        leaves[batch] = Tensor(np.array([entries], dtype=object), 0)
-    return lower.lower(cells, graph, leaves)
-
-
-def put_together(tensor):
-    """Return the value of a tensor of cells for all rows of the batch."""
-    shape = list(tensor.cells.shape)
-    if tensor.axis is not None:
-        assert shape[tensor.axis] == 1
-        shape[tensor.axis] = BATCH
-    result = np.empty(shape)
-    for place in np.ndindex(*tensor.cells.shape):
-        where = list(place)
-        if tensor.axis is not None:
-            where[tensor.axis] = slice(None)
-        result[tuple(where)] = value_of(tensor.cells[place], THETA, (ROWS, CHOSEN, MANY))
-    return result
-
-
-def is_right(graph):
-    expected = evaluate(
-        [theta, rows, chosen, many, length], graph, [THETA, ROWS, CHOSEN, MANY, BATCH]
-    )
-    found = put_together(taken_apart(graph))
-    return found.shape == expected.shape and np.allclose(found, expected, rtol=1e-10)
-
+two_kinds = pt.concatenate(
+    [[0.5], pt.exp(theta[:2]), pt.sigmoid(theta[2:4]), [0.25], pt.exp(theta[4:]), theta[:1]]
+)
 
 GRAPHS = {
     "elementwise": lambda: pt.exp(rows) * theta[:3] + theta[3],
@@ -78,6 +42,23 @@ GRAPHS = {
     "set": lambda: rows * pt.set_subtensor(theta[1:3], theta[0])[:3],
     "set one": lambda: rows * pt.set_subtensor(theta[-1], theta[0] * theta[1])[-3:],
     "empty, then set": lambda: rows * pt.set_subtensor(pt.empty(3)[:], theta[:3]),
+    "set by an array": lambda: rows * pt.set_subtensor(theta[[2, 0]], theta[3:5])[:3],
+    "set twice": lambda: rows * pt.set_subtensor(theta[[2, 0, 2]], theta[3:6])[:3],
+    "set in a matrix": lambda: rows @ pt.set_subtensor(cube[0][[0, 1], [1, 0]], theta[:2]),
+    "set backwards": lambda: rows * pt.set_subtensor(theta[2::-1], theta[3:])[:3],
+    "column set": lambda: pt.set_subtensor((rows * theta[0])[:, 1], rows[:, 2] * theta[1]),
+    "columns set": lambda: pt.set_subtensor((rows * theta[0])[:, 1:], pt.exp(rows[:, :2])),
+    "columns set to parameters": lambda: pt.set_subtensor(rows[:, 1:], theta[:2]) * theta[0],
+    "column set on its side": lambda: pt.set_subtensor(rows.T[1], rows[:, 0] * theta[0]),
+    "small integers set": lambda: pt.set_subtensor(rows[:, :2], many)[:, 0] * many[:, 1] * theta[0],
+    "increments": lambda: pt.inc_subtensor(theta[:3], 1.5)[:3] * rows,
+    "increments by an array": lambda: pt.inc_subtensor(theta[[0, 2, 0]], theta[3:])[:3] * rows,
+    "column increased": lambda: pt.inc_subtensor((rows * theta[0])[:, 1], rows[:, 2]),
+    "split": lambda: pt.split(rows * theta[0], [1, 2], n_splits=2, axis=1)[1],
+    "split parameters": lambda: pt.split(theta, [1, 3, 2], n_splits=3)[1] * rows,
+    "asserted": lambda: Assert("as it is")(theta[:3] * rows, pt.eq(cube.shape[1], 3)),
+    "cumulated whole numbers": lambda: theta[pt.cumsum(pt.arange(1, 4)) - 1] * rows,
+    "multiplied whole numbers": lambda: theta[pt.cumprod(pt.arange(1, 3))] * rows[:, :2],
     "sum": lambda: (rows * theta[:3]).sum(axis=1),
     "sum over several axes": lambda: (rows[:, :, None] * cube[0, 0]).sum(axis=(1, 2)),
     "sum of parameters": lambda: rows[:, 0] * theta.sum() * cube.sum(axis=(0, 2))[1],
@@ -121,6 +102,17 @@ GRAPHS = {
     "choice of unlike things": lambda: pt.concatenate(
         [theta[:1], pt.exp(theta[1:2]), pt.as_tensor([7.0])]
     )[chosen[:, 0]],
+    "choice of two kinds": lambda: two_kinds[chosen] * two_kinds[chosen - 4],
+    "choice of choices": lambda: pt.switch(theta[:3] > 0.1, pt.exp(theta[:3]), theta[3:])[chosen],
+    "choice of entries of a product": lambda: (pt.exp(theta[:2])[:, None] * square + theta[4])[
+        chosen[:, 0] // 2, chosen[:, 1] // 2
+    ],
+    "choice in another order": lambda: (
+        pt.exp(theta[2]) * pt.sigmoid(theta[:1]) * rows[:, :1]
+        + pt.stack([pt.sigmoid(theta[0]) * pt.exp(theta[1]), pt.exp(theta[2]) * pt.sin(theta[3])])[
+            chosen[:, :1] // 2
+        ]
+    ),
     "choice of sums": lambda: (theta[:3] + theta[3:] * pt.as_tensor([1.0, 2.0, 3.0]))[chosen[:, 1]],
     "choice with offsets": lambda: (theta[:3] + pt.as_tensor([1.0, 2.0, 3.0]))[chosen[:, 1]],
     "choice among columns": lambda: pt.exp(rows)[numbers, chosen[:, 0]] * theta[0],
@@ -164,8 +156,15 @@ REFUSED = {
     "whole numbers to a parameter": lambda: pt.arange(pt.cast(theta[0], "int64")).sum() * rows,
     "numbers from one": lambda: (rows * theta[:3])[pt.arange(1, length + 1), chosen[:, 0]],
     "several outputs": lambda: pt.linalg.slogdet(square)[1] * rows,
-    "increments": lambda: pt.inc_subtensor(theta[:3], 1.0)[:3] * rows,
-    "rows set": lambda: pt.set_subtensor(rows[:, 0], theta[0]),
+    "rows set": lambda: pt.set_subtensor(rows[0], theta[:3]),
+    "rows set from some row on": lambda: pt.set_subtensor(rows[0:, 0], theta[0]),
+    "rows put where none are": lambda: pt.set_subtensor(cube[0], rows),
+    "rows put on their side": lambda: pt.set_subtensor((rows * theta[0])[:, :1], rows[:, :1].T),
+    "columns set by an array": lambda: pt.set_subtensor((rows * theta[0])[:, [0, 2]], rows[:, :2]),
+    "a place by data set": lambda: pt.set_subtensor(theta[chosen[0, 0]], 1.0)[:3] * rows,
+    "a part of the rows": lambda: pt.split(rows, [1, length - 1], n_splits=2, axis=0)[0],
+    "parts by data": lambda: pt.split(theta, [chosen[0, 0], 3], n_splits=2)[1] * rows,
+    "an assertion on parameters": lambda: Assert("positive")(theta[:3], theta[0] > 0.0) * rows,
     "sorted": lambda: pt.sort(theta)[0] * rows,
 }
 
@@ -188,7 +187,7 @@ MUTANTS = {
                 pt.eq.scalar_op, (index, cells.constant(np.int64(k)))
             ),
         ),
-        "choice of unlike things",
+        "choice among columns",
     ),
     "factors of coordinates are forgotten": (
         lambda m: m.setattr(choice, "multiply", lambda cells, factor, x: x),
@@ -197,6 +196,16 @@ MUTANTS = {
     "offsets are forgotten": (
         lambda m: m.setattr(choice, "add", lambda cells, first, *rest: first),
         "choice with offsets",
+    ),
+    "only the first kind is chosen from": (
+        lambda m: m.setattr(
+            choice, "_pick_by_kind", lambda cells, choices, index, kinds: choices[kinds[0][0]]
+        ),
+        "choice of two kinds",
+    ),
+    "factors are paired in any order": (
+        lambda m: m.setattr(choice, "_in_order", lambda cell: cell.inputs[::-1]),
+        "choice of choices",
     ),
     "cumulated products are sums": (
         lambda m: m.setattr(reduction, "multiply", reduction.add),
