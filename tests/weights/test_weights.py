@@ -99,7 +99,9 @@ def test_two_likelihoods_take_weights_by_name():
         pm.Normal("x", level, 1.0, observed=x)
     parts = split_of(model, weights={"x": np.full(ROWS, 0.5)})
     assert [term.weights is None for term in parts.terms] == [True, False]
-    with pytest.raises(SettingError, match=r"^weights= is one array for 2 observed .* \['x', 'y'\]"):
+    with pytest.raises(
+        SettingError, match=r"^weights= is one array for 2 observed .* \['x', 'y'\]"
+    ):
         split_of(model, weights=np.ones(ROWS))
 
 
