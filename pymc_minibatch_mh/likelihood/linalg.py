@@ -17,6 +17,7 @@ from pytensor.tensor.math import Dot
 
 from pymc_minibatch_mh.likelihood.arithmetic import add, divide, multiply, subtract
 from pymc_minibatch_mh.likelihood.cells import REAL, Cell, Cells, Constant, LoweringError
+from pymc_minibatch_mh.likelihood.logic import IN_DOUBLE
 from pymc_minibatch_mh.likelihood.lower import Tensor, constants, lowered, row_axis
 from pymc_minibatch_mh.likelihood.patterns import is_positive, number, summands
 from pymc_minibatch_mh.likelihood.simplify import root
@@ -93,7 +94,7 @@ def _matrix(op: Op, node: Node, x: Tensor) -> np.ndarray:
         If rows lie inside of it, or it is too large to be taken apart.
     """
     if node.outputs[0].type.dtype != REAL.name:
-        raise LoweringError(op, "computes in single precision; build the model with floatX=float64")
+        raise LoweringError(op, f"computes in single precision; {IN_DOUBLE}")
     if x.axis is not None or x.cells.shape[0] != x.cells.shape[1]:
         raise LoweringError(op, "has rows inside of its matrices")
     if _numbers(x.cells) is None and len(x.cells) > LARGEST:

@@ -20,7 +20,8 @@ from pymc_minibatch_mh.likelihood.patterns import (
 _EQUALITIES = (scalar.EQ, scalar.NEQ)
 _LOGIC = (scalar.AND, scalar.OR, scalar.Invert)
 CHOICES = (scalar.Switch, scalar.Second, scalar.Identity)
-_IN_DOUBLE = "build the model with floatX=float64"
+#: How a model is fixed whose parameters are computed with in single precision.
+IN_DOUBLE = "build the model with floatX=float64"
 _STEPS = (
     scalar.IntDiv,
     scalar.Mod,
@@ -69,7 +70,7 @@ def outside_the_reals(cells: Cells, op: ScalarOp, operands: Sequence[Cell]) -> C
     # PyTensor has (x > 0) * 0.5 in single precision, which rounds nothing.
     chosen = isinstance(op, scalar.Mul) and sum(dtype.kind != "b" for dtype in dtypes) == 1
     if result.itemsize < 8 and not chosen:
-        raise LoweringError(op, f"computes in single precision; {_IN_DOUBLE}")
+        raise LoweringError(op, f"computes in single precision; {IN_DOUBLE}")
     return None
 
 
@@ -80,7 +81,7 @@ def _cast(cells: Cells, op: scalar.Cast, x: Cell) -> Cell:
     if target == "float64":
         return x
     if target.startswith("float"):
-        raise LoweringError(op, f"rounds the parameters to single precision; {_IN_DOUBLE}")
+        raise LoweringError(op, f"rounds the parameters to single precision; {IN_DOUBLE}")
     raise LoweringError(op, "rounds the parameters to integers")
 
 
