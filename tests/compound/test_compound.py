@@ -144,8 +144,9 @@ def test_a_discrete_variable_cannot_be_asked_for(model):
         TunaMH([model["level"], model["wide"]])
 
 
-def test_chains_in_new_processes_are_those_of_one_process(model):
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_chains_in_new_processes_are_those_of_one_process(model, start):
     steps = beside("TunaMH", "Metropolis")
     serial = sample(model, steps, draws=50, tune=50)
-    parallel = sample(model, steps, draws=50, tune=50, cores=2, mp_ctx="spawn")
+    parallel = sample(model, steps, draws=50, tune=50, cores=2, mp_ctx=start)
     same_draws(serial, parallel)

@@ -13,21 +13,20 @@ from zoo import sample
 DRAWS, TUNE, SEED = 16_000, 1_000, 47
 #: Without control variates only small moves are decided by less than all rows.
 SETTINGS = {"laplace": {"taylor_order": 0, "proposal": Laplace(rho=(0.9,))}}
-#: Forms that take long to compile; their bounds are proven in every run by ``tests/bounds``.
-SLOW = (
-    "normal_mixture",
-    "softmax",
-    "ordered_logistic",
-    "censored_normal",
-    "censored_weibull",
-    "truncated_normal",
-    "hurdle_poisson",
-    "hurdle_gamma",
-    "zero_inflated_binomial",
-    "zero_inflated_negative_binomial",
+#: Families that every run samples: one of each kind of row and of hierarchy. The others only take
+#: longer to compile; their bounds, too, are proven in every run by ``tests/bounds``.
+QUICK = (
+    "bernoulli_logit",
+    "poisson_exposure",
+    "student_fixed",
+    "zero_inflated_poisson",
+    "laplace",
+    "grouped",
+    "noncentred",
+    "shared_level",
 )
 EVERY_FAMILY = [
-    pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in FAMILIES
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES
 ]
 #: Largest distance in standard errors, and least effective sample of a reference.
 FAR, ENOUGH = 5.0, 26_000
