@@ -1,5 +1,4 @@
 import json
-from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -40,13 +39,6 @@ EVERY_CASE = [
 ]
 
 
-@cache
-def largest_ratio(name, order):
-    fitted = fit(name, ROWS)
-    surrogate = fitted.surrogate(order)
-    return hunt(fitted, surrogate, fitted.bounds(surrogate).tables()).max()
-
-
 def ratio_with(name, assumed, true=None):
     """Return the largest ratio if bounds were made for another surrogate than the true one."""
     fitted = fit(name, ROWS)
@@ -55,14 +47,15 @@ def ratio_with(name, assumed, true=None):
 
 @pytest.mark.parametrize(("name", "order"), EVERY_CASE)
 def test_no_row_exceeds_its_bound(name, order):
-    assert largest_ratio(name, order) <= 1.0
-
-
-def test_the_search_comes_close_to_bounds():
-    ratios = {name: largest_ratio(name, 2) for name in SMOOTH}
-    assert sum(ratio > 0.5 for ratio in ratios.values()) >= 0.8 * len(ratios)
-    assert sum(ratio > 0.9 for ratio in ratios.values()) >= 6
-    assert min(ratios.values()) > 0.05
+    fitted = fit(name, ROWS)
+    surrogate = fitted.surrogate(order)
+    largest = hunt(fitted, surrogate, fitted.bounds(surrogate).tables()).max()
+    assert largest <= 1.0
+    stored = json.loads(FILE.read_text())["families"]
+    if name in stored and order == ORDERS[name]:
+        # A search that stays far from bounds would not find one that is too small. With fewer
+        # rows than the stored figures are of, regions are wider and bounds a little looser.
+        assert largest > stored[name]["largest_ratio"] / 4.0
 
 
 @pytest.mark.parametrize("name", ["poisson_exposure", "student_fixed"])

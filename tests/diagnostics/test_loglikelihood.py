@@ -35,7 +35,9 @@ def test_chosen_rows_have_pymcs_log_likelihood(model):
     assert not np.allclose(own, np.roll(whole, 1, axis=1)[..., CHOSEN], rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["zero_inflated_poisson", "noncentred"])
+@pytest.mark.parametrize(
+    "name", ["noncentred", pytest.param("zero_inflated_poisson", marks=pytest.mark.slow)]
+)
 def test_families_have_pymcs_log_likelihood(model_of, name):
     model = model_of(name)
     assert name in FAMILIES
