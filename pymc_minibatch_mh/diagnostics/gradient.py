@@ -15,7 +15,7 @@ GRADIENTS = 5.0
 #: Seconds of a leapfrog step of PyMC's NUTS beside the gradient.
 LEAPFROG = 25e-6
 #: Gradients that are timed at least and at most, and seconds after which they are enough.
-LEAST, MOST, ENOUGH_SECONDS = 5, 500, 0.3
+LEAST, MOST, ENOUGH_SECONDS = 5, 500, 1.0
 
 
 def nuts_forecast(

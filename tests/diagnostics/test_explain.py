@@ -18,7 +18,7 @@ from pymc_minibatch_mh import (
 )
 from pymc_minibatch_mh.diagnostics import explain as entry
 from pymc_minibatch_mh.diagnostics import gradient, pilot
-from pymc_minibatch_mh.diagnostics.pilot import error_of_mean, fly
+from pymc_minibatch_mh.diagnostics.pilot import error_of_mean, fly, fresh_chain
 from pymc_minibatch_mh.likelihood.split import split
 from zoo import sample
 
@@ -165,9 +165,9 @@ def test_a_discrete_variable_leaves_the_approximate_method(of_switched):
 
 def test_a_pilot_leaves_the_values_of_other_steps_alone(of_switched):
     _, step = of_switched
-    step.target.source.others[:] = 1.0
+    step.target.source.others[:] = 5.0
     fly(step, entry._model_of(step), 100, 0, _generator(0))
-    assert step.target.source.others == 1.0
+    assert step.target.source.others == 5.0
 
 
 def _generator(seed):
@@ -215,6 +215,15 @@ def test_rows_of_the_forecast_are_those_of_a_run(step_of, model_of):
     # A forecast that is off by a half would be noticed.
     assert error < 0.1 * rows.mean()
     assert abs(found.rows_per_update - rows.mean()) < 4.0 * error
+
+    several = fresh_chain(step, _generator(0), 0)
+    several.updates_per_draw = 8
+    of_several = explain(several, draws=500, random_seed=13).forecast
+    assert of_several.updates_per_draw == 8
+    error = np.hypot(of_several.rows_error, error_of_mean(rows))
+    assert abs(of_several.rows_per_update - rows.mean()) < 4.0 * error
+    assert of_several.microseconds_per_update == pytest.approx(1e6 * DRAW / 8)
+    assert of_several.full_pass_share <= 1.0
 
 
 def refused():
