@@ -1,6 +1,8 @@
 """Markov chain Monte Carlo on tall data, inside PyMC."""
 
 from pymc_minibatch_mh.bounds.given import Bounds
+from pymc_minibatch_mh.diagnostics.explain import explain
+from pymc_minibatch_mh.diagnostics.explanation import Explanation
 from pymc_minibatch_mh.diagnostics.loglikelihood import log_likelihood
 from pymc_minibatch_mh.diagnostics.loo import loo_subsample
 from pymc_minibatch_mh.diagnostics.predictive import posterior_predictive
@@ -30,6 +32,7 @@ __all__ = [
     "BoundViolationError",
     "Bounds",
     "BoundsError",
+    "Explanation",
     "FactorizedMH",
     "Laplace",
     "MinibatchError",
@@ -44,6 +47,7 @@ __all__ = [
     "StaleDataError",
     "TunaMH",
     "UnsplittableModelError",
+    "explain",
     "log_likelihood",
     "loo_subsample",
     "overdispersed_initvals",

@@ -1,1 +1,1 @@
-"""What is asked of a trace after sampling, for rows that are chosen."""
+"""What is asked of a model before sampling, and of a trace after it."""

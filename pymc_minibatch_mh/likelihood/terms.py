@@ -52,7 +52,9 @@ def chosen_terms(
     by_name = {rv.name: rv for rv in model.observed_RVs}
     if observed is not None:
         return [by_name[name] for name in _checked_names(model, observed, observation_dims)]
-    chosen = [rv for rv in by_name.values() if _n_rows(model, rv, observation_dims) >= min_rows]
+    chosen = [
+        rv for rv in by_name.values() if number_of_rows(model, rv, observation_dims) >= min_rows
+    ]
     if not chosen:
         raise _nothing_to_subsample(model, min_rows)
     return chosen
@@ -138,7 +140,8 @@ def _own_dims(model: pm.Model, name: str, observation_dims: Sequence[str]) -> li
     return [axis for axis, dim in enumerate(own) if dim in observation_dims]
 
 
-def _n_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str]) -> int:
+def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str] = ()) -> int:
+    """Return how many rows an observed variable has."""
     axis = observation_axis(model, rv, observation_dims)
     value = _without_casts(model.rvs_to_values[rv])
     if isinstance(value, Constant | SharedVariable):

@@ -64,7 +64,10 @@ def run(code, namespace):
 @pytest.mark.usefixtures("short_chains")
 @pytest.mark.parametrize(
     "page",
-    ["README.md", *(f"docs/{name}.md" for name in ("choose", "models", "use", "after", "bounds"))],
+    [
+        "README.md",
+        *(f"docs/{name}.md" for name in ("choose", "models", "use", "before", "after", "bounds")),
+    ],
 )
 def test_snippets_run_and_print_what_the_page_says(page, given):
     namespace, snippets = dict(given), blocks(page)

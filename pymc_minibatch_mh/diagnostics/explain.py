@@ -1,0 +1,201 @@
+"""A forecast before sampling: what subsampling makes of a model, and whether it pays."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.util import get_random_generator
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.diagnostics.certificate import certificate
+from pymc_minibatch_mh.diagnostics.explanation import Explanation
+from pymc_minibatch_mh.diagnostics.gradient import nuts_forecast
+from pymc_minibatch_mh.diagnostics.pilot import fly, forecast
+from pymc_minibatch_mh.diagnostics.recommend import recommend, recommend_instead
+from pymc_minibatch_mh.diagnostics.terms import not_subsampled, of_refused_model, subsampled
+from pymc_minibatch_mh.errors import (
+    BoundsError,
+    MinibatchError,
+    ModeError,
+    SettingError,
+    UnsplittableModelError,
+)
+from pymc_minibatch_mh.likelihood.split import Split, split
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.penalty import PenaltyMH
+from pymc_minibatch_mh.steps.tuna import TunaMH
+
+#: Draws below which no effective sample size is estimated.
+LEAST_DRAWS = 100
+#: Settings of a step that say how its model is read.
+READING = ("observed", "weights", "observation_dims")
+
+
+def explain(
+    model_or_step: pm.Model | MinibatchStep | None = None,
+    *,
+    vars: Sequence[Variable] | None = None,
+    draws: int = 1_000,
+    tune: int = 1_000,
+    random_seed: Any = None,
+    **settings: Any,
+) -> Explanation:
+    """Tell what is subsampled, whether the draws are exact and what they cost, before sampling.
+
+    The figures come from a pilot: a short chain of the step's own loop, outside
+    :func:`pymc.sample`, from a draw of the Gaussian approximation. NUTS is not run: the time of
+    one gradient of all rows is measured, and a rule says how many an effective draw takes.
+
+    Parameters
+    ----------
+    model_or_step
+        A model, by default that of the context: :class:`TunaMH` is tried on it, and
+        :class:`PenaltyMH` where no bounds can be derived. Or a step, which is not changed: its
+        chain goes on as if it had not been explained.
+    vars
+        Variables that the step for a model moves; by default all continuous ones.
+    draws, tune
+        Draws of the pilot that are kept, 100 or more, and those of warm-up before them.
+    random_seed
+        Seed of the pilot. The same seed gives the same figures, but for times and what is
+        computed from them.
+    **settings
+        What all step methods take, for the step of a model: see :class:`MinibatchStep`.
+
+    Returns
+    -------
+    Explanation
+        Also of a model that cannot be subsampled, with the reason.
+
+    Raises
+    ------
+    SettingError
+        If a setting cannot be meant.
+    """
+    draws, tune = check.integer("draws", draws, LEAST_DRAWS), check.integer("tune", tune, 0)
+    rng = get_random_generator(random_seed)
+    if isinstance(model_or_step, MinibatchStep):
+        if vars is not None or settings:
+            raise SettingError(
+                f"{next(iter(settings), 'vars')}= is a setting of the step that is explained, "
+                "which was built before. Leave it out."
+            )
+        return _of_step(model_or_step, _model_of(model_or_step), draws, tune, rng)
+    if not isinstance(model_or_step, pm.Model | None):
+        raise SettingError(
+            f"model_or_step is a {type(model_or_step).__name__}, which cannot be explained. Give a "
+            "pm.Model, or a step method of this package."
+        )
+    model = pm.modelcontext(model_or_step)
+    began, why_not_exact = time.perf_counter(), ""
+    try:
+        try:
+            step: MinibatchStep = TunaMH(vars, model=model, **settings)
+        except BoundsError as error:
+            why_not_exact = str(error)
+            step = PenaltyMH(vars, model=model, **settings)
+    except (UnsplittableModelError, ModeError) as error:
+        return _of_refused(model, vars, error, settings)
+    seconds = time.perf_counter() - began
+    return _of_step(step, model, draws, tune, rng, seconds, why_not_exact)
+
+
+def _of_step(
+    step: MinibatchStep,
+    model: pm.Model,
+    draws: int,
+    tune: int,
+    rng: np.random.Generator,
+    seconds: float = float("nan"),
+    why_not_exact: str = "",
+) -> Explanation:
+    parts, method = step.target.split, type(step).__name__
+    pilot = fly(step, model, draws, tune, rng)
+    found = forecast(step, pilot, tune, seconds)
+    factor = step.surrogate.factor
+    nuts = nuts_forecast(model, pilot.point, factor @ factor.T)
+    n_rows = step.target.source.n_rows
+    recommended, reason = recommend(method, n_rows, parts.size, found, nuts)
+    return Explanation(
+        method=method,
+        recommended=recommended,
+        reason=reason,
+        refused="",
+        n_rows=n_rows,
+        size=parts.size,
+        terms=subsampled(parts),
+        others=not_subsampled(model, parts),
+        taylor_order=step.target.taylor_order,
+        order_reason=_why_order(step.target.taylor_order, parts),
+        certificate=certificate(step, pilot.certified, why_not_exact),
+        forecast=found,
+        nuts=nuts,
+    )
+
+
+def _of_refused(
+    model: pm.Model,
+    vars: Sequence[Variable] | None,
+    error: MinibatchError,
+    settings: Mapping[str, Any],
+) -> Explanation:
+    own = check.own_variables(model, vars)
+    start = settings.get("initial_point") or model.initial_point()
+    reading: dict[str, Any] = {name: settings[name] for name in READING if name in settings}
+    nuts = nuts_forecast(model, {**model.initial_point(), **start}, None)
+    recommended, reason = recommend_instead(nuts)
+    if isinstance(error, ModeError):
+        parts = split(model, own, **reading)
+        terms, others = subsampled(parts), not_subsampled(model, parts)
+    else:
+        terms, others = (), of_refused_model(model, own, **reading)
+    return Explanation(
+        method="",
+        recommended=recommended,
+        reason=reason,
+        refused=str(error),
+        n_rows=sum(term.n_rows for term in terms),
+        size=sum(int(np.size(start[v.name])) for v in own),
+        terms=terms,
+        others=others,
+        taylor_order=None,
+        order_reason="",
+        certificate=None,
+        forecast=None,
+        nuts=nuts,
+    )
+
+
+def _why_order(order: int, parts: Split) -> str:
+    if order == 2:
+        return "rows are expanded to second order, which leaves the smallest remainders"
+    if parts.discrete_in_rows:
+        return (
+            f"rows depend on the discrete variable {parts.discrete_in_rows[0]!r}, in which "
+            "nothing can be expanded"
+        )
+    return f"set by taylor_order={order}; 'auto' would be 2"
+
+
+def _model_of(step: MinibatchStep) -> pm.Model:
+    """Return the model of a step, from the context if the step has left its own behind."""
+    try:
+        _, given = step.__getnewargs_ex__()
+    except AttributeError:
+        return _matching_context(step)
+    return given["model"]
+
+
+def _matching_context(step: MinibatchStep) -> pm.Model:
+    model = pm.Model.get_context(error_if_none=False)
+    parts = step.target.split
+    needed = {block.name for block in (*parts.blocks, *parts.others)}
+    if model is None or needed != {v.name for v in model.value_vars}:
+        raise SettingError(
+            "model_or_step is a step that has left its model in another process. Call "
+            "explain(step) in the context of that model."
+        )
+    return model
