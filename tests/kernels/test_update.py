@@ -58,6 +58,15 @@ def test_reported_acceptance_is_the_share_of_accepted_moves(name):
     assert share == pytest.approx(reported, abs=tolerance)
 
 
+def test_several_updates_in_one_call_are_as_many_calls():
+    states, sums = toy.Toy(RULES["penalty"]).steps(3_000, seed=24)
+    by_three, of_three = toy.Toy(RULES["penalty"]).steps(1_000, seed=24, updates=3)
+    np.testing.assert_array_equal(by_three, states[::3])
+    for column in (kernel.ACCEPTED, kernel.N_OBS):
+        expected = sums[:, column].reshape(-1, 3).sum(axis=1)
+        np.testing.assert_array_equal(of_three[:, column], expected)
+
+
 def test_sums_count_rows_and_looks():
     _, sums = toy.Toy(RULES["barker"]).steps(200, seed=19)
     rows = RULES["barker"].plan(toy.Toy(RULES["barker"]).spread, 0, 16, RULES["barker"].settings)
