@@ -5,8 +5,9 @@ import copy
 import numpy as np
 import pytest
 
-from mutants.catalogue import EDITED, HELD
+from mutants.catalogue import EDITED
 from mutants.edit import applied
+from mutants.held import HELD
 from nodes import exists, resolve
 from pymc_minibatch_mh import MinibatchError
 from pymc_minibatch_mh.kernels import alias, poisson
