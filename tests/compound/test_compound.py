@@ -18,6 +18,7 @@ from pymc_minibatch_mh import (
     UnsplittableModelError,
 )
 from pymc_minibatch_mh.steps.stats import STATS
+from statistical.budget import FAR
 
 METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}
 #: Steps of PyMC that move what a step of this package leaves.
@@ -80,7 +81,7 @@ def beside(method, other):
 )
 def test_posterior_beside_steps_of_pymc(model, reference, method, other):
     trace = sample(model, beside(method, other))
-    assert largest_error(trace, reference) < 4.0
+    assert largest_error(trace, reference) < FAR
     assert set(STATS) <= set(trace.sample_stats.data_vars)
     assert float(trace.sample_stats["full_pass"].mean()) < 0.05
 
@@ -119,7 +120,7 @@ def test_by_default_a_step_leaves_discrete_variables_to_pymc(model, reference):
     assert [v.name for v in step.vars] == ["mean", "level", "slope"]
     assert step.target.split.first == 0
     trace = sample(model, lambda _: step)
-    assert largest_error(trace, reference) < 4.0
+    assert largest_error(trace, reference) < FAR
 
 
 def test_rows_that_depend_on_a_discrete_variable_take_order_zero():
@@ -128,7 +129,7 @@ def test_rows_that_depend_on_a_discrete_variable_take_order_zero():
         step = PenaltyMH()
     assert step.target.taylor_order == 0
     trace = sample(model, lambda _: [step], draws=3_000)
-    assert largest_error(trace, posterior_of_switched()) < 4.0
+    assert largest_error(trace, posterior_of_switched()) < FAR
 
 
 def test_rows_that_depend_on_a_discrete_variable_have_no_bounds_and_no_expansion():

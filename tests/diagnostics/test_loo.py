@@ -8,9 +8,7 @@ import pytest
 from diagnostics import traces
 from pymc_minibatch_mh import MinibatchError, loo_subsample
 from pymc_minibatch_mh.diagnostics.loglikelihood import RowLogLikelihood
-
-#: Standard errors of the choice of rows that an estimate may be off.
-ERRORS = 4.0
+from statistical.budget import FAR
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def test_some_rows_estimate_the_result_of_all(sampled, exact):
     assert type(sampled).__name__ == "ELPDDataLOOSubsample"
     assert (sampled.subsample_size, sampled.n_data_points) == (300, traces.ROWS)
     off = abs(sampled.elpd - exact.elpd)
-    assert 0.0 < off < ERRORS * sampled.subsampling_se
+    assert 0.0 < off < FAR * sampled.subsampling_se
     # Without the expansion at the mean, 300 rows tell far less.
     plain = exact.elpd_i.to_numpy().std() * traces.ROWS / np.sqrt(300)
     assert sampled.subsampling_se < 0.1 * plain
@@ -74,14 +72,14 @@ def test_an_expansion_in_the_wrong_order_is_noticed(model, trace, exact, monkeyp
     monkeypatch.setattr(RowLogLikelihood, "at_point", lambda *a: at_point(*a) + 0.01)
     # A constant shift cancels: the estimate does not rest on the approximation.
     shifted = loo_subsample(trace, 300, model=model)
-    assert abs(shifted.elpd - exact.elpd) < ERRORS * shifted.subsampling_se
+    assert abs(shifted.elpd - exact.elpd) < FAR * shifted.subsampling_se
 
 
 def test_rows_at_the_wrong_draws_are_noticed(model, trace, exact, monkeypatch):
     at_draws = RowLogLikelihood.at_draws
     monkeypatch.setattr(RowLogLikelihood, "at_draws", lambda *a: at_draws(*a) + 0.01)
     mutant = loo_subsample(trace, 300, model=model)
-    assert abs(mutant.elpd - exact.elpd) > ERRORS * mutant.subsampling_se
+    assert abs(mutant.elpd - exact.elpd) > FAR * mutant.subsampling_se
 
 
 def test_one_chain_and_a_discrete_variable():

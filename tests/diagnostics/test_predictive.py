@@ -8,10 +8,9 @@ from scipy.stats import ks_2samp
 from diagnostics.traces import regression, regression_trace, trace_of
 from pymc_minibatch_mh import SettingError, UnsplittableModelError, posterior_predictive
 from pymc_minibatch_mh.diagnostics.rows import RowFunction
+from statistical.budget import LEVEL
 
 ROWS, DRAWS = 40, 4_000
-#: Smallest accepted p-value of a comparison of one row.
-P_VALUE = 1e-5
 CHOSEN = [33, 5, 12]
 RNG = np.random.default_rng(81)
 X = np.linspace(-2.0, 2.0, ROWS)
@@ -102,7 +101,7 @@ def test_rows_are_drawn_as_by_pymc(define):
     assert own.dtype == model["y"].dtype
     other = of_pymc(model, trace)
     assert own.shape == other.shape
-    assert smallest_p_value(own.to_numpy(), other) > P_VALUE
+    assert smallest_p_value(own.to_numpy(), other) > LEVEL
 
 
 def test_rows_follow_their_own_draw():
@@ -123,7 +122,7 @@ def test_parameters_of_another_row_are_noticed(monkeypatch):
     model = built(normal)
     trace = draws_of(model)
     wrong = posterior_predictive(trace, CHOSEN, model=model, random_seed=84)
-    assert smallest_p_value(wrong.to_numpy(), of_pymc(model, trace)) < P_VALUE
+    assert smallest_p_value(wrong.to_numpy(), of_pymc(model, trace)) < LEVEL
 
 
 def test_a_seed_repeats_the_draws_and_another_does_not():

@@ -3,6 +3,7 @@ import pytest
 from scipy.stats import chi2
 
 from pymc_minibatch_mh.kernels.alias import build_alias, draw_alias
+from statistical.budget import LEVEL
 
 WEIGHTS = {
     "one": [3.0],
@@ -66,7 +67,7 @@ def test_chances_are_the_weights(weights):
 def test_rows_are_drawn_in_proportion_to_the_weights(weights):
     weights, thresholds, aliases = built(weights)
     rows = drawn(thresholds, aliases, 200_000, 2)
-    assert chi_square(weights, rows) > 1e-4
+    assert chi_square(weights, rows) > LEVEL
     assert not np.isin(rows, np.flatnonzero(weights == 0.0)).any()
 
 

@@ -108,8 +108,8 @@ class Toy:
     roles: dict = field(default_factory=dict)
     surrogate: dict = field(default_factory=dict)
 
-    def steps(self, count, seed):
-        """Return the states before each of `count` updates, whether it moved, and its sums."""
+    def steps(self, count, seed, updates=1):
+        """Return the states before each of `count` calls of some updates, and the calls' sums."""
         given = {
             "propose": propose,
             "test": look_until_decided,
@@ -130,8 +130,8 @@ class Toy:
         for k in range(count):
             states[k] = position[0]
             update(
-                position, zero.copy(), 1, generator, addresses, zero, self.rule.settings, *arrays,
-                STARTS, context, *NO_BOUNDS, sums[k], tallies,
+                position, zero.copy(), updates, generator, addresses, zero, self.rule.settings,
+                *arrays, STARTS, context, *NO_BOUNDS, sums[k], tallies,
             )  # fmt: skip
         return states, sums
 

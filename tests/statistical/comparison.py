@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import arviz as az
 import numpy as np
+from scipy.stats import norm
 
+from statistical.budget import TRACE_LEVEL
 from zoo import coordinates
 
 #: Largest accepted distances of a mean, in posterior sd, and of a relative sd.
@@ -19,6 +21,8 @@ class Distance:
     sd: float
     mean_noise: float
     sd_noise: float
+    #: Chance that Monte Carlo error alone exceeds an accepted distance, over all coordinates.
+    alarm: float
 
     @property
     def small(self):
@@ -27,8 +31,9 @@ class Distance:
 
     @property
     def seen(self):
-        """Whether distances of the accepted size stand out by three standard errors."""
-        return 3.0 * self.mean_noise < MEAN and 3.0 * self.sd_noise < SD
+        """Whether distances of the accepted size stand out from Monte Carlo error."""
+        standing_out = 3.0 * self.mean_noise < MEAN and 3.0 * self.sd_noise < SD
+        return standing_out and self.alarm < TRACE_LEVEL
 
 
 def distance(trace, reference):
@@ -47,4 +52,6 @@ def distance(trace, reference):
                 np.hypot(float(az.mcse(own, method="sd")), figures["mcse_sd"]) / sd,
             )
         )
-    return Distance(*np.max(rows, axis=0))
+    noise = np.array(rows)[:, 2:]
+    alarm = 2.0 * norm.sf([MEAN, SD] / noise).sum()
+    return Distance(*np.max(rows, axis=0), alarm)

@@ -71,7 +71,7 @@ def moments(trace):
 
 
 def test_bounds_of_ones_own_give_the_same_posterior(model, given, derived):
-    traces = [sample(model, step, 8_000, 500, random_seed=5) for step in (given, derived)]
+    traces = [sample(model, step, 16_000, 500, random_seed=5) for step in (given, derived)]
     (mean, sd), (other, other_sd) = map(moments, traces)
     assert np.abs(mean - other).max() < 0.06 * sd.min()
     np.testing.assert_allclose(sd, other_sd, rtol=0.04)

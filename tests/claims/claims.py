@@ -1,0 +1,23 @@
+"""The claims of the pages, in their own words, and the tests that would fail without them."""
+
+import json
+from pathlib import Path
+
+_STORED = json.loads(Path(__file__).with_name("claims.json").read_text(encoding="utf-8"))
+#: Page -> sentence -> tests.
+CLAIMS = _STORED["claims"]
+#: Page -> sentences that claim nothing of the package: what is defined, advised, or said of other
+#: pages.
+DEFINITIONS = _STORED["definitions"]
+#: Page -> sections of which every sentence is in one of the two; None for all of the page.
+SECTIONS = {
+    "README.md": [None],
+    "docs/guarantees.md": [None],
+    "docs/bounds.md": [
+        "## What *exact given valid bounds* means",
+        "## Rounding",
+        "## Outside the trust region",
+        "## When a bound is violated",
+        "## What is refused, and why",
+    ],
+}

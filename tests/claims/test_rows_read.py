@@ -1,0 +1,95 @@
+"""What the pages claim of rows, moves and tables, where no other test shows it."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from numba import njit
+
+from bounds.certified import fit
+from pymc_minibatch_mh.bounds.tables import TOTAL, BoundsPass
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.poisson import table_of_move
+from pymc_minibatch_mh.kernels.remainder import GIVEN, ratio_to_bound
+from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
+from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
+from pymc_minibatch_mh.likelihood.affine import row_functions
+from pymc_minibatch_mh.likelihood.split import split
+from zoo import METHODS, sample
+
+ULP = 2.220446049250313e-16
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_update_reads_few_of_the_rows(model_of, step_of, method):
+    step = step_of("logistic", method)
+    trace = sample(model_of("logistic"), step, 400, 200, random_seed=61)
+    rows = trace.sample_stats["n_obs"].to_numpy()
+    assert rows.mean() < 0.2 * step.target.source.n_rows
+    if step.certified:
+        assert rows.mean() < 20.0
+        assert np.median(rows) <= 5.0
+
+
+def test_more_rows_do_not_mean_more_reading():
+    """Bounds sum up to less: there are more rows, in a narrower posterior."""
+    totals = []
+    for rows in (2_000, 8_000):
+        fitted = fit("bernoulli_logit", rows)
+        totals.append(fitted.bounds(fitted.surrogate(2)).tables().heads[0, TOTAL])
+    assert totals[1] < 0.7 * totals[0]
+
+
+def typical_rows(d, n_rows=4_000):
+    """Return C M of a logistic regression on d coefficients, for two typical ends of a move."""
+    X = np.random.default_rng(62).standard_normal((n_rows, d))
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=X @ pm.Normal("b", shape=d), observed=np.arange(n_rows) % 2)
+    parts = split(model, model.value_vars)
+    factor = np.linalg.cholesky(np.linalg.inv(0.25 * X.T @ X + np.eye(d)))
+    zero, one = np.zeros(d), np.eye(d)
+    surrogate = Surrogate(zero, factor, np.linalg.inv(factor), zero, one, 2, 1.0, 1.0)
+    tables = BoundsPass(row_functions(parts), surrogate, (parts.lower, parts.upper)).tables()
+    return tables.heads[-1, TOTAL] * d**1.5 / 3.0
+
+
+def test_rows_grow_with_the_cube_of_the_number_of_parameters():
+    small, large = typical_rows(4), typical_rows(16)
+    assert 2.5 < np.log(large / small) / np.log(4.0) < 3.3
+
+
+def test_a_change_is_checked_up_to_rounding():
+    bound, scale = 1e-3, 50.0
+    for sign in (-1.0, 1.0):
+        for ulps, within in ((0.0, True), (60.0, True), (70.0, False)):
+            change = sign * (bound + ulps * ULP * scale)
+            assert (ratio_to_bound(change, scale, bound, 1.0) <= 1.0) == within
+
+
+@njit(METRIC_SIGNATURE)
+def uneven(position, new):
+    return 3.0 if new[0] > position[0] else 1.0
+
+
+def table_of(here, there, heads):
+    one, zero = np.ones((1, 1)), np.zeros(1)
+    arrays = pack(Surrogate(zero, one, one, zero, one, 2, 1.0, 1.0))
+    ends = np.array([here]), np.array([there])
+    return table_of_move(*ends, address_of(uneven), *arrays, np.array(heads))
+
+
+def test_a_metric_is_evaluated_in_both_orders():
+    heads = [[np.inf, GIVEN, 1.0]]
+    assert table_of(0.1, 0.4, heads) == (0, 3.0)
+    assert table_of(0.4, 0.1, heads) == (0, 3.0)
+
+
+def test_a_move_uses_the_smallest_table_that_holds_for_both_ends():
+    heads = [[1.0, GIVEN, 1.0], [5.0, GIVEN, 2.0], [np.inf, GIVEN, 4.0]]
+    for ends, table in (((0.5, -0.9), 0), ((0.5, 3.0), 1), ((-3.0, 4.9), 1), ((0.1, 6.0), 2)):
+        for here, there in (ends, ends[::-1]):
+            assert table_of(here, there, heads)[0] == table
+    # A larger region serves where its bounds are smaller.
+    assert table_of(0.5, -0.9, [*heads, [7.0, GIVEN, 0.5]])[0] == 3
+    # Outside of every region there is none.
+    assert table_of(0.1, 6.0, heads[:2])[0] == -1
+    assert table_of(6.0, 0.1, heads[:2])[0] == -1

@@ -1,0 +1,313 @@
+"""Plausible mistakes in the shipped code, and the test that kills each of them.
+
+`EDITED` mutants are changes of the text of a shipped function. ``test_mutants.py`` applies each
+and runs its killer, which must fail under it and pass on the same function compiled anew without
+the change.
+"""
+
+from dataclasses import dataclass
+
+from mutants.edit import Edit
+
+UPDATE = "kernels/test_update.py::test_moves_are_accepted_as_often_as_the_enumeration_says"
+POISSON = "kernels/test_poisson.py::test_moves_are_accepted_as_often_as_the_enumeration_says"
+LOOKS = "kernels.looks.look_until_decided"
+THIN_ROWS = "kernels.poisson.thin_rows"
+SIZE = "kernels.remainder.size_of_move"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake: what it breaks, the edit that makes it, and the test that fails under it."""
+
+    name: str
+    breaks: str
+    edit: Edit
+    killer: str
+    #: Kernels that take seconds to compile are left to the slow tests.
+    slow: bool = False
+
+
+EDITED = [
+    # Drawing rows.
+    Mutant(
+        "alias table off by one",
+        "rows are drawn in place of their neighbours",
+        Edit("kernels.alias.draw_alias", "aliases[place]", "(aliases[place] + 1) % size"),
+        "kernels/test_alias.py::test_rows_are_drawn_in_proportion_to_the_weights[random]",
+    ),
+    Mutant(
+        "alias table filled by the wrong remainder",
+        "rows are not drawn in proportion to their bounds",
+        Edit("kernels.alias.build_alias", "-= 1.0 - thresholds[low]", "-= thresholds[low]"),
+        "kernels/test_alias.py::test_chances_are_the_weights[spread]",
+    ),
+    Mutant(
+        "last row never drawn",
+        "batches are not uniform",
+        Edit("kernels.draw.draw_more", "rng.integers(0, total)", "rng.integers(0, total - 1)"),
+        "kernels/test_draw.py::test_every_pair_is_drawn_equally_often[targets0]",
+    ),
+    Mutant(
+        "rows of earlier looks forgotten",
+        "a growing batch holds a row twice",
+        Edit("kernels.draw.reserve", "_insert(roomy, rows[i])", "pass"),
+        "kernels/test_draw.py::test_drawing_on_is_drawing_more_at_once",
+    ),
+    Mutant(
+        "rows numbered through all terms",
+        "rows of a second likelihood are read in the wrong place",
+        Edit("kernels.draw.arrange", "drawn[i] - term_starts[term]", "drawn[i]"),
+        "kernels/test_draw.py::test_rows_are_sorted_by_term_and_numbered_within_it[starts1]",
+    ),
+    Mutant(
+        "third moments merged with the wrong sign",
+        "the error estimate of a growing batch",
+        Edit(
+            "kernels.moments.merge_moments",
+            "(n - m)",
+            "(m - n)",
+            ("kernels.moments.add_moments",),
+        ),
+        "kernels/test_moments.py::test_moments_are_those_of_all_values[0.0-cuts2]",
+    ),
+    # The Poisson test.
+    Mutant(
+        "veto whatever the sign",
+        "a row that favours the move rejects it",
+        Edit(
+            "acceptance.poisson.thin",
+            "(change / bound, -math.inf) if change > 0.0",
+            "(abs(change) / bound, -math.inf) if True",
+        ),
+        "exactness/test_poisson.py::test_stationary_law_is_the_target[factorized]",
+    ),
+    Mutant(
+        "Poisson draw without zero",
+        "updates that should read no row read one",
+        Edit(THIN_ROWS, "count = rng.poisson(expected)", "count = max(rng.poisson(expected), 1)"),
+        f"{POISSON}[MH-SS]",
+        slow=True,
+    ),
+    Mutant(
+        "full ratio in the compiled second stage",
+        "the cheap part decides twice",
+        Edit(
+            THIN_ROWS,
+            "accept(0.0 if delayed else cheap, product, 0.0)",
+            "accept(cheap, product, 0.0)",
+        ),
+        f"{POISSON}[best, delayed]",
+        slow=True,
+    ),
+    Mutant(
+        "bounds of rows of another term",
+        "changes are held against the bounds of other rows",
+        Edit(
+            "kernels.poisson.log_product",
+            "row = rows[i] + space.term_starts[term]",
+            "row = rows[i]",
+            (THIN_ROWS,),
+        ),
+        "kernels/test_poisson.py::test_a_violated_bound_stops_before_the_move_and_names_the_row",
+        slow=True,
+    ),
+    Mutant(
+        "one end of a move inside the trust region",
+        "bounds are used where they do not hold",
+        Edit(
+            "kernels.poisson.smallest_table",
+            "max(move.here, move.there)",
+            "min(move.here, move.there)",
+            (THIN_ROWS,),
+        ),
+        "kernels/test_poisson.py::test_pairs_that_all_rows_decide_are_exact[radius-best]",
+        slow=True,
+    ),
+    # Tests that read batches, and the loop around all tests.
+    Mutant(
+        "finite-population correction dropped in the kernel",
+        "the variance of a batch that is a large share of the rows",
+        Edit(LOOKS, " * (1.0 - n / total)", ""),
+        f"{UPDATE}[penalty]",
+        slow=True,
+    ),
+    Mutant(
+        "prior counted N/b times",
+        "the cheap part is scaled up with the batch",
+        Edit(LOOKS, "cheap + beta * total * mean", "cheap * total / n + beta * total * mean"),
+        f"{UPDATE}[penalty]",
+        slow=True,
+    ),
+    Mutant(
+        "temperature missing from the log ratio",
+        "another posterior than the tempered one",
+        Edit(LOOKS, "cheap + beta * total * mean", "cheap + total * mean"),
+        f"{UPDATE}[penalty]",
+        slow=True,
+    ),
+    Mutant(
+        "batch drawn with the indices of the look before",
+        "later looks read the first rows again",
+        Edit(
+            "kernels.looks._look_at_more",
+            "arrange(drawn, n, target,",
+            "arrange(drawn, 0, count,",
+            (LOOKS,),
+        ),
+        f"{UPDATE}[barker, grow]",
+        slow=True,
+    ),
+    Mutant(
+        "a new uniform number at every look",
+        "the threshold of a sequential test moves",
+        Edit(
+            LOOKS,
+            "verdict, accept, error = decide(",
+            "uniform = rng.random()\n        verdict, accept, error = decide(",
+        ),
+        f"{UPDATE}[austere, eps=.05]",
+        slow=True,
+    ),
+    Mutant(
+        "density ratio of the proposal dropped in the kernel",
+        "asymmetric proposals are not corrected for",
+        Edit("kernels.update.update", " + log_q", ""),
+        f"{UPDATE}[penalty]",
+        slow=True,
+    ),
+    Mutant(
+        "prior of an earlier position",
+        "the prior part does not follow an accepted move",
+        Edit("kernels.update.update", "            prior_here = prior_there\n", ""),
+        "kernels/test_update.py::test_several_updates_in_one_call_are_as_many_calls",
+        slow=True,
+    ),
+    # Proposals.
+    Mutant(
+        "ratio of a conditional Laplace move inverted",
+        "moves of some coordinates leave another law invariant",
+        Edit("proposals.mixture.propose", "log_q += 0.5", "log_q -= 0.5"),
+        "proposals/test_mixture.py::test_moves_of_some_coordinates_leave_the_target_invariant"
+        "[proposal1-1]",
+    ),
+    Mutant(
+        "conditional Laplace move without its conditional mean",
+        "the other coordinates are taken to be at the centre",
+        Edit(
+            "proposals.mixture.propose",
+            "new[i] = centre[i]\n        for j in range(i + 1)",
+            "new[i] = centre[i]\n        for j in range(first, i + 1)",
+        ),
+        "proposals/test_mixture.py::test_conditional_moves_have_the_conditional_mean_and_covariance"
+        "[0.0-1]",
+    ),
+    # Bounds.
+    Mutant(
+        "bounds × 0.75",
+        "rows exceed their bounds",
+        Edit("bounds.tables._rounded_up", "np.asarray(c,", "np.asarray(0.75 * c,"),
+        "bounds/test_certified.py::test_no_row_exceeds_its_bound[bernoulli_logit-2]",
+    ),
+    Mutant(
+        "β missing from c_i",
+        "bounds of a posterior at another temperature",
+        Edit("bounds.remainder.directional", "inverse_temperature * total", "total"),
+        "bounds/test_remainder.py::test_sums_over_directions[2-2]",
+    ),
+    Mutant(
+        "c_i rounded inward",
+        "a bound stored in float32 is below the derived one",
+        Edit("bounds.tables._rounded_up", "np.float32(np.inf)", "np.float32(-np.inf)"),
+        "bounds/test_tables.py::test_bounds_are_rounded_up[bernoulli_logit]",
+    ),
+    Mutant(
+        "directed rounding dropped",
+        "a lower end is the rounded result",
+        Edit("bounds.interval.Interval.rounded", "low = low - _step(low, slack)", "low = low"),
+        "bounds/test_interval.py::test_arithmetic_holds_exact_results[add]",
+    ),
+    Mutant(
+        "upper ends rounded inward",
+        "a product lies outside its enclosure",
+        Edit("bounds.interval.Interval.rounded", "high = high + _step", "high = high - _step"),
+        "bounds/test_interval.py::test_arithmetic_holds_exact_results[mul]",
+    ),
+    Mutant(
+        "a rule with a wrong derivative",
+        "the third derivative of softplus",
+        Edit("bounds.rules.logistic._sigmoid_values", "1.0 - 6.0 * slope", "1.0 - 4.0 * slope"),
+        "bounds/test_rules.py::test_enclosures_of_points_hold_the_exact_values[sigmoid]",
+    ),
+    Mutant(
+        "mixed derivatives counted once",
+        "∂³f/∂u₁∂u₁∂u₂ stands for three ordered triples",
+        Edit("bounds.remainder.ways", "factorial(len(index)) // prod", "1 // prod"),
+        "bounds/test_remainder.py::test_ways_to_order_an_index",
+    ),
+    Mutant(
+        "the largest value on a grid taken for the maximum",
+        "c̃_i of two arguments is too small between the angles",
+        Edit(
+            "bounds.remainder._largest_of_two",
+            " / np.cos(degree * (angles[1] - angles[0]) / 2.0)",
+            "",
+        ),
+        "bounds/test_remainder.py::test_joint_bounds_of_two_arguments_are_close_to_the_maximum[2]",
+    ),
+    Mutant(
+        "correlations of arguments underestimated",
+        "c̃_i of arguments that move together",
+        Edit("bounds.geometry.Geometry.correlation_norm", "1.0 + pairs", "1.0 + 0.9 * pairs"),
+        "bounds/test_geometry.py::test_correlations_are_not_underestimated[2-2]",
+    ),
+    Mutant(
+        "M rounded by direction",
+        "a move and its return have different sizes",
+        Edit("kernels.remainder._ordered", "if not swap:", "if True:", (SIZE,)),
+        "kernels/test_remainder.py::test_sizes_are_symmetric_bit_by_bit[2-2]",
+    ),
+    # Reading the model.
+    Mutant(
+        "an axis recognised by its length",
+        "as many columns as rows are taken for rows",
+        Edit(
+            "likelihood.axis._dimshuffle",
+            "op.new_order[axis]",
+            "list(node.inputs[0].type.shape).index(node.outputs[0].type.shape[axis])",
+        ),
+        "likelihood/test_axis.py::test_rebuilt_operations_hold_the_same_rows"
+        "[triangular solution of columns]",
+    ),
+    Mutant(
+        "weights added instead of multiplied",
+        "the log-likelihood of weighted rows",
+        Edit("likelihood.weights._weigh", "term.logp * batch", "term.logp + batch"),
+        "weights/test_weights.py::test_rows_are_multiplied_by_their_weights[int8]",
+    ),
+    Mutant(
+        "weights that do not scale bounds",
+        "rows of weight above one exceed their bounds",
+        Edit(
+            "likelihood.affine.RowData._value",
+            "column = self._function.columns[cell.column].rows_first",
+            "column = self._function.columns[cell.column].rows_first\n"
+            "        if self._function.columns[cell.column].name.startswith('weights of'):\n"
+            "            column = np.ones_like(column)",
+        ),
+        "weights/test_bounds.py::test_bounds_of_weighted_rows_are_bounds_times_weights[2]",
+    ),
+    # What a chain keeps.
+    Mutant(
+        "adaptation left on after warm-up",
+        "the kernel follows its own past",
+        Edit("steps.base.MinibatchStep.stop_tuning", "self.adapting = False", "pass"),
+        "conformance/test_state.py::test_nothing_adapts_after_warm_up",
+    ),
+    Mutant(
+        "a state without the running tally",
+        "a resumed chain adapts to something else",
+        Edit("steps.state.MinibatchState", "    window: np.ndarray\n", ""),
+        "conformance/test_state.py::test_restoring_a_state_repeats_the_draws",
+    ),
+]

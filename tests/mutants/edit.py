@@ -1,0 +1,144 @@
+"""Edits of the shipped source, compiled anew and put in the place of what they change.
+
+An edit is applied in this process only and taken back at its end: the text of a function of the
+package is altered, and so is every function that has it compiled in.
+"""
+
+import inspect
+import sys
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from textwrap import dedent
+from types import ModuleType
+
+import pytest
+from numba import njit
+
+PACKAGE = "pymc_minibatch_mh"
+TESTS = Path(__file__).parents[1]
+#: Tests and helpers that never hold on to what an edit replaces.
+KEPT = ("mutants", "nodes", "conftest")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of the text of a function.
+
+    Parameters
+    ----------
+    target
+        Module and name of the function, from the package on: "kernels.alias.draw_alias".
+    old, new
+        Text that is replaced, which must be there, and by what.
+    callers
+        Functions that have the target compiled in, innermost first.
+    """
+
+    target: str
+    old: str
+    new: str
+    callers: tuple[str, ...] = ()
+
+    @property
+    def unchanged(self):
+        """The same functions, compiled anew from the text that is shipped."""
+        return Edit(self.target, self.old, self.old, self.callers)
+
+
+def compiled(signature=None, *, reassociate=False):
+    """Compile as the package does, without a cache: a mutant has no file."""
+    options = {"nogil": True, "error_model": "numpy"}
+    options["fastmath"] = {"reassoc", "contract"} if reassociate else False
+    return njit(**options) if signature is None else njit(signature, **options)
+
+
+@contextmanager
+def applied(edit):
+    """Put an edit in place, and import the tests that are used inside anew."""
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        stack.enter_context(_registries_kept(edit))
+        replaced = {}
+        for target in (edit.target, *edit.callers):
+            _replace(patch, target, edit if target == edit.target else None, replaced)
+        stack.enter_context(_tests_anew())
+        yield
+
+
+def _replace(patch, target, edit, replaced):
+    module, owner, name = _found(target)
+    original = inspect.getattr_static(owner, name)
+    source = dedent(inspect.getsource(_plain(original)))
+    if edit is not None:
+        assert edit.old in source, f"{target} no longer has {edit.old!r}"
+        source = source.replace(edit.old, edit.new)
+    namespace = {k: replaced.get(id(v), v) for k, v in vars(module).items()}
+    namespace["compiled"] = compiled
+    exec(compile(source, module.__file__, "exec"), namespace)  # noqa: S102 - our own source
+    new = namespace[name]
+    replaced[id(original)] = new
+    for place in _holders() if isinstance(owner, ModuleType) else [owner]:
+        for own_name, value in list(vars(place).items()):
+            if value is original:
+                patch.setattr(place, own_name, new)
+
+
+def _found(target):
+    """Return the module of a target, what holds it, and its name there."""
+    parts = target.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        name = ".".join([PACKAGE, *parts[:cut]])
+        if (
+            name in sys.modules
+            or (TESTS.parent / name.replace(".", "/")).with_suffix(".py").exists()
+        ):
+            module = owner = import_module(name)
+            for part in parts[cut:-1]:
+                owner = getattr(owner, part)
+            return module, owner, parts[-1]
+    raise LookupError(f"{target} is in no module of the package")
+
+
+def _plain(function):
+    """Return the Python function behind a compiled one, a static method or a property."""
+    for name in ("py_func", "__func__", "fget"):
+        function = getattr(function, name, function)
+    return function
+
+
+def _holders():
+    """Return the modules of the package and its classes."""
+    modules = [m for n, m in sys.modules.items() if n.partition(".")[0] == PACKAGE]
+    classes = [v for m in modules for v in vars(m).values() if isinstance(v, type)]
+    return modules + [c for c in dict.fromkeys(classes) if c.__module__.startswith(PACKAGE)]
+
+
+@contextmanager
+def _registries_kept(edit):
+    """Take back what a rule registers by being executed again."""
+    module, *_ = _found(edit.target)
+    dispatched = [f for f in vars(module).values() if hasattr(f, "registry") and callable(f)]
+    before = [(f, dict(f.registry)) for f in dispatched]
+    try:
+        yield
+    finally:
+        for function, registry in before:
+            for kind, rule in registry.items():
+                function.register(kind, rule)
+
+
+@contextmanager
+def _tests_anew():
+    """Forget the modules of tests and their helpers, and bring them back at the end."""
+    roots = {p.stem for p in TESTS.iterdir() if p.is_dir() or p.suffix == ".py"} - {*KEPT}
+    known = {n: m for n, m in sys.modules.items() if n.partition(".")[0] in roots}
+    for name in known:
+        del sys.modules[name]
+    try:
+        yield
+    finally:
+        for name in [n for n in sys.modules if n.partition(".")[0] in roots]:
+            del sys.modules[name]
+        sys.modules.update(known)

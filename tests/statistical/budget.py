@@ -1,0 +1,152 @@
+"""What random tests may cost: how often a run of the fast tests would fail without a fault.
+
+Seeds are fixed, so that a run fails always or never. The budget says how likely it is that a
+change of seeds, of versions or of the order of random numbers makes a right sampler fail.
+"""
+
+from dataclasses import dataclass
+
+from scipy.stats import norm
+
+#: Smallest accepted p-value of one comparison.
+LEVEL = 1e-6
+#: Largest accepted distance of one comparison in standard errors, and the chance to exceed it.
+FAR = 5.0
+FAR_LEVEL = 2.0 * float(norm.sf(FAR))
+#: Largest chance that the comparisons of one trace fail, which tests assert of their own noise.
+TRACE_LEVEL = 1e-5
+#: Largest chance that any of the fast tests fails.
+BUDGET = 1e-3
+
+
+@dataclass(frozen=True)
+class Random:
+    """A random test: comparisons that it makes in a run of all its cases, and their level."""
+
+    test: str
+    comparisons: int
+    level: float
+    what: str
+
+    @property
+    def alarm(self):
+        """Chance that one of the comparisons fails without a fault, by the union bound."""
+        return self.comparisons * self.level
+
+
+RANDOM = [
+    Random(
+        "exactness/test_compiled.py::test_poisson_tests_step_as_enumerated",
+        12, LEVEL, "chi-square of one-step frequencies",
+    ),
+    Random(
+        "exactness/test_compiled.py::test_tests_that_read_batches_step_as_enumerated",
+        6, LEVEL, "chi-square of one-step frequencies",
+    ),
+    Random(
+        "claims/test_batches.py::test_a_look_is_wrong_with_probability_epsilon_at_most",
+        1, FAR_LEVEL, "share of wrong looks",
+    ),
+    Random(
+        "kernels/test_update.py::test_moves_are_accepted_as_often_as_the_enumeration_says",
+        24, LEVEL, "binomial, both tails from two states",
+    ),
+    Random(
+        "kernels/test_update.py::test_reported_acceptance_is_the_share_of_accepted_moves",
+        4, FAR_LEVEL, "share of accepted moves",
+    ),
+    Random(
+        "kernels/test_poisson.py::test_moves_are_accepted_as_often_as_the_enumeration_says",
+        24, LEVEL, "binomial, both tails from two states",
+    ),
+    Random(
+        "kernels/test_poisson.py::test_pairs_that_all_rows_decide_are_exact",
+        16, LEVEL, "binomial, both tails from two states",
+    ),
+    Random("kernels/test_poisson.py::test_rows_read_are_poisson", 1, LEVEL, "chi-square of counts"),
+    Random(
+        "kernels/test_draw.py::test_every_pair_is_drawn_equally_often",
+        6, LEVEL, "chi-square of counts, both tails",
+    ),
+    Random(
+        "kernels/test_draw.py::test_the_place_of_a_row_in_the_batch_says_nothing",
+        3, LEVEL, "chi-square of counts",
+    ),
+    Random(
+        "kernels/test_alias.py::test_rows_are_drawn_in_proportion_to_the_weights",
+        8, LEVEL, "chi-square of counts",
+    ),
+    Random(
+        "proposals/test_mixture.py::test_moves_leave_the_target_invariant",
+        18, FAR_LEVEL, "means and second moments of three coordinates",
+    ),
+    Random(
+        "proposals/test_mixture.py::test_moves_of_some_coordinates_leave_the_target_invariant",
+        36, FAR_LEVEL, "means and second moments of three coordinates",
+    ),
+    Random(
+        "proposals/test_mixture.py::"
+        "test_conditional_moves_have_the_conditional_mean_and_covariance",
+        21, FAR_LEVEL, "means and covariances of the moved coordinates",
+    ),
+    Random(
+        "proposals/test_mixture.py::test_moves_are_drawn_from_the_density_that_is_corrected_for",
+        27, FAR_LEVEL, "means and second moments of three coordinates",
+    ),
+    Random(
+        "proposals/test_mixture.py::test_a_walk_is_symmetric_and_as_long_as_its_scale",
+        2, LEVEL, "chi-square of squared lengths, both tails",
+    ),
+    Random(
+        "proposals/test_mixture.py::test_components_are_drawn_with_their_weights",
+        1, LEVEL, "chi-square of counts",
+    ),
+    Random(
+        "diagnostics/test_predictive.py::test_rows_are_drawn_as_by_pymc",
+        60, LEVEL, "Kolmogorov–Smirnov for three rows and their sums",
+    ),
+    Random(
+        "diagnostics/test_loo.py::test_some_rows_estimate_the_result_of_all",
+        1, FAR_LEVEL, "subsampled leave-one-out",
+    ),
+    Random(
+        "weights/test_weights.py::test_posterior_is_that_of_repeated_rows",
+        4, FAR_LEVEL, "means of two coordinates, two methods",
+    ),
+    Random(
+        "compound/test_compound.py::test_posterior_beside_steps_of_pymc",
+        20, FAR_LEVEL, "means of four variables, five pairs of steps",
+    ),
+    Random(
+        "compound/test_compound.py::test_by_default_a_step_leaves_discrete_variables_to_pymc",
+        4, FAR_LEVEL, "means of four variables",
+    ),
+    Random(
+        "compound/test_compound.py::test_rows_that_depend_on_a_discrete_variable_take_order_zero",
+        4, FAR_LEVEL, "means of four variables",
+    ),
+    Random(
+        "statistical/test_posteriors.py::test_posterior_is_that_of_nuts",
+        24, TRACE_LEVEL, "means and standard deviations of all coordinates",
+    ),
+    Random(
+        "statistical/test_posteriors.py::test_temperature_flattens_the_likelihood_and_only_it",
+        6, TRACE_LEVEL, "means and standard deviations of all coordinates",
+    ),
+    Random(
+        "rows/test_rows.py::test_the_posterior_is_that_of_the_rows",
+        12, TRACE_LEVEL, "means and standard deviations of all coordinates",
+    ),
+    Random(
+        "statistical/test_families.py::test_posterior_is_that_of_nuts",
+        300, FAR_LEVEL, "means and standard deviations of all coordinates",
+    ),
+    Random(
+        "statistical/test_families.py::test_the_other_ways_are_as_exact",
+        70, FAR_LEVEL, "means and standard deviations of all coordinates",
+    ),
+    Random(
+        "steps/test_exact.py::test_bounds_of_ones_own_give_the_same_posterior",
+        4, FAR_LEVEL, "means and standard deviations of two coordinates",
+    ),
+]  # fmt: skip

@@ -1,0 +1,172 @@
+"""The tables of docs/verification.md, from the catalogues and the stored figures of the tests.
+
+Run ``PYTHONPATH=tests python -m verification.page`` in the root of the repository to write them
+anew.
+"""
+
+import json
+from pathlib import Path
+
+from claims.claims import CLAIMS
+from exactness import law
+from families import FAMILIES
+from mutants.catalogue import EDITED
+from mutants.held import HELD
+from statistical.budget import BUDGET, RANDOM
+from statistical.test_families import SLOW
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "verification.md"
+#: Section -> figures that its tests store: name -> asked, measured, command, seed.
+FIGURES = {
+    "bad input": TESTS / "inputs" / "figures.json",
+    "endurance": TESTS / "endurance" / "figures.json",
+    "calibration": TESTS / "calibration" / "figures.json",
+}
+
+
+def markers(name):
+    """Return what stands before and after a generated table."""
+    return f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+
+
+def table(head, rows):
+    """Return a table; a bar inside a cell is written as one."""
+    lines = [head, ["---"] * len(head), *rows]
+    cells = [[str(cell).replace("|", "\\|") for cell in line] for line in lines]
+    return "\n" + "".join("| " + " | ".join(line) + " |\n" for line in cells) + "\n"
+
+
+def code(text):
+    return f"`{text}`"
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def exact():
+    head = ["test", "chains", "total variation", "‖πP − π‖₁", "balance", "smallest gap"]
+    return table(
+        head,
+        [
+            [
+                name,
+                row["chains"],
+                *(f"{row[key]:.0e}" for key in ("total variation", "drift", "imbalance")),
+                f"{row['gap']:.4f}",
+            ]
+            for name, row in read(law.EXACT_FILE).items()
+        ],
+    )
+
+
+def approximate():
+    distances = read(TESTS / "exactness" / "figures.json")
+    head = ["test", "data", "total variation", "‖πP − π‖₁", "gap"]
+    return table(
+        head,
+        [
+            [name, data, f"{distances[name][data]:.2e}", f"{row['drift']:.2e}", f"{row['gap']:.3f}"]
+            for name, found in read(law.FILE).items()
+            for data, row in found.items()
+        ],
+    )
+
+
+def edited():
+    rows = [
+        [m.name, m.breaks, code(m.edit.target), code(m.killer), "slow" if m.slow else "fast"]
+        for m in EDITED
+    ]
+    return table(["mutant", "what it breaks", "edited", "test that kills it", "tier"], rows)
+
+
+def held():
+    rows = [[mutant.name, mutant.breaks, code(mutant.test)] for mutant in HELD]
+    return table(["mutant", "what it breaks", "test that applies it"], rows)
+
+
+def models():
+    folder, rows = TESTS / "statistical", []
+    for file in ("references.json", "family_references.json"):
+        for name, found in read(folder / file)["models"].items():
+            ess = min(figures["ess"] for figures in found.values())
+            methods = "exact methods" if name in FAMILIES else "all methods"
+            tier = "slow" if name in SLOW else "fast"
+            rows.append([code(name), len(found), f"{ess:,.0f}", methods, tier])
+    head = ["model", "coordinates", "effective draws of the reference", "sampled by", "tier"]
+    return table(head, rows)
+
+
+def budget():
+    rows = [[code(r.test), r.what, r.comparisons, f"{r.alarm:.1e}"] for r in RANDOM]
+    rows.append(
+        [
+            "all",
+            f"at most {BUDGET:.0e}",
+            sum(r.comparisons for r in RANDOM),
+            f"{sum(r.alarm for r in RANDOM):.1e}",
+        ]
+    )
+    return table(["test", "what is compared", "comparisons", "false alarms"], rows)
+
+
+def claims(page):
+    def described(sentence):
+        if sentence.startswith("|"):
+            return " – ".join(cell.strip() for cell in sentence.strip("| ").split(" | "))
+        # Links of a page lead elsewhere from this one, and a bar would end the cell.
+        return sentence.replace("](", "] (").replace("|", "\\vert{}")
+
+    rows = [
+        [described(sentence), "<br>".join(code(test) for test in tests)]
+        for sentence, tests in CLAIMS[page].items()
+    ]
+    return table(["claim", "tests that would fail without it"], rows)
+
+
+def figures(path):
+    """Return the stored figures of a section, or that there are none."""
+    if not path.exists():
+        return "\nNo figures are stored.\n\n"
+    keys = ("asked", "measured", "command", "seed")
+    rows = [
+        [name, row["asked"], row["measured"], code(row["command"]), row["seed"]]
+        for name, row in read(path).items()
+    ]
+    return table(["what", *keys], rows)
+
+
+def tables():
+    """Return the generated tables: name -> text."""
+    made = {
+        "exact": exact(),
+        "approximate": approximate(),
+        "edited mutants": edited(),
+        "held mutants": held(),
+        "models": models(),
+        "budget": budget(),
+    }
+    made |= {f"claims of {page}": claims(page) for page in CLAIMS}
+    return made | {name: figures(path) for name, path in FIGURES.items()}
+
+
+def between(page, name):
+    """Return the table that a page has under a name."""
+    begin, end = markers(name)
+    return page.split(begin)[1].split(end, maxsplit=1)[0]
+
+
+def main():
+    """Write the tables into the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    for name, text in tables().items():
+        begin, end = markers(name)
+        before, rest = page.split(begin)
+        page = before + begin + text + end + rest.split(end, maxsplit=1)[1]
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
