@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pymc as pm
 from pytensor.gradient import NullTypeGradError
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from pymc_minibatch_mh.diagnostics.records import NutsForecast
 
