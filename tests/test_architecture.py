@@ -29,7 +29,7 @@ ARROWS = {
         "tables",
     },
     "sampling": {"errors", "steps"},
-    "diagnostics": {"data", "errors", "likelihood"},
+    "diagnostics": {"data", "errors", "likelihood", "steps"},
 }  # fmt: skip
 #: Part -> what it may import of what is installed; the others may import anything.
 INSTALLED = {
