@@ -15,6 +15,8 @@ from pymc_minibatch_mh.errors import SettingError
 
 #: Log ratios beyond which pairs are drawn at the edge, and how far two moments are drawn apart.
 FAR_RATIO, APART = 20.0, 0.1
+#: Size of two panels side by side, in inches.
+WIDE = (11.0, 4.0)
 #: Visuals that are drawn into a panel; the others change its axes.
 ARTISTS = ("zero", "tolerable", "error", "bias", "interval", "tail", "bound")
 
@@ -41,7 +43,7 @@ def plot_audit(
         What :func:`audit` returned.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
         As in ArviZ's plots. Visuals are ``error``, ``bias``, ``interval``, ``zero``,
-        ``tolerable``, ``ticks``, ``xlabel`` and ``ylabel``; False leaves one out.
+        ``tolerable``, ``ticks``, ``legend``, ``xlabel`` and ``ylabel``; False leaves one out.
     stats
         ``tolerable``: the bias that lines are drawn at, in standard deviations of the draws.
 
@@ -58,6 +60,7 @@ def plot_audit(
     _require(dt, ("acceptance_error", "bias", "bias_mcse"), "what audit() returned")
     points = xr.Dataset({"acceptance_error": _errors(dt), "bias": _biases(dt)})
     pc_kwargs["aes"] = {"color": ["moment"], **pc_kwargs.get("aes", {})}
+    pc_kwargs["figure_kwargs"] = {"figsize": WIDE, **pc_kwargs.get("figure_kwargs", {})}
     figure = _Figure(points, plot_collection, backend, labeller, aes_by_visuals, visuals, pc_kwargs)
     figure.draw("zero", shapes.hline, _constant(points, 0.0), color="gray")
     level = float((stats or {}).get("tolerable", TOLERABLE_BIAS))
@@ -74,6 +77,7 @@ def plot_audit(
     figure.label(points, "x", {"acceptance_error": "exact log ratio", "bias": "coordinate"})
     error = "error of the acceptance probability"
     figure.label(points, "y", {"acceptance_error": error, "bias": "bias in sd of the draws"})
+    figure.legend("moment")
     return figure.collection
 
 
@@ -223,6 +227,11 @@ class _Figure:
         """Make both axes logarithmic."""
         for shape in (shapes.set_xscale, shapes.set_yscale):
             self.draw(shape.__name__, shape, data, scale="log")
+
+    def legend(self, dim: str) -> None:
+        """Explain the colours of a dimension, unless the caller left that out."""
+        if self._visuals.get("legend") is not False and self.collection.backend != "none":
+            self.collection.add_legend(dim)
 
     def label(self, data: xr.Dataset, axis: str, texts: Mapping[str, str]) -> None:
         """Label an axis of each panel."""

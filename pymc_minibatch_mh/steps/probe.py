@@ -105,8 +105,11 @@ class Probe:
     def __init__(self, step: MinibatchStep, rng: np.random.Generator) -> None:
         step._data.require_unchanged(type(step).__name__)
         self._step = step
-        self._rng = rng
-        self._generator = generator_addresses(rng)
+        # Tests have a stream of their own, so that pairs do not depend on what they read.
+        (self._rows_rng,) = rng.spawn(1)
+        self._moves_rng = rng
+        self._of_moves = generator_addresses(self._moves_rng)
+        self._of_rows = generator_addresses(self._rows_rng)
         target = step.target
         self.n_rows = target.source.n_rows
         self.n_top = min(math.ceil(TOP_SHARE * self.n_rows), MOST_TOP_ROWS)
@@ -119,7 +122,7 @@ class Probe:
         cheap = probe.propose(
             position,
             new,
-            self._generator,
+            self._of_moves,
             step._addresses,
             step.numbers,
             *step._packed,
@@ -213,7 +216,7 @@ class Probe:
             *move,
             repetitions,
             not step.decision.returns_probability,
-            self._generator,
+            self._of_rows,
             step._addresses,
             step.test_settings,
             *step._packed,
