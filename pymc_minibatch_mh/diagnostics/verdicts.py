@@ -151,13 +151,16 @@ def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict
     weight = np.minimum(1.0, noise**3)
     edgeworth = float(np.mean(weight * EDGEWORTH * skewness / np.sqrt(batch)))
     mattering = noise > LITTLE_NOISE
-    pull = top_rows = 0.0
-    enough = True
-    if mattering.any():
-        pull = float(np.median(np.sqrt(rows["largest_share"][part] * n_rows / batch)[mattering]))
-        half = rows["top_share"][part][mattering] > 0.5
-        top_rows = float(np.median(batch[mattering])) * n_top / n_rows
-        enough = bool(half.mean() <= 0.5 or top_rows >= FEWEST_TOP_ROWS)
+    if not mattering.any():
+        return Verdict(
+            OK,
+            f"The log ratio of a batch has a noise of {noise.max():.2g} at most, too little for "
+            "its shape to matter.",
+        )
+    pull = float(np.median(np.sqrt(rows["largest_share"][part] * n_rows / batch)[mattering]))
+    half = np.mean(rows["top_share"][part][mattering] > 0.5)
+    top_rows = float(np.median(batch[mattering])) * n_top / n_rows
+    enough = bool(half <= 0.5) or top_rows >= FEWEST_TOP_ROWS
     what = (
         f"{names_of_terms(step)}: skewness {np.median(skewness):.2g} in batches of "
         f"{np.median(batch):.0f} rows, an error of about {edgeworth:.1g} in the acceptance "
