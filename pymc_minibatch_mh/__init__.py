@@ -1,10 +1,12 @@
 """Markov chain Monte Carlo on tall data, inside PyMC."""
 
 from pymc_minibatch_mh.bounds.given import Bounds
+from pymc_minibatch_mh.diagnostics.audit import audit
 from pymc_minibatch_mh.diagnostics.explain import explain
 from pymc_minibatch_mh.diagnostics.explanation import Explanation
 from pymc_minibatch_mh.diagnostics.loglikelihood import log_likelihood
 from pymc_minibatch_mh.diagnostics.loo import loo_subsample
+from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
 from pymc_minibatch_mh.diagnostics.predictive import posterior_predictive
 from pymc_minibatch_mh.errors import (
     BoundsError,
@@ -47,10 +49,14 @@ __all__ = [
     "StaleDataError",
     "TunaMH",
     "UnsplittableModelError",
+    "audit",
     "explain",
     "log_likelihood",
     "loo_subsample",
     "overdispersed_initvals",
+    "plot_audit",
+    "plot_bounds",
+    "plot_rows",
     "posterior_predictive",
     "split",
 ]

@@ -1,5 +1,8 @@
 """What a chain learns in warm-up, and freezes at its end."""
 
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 from pymc.step_methods.compound import BlockedStep
 
@@ -67,6 +70,36 @@ class AdaptingStep(BlockedStep):
         self.n_draws = self.n_updates = self.n_full = self.n_accepted = 0
         self.warned = False
         self.violation = self._known_violation
+
+    def adapt_on(
+        self, points: Iterable[Mapping[str, np.ndarray]], rng: np.random.Generator
+    ) -> None:
+        """Go through warm-up anew, on given points instead of a chain's own, and freeze.
+
+        What a chain learns follows from the moves that it tries. On draws from the posterior it is
+        what a chain learns that has arrived there.
+
+        Parameters
+        ----------
+        points
+            Values of all value variables, one point per draw of the warm-up.
+        rng
+            Generator of the updates.
+        """
+        self.rng = rng
+        self._reset(self.tune)
+        self.started = True
+        for point in points:
+            position = self.target.split.ravel(point)
+            self.target.condition_on(point)
+            self._keep_books(position, self._update(position, self.updates_per_draw))
+        if self.adapting:
+            self.adapting = False
+            self._refresh_centre()
+
+    @abstractmethod
+    def _update(self, position: np.ndarray, n_updates: int) -> np.ndarray:
+        """Make updates in place; return what they counted."""
 
     def _keep_books(self, position: np.ndarray, sums: np.ndarray) -> None:
         self.n_draws += 1

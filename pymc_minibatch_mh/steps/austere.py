@@ -49,5 +49,7 @@ class AustereMH(MinibatchStep):
             check.positive("epsilon", epsilon),
             batch_size=check.integer("batch_size", batch_size, 2),
         )
-        decision = LookDecision(austere.plan, austere.decide, test_settings, walk_target=0.234)
+        decision = LookDecision(
+            austere.plan, austere.decide, test_settings, returns_probability=False
+        )
         self._prepare(vars, decision, **settings)

@@ -45,6 +45,9 @@ class Decision(ABC):
 
     #: Whether a chain goes on after a row exceeded its bound.
     tolerates_violations: bool
+    #: Whether the mean over batches of the probability that the test returns is that of accepting.
+    #: In a test that stops by its uniform number, the verdicts alone tell it.
+    returns_probability: bool
 
     @property
     @abstractmethod
@@ -94,12 +97,15 @@ class LookDecision(Decision):
         Settings of the test.
     walk_target
         Acceptance that a random walk aims at.
+    returns_probability
+        Whether `decide` returns the probability of accepting, whatever the uniform number.
     """
 
     plan: Any
     decide: Any
     settings: np.ndarray
     walk_target: float = 0.234
+    returns_probability: bool = True
     tolerates_violations: bool = False
 
     @property

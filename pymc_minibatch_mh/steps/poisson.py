@@ -57,6 +57,7 @@ class PoissonDecision(Decision):
     delayed_acceptance: bool
     bounds: GivenBounds | None
     tolerates_violations: bool
+    returns_probability: bool = True
 
     @property
     def walk_target(self) -> float:

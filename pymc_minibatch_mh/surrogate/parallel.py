@@ -24,7 +24,7 @@ class Consecutive:
 
 
 def on_all_cores(
-    work: Callable[[np.ndarray], Any], chunks: list[Any], label: str = "Reading all rows"
+    work: Callable[[Any], Any], chunks: list[Any], label: str = "Reading all rows"
 ) -> Iterator[Any]:
     """Yield what `work` returns for each chunk of row numbers, in their order."""
 

@@ -1,0 +1,107 @@
+"""Plots draw what they are given, in ArviZ's call shape, on the backend that is asked for."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+
+from pymc_minibatch_mh import SettingError, plot_audit, plot_bounds, plot_rows
+
+RNG = np.random.default_rng(3)
+PAIRS = 30
+
+
+@pytest.fixture(autouse=True)
+def no_window():
+    with mpl.rc_context({"backend": "agg"}):
+        yield
+        mpl.pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def trace():
+    rows = xr.DataArray(RNG.integers(0, 500, (2, 40)), dims=("chain", "draw"))
+    stats = xr.Dataset({"n_obs": rows, "bound_ratio": rows / 500.0})
+    coords = {"chain": [0, 1], "draw": np.arange(40)}
+    return xr.DataTree.from_dict({"/sample_stats": stats.assign_coords(coords)})
+
+
+@pytest.fixture(scope="module")
+def audited():
+    pair = {name: ("pair", RNG.random(PAIRS)) for name in ("acceptance_error", "bound_ratio")}
+    per_moment = (("moment", "coordinate"), np.array([[0.3, -0.2], [0.1, 0.0]]))
+    return xr.Dataset(
+        {
+            **pair,
+            "log_ratio": ("pair", np.append(RNG.standard_normal(PAIRS - 1), -np.inf)),
+            "bias": per_moment,
+            "bias_mcse": (per_moment[0], np.full((2, 2), 0.05)),
+        },
+        {
+            "pair": np.arange(PAIRS),
+            "chain": ("pair", np.zeros(PAIRS, int)),
+            "draw": ("pair", np.arange(PAIRS)),
+            "moment": ["mean", "sd"],
+            "coordinate": ["a", "b"],
+        },
+    )
+
+
+def points(collection, name):
+    return [np.asarray(artist.get_offsets()) for artist in artists(collection, name)]
+
+
+def artists(collection, name):
+    return [a for v in collection.viz[name].data_vars.values() for a in v.values.ravel()]
+
+
+def lines(collection, name):
+    return [artist.get_xydata() for artist in artists(collection, name)]
+
+
+def test_errors_and_biases_are_at_their_places(audited):
+    collection = plot_audit(audited)
+    (errors,) = points(collection, "error")
+    np.testing.assert_allclose(errors[:, 1], audited["acceptance_error"])
+    assert errors[-1, 0] == -20.0
+    biases = points(collection, "bias")
+    np.testing.assert_allclose([b[:, 1] for b in biases], audited["bias"])
+    intervals = lines(collection, "interval")
+    np.testing.assert_allclose(intervals[0][:2, 1], [0.2, 0.4])
+    assert np.isnan(intervals[0][2]).any()
+
+
+def test_tails_are_shares_of_updates(trace):
+    collection = plot_rows(trace, stats={"updates_per_draw": 2})
+    first, second = lines(collection, "tail")
+    for line, chain in zip((first, second), trace["sample_stats"]["n_obs"].to_numpy(), strict=True):
+        rows, share = line.T
+        np.testing.assert_allclose(rows, np.maximum(np.sort(chain) / 2, 0.5))
+        np.testing.assert_allclose(share, 1.0 - np.arange(40) / 40)
+    assert collection.get_target("n_obs", {}).get_xscale() == "log"
+
+
+@pytest.mark.parametrize("kind", ["trace", "audited"])
+def test_bounds_are_drawn_against_one(kind, request):
+    collection = plot_bounds(request.getfixturevalue(kind))
+    (limit,) = artists(collection, "bound")
+    assert limit.get_xdata()[0] == 1.0
+    assert len(lines(collection, "tail")) == (2 if kind == "trace" else 1)
+
+
+def test_visuals_can_be_left_out_and_changed(audited):
+    visuals = {"zero": False, "bias": {"color": "black"}, "legend": False}
+    collection = plot_audit(audited, visuals=visuals)
+    assert "zero" not in collection.viz
+    again = plot_audit(audited, backend="none")
+    assert again.backend == "none"
+    assert "error" in again.viz
+
+
+def test_what_holds_nothing_to_plot_is_refused(audited, trace):
+    with pytest.raises(SettingError, match=r"^'bias' is not in dt="):
+        plot_audit(audited.drop_vars("bias"))
+    with pytest.raises(SettingError, match=r"^'n_obs' is not in dt="):
+        plot_rows(xr.DataTree())
+    with pytest.raises(SettingError, match=r"^'bound_ratio' is not above 0 anywhere"):
+        plot_bounds(audited.assign(bound_ratio=0.0 * audited["bound_ratio"]))
