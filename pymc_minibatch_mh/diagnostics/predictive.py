@@ -28,6 +28,7 @@ from pymc_minibatch_mh.diagnostics.rows import (
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.likelihood.axis import MixedRowsError
 from pymc_minibatch_mh.likelihood.batch import BatchWalk
+from pymc_minibatch_mh.likelihood.given import generator_of, model_of
 
 #: Where random variables are defined that follow NumPy's rules of batches. One that calls a
 #: function of the user, as a CustomDist(random=...), is defined elsewhere.
@@ -73,7 +74,8 @@ def posterior_predictive(
     SettingError
         If `rows`, `var_name` or `trace` do not fit the model.
     """
-    model = pm.modelcontext(model)
+    model = model_of(model)
+    seed = generator_of("random_seed", random_seed)
     rv = observed_variable(model, var_name)
     name = str(rv.name)
     given = stand_ins(model)
@@ -87,7 +89,7 @@ def posterior_predictive(
         batch,
         walk.length,
         list(walk.batches.values()),
-        random_seed,
+        seed,
     )
     values = draw.at_draws(posterior_draws(trace, model), chosen)
     return of_chosen_rows(values, chosen, trace, model, name)
