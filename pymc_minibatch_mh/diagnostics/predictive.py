@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import xarray as xr
+from numpy.random import Generator
 from pymc.distributions.distribution import PartialObservedRV, SymbolicRandomVariable
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Variable
@@ -75,7 +76,7 @@ def posterior_predictive(
         If `rows`, `var_name` or `trace` do not fit the model.
     """
     model = model_of(model)
-    seed = generator_of("random_seed", random_seed)
+    generator = generator_of("random_seed", random_seed)
     rv = observed_variable(model, var_name)
     name = str(rv.name)
     given = stand_ins(model)
@@ -89,7 +90,7 @@ def posterior_predictive(
         batch,
         walk.length,
         list(walk.batches.values()),
-        seed,
+        int(generator.integers(2**63)) if isinstance(random_seed, Generator) else random_seed,
     )
     values = draw.at_draws(posterior_draws(trace, model), chosen)
     return of_chosen_rows(values, chosen, trace, model, name)

@@ -180,5 +180,5 @@ def test_rows_that_need_the_others_are_refused(define, cause):
 
 def test_the_variable_has_to_be_named_where_there_are_several():
     model = built(of_another)
-    with pytest.raises(SettingError, match=r"^var_name=None .*\['first', 'y'\]"):
+    with pytest.raises(SettingError, match=r"^var_name= is not given, .*\['first', 'y'\]"):
         posterior_predictive(draws_of(model, 4), CHOSEN, model=model)
