@@ -136,6 +136,16 @@ def test_a_seed_repeats_the_draws_and_another_does_not():
     assert not np.array_equal(one, other)
 
 
+def test_a_generator_is_a_seed():
+    model, trace = regression(), regression_trace(draws=5)
+    one, again, other = (
+        posterior_predictive(trace, CHOSEN, model=model, random_seed=np.random.default_rng(seed))
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
 def walk_of_rows():
     pm.GaussianRandomWalk("y", sigma=1.0, init_dist=pm.Normal.dist(pm.Normal("b")), observed=Y)
 
