@@ -28,7 +28,7 @@ ARROWS = {
         "acceptance", "bounds", "data", "errors", "kernels", "likelihood", "proposals", "surrogate",
         "tables",
     },
-    "sampling": {"errors", "steps"},
+    "sampling": {"errors", "likelihood", "steps"},
     "diagnostics": {"bounds", "data", "errors", "kernels", "likelihood", "steps"},
 }  # fmt: skip
 #: Part -> what it may import of what is installed; the others may import anything.

@@ -38,9 +38,20 @@ class Bounds:
         Raises
         ------
         SettingError
-            If there is not one finite, non-negative number per row.
+            If there is not one finite, non-negative number per row, or the metric is no function.
         """
-        c = np.asarray(self.c, dtype=np.float64)
+        if self.metric is not None and not callable(self.metric):
+            raise SettingError(
+                f"bounds=Bounds(c, metric) has metric={self.metric!r}, which is no function. Give "
+                "one of two positions, or leave it out for that of derived bounds."
+            )
+        try:
+            c = np.asarray(self.c, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise SettingError(
+                "bounds=Bounds(c) has a c that is no array of numbers. Give one number per row of "
+                "the subsampled terms."
+            ) from error
         if c.shape != (n_rows,):
             raise SettingError(
                 f"bounds=Bounds(c) has c of shape {c.shape} for {n_rows:,} rows. Give one number "

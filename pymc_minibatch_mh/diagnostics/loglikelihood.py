@@ -16,6 +16,7 @@ from pymc_minibatch_mh.diagnostics.rows import (
     row_numbers,
     stand_ins,
 )
+from pymc_minibatch_mh.likelihood.given import model_of
 from pymc_minibatch_mh.likelihood.terms import term_of
 
 #: Rows that a pass over all of them reads at a time.
@@ -113,7 +114,7 @@ def log_likelihood(
     SettingError
         If `rows`, `var_name` or `trace` do not fit the model.
     """
-    model = pm.modelcontext(model)
+    model = model_of(model)
     likelihood = RowLogLikelihood(model, var_name)
     chosen = row_numbers(rows, likelihood.n_rows, likelihood.name)
     values = likelihood.at_draws(posterior_draws(trace, model), chosen)

@@ -11,8 +11,9 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from pymc_minibatch_mh.diagnostics.loglikelihood import RowLogLikelihood
-from pymc_minibatch_mh.diagnostics.rows import posterior_draws, row_dimension
-from pymc_minibatch_mh.errors import MinibatchError
+from pymc_minibatch_mh.diagnostics.rows import posterior_draws, row_dimension, row_numbers
+from pymc_minibatch_mh.errors import MinibatchError, SettingError
+from pymc_minibatch_mh.likelihood.given import model_of
 
 
 class LazyLogLikelihood(BackendArray):
@@ -97,9 +98,10 @@ def loo_subsample(
     Magnusson, Andersen, Jonasson, Vehtari (2019), "Bayesian leave-one-out cross-validation for
     large data", ICML, doi:10.48550/arXiv.1904.10679.
     """
-    model = pm.modelcontext(model)
+    model = model_of(model)
     likelihood = RowLogLikelihood(model, var_name)
     draws = posterior_draws(trace, model)
+    chosen = _checked(observations, likelihood)
     at_mean = likelihood.at_point(posterior_mean(draws))
     if not np.isfinite(at_mean).all():
         raise MinibatchError(
@@ -120,12 +122,23 @@ def loo_subsample(
     )
     return az.loo_subsample(
         tree,
-        observations,
+        chosen,
         var_name=name,
         method="plpd",
         log_lik_fn=lambda *_: xr.DataArray(at_mean, dims=dim),
         **settings,
     )
+
+
+def _checked(observations: Any, likelihood: RowLogLikelihood) -> Any:
+    if isinstance(observations, int | np.integer) and not isinstance(observations, bool):
+        if not 0 < observations <= likelihood.n_rows:
+            raise SettingError(
+                f"observations={observations} is no number of rows of {likelihood.name!r}. Choose "
+                f"from 1 to {likelihood.n_rows:,}, or give row numbers."
+            )
+        return int(observations)
+    return row_numbers(observations, likelihood.n_rows, likelihood.name, "observations")
 
 
 def in_memory_once(array: BackendArray) -> indexing.MemoryCachedArray:

@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import xarray as xr
+from numpy.random import Generator
 from pymc.distributions.distribution import PartialObservedRV, SymbolicRandomVariable
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Variable
@@ -28,6 +29,7 @@ from pymc_minibatch_mh.diagnostics.rows import (
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.likelihood.axis import MixedRowsError
 from pymc_minibatch_mh.likelihood.batch import BatchWalk
+from pymc_minibatch_mh.likelihood.given import generator_of, model_of
 
 #: Where random variables are defined that follow NumPy's rules of batches. One that calls a
 #: function of the user, as a CustomDist(random=...), is defined elsewhere.
@@ -73,7 +75,8 @@ def posterior_predictive(
     SettingError
         If `rows`, `var_name` or `trace` do not fit the model.
     """
-    model = pm.modelcontext(model)
+    model = model_of(model)
+    generator = generator_of("random_seed", random_seed)
     rv = observed_variable(model, var_name)
     name = str(rv.name)
     given = stand_ins(model)
@@ -87,7 +90,7 @@ def posterior_predictive(
         batch,
         walk.length,
         list(walk.batches.values()),
-        random_seed,
+        int(generator.integers(2**63)) if isinstance(random_seed, Generator) else random_seed,
     )
     values = draw.at_draws(posterior_draws(trace, model), chosen)
     return of_chosen_rows(values, chosen, trace, model, name)

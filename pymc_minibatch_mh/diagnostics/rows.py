@@ -91,6 +91,11 @@ def observed_variable(model: pm.Model, var_name: str | None) -> Variable:
     by_name = {str(rv.name): rv for rv in model.observed_RVs}
     if var_name is None and len(by_name) == 1:
         return next(iter(by_name.values()))
+    if var_name is None and by_name:
+        raise SettingError(
+            f"var_name= is not given, and this model has {len(by_name)} observed variables. Choose "
+            f"from {sorted(by_name)}."
+        )
     if var_name not in by_name:
         raise SettingError(
             f"var_name={var_name!r} names no observed variable of this model. Choose from "
@@ -99,17 +104,20 @@ def observed_variable(model: pm.Model, var_name: str | None) -> Variable:
     return by_name[var_name]
 
 
-def row_numbers(rows: Any, n_rows: int, name: str) -> np.ndarray:
+def row_numbers(rows: Any, n_rows: int, name: str, setting: str = "rows") -> np.ndarray:
     """Return chosen row numbers as int64, after a check."""
-    numbers = np.asarray(rows)
+    try:
+        numbers = np.asarray(rows)
+    except ValueError:
+        numbers = np.asarray(rows, dtype=object)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.size == 0:
         raise SettingError(
-            f"rows={rows!r} are not row numbers of {name!r}. Give a sequence of integers."
+            f"{setting}={rows!r} are not row numbers of {name!r}. Give a sequence of integers."
         )
     if numbers.min() < 0 or numbers.max() >= n_rows:
         outside = numbers[(numbers < 0) | (numbers >= n_rows)][0]
         raise SettingError(
-            f"rows= contains {outside}, but {name!r} has {n_rows:,} rows. Choose from 0 to "
+            f"{setting}= contains {outside}, but {name!r} has {n_rows:,} rows. Choose from 0 to "
             f"{n_rows - 1}."
         )
     return numbers.astype(np.int64)
@@ -123,8 +131,12 @@ def posterior_draws(trace: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray
     SettingError
         If the trace holds no posterior, or not all free variables of the model.
     """
+    if not isinstance(trace, xr.DataTree):
+        raise SettingError(
+            f"trace={type(trace).__name__} is no trace. Give what pm.sample() returned."
+        )
     if "posterior" not in trace.children:
-        raise SettingError("trace has no group 'posterior'. Give what pm.sample() returned.")
+        raise SettingError("trace= has no group 'posterior'. Give what pm.sample() returned.")
     posterior = trace["posterior"]
     missing = [str(rv.name) for rv in model.free_RVs if rv.name not in posterior.data_vars]
     if missing:
@@ -132,10 +144,19 @@ def posterior_draws(trace: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray
             f"{missing[0]!r} is a free variable of the model, but not in the trace. Sample this "
             "very model, and leave no free variable out of pm.sample(var_names=...)."
         )
-    return {
-        str(rv.name): posterior[rv.name].transpose("chain", "draw", ...).to_numpy()
-        for rv in model.free_RVs
-    }
+    draws = {}
+    for rv in model.free_RVs:
+        name = str(rv.name)
+        draws[name] = posterior[name].transpose("chain", "draw", ...).to_numpy()
+        shape = draws[name].shape[2:]
+        if len(shape) != rv.type.ndim or any(
+            known not in (None, length) for known, length in zip(rv.type.shape, shape, strict=True)
+        ):
+            raise SettingError(
+                f"{name!r} has draws of shape {shape} in the trace, but shape {rv.type.shape} in "
+                "the model. Sample this very model."
+            )
+    return draws
 
 
 def row_dimension(model: pm.Model, name: str) -> str:

@@ -8,6 +8,7 @@ wrappers around them are a few lines and compile in each process.
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -200,10 +201,32 @@ class Functions:
         return function.vm.jit_fn
 
 
+def _mode(setting: Any) -> Mode:
+    try:
+        mode = get_mode(setting)
+    except ValueError:
+        mode = None
+    if not isinstance(mode, Mode):
+        raise SettingError(
+            f"compile_kwargs={{'mode': {setting!r}}} is no mode of PyTensor. Leave out the mode."
+        )
+    return mode
+
+
 def _numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    if not isinstance(compile_kwargs, Mapping | None):
+        raise SettingError(
+            f"compile_kwargs={compile_kwargs!r} is no dictionary. Give keyword arguments of "
+            "pytensor.function()."
+        )
     options = dict(compile_kwargs or {})
-    mode = options.pop("mode", "NUMBA")
-    mode = get_mode(mode) if not isinstance(mode, Mode) else mode
+    unknown = sorted(options.keys() - signature(pytensor.function).parameters.keys())
+    if unknown:
+        raise SettingError(
+            f"compile_kwargs={options!r} has {unknown[0]!r}, which pytensor.function() does not "
+            "take. Leave it out."
+        )
+    mode = _mode(options.pop("mode", "NUMBA"))
     if type(mode.linker).__name__ != "NumbaLinker":
         raise SettingError(
             f"compile_kwargs={dict(compile_kwargs or {})!r} asks for another linker than numba, "

@@ -17,6 +17,7 @@ from pytensor.xtensor.type import XTensorType
 from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
 from pymc_minibatch_mh.likelihood.dims import as_read
+from pymc_minibatch_mh.likelihood.given import model_of, value_variables
 from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.support import support
 from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, chosen_terms, term_of
@@ -154,6 +155,8 @@ def split(
     SettingError
         If `observed`, `weights` or `observation_dims` do not fit the model.
     """
+    model = model_of(model)
+    vars = value_variables(model, vars)
     _check_own_variables(model, vars)
     _check_for_minibatches(model)
     point = model.initial_point() if initial_point is None else initial_point
@@ -229,8 +232,8 @@ def _blocks(vars: Sequence[Variable], point: dict[str, np.ndarray]) -> tuple[Blo
 def _check_own_variables(model: pm.Model, vars: Sequence[Variable]) -> None:
     if not vars:
         raise UnsplittableModelError(
-            "This model has no continuous free variable, and proposals move continuous variables "
-            "only. Sample it with pm.sample()."
+            "vars= are empty or this model has no continuous free variable, and proposals move "
+            "continuous variables only. Sample it with pm.sample()."
         )
     for variable in vars:
         if np.dtype(variable.dtype).kind != "f":

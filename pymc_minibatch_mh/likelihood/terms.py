@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.distribution import PartialObservedRV
+from pymc.distributions.simulator import SimulatorRV
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.scalar.basic import Cast
@@ -63,8 +64,10 @@ def chosen_terms(
 def _checked_names(
     model: pm.Model, observed: Sequence[str], observation_dims: Sequence[str]
 ) -> list[str]:
-    names = [observed] if isinstance(observed, str) else list(observed)
     known = sorted(rv.name for rv in model.observed_RVs)
+    if not isinstance(observed, Sequence):
+        raise SettingError(f"observed={observed!r} is no list of names. Choose from {known}.")
+    names = [observed] if isinstance(observed, str) else list(observed)
     for name in names:
         if f"{name}_observed" in known and f"{name}_unobserved" in model.named_vars:
             raise _imputed(name)
@@ -89,8 +92,9 @@ def _checked_names(
 def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsplittableModelError:
     if model.observed_RVs or not model.potentials:
         return UnsplittableModelError(
-            f"No observed variable has at least {min_rows:,} rows, so there is nothing to gain "
-            "from subsampling. Sample with pm.NUTS(), or name the variables in observed=[...]."
+            f"observed= is not given, and no observed variable has {min_rows:,} rows or more, so "
+            "that nothing is gained by subsampling. Sample with pm.NUTS(), or name the variables "
+            'in observed=["..."].'
         )
     return UnsplittableModelError(
         f"{model.potentials[0].name!r} is a potential, which has no rows, and this model has no "
@@ -188,6 +192,12 @@ def term_of(
     """
     name = str(rv.name)
     observations = _observations(model, rv, names)
+    if isinstance(rv.owner.op, SimulatorRV):
+        raise refuse(
+            name,
+            "is a Simulator: its density is a distance to simulated data as a whole",
+            "Sample it with pm.sample_smc().",
+        )
     axis = observation_axis(model, rv, observation_dims)
     (logp,) = model.logp(vars=[rv], sum=False)
     one_draw = getattr(rv.owner.op, "ndim_supp", 0) >= observations.ndim
@@ -224,6 +234,8 @@ def _axis_of_logp(value: Variable, logp: Variable, axis: int) -> int | None:
 def _kind(rv: Variable) -> str:
     op = rv.owner.op
     kind = next(iter(getattr(op, "_print_name", None) or ()), type(op).__name__)
+    # PyMC makes a class for each of some kinds, and names it after the variable as well.
+    kind = kind.removesuffix(f"_{rv.name}")
     return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
 
 

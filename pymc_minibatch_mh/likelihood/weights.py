@@ -49,7 +49,10 @@ def weigh(terms: Sequence[BatchTerm], weights: Weights) -> None:
 
 
 def _checked(term: BatchTerm, values: Any) -> np.ndarray:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.asarray(values, dtype=object)
     if array.shape != (term.n_rows,) or array.dtype.kind not in "fiub":
         raise SettingError(
             f"weights= of {term.name!r} are an array of type {array.dtype} and shape "

@@ -98,16 +98,21 @@ class Mixture(Proposal):
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        sequence: Any = self.rho
+        if not isinstance(sequence, tuple | list) or not all(map(_is_number, sequence)):
+            raise SettingError(
+                f"rho={self.rho!r} is not a sequence of numbers. Give a tuple, such as (0.0, 0.5)."
+            )
         if not all(-1.0 < r < 1.0 for r in self.rho):
             raise SettingError(
                 f"rho={self.rho!r} has a coefficient outside (-1, 1), where a Laplace move is "
                 "not stationary. Use coefficients inside it."
             )
-        if not 0.0 <= self.walk_weight <= 1.0:
+        if not (_is_number(self.walk_weight) and 0.0 <= self.walk_weight <= 1.0):
             raise SettingError(
                 f"walk_weight={self.walk_weight!r} is not a probability. Give a number from 0 to 1."
             )
-        if self.scale is not None and not (np.isfinite(self.scale) and self.scale > 0.0):
+        if self.scale is not None and not (_is_number(self.scale) and 0.0 < self.scale < np.inf):
             raise SettingError(f"scale={self.scale!r} is not a positive number. Give one, or None.")
 
     @property
@@ -157,6 +162,10 @@ class Mixture(Proposal):
         weights[int(np.argmax(efficiency(total, size)))] += 1.0 - weights.sum()
         numbers[WALK_WEIGHT] = weights[0]
         numbers[FIRST_WEIGHT::2] = weights[1:]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:

@@ -1,5 +1,7 @@
 """The two kinds of move on their own."""
 
+import numpy as np
+
 from pymc_minibatch_mh.proposals.mixture import LAPLACE_RHO, Mixture
 
 
@@ -36,5 +38,5 @@ def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N
     >>> Laplace(rho=(0.0,)).n_components
     1
     """
-    coefficients = (rho,) if isinstance(rho, int | float) else tuple(rho)
-    return Mixture(rho=coefficients, walk_weight=0.0)
+    single = isinstance(rho, int | float | np.floating)
+    return Mixture(rho=(rho,) if single else rho, walk_weight=0.0)  # type: ignore[arg-type]

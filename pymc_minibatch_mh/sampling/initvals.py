@@ -3,6 +3,8 @@
 import numpy as np
 
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.given import generator_of
+from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 
@@ -34,9 +36,13 @@ def overdispersed_initvals(
     Raises
     ------
     SettingError
-        If `scale` is not a positive number.
+        If an argument cannot be meant.
     """
-    if not (np.isfinite(scale) and scale > 0.0):
-        raise SettingError(f"scale={scale!r} is not a positive number. Give a number above 0.")
-    rng = np.random.default_rng(seed)
-    return [step.gaussian_draw(rng, scale) for _ in range(chains)]
+    if not isinstance(step, MinibatchStep):
+        raise SettingError(
+            f"step={type(step).__name__} is no step method of this package. Pass the one that "
+            "pm.sample() gets, such as a TunaMH()."
+        )
+    width = check.positive("scale", scale)
+    rng = generator_of("seed", seed)
+    return [step.gaussian_draw(rng, width) for _ in range(check.integer("chains", chains))]

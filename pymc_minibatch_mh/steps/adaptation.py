@@ -4,13 +4,12 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from pymc.step_methods.compound import BlockedStep
 
 from pymc_minibatch_mh.kernels import sums as entry
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, whitened_norm
 from pymc_minibatch_mh.proposals import Proposal
 from pymc_minibatch_mh.steps.decision import Decision
-from pymc_minibatch_mh.steps.state import MinibatchState
+from pymc_minibatch_mh.steps.state import RestorableStep
 from pymc_minibatch_mh.surrogate.target import Target
 
 #: Draws between two adaptations.
@@ -31,10 +30,8 @@ MOVED = 1.0
 PREPARATION_SEED = 20_170_808
 
 
-class AdaptingStep(BlockedStep):
+class AdaptingStep(RestorableStep):
     """A chain's books: its state, its tallies, and what follows from them while it adapts."""
-
-    _state_class = MinibatchState
 
     # Set when the step is built.
     decision: Decision

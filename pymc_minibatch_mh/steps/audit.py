@@ -1,8 +1,11 @@
 """Holding bounds against all rows, before a chain relies on them."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.tables import TOTAL, Tables
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.poisson import table_of_move
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
@@ -11,6 +14,9 @@ from pymc_minibatch_mh.surrogate.target import Target
 
 #: Moves that an audit makes, each with all rows.
 MOVES = 4
+
+#: Where a move begins and ends, the table that serves it, and its M.
+Move = tuple[np.ndarray, np.ndarray, int, float]
 
 
 def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> str:
@@ -26,15 +32,13 @@ def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random
         The bounds.
     rng
         Draws moves between points of the Gaussian approximation.
+
+    Raises
+    ------
+    SettingError
+        If the metric of given bounds is negative.
     """
-    metric = address_of(tables.compiled_metric)
-    size = surrogate.centre.size
-    for _ in range(MOVES):
-        noise = rng.standard_normal((2, size))
-        here, there = surrogate.centre + noise @ surrogate.factor.T
-        best, m = table_of_move(here, there, metric, *pack(surrogate), tables.heads)
-        if best < 0:
-            continue
+    for here, there, best, m in _moves(surrogate, tables, rng):
         move = here, there, surrogate.centre
         ratio, row = target.passes.largest_ratio(
             target.evaluate, move, tables.c[best], m, surrogate.inverse_temperature
@@ -42,3 +46,24 @@ def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random
         if not ratio <= 1.0:
             return report.violation(target, row, here, there, ratio)
     return ""
+
+
+def sizes_of_moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> list[float]:
+    """Return C M of moves between points of the Gaussian approximation, where it is bounded."""
+    moves = _moves(surrogate, tables, rng)
+    return [float(tables.heads[best, TOTAL] * m) for _, _, best, m in moves]
+
+
+def _moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> Iterator[Move]:
+    metric = address_of(tables.compiled_metric)
+    for _ in range(MOVES):
+        noise = rng.standard_normal((2, surrogate.centre.size))
+        here, there = surrogate.centre + noise @ surrogate.factor.T
+        best, m = table_of_move(here, there, metric, *pack(surrogate), tables.heads)
+        if m < 0.0:
+            raise SettingError(
+                f"bounds=Bounds(c, metric) has a metric of {m:g} for a move, which bounds nothing. "
+                "Give one that is never negative."
+            )
+        if best >= 0:
+            yield here, there, best, m

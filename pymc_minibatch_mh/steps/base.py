@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pymc.stats.convergence import SamplerWarning
-from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 from scipy.stats import chi2
 
@@ -20,6 +19,7 @@ from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack, whitened_norm
 from pymc_minibatch_mh.kernels.update import update
+from pymc_minibatch_mh.likelihood.given import generator_of, model_of, point_of
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.likelihood.weights import Weights
 from pymc_minibatch_mh.proposals import Proposal
@@ -104,14 +104,14 @@ class MinibatchStep(AdaptingStep):
         blocked: bool = True,
     ) -> None:
         check.together(blocked)
-        model = pm.modelcontext(model)
+        model = model_of(model)
         self.vars = check.own_variables(model, vars)
-        self.rng = get_random_generator(rng)
-        self.tune = tune
+        self.rng = generator_of("rng", rng)
+        self.tune = check.flag("tune", tune)
         self.temperature = check.positive("temperature", temperature)
         self.updates_per_draw = check.integer("updates_per_draw", updates_per_draw)
         self.proposal = check.proposal_of(proposal)
-        point = dict(model.initial_point() if initial_point is None else initial_point)
+        point = point_of(model, model.initial_point() if initial_point is None else initial_point)
         parts = split(
             model,
             self.vars,
@@ -137,9 +137,10 @@ class MinibatchStep(AdaptingStep):
         self.tables = derived or decision.tables(self.target, self._surrogate)
         self._connect()
         self._known_violation = ""
-        self._reset(tune)
+        self._reset(self.tune)
         self._audit()
         self._known_violation = self.violation
+        decision.require_subsampling(self._surrogate, self.tables, PREPARATION_SEED)
         # Compiles the update where it is not yet in numba's cache, so that no draw has to wait.
         self._update(start, 0)
 

@@ -79,6 +79,10 @@ class Decision(ABC):
         """Return the settings that a chain starts with around a centre."""
 
     @abstractmethod
+    def require_subsampling(self, surrogate: Surrogate, tables: Tables | None, seed: int) -> None:
+        """Refuse settings with which each of a few typical moves would read all rows."""
+
+    @abstractmethod
     def adapt(
         self, settings: np.ndarray, sums: np.ndarray, target: Target, updates_per_draw: int
     ) -> None:
@@ -133,6 +137,9 @@ class LookDecision(Decision):
         settings = self.settings.copy()
         settings[[SKEWNESS, THIRD_MOMENT]] = calibration.skewness, calibration.third_absolute
         return settings
+
+    def require_subsampling(self, surrogate: Surrogate, tables: Tables | None, seed: int) -> None:
+        """Accept all settings: the size of batches follows from the moves."""
 
     def adapt(
         self, settings: np.ndarray, sums: np.ndarray, target: Target, updates_per_draw: int

@@ -46,7 +46,7 @@ class FactorizedMH(MinibatchStep):
         decision = PoissonDecision(
             "factorized",
             0.0,
-            delayed_acceptance,
+            check.flag("delayed_acceptance", delayed_acceptance),
             check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )

@@ -15,6 +15,7 @@ from pymc_minibatch_mh.kernels.poisson import thin_rows
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.likelihood.affine import row_functions
 from pymc_minibatch_mh.steps import report
+from pymc_minibatch_mh.steps.audit import sizes_of_moves
 from pymc_minibatch_mh.steps.decision import Decision
 from pymc_minibatch_mh.surrogate.target import Target
 from pymc_minibatch_mh.surrogate.taylor import Calibration
@@ -117,6 +118,26 @@ class PoissonDecision(Decision):
         if self.chi is None:
             settings[poisson.CHI] = USUAL_CHI
         return settings
+
+    def require_subsampling(self, surrogate: Surrogate, tables: Tables | None, seed: int) -> None:
+        """Refuse a χ that alone makes the Poisson means of typical moves too large.
+
+        Raises
+        ------
+        SettingError
+            If each of them is above what is read in one pass.
+        """
+        assert tables is not None
+        rng = np.random.default_rng(seed)
+        sizes, limit = sizes_of_moves(surrogate, tables, rng), PASS_SHARE * tables.c.shape[1]
+        if not self.chi or not sizes or not max(sizes) <= limit:
+            return
+        if min(size * (1.0 + self.chi * size) for size in sizes) > limit:
+            raise SettingError(
+                f"chi={self.chi:g} makes the Poisson means of all moves that were tried exceed "
+                f"{limit:,.0f}, half of the rows, so that every update would read all rows. Use "
+                "chi='auto', or a smaller number."
+            )
 
     def adapt(
         self, settings: np.ndarray, sums: np.ndarray, target: Target, updates_per_draw: int

@@ -7,6 +7,7 @@ data, of the graphs and of the settings that the sums depend on.
 import json
 from dataclasses import asdict, dataclass
 from os import PathLike
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -84,17 +85,9 @@ def read(path: str | PathLike, target: Target) -> Prepared:
     StaleDataError
         If it belongs to other data, another model or other settings; names the first difference.
     """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            stored = {name: archive[name] for name in archive.files}
-        key = json.loads(str(stored["key"]))
-    except (BadZipFile, ValueError, KeyError, EOFError, AttributeError) as error:
-        raise SettingError(
-            f"prepared={str(path)!r} is no file that step.save() wrote ({error}). Leave it out to "
-            "prepare the step anew."
-        ) from error
-    _require_same(str(path), key, key_of(target))
-    fields = {name: stored[f"surrogate_{name}"] for name in Surrogate._fields}
+    stored = _arrays(path)
+    _require_same(str(path), json.loads(str(stored["key"])), key_of(target))
+    fields: dict[str, Any] = {name: stored[f"surrogate_{name}"] for name in Surrogate._fields}
     fields |= {name: int(fields[name]) for name in ("order", "first")}
     fields |= {name: float(fields[name]) for name in ("inverse_temperature", "spread")}
     names = Calibration.__dataclass_fields__
@@ -103,6 +96,37 @@ def read(path: str | PathLike, target: Target) -> Prepared:
     if "heads" in stored:
         tables = Tables(stored["heads"], stored["c"], float(stored["looseness"]))
     return Prepared(Surrogate(**fields), calibration, tables)
+
+
+def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
+    if not isinstance(path, str | PathLike):
+        raise SettingError(
+            f"prepared={path!r} is no path. Give that of a file that step.save() wrote."
+        )
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            stored = {name: archive[name] for name in archive.files}
+        whole = _names(stored) <= stored.keys() and isinstance(json.loads(str(stored["key"])), dict)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"prepared={str(path)!r} does not exist. Write it with step.save(), or leave it out to "
+            "prepare the step anew."
+        ) from error
+    except (BadZipFile, ValueError, EOFError, AttributeError, TypeError, OSError):
+        whole = False
+    if not whole:
+        raise SettingError(
+            f"prepared={str(path)!r} is no file that step.save() wrote, or is damaged. Leave it "
+            "out to prepare the step anew."
+        )
+    return stored
+
+
+def _names(stored: dict[str, np.ndarray]) -> set[str]:
+    """Return the names that a file must hold."""
+    names = {"key", *(f"surrogate_{name}" for name in Surrogate._fields)}
+    names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
+    return names | ({"c", "looseness"} if "heads" in stored else set())
 
 
 def _require_same(path: str, stored: dict[str, str], current: dict[str, str]) -> None:

@@ -116,8 +116,8 @@ def violation(target: Target, row: int, position: np.ndarray, new: np.ndarray, r
     return (
         f"{name!r}: row {inside} changes by {ratio:.3g} times its bound in the move from "
         f"{show(position, precision=6, threshold=20)} to {show(new, precision=6, threshold=20)} "
-        "(unconstrained values), so the draws would not be exact. If the bounds are your own, "
-        "enlarge them; if they were derived, please report it. PenaltyMH() needs no bounds."
+        "(unconstrained values), so the draws would not be exact. Enlarge bounds of your own, "
+        "report derived ones, or use PenaltyMH(), which needs none."
     )
 
 

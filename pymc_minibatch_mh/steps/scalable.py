@@ -45,7 +45,7 @@ class ScalableSubsamplingMH(MinibatchStep):
         decision = PoissonDecision(
             "best",
             0.0,
-            delayed_acceptance,
+            check.flag("delayed_acceptance", delayed_acceptance),
             check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )

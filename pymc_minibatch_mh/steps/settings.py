@@ -6,12 +6,12 @@ from typing import Any, TypedDict
 
 import numpy as np
 import pymc as pm
-from pymc.util import get_value_vars_from_user_vars
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.acceptance.poisson import chi_for_gap
 from pymc_minibatch_mh.bounds.given import Bounds
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.given import value_variables
 from pymc_minibatch_mh.likelihood.weights import Weights
 from pymc_minibatch_mh.proposals import Mixture, Proposal
 
@@ -39,7 +39,7 @@ def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Vari
     """Return the value variables of a step: those asked for, or all continuous ones."""
     if vars is None:
         return [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
-    return list(get_value_vars_from_user_vars(vars, model))
+    return value_variables(model, vars)
 
 
 def together(blocked: bool) -> None:
@@ -91,6 +91,13 @@ def positive(name: str, value: Any) -> float:
         if np.isfinite(number) and number > 0.0:
             return number
     raise SettingError(f"{name}={value!r} is not a positive number. Give a number above 0.")
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingError(f"{name}={value!r} is neither True nor False. Give one of them.")
+    return bool(value)
 
 
 def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:

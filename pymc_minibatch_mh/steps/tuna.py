@@ -75,7 +75,7 @@ class TunaMH(MinibatchStep):
         decision = PoissonDecision(
             form,
             check.chi_of(chi, spectral_gap_ratio),
-            delayed_acceptance,
+            check.flag("delayed_acceptance", delayed_acceptance),
             check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )

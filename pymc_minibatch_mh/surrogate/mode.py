@@ -110,8 +110,8 @@ def _climb(
     here = target(position, True)
     if not np.isfinite(here.value):
         raise ModeError(
-            "The log-density is not finite at the starting point, so the search for the mode "
-            "cannot start there. Pass initial_point= with a point that the model allows."
+            "initial_point= has a log-density that is not finite, so the search for the mode "
+            "cannot start there. Pass a point that the model allows."
         )
     solve, scale = _newton_solver(here, names)
     last = np.inf
@@ -168,9 +168,9 @@ def _newton_solver(
         bad = ~np.isfinite(curvature).all(axis=0) | ~np.isfinite(here.gradient)
         worst = names[int(np.argmax(bad))]
         raise ModeError(
-            f"The derivatives with respect to {worst!r} are not finite, so no control variates "
-            "can be built here. Pass initial_point= inside the support, or use taylor_order=0 "
-            "with a model whose log-likelihood is smooth there."
+            f"{worst!r} has derivatives that are not finite, so no control variates can be built "
+            "here. Pass initial_point= inside the support, or use taylor_order=0 with a model "
+            "whose log-likelihood is smooth there."
         )
     values, vectors = np.linalg.eigh(curvature)
     # Away from the mode the log-density need not be concave: climb along every eigenvector.

@@ -63,8 +63,8 @@ def find_centre(
             break
         position = better
     raise ModeError(
-        f"No scale was found for {', '.join(map(repr, names[:3]))}: the log-posterior has neither "
-        f"curvature at its mode nor rows that pull in all directions. {WAY_ON}"
+        f"{', '.join(map(repr, names[:3]))} have no scale that was found: the log-posterior has "
+        f"neither curvature at its mode nor rows that pull in all directions. {WAY_ON}"
     )
 
 

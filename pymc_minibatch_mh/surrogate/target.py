@@ -136,13 +136,26 @@ class Target:
             names,
         )
 
+    def _outside(self, position: np.ndarray) -> MinibatchError:
+        names = self.split.coordinate_names
+        inside = (position >= self.split.lower) & (position <= self.split.upper)
+        wrong = np.flatnonzero(~(inside & np.isfinite(position)))
+        if wrong.size:
+            first = int(wrong[0])
+            return MinibatchError(
+                f"{names[first]!r} is {position[first]:g} at the starting point, outside "
+                "its support. Pass other initvals=, or initial_point=."
+            )
+        return MinibatchError(
+            f"{', '.join(repr(block.name) for block in self.split.blocks)}: the prior part of the "
+            "model is not finite at the starting point, as where a potential excludes it. Pass "
+            "other initvals=, or initial_point=."
+        )
+
     def require_finite(self, position: np.ndarray) -> None:
         """Refuse a starting point of zero density, naming the row or the prior part."""
         if not np.isfinite(self.log_prior(position)):
-            raise MinibatchError(
-                "The prior part of the model is not finite at the starting point: a variable "
-                "lies outside its support. Pass other initvals=."
-            )
+            raise self._outside(position)
         if np.isfinite(self.log_likelihood(position)):
             return
         low, high = 0, self.source.n_rows

@@ -105,12 +105,6 @@ def test_progress_functions_report_rows_acceptance_and_full_passes(logistic, ste
     assert update(dict(stats)) == {**stats, "full_pass": 2}
 
 
-@pytest.mark.parametrize("bar", ["combined", "split+stats"])
-def test_progress_bars_draw(logistic, step, bar):
-    trace = sample(logistic, step, 10, 10, progressbar=bar, quiet=False)
-    assert trace.posterior.sizes["draw"] == 10
-
-
 def test_is_never_chosen_by_pymc(logistic, method):
     cls = METHODS[method]
     assert cls not in STEP_METHODS

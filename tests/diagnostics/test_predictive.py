@@ -135,6 +135,16 @@ def test_a_seed_repeats_the_draws_and_another_does_not():
     assert not np.array_equal(one, other)
 
 
+def test_a_generator_is_a_seed():
+    model, trace = regression(), regression_trace(draws=5)
+    one, again, other = (
+        posterior_predictive(trace, CHOSEN, model=model, random_seed=np.random.default_rng(seed))
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
 def walk_of_rows():
     pm.GaussianRandomWalk("y", sigma=1.0, init_dist=pm.Normal.dist(pm.Normal("b")), observed=Y)
 
@@ -179,5 +189,5 @@ def test_rows_that_need_the_others_are_refused(define, cause):
 
 def test_the_variable_has_to_be_named_where_there_are_several():
     model = built(of_another)
-    with pytest.raises(SettingError, match=r"^var_name=None .*\['first', 'y'\]"):
+    with pytest.raises(SettingError, match=r"^var_name= is not given, .*\['first', 'y'\]"):
         posterior_predictive(draws_of(model, 4), CHOSEN, model=model)

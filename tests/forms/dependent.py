@@ -45,7 +45,11 @@ def garch(d):
     pm.GARCH11("y", pm.HalfNormal("o"), 0.1, 0.1, 1.0, steps=d.n - 1, observed=d.raw.y)
 
 
-@declared.refuses("stochastic differential equation", 'pm.EulerMaruyama("y", ...)', "'y' ")
+@declared.refuses(
+    "stochastic differential equation",
+    'pm.EulerMaruyama("y", ...)',
+    one_draw("an EulerMaruyama"),
+)
 def euler_maruyama(d):
     pm.EulerMaruyama(
         "y",
@@ -100,7 +104,7 @@ def matrix_normal(d):
     pm.MatrixNormal("y", mu=mu, rowcov=np.eye(d.n), colcov=np.eye(3), observed=d.Y)
 
 
-@declared.refuses("simulator", 'pm.Simulator("y", draw, a)', "'y' ")
+@declared.refuses("simulator", 'pm.Simulator("y", draw, a)', "'y' is a Simulator: its density")
 def simulator(d):
     def draw(rng, a, size=None):
         return rng.normal(a, 1.0, size=size)
@@ -219,7 +223,11 @@ def effect_of_each_row(d):
     respond(d, line(d) + pm.Normal("z", shape=d.n))
 
 
-@latent.refuses("Gaussian process over the rows", 'gp.prior("f", X)', "'y' ")
+@latent.refuses(
+    "Gaussian process over the rows",
+    'gp.prior("f", X)',
+    CANNOT + "the observations lie inside Cholesky",
+)
 def latent_process(d):
     process = pm.gp.Latent(cov_func=pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("l")))
     respond(d, process.prior("f", X=d.raw.x[:, None]))

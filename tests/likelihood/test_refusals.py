@@ -119,7 +119,7 @@ def conditional_autoregression():
     pm.CAR("y", mu=np.zeros(N), W=neighbours, alpha=0.5, tau=pm.HalfNormal("t"), observed=y)
 
 
-@refused(dependent("a CustomDist_y"))
+@refused(dependent("a CustomDist"))
 def custom_density_summed():
     pm.CustomDist("y", pm.Normal("a"), logp=lambda v, a: -((v - a) ** 2).sum(), observed=y)
 
@@ -451,7 +451,9 @@ def test_message_names_variable_cause_and_fix(name):
 
 def test_small_data_are_refused():
     model = built(lambda: observe(pm.Normal("a")))
-    message = "^No observed variable has at least 1,000 rows, .* name the variables in observed="
+    message = (
+        "^observed= is not given, and no observed variable has 1,000 rows or more, .* in observed="
+    )
     with pytest.raises(UnsplittableModelError, match=message):
         split(model, model.value_vars)
     assert [t.name for t in split(model, model.value_vars, ["y"]).terms] == ["y"]

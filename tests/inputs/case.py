@@ -1,0 +1,156 @@
+"""One input that cannot be meant or cannot be served, and the message that it is refused with."""
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor
+import xarray as xr
+
+from pymc_minibatch_mh import SettingError
+from zoo import METHODS
+
+#: What stands for a number whose last digits depend on the machine.
+NUMBER = "<number>"
+#: What stands for the folder of a test's files.
+FOLDER = "<folder>"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An input and what becomes of it.
+
+    Parameters
+    ----------
+    section
+        Part of the table.
+    written
+        The input, as a user writes it.
+    call
+        Gives the input to the package; takes what the cases share.
+    error
+        Class of the error; None for an input that is accepted.
+    variable, cause, fix
+        The message, in its three parts and in this order.
+    """
+
+    section: str
+    written: str
+    call: Callable[["Shared"], object]
+    error: type[Exception] | None = None
+    variable: str = ""
+    cause: str = ""
+    fix: str = ""
+
+    @property
+    def message(self) -> str:
+        """The whole message."""
+        return f"{self.variable} {self.cause} {self.fix}"
+
+    def matches(self, message: str) -> bool:
+        """Whether a message is the one that is expected, numbers in it apart."""
+        pattern = re.escape(self.message).replace(re.escape(NUMBER), r" *-?[\d.]+(e[-+]\d+)? *")
+        return re.fullmatch(pattern, message, flags=re.DOTALL) is not None
+
+
+class Section:
+    """Collects the cases of one part of the table."""
+
+    def __init__(self, title: str, error: type[Exception] = SettingError) -> None:
+        self.title = title
+        self.error = error
+        self.cases: list[Case] = []
+
+    def refuses(
+        self,
+        written: str,
+        variable: str,
+        cause: str,
+        fix: str,
+        *,
+        call: Callable | None = None,
+        error: type[Exception] | None = None,
+    ) -> Callable:
+        """Register a call that is refused; a decorator where `call` is not given."""
+
+        def register(call: Callable) -> Callable:
+            kind = self.error if error is None else error
+            self.cases.append(Case(self.title, written, call, kind, variable, cause, fix))
+            return call
+
+        return register if call is None else register(call)
+
+    def accepts(self, written: str, call: Callable) -> None:
+        """Register a call that is accepted."""
+        self.cases.append(Case(self.title, written, call))
+
+    def setting(self, method: str, name: str, value: object, cause: str, fix: str) -> None:
+        """Register a setting of a step that is refused, with its name and its value."""
+
+        def call(shared: Shared) -> object:
+            return shared.build(method, **{name: value})
+
+        written = f"{method}({name}={value!r})"
+        self.refuses(written, f"{name}={value!r}", cause, fix, call=call)
+
+
+class Shared:
+    """What the cases share: a model, a step on it, a trace of it, and a folder.
+
+    Parameters
+    ----------
+    model
+        The Poisson regression of the zoo.
+    step
+        Returns a TunaMH on it.
+    folder
+        Where files may be written.
+    """
+
+    def __init__(self, model: pm.Model, step: Callable[[], object], folder: Path) -> None:
+        self.model = model
+        self._step = step
+        self.folder = folder
+        self.start = {"level": np.zeros(()), "slope": np.zeros(())}
+
+    @cached_property
+    def step(self) -> object:
+        """A TunaMH that is only read."""
+        return self._step()
+
+    @cached_property
+    def file(self) -> Path:
+        """A file of that step."""
+        self.step.save(self.folder / "step.npz")
+        return self.folder / "step.npz"
+
+    def build(self, method: str, **settings: object) -> object:
+        """Build a step on the shared model."""
+        point = {"initial_point": self.start}
+        return METHODS[method](**{"model": self.model, **point, **settings})
+
+    def trace(self, **changed: np.ndarray) -> xr.DataTree:
+        """Return a trace of the shared model, some of its variables changed."""
+        rng = np.random.default_rng(3)
+        draws = {name: rng.normal(size=(2, 3)) for name in ("level", "slope")} | changed
+        dims = {name: ["chain", "draw", *"abc"[: array.ndim - 2]] for name, array in draws.items()}
+        posterior = xr.Dataset({name: (dims[name], array) for name, array in draws.items()})
+        posterior = posterior.assign_coords(chain=np.arange(2), draw=np.arange(3))
+        return xr.DataTree.from_dict({"/posterior": posterior})
+
+
+@pytensor.config.change_flags(cxx="", traceback__limit=0)
+def build_on(
+    declare: Callable[[], object], method: str = "PenaltyMH", **settings: object
+) -> object:
+    """Build a step on a model of its own, from the origin."""
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        declare()
+    start = {str(v.name): np.zeros(v.type.shape, v.dtype) for v in model.value_vars}
+    return METHODS[method](**{"model": model, "initial_point": start, **settings})

@@ -1,0 +1,7 @@
+"""All inputs and what becomes of them: one table for the tests and for docs/inputs.md."""
+
+from inputs import arguments, data, models, settings, use
+
+CASES = [*settings.CASES, *arguments.CASES, *data.CASES, *models.CASES, *use.CASES]
+#: Title of a part of the table and the input, as it is written -> case.
+BY_NAME = {f"{case.section}: {case.written}": case for case in CASES}

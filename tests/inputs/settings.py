@@ -1,0 +1,266 @@
+"""Settings of step methods that cannot be meant."""
+
+import math
+
+import pymc as pm
+
+from inputs.case import Section
+from zoo import METHODS
+
+every = Section("Settings of every step")
+own = Section("Settings of one step")
+
+POSITIVE = ("is not a positive number.", "Give a number above 0.")
+for value in (0, -1.0, math.nan, math.inf, "hot", True):
+    every.setting("PenaltyMH", "temperature", value, *POSITIVE)
+for value in (3, "second", True):
+    every.setting("TunaMH", "taylor_order", value, "is unknown.", "Use 'auto', 0, 1 or 2.")
+every.setting(
+    "AustereMH",
+    "proposal",
+    "walk",
+    "is unknown.",
+    "Use 'auto', RandomWalk(), Laplace() or Mixture().",
+)
+for value in (0, 2.5):
+    every.setting(
+        "TunaMH", "updates_per_draw", value, "is not an integer of 1 or more.", "Give one."
+    )
+every.setting("TunaMH", "tune", "yes", "is neither True nor False.", "Give one of them.")
+every.setting(
+    "TunaMH",
+    "blocked",
+    False,
+    "would give each variable its own step, but all move together here.",
+    "Leave it out.",
+)
+every.setting(
+    "TunaMH", "rng", -1, "is no seed.", "Give an integer of 0 or more, or a generator of NumPy."
+)
+every.setting(
+    "TunaMH",
+    "rng",
+    "lucky",
+    "is no seed.",
+    "Give an integer of 0 or more, or a generator of NumPy.",
+)
+every.setting(
+    "TunaMH",
+    "compile_kwargs",
+    {"mode": "JAX"},
+    "asks for another linker than numba, and the compiled update can only call numba functions.",
+    "Leave out the mode, or give one that uses the numba linker.",
+)
+every.setting(
+    "TunaMH",
+    "compile_kwargs",
+    {"mode": "fastest"},
+    "is no mode of PyTensor.",
+    "Leave out the mode.",
+)
+every.setting(
+    "TunaMH",
+    "compile_kwargs",
+    {"speed": 2},
+    "has 'speed', which pytensor.function() does not take.",
+    "Leave it out.",
+)
+every.setting(
+    "TunaMH",
+    "compile_kwargs",
+    "NUMBA",
+    "is no dictionary.",
+    "Give keyword arguments of pytensor.function().",
+)
+
+CHOOSE = "Choose from ['counts']."
+every.setting("TunaMH", "observed", [], "names no observed variable of this model.", CHOOSE)
+every.setting(
+    "TunaMH",
+    "observed",
+    ["count"],
+    "names no observed variable of this model with 'count'.",
+    CHOOSE,
+)
+every.setting(
+    "TunaMH", "observed", ["counts", "counts"], "names a variable twice.", "Name each once."
+)
+every.setting("TunaMH", "observed", 3, "is no list of names.", CHOOSE)
+every.setting(
+    "TunaMH",
+    "observation_dims",
+    "row",
+    "is a string.",
+    "Use a list of names of dims, such as ['row'].",
+)
+every.setting(
+    "TunaMH",
+    "observation_dims",
+    ["row"],
+    "names 'row', which is no dim of this model.",
+    "Choose from [].",
+)
+every.refuses(
+    "TunaMH(initial_point=[0.0, 0.0])",
+    "initial_point=list",
+    "is not a point.",
+    "Give a dictionary such as model.initial_point(): names of value variables and their arrays.",
+    call=lambda g: g.build("TunaMH", initial_point=[0.0, 0.0]),
+)
+every.refuses(
+    "TunaMH(initial_point={'level': 0.0})",
+    "initial_point=",
+    "has no value of 'slope'.",
+    "Give one of each value variable, under the names ['level', 'slope'].",
+    call=lambda g: g.build("TunaMH", initial_point={"level": 0.0}),
+)
+every.refuses(
+    "TunaMH(initial_point={'level': 0.0, 'slope': [0.0, 1.0]})",
+    "initial_point=",
+    "has 'slope' of type float64 and shape (2,), which the variable has not.",
+    "Give real numbers of shape ().",
+    call=lambda g: g.build("TunaMH", initial_point={"level": 0.0, "slope": [0.0, 1.0]}),
+)
+every.refuses(
+    "TunaMH(initial_point={'level': 'low', 'slope': 0.0})",
+    "initial_point=",
+    "has 'level' of type <U3 and shape (), which the variable has not.",
+    "Give real numbers of shape ().",
+    call=lambda g: g.build("TunaMH", initial_point={"level": "low", "slope": 0.0}),
+)
+every.refuses(
+    "TunaMH() outside of a model",
+    "model=",
+    "is not given, and no model is open.",
+    "Pass model=, or call this inside of 'with model:'.",
+    call=lambda g: METHODS["TunaMH"](),
+)
+every.refuses(
+    "TunaMH(model='regression')",
+    "model=str",
+    "is not a PyMC model.",
+    "Pass the pm.Model that holds the variables.",
+    call=lambda g: METHODS["TunaMH"](model="regression"),
+)
+every.refuses(
+    "TunaMH(prepared=3)",
+    "prepared=3",
+    "is no path.",
+    "Give that of a file that step.save() wrote.",
+    call=lambda g: g.build("PenaltyMH", prepared=3),
+)
+
+
+@every.refuses(
+    "TunaMH([a]) with a of another model",
+    "vars=",
+    "contains 'a', which is not in the model and cannot be sampled.",
+    "Choose from ['level', 'slope'].",
+)
+def of_another_model(g):
+    with pm.Model():
+        a = pm.Normal("a")
+    g.build("TunaMH", vars=[a])
+
+
+@every.refuses(
+    "TunaMH([counts]) with counts observed",
+    "vars=",
+    "contains 'counts', which is observed and cannot be sampled.",
+    "Choose from ['level', 'slope'].",
+)
+def of_the_observations(g):
+    g.build("TunaMH", vars=[g.model["counts"]])
+
+
+@every.refuses(
+    "TunaMH(['level'])",
+    "vars=",
+    "contains 'level', which is no variable.",
+    "Pass variables themselves, such as vars=[model['level']].",
+)
+def by_name(g):
+    g.build("TunaMH", vars=["level"])
+
+
+@every.refuses("TunaMH([level, level])", "vars=", "contains 'level' twice.", "Name each once.")
+def twice(g):
+    g.build("TunaMH", vars=[g.model["level"]] * 2)
+
+
+own.setting("TunaMH", "form", "fast", "is unknown.", "Use 'best' or 'paper'.")
+for value in (-1, math.nan, math.inf, "large"):
+    own.setting(
+        "TunaMH",
+        "chi",
+        value,
+        "is not a number of 0 or more.",
+        "Give one, or 'auto' to have it chosen.",
+    )
+own.refuses(
+    "TunaMH(chi=1e12)",
+    "chi=1e+12",
+    "makes the Poisson means of all moves that were tried exceed 2,500, half of the rows, so that "
+    "every update would read all rows.",
+    "Use chi='auto', or a smaller number.",
+    call=lambda g: g.build("TunaMH", chi=1e12, prepared=g.file),
+)
+own.refuses(
+    "TunaMH(chi=1.0, spectral_gap_ratio=0.5)",
+    "chi=1.0",
+    "and spectral_gap_ratio=0.5 both set χ.",
+    "Give one.",
+    call=lambda g: g.build("TunaMH", chi=1.0, spectral_gap_ratio=0.5),
+)
+own.setting(
+    "TunaMH",
+    "spectral_gap_ratio",
+    1.0,
+    "is outside (0, 1): no finite chi keeps the whole gap.",
+    "Use a number such as 0.5, or set chi.",
+)
+own.setting("TunaMH", "spectral_gap_ratio", math.nan, *POSITIVE)
+for method in ("TunaMH", "ScalableSubsamplingMH", "FactorizedMH"):
+    own.setting(
+        method,
+        "on_violation",
+        "ignore",
+        "is unknown.",
+        "Use 'raise', or 'warn' to go on and have the trace marked as not exact.",
+    )
+    own.setting(method, "delayed_acceptance", 1, "is neither True nor False.", "Give one of them.")
+for method in ("AustereMH", "BarkerMinibatchMH", "PenaltyMH"):
+    for value in (1, 1.5):
+        own.setting(method, "batch_size", value, "is not an integer of 2 or more.", "Give one.")
+own.setting(
+    "AustereMH",
+    "epsilon",
+    0.5,
+    "is not a tail probability in (0, 0.5).",
+    "Use 0.05, or less for a smaller bias and more rows.",
+)
+own.setting("AustereMH", "epsilon", 0.0, *POSITIVE)
+own.setting(
+    "BarkerMinibatchMH",
+    "sigma",
+    1.8,
+    "is outside (0.5, 1.7]: below, a test reads many rows for no gain in accuracy; above, a "
+    "logistic variable has almost no variance left for the correction.",
+    "Use 1.2, or 1.0 for an error below 6e-8.",
+)
+own.setting("BarkerMinibatchMH", "sigma", "wide", *POSITIVE)
+own.setting("BarkerMinibatchMH", "batch_rule", "guess", "is unknown.", "Use one of predict, grow.")
+own.setting(
+    "BarkerMinibatchMH", "error_bound", "none", "is unknown.", "Use one of edgeworth, novak."
+)
+own.setting(
+    "BarkerMinibatchMH",
+    "max_error",
+    1e-9,
+    "is below 1.6e-05, the error of the correction distribution at sigma=1.2, so every update "
+    "would read all rows.",
+    "Raise max_error or lower sigma.",
+)
+own.setting("BarkerMinibatchMH", "max_error", -1, *POSITIVE)
+
+CASES = [*every.cases, *own.cases]
