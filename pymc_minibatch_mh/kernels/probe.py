@@ -98,9 +98,6 @@ def largest_of(differences, scales, c, m, inverse_temperature):
     largest, worst = -1.0, 0
     for i in range(differences.size):
         ratio = ratio_to_bound(differences[i], scales[i], c[i] * m, inverse_temperature)
-        # A change that is no number has no bound, and must not be lost among numbers.
-        if np.isnan(ratio):
-            ratio = np.inf
         if ratio > largest:
             largest, worst = ratio, i
     return largest, worst

@@ -172,6 +172,9 @@ def ratio_to_bound(difference, scale, bound, inverse_temperature):
         β.
     """
     excess = inverse_temperature * (abs(difference) - ULPS * scale)
+    # A change that is no number has no bound, and must not be lost among numbers.
+    if np.isnan(excess):
+        return np.inf
     if bound > 0.0:
         return max(excess, 0.0) / bound
     return np.inf if excess > 0.0 else 0.0

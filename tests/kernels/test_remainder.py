@@ -12,6 +12,7 @@ from pymc_minibatch_mh.kernels.remainder import (
     SHARP,
     Move,
     move_between,
+    ratio_to_bound,
     size_of_move,
 )
 
@@ -271,6 +272,11 @@ def test_the_sharper_factor_of_directions_does_not_hold_for_joint_lengths(tmp_pa
     assert change <= 3.0 * sizes(a, b, 2, DIRECTIONAL)
     assert change <= joint * sizes(a, b, 2, JOINT)
     assert change > joint * mutated(tmp_path, "kind == DIRECTIONAL)", "True)")(a, b, 2, JOINT)
+
+
+@pytest.mark.parametrize(("difference", "bound"), [(np.nan, 1.0), (np.nan, 0.0), (0.1, 0.0)])
+def test_a_change_without_a_bound_exceeds_every_bound(difference, bound):
+    assert ratio_to_bound(difference, 1.0, bound, 1.0) == np.inf
 
 
 @pytest.mark.parametrize("kind", [SHARP, JOINT, DIRECTIONAL])
