@@ -1,0 +1,82 @@
+"""Ten million updates, and hundreds of thousands of draws, without growing."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from diagnostics.memory import resident
+from recording import record
+from zoo import METHODS
+
+pytestmark = pytest.mark.slow
+
+SEED = 20_260_302
+MODEL = "two_likelihoods"
+#: Draws before memory counts: caches fill, and windows adapt.
+WARM_UP = 100
+#: MiB that a million updates, and that 200,000 draws, may add: of a draw, no number may stay.
+PER_MILLION_UPDATES, PER_RUN_OF_DRAWS = 1.0, 2.0
+
+
+def growth(step, draws):
+    """Return the MiB that the process has grown by at most after warm-up, and a state's bytes."""
+    step.setup_chain(np.random.default_rng(SEED), WARM_UP // 2, draws)
+    point = step.gaussian_draw(np.random.default_rng(SEED), 1.0)
+    for k in range(WARM_UP):
+        if k == WARM_UP // 2:
+            step.stop_tuning()
+        point, _ = step.step(point)
+    before, size = resident(), len(pickle.dumps(step.sampling_state))
+    most = before
+    for k in range(draws):
+        point, _ = step.step(point)
+        if k % 100 == 0:
+            most = max(most, resident())
+    assert np.isfinite(step.target.split.ravel(point)).all()
+    assert len(pickle.dumps(step.sampling_state)) == pytest.approx(size, abs=64)
+    return max(most, resident()) - before
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ten_million_updates_need_no_more_memory(step_of, method):
+    draws, updates = 1_000, 10_000
+    grown = growth(step_of(MODEL, method, updates_per_draw=updates), draws)
+    million = draws * updates / 1e6
+    record(
+        "endurance",
+        f"memory, {method}, {million:.0f} million updates",
+        asked=f"at most {PER_MILLION_UPDATES:g} MiB per million updates",
+        measured=f"{grown / million:.3f} MiB per million updates",
+        seed=SEED,
+    )
+    assert grown <= PER_MILLION_UPDATES * million
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_many_draws_need_no_more_memory(step_of, method):
+    draws = 200_000
+    grown = growth(step_of(MODEL, method), draws)
+    record(
+        "endurance",
+        f"memory, {method}, {draws:,} draws",
+        asked=f"at most {PER_RUN_OF_DRAWS:g} MiB, which is {PER_RUN_OF_DRAWS * 2**20 / draws:.0f} "
+        "bytes per draw",
+        measured=f"{grown:.2f} MiB",
+        seed=SEED,
+    )
+    assert grown <= PER_RUN_OF_DRAWS
+
+
+def test_a_step_that_keeps_one_number_per_draw_is_noticed(step_of):
+    step, kept = copy.copy(step_of(MODEL, "PenaltyMH")), []
+    step.setup_chain(np.random.default_rng(SEED), 0, 1)
+    plain = step._keep_books
+
+    def leaking(position, sums):
+        kept.append(float(position[0]))
+        plain(position, sums)
+
+    step._keep_books = leaking
+    assert growth(step, 200_000) > PER_RUN_OF_DRAWS
