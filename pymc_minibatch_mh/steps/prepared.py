@@ -21,6 +21,10 @@ from pymc_minibatch_mh.surrogate.taylor import Calibration
 
 #: Changes with what a file holds and with how it is computed.
 FORMAT = "pymc_minibatch_mh prepared step 1"
+#: What reading a file of another kind, a damaged one or a folder may raise.
+_NOT_SAVED = (
+    AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,19 +110,19 @@ def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             stored = {name: archive[name] for name in archive.files}
-        whole = _names(stored) <= stored.keys() and isinstance(json.loads(str(stored["key"])), dict)
+        missing = _names(stored) - stored.keys()
+        if missing or not isinstance(json.loads(str(stored["key"])), dict):
+            raise KeyError(*missing)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"prepared={str(path)!r} does not exist. Write it with step.save(), or leave it out to "
             "prepare the step anew."
         ) from error
-    except (BadZipFile, ValueError, EOFError, AttributeError, TypeError, OSError):
-        whole = False
-    if not whole:
+    except _NOT_SAVED as error:
         raise SettingError(
             f"prepared={str(path)!r} is no file that step.save() wrote, or is damaged. Leave it "
             "out to prepare the step anew."
-        )
+        ) from error
     return stored
 
 

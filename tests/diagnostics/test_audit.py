@@ -1,6 +1,5 @@
 """An audit finds what is wrong with a trace and its sampler, and nothing where nothing is."""
 
-import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
@@ -8,6 +7,7 @@ import xarray as xr
 from scipy.special import expit, log_expit
 
 from compound.models import shared
+from diagnostics.rare import measured_bias, rare_rows
 from diagnostics.traces import regression, regression_trace, trace_of
 from pymc_minibatch_mh import (
     AustereMH,
@@ -24,28 +24,6 @@ from pymc_minibatch_mh.steps.probe import Move, Probe
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
-
-ROWS, RARE, USUAL, FAR = 2_000, 20, 0.3, 8.0
-RNG = np.random.default_rng(5)
-X = np.where(np.arange(ROWS) < RARE, FAR, USUAL)
-Y = (RNG.random(ROWS) < expit(0.3 * X)).astype(np.int8)
-
-
-def rare_rows():
-    """Few rows that carry most of what the data say."""
-    with pm.Model() as model:
-        slope = pm.Normal("slope", 0.0, 1.0)
-        pm.Bernoulli("y", logit_p=slope * X, observed=Y)
-    return model
-
-
-def exact_moments():
-    grid = np.linspace(-0.5, 1.5, 2_001)
-    log = np.array([log_expit((2.0 * Y - 1.0) * b * X).sum() - 0.5 * b * b for b in grid])
-    weights = np.exp(log - log.max())
-    weights /= weights.sum()
-    mean = weights @ grid
-    return mean, weights @ (grid - mean) ** 2
 
 
 def verdict(found, check):
@@ -148,10 +126,7 @@ def test_a_test_that_does_not_balance_pairs_is_found(exact, monkeypatch):
 
 def test_the_estimated_bias_is_the_one_that_is_there(austere):
     _, _, trace, found = austere
-    draws = trace["posterior"]["slope"].to_numpy()
-    mean, variance = exact_moments()
-    there = [(draws.mean() - mean) / draws.std(), 0.5 * (1.0 - variance / draws.var())]
-    errors = [float(az.mcse(draws, method=m)) / draws.std() for m in ("mean", "sd")]
+    there, errors = measured_bias(trace)
     own, noise = (found[name].to_numpy()[:, 0] for name in ("bias", "bias_mcse"))
     assert there[1] < -0.04
     assert own[1] < -4.0 * noise[1]
