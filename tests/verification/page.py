@@ -10,6 +10,7 @@ from pathlib import Path
 from claims.claims import CLAIMS
 from exactness import law
 from families import FAMILIES
+from inputs.catalogue import CASES
 from mutants.catalogue import EDITED
 from mutants.held import HELD
 from statistical.budget import BUDGET, RANDOM
@@ -19,7 +20,6 @@ TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "verification.md"
 #: Section -> figures that its tests store: name -> asked, measured, command, seed.
 FIGURES = {
-    "bad input": TESTS / "inputs" / "figures.json",
     "endurance": TESTS / "endurance" / "figures.json",
     "calibration": TESTS / "calibration" / "figures.json",
 }
@@ -93,7 +93,7 @@ def models():
         for name, found in read(folder / file)["models"].items():
             ess = min(figures["ess"] for figures in found.values())
             methods = "exact methods" if name in FAMILIES else "all methods"
-            tier = "fast" if name in QUICK else "slow"
+            tier = "fast" if name not in FAMILIES or name in QUICK else "slow"
             rows.append([code(name), len(found), f"{ess:,.0f}", methods, tier])
     head = ["model", "coordinates", "effective draws of the reference", "sampled by", "tier"]
     return table(head, rows)
@@ -126,6 +126,16 @@ def claims(page):
     return table(["claim", "tests that would fail without it"], rows)
 
 
+def bad_input():
+    sections = dict.fromkeys(case.section for case in CASES)
+    rows = []
+    for section in sections:
+        refused = [case.error is not None for case in CASES if case.section == section]
+        rows.append([section, sum(refused), len(refused) - sum(refused)])
+    rows.append(["all", *(sum(row[k] for row in rows) for k in (1, 2))])
+    return table(["cases", "refused", "accepted"], rows)
+
+
 def figures(path):
     """Return the stored figures of a section, or that there are none."""
     if not path.exists():
@@ -147,6 +157,7 @@ def tables():
         "held mutants": held(),
         "models": models(),
         "budget": budget(),
+        "bad input": bad_input(),
     }
     made |= {f"claims of {page}": claims(page) for page in CLAIMS}
     return made | {name: figures(path) for name, path in FIGURES.items()}
