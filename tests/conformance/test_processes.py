@@ -41,7 +41,7 @@ def logistic(model_of):
         pytest.param(
             name,
             start_method,
-            marks=() if (name, start_method) == (CHEAPEST, "spawn") else pytest.mark.slow,
+            marks=() if (name, start_method) == (CHEAPEST, "fork") else pytest.mark.slow,
         )
         for name in METHODS
         for start_method in ("fork", "forkserver", "spawn")
