@@ -60,7 +60,9 @@ def of_another():
 
 
 MODELS = [
-    normal, in_data, without_columns, mixture, truncated, censored, categories, vectors, of_another
+    normal, in_data, without_columns, truncated, censored, categories, of_another,
+    # PyMC's own draws of these compile for long.
+    *(pytest.param(define, marks=pytest.mark.slow) for define in (mixture, vectors)),
 ]  # fmt: skip
 
 

@@ -86,7 +86,9 @@ def test_posterior_is_that_of_nuts(model_of, step_of, references, family):
         ("TunaMH", {"taylor_order": 1}),
     ],
 )
-@pytest.mark.parametrize("family", ["bernoulli_logit", "student_fixed"])
+@pytest.mark.parametrize(
+    "family", [pytest.param("bernoulli_logit", marks=pytest.mark.slow), "student_fixed"]
+)
 def test_the_other_ways_are_as_exact(model_of, step_of, references, family, method, settings):
     trace = run(model_of, step_of, family, method, **settings)
     distance = compare(trace, references[family])

@@ -13,10 +13,16 @@ from zoo import METHODS, MODELS, sample
 DRAWS, FEW_DRAWS, TUNE, SEED = 16_000, 4_000, 1_000, 31
 # The tail of a scale of eight groups is reached by local moves only, and mixes slowly.
 MORE_DRAWS = {"student": 60_000}
+#: Methods that every run samples on all models, and the model that it samples by all methods.
+MAIN, COMMON = ("TunaMH", "PenaltyMH"), "logistic"
+EVERY_CASE = [
+    pytest.param(method, model, marks=() if method in MAIN or model == COMMON else pytest.mark.slow)
+    for method in METHODS
+    for model in MODELS
+]
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "model"), EVERY_CASE)
 def test_posterior_is_that_of_nuts(model_of, step_of, references, model, method):
     draws = MORE_DRAWS.get(model, DRAWS)
     step = step_of(model, method)

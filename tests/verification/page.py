@@ -15,6 +15,7 @@ from mutants.catalogue import EDITED
 from mutants.held import HELD
 from statistical.budget import BUDGET, RANDOM
 from statistical.test_families import QUICK
+from statistical.test_posteriors import COMMON, MAIN
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "verification.md"
@@ -93,7 +94,9 @@ def models():
         for name, found in read(folder / file)["models"].items():
             ess = min(figures["ess"] for figures in found.values())
             methods = "exact methods" if name in FAMILIES else "all methods"
-            tier = "fast" if name not in FAMILIES or name in QUICK else "slow"
+            tier = "fast" if name in (*QUICK, COMMON) else "slow"
+            if name not in FAMILIES and name != COMMON:
+                tier = f"fast: {' and '.join(map(code, MAIN))}; slow: the others"
             rows.append([code(name), len(found), f"{ess:,.0f}", methods, tier])
     head = ["model", "coordinates", "effective draws of the reference", "sampled by", "tier"]
     return table(head, rows)
