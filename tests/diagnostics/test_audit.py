@@ -174,7 +174,7 @@ def test_a_trace_of_another_model_is_refused_by_name(exact):
         audit(with_stats(regression_trace(), trace), step, model=model)
     with pytest.raises(SettingError, match=r"^'beta' is a variable of the step, but not of the"):
         audit(trace, step, model=regression())
-    with pytest.raises(SettingError, match=r"^'beta' has shape \(2,\) in the trace"):
+    with pytest.raises(SettingError, match=r"^'beta' has draws of shape \(2,\) in the trace"):
         audit(with_stats(trace, trace, beta=trace["posterior"]["beta"][..., :2]), step, model=model)
     with pytest.raises(SettingError, match=r"^'full_pass' is not among the sample_stats"):
         audit(regression_trace(), step, model=model)
