@@ -1,12 +1,14 @@
+"""Models, steps and references that all tests share.
+
+The process that hands the tests out to others reads this file as well: what is slow to import and
+of no use to it is imported where it is used.
+"""
+
 import json
 from functools import cache
 from pathlib import Path
 
-import pytensor
 import pytest
-
-from families import FAMILIES
-from zoo import METHODS, MODELS
 
 FOLDER = Path(__file__).parent / "statistical"
 
@@ -14,6 +16,9 @@ FOLDER = Path(__file__).parent / "statistical"
 @pytest.fixture(scope="session")
 def model_of():
     """Name of a model of the zoo -> the model, one object per session."""
+    from families import FAMILIES
+    from zoo import MODELS
+
     return cache(lambda name: (MODELS | FAMILIES)[name]())
 
 
@@ -24,6 +29,7 @@ def step_of(model_of):
     Sampling starts every chain of a step anew, so tests may share it; a test that changes more
     than a chain's state works on a copy.
     """
+    from zoo import METHODS
 
     @cache
     def build(model, method, **settings):
@@ -43,6 +49,7 @@ def references():
 @pytest.fixture
 def no_compilation(monkeypatch):
     """Fail on the first function that PyTensor is asked for."""
+    import pytensor
 
     def compiled(*_args, **_kwargs):
         raise AssertionError("something was compiled")

@@ -42,34 +42,40 @@ def nuts_forecast(
         )
     except (NotImplementedError, NullTypeGradError):
         return None
-    compiling = time.perf_counter() - began
+    building = time.perf_counter() - began
     position = np.concatenate([np.ravel(point[v.name]) for v in variables])
-    seconds = seconds_per_call(function, position.astype(variables[0].dtype))
+    first, seconds = seconds_per_call(function, position.astype(variables[0].dtype))
     number = float("nan") if covariance is None else condition_number(covariance)
     gradients = gradients_per_effective_draw(number)
     return NutsForecast(
         gradient_microseconds=1e6 * seconds,
-        compile_seconds=compiling,
+        compile_seconds=building + first,
         condition_number=number,
         gradients_per_effective_draw=gradients,
         ess_per_second=1.0 / (gradients * (seconds + LEAPFROG)),
     )
 
 
-def seconds_per_call(function: Callable[[np.ndarray], object], position: np.ndarray) -> float:
-    """Return the least time that a function took at one position, on one core.
+def seconds_per_call(
+    function: Callable[[np.ndarray], object], position: np.ndarray
+) -> tuple[float, float]:
+    """Return what a function's first call took, in which it is compiled, and the least of others.
 
-    PyMC gives each chain one core, to BLAS as well. What a busy machine adds to the times is left
-    out, in favour of NUTS.
+    PyMC gives each chain one core, to BLAS as well, and so does this. What a busy machine adds to
+    the times is left out, in favour of NUTS.
     """
     seconds: list[float] = []
     with threadpool_limits(limits=1):
-        function(position)
+        first = _seconds_of(function, position)
         while len(seconds) < LEAST or (len(seconds) < MOST and sum(seconds) < ENOUGH_SECONDS):
-            began = time.perf_counter()
-            function(position)
-            seconds.append(time.perf_counter() - began)
-    return min(seconds)
+            seconds.append(_seconds_of(function, position))
+    return first, min(seconds)
+
+
+def _seconds_of(function: Callable[[np.ndarray], object], position: np.ndarray) -> float:
+    began = time.perf_counter()
+    function(position)
+    return time.perf_counter() - began
 
 
 def condition_number(covariance: np.ndarray) -> float:

@@ -197,7 +197,7 @@ class NutsForecast:
     gradient_microseconds
         Least time of one gradient of the log-density of all rows, on one core.
     compile_seconds
-        Seconds until that gradient was compiled.
+        Seconds until that gradient was built, compiled and evaluated once.
     condition_number
         κ of the posterior's correlation matrix at the mode; NaN where no mode is known, and κ is
         then taken to be 1.

@@ -77,7 +77,14 @@ def beside(method, other):
 
 
 @pytest.mark.parametrize(
-    ("method", "other"), [*(("TunaMH", other) for other in OTHERS), ("PenaltyMH", "Slice")]
+    ("method", "other"),
+    [
+        ("TunaMH", "NUTS"),
+        ("TunaMH", "Metropolis"),
+        ("PenaltyMH", "Slice"),
+        pytest.param("TunaMH", "Slice", marks=pytest.mark.slow),
+        pytest.param("TunaMH", "DEMetropolisZ", marks=pytest.mark.slow),
+    ],
 )
 def test_posterior_beside_steps_of_pymc(model, reference, method, other):
     trace = sample(model, beside(method, other))

@@ -4,7 +4,8 @@ import pytest
 from pytensor.compile.ops import wrap_py
 from pytensor.tensor.type import dscalar
 
-from pymc_minibatch_mh.diagnostics.gradient import condition_number, nuts_forecast
+from pymc_minibatch_mh.diagnostics import gradient
+from pymc_minibatch_mh.diagnostics.gradient import condition_number, nuts_forecast, seconds_per_call
 from pymc_minibatch_mh.diagnostics.pilot import effective_draws, error_of_mean
 
 
@@ -46,3 +47,28 @@ def test_a_model_without_a_gradient_has_no_forecast_of_nuts():
         x = pm.Flat("x")
         pm.Potential("opaque", opaque(x))
     assert nuts_forecast(model, model.initial_point(), None) is None
+
+
+def test_a_gradient_is_compiled_and_timed():
+    with pm.Model() as model:
+        pm.Normal("x")
+    found = nuts_forecast(model, model.initial_point(), np.eye(1))
+    assert found.gradients_per_effective_draw == pytest.approx(5.0)
+    seconds = found.gradient_microseconds / 1e6
+    assert 0.0 < seconds < found.compile_seconds
+    assert found.ess_per_second == pytest.approx(1.0 / (5.0 * (seconds + 25e-6)))
+
+
+def test_the_time_of_a_gradient_is_not_that_of_its_compilation(monkeypatch):
+    # A clock that only the function moves: a minute in its first call, then 3 ms or more.
+    clock = {"now": 0.0, "calls": 0}
+
+    def function(_):
+        clock["now"] += 0.003 + 0.001 * (clock["calls"] % 3) if clock["calls"] else 60.0
+        clock["calls"] += 1
+
+    monkeypatch.setattr(gradient.time, "perf_counter", lambda: clock["now"])
+    first, usual = seconds_per_call(function, np.zeros(1))
+    assert first == pytest.approx(60.0)
+    assert usual == pytest.approx(0.003)
+    assert clock["calls"] > gradient.LEAST

@@ -26,15 +26,13 @@ class Certificate:
     reason: str
 
 
-def certificate(form: Form) -> Certificate:
-    """Try to bound a form's rows around the origin of the unconstrained variables.
+def split_form(form: Form) -> Split:
+    """Split the model that a certificate is sought for."""
+    return parts_of(form.build(ROWS, mutable=True), form)
 
-    Raises
-    ------
-    UnsplittableModelError
-        If the form is refused.
-    """
-    parts = parts_of(form.build(ROWS, mutable=True), form)
+
+def certificate(parts: Split) -> Certificate:
+    """Try to bound a form's rows around the origin of the unconstrained variables."""
     try:
         functions = row_functions(parts)
     except BoundsError as error:

@@ -32,8 +32,11 @@ def position_of(parts: Split) -> np.ndarray:
 
 
 @pytensor.config.change_flags(cxx="", traceback__limit=0)
-def assert_form_is_read_rightly(form: Form, rows: int, *, mutable: bool) -> None:
-    """Compare a batch, all rows and their sum with the model's own log-density."""
+def assert_form_is_read_rightly(form: Form, rows: int, *, mutable: bool) -> Split:
+    """Compare a batch, all rows and their sum with the model's own log-density.
+
+    Returns the model as it was split.
+    """
     model = form.build(rows, mutable=mutable)
     parts = parts_of(model, form)
     position = position_of(parts)
@@ -47,6 +50,7 @@ def assert_form_is_read_rightly(form: Form, rows: int, *, mutable: bool) -> None
             assert np.isfinite(whole).all()
             np.testing.assert_allclose(batch, whole[chosen], rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(prior + sum(map(np.sum, batches)), total, rtol=1e-10)
+    return parts
 
 
 def evaluator(model, parts: Split, axes: list[int]):

@@ -4,34 +4,34 @@ Run ``PYTHONPATH=tests python -m forms.table`` in the root of the repository to 
 """
 
 import re
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 
 from forms.catalogue import FORMS
-from forms.certificate import certificate
+from forms.certificate import certificate, split_form
 from forms.form import Form
 from pymc_minibatch_mh.errors import UnsplittableModelError
+from pymc_minibatch_mh.likelihood.split import Split
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 MARKERS = ("<!-- forms: begin -->\n", "<!-- forms: end -->")
 HEAD = "| form | as written | accepted | certified | reason |\n| --- | --- | --- | --- | --- |\n"
 
 
-@cache
-def table() -> str:
-    """Return the table, one part for every section."""
+def table(line_of: Callable[[Form], str]) -> str:
+    """Return the table of all lines, one part for every section."""
     sections = dict.fromkeys(form.section for form in FORMS.values())
     parts = []
     for section in sections:
-        rows = [line(form) for form in FORMS.values() if form.section == section]
+        rows = [line_of(form) for form in FORMS.values() if form.section == section]
         parts.append(f"\n### {section}\n\n{HEAD}{''.join(rows)}")
     return "".join(parts) + "\n"
 
 
-def line(form: Form) -> str:
-    """Return the row of the table about one form."""
+def line(form: Form, parts: Split | None = None) -> str:
+    """Return the row of the table about one form, which may have been split before."""
     try:
-        found = certificate(form)
+        found = certificate(split_form(form) if parts is None else parts)
     except UnsplittableModelError as error:
         accepted, certified, reason = "no", "–", without_variable(str(error))
     else:
@@ -56,7 +56,7 @@ def main() -> None:
     """Write the table into the page."""
     page = PAGE.read_text(encoding="utf-8")
     before, after = page.split(MARKERS[0])[0], page.split(MARKERS[1])[1]
-    PAGE.write_text(before + MARKERS[0] + table() + MARKERS[1] + after, encoding="utf-8")
+    PAGE.write_text(before + MARKERS[0] + table(line) + MARKERS[1] + after, encoding="utf-8")
 
 
 if __name__ == "__main__":

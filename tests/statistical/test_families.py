@@ -16,14 +16,7 @@ DRAWS, TUNE, SEED = 16_000, 1_000, 47
 SETTINGS = {"laplace": {"taylor_order": 0, "proposal": Laplace(rho=(0.9,))}}
 #: Families that every run samples, beside the models of the zoo: one of each kind of row and of
 #: hierarchy. The others only take longer to compile; their bounds, too, are proven in every run.
-QUICK = (
-    "bernoulli_logit",
-    "poisson_exposure",
-    "student_fixed",
-    "exponential",
-    "grouped",
-    "shared_level",
-)
+QUICK = ("student_fixed", "exponential", "grouped", "shared_level")
 EVERY_FAMILY = [
     name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES
 ]
@@ -91,9 +84,9 @@ def test_posterior_is_that_of_nuts(model_of, step_of, references, family):
     [
         ("ScalableSubsamplingMH", {}),
         ("FactorizedMH", {}),
-        ("TunaMH", {"form": "paper", "chi": 1.0}),
         ("TunaMH", {"delayed_acceptance": True}),
-        ("TunaMH", {"taylor_order": 1}),
+        pytest.param("TunaMH", {"form": "paper", "chi": 1.0}, marks=pytest.mark.slow),
+        pytest.param("TunaMH", {"taylor_order": 1}, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize(

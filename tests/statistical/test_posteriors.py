@@ -84,7 +84,13 @@ def test_tempering_mutants_are_noticed(model_of, step_of, tempered, name):
     assert not distance(trace, tempered).small
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [
+        name if name in ("TunaMH", "PenaltyMH") else pytest.param(name, marks=pytest.mark.slow)
+        for name in METHODS
+    ],
+)
 def test_a_temperature_of_four_doubles_the_width_under_a_flat_prior(
     model_of, step_of, references, method
 ):
