@@ -18,6 +18,7 @@ from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
 from pymc_minibatch_mh.likelihood.dims import as_read
 from pymc_minibatch_mh.likelihood.given import model_of, value_variables
+from pymc_minibatch_mh.likelihood.natural import natural
 from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.support import support
 from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, chosen_terms, term_of
@@ -59,6 +60,9 @@ class Split:
         The subsampled likelihood terms, in `position` and `other_values`.
     lower, upper : ndarray, shape (d,)
         Ends of the support of every coordinate.
+    natural
+        The free variables of the blocks on the model's own scale, by name, in `position` and
+        `other_values`.
     """
 
     position: Variable
@@ -70,6 +74,7 @@ class Split:
     terms: tuple[BatchTerm, ...]
     lower: np.ndarray
     upper: np.ndarray
+    natural: dict[str, Variable]
 
     @property
     def size(self) -> int:
@@ -173,13 +178,18 @@ def split(
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
     other_values = pt.vector("others", shape=(_size(others),), dtype="float64")
     pieces = _pieces(position, blocks) | _pieces(other_values, others)
-    outputs = _without_shared([prior, *(term.logp for term in terms)], pieces)
-    for term, logp in zip(terms, outputs[1:], strict=True):
+    free = natural(model, [block.variable for block in blocks])
+    graphs = [prior, *(term.logp for term in terms), *free.values()]
+    prior, *graphs = _without_shared(graphs, pieces)
+    for term, logp in zip(terms, graphs[: len(terms)], strict=True):
         term.logp = logp
+    free = dict(zip(free, graphs[len(terms) :], strict=True))
+    prior = prior.astype("float64")
     lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)
     first = _size(blocks[: len(expanded)])
-    prior = outputs[0].astype("float64")
-    return Split(position, blocks, first, other_values, others, prior, tuple(terms), lower, upper)
+    return Split(
+        position, blocks, first, other_values, others, prior, tuple(terms), lower, upper, free
+    )
 
 
 def _of_other_steps(

@@ -1,9 +1,13 @@
 """Starting points that are spread wider than the posterior."""
 
 import numpy as np
+import pytensor
 
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
+from pymc_minibatch_mh.likelihood.dims import has_dims
 from pymc_minibatch_mh.likelihood.given import generator_of
+from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
@@ -14,8 +18,8 @@ def overdispersed_initvals(
     """Draw a starting point for each chain from a widened Gaussian approximation.
 
     PyMC starts all chains of a step that the user built at one point, which makes R-hat
-    optimistic. Starting points are on the unconstrained scale, under the names of the value
-    variables, as ``pm.sample(initvals=...)`` accepts them.
+    optimistic. Starting points are drawn on the unconstrained scale, and given on the model's
+    own, as ``pm.sample(initvals=...)`` takes them for every transform.
 
     Parameters
     ----------
@@ -31,12 +35,13 @@ def overdispersed_initvals(
     Returns
     -------
     list of dict
-        One dictionary per chain: name of the value variable -> array.
+        One dictionary per chain: name of the variable -> array.
 
     Raises
     ------
     SettingError
-        If an argument cannot be meant.
+        If an argument cannot be meant, or if a variable has values along the dims of pymc.dims:
+        PyMC takes no starting values of those.
     """
     if not isinstance(step, MinibatchStep):
         raise SettingError(
@@ -45,4 +50,24 @@ def overdispersed_initvals(
         )
     width = check.positive("scale", scale)
     rng = generator_of("seed", seed)
-    return [step.gaussian_draw(rng, width) for _ in range(check.integer("chains", chains))]
+    count = check.integer("chains", chains)
+    split = step.target.split
+    _require_arrays(split)
+    free = pytensor.function(
+        [split.position, split.other_values],
+        list(split.natural.values()),
+        mode=IN_PYTHON,
+        on_unused_input="ignore",
+    )
+    points = [split.ravel(step.gaussian_draw(rng, width)) for _ in range(count)]
+    others = step.target.source.others
+    return [dict(zip(split.natural, free(point, others), strict=True)) for point in points]
+
+
+def _require_arrays(split: Split) -> None:
+    for name, block in zip(split.natural, split.blocks, strict=True):
+        if has_dims(block.variable) and block.shape:
+            raise SettingError(
+                f"{name!r} has values along the dims of pymc.dims, and PyMC takes no starting "
+                "values of such variables. Leave out initvals=."
+            )

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pymc as pm
+import pymc.dims as pmd
 
 from inputs.case import NUMBER, Section
 from pymc_minibatch_mh import (
@@ -12,6 +13,7 @@ from pymc_minibatch_mh import (
     Laplace,
     MinibatchError,
     Mixture,
+    PenaltyMH,
     RandomWalk,
     log_likelihood,
     loo_subsample,
@@ -169,6 +171,24 @@ starts.refuses(
     "is no seed.",
     "Give an integer of 0 or more, or a generator of NumPy.",
     call=lambda g: overdispersed_initvals(g.step, 4, seed=-1),
+)
+
+
+def on_dims(g):
+    """Ask for starting points of a variable with dims."""
+    with pm.Model(coords={"row": range(1_000), "group": range(2)}) as model:
+        level = pmd.Normal("level", dims="group")
+        y = pmd.as_xtensor(np.random.default_rng(1).normal(size=1_000), dims=("row",))
+        pmd.Normal("y", level.sum("group"), observed=y)
+    overdispersed_initvals(PenaltyMH(model=model), 4)
+
+
+starts.refuses(
+    'a variable with pymc.dims.Normal("level", dims="group")',
+    "'level'",
+    "has values along the dims of pymc.dims, and PyMC takes no starting values of such variables.",
+    "Leave out initvals=.",
+    call=on_dims,
 )
 
 ROWS = "are not row numbers of 'counts'."
