@@ -1,6 +1,6 @@
 """Linear forms of the parameters, in words."""
 
-from collections.abc import Sequence
+from itertools import chain
 
 from pytensor.scalar import basic as scalar
 
@@ -68,12 +68,19 @@ def _data(cell: Cell, function: RowFunction, entries: bool) -> str:
     if isinstance(cell, Lookup):
         return f"a table[{_data(cell.index, function, entries)}]"
     if isinstance(cell, Apply):
-        inside = _distinct([_data(operand, function, entries) for operand in cell.operands])
         if isinstance(cell.op, scalar.Cast):
-            return inside[0]
-        return f"f({', '.join(inside)})"
+            return _data(cell.operands[0], function, entries)
+        return f"f({', '.join(_sources(cell, function, entries))})"
     return "row number"
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(names))
+def _sources(cell: Cell, function: RowFunction, entries: bool) -> list[str]:
+    """Return what a cell is a function of, each once: data, but no constants and nothing between.
+
+    A categorical column that is coded by the model has one such cell for every category, all of
+    the same data.
+    """
+    if isinstance(cell, Apply):
+        inside = (_sources(operand, function, entries) for operand in cell.operands)
+        return list(dict.fromkeys(chain.from_iterable(inside)))
+    return [] if isinstance(cell, Constant) else [_data(cell, function, entries)]

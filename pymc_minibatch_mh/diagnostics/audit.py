@@ -9,10 +9,13 @@ import xarray as xr
 from pymc_minibatch_mh.diagnostics import verdicts
 from pymc_minibatch_mh.diagnostics.bias import MOMENTS, Bias, bias_of
 from pymc_minibatch_mh.diagnostics.frozen import frozen_as_sampled
+from pymc_minibatch_mh.diagnostics.given import trace_of
 from pymc_minibatch_mh.diagnostics.measure import Measured, measured
 from pymc_minibatch_mh.diagnostics.moves import value_draws
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.given import generator_of, model_of
 from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.given import model_behind, step_of
 from pymc_minibatch_mh.steps.probe import Probe
 from pymc_minibatch_mh.steps.settings import integer
 
@@ -24,7 +27,7 @@ def audit(
     idata: xr.DataTree,
     step: MinibatchStep,
     pairs: int = 200,
-    random_seed: int | None = None,
+    random_seed: Any = None,
     *,
     model: pm.Model | None = None,
 ) -> xr.Dataset:
@@ -67,7 +70,7 @@ def audit(
     random_seed
         Seed of proposals and batches.
     model
-        The model; by default that of the context.
+        The model; by default the one that the step was built on.
 
     Returns
     -------
@@ -82,19 +85,19 @@ def audit(
     StaleDataError
         If the model's data changed after the step was built.
     """
-    model = pm.modelcontext(model)
+    step = step_of(step)
+    model = model_behind(step) if model is None else model_of(model)
     pairs = integer("pairs", pairs, 2)
-    seed = (
-        int(np.random.SeedSequence().generate_state(1)[0]) if random_seed is None else random_seed
-    )
-    verdicts.require_stats(idata)
+    if not isinstance(random_seed, int | np.integer):
+        random_seed = int(generator_of("random_seed", random_seed).integers(2**32))
+    rng = generator_of("random_seed", random_seed)
+    verdicts.require_stats(trace_of("idata", idata))
     draws = value_draws(idata, model, step)
     if draws.draws < FEWEST_DRAWS:
         raise SettingError(
             f"idata has {draws.draws} draws in a chain, too few to judge the sampler by. Draw "
             f"{FEWEST_DRAWS} or more."
         )
-    rng = np.random.default_rng(seed)
     with frozen_as_sampled(step, idata, draws, rng) as state:
         probe = Probe(step, rng)
         found = measured(step, draws, pairs, probe)
@@ -107,7 +110,7 @@ def audit(
         pairs=len(found.chain),
         rows=probe.n_rows,
         top_rows=probe.n_top,
-        random_seed=seed,
+        random_seed=random_seed,
         state=state,
         updates_per_draw=step.updates_per_draw,
     )

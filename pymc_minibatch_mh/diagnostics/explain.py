@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.util import get_random_generator
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.diagnostics.certificate import certificate
@@ -22,9 +21,11 @@ from pymc_minibatch_mh.errors import (
     SettingError,
     UnsplittableModelError,
 )
+from pymc_minibatch_mh.likelihood.given import generator_of, model_of
 from pymc_minibatch_mh.likelihood.split import Split, split
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.given import model_behind
 from pymc_minibatch_mh.steps.penalty import PenaltyMH
 from pymc_minibatch_mh.steps.tuna import TunaMH
 
@@ -76,20 +77,20 @@ def explain(
         If a setting cannot be meant.
     """
     draws, tune = check.integer("draws", draws, LEAST_DRAWS), check.integer("tune", tune, 0)
-    rng = get_random_generator(random_seed)
+    rng = generator_of("random_seed", random_seed)
     if isinstance(model_or_step, MinibatchStep):
         if vars is not None or settings:
             raise SettingError(
                 f"{next(iter(settings), 'vars')}= is a setting of the step that is explained, "
                 "which was built before. Leave it out."
             )
-        return _of_step(model_or_step, _model_of(model_or_step), draws, tune, rng)
+        return _of_step(model_or_step, model_behind(model_or_step), draws, tune, rng)
     if not isinstance(model_or_step, pm.Model | None):
         raise SettingError(
-            f"model_or_step is a {type(model_or_step).__name__}, which cannot be explained. Give a "
-            "pm.Model, or a step method of this package."
+            f"model_or_step={type(model_or_step).__name__} is neither a model nor a step of this "
+            "package. Give a pm.Model, or a step such as a TunaMH()."
         )
-    model = pm.modelcontext(model_or_step)
+    model = model_of(model_or_step)
     began, why_not_exact = time.perf_counter(), ""
     try:
         try:
@@ -178,24 +179,3 @@ def _why_order(order: int, parts: Split) -> str:
             "nothing can be expanded"
         )
     return f"set by taylor_order={order}; 'auto' would be 2"
-
-
-def _model_of(step: MinibatchStep) -> pm.Model:
-    """Return the model of a step, from the context if the step has left its own behind."""
-    try:
-        _, given = step.__getnewargs_ex__()
-    except AttributeError:
-        return _matching_context(step)
-    return given["model"]
-
-
-def _matching_context(step: MinibatchStep) -> pm.Model:
-    model = pm.Model.get_context(error_if_none=False)
-    parts = step.target.split
-    needed = {block.name for block in (*parts.blocks, *parts.others)}
-    if model is None or needed != {v.name for v in model.value_vars}:
-        raise SettingError(
-            "model_or_step is a step that has left its model in another process. Call "
-            "explain(step) in the context of that model."
-        )
-    return model

@@ -13,7 +13,7 @@ from xarray.core import indexing
 from pymc_minibatch_mh.diagnostics.loglikelihood import RowLogLikelihood
 from pymc_minibatch_mh.diagnostics.rows import posterior_draws, row_dimension, row_numbers
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
-from pymc_minibatch_mh.likelihood.given import model_of
+from pymc_minibatch_mh.likelihood.given import generator_of, model_of
 
 
 class LazyLogLikelihood(BackendArray):
@@ -99,6 +99,7 @@ def loo_subsample(
     large data", ICML, doi:10.48550/arXiv.1904.10679.
     """
     model = model_of(model)
+    generator_of("seed", settings.get("seed"))
     likelihood = RowLogLikelihood(model, var_name)
     draws = posterior_draws(trace, model)
     chosen = _checked(observations, likelihood)

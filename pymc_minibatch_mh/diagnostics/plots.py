@@ -10,6 +10,7 @@ from arviz_base.labels import BaseLabeller
 from arviz_plots import visuals as shapes
 from arviz_plots.plot_collection import PlotCollection
 
+from pymc_minibatch_mh.diagnostics.given import trace_of
 from pymc_minibatch_mh.diagnostics.verdicts import MARGIN, TOLERABLE_BIAS
 from pymc_minibatch_mh.errors import SettingError
 
@@ -169,8 +170,8 @@ def plot_bounds(
     ratios = ratios.where(ratios > 0.0)
     if not ratios.notnull().any():
         raise SettingError(
-            "'bound_ratio' is not above 0 anywhere: no row was held against a bound. Approximate "
-            "methods have none; plot_rows() and plot_audit() show what they do."
+            "'bound_ratio' is not above 0 anywhere: approximate methods hold no row against a "
+            "bound. Use plot_rows() or plot_audit()."
         )
     data = xr.Dataset({"bound_ratio": _tail(ratios, dim)})
     if dim == "draw":
@@ -278,13 +279,16 @@ def _constant(data: xr.Dataset, value: float) -> xr.Dataset:
 
 
 def _sample_stats(dt: xr.DataTree, name: str) -> xr.Dataset:
-    group = dt["sample_stats"].to_dataset() if "sample_stats" in dt.children else xr.Dataset()
+    trace = trace_of("dt", dt)
+    known = "sample_stats" in trace.children
+    group = trace["sample_stats"].to_dataset() if known else xr.Dataset()
     _require(group, (name,), "what pm.sample() returned, from a step of this package")
     return group
 
 
-def _require(found: xr.Dataset, names: Sequence[str], what: str) -> None:
-    missing = [name for name in names if name not in found]
+def _require(found: Any, names: Sequence[str], what: str) -> None:
+    known = found if isinstance(found, Mapping) else ()
+    missing = [name for name in names if name not in known]
     if missing:
         raise SettingError(
             f"{missing[0]!r} is not in dt=, so that nothing is plotted. Pass {what}."

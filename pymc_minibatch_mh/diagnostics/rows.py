@@ -10,6 +10,7 @@ from pymc.pytensorf import compile as compile_graph
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.diagnostics.given import trace_of
 from pymc_minibatch_mh.errors import SettingError
 
 #: What rows are chosen by: a slice, or their numbers.
@@ -131,11 +132,7 @@ def posterior_draws(trace: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray
     SettingError
         If the trace holds no posterior, or not all free variables of the model.
     """
-    if not isinstance(trace, xr.DataTree):
-        raise SettingError(
-            f"trace={type(trace).__name__} is no trace. Give what pm.sample() returned."
-        )
-    if "posterior" not in trace.children:
+    if "posterior" not in trace_of("trace", trace).children:
         raise SettingError("trace= has no group 'posterior'. Give what pm.sample() returned.")
     posterior = trace["posterior"]
     missing = [str(rv.name) for rv in model.free_RVs if rv.name not in posterior.data_vars]

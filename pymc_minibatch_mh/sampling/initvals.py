@@ -10,6 +10,7 @@ from pymc_minibatch_mh.likelihood.given import generator_of
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.given import step_of
 
 
 def overdispersed_initvals(
@@ -43,11 +44,7 @@ def overdispersed_initvals(
         If an argument cannot be meant, or if a variable has values along the dims of pymc.dims:
         PyMC takes no starting values of those.
     """
-    if not isinstance(step, MinibatchStep):
-        raise SettingError(
-            f"step={type(step).__name__} is no step method of this package. Pass the one that "
-            "pm.sample() gets, such as a TunaMH()."
-        )
+    step = step_of(step)
     width = check.positive("scale", scale)
     rng = generator_of("seed", seed)
     count = check.integer("chains", chains)

@@ -102,7 +102,9 @@ class MinibatchStep(AdaptingStep):
         initial_point: Mapping[str, np.ndarray] | None = None,
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
+        **unknown: Any,
     ) -> None:
+        check.nothing_else(type(self), unknown)
         check.together(blocked)
         model = model_of(model)
         self.vars = check.own_variables(model, vars)
@@ -111,7 +113,8 @@ class MinibatchStep(AdaptingStep):
         self.temperature = check.positive("temperature", temperature)
         self.updates_per_draw = check.integer("updates_per_draw", updates_per_draw)
         self.proposal = check.proposal_of(proposal)
-        point = point_of(model, model.initial_point() if initial_point is None else initial_point)
+        default = model.initial_point()
+        point = point_of(model, default if initial_point is None else initial_point)
         parts = split(
             model,
             self.vars,
@@ -124,11 +127,9 @@ class MinibatchStep(AdaptingStep):
         self.target = Target(parts, order, 1.0 / self.temperature, compile_kwargs)
         self.target.condition_on(point)
         self._data = WatchedData(model)
+        self._default_start = self.target.split.ravel(default)
         start = self.target.split.ravel(point)
         self.target.require_finite(start)
-        self._default_start = start
-        if initial_point is not None:
-            self._default_start = self.target.split.ravel(model.initial_point())
         found = self._found(model, start) if prepared is None else read(prepared, self.target)
         self._surrogate, self._calibration = found.surrogate, found.calibration
         self.decision = decision

@@ -67,7 +67,14 @@ def write(path: str | PathLike, target: Target, prepared: Prepared) -> None:
         The model.
     prepared
         What was found.
+
+    Raises
+    ------
+    SettingError
+        If `path` is none.
     """
+    if not isinstance(path, str | PathLike):
+        raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
     arrays = {f"surrogate_{k}": np.asarray(v) for k, v in prepared.surrogate._asdict().items()}
     arrays |= {f"calibration_{k}": np.asarray(v) for k, v in asdict(prepared.calibration).items()}
     tables = prepared.tables

@@ -1,6 +1,7 @@
 """Checks of the settings that all step methods share."""
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from os import PathLike
 from typing import Any, TypedDict
 
@@ -40,6 +41,16 @@ def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Vari
     if vars is None:
         return [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
     return value_variables(model, vars)
+
+
+def nothing_else(step: type, unknown: Mapping[str, Any]) -> None:
+    """Refuse settings that a step does not have, and name those that it has."""
+    if unknown:
+        own = [name for name in signature(step).parameters if name not in ("vars", "settings")]
+        known = sorted([*own, *SharedSettings.__annotations__])
+        raise SettingError(
+            f"{next(iter(unknown))}= is no setting of {step.__name__}. Choose from {known}."
+        )
 
 
 def together(blocked: bool) -> None:

@@ -20,6 +20,7 @@ from pymc_minibatch_mh.diagnostics import explain as entry
 from pymc_minibatch_mh.diagnostics import gradient, pilot
 from pymc_minibatch_mh.diagnostics.pilot import error_of_mean, fly, fresh_chain
 from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.steps.given import model_behind
 from zoo import sample
 
 #: Seconds that every draw, every gradient and its first evaluation seem to take, so that
@@ -166,7 +167,7 @@ def test_a_discrete_variable_leaves_the_approximate_method(of_switched):
 def test_a_pilot_leaves_the_values_of_other_steps_alone(of_switched):
     _, step = of_switched
     step.target.source.others[:] = 5.0
-    fly(step, entry._model_of(step), 100, 0, _generator(0))
+    fly(step, model_behind(step), 100, 0, _generator(0))
     assert step.target.source.others == 5.0
 
 
@@ -284,7 +285,7 @@ def raising(error):
         ("model", {"temperature": -1.0}, "temperature=-1.0"),
         ("step", {"temperature": 2.0}, "temperature= is a setting of the step"),
         ("step", {"vars": []}, "vars= is a setting of the step"),
-        ("neither", {}, "is a str, which cannot be explained"),
+        ("neither", {}, "is neither a model nor a step"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(given, settings, message, model_of, step_of):

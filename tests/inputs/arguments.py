@@ -267,6 +267,13 @@ after.refuses(
     "Give an integer of 0 or more, or a generator of NumPy.",
     call=lambda g: posterior_predictive(g.trace(), [0], model=g.model, random_seed="lucky"),
 )
+after.refuses(
+    "loo_subsample(trace, seed='lucky')",
+    "seed='lucky'",
+    "is no seed.",
+    "Give an integer of 0 or more, or a generator of NumPy.",
+    call=lambda g: loo_subsample(g.trace(), model=g.model, seed="lucky"),
+)
 for value in (0, 5_001):
     after.refuses(
         f"loo_subsample(trace, {value})",

@@ -1,7 +1,14 @@
 """All inputs and what becomes of them: one table for the tests and for docs/inputs.md."""
 
-from inputs import arguments, data, models, settings, use
+from inputs import arguments, data, models, settings, trust, use
 
-CASES = [*settings.CASES, *arguments.CASES, *data.CASES, *models.CASES, *use.CASES]
+CASES = [
+    *settings.CASES,
+    *arguments.CASES,
+    *trust.CASES,
+    *data.CASES,
+    *models.CASES,
+    *use.CASES,
+]
 #: Title of a part of the table and the input, as it is written -> case.
 BY_NAME = {f"{case.section}: {case.written}": case for case in CASES}

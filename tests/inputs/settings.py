@@ -129,6 +129,16 @@ every.refuses(
     call=lambda g: g.build("TunaMH", initial_point={"level": "low", "slope": 0.0}),
 )
 every.refuses(
+    "TunaMH(epsilon=0.1)",
+    "epsilon=",
+    "is no setting of TunaMH.",
+    "Choose from ['blocked', 'bounds', 'chi', 'compile_kwargs', 'delayed_acceptance', 'form', "
+    "'initial_point', 'model', 'observation_dims', 'observed', 'on_violation', 'prepared', "
+    "'proposal', 'rng', 'spectral_gap_ratio', 'taylor_order', 'temperature', 'tune', "
+    "'updates_per_draw', 'weights'].",
+    call=lambda g: g.build("TunaMH", epsilon=0.1),
+)
+every.refuses(
     "TunaMH() outside of a model",
     "model=",
     "is not given, and no model is open.",

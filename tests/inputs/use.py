@@ -233,4 +233,12 @@ def of_another_step(g):
     g.step.sampling_state = {}
 
 
+files.refuses(
+    "step.save(3)",
+    "path=3",
+    "is no path.",
+    "Give that of the file to write.",
+    call=lambda g: g.step.save(3),
+)
+
 CASES = [*files.cases, *models.cases, *changed.cases, *states.cases]
