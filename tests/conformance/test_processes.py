@@ -96,6 +96,10 @@ def interrupted(model, step, **settings):
             raise KeyboardInterrupt
 
     trace = sample(model, step, 2_000, 10, callback=interrupt, **settings)
+    # PyMC waits two seconds for a worker that it told to end, which one that is still starting
+    # only hears of when it has started.
+    for worker in multiprocessing.active_children():
+        worker.join(120.0)
     return trace, multiprocessing.active_children()
 
 

@@ -117,6 +117,9 @@ def test_another_result_would_show():
     assert filled(page, other) != page
 
 
+# Both are said of NUTS: of steps that are too wide in warm-up, and of arrays in its graph.
+@pytest.mark.filterwarnings("ignore:overflow encountered in dot:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Cannot cache compiled function:numba.core.errors.NumbaWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READ)
 def test_draws_are_those_of_nuts(name):
