@@ -187,6 +187,23 @@ def lagged(d):
     respond(d, pm.Normal("rho") * before + line(d))
 
 
+def basis_functions(d, parametrization):
+    """Approximate a Gaussian process over the predictor by three functions of it."""
+    covariance = pm.HalfNormal("eta") ** 2 * pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("l"))
+    process = pm.gp.HSGP([3], c=1.5, cov_func=covariance, parametrization=parametrization)
+    respond(d, process.prior("f", X=d.X[:, :1]))
+
+
+@columns.accepts("Gaussian process by basis functions", 'pm.gp.HSGP(..., cov_func=k).prior("f", X)')
+def hsgp(d):
+    basis_functions(d, "noncentered")
+
+
+@columns.accepts("the same, centred", 'pm.gp.HSGP(..., parametrization="centered")')
+def hsgp_centred(d):
+    basis_functions(d, "centered")
+
+
 @groups.accepts("level of each group", "a[g]")
 def levels(d):
     respond(d, pm.Normal("a", shape=4)[d.g])
