@@ -49,7 +49,7 @@ def test_interrupts_leave_draws_and_nothing_else():
         f"{len(results) - len(begun)} before it, and Python dropped {len(whole)} in a finaliser",
         seed=SEED,
     )
-    assert not any(r["hangs"] or r["orphans"] or r["workers"] for r in results)
+    assert [r for r in results if r["hangs"] or r["orphans"] or r["workers"]] == []
     assert len(cut) > INTERRUPTS // 2
     assert len(kept) + len(broken) == len(cut)
     # PyMC records a draw by a compiled function, in which an interrupt becomes a SystemError.
@@ -74,5 +74,5 @@ def test_a_killed_worker_is_an_error():
         f"{sum(r['hangs'] for r in results)} hangs, {sum(r['orphans'] for r in results)} orphans",
         seed=SEED,
     )
-    assert not any(r["hangs"] or r["orphans"] or r["workers"] for r in results)
+    assert [r for r in results if r["hangs"] or r["orphans"] or r["workers"]] == []
     assert all(r["error"] for r in results)
