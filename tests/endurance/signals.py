@@ -35,8 +35,9 @@ def kept_of(recorded):
 
 def workers_left():
     """Return how many workers are left, after a while for those that were told to end."""
+    deadline = time.monotonic() + PATIENCE / 2
     for worker in multiprocessing.active_children():
-        worker.join(PATIENCE / 2)
+        worker.join(max(0.0, deadline - time.monotonic()))
     return len(multiprocessing.active_children())
 
 
@@ -79,13 +80,22 @@ def stack_of(frame):
     return reversed(traceback.extract_stack(frame, limit=6))
 
 
+def creates_workers(frame):
+    """Return whether PyMC is creating the processes of a run."""
+    return any(
+        f.name == "__init__" and Path(f.filename).name == "parallel.py"
+        for f in traceback.extract_stack(frame)
+    )
+
+
 def interruptible(pipe, model, step, whole):
     """Run in a process group of its own, as under a terminal."""
     os.setsid()
-    places = []
+    places, creating = [], []
 
     def interrupt(number, frame):
         places.append(" < ".join(f"{f.name}:{f.lineno}" for f in stack_of(frame)))
+        creating.append(creates_workers(frame))
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
@@ -96,7 +106,7 @@ def interruptible(pipe, model, step, whole):
         # The interrupt came before PyMC could take it, or after it had returned.
         result = {"error": "outside", "workers": workers_left()}
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    pipe.send(result | {"places": places})
+    pipe.send(result | {"places": places, "creating": any(creating)})
 
 
 def killing(pipe, model, step, whole, at):
