@@ -113,8 +113,7 @@ class MinibatchStep(AdaptingStep):
         self.temperature = check.positive("temperature", temperature)
         self.updates_per_draw = check.integer("updates_per_draw", updates_per_draw)
         self.proposal = check.proposal_of(proposal)
-        default = model.initial_point()
-        point = point_of(model, default if initial_point is None else initial_point)
+        point = point_of(model, model.initial_point() if initial_point is None else initial_point)
         parts = split(
             model,
             self.vars,
@@ -127,9 +126,10 @@ class MinibatchStep(AdaptingStep):
         self.target = Target(parts, order, 1.0 / self.temperature, compile_kwargs)
         self.target.condition_on(point)
         self._data = WatchedData(model)
-        self._default_start = self.target.split.ravel(default)
         start = self.target.split.ravel(point)
         self.target.require_finite(start)
+        default = point if initial_point is None else model.initial_point()
+        self._default_start = self.target.split.ravel(default)
         found = self._found(model, start) if prepared is None else read(prepared, self.target)
         self._surrogate, self._calibration = found.surrogate, found.calibration
         self.decision = decision
