@@ -1,13 +1,8 @@
 """Markov chain Monte Carlo on tall data, inside PyMC."""
 
-from pymc_minibatch_mh.bounds.given import Bounds
-from pymc_minibatch_mh.diagnostics.audit import audit
-from pymc_minibatch_mh.diagnostics.explain import explain
-from pymc_minibatch_mh.diagnostics.explanation import Explanation
-from pymc_minibatch_mh.diagnostics.loglikelihood import log_likelihood
-from pymc_minibatch_mh.diagnostics.loo import loo_subsample
-from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
-from pymc_minibatch_mh.diagnostics.predictive import posterior_predictive
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pymc_minibatch_mh.errors import (
     BoundsError,
     BoundViolationError,
@@ -18,15 +13,47 @@ from pymc_minibatch_mh.errors import (
     StaleDataError,
     UnsplittableModelError,
 )
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.proposals import Laplace, Mixture, Proposal, RandomWalk
-from pymc_minibatch_mh.sampling.initvals import overdispersed_initvals
+from pymc_minibatch_mh.proposals.base import Proposal
 from pymc_minibatch_mh.steps.austere import AustereMH
 from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH
 from pymc_minibatch_mh.steps.factorized import FactorizedMH
 from pymc_minibatch_mh.steps.penalty import PenaltyMH
 from pymc_minibatch_mh.steps.scalable import ScalableSubsamplingMH
 from pymc_minibatch_mh.steps.tuna import TunaMH
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.bounds.given import Bounds
+    from pymc_minibatch_mh.diagnostics.audit import audit
+    from pymc_minibatch_mh.diagnostics.explain import explain
+    from pymc_minibatch_mh.diagnostics.explanation import Explanation
+    from pymc_minibatch_mh.diagnostics.loglikelihood import log_likelihood
+    from pymc_minibatch_mh.diagnostics.loo import loo_subsample
+    from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
+    from pymc_minibatch_mh.diagnostics.predictive import posterior_predictive
+    from pymc_minibatch_mh.likelihood.split import split
+    from pymc_minibatch_mh.proposals.mixture import Mixture
+    from pymc_minibatch_mh.proposals.single import Laplace, RandomWalk
+    from pymc_minibatch_mh.sampling.initvals import overdispersed_initvals
+
+#: Where the names live that ArviZ, Matplotlib or numba stand behind, which take seconds to import:
+#: each is imported when it is first asked for, and type checkers read the imports above.
+_ON_FIRST_USE = {
+    "Bounds": "bounds.given",
+    "Explanation": "diagnostics.explanation",
+    "Laplace": "proposals.single",
+    "Mixture": "proposals.mixture",
+    "RandomWalk": "proposals.single",
+    "audit": "diagnostics.audit",
+    "explain": "diagnostics.explain",
+    "log_likelihood": "diagnostics.loglikelihood",
+    "loo_subsample": "diagnostics.loo",
+    "overdispersed_initvals": "sampling.initvals",
+    "plot_audit": "diagnostics.plots",
+    "plot_bounds": "diagnostics.plots",
+    "plot_rows": "diagnostics.plots",
+    "posterior_predictive": "diagnostics.predictive",
+    "split": "likelihood.split",
+}
 
 __all__ = [
     "AustereMH",
@@ -60,3 +87,15 @@ __all__ = [
     "posterior_predictive",
     "split",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_ON_FIRST_USE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

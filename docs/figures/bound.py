@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.bounds.given import no_metric
 from pymc_minibatch_mh.kernels.poisson import smallest_table
+from pymc_minibatch_mh.kernels.remainder import no_metric
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 type Array = NDArray[np.float64]

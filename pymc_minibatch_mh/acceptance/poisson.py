@@ -215,28 +215,33 @@ def accept_probability(cheap, log_product, delayed):
     return math.exp(min(0.0, log_ratio))
 
 
-def best_chi(sizes: ArrayLike, mean_square: float, row_cost: float) -> float:
+def best_chi(
+    sizes: ArrayLike, mean_square: float, row_cost: float, max_rate: float = math.inf
+) -> float:
     """Choose the χ that makes most effective draws in a given time.
 
     Parameters
     ----------
     sizes
-        C M of typical moves. Those without a finite C M read all rows and are left out.
+        C M of typical moves. Those that read all rows whatever χ is are left out.
     mean_square
         Mean of (dU_i/(c_i M))² over drawn rows, in [0, 1].
     row_cost
         Cost of a row, in units of all else that an update costs.
+    max_rate
+        Expected rows above which all rows decide, without noise, at the cost of as many.
 
     Returns
     -------
     float
         The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance
-        a = 2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves, up to 0.01 %
-        in χ and to χ <= 1e6. An independence move that is accepted with probability a has an
-        effective sample of a/(2 - a) per update: near 1, every lost move counts twice.
+        a = 2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves, up to χ <= 1e6
+        and to 0.01 % in χ; to a quarter, where moves that read all rows make it jump. An
+        independence move that is accepted with probability a has an effective sample of
+        a/(2 - a) per update: near 1, every lost move counts twice.
     """
     moves = np.asarray(sizes, dtype=np.float64)
-    moves = moves[(moves > 0.0) & (moves < math.inf)]
+    moves = moves[(moves > 0.0) & (moves < math.inf) & (moves <= max_rate)]
     if moves.size == 0:
         return 0.0
 
@@ -244,8 +249,9 @@ def best_chi(sizes: ArrayLike, mean_square: float, row_cost: float) -> float:
         raised = 1.0 + chi * moves
         deviations = np.sqrt(mean_square * moves / (8.0 * raised))
         accepted = np.array([math.erfc(deviation) for deviation in deviations])
+        accepted[moves * raised > max_rate] = 1.0
         effective = accepted / (2.0 - accepted)
-        return float(np.mean(effective / (1.0 + row_cost * moves * raised)))
+        return float(np.mean(effective / (1.0 + row_cost * np.minimum(moves * raised, max_rate))))
 
     best = int(np.argmax([efficiency(chi) for chi in _CHI_GRID]))
     low, high = math.log(_CHI_GRID[max(best - 1, 0)]), math.log(_CHI_GRID[best])
@@ -257,8 +263,17 @@ def best_chi(sizes: ArrayLike, mean_square: float, row_cost: float) -> float:
             high = right
         else:
             low = left
-    chi = math.exp(0.5 * (low + high))
-    return chi if efficiency(chi) > efficiency(0.0) else 0.0
+    return max(0.0, float(_CHI_GRID[best]), math.exp(0.5 * (low + high)), key=efficiency)
+
+
+def largest_chi(size: float, max_rate: float) -> float:
+    """Return the χ at which a move of `size` C M is expected to read `max_rate` rows.
+
+    It is 0 where the move reads all rows whatever χ is, and infinite for one that reads none.
+    """
+    if not 0.0 < size < max_rate:
+        return math.inf if size == 0.0 else 0.0
+    return (max_rate / size - 1.0) / size
 
 
 def chi_for_gap(ratio: float) -> float:

@@ -9,7 +9,8 @@ from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.bounds.jets import Index, Jets
 from pymc_minibatch_mh.bounds.rules import NoRuleError
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.affine import WAY_ON, RowData, RowFunction
+from pymc_minibatch_mh.likelihood.affine import WAY_ON, RowFunction
+from pymc_minibatch_mh.row.reading import RowData
 
 
 def suprema(

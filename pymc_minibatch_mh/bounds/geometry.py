@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_minibatch_mh.bounds.interval import RELATIVE, Array, Interval
-from pymc_minibatch_mh.likelihood.affine import RowData, RowFunction
+from pymc_minibatch_mh.likelihood.affine import RowFunction
+from pymc_minibatch_mh.row.forms import placed
+from pymc_minibatch_mh.row.reading import RowData
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +21,7 @@ class Geometry:
     norms
         n_a = ‖∇u_a‖ in the dual metric, so that |u_a(θ) - u_a(θ̂)| <= n_a ‖θ - θ̂‖.
     whitened
-        Lᵀ∇u_a, shape (rows, d) or (1, d), L Lᵀ = A⁻¹.
+        Lᵀ∇u_a, shape (rows, d) or (1, d), L Lᵀ = A⁻¹; of no rows where there is one argument.
     """
 
     centres: tuple[Interval, ...]
@@ -69,20 +71,18 @@ def geometry(function: RowFunction, data: RowData, centre: Array, factor: Array)
     factor : ndarray, shape (d, d)
         L, with L Lᵀ = A⁻¹.
     """
-    centres, norms, whitened = [], [], []
-    for form in function.arguments:
-        matrix = data.coefficients(form, centre.size)
-        value = matrix @ centre
-        # Products and their sum are off by rounding relative to the products, not to the sum.
-        slack = RELATIVE * (np.abs(matrix) @ np.abs(centre))
-        white = matrix @ factor
-        norm = np.sqrt((white * white).sum(axis=1)) * (1.0 + RELATIVE)
-        if form.is_global:
-            value, slack, norm = value[0], slack[0], norm[0]
-        centres.append(Interval.rounded(value - slack, value + slack))
-        norms.append(np.asarray(norm))
-        whitened.append(white)
-    return Geometry(tuple(centres), tuple(norms), tuple(whitened))
+    # Correlations are asked for where there are several arguments.
+    several = len(function.arguments) > 1
+    found = placed(function, data.rows, centre, factor, directions=several)
+    # Products and their sum are off by rounding relative to the products, not to the sum.
+    slacks, norms = RELATIVE * found.sizes, found.norms * (1.0 + RELATIVE)
+    kept = [0 if form.is_global else slice(None) for form in function.arguments]
+    centres = tuple(
+        Interval.rounded(found.values[k, a] - slacks[k, a], found.values[k, a] + slacks[k, a])
+        for a, k in enumerate(kept)
+    )
+    whitened = tuple(found.whitened[: 1 if k == 0 else None, a] for a, k in enumerate(kept))
+    return Geometry(centres, tuple(np.asarray(norms[k, a]) for a, k in enumerate(kept)), whitened)
 
 
 def box_of_support(

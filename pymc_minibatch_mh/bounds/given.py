@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, GIVEN
+from pymc_minibatch_mh.likelihood.given import array_of
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Bounds β |r_i(θ') - r_i(θ)| <= c_i M(θ, θ') that were derived by hand.
+    """Bounds ``β |r_i(θ') - r_i(θ)| <= c_i M(θ, θ')`` that were derived by hand.
 
     They are taken as they are: the trace is exact if they hold, which nobody has verified. Every
     row that is read is checked.
@@ -45,8 +46,9 @@ class Bounds:
                 f"bounds=Bounds(c, metric) has metric={self.metric!r}, which is no function. Give "
                 "one of two positions, or leave it out for that of derived bounds."
             )
+        given = array_of("bounds=Bounds(c) has a c with", self.c)
         try:
-            c = np.asarray(self.c, dtype=np.float64)
+            c = given.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise SettingError(
                 "bounds=Bounds(c) has a c that is no array of numbers. Give one number per row of "

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numba.core.errors import NumbaError
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from pymc_minibatch_mh.bounds.diagnose import explain_unbounded
 from pymc_minibatch_mh.bounds.enclose import suprema
@@ -21,10 +21,12 @@ from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.alias import build_alias
-from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, JOINT, SHARP
+from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, JOINT, SHARP, no_metric
 from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.likelihood.affine import RowData, RowFunction
+from pymc_minibatch_mh.likelihood.affine import RowFunction
+from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.row.reading import RowData
 from pymc_minibatch_mh.surrogate.parallel import on_all_cores
 
 #: Chances that a normal posterior leaves the nested trust regions.
@@ -41,6 +43,9 @@ FEW_ROWS = 0.1
 WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.05
 #: Excess up to which the table without a radius also serves the largest region.
 WORTH_INFINITY = 0.25
+
+#: What is said while it takes long.
+BOUNDING = "Bounding all rows"
 
 # Columns of the heads of tables.
 RADIUS, KIND, TOTAL = range(3)
@@ -104,12 +109,6 @@ class Tables:
         return {name: value for name, value in self.__dict__.items() if name not in dropped}
 
 
-@njit(METRIC_SIGNATURE)
-def no_metric(position, new):  # type: ignore[no-untyped-def]
-    """Stand in where no table needs a metric of its own."""
-    return np.inf
-
-
 class BoundsPass:
     """Bounds every row of a model's terms over nested trust regions.
 
@@ -144,6 +143,7 @@ class BoundsPass:
         BoundsError
             If a row has no bound even over the smallest region.
         """
+        report(BOUNDING)
         trials = [self._trial(function) for function in self._functions]
         radii = self._radii(trials)
         plans = [[trial.pieces(radius) for trial in trials] for radius in radii[:1]]
@@ -192,7 +192,7 @@ class BoundsPass:
         return along, together
 
     def _radii(self, trials: Sequence["_Trial"]) -> list[float]:
-        nested = [float(np.sqrt(chi2.isf(tail, self.size))) for tail in TAILS]
+        nested = [float(np.sqrt(chdtri(self.size, tail))) for tail in TAILS]
         totals = {r: sum(t.total(r, t.whole) for t in trials) for r in [*nested, np.inf]}
         # A table without a radius spares full passes altogether, where there is one.
         kept = [np.inf] if np.isfinite(totals[np.inf]) else []
@@ -226,7 +226,7 @@ class BoundsPass:
                 for kind, c in enumerate(pair):
                     result[number, kind, target] = _rounded_up(c)
 
-        for _ in on_all_cores(work, chunks, "Bounding all rows"):
+        for _ in on_all_cores(work, chunks, BOUNDING):
             pass
         return result
 

@@ -1,5 +1,12 @@
 """Where rows live. Knows nothing of models."""
 
 from pymc_minibatch_mh.data.arrays import ArrayRows, Column, dtype_once_read
+from pymc_minibatch_mh.data.contents import Contents, digest
 
-__all__ = ["ArrayRows", "Column", "dtype_once_read"]
+__all__ = [
+    "ArrayRows",
+    "Column",
+    "Contents",
+    "digest",
+    "dtype_once_read",
+]

@@ -1,15 +1,11 @@
 """Rows in memory: arrays that keep their type, their layout and their place."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-#: How many evenly spaced rows a fingerprint reads.
-FINGERPRINT_ROWS = 4096
-#: Rows that a digest of all rows takes at a time.
-DIGEST_ROWS = 65_536
+from pymc_minibatch_mh.data.contents import digest
 
 
 def dtype_once_read(dtype: np.dtype) -> str:
@@ -46,25 +42,15 @@ class Column:
         view = self.rows_first
         return np.array([view.ctypes.data, *view.strides], dtype=np.int64)
 
-    def fingerprint(self) -> str:
-        """Digest of the shape, the type and evenly spaced rows of the array."""
-        view = self.rows_first
-        digest = hashlib.blake2b(f"{view.shape}{view.dtype}".encode(), digest_size=16)
-        stride = max(1, view.shape[0] // FINGERPRINT_ROWS)
-        digest.update(np.ascontiguousarray(view[::stride]).tobytes())
-        return digest.hexdigest()
-
     def digest(self) -> str:
         """Digest of the shape, the type and every row of the array."""
-        view = self.rows_first
-        digest = hashlib.blake2b(f"{view.shape}{view.dtype}".encode(), digest_size=16)
-        for first in range(0, view.shape[0], DIGEST_ROWS):
-            digest.update(np.ascontiguousarray(view[first : first + DIGEST_ROWS]).data)
-        return digest.hexdigest()
+        return digest(self.rows_first)
 
 
 class ArrayRows:
     """The rows of all subsampled terms, held in memory.
+
+    What compiled code needs to reach them, the context, begins with the address of `others`.
 
     Parameters
     ----------
@@ -83,10 +69,10 @@ class ArrayRows:
         self.columns = tuple(columns)
         self.term_starts = np.concatenate([[0], np.cumsum(term_lengths)]).astype(np.int64)
         self.others = np.zeros(n_others)
-        addresses = [column.address for column in self.columns]
-        addresses.append(Column("other variables", self.others[None], 0).address)
+        self.others_address = Column("other variables", self.others[None], 0).address
+        addresses = [self.others_address, *(column.address for column in self.columns)]
         starts = np.cumsum([0, *(len(address) for address in addresses)])[:-1]
-        self.slots, self.others_slot = starts[:-1], int(starts[-1])
+        self.slots = starts[1:]
         self._context = np.concatenate(addresses)
 
     @property
@@ -103,7 +89,3 @@ class ArrayRows:
     def context(self) -> np.ndarray:
         """What a compiled batch needs to reach the rows: addresses and strides, int64."""
         return self._context
-
-    def fingerprint(self) -> tuple[str, ...]:
-        """One digest per column, cheap enough to be taken before every chain."""
-        return tuple(column.fingerprint() for column in self.columns)

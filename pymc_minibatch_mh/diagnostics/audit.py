@@ -107,6 +107,7 @@ def audit(
         result = result.merge(_checks(step, found, bias, idata, probe.n_top))
     return result.assign_attrs(
         method=type(step).__name__,
+        guarantee=step.exactness,
         pairs=len(found.chain),
         rows=probe.n_rows,
         top_rows=probe.n_top,

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.diagnostics.certificate import certificate
 from pymc_minibatch_mh.diagnostics.explanation import Explanation
-from pymc_minibatch_mh.diagnostics.gradient import nuts_forecast
-from pymc_minibatch_mh.diagnostics.pilot import fly, forecast
+from pymc_minibatch_mh.diagnostics.gradient import nuts_forecast, nuts_limit
+from pymc_minibatch_mh.diagnostics.pilot import Pilot, fly, forecast
 from pymc_minibatch_mh.diagnostics.recommend import recommend, recommend_instead
+from pymc_minibatch_mh.diagnostics.records import Approximate, Forecast, NutsForecast, NutsLimit
 from pymc_minibatch_mh.diagnostics.terms import not_subsampled, of_refused_model, subsampled
 from pymc_minibatch_mh.errors import (
     BoundsError,
@@ -23,10 +25,15 @@ from pymc_minibatch_mh.errors import (
 )
 from pymc_minibatch_mh.likelihood.given import generator_of, model_of
 from pymc_minibatch_mh.likelihood.split import Split, split
+from pymc_minibatch_mh.likelihood.terms import number_of_rows
+from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.beside import penalty_beside
+from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_without
 from pymc_minibatch_mh.steps.given import model_behind
 from pymc_minibatch_mh.steps.penalty import PenaltyMH
+from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG
 from pymc_minibatch_mh.steps.tuna import TunaMH
 
 #: Draws below which no effective sample size is estimated.
@@ -35,20 +42,23 @@ LEAST_DRAWS = 100
 READING = ("observed", "weights", "observation_dims")
 
 
+@showing("Reading the model")
 def explain(
     model_or_step: pm.Model | MinibatchStep | None = None,
     *,
     vars: Sequence[Variable] | None = None,
     draws: int = 1_000,
     tune: int = 1_000,
+    nuts: bool = False,
     random_seed: Any = None,
     **settings: Any,
 ) -> Explanation:
     """Tell what is subsampled, whether the draws are exact and what they cost, before sampling.
 
     The figures come from a pilot: a short chain of the step's own loop, outside
-    :func:`pymc.sample`, from a draw of the Gaussian approximation. NUTS is not run: the time of
-    one gradient of all rows is measured, and a rule says how many an effective draw takes.
+    :func:`pymc.sample`, from a draw of the Gaussian approximation. Where an exact step reads all
+    rows at most of its updates, :class:`PenaltyMH` has a pilot as well. NUTS is not run: a rule
+    says how many gradients of all rows an effective draw takes.
 
     Parameters
     ----------
@@ -60,11 +70,15 @@ def explain(
         Variables that the step for a model moves; by default all continuous ones.
     draws, tune
         Draws of the pilot that are kept, 100 or more, and those of warm-up before them.
+    nuts
+        Whether to compile the gradient for NUTS and to time it, which can take longer than all
+        else together, up to minutes. Without it the forecast of NUTS is a limit, which no gradient
+        of so many rows exceeds.
     random_seed
         Seed of the pilot. The same seed gives the same figures, but for times and what is
         computed from them.
     **settings
-        What all step methods take, for the step of a model: see :class:`MinibatchStep`.
+        What all step methods take, for the step of a model: see :class:`TunaMH`.
 
     Returns
     -------
@@ -76,15 +90,19 @@ def explain(
     SettingError
         If a setting cannot be meant.
     """
-    draws, tune = check.integer("draws", draws, LEAST_DRAWS), check.integer("tune", tune, 0)
-    rng = generator_of("random_seed", random_seed)
+    asked = _Asked(
+        check.integer("draws", draws, LEAST_DRAWS),
+        check.integer("tune", tune, 0),
+        generator_of("random_seed", random_seed),
+        check.flag("nuts", nuts),
+    )
     if isinstance(model_or_step, MinibatchStep):
         if vars is not None or settings:
             raise SettingError(
                 f"{next(iter(settings), 'vars')}= is a setting of the step that is explained, "
                 "which was built before. Leave it out."
             )
-        return _of_step(model_or_step, model_behind(model_or_step), draws, tune, rng)
+        return _of_step(model_or_step, model_behind(model_or_step), asked)
     if not isinstance(model_or_step, pm.Model | None):
         raise SettingError(
             f"model_or_step={type(model_or_step).__name__} is neither a model nor a step of this "
@@ -99,29 +117,53 @@ def explain(
             why_not_exact = str(error)
             step = PenaltyMH(vars, model=model, **settings)
     except (UnsplittableModelError, ModeError) as error:
-        return _of_refused(model, vars, error, settings)
-    seconds = time.perf_counter() - began
-    return _of_step(step, model, draws, tune, rng, seconds, why_not_exact)
+        return _of_refused(model, vars, error, settings, asked)
+    return _of_step(step, model, asked, time.perf_counter() - began, why_not_exact)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be found out of a step."""
+
+    draws: int
+    tune: int
+    rng: np.random.Generator
+    nuts: bool
+
+    def pilot(self, step: MinibatchStep, model: pm.Model) -> Pilot:
+        return fly(step, model, self.draws, self.tune, self.rng)
+
+    def of_nuts(
+        self,
+        model: pm.Model,
+        point: Mapping[str, np.ndarray],
+        n_rows: int,
+        n_bytes: int,
+        covariance: np.ndarray | None,
+    ) -> NutsForecast | NutsLimit | None:
+        if self.nuts:
+            return nuts_forecast(model, point, covariance)
+        return nuts_limit(model, n_rows, n_bytes, covariance)
 
 
 def _of_step(
     step: MinibatchStep,
     model: pm.Model,
-    draws: int,
-    tune: int,
-    rng: np.random.Generator,
+    asked: _Asked,
     seconds: float = float("nan"),
     why_not_exact: str = "",
 ) -> Explanation:
-    parts, method = step.target.split, type(step).__name__
-    pilot = fly(step, model, draws, tune, rng)
-    found = forecast(step, pilot, tune, seconds)
+    parts, method, n_rows = step.target.split, type(step).__name__, step.target.source.n_rows
+    pilot = asked.pilot(step, model)
+    found = forecast(step, pilot, asked.tune, seconds)
+    approximate = _approximate(step, model, found, asked)
     factor = step.surrogate.factor
-    nuts = nuts_forecast(model, pilot.point, factor @ factor.T)
-    n_rows = step.target.source.n_rows
-    recommended, reason = recommend(method, n_rows, parts.size, found, nuts)
+    nuts = asked.of_nuts(model, pilot.point, n_rows, found.memory.data, factor @ factor.T)
+    recommended, reason = recommend(method, n_rows, parts.size, found, nuts, approximate)
+    large = large_deterministics(model, pilot.point)
     return Explanation(
         method=method,
+        step=step,
         recommended=recommended,
         reason=reason,
         refused="",
@@ -133,8 +175,22 @@ def _of_step(
         order_reason=_why_order(step.target.taylor_order, parts),
         certificate=certificate(step, pilot.certified, why_not_exact),
         forecast=found,
+        approximate=approximate,
         nuts=nuts,
+        large_deterministics=large,
+        var_names=names_without(model, large),
     )
+
+
+def _approximate(
+    step: MinibatchStep, model: pm.Model, exact: Forecast, asked: _Asked
+) -> Approximate | None:
+    """Return what giving up exactness would gain, where exactness takes all rows."""
+    if step.tables is None or exact.full_pass_share <= FULL_PASS_STRONG:
+        return None
+    other = penalty_beside(step, np.random.default_rng(asked.rng.integers(2**63)))
+    found = forecast(other, asked.pilot(other, model), asked.tune, float("nan"))
+    return Approximate(type(other).__name__, other, found)
 
 
 def _of_refused(
@@ -142,19 +198,23 @@ def _of_refused(
     vars: Sequence[Variable] | None,
     error: MinibatchError,
     settings: Mapping[str, Any],
+    asked: _Asked,
 ) -> Explanation:
     own = check.own_variables(model, vars)
-    start = settings.get("initial_point") or model.initial_point()
+    start = {**model.initial_point(), **(settings.get("initial_point") or {})}
     reading: dict[str, Any] = {name: settings[name] for name in READING if name in settings}
-    nuts = nuts_forecast(model, {**model.initial_point(), **start}, None)
+    n_rows = sum(number_of_rows(model, rv) for rv in model.observed_RVs)
+    nuts = asked.of_nuts(model, start, n_rows, 0, None)
     recommended, reason = recommend_instead(nuts)
     if isinstance(error, ModeError):
         parts = split(model, own, **reading)
         terms, others = subsampled(parts), not_subsampled(model, parts)
     else:
         terms, others = (), of_refused_model(model, own, **reading)
+    large = large_deterministics(model, start)
     return Explanation(
         method="",
+        step=None,
         recommended=recommended,
         reason=reason,
         refused=str(error),
@@ -166,7 +226,10 @@ def _of_refused(
         order_reason="",
         certificate=None,
         forecast=None,
+        approximate=None,
         nuts=nuts,
+        large_deterministics=large,
+        var_names=names_without(model, large),
     )
 
 

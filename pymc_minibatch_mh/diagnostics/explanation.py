@@ -4,13 +4,17 @@ from dataclasses import dataclass
 
 from pymc_minibatch_mh.diagnostics import wording
 from pymc_minibatch_mh.diagnostics.records import (
+    Approximate,
     Certificate,
     Forecast,
     NotSubsampled,
     NutsForecast,
+    NutsLimit,
     SubsampledTerm,
 )
 from pymc_minibatch_mh.diagnostics.sheet import Section, as_html, as_text
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.deterministics import LargeDeterministic
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,6 +27,9 @@ class Explanation:
     ----------
     method
         Step method that the forecast is of; empty where the model is refused.
+    step
+        That step, ready for ``pm.sample(step=found.step)`` inside of the model: the one that was
+        given, or that was built. None where the model is refused.
     recommended
         What to sample with.
     reason
@@ -43,11 +50,19 @@ class Explanation:
         Whether draws are exact; None where the model is refused.
     forecast
         Of the step; None where the model is refused.
+    approximate
+        An approximate step and its forecast, where the exact one reads all rows at more than half
+        of its updates; else None.
     nuts
-        Of NUTS; None where the model has no gradient.
+        Forecast of NUTS, or its limit where it was not timed; None where the model has no gradient.
+    large_deterministics
+        What :func:`pymc.sample` would evaluate and store at every draw, and is better left out.
+    var_names
+        All else, for ``pm.sample(var_names=found.var_names)``.
     """
 
     method: str
+    step: MinibatchStep | None
     recommended: str
     reason: str
     refused: str
@@ -59,7 +74,10 @@ class Explanation:
     order_reason: str
     certificate: Certificate | None
     forecast: Forecast | None
-    nuts: NutsForecast | None
+    approximate: Approximate | None
+    nuts: NutsForecast | NutsLimit | None
+    large_deterministics: tuple[LargeDeterministic, ...]
+    var_names: tuple[str, ...]
 
     def __str__(self) -> str:
         """Return a table in plain text."""
@@ -82,5 +100,9 @@ class Explanation:
             sections.append(wording.certificate(self.certificate))
         if self.forecast is not None:
             sections.append(wording.forecast(self.method, self.forecast))
+        if self.approximate is not None:
+            sections.append(wording.approximate(self.approximate))
         sections.append(wording.nuts(self.nuts))
+        if self.large_deterministics:
+            sections.append(wording.large(self.large_deterministics, self.var_names))
         return tuple(sections)

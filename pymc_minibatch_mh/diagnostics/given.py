@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.likelihood.leaves import Leaves
 
 
 def trace_of(name: str, trace: Any) -> xr.DataTree:
@@ -20,3 +22,28 @@ def trace_of(name: str, trace: Any) -> xr.DataTree:
             f"{name}={type(trace).__name__} is no trace. Give what pm.sample() returned."
         )
     return trace
+
+
+def require_same_data(trace: xr.DataTree, leaves: Leaves) -> None:
+    """Refuse data that are not those which a trace was drawn with, as far as it holds them.
+
+    Parameters
+    ----------
+    trace
+        What :func:`pymc.sample` returned: it keeps the observations and every ``pm.Data``.
+    leaves
+        What a log-likelihood is computed from now.
+
+    Raises
+    ------
+    StaleDataError
+        If one of the arrays has changed; names it.
+    """
+    groups = [trace[name] for name in ("observed_data", "constant_data") if name in trace.children]
+    kept = {name: values for group in groups for name, values in group.data_vars.items()}
+    for name, array in leaves.arrays():
+        if name in kept and not np.array_equal(kept[name].to_numpy(), array):
+            raise StaleDataError(
+                f"{name!r} changed after this trace was drawn, whose draws belong to the data that "
+                "they were drawn with. Sample again, or set the data back."
+            )

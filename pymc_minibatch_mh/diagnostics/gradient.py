@@ -1,19 +1,31 @@
-"""What NUTS would take, from the time of one gradient of the log-density of all rows."""
+"""What NUTS would take, from the time of one gradient of the log-density of all rows.
+
+To compile that gradient can take longer than all else together. Without it there is a limit.
+"""
 
 import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import pymc as pm
+import pytensor
 from pytensor.gradient import NullTypeGradError
 from threadpoolctl import threadpool_limits
 
-from pymc_minibatch_mh.diagnostics.records import NutsForecast
+from pymc_minibatch_mh.diagnostics.records import NutsForecast, NutsLimit
+from pymc_minibatch_mh.progress import report
 
 #: Gradients per effective draw of the worst coordinate, over √κ: see docs/before.md.
 GRADIENTS = 5.0
+#: By how much that rule can be off.
+RULE_ERROR = 3.0
 #: Seconds of a leapfrog step of PyMC's NUTS beside the gradient.
 LEAPFROG = 25e-6
+#: Seconds that a row and a byte of data take at best in a gradient, which reads a design twice: a
+#: few operations for a row, and the bandwidth of a cache.
+ROW_AT_BEST, BYTE_AT_BEST = 1e-9, 2e-11
+#: What PyTensor raises where it has no gradient.
+NO_GRADIENT = (NotImplementedError, NullTypeGradError)
 #: Gradients that are timed at least and at most, and seconds after which they are enough.
 LEAST, MOST, ENOUGH_SECONDS = 5, 500, 1.0
 
@@ -35,12 +47,13 @@ def nuts_forecast(
     variables = list(model.continuous_value_vars)
     if not variables:
         return None
+    report("Compiling the gradient for NUTS")
     began = time.perf_counter()
     try:
         function = model.logp_dlogp_function(
             variables, ravel_inputs=True, initial_point=dict(point)
         )
-    except (NotImplementedError, NullTypeGradError):
+    except NO_GRADIENT:
         return None
     building = time.perf_counter() - began
     position = np.concatenate([np.ravel(point[v.name]) for v in variables])
@@ -54,6 +67,33 @@ def nuts_forecast(
         gradients_per_effective_draw=gradients,
         ess_per_second=1.0 / (gradients * (seconds + LEAPFROG)),
     )
+
+
+def nuts_limit(
+    model: pm.Model, n_rows: int, n_bytes: int, covariance: np.ndarray | None
+) -> NutsLimit | None:
+    """Return what NUTS can reach at best, compiling nothing, or None if there is no gradient.
+
+    Parameters
+    ----------
+    model
+        The model; NUTS moves its continuous variables.
+    n_rows, n_bytes
+        Rows and bytes of data that a gradient reads.
+    covariance : ndarray, shape (d, d), optional
+        Of the posterior; None where it is not known.
+    """
+    variables = list(model.continuous_value_vars)
+    if not variables:
+        return None
+    try:
+        pytensor.grad(model.logp(), variables, disconnected_inputs="ignore")
+    except NO_GRADIENT:
+        return None
+    number = float("nan") if covariance is None else condition_number(covariance)
+    gradients = gradients_per_effective_draw(number) / RULE_ERROR
+    seconds = LEAPFROG + n_rows * ROW_AT_BEST + n_bytes * BYTE_AT_BEST
+    return NutsLimit(number, gradients, 1.0 / (gradients * seconds))
 
 
 def seconds_per_call(

@@ -17,6 +17,7 @@ from pymc_minibatch_mh.diagnostics.rows import (
     stand_ins,
 )
 from pymc_minibatch_mh.likelihood.given import model_of
+from pymc_minibatch_mh.likelihood.leaves import Leaves
 from pymc_minibatch_mh.likelihood.terms import term_of
 
 #: Rows that a pass over all of them reads at a time.
@@ -44,7 +45,8 @@ class RowLogLikelihood:
     def __init__(self, model: pm.Model, var_name: str | None) -> None:
         rv = observed_variable(model, var_name)
         names = {v: str(model.values_to_rvs[v].name) for v in model.value_vars}
-        term = term_of(model, rv, names)
+        self.leaves = Leaves()
+        term = term_of(model, rv, names, leaves=self.leaves)
         given = stand_ins(model)
         (logp,) = clone_replace([term.logp], values_of(model, given), rebuild_strict=False)
         self.name, self.n_rows = term.name, term.n_rows
@@ -87,7 +89,8 @@ def log_likelihood(
 ) -> xr.DataArray:
     """Evaluate the log-likelihood of chosen rows at every draw.
 
-    Memory is that of the result: no array of all rows times all draws is made.
+    The rows are those that the model holds now: after :func:`pymc.set_data`, new ones. Memory is
+    that of the result: no array of all rows times all draws is made.
 
     Parameters
     ----------

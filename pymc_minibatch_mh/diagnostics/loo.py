@@ -10,6 +10,7 @@ import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from pymc_minibatch_mh.diagnostics.given import require_same_data
 from pymc_minibatch_mh.diagnostics.loglikelihood import RowLogLikelihood
 from pymc_minibatch_mh.diagnostics.rows import posterior_draws, row_dimension, row_numbers
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
@@ -88,6 +89,8 @@ def loo_subsample(
     ------
     UnsplittableModelError
         If the rows cannot be proven to be independent given the parameters.
+    StaleDataError
+        If the model's data are not those in the groups ``observed_data`` and ``constant_data``.
     MinibatchError
         If a row has no finite log-likelihood at the posterior mean.
     SettingError
@@ -102,6 +105,7 @@ def loo_subsample(
     generator_of("seed", settings.get("seed"))
     likelihood = RowLogLikelihood(model, var_name)
     draws = posterior_draws(trace, model)
+    require_same_data(trace, likelihood.leaves)
     chosen = _checked(observations, likelihood)
     at_mean = likelihood.at_point(posterior_mean(draws))
     if not np.isfinite(at_mean).all():

@@ -13,6 +13,7 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.diagnostics.records import Forecast, Memory
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.progress import counting, report
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.decision import bound_arrays
 
@@ -84,18 +85,23 @@ def fly(
     split = step.target.split
     others = step.target.source.others
     before = others.copy()
+    label = f"Pilot of {type(step).__name__}"
+    report(label)
     try:
-        chain = fresh_chain(step, rng, tune)
-        point = {**model.initial_point(), **step.gaussian_draw(rng, 1.0)}
-        for _ in range(tune):
-            point, _ = chain.step(point)
-        chain.stop_tuning()
-        positions = np.empty((draws, split.size))
-        stats = []
-        for k in range(draws):
-            point, (one,) = chain.step(point)
-            positions[k] = split.ravel(point)
-            stats.append(one)
+        with counting(label, tune + draws) as advance:
+            chain = fresh_chain(step, rng, tune)
+            point = {**model.initial_point(), **step.gaussian_draw(rng, 1.0)}
+            for _ in range(tune):
+                point, _ = chain.step(point)
+                advance()
+            chain.stop_tuning()
+            positions = np.empty((draws, split.size))
+            stats = []
+            for k in range(draws):
+                point, (one,) = chain.step(point)
+                positions[k] = split.ravel(point)
+                stats.append(one)
+                advance()
     finally:
         others[:] = before
     warnings = [one.pop("warning") for one in stats]
@@ -135,6 +141,7 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         rows_per_update=float(rows.mean()),
         rows_error=error_of_mean(rows),
         acceptance=float(pilot.stats["accepted_share"].mean()),
+        acceptance_error=float(pilot.stats["error_estimate"].mean()),
         full_pass_share=float(pilot.stats["full_pass"].mean()) / updates,
         microseconds_per_update=1e6 * seconds / updates,
         ess=float(ess.min()),

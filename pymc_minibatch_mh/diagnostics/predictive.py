@@ -47,7 +47,8 @@ def posterior_predictive(
     """Draw chosen rows of an observed variable anew, one set of them per draw of the posterior.
 
     The variable's random graph is rebuilt for a batch of rows: neither other rows nor their
-    parameters are computed, and memory is that of the result.
+    parameters are computed, and memory is that of the result. The rows are those that the model
+    holds now: after :func:`pymc.set_data`, new ones.
 
     Parameters
     ----------

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pymc_minibatch_mh.steps.base import MinibatchStep
+
 
 @dataclass(frozen=True)
 class DataArray:
@@ -95,8 +97,10 @@ class Certificate:
 
     Parameters
     ----------
+    guarantee
+        What the method promises, given valid bounds or not, and which error it controls.
     certified
-        Whether bounds were derived from the model for every row.
+        Whether that makes the draws exact, by bounds that were derived from the model.
     reason
         By what, or why not: the message of the :class:`BoundsError` where there was one.
     order
@@ -108,6 +112,7 @@ class Certificate:
         bounds.
     """
 
+    guarantee: str
     certified: bool
     reason: str
     order: int
@@ -148,6 +153,8 @@ class Forecast:
         Mean number of rows that an update reads, and its standard error by batch means.
     acceptance
         Share of the updates that were accepted.
+    acceptance_error
+        Estimated error of the probability of accepting; 0 for exact methods.
     full_pass_share
         Share of the updates that read all rows.
     microseconds_per_update
@@ -175,6 +182,7 @@ class Forecast:
     rows_per_update: float
     rows_error: float
     acceptance: float
+    acceptance_error: float
     full_pass_share: float
     microseconds_per_update: float
     ess: float
@@ -212,3 +220,42 @@ class NutsForecast:
     condition_number: float
     gradients_per_effective_draw: float
     ess_per_second: float
+
+
+@dataclass(frozen=True)
+class NutsLimit:
+    """What NUTS can reach at best; its gradient was not compiled.
+
+    Parameters
+    ----------
+    condition_number
+        As in :class:`NutsForecast`.
+    gradients_per_effective_draw
+        The least that the rule's error of a factor of three allows: 5/3 √κ.
+    ess_per_second_at_most
+        Effective draws a second of one chain, if each gradient took a nanosecond for a row and two
+        for a hundred bytes of its data.
+    """
+
+    condition_number: float
+    gradients_per_effective_draw: float
+    ess_per_second_at_most: float
+
+
+@dataclass(frozen=True)
+class Approximate:
+    """An approximate step beside an exact one that reads all rows at most of its updates.
+
+    Parameters
+    ----------
+    method
+        Its step method.
+    step
+        The step, on what the exact one has prepared: it needs no passes and no compilation.
+    forecast
+        Of a pilot of its own.
+    """
+
+    method: str
+    step: MinibatchStep
+    forecast: Forecast

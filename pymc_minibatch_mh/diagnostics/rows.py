@@ -12,6 +12,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.diagnostics.given import trace_of
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.given import array_of
 
 #: What rows are chosen by: a slice, or their numbers.
 Rows = slice | np.ndarray
@@ -107,10 +108,7 @@ def observed_variable(model: pm.Model, var_name: str | None) -> Variable:
 
 def row_numbers(rows: Any, n_rows: int, name: str, setting: str = "rows") -> np.ndarray:
     """Return chosen row numbers as int64, after a check."""
-    try:
-        numbers = np.asarray(rows)
-    except ValueError:
-        numbers = np.asarray(rows, dtype=object)
+    numbers = array_of(f"{setting}= has", rows)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.size == 0:
         raise SettingError(
             f"{setting}={rows!r} are not row numbers of {name!r}. Give a sequence of integers."

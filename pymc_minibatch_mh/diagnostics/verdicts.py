@@ -1,10 +1,11 @@
 """What measurements of a trace and its sampler amount to: ok, warn or fail, and why."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from pymc_minibatch_mh.diagnostics.bias import MOMENTS, Bias
 from pymc_minibatch_mh.diagnostics.measure import Measured
@@ -24,7 +25,7 @@ FALSE_ALARM = 1e-3
 #: warning, and that is a failure: beyond it the series itself says nothing.
 EDGEWORTH_WARN, EDGEWORTH_FAIL = 0.01, 0.05
 #: sup of that term for a distribution function, in skewness/√b: φ(0)/6.
-EDGEWORTH = norm.pdf(0.0) / 6.0
+EDGEWORTH = 1.0 / (6.0 * math.sqrt(2.0 * math.pi))
 #: Deviations of the batch's sum that one row may be worth.
 PULL = 1.0
 #: Standard deviation of the log ratio's noise below which its shape hardly matters.
@@ -55,8 +56,8 @@ def term_and_row(step: MinibatchStep, row: int) -> tuple[str, int]:
 
 
 def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
-    """Judge the bounds of an exact method: no row of no pair may exceed its own."""
-    ratios = measured.rows["bound_ratio"]
+    """Judge the bounds of a method that has any: no row of no pair may exceed its own."""
+    ratios, exact = measured.rows["bound_ratio"], step.guarantee.is_exact
     if step.tables is None:
         return Verdict(OK, f"{step.name} relies on no bounds.")
     inside = np.isfinite(ratios) | np.isposinf(ratios)
@@ -64,7 +65,8 @@ def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
         return Verdict(
             WARN,
             f"{names_of_terms(step)}: no pair lies where bounds hold, so that all rows decide. "
-            "The draws are exact, but PenaltyMH() or pm.NUTS() would be quicker.",
+            f"{'The draws are exact, but ' if exact else ''}PenaltyMH() or pm.NUTS() would be "
+            "quicker.",
         )
     worst = int(np.nanargmax(ratios))
     name, row = term_and_row(step, int(measured.rows["bound_row"][worst]))
@@ -77,7 +79,7 @@ def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
     return Verdict(
         FAIL,
         f"{name!r}: row {row} changes by {ratios[worst]:.3g} times its bound in pair {worst}, so "
-        "that the draws are not exact. "
+        f"that {'the draws are not exact' if exact else 'no error is controlled by bounds'}. "
         + ("Please report it; " if own else "Enlarge bounds=, or leave them out; ")
         + "PenaltyMH() needs no bounds.",
     )
@@ -92,10 +94,10 @@ def on_bias(step: MinibatchStep, bias: Bias, names: list[str]) -> Verdict:
             f"{where!r} does not move in this trace, or has no pair to judge it by. Draw more, "
             "from overdispersed_initvals(step, chains).",
         )
-    z = norm.isf(0.5 * FALSE_ALARM / bias.estimate.size)
+    z = -ndtri(0.5 * FALSE_ALARM / bias.estimate.size)
     surely = np.abs(bias.estimate) - z * bias.mcse
     possibly = np.abs(bias.estimate) + MARGIN * bias.mcse
-    exact = step.tables is not None
+    exact = step.guarantee.is_exact
     # Sums of differences of exact tests vanish up to rounding.
     proven = surely > (1e-6 if exact else TOLERABLE_BIAS)
     worst = np.unravel_index(np.argmax(surely if proven.any() else possibly), possibly.shape)
@@ -124,7 +126,7 @@ def on_drift(bias: Bias, names: list[str]) -> Verdict:
     drift = np.nan_to_num(np.abs(bias.drift))
     worst = np.unravel_index(np.argmax(drift), drift.shape)
     where = f"{names[worst[1]]!r}: its {MOMENTS[worst[0]]}"
-    if drift[worst] > norm.isf(0.5 * FALSE_ALARM / drift.size):
+    if drift[worst] > -ndtri(0.5 * FALSE_ALARM / drift.size):
         return Verdict(
             FAIL,
             f"{where} would move on in further updates (z = {bias.drift[worst]:+.1f}): the chains "
@@ -137,7 +139,7 @@ def on_drift(bias: Bias, names: list[str]) -> Verdict:
 def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict:
     """Judge whether sums over batches are about normal, as approximate tests take them to be."""
     n_rows = step.target.source.n_rows
-    if step.tables is not None:
+    if step.guarantee.is_exact:
         return Verdict(OK, f"{step.name} does not take batches for normal.")
     rows, batch = measured.rows, measured.there["fewest_rows"]
     part = np.isfinite(batch) & (2.0 * batch < n_rows) & np.isfinite(rows["skewness"])
@@ -184,7 +186,7 @@ def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
     temperatures = np.unique(stats["temperature"].to_numpy())
     names = names_of_terms(step)
     problems = []
-    if step.tables is not None and not certified:
+    if step.guarantee.is_exact and not certified:
         problems.append(
             f"{names}: not all draws are certified to be exact, as bounds= are your own or a row "
             "exceeded its bound. Leave bounds= out to have them derived."

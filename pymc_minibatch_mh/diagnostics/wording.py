@@ -3,6 +3,7 @@
 from math import isfinite, isnan
 
 from pymc_minibatch_mh.diagnostics.records import (
+    Approximate,
     BoundTable,
     Certificate,
     DataArray,
@@ -10,9 +11,12 @@ from pymc_minibatch_mh.diagnostics.records import (
     Memory,
     NotSubsampled,
     NutsForecast,
+    NutsLimit,
     SubsampledTerm,
 )
 from pymc_minibatch_mh.diagnostics.sheet import Section, figure
+from pymc_minibatch_mh.steps.deterministics import LargeDeterministic
+from pymc_minibatch_mh.steps.report import size_in_words
 
 
 def verdict(recommended: str, reason: str, refused: str, n_rows: int, size: int) -> Section:
@@ -55,7 +59,8 @@ def expansion(order: int, reason: str) -> Section:
 
 def certificate(found: Certificate) -> Section:
     """Return whether draws are exact, and by which bounds."""
-    lines = [("certified" if found.certified else "not certified", found.reason)]
+    lines = [("guarantee", found.guarantee)]
+    lines.append(("certified" if found.certified else "not certified", found.reason))
     lines += [(f"table {k + 1}", _table(table)) for k, table in enumerate(found.tables)]
     if found.tables:
         lines.append(("remainder", f"of order {found.order}"))
@@ -84,7 +89,7 @@ def forecast(method: str, found: Forecast) -> Section:
             f"a pilot of {found.draws:,} draws after {found.tune:,} of warm-up, {per_draw} a draw",
         ),
         ("rows per update", f"{figure(found.rows_per_update)} ± {figure(found.rows_error)}"),
-        ("acceptance", f"{found.acceptance:.3f}"),
+        ("acceptance", _acceptance(found)),
         ("updates on all rows", f"{found.full_pass_share:.1%}"),
         ("time per update", f"{figure(found.microseconds_per_update)} µs"),
         (
@@ -109,42 +114,65 @@ def forecast(method: str, found: Forecast) -> Section:
     return Section(f"Forecast of {method}", tuple(lines))
 
 
+def approximate(found: Approximate) -> Section:
+    """Return what the pilot of an approximate step has shown."""
+    section = forecast(found.method, found.forecast)
+    instead = ("approximate", "its draws are near the posterior; the step is approximate.step")
+    return Section(section.title, (instead, *section.lines))
+
+
+def _acceptance(found: Forecast) -> str:
+    rate = f"{found.acceptance:.3f}"
+    if found.acceptance_error == 0.0:
+        return rate
+    return f"{rate}; its probability is off by {figure(found.acceptance_error)}, by an estimate"
+
+
 def _memory(memory: Memory) -> str:
     return (
-        f"data {_bytes(memory.data)} (the model's own), tables {_bytes(memory.tables)}, sums "
-        f"{_bytes(memory.sums)}"
+        f"data {size_in_words(memory.data)} (the model's own), tables "
+        f"{size_in_words(memory.tables)}, sums {size_in_words(memory.sums)}"
     )
 
 
 def _preparation(seconds: float) -> str:
     if isnan(seconds):
-        return "not measured, the step was built before"
+        return "not measured, what it takes had been prepared before"
     return f"{seconds:.1f} s, compilation included"
 
 
-def nuts(found: NutsForecast | None) -> Section:
+def nuts(found: NutsForecast | NutsLimit | None) -> Section:
     """Return what NUTS would take."""
     if found is None:
         return Section("NUTS", (("not possible", "the model has no gradient to compile"),))
     known = not isnan(found.condition_number)
     number = f"κ = {figure(found.condition_number)}" if known else "κ unknown, taken to be 1"
+    gradients = f"{found.gradients_per_effective_draw:.1f} per effective draw, by the rule 5 √κ"
+    if isinstance(found, NutsLimit):
+        return Section(
+            "Limit of NUTS",
+            (
+                ("gradient", "not compiled; nuts=True does, and times it, which may take minutes"),
+                (
+                    "gradients",
+                    f"at least {gradients} and its error, with {number}",
+                ),
+                ("effective draws a second", f"at most {figure(found.ess_per_second_at_most)}"),
+            ),
+        )
     return Section(
         "Forecast of NUTS",
         (
             ("gradient", f"{figure(found.gradient_microseconds)} µs, all rows"),
-            (
-                "gradients",
-                f"{found.gradients_per_effective_draw:.1f} per effective draw, by the rule "
-                f"5 √κ, with {number}",
-            ),
+            ("gradients", f"{gradients}, with {number}"),
             ("effective draws a second", figure(found.ess_per_second)),
             ("preparation", f"{found.compile_seconds:.1f} s of compilation"),
         ),
     )
 
 
-def _bytes(size: int) -> str:
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size} bytes"
+def large(found: tuple[LargeDeterministic, ...], var_names: tuple[str, ...]) -> Section:
+    """Return what ``pm.sample`` would store beside the variables."""
+    lines = [(one.name, f"{one.priced} for 1,000 draws of a chain") for one in found]
+    lines.append(("leave out with", f"pm.sample(..., var_names={list(var_names)})"))
+    return Section("Evaluated and stored at every draw", tuple(lines))

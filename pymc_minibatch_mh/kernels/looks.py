@@ -31,6 +31,10 @@ def _look_at_more(evaluate, drawn, n, target, position, new, centre, space, mome
     return add_moments(n, moments[0], moments[1], moments[2], differences, count)
 
 
+#: What a pass is handed that asks nothing about bounds.
+NO_BOUNDS = np.empty(0, dtype=np.float32)
+
+
 @compiled(TEST_SIGNATURE)
 def look_until_decided(
     position, new, cheap, rng, addresses, settings, vectors, matrices, scalars,
@@ -52,7 +56,7 @@ def look_until_decided(
         target = plan(spread, n, total, settings)
         sums[entry.N_LOOKS] += 1.0
         if 2 * target >= total:
-            change = read_all(evaluate, position, new, surrogate.centre, space)
+            change, _ = read_all(evaluate, position, new, surrogate.centre, space, NO_BOUNDS)
             n, log_ratio, variance, skew = total, cheap + beta * change, 0.0, 0.0
         else:
             drawn, table = reserve(drawn, table, n, target)

@@ -7,15 +7,15 @@ from pymc_minibatch_mh.kernels.draw import arrange
 from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.moments import add_moments
 from pymc_minibatch_mh.kernels.remainder import ratio_to_bound
-from pymc_minibatch_mh.kernels.signatures import DERIVATIVES, EVALUATE
+from pymc_minibatch_mh.kernels.signatures import BEND, DERIVATIVES, EVALUATE, LOGP
 
 #: Rows whose temporaries stay in a core's own cache.
 BLOCK = 4096
 
 
 @compiled()
-def add_derivatives(address, theta, space, drawn, directions, out, products):
-    """Add value, gradient and Hessian-vector products of some rows.
+def add_derivatives(address, theta, space, drawn, sums, hessian):
+    """Add value, gradient and Hessian of some rows.
 
     Parameters
     ----------
@@ -25,30 +25,72 @@ def add_derivatives(address, theta, space, drawn, directions, out, products):
     space : RowSpace
     drawn : ndarray of int64
         Row numbers through all terms.
-    directions : ndarray, shape (k, d)
-        k directions; none leaves the Hessian out.
-    out : ndarray, shape (1 + d,)
+    sums : ndarray, shape (1 + d,)
         Value and gradient, added to.
-    products : ndarray, shape (k, d)
-        Hessian times each direction, added to.
+    hessian : ndarray, shape (d, d) or (0, 0)
+        Added to, unless it has no entries.
     """
     derivatives = function_at(address, DERIVATIVES)
-    size = theta.size
     rows = np.empty(min(BLOCK, drawn.size), np.int64)
     ends = np.empty(space.term_starts.size - 1, np.int64)
-    packed = np.empty(1 + 2 * size)
-    still = np.zeros(size)
     for start in range(0, drawn.size, BLOCK):
         stop = min(start + BLOCK, drawn.size)
         arrange(drawn, start, stop, space.term_starts, rows, ends)
-        some = rows[: stop - start]
-        for k in range(max(1, directions.shape[0])):
-            direction = directions[k] if directions.shape[0] else still
-            derivatives(theta, direction, some, ends, space.context, packed)
-            if k == 0:
-                out += packed[: 1 + size]
-            if directions.shape[0]:
-                products[k] += packed[1 + size :]
+        derivatives(theta, rows[: stop - start], ends, space.context, sums, hessian)
+
+
+@compiled()
+def add_bend(address, theta, factor, space, drawn, out):
+    """Add averages of third derivatives of some rows.
+
+    Parameters
+    ----------
+    address
+        Address of a ``BEND`` function.
+    theta, factor, space, drawn
+        As in :func:`add_derivatives`; see ``BEND``.
+    out : ndarray, shape (d,)
+        Added to.
+    """
+    bend = function_at(address, BEND)
+    rows = np.empty(min(BLOCK, drawn.size), np.int64)
+    ends = np.empty(space.term_starts.size - 1, np.int64)
+    for start in range(0, drawn.size, BLOCK):
+        stop = min(start + BLOCK, drawn.size)
+        arrange(drawn, start, stop, space.term_starts, rows, ends)
+        bend(theta, factor, rows[: stop - start], ends, space.context, out)
+
+
+@compiled()
+def _curvature(logp, theta, factor, context):
+    """Return half of the second differences along the columns of a factor, summed."""
+    here, total = logp(theta, context), 0.0
+    for k in range(theta.size):
+        forth, back = theta + factor[:, k], theta - factor[:, k]
+        total += 0.5 * (logp(forth, context) + logp(back, context)) - here
+    return total
+
+
+@compiled()
+def bend_of_prior(address, theta, factor, context, out):
+    """Write how much the average over N(theta, L Lᵀ) tilts a log-density along L's columns.
+
+    Parameters
+    ----------
+    address
+        Address of a ``LOGP`` function.
+    theta : ndarray, shape (d,)
+    factor : ndarray, shape (d, d)
+        L.
+    context : ndarray of int64
+    out : ndarray, shape (d,)
+        Overwritten with Lᵀ times what third derivatives add to the gradient.
+    """
+    logp = function_at(address, LOGP)
+    for k in range(theta.size):
+        forth = _curvature(logp, theta + factor[:, k], factor, context)
+        back = _curvature(logp, theta - factor[:, k], factor, context)
+        out[k] = 0.5 * (forth - back)
 
 
 @compiled()

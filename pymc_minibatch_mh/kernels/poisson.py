@@ -66,7 +66,7 @@ def log_product(
 ):
     """Read drawn rows, thin them, and return the sum of what the kept ones add to the log ratio.
 
-    A row that exceeds its bound is clipped and remembered in the sums.
+    A row that exceeds its bound is clipped; the sums remember the one that does so most.
     """
     evaluate = function_at(addresses[EVALUATE_ROLE], EVALUATE)
     thin = function_at(addresses[THIN_ROLE], THIN)
@@ -85,15 +85,31 @@ def log_product(
         change = -beta * differences[i]
         ratio = ratio_to_bound(differences[i], scales[i], bound, beta)
         if not ratio <= sums[entry.BOUND_RATIO]:
-            sums[entry.BOUND_RATIO] = ratio
-        if not ratio <= 1.0:
-            sums[entry.VIOLATED] = row + 1
+            sums[entry.BOUND_RATIO], sums[entry.BOUND_ROW] = ratio, row
         sums[entry.SQUARED_RATIOS] += ratio * ratio
         sums[entry.N_RATIOS] += 1.0
         kept, added = thin(min(max(change, -bound), bound), bound, size, settings)
         if rng.random() < kept:
             total += added
     return total
+
+
+@compiled()
+def product_of_all(addresses, position, new, surrogate, space, size, m, c, sums):
+    """Read all rows and return what they add to the log ratio; learn from them, if c is not empty.
+
+    The sums learn as from C M drawn rows: without this, a χ at which every move reads all rows
+    could not be found to be too large.
+    """
+    evaluate = function_at(addresses[EVALUATE_ROLE], EVALUATE)
+    change, squares = read_all(evaluate, position, new, surrogate.centre, space, c)
+    beta = surrogate.inverse_temperature
+    if np.isfinite(squares) and c.size > 0:
+        sums[entry.SQUARED_RATIOS] += beta * beta * squares / m
+        sums[entry.N_RATIOS] += size
+    sums[entry.FULL_PASS] += 1.0
+    sums[entry.INVALID] += not np.isfinite(change)
+    return beta * change
 
 
 @compiled(TEST_SIGNATURE)
@@ -114,10 +130,13 @@ def thin_rows(
     best, m = smallest_table(surrogate, position, new, heads, metric)
     size = heads[best, TOTAL] * m if best >= 0 else np.inf
     expected = rate(size, settings) if size < np.inf else np.inf
-    if expected <= settings[MAX_RATE] and expected < np.inf:
-        count = rng.poisson(expected)
+    # Larger moves read all rows whatever χ is, and say nothing about it.
+    informs = size <= settings[MAX_RATE] and size < np.inf
+    if informs:
         sums[entry.SIZES] += size
         sums[entry.N_SIZES] += 1.0
+    if expected <= settings[MAX_RATE] and expected < np.inf:
+        count = rng.poisson(expected)
         product = 0.0
         if count > 0:
             drawn = np.empty(count, np.int64)
@@ -126,15 +145,12 @@ def thin_rows(
                 addresses, settings, position, new, surrogate, space, rng, count, size, m,
                 drawn, c[best], sums,
             )  # fmt: skip
-            if sums[entry.VIOLATED] > 0.0 and not settings[TOLERATE] > 0.0:
+            if not (sums[entry.BOUND_RATIO] <= 1.0 or settings[TOLERATE] > 0.0):
                 return -1.0, 0.0, float(count)
     else:
         count = term_starts[-1]
-        evaluate = function_at(addresses[EVALUATE_ROLE], EVALUATE)
-        change = read_all(evaluate, position, new, surrogate.centre, space)
-        product = surrogate.inverse_temperature * change
-        sums[entry.FULL_PASS] += 1.0
-        sums[entry.INVALID] += not np.isfinite(product)
+        learned = c[best] if informs else c[0, :0]
+        product = product_of_all(addresses, position, new, surrogate, space, size, m, learned, sums)
     sums[entry.N_LOOKS] += 1.0
     sums[entry.LOG_RATIO] = cheap + product
     accept = function_at(addresses[ACCEPT_ROLE], ACCEPT)

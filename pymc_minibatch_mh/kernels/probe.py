@@ -17,7 +17,8 @@ from pymc_minibatch_mh.kernels.surrogate import expansion_change, unpack
 
 # Places of the roles of an update among the addresses.
 PROPOSE_ROLE, TEST_ROLE, PRIOR_ROLE, EVALUATE_ROLE = range(4)
-# What repetitions of a test add up: Σp, Σp², Σ rows; the fewest rows; a row beyond its bound, + 1.
+# What repetitions of a test add up: Σp, Σp², Σ rows; the fewest rows; 1 for a row beyond
+# its bound.
 TOTAL, SQUARES, ROWS, FEWEST, VIOLATED = range(5)
 N_OUTCOMES = 5
 
@@ -68,7 +69,7 @@ thresholds, aliases, c
             term_starts, context, heads, thresholds, aliases, c, sums,
         )  # fmt: skip
         if verdict < 0.0:
-            outcomes[VIOLATED] = sums[entry.VIOLATED]
+            outcomes[VIOLATED] = 1.0
             return
         probability = verdict if by_verdict else accept
         outcomes[TOTAL] += probability

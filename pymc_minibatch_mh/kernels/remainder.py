@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
 
 #: Kinds of tables of c_i: sums over directions; over the joint length of the arguments; one
 #: argument; a metric that the user gave.
@@ -37,6 +38,12 @@ class Move(NamedTuple):
     step: float
     along_here: float
     along_there: float
+
+
+@compiled(METRIC_SIGNATURE)
+def no_metric(position, new):
+    """Stand in where no table needs a metric of its own."""
+    return np.inf
 
 
 @compiled()

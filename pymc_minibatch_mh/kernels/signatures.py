@@ -46,9 +46,13 @@ DECIDE_SIGNATURE = types.UniTuple(types.float64, 3)(
 )
 DECIDE = types.FunctionType(DECIDE_SIGNATURE)
 
-#: (position, direction, rows, ends, context, out) -> nothing. Writes value, gradient and Hessian
-#: times direction of the summed log-likelihood of the rows: out has 1 + 2d entries.
-DERIVATIVES_SIGNATURE = types.void(VECTOR, VECTOR, INDICES, INDICES, INDICES, VECTOR)
+#: (inputs, shape (rows, what a row function takes); outputs, shape (rows, what it returns)).
+ROWWISE_SIGNATURE = types.void(MATRIX, MATRIX)
+ROWWISE = types.FunctionType(ROWWISE_SIGNATURE)
+
+#: (position, rows, ends, context, sums, hessian) -> nothing. Adds value and gradient of the summed
+#: log-likelihood of the rows to the 1 + d sums, and the Hessian, unless it has no entries.
+DERIVATIVES_SIGNATURE = types.void(VECTOR, INDICES, INDICES, INDICES, VECTOR, MATRIX)
 DERIVATIVES = types.FunctionType(DERIVATIVES_SIGNATURE)
 
 #: (C M of the move, settings) -> expected number of rows R of a Poisson test.
@@ -65,6 +69,11 @@ THIN = types.FunctionType(THIN_SIGNATURE)
 #: (cheap log ratio, what rows add to it, delayed) -> acceptance probability.
 ACCEPT_SIGNATURE = types.float64(types.float64, types.float64, types.float64)
 ACCEPT = types.FunctionType(ACCEPT_SIGNATURE)
+
+#: (position, factor L, rows, ends, context, out) -> nothing. Adds half of the third derivatives of
+#: the rows' summed log-likelihood, contracted with L Lᵀ in two places, to the d entries of out.
+BEND_SIGNATURE = types.void(VECTOR, MATRIX, INDICES, INDICES, INDICES, VECTOR)
+BEND = types.FunctionType(BEND_SIGNATURE)
 
 CUBE = types.float64[:, :, ::1]
 SINGLE = types.float32[:, ::1]

@@ -59,7 +59,7 @@ def _tally_move(tally, position, new, surrogate, accept, n):
 def update(
     position, new, n_updates, generator, addresses, numbers, settings,
     vectors, matrices, scalars, term_starts, context, heads, thresholds, aliases, c,
-    sums, tallies,
+    sums, tallies, worst_move,
 ):  # fmt: skip
     """Move `position` in place by `n_updates` Metropolis–Hastings updates.
 
@@ -86,10 +86,13 @@ def update(
     heads, thresholds, aliases, c : ndarray
         The bound tables; empty for tests that need none.
     sums : ndarray, shape (N_SUMS,)
-        Statistics of these updates, added to. If a bound is violated, the updates end with the
-        row's number in it, the old position and the new.
+        Statistics of these updates, added to. If a violated bound stops the chain, they end with
+        that update, at the old position.
     tallies : ndarray, shape (components, N_TALLIES)
         Efficiency of each component of the proposal, added to.
+    worst_move : ndarray, shape (2, d)
+        Overwritten, if a bound is violated, by position and proposal of the move in which a row
+        exceeds its bound most: the row and the ratio in the sums belong to it.
     """
     roles = _roles_at(addresses)
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
@@ -108,10 +111,13 @@ def update(
             sums[entry.LOG_RATIO] = -np.inf
             sums[entry.LOG_RATIO_STD] = 0.0
             continue
+        largest_ratio = sums[entry.BOUND_RATIO]
         verdict, accept, n = roles.test(
             position, new, cheap, rng, addresses, settings, vectors, matrices, scalars,
             term_starts, context, heads, thresholds, aliases, c, sums,
         )  # fmt: skip
+        if not sums[entry.BOUND_RATIO] <= max(largest_ratio, 1.0):
+            worst_move[0], worst_move[1] = position, new
         if verdict < 0.0:
             return
         sums[entry.ACCEPT] += accept

@@ -21,18 +21,11 @@ from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.batch import BatchTerm
 from pymc_minibatch_mh.likelihood.cells import (
     Affine,
-    Apply,
     Cell,
     Cells,
-    Constant,
-    Data,
-    Gather,
-    Lookup,
     LoweringError,
-    RowNumber,
     Term,
 )
-from pymc_minibatch_mh.likelihood.composite import numpy_of
 from pymc_minibatch_mh.likelihood.lower import Tensor, lower, single
 from pymc_minibatch_mh.likelihood.split import Split
 
@@ -74,6 +67,8 @@ class RowFunction:
         f, in :class:`Argument` cells and data.
     arguments
         The linear forms.
+    cells
+        Where the cells were made.
     """
 
     name: str
@@ -81,6 +76,7 @@ class RowFunction:
     columns: tuple[Column, ...]
     root: Cell
     arguments: tuple[LinearForm, ...]
+    cells: Cells
 
 
 def row_functions(split: Split) -> list[RowFunction]:
@@ -118,7 +114,7 @@ def _row_function(term: BatchTerm, split: Split) -> RowFunction:
             f"{term.name!r} depends on {len(arguments.forms)} different linear combinations of the "
             f"parameters in each row; bounds are derived for up to {MOST_ARGUMENTS}. {WAY_ON}"
         )
-    return RowFunction(term.name, term.n_rows, columns, root, arguments.forms)
+    return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, cells)
 
 
 def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tensor]:
@@ -247,64 +243,3 @@ def _without(monomial: tuple[Cell, ...], common: tuple[Cell, ...]) -> tuple[Cell
     for cell in common:
         rest.remove(cell)
     return tuple(rest)
-
-
-class RowData:
-    """Values of data cells for consecutive rows of one likelihood term.
-
-    Parameters
-    ----------
-    function
-        The term.
-    rows
-        Row numbers, a slice or an array.
-    """
-
-    def __init__(self, function: RowFunction, rows: slice | np.ndarray) -> None:
-        self._function = function
-        self._rows = rows
-        self._known: dict[Cell, np.ndarray] = {}
-
-    def value(self, cell: Cell) -> np.ndarray:
-        """Return a data cell, shape (rows,) or ()."""
-        if cell not in self._known:
-            with np.errstate(all="ignore"):
-                self._known[cell] = self._value(cell)
-        return self._known[cell]
-
-    def coefficients(self, form: LinearForm, size: int) -> np.ndarray:
-        """Return the matrix of a linear form, shape (rows, d), or (1, d) for a global one."""
-        count = 1 if form.is_global else len(self._numbers)
-        matrix = np.zeros((count, size))
-        for term in form.terms:
-            factor = np.asarray(term.factor)
-            for cell in term.monomial:
-                factor = factor * self.value(cell)
-            if isinstance(term.place, Gather):
-                index = np.asarray(self.value(term.place.index), dtype=np.int64)
-                wrapped = np.where(index < 0, index + term.place.size, index)
-                places = np.broadcast_to(term.place.first + term.place.step * wrapped, count)
-                matrix[np.arange(count), places] += factor
-            else:
-                matrix[:, term.place] += factor
-        return matrix
-
-    @property
-    def _numbers(self) -> np.ndarray:
-        if isinstance(self._rows, slice):
-            return np.arange(self._rows.start, self._rows.stop)
-        return self._rows
-
-    def _value(self, cell: Cell) -> np.ndarray:
-        if isinstance(cell, Constant):
-            return np.asarray(cell.value)
-        if isinstance(cell, Data):
-            column = self._function.columns[cell.column].rows_first
-            return np.ascontiguousarray(column[(self._rows, *cell.entry)], dtype=cell.dtype)
-        if isinstance(cell, RowNumber):
-            return self._numbers
-        if isinstance(cell, Lookup):
-            return cell.table[np.asarray(self.value(cell.index), dtype=np.int64)]
-        if isinstance(cell, Apply):
-            return np.asarray(numpy_of(cell.op)(*(self.value(x) for x in cell.inputs)))
-        raise TypeError(f"{type(cell).__name__} is not data")

@@ -146,8 +146,7 @@ class BatchWalk:
                 f"differs from the {self.n_rows:,} observations",
                 "Give every data array one entry per observation.",
             )
-        readable = values.dtype.kind in "fiub" and values.dtype != np.float16
-        if values.ndim > 3 or not readable or not values.dtype.isnative:
+        if values.ndim > 3 or not is_readable(values.dtype):
             raise refuse(
                 self.name,
                 f"uses {name!r}, an array of type {values.dtype} with {values.ndim} axes",
@@ -165,11 +164,28 @@ class BatchWalk:
         return pt.moveaxis(batch, 0, axis)
 
 
+def is_readable(dtype: np.dtype) -> bool:
+    """Whether compiled code reads numbers of a stored type."""
+    return dtype.isnative and (dtype.kind in "iub" or dtype in (np.float32, np.float64))
+
+
 def data_values(variable: Variable) -> np.ndarray:
-    """Return the array behind a constant or a shared variable, without copying it."""
-    if isinstance(variable, SharedVariable):
-        return np.asarray(variable.get_value(borrow=True))
-    return np.asarray(variable.data)
+    """Return the array behind a constant or a shared variable, without copying it.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If entries of it are masked, which ``pm.set_data`` lets through.
+    """
+    shared = isinstance(variable, SharedVariable)
+    held = variable.get_value(borrow=True) if shared else variable.data
+    if isinstance(held, np.ma.MaskedArray) and np.ma.is_masked(held):
+        raise refuse(
+            variable.name or "a data array",
+            "is set to an array with masked entries, whose values are missing",
+            "Drop the rows with missing values.",
+        )
+    return np.asarray(held)
 
 
 def batch_term(

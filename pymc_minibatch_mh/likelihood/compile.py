@@ -1,15 +1,16 @@
-"""Graphs of a split model, compiled to first-class numba functions.
+"""Graphs compiled to first-class numba functions, and rows as graphs of all parameters.
 
-Everything model-specific ends up behind four fixed signatures, so that the kernels that call
-them are compiled once per installation. PyTensor keeps the compiled graphs in its own cache; the
-wrappers around them are a few lines and compile in each process.
+Everything model-specific ends up behind fixed signatures, so that the kernels that call them are
+compiled once per installation. PyTensor keeps the compiled graphs in its own cache; the wrappers
+around them are a few lines and compile in each process.
 """
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytensor
@@ -22,18 +23,16 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.utils import MethodNotDefined
 
-import pymc_minibatch_mh.likelihood.special  # noqa: F401 - teaches PyTensor the trigamma function
+import pymc_minibatch_mh.likelihood.special  # noqa: F401 - teaches PyTensor special functions
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
-from pymc_minibatch_mh.kernels.signatures import (
-    DERIVATIVES_SIGNATURE,
-    EVALUATE_SIGNATURE,
-    LOGP_SIGNATURE,
-)
+from pymc_minibatch_mh.kernels.signatures import DERIVATIVES_SIGNATURE, EVALUATE_SIGNATURE
 from pymc_minibatch_mh.likelihood.batch import BatchTerm
 from pymc_minibatch_mh.likelihood.rows import ReadRows
 from pymc_minibatch_mh.likelihood.split import Split
 
+#: Where the context holds the address of the values that all rows share.
+OTHERS_SLOT = 0
 #: How PyTensor's warning begins when it falls back to Python inside a compiled graph.
 OBJECT_MODE = "Numba will use object mode"
 
@@ -48,8 +47,93 @@ def row_source(split: Split) -> ArrayRows:
     return ArrayRows(list(columns.values()), lengths, split.other_values.type.shape[0])
 
 
-class Functions:
-    """The compiled functions of one split model.
+def read_others(split: Split, context: Variable) -> Variable:
+    """Return the values that all rows share as a compiled graph reads them."""
+    read = ReadRows(OTHERS_SLOT, "float64", split.other_values.type.shape)
+    return read(np.zeros(1, dtype=np.int64), context)[0]
+
+
+def names_of_terms(split: Split) -> str:
+    """Return the names of the subsampled variables, for messages."""
+    return ", ".join(repr(term.name) for term in split.terms)
+
+
+@contextmanager
+def differentiable(split: Split) -> Iterator[None]:
+    """Refuse an operation without derivatives by name.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If a graph that is differentiated here has one.
+    """
+    try:
+        yield
+    except (MethodNotDefined, NullTypeGradError) as error:
+        raise UnsplittableModelError(
+            f"{names_of_terms(split)}: an operation of the model has no derivative ({error}), "
+            "which control variates and the search for the mode need. Use another "
+            "parameterisation, or sample with pm.Slice()."
+        ) from error
+
+
+def compiled_graph(
+    split: Split,
+    inputs: Sequence[Variable],
+    outputs: Sequence[Variable],
+    compile_kwargs: Mapping[str, Any] | None,
+) -> Callable:
+    """Compile a graph to a numba function.
+
+    Parameters
+    ----------
+    split
+        The model, for messages.
+    inputs, outputs
+        The graph.
+    compile_kwargs
+        Passed on to :func:`pytensor.function`; ``mode`` must use the numba linker.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If an operation has no compiled form.
+    """
+    options = _numba_options(compile_kwargs)
+    with pytensor.config.change_flags(numba__fastmath=False), warnings.catch_warnings():
+        warnings.filterwarnings("error", OBJECT_MODE, UserWarning)
+        try:
+            function = pytensor.function(
+                inputs, outputs, trust_input=True, on_unused_input="ignore", **options
+            )
+        except UserWarning as fallback:
+            raise UnsplittableModelError(
+                f"{names_of_terms(split)}: an operation of the model or of its derivatives has no "
+                f"compiled form ({fallback}), so an update would run in Python, row by row. Use a "
+                "lower taylor_order, or sample with pm.NUTS()."
+            ) from fallback
+    return function.vm.jit_fn
+
+
+class PlacedRows(Protocol):
+    """Compiled rows where they lie in this process."""
+
+    @property
+    def context(self) -> np.ndarray:
+        """What the compiled functions need to reach the rows, int64."""
+
+    def evaluate(self, taylor_order: int) -> Callable:
+        """Compile the differences of remainders (``EVALUATE``)."""
+
+    def row_derivatives(self) -> Callable:
+        """Compile value, gradient and Hessian (``DERIVATIVES``)."""
+
+    def bend(self) -> Callable | None:
+        """Compile averages of third derivatives (``BEND``), None where there are none."""
+
+
+class GraphRows:
+    """Rows as graphs of all parameters, for models whose rows are no functions of a few forms.
 
     Parameters
     ----------
@@ -58,7 +142,7 @@ class Functions:
     source
         Its rows.
     compile_kwargs
-        Passed on to :func:`pytensor.function`; ``mode`` must use the numba linker.
+        As in :func:`compiled_graph`.
     """
 
     def __init__(
@@ -66,18 +150,19 @@ class Functions:
     ) -> None:
         self._split = split
         self._source = source
-        self._options = _numba_options(compile_kwargs)
+        self._compile_kwargs = compile_kwargs
         self._rows = pt.vector("rows", dtype="int64")
         self._ends = pt.vector("ends", dtype="int64", shape=(len(split.terms),))
         self._context = pt.vector("context", dtype="int64")
-        self._others = ReadRows(source.others_slot, "float64", split.other_values.type.shape)(
-            np.zeros(1, dtype=np.int64), self._context
-        )[0]
-        self._prior = clone_replace([split.prior], {split.other_values: self._others})[0]
+        self._others = read_others(split, self._context)
         self._logps = [self._on_rows(k, term) for k, term in enumerate(split.terms)]
 
+    def at(self, source: ArrayRows) -> "PlacedGraphRows":
+        """Return the rows where they lie in this process."""
+        return PlacedGraphRows(self, source.context)
+
     def evaluate(self, taylor_order: int) -> Callable:
-        """Compile the differences of remainders of a batch (:data:`EVALUATE`).
+        """Compile the differences of remainders of a batch (``EVALUATE``).
 
         The log-likelihoods are differenced before the expansion is taken off: both are of the
         size of a step, while each of them alone is not.
@@ -115,52 +200,29 @@ class Functions:
         return evaluate
 
     def row_derivatives(self) -> Callable:
-        """Compile value, gradient and Hessian-vector product of a batch (:data:`DERIVATIVES`)."""
-        return self._derivatives(lambda theta: sum(self._at(x, theta).sum() for x in self._logps))
-
-    def prior_derivatives(self) -> Callable:
-        """Compile the same of the prior part, which ignores the rows (:data:`DERIVATIVES`)."""
-        return self._derivatives(lambda theta: self._at(self._prior, theta))
-
-    def prior(self) -> Callable:
-        """Compile the log-density of the prior part (:data:`LOGP`)."""
-        theta = pt.vector("position", dtype="float64", shape=(self._split.size,))
-        graph = self._function([theta, self._context], [self._at(self._prior, theta)])
-
-        @njit(LOGP_SIGNATURE, nogil=True)
-        def logp(theta, context):
-            (value,) = graph(theta, context)
-            return value.item()
-
-        return logp
-
-    @contextmanager
-    def _differentiable(self) -> Iterator[None]:
-        try:
-            yield
-        except (MethodNotDefined, NullTypeGradError) as error:
-            raise UnsplittableModelError(
-                f"{', '.join(repr(term.name) for term in self._split.terms)}: an operation of the "
-                f"model has no derivative ({error}), which control variates and the search for "
-                "the mode need. Use another parameterisation, or sample with pm.Slice()."
-            ) from error
-
-    def _derivatives(self, total: Callable[[Variable], Variable]) -> Callable:
+        """Compile value, gradient and Hessian of a batch (``DERIVATIVES``)."""
         size = self._split.size
         theta = pt.vector("position", dtype="float64", shape=(size,))
         direction = pt.vector("direction", dtype="float64", shape=(size,))
-        value = total(theta)
-        with self._differentiable():
+        value = sum(self._at(x, theta).sum() for x in self._logps)
+        with differentiable(self._split):
             gradient = grad(value, theta, disconnected_inputs="ignore")
             product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
         packed = pt.concatenate([value[None], gradient, product])
         graph = self._function([theta, direction, self._rows, self._ends, self._context], [packed])
 
         @njit(DERIVATIVES_SIGNATURE, nogil=True, no_cpython_wrapper=True)
-        def derivatives(theta, direction, rows, ends, context, out):
-            (packed,) = graph(theta, direction, rows, ends, context)
-            for i in range(packed.size):
-                out[i] = packed[i]
+        def derivatives(theta, rows, ends, context, sums, hessian):
+            direction = np.zeros(theta.size)
+            for k in range(max(1, hessian.shape[0])):
+                if hessian.size:
+                    direction[:] = 0.0
+                    direction[k] = 1.0
+                (packed,) = graph(theta, direction, rows, ends, context)
+                if k == 0:
+                    sums += packed[: 1 + theta.size]
+                if hessian.size:
+                    hessian[k] += packed[1 + theta.size :]
 
         return derivatives
 
@@ -185,20 +247,26 @@ class Functions:
         return clone_replace([graph], {self._split.position: position})[0]
 
     def _function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
-        with pytensor.config.change_flags(numba__fastmath=False), warnings.catch_warnings():
-            warnings.filterwarnings("error", OBJECT_MODE, UserWarning)
-            try:
-                function = pytensor.function(
-                    inputs, outputs, trust_input=True, on_unused_input="ignore", **self._options
-                )
-            except UserWarning as fallback:
-                raise UnsplittableModelError(
-                    f"{', '.join(repr(term.name) for term in self._split.terms)}: an operation of "
-                    f"the model or of its derivatives has no compiled form ({fallback}), so an "
-                    "update would run in Python, row by row. Use a lower taylor_order, or sample "
-                    "with pm.NUTS()."
-                ) from fallback
-        return function.vm.jit_fn
+        return compiled_graph(self._split, inputs, outputs, self._compile_kwargs)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedGraphRows:
+    """Rows as graphs, with all that these need to reach them: see ``PlacedRows``."""
+
+    rows: GraphRows
+    context: np.ndarray
+
+    def evaluate(self, taylor_order: int) -> Callable:
+        """Compile the differences of remainders (``EVALUATE``)."""
+        return self.rows.evaluate(taylor_order)
+
+    def row_derivatives(self) -> Callable:
+        """Compile value, gradient and Hessian (``DERIVATIVES``)."""
+        return self.rows.row_derivatives()
+
+    def bend(self) -> None:
+        """Have no third derivatives."""
 
 
 def _mode(setting: Any) -> Mode:

@@ -2,14 +2,19 @@
 
 import hashlib
 from collections.abc import Mapping
+from types import FunctionType
+from typing import Any
 
 import numpy as np
-from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.op import Op
+from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import toposort
 
+from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.likelihood.split import Split
+
+#: The description of objects that do not describe themselves: their address.
+_SILENT: Any = object.__repr__
 
 
 def split_digests(split: Split) -> dict[str, str]:
@@ -60,19 +65,44 @@ def _leaf(variable: Variable) -> str:
         values = np.asarray(variable.data)
         if values.dtype.kind == "O":
             return _digest(f"{variable.type} {variable.data!r}")
-        content = hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16)
-        return _digest(f"{variable.type} {values.shape} {content.hexdigest()}")
+        return _digest(f"{variable.type} {digest(values)}")
     return _digest(f"{variable.type} {variable.name}")
 
 
 def _operation(op: Op) -> str:
     name = f"{type(op).__module__}.{type(op).__qualname__}"
-    if isinstance(op, OpFromGraph):
-        inner = op.fgraph
-        known = {x: f"input {k}" for k, x in enumerate(inner.inputs)}
-        return f"{name} {[graph_digest(out, known) for out in inner.outputs]}"
-    properties = op._props() if hasattr(op, "_props") else ()
-    return f"{name} {op} {properties!r}"
+    if isinstance(op, HasInnerGraph):
+        known = {x: f"input {k}" for k, x in enumerate(op.inner_inputs)}
+        inner = [graph_digest(out, known) for out in op.inner_outputs]
+        return f"{name} {getattr(op, 'info', '')!r} {inner}"
+    return f"{name} {_described(op._props() if hasattr(op, '_props') else op.__getstate__())}"
+
+
+def _described(value: Any, above: tuple[int, ...] = ()) -> str:
+    """Return what a property of an operation says in every process.
+
+    Objects that do not describe themselves are what they hold. Where that is unknown,
+    their address remains, so that two processes never take them for the same.
+    """
+    if id(value) in above:
+        return "itself"
+    above = (*above, id(value))
+    if isinstance(value, Op):
+        return _operation(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        return digest(value)
+    if isinstance(value, list | tuple):
+        return f"{[_described(part, above) for part in value]}"
+    if isinstance(value, set | frozenset):
+        return f"{sorted(_described(part, above) for part in value)}"
+    if isinstance(value, Mapping):
+        return f"{[(str(k), _described(part, above)) for k, part in value.items()]}"
+    if isinstance(value, FunctionType):
+        held = [cell.cell_contents for cell in value.__closure__ or ()]
+        return f"{value.__module__}.{value.__qualname__} {_described(held, above)}"
+    if type(value).__repr__ is _SILENT and hasattr(value, "__dict__"):
+        return f"{type(value).__qualname__} {_described(vars(value), above)}"
+    return repr(value)
 
 
 def _digest(text: str) -> str:

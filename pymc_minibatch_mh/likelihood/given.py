@@ -10,6 +10,9 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.errors import SettingError
 
+#: Name of an observed variable -> one number per row, or the numbers where there is one variable.
+Weights = Mapping[str, Any] | np.ndarray | Sequence[float]
+
 
 def model_of(model: Any) -> pm.Model:
     """Return the model that was given, or else that of the context.
@@ -89,11 +92,34 @@ def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
     return values
 
 
-def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+def array_of(subject: str, values: Any) -> np.ndarray:
+    """Return what was given as numbers as an array; objects that are numbers as numbers.
+
+    Parameters
+    ----------
+    subject
+        Who has the values, for messages: "weights= of 'y' have".
+    values
+        Anything; the array is one of objects or text where this holds no numbers.
+
+    Raises
+    ------
+    SettingError
+        If entries are masked.
+    """
+    if np.ma.is_masked(values):
+        raise SettingError(
+            f"{subject} masked entries, whose values are missing. Give numbers without a mask."
+        )
     try:
-        array = np.asarray(value)
+        array = np.asarray(values)
+        return np.asarray(array.tolist()) if array.dtype.kind == "O" else array
     except ValueError:
-        array = np.asarray(value, dtype=object)
+        return np.asarray(values, dtype=object)
+
+
+def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+    array = array_of(f"initial_point= has {name!r} with", value)
     fits = array.ndim == len(shape) and all(
         known in (None, length) for known, length in zip(shape, array.shape, strict=True)
     )

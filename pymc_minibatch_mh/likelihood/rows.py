@@ -12,7 +12,7 @@ from pytensor.link.numba.dispatch.basic import (
 from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.data import dtype_once_read
-from pymc_minibatch_mh.kernels.gather import load
+from pymc_minibatch_mh.data.reading import load
 
 
 class ReadRows(Op):

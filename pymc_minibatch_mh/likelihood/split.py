@@ -16,13 +16,15 @@ from pytensor.xtensor.type import XTensorType
 
 from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
+from pymc_minibatch_mh.likelihood.density import log_density
 from pymc_minibatch_mh.likelihood.dims import as_read
-from pymc_minibatch_mh.likelihood.given import model_of, value_variables
+from pymc_minibatch_mh.likelihood.given import Weights, model_of, value_variables
+from pymc_minibatch_mh.likelihood.leaves import Leaves
 from pymc_minibatch_mh.likelihood.natural import natural
 from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.support import support
 from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, chosen_terms, term_of
-from pymc_minibatch_mh.likelihood.weights import Weights, weigh
+from pymc_minibatch_mh.likelihood.weights import weigh
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,8 @@ class Split:
     natural
         The free variables of the blocks on the model's own scale, by name, in `position` and
         `other_values`.
+    leaves
+        The constants and shared variables of the model that all of this is computed from.
     """
 
     position: Variable
@@ -75,6 +79,7 @@ class Split:
     lower: np.ndarray
     upper: np.ndarray
     natural: dict[str, Variable]
+    leaves: Leaves
 
     @property
     def size(self) -> int:
@@ -167,18 +172,22 @@ def split(
     point = model.initial_point() if initial_point is None else initial_point
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
     chosen = chosen_terms(model, observed, min_rows, observation_dims)
-    terms = [term_of(model, rv, names, observation_dims) for rv in chosen]
+    leaves = Leaves()
+    terms = [term_of(model, rv, names, observation_dims, leaves) for rv in chosen]
     if weights is not None:
         weigh(terms, weights)
     _check_potentials(model, terms, names)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
-    prior = in_double(model.logp(vars=rest, sum=True)) if rest else pt.constant(0.0)
+    prior = in_double(log_density(model, rest, summed=True)) if rest else pt.constant(0.0)
     expanded, kept = _of_other_steps(model, vars, terms)
     blocks, others = _blocks([*expanded, *vars], point), _blocks(kept, point)
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
     other_values = pt.vector("others", shape=(_size(others),), dtype="float64")
     pieces = _pieces(position, blocks) | _pieces(other_values, others)
     free = natural(model, [block.variable for block in blocks])
+    for v in rest:
+        leaves.add([v, model.rvs_to_values.get(v, v)], str(v.name))
+    leaves.add([prior, *free.values()], "the prior part")
     graphs = [prior, *(term.logp for term in terms), *free.values()]
     prior, *graphs = _without_shared(graphs, pieces)
     for term, logp in zip(terms, graphs[: len(terms)], strict=True):
@@ -187,9 +196,8 @@ def split(
     prior = prior.astype("float64")
     lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)
     first = _size(blocks[: len(expanded)])
-    return Split(
-        position, blocks, first, other_values, others, prior, tuple(terms), lower, upper, free
-    )
+    layout = position, blocks, first, other_values, others
+    return Split(*layout, prior, tuple(terms), lower, upper, free, leaves)
 
 
 def _of_other_steps(

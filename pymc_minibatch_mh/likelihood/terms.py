@@ -15,7 +15,9 @@ from pytensor.xtensor.vectorization import XElemwise
 
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import WAY_ON, BatchTerm, batch_term, data_values
+from pymc_minibatch_mh.likelihood.density import log_density
 from pymc_minibatch_mh.likelihood.dims import has_dims, plain
+from pymc_minibatch_mh.likelihood.leaves import Leaves
 
 #: Likelihood terms with fewer rows are evaluated in full.
 MIN_ROWS = 1_000
@@ -171,6 +173,7 @@ def term_of(
     rv: Variable,
     names: dict[Variable, str],
     observation_dims: Sequence[str] = (),
+    leaves: Leaves | None = None,
 ) -> BatchTerm:
     """Read one observed variable as rows.
 
@@ -184,11 +187,13 @@ def term_of(
         Value variable -> name of the free variable, for messages.
     observation_dims
         Names of dims along which observations lie: see :func:`observation_axis`.
+    leaves
+        Takes what the log-likelihood is computed from.
 
     Raises
     ------
     UnsplittableModelError
-        As :func:`batch_term` does.
+        As :func:`log_density` and :func:`batch_term` do.
     """
     name = str(rv.name)
     observations = _observations(model, rv, names)
@@ -199,7 +204,9 @@ def term_of(
             "Sample it with pm.sample_smc().",
         )
     axis = observation_axis(model, rv, observation_dims)
-    (logp,) = model.logp(vars=[rv], sum=False)
+    (logp,) = log_density(model, [rv], summed=False)
+    if leaves is not None:
+        leaves.add([logp], name)
     one_draw = getattr(rv.owner.op, "ndim_supp", 0) >= observations.ndim
     if one_draw or not 0 < logp.type.ndim <= observations.ndim:
         raise refuse(

@@ -8,9 +8,8 @@ import pytensor.tensor as pt
 
 from pymc_minibatch_mh.data import Column, dtype_once_read
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.batch import BatchTerm
-
-Weights = Mapping[str, Any] | np.ndarray | Sequence[float]
+from pymc_minibatch_mh.likelihood.batch import BatchTerm, is_readable
+from pymc_minibatch_mh.likelihood.given import Weights, array_of
 
 
 def weigh(terms: Sequence[BatchTerm], weights: Weights) -> None:
@@ -48,11 +47,17 @@ def weigh(terms: Sequence[BatchTerm], weights: Weights) -> None:
         _weigh(by_name[name], _checked(by_name[name], values))
 
 
+def weights_of(terms: Sequence[BatchTerm]) -> dict[str, np.ndarray]:
+    """Return the weights of terms that have some, with names for messages."""
+    return {_name(term): term.weights for term in terms if term.weights is not None}
+
+
+def _name(term: BatchTerm) -> str:
+    return f"weights of {term.name}"
+
+
 def _checked(term: BatchTerm, values: Any) -> np.ndarray:
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        array = np.asarray(values, dtype=object)
+    array = array_of(f"weights= of {term.name!r} have", values)
     if array.shape != (term.n_rows,) or array.dtype.kind not in "fiub":
         raise SettingError(
             f"weights= of {term.name!r} are an array of type {array.dtype} and shape "
@@ -67,12 +72,11 @@ def _checked(term: BatchTerm, values: Any) -> np.ndarray:
         )
     if not array.any():
         raise SettingError(f"weights= of {term.name!r} are all 0. Leave it out of observed=.")
-    readable = array.dtype != np.float16 and array.dtype.isnative
-    return array if readable else array.astype(np.float64)
+    return array if is_readable(array.dtype) else array.astype(np.float64)
 
 
 def _weigh(term: BatchTerm, values: np.ndarray) -> None:
-    column = Column(f"weights of {term.name}", values, 0)
+    column = Column(_name(term), values, 0)
     dtype = dtype_once_read(values.dtype)
     batch = pt.tensor(name=f"{column.name}_batch", dtype=dtype, shape=(None,))
     term.batches.append((column, batch))

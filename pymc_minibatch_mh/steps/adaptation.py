@@ -1,16 +1,25 @@
 """What a chain learns in warm-up, and freezes at its end."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.kernels import sums as entry
-from pymc_minibatch_mh.kernels.surrogate import Surrogate, whitened_norm
-from pymc_minibatch_mh.proposals import Proposal
-from pymc_minibatch_mh.steps.decision import Decision
+from pymc_minibatch_mh.proposals.base import Proposal
 from pymc_minibatch_mh.steps.state import RestorableStep
-from pymc_minibatch_mh.surrogate.target import Target
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.bounds.tables import Tables
+    from pymc_minibatch_mh.kernels.surrogate import Surrogate
+    from pymc_minibatch_mh.steps.decision import Decision
+    from pymc_minibatch_mh.steps.guarantee import Guarantee
+    from pymc_minibatch_mh.surrogate.target import Target
+    from pymc_minibatch_mh.surrogate.taylor import Calibration
 
 #: Draws between two adaptations.
 WINDOW = 50
@@ -41,6 +50,9 @@ class AdaptingStep(RestorableStep):
     _surrogate: Surrogate
     _test_settings: np.ndarray
     _known_violation: str
+    # Bounds around the first centre, and around the chain's own.
+    tables: Tables | None
+    _chain_tables: Tables | None
 
     # The chain's state, set by _reset.
     adapting: bool
@@ -50,6 +62,9 @@ class AdaptingStep(RestorableStep):
     test_settings: np.ndarray
     window: np.ndarray
     surrogate: Surrogate
+    violation: str
+    # Where an update leaves the move that violates a bound most: no state, but the chain's own.
+    _worst_move: np.ndarray
 
     def _reset(self, adapting: bool) -> None:
         size = self.target.split.size
@@ -63,6 +78,7 @@ class AdaptingStep(RestorableStep):
         self.window_sums = np.zeros(entry.N_SUMS)
         self.total_sums = np.zeros(entry.N_SUMS)
         self.warm_up_sum = np.zeros(size)
+        self._worst_move = np.zeros((2, size))
         self.warm_up_weight = 0.0
         self.n_draws = self.n_updates = self.n_full = self.n_accepted = 0
         self.warned = False
@@ -94,6 +110,21 @@ class AdaptingStep(RestorableStep):
             self.adapting = False
             self._refresh_centre()
 
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What the method promises of its draws."""
+
+    @property
+    def certified(self) -> bool:
+        """Whether the draws are exact by bounds that were derived from the model."""
+        return self.guarantee.is_certified(self.tables, self.violation)
+
+    @property
+    def exactness(self) -> str:
+        """What the guarantee amounts to for the draws of this chain, in words."""
+        return self.guarantee.of_draws(self.tables, self.violation)
+
     @abstractmethod
     def _update(self, position: np.ndarray, n_updates: int) -> np.ndarray:
         """Make updates in place; return what they counted."""
@@ -108,7 +139,8 @@ class AdaptingStep(RestorableStep):
             self.warm_up_sum += position
             if self.n_draws % WINDOW == 0:
                 self._adapt()
-                away = whitened_norm(self.surrogate.whitener, position, self.surrogate.centre)
+                s = self.surrogate
+                away = steps.machinery.whitened_norm(s.whitener, position, s.centre)
                 self.settled = bool(away < np.sqrt(position.size) + SETTLED)
 
     def _adapt(self) -> None:
@@ -138,9 +170,16 @@ class AdaptingStep(RestorableStep):
         weight = self.warm_up_weight + self.n_draws % WINDOW
         mean = self.warm_up_sum / weight
         s = self.surrogate
-        if whitened_norm(s.whitener, mean, s.centre) < MOVED * np.sqrt(mean.size):
+        if steps.machinery.whitened_norm(s.whitener, mean, s.centre) < MOVED * np.sqrt(mean.size):
             return
         rng = np.random.default_rng(PREPARATION_SEED)
         self.surrogate, calibration = self.target.expand(mean, rng)
-        self.test_settings = self.decision.settings_for(self.target, self.surrogate, calibration)
+        self.test_settings = self._settings_at(self.surrogate, calibration, self._chain_tables)
         self._adapt_test()
+
+    def _settings_at(
+        self, surrogate: Surrogate, calibration: Calibration, tables: Tables | None
+    ) -> np.ndarray:
+        return self.decision.settings_for(
+            self.target, surrogate, calibration, tables, PREPARATION_SEED
+        )

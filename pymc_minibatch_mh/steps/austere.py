@@ -5,10 +5,10 @@ from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.acceptance import austere
+from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.decision import LookDecision
+from pymc_minibatch_mh.steps.guarantee import Guarantee, Promise
 
 
 class AustereMH(MinibatchStep):
@@ -27,7 +27,7 @@ class AustereMH(MinibatchStep):
     epsilon
         Tail probability below which a look decides, in (0, 0.5).
     **settings
-        What all step methods take: see :class:`MinibatchStep`.
+        What all step methods take: see :class:`SharedSettings`.
 
     References
     ----------
@@ -36,6 +36,10 @@ class AustereMH(MinibatchStep):
     """
 
     name = "austere_mh"
+    guarantee = Guarantee(
+        Promise.APPROXIMATE,
+        "probability epsilon of a wrong answer at each look, not the bias of the posterior",
+    )
 
     def __init__(
         self,
@@ -45,11 +49,12 @@ class AustereMH(MinibatchStep):
         epsilon: float = 0.05,
         **settings: Unpack[check.SharedSettings],
     ) -> None:
+        austere = steps.machinery.austere
         test_settings = austere.settings(
             check.positive("epsilon", epsilon),
             batch_size=check.integer("batch_size", batch_size, 2),
         )
-        decision = LookDecision(
+        decision = steps.machinery.LookDecision(
             austere.plan, austere.decide, test_settings, returns_probability=False
         )
         self._prepare(vars, decision, **settings)

@@ -6,10 +6,10 @@ from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.acceptance import barker
+from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.decision import LookDecision
+from pymc_minibatch_mh.steps.guarantee import Guarantee, Promise
 
 
 class BarkerMinibatchMH(MinibatchStep):
@@ -37,7 +37,7 @@ class BarkerMinibatchMH(MinibatchStep):
     error_bound
         "edgeworth", an estimate of the leading error terms, or "novak", the published bound.
     **settings
-        What all step methods take: see :class:`MinibatchStep`.
+        What all step methods take: see :class:`SharedSettings`.
 
     References
     ----------
@@ -46,6 +46,10 @@ class BarkerMinibatchMH(MinibatchStep):
     """
 
     name = "barker_minibatch_mh"
+    guarantee = Guarantee(
+        Promise.APPROXIMATE,
+        "distance of the batch's noise from the normal distribution, estimated for every update",
+    )
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class BarkerMinibatchMH(MinibatchStep):
         error_bound: str = "edgeworth",
         **settings: Unpack[check.SharedSettings],
     ) -> None:
+        barker = steps.machinery.barker
         test_settings = barker.settings(
             check.positive("sigma", sigma),
             batch_size=check.integer("batch_size", batch_size, 2),
@@ -65,5 +70,7 @@ class BarkerMinibatchMH(MinibatchStep):
             error_bound=error_bound,
             max_error=math.inf if max_error is None else check.positive("max_error", max_error),
         )
-        decision = LookDecision(barker.plan, barker.decide, test_settings, walk_target=0.159)
+        decision = steps.machinery.LookDecision(
+            barker.plan, barker.decide, test_settings, walk_target=0.159
+        )
         self._prepare(vars, decision, **settings)

@@ -1,37 +1,38 @@
 """All of the plumbing between PyMC and a compiled update."""
 
+from __future__ import annotations
+
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from inspect import Signature
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import pymc as pm
 from pymc.stats.convergence import SamplerWarning
 from pytensor.graph.basic import Variable
-from scipy.stats import chi2
 
-from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.errors import BoundViolationError
 from pymc_minibatch_mh.kernels import sums as entry
-from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.generator import generator_addresses
-from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack, whitened_norm
-from pymc_minibatch_mh.kernels.update import update
 from pymc_minibatch_mh.likelihood.given import generator_of, model_of, point_of
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.likelihood.weights import Weights
-from pymc_minibatch_mh.proposals import Proposal
+from pymc_minibatch_mh.likelihood.weights import weights_of
+from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.adaptation import PREPARATION_SEED, AdaptingStep
-from pymc_minibatch_mh.steps.audit import audited
-from pymc_minibatch_mh.steps.decision import Decision, bound_arrays
-from pymc_minibatch_mh.steps.freshness import WatchedData
-from pymc_minibatch_mh.steps.prepared import Prepared, read, write
+from pymc_minibatch_mh.steps.describe import docstring_of, line_about, signature_of
+from pymc_minibatch_mh.steps.freshness import WatchedModel
 from pymc_minibatch_mh.steps.stats import STATS_DTYPES_SHAPES, stats_of_draw
-from pymc_minibatch_mh.surrogate.target import Target
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.bounds.tables import Tables
+    from pymc_minibatch_mh.kernels.surrogate import Surrogate
+    from pymc_minibatch_mh.steps.decision import Decision
+    from pymc_minibatch_mh.steps.prepared import Prepared
+    from pymc_minibatch_mh.surrogate.target import Target
 
 #: Chance that a Gaussian posterior lies as far out as a start that is not waited for, and width
 #: of the new start in posterior standard deviations.
@@ -42,33 +43,6 @@ class MinibatchStep(AdaptingStep):
     """Base of the step methods that subsample the likelihood.
 
     A subclass names its test and packs the test's settings; it holds no algorithm.
-
-    Parameters
-    ----------
-    taylor_order
-        Order of the control variates: "auto", 0, 1 or 2.
-    proposal
-        "auto", or a proposal of :mod:`pymc_minibatch_mh`.
-    temperature
-        K > 0 raises the likelihood, and only it, to the power 1/K; above 1 it is flattened. The
-        trace is then one of the tempered posterior, and says so in the stat ``temperature``.
-    observed
-        Names of the observed variables to subsample; by default all with 1,000 rows or more.
-    weights
-        What the log-likelihood of each row is multiplied by, such as survey weights, importance
-        weights or how often a row occurred: name of the observed variable -> array of shape (N,),
-        or the array if there is one such variable. They scale the rows' bounds as well.
-    observation_dims
-        Names of dims along which observations lie; by default they lie on the first axis.
-    prepared
-        A file that :meth:`save` wrote for the same model and data: passes over all rows are then
-        read instead of made.
-    updates_per_draw
-        Updates between two draws that are kept.
-    tune
-        Whether to adapt the proposal in warm-up.
-    model, rng, initial_point, compile_kwargs, blocked
-        As in PyMC's own step methods. `initial_point` is where the search for the mode starts.
 
     Raises
     ------
@@ -83,59 +57,49 @@ class MinibatchStep(AdaptingStep):
     default_blocked = True
     stats_dtypes_shapes = STATS_DTYPES_SHAPES
 
+    __signature__: ClassVar[Signature]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Show the shared settings in signature and docstring."""
+        super().__init_subclass__(**options)
+        cls.__signature__ = signature_of(cls.__init__)
+        if cls.__doc__:
+            cls.__doc__ = docstring_of(cls.__doc__)
+
+    def __repr__(self) -> str:
+        return line_about(self)
+
+    @showing("Reading the model")
     def _prepare(
         self,
         vars: Sequence[Variable] | None,
         decision: Decision,
-        *,
-        taylor_order: int | str = "auto",
-        proposal: Proposal | str = "auto",
-        temperature: float = 1.0,
-        observed: Sequence[str] | None = None,
-        weights: Weights | None = None,
-        observation_dims: Sequence[str] = (),
-        prepared: str | PathLike | None = None,
-        updates_per_draw: int = 1,
-        tune: bool = True,
-        model: pm.Model | None = None,
-        rng: Any = None,
-        initial_point: Mapping[str, np.ndarray] | None = None,
-        compile_kwargs: Mapping[str, Any] | None = None,
-        blocked: bool = True,
-        **unknown: Any,
+        **given: Unpack[check.SharedSettings],
     ) -> None:
-        check.nothing_else(type(self), unknown)
-        check.together(blocked)
-        model = model_of(model)
+        shared = check.shared(type(self), given)
+        check.together(shared["blocked"])
+        model, initial_point = model_of(shared["model"]), shared["initial_point"]
         self.vars = check.own_variables(model, vars)
-        self.rng = generator_of("rng", rng)
-        self.tune = check.flag("tune", tune)
-        self.temperature = check.positive("temperature", temperature)
-        self.updates_per_draw = check.integer("updates_per_draw", updates_per_draw)
-        self.proposal = check.proposal_of(proposal)
+        self.rng = generator_of("rng", shared["rng"])
+        self.tune = check.flag("tune", shared["tune"])
+        self.temperature = check.positive("temperature", shared["temperature"])
+        self.updates_per_draw = check.integer("updates_per_draw", shared["updates_per_draw"])
+        self.proposal = check.proposal_of(shared["proposal"])
         point = point_of(model, model.initial_point() if initial_point is None else initial_point)
-        parts = split(
-            model,
-            self.vars,
-            observed,
-            weights=weights,
-            observation_dims=observation_dims,
-            initial_point=point,
-        )
-        order = check.taylor_order_of(taylor_order, parts.discrete_in_rows)
-        self.target = Target(parts, order, 1.0 / self.temperature, compile_kwargs)
+        self.target = self._read(model, point, shared)
         self.target.condition_on(point)
-        self._data = WatchedData(model)
+        parts = self.target.split
+        self._watched = WatchedModel(model, parts.leaves, weights_of(parts.terms))
         start = self.target.split.ravel(point)
         self.target.require_finite(start)
         default = point if initial_point is None else model.initial_point()
         self._default_start = self.target.split.ravel(default)
-        found = self._found(model, start) if prepared is None else read(prepared, self.target)
+        found = self._found(model, start, shared["prepared"])
         self._surrogate, self._calibration = found.surrogate, found.calibration
         self.decision = decision
-        self._test_settings = decision.settings_for(self.target, self._surrogate, self._calibration)
         derived = found.tables if decision.takes_derived_bounds else None
         self.tables = derived or decision.tables(self.target, self._surrogate)
+        self._test_settings = self._settings_at(self._surrogate, self._calibration, self.tables)
         self._connect()
         self._known_violation = ""
         self._reset(self.tune)
@@ -145,11 +109,29 @@ class MinibatchStep(AdaptingStep):
         # Compiles the update where it is not yet in numba's cache, so that no draw has to wait.
         self._update(start, 0)
 
-    def _found(self, model: pm.Model, start: np.ndarray) -> Prepared:
+    def _read(
+        self, model: pm.Model, point: dict[str, np.ndarray], shared: check.SharedSettings
+    ) -> Target:
+        parts = steps.machinery.split(
+            model,
+            self.vars,
+            shared["observed"],
+            weights=shared["weights"],
+            observation_dims=shared["observation_dims"],
+            initial_point=point,
+        )
+        steps.machinery.tell_of_large(model, point, self.name)
+        order = check.taylor_order_of(shared["taylor_order"], parts.discrete_in_rows)
+        beta, options = 1.0 / self.temperature, shared["compile_kwargs"]
+        return steps.machinery.Target(parts, order, beta, options)
+
+    def _found(self, model: pm.Model, start: np.ndarray, file: str | PathLike | None) -> Prepared:
+        if file is not None:
+            return steps.machinery.read(file, self.target)
         preparation = np.random.default_rng(PREPARATION_SEED)
         surrogate, calibration = self.target.expand(start, preparation)
         self.target.check(model, surrogate, preparation)
-        return Prepared(surrogate, calibration, None)
+        return steps.machinery.Prepared(surrogate, calibration, None)
 
     def save(self, path: str | PathLike) -> None:
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.
@@ -162,8 +144,9 @@ class MinibatchStep(AdaptingStep):
         path
             The file; it is overwritten.
         """
-        self._data.require_unchanged(type(self).__name__)
-        write(path, self.target, Prepared(self._surrogate, self._calibration, self.tables))
+        self.require_unchanged()
+        found = steps.machinery.Prepared(self._surrogate, self._calibration, self.tables)
+        steps.machinery.write(path, self.target, found)
 
     @property
     @abstractmethod
@@ -178,7 +161,7 @@ class MinibatchStep(AdaptingStep):
     @surrogate.setter
     def surrogate(self, surrogate: Surrogate) -> None:
         self._chain_surrogate = surrogate
-        self._packed = pack(surrogate)
+        self._packed = steps.machinery.pack(surrogate)
         # Bounds follow from the centre, so that a chain's state need not carry them.
         if not np.array_equal(surrogate.centre, self._bounded_centre):
             at_home = np.array_equal(surrogate.centre, self._surrogate.centre)
@@ -193,17 +176,18 @@ class MinibatchStep(AdaptingStep):
     @rng.setter
     def rng(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self._generator = generator_addresses(rng)
+        self._generator = steps.machinery.generator_addresses(rng)
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain: take its generator and forget every earlier chain."""
         super().setup_chain(rng, tune, draws)
-        self._data.require_unchanged(type(self).__name__)
+        self.require_unchanged()
         self._reset(self.tune and tune > 0)
 
     def stop_tuning(self) -> None:
         """End warm-up: freeze the proposal, the prediction of batch sizes and the centre."""
         if self.adapting:
+            self.require_unchanged()
             self.adapting = False
             self._refresh_centre()
             if self._chain_tables is not self.tables or not self.certified:
@@ -219,10 +203,10 @@ class MinibatchStep(AdaptingStep):
             self._start(position)
             self.started = True
         sums = self._update(position, self.updates_per_draw)
-        if sums[entry.VIOLATED] > 0.0:
-            row, ratio = int(sums[entry.VIOLATED]) - 1, float(sums[entry.BOUND_RATIO])
-            message = report.violation(self.target, row, position, self._new, ratio)
-            self._meet_violation(message)
+        if not sums[entry.BOUND_RATIO] <= 1.0:
+            row, ratio = int(sums[entry.BOUND_ROW]), float(sums[entry.BOUND_RATIO])
+            here, there = self._worst_move
+            self._meet_violation(report.violation(self.target, row, here, there, ratio))
         self._keep_books(position, sums)
         stats = stats_of_draw(sums, self.updates_per_draw)
         stats["certified"] = self.certified
@@ -235,7 +219,7 @@ class MinibatchStep(AdaptingStep):
     def _start(self, position: np.ndarray) -> None:
         """Check where a chain starts; leave PyMC's own starting point if it is far off."""
         s = self.surrogate
-        far = np.sqrt(chi2.isf(FAR_TAIL, position.size))
+        far = np.sqrt(steps.machinery.chdtri(position.size, FAR_TAIL))
         unchosen = np.array_equal(position, self._default_start)
         # A point that other steps share in is not this one's to leave.
         alone = s.first == 0
@@ -243,7 +227,7 @@ class MinibatchStep(AdaptingStep):
             self.adapting
             and alone
             and unchosen
-            and whitened_norm(s.whitener, position, s.centre) > far
+            and steps.machinery.whitened_norm(s.whitener, position, s.centre) > far
         ):
             report.tell_of_new_start(self.name)
             position[:] = self.target.split.ravel(self.gaussian_draw(self.rng, NEW_START))
@@ -257,7 +241,7 @@ class MinibatchStep(AdaptingStep):
 
     def __reduce__(self) -> tuple:
         """Pickle settings, graphs, arrays and the chain's state; neither model nor code."""
-        self._data.require_unchanged(type(self).__name__)
+        self.require_unchanged()
         compiled = {"_addresses", "_generator", "_functions", "_space", "_new"}
         # Bounds can be larger than the data that they are derived from.
         derived = {"_bounds", "_bounded_centre", "_chain_tables", "tables"}
@@ -268,7 +252,7 @@ class MinibatchStep(AdaptingStep):
 
     def _update(self, position: np.ndarray, n_updates: int) -> np.ndarray:
         sums = np.zeros(entry.N_SUMS)
-        update(
+        steps.machinery.update(
             position,
             self._new,
             n_updates,
@@ -281,6 +265,7 @@ class MinibatchStep(AdaptingStep):
             *self._bounds,
             sums,
             self.window,
+            self._worst_move,
         )
         return sums
 
@@ -298,22 +283,17 @@ class MinibatchStep(AdaptingStep):
             self.target.evaluate,
             *self.decision.roles(tables),
         )
+        address_of = steps.machinery.address_of
         self._addresses = np.array([address_of(f) for f in self._functions], dtype=np.int64)
-        self._bounds = bound_arrays(tables)
+        self._bounds = steps.machinery.bound_arrays(tables)
         self._chain_tables = tables
         self._bounded_centre = centre
-
-    @property
-    def certified(self) -> bool:
-        """Whether the draws are exact by bounds that were derived from the model."""
-        return self.tables is not None and self.tables.verified and not self.violation
 
     def _audit(self) -> None:
         tables = self._chain_tables
         if tables is not None:
             rng = np.random.default_rng(PREPARATION_SEED + self.n_draws)
-            wrong = audited(self.target, self.surrogate, tables, rng)
-            if wrong:
+            if wrong := steps.machinery.audited(self.target, self.surrogate, tables, rng):
                 self._meet_violation(wrong)
 
     def _meet_violation(self, message: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_minibatch_mh.acceptance.batches import SKEWNESS, THIRD_MOMENT
 from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.kernels.looks import look_until_decided
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.surrogate.target import Target
@@ -61,6 +62,11 @@ class Decision(ABC):
 
     @property
     @abstractmethod
+    def key(self) -> str:
+        """What tells the user's settings of the test from others, in every process."""
+
+    @property
+    @abstractmethod
     def test(self) -> Any:
         """The compiled test (``TEST``)."""
 
@@ -74,7 +80,12 @@ class Decision(ABC):
 
     @abstractmethod
     def settings_for(
-        self, target: Target, surrogate: Surrogate, calibration: Calibration
+        self,
+        target: Target,
+        surrogate: Surrogate,
+        calibration: Calibration,
+        tables: Tables | None,
+        seed: int,
     ) -> np.ndarray:
         """Return the settings that a chain starts with around a centre."""
 
@@ -118,6 +129,11 @@ class LookDecision(Decision):
         return False
 
     @property
+    def key(self) -> str:
+        """Digest of the settings."""
+        return digest(self.settings)
+
+    @property
     def test(self) -> Any:
         """Look until decided."""
         return look_until_decided
@@ -131,7 +147,12 @@ class LookDecision(Decision):
         return None
 
     def settings_for(
-        self, target: Target, surrogate: Surrogate, calibration: Calibration
+        self,
+        target: Target,
+        surrogate: Surrogate,
+        calibration: Calibration,
+        tables: Tables | None,
+        seed: int,
     ) -> np.ndarray:
         """Write the audited moments into the settings."""
         settings = self.settings.copy()

@@ -1,13 +1,17 @@
 """Factorised Metropolis–Hastings: scalable (SMH) and truncated (TFMH)."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from pytensor.graph.basic import Variable
 
+from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.poisson import GivenBounds, PoissonDecision
+from pymc_minibatch_mh.steps.guarantee import Guarantee, Promise
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.steps.poisson import GivenBounds
 
 
 class FactorizedMH(MinibatchStep):
@@ -24,7 +28,7 @@ class FactorizedMH(MinibatchStep):
     delayed_acceptance, bounds, on_violation
         As in :class:`TunaMH`.
     **settings
-        What all step methods take: see :class:`MinibatchStep`.
+        What all step methods take: see :class:`SharedSettings`.
 
     References
     ----------
@@ -33,17 +37,18 @@ class FactorizedMH(MinibatchStep):
     """
 
     name = "factorized_mh"
+    guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
 
     def __init__(
         self,
         vars: Sequence[Variable] | None = None,
         *,
         delayed_acceptance: bool = False,
-        bounds: GivenBounds | None = None,
+        bounds: "GivenBounds | None" = None,
         on_violation: str = "raise",
         **settings: Unpack[check.SharedSettings],
     ) -> None:
-        decision = PoissonDecision(
+        decision = steps.machinery.PoissonDecision(
             "factorized",
             0.0,
             check.flag("delayed_acceptance", delayed_acceptance),

@@ -1,44 +1,102 @@
-"""Noticing that a model's data changed after a step was built from them."""
+"""Noticing that a model or its data changed after a step was built from them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pymc as pm
+from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data import Contents
 from pymc_minibatch_mh.errors import StaleDataError
+from pymc_minibatch_mh.likelihood.leaves import Leaves
+
+#: What a variable of a model is evaluated with: its value variable and its transform.
+Declared = dict[Variable, tuple[Any, Any]]
 
 
-class WatchedData:
-    """The ``pm.Data`` of a model and what they held when a step was built.
+class WatchedModel:
+    """A model as it was when a step was built on it.
 
     Parameters
     ----------
     model
-        The model. Only its data variables are kept, and not even those in another process, where
-        nobody can change them.
+        The model.
+    leaves
+        What its log-density is computed from.
+    given
+        Arrays that the step was given besides, by name.
+
+    Attributes
+    ----------
+    contents : Contents
+        What all of these arrays held.
+
+    Notes
+    -----
+    Arrays can be edited in place, and a shared variable can be given another array of the same
+    numbers, so that all of their bytes are compared, and nothing else of them. Of the model's
+    graphs, nothing is built again: they cannot change, but variables can come, go, or get other
+    values and transforms.
+    A pickle leaves the model behind: in another process nobody can change it.
     """
 
-    def __init__(self, model: pm.Model) -> None:
-        self._variables = {str(variable.name): variable for variable in model.data_vars}
-        self._fingerprints = self._read()
+    def __init__(self, model: pm.Model, leaves: Leaves, given: Mapping[str, np.ndarray]) -> None:
+        self._model: pm.Model | None = model
+        self._declared = _declared(model)
+        self._leaves = leaves
+        self._given = dict(given)
+        self.contents = self._read()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the data variables behind."""
-        return {"_variables": {}, "_fingerprints": self._fingerprints}
+        """Leave behind all that can change."""
+        return {**self.__dict__, "_model": None, "_declared": {}, "_given": {}}
 
     def require_unchanged(self, step: str) -> None:
-        """Refuse data that changed, naming them and the step to build again."""
-        for name, fingerprint in self._read().items():
-            if fingerprint != self._fingerprints[name]:
-                raise StaleDataError(
-                    f"{name!r} changed after this step was built, so its mode and its sums over "
-                    f"the rows are those of other data. Build {step}() again."
-                )
+        """Refuse what changed, naming it and the step to build again.
 
-    def _read(self) -> dict[str, str]:
-        arrays = {
-            name: np.atleast_1d(variable.get_value(borrow=True))
-            for name, variable in self._variables.items()
-        }
-        return {name: Column(name, array, 0).fingerprint() for name, array in arrays.items()}
+        Raises
+        ------
+        StaleDataError
+            If the model or its data are not those that the step was built on.
+        """
+        edited, changed = self._edited(), self._changed()
+        if edited or changed:
+            what, other = (edited, "another model") if edited else (changed, "other data")
+            raise StaleDataError(
+                f"{what} after this step was built, so its mode and its sums over the rows are "
+                f"those of {other}. Build {step}() again."
+            )
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether model and data are those that the step was built on."""
+        return not (self._edited() or self._changed())
+
+    def _edited(self) -> str:
+        return "" if self._model is None else _difference(self._declared, _declared(self._model))
+
+    def _changed(self) -> str:
+        name = "" if self._model is None else self.contents.difference(self._read())
+        return f"{name!r} changed" if name else ""
+
+    def _read(self) -> Contents:
+        return Contents.of([*self._leaves.arrays(), *self._given.items()])
+
+
+def _declared(model: pm.Model) -> Declared:
+    values, transforms = model.rvs_to_values, model.rvs_to_transforms
+    summands = [*model.basic_RVs, *model.potentials]
+    return {v: (values.get(v), transforms.get(v)) for v in summands}
+
+
+def _difference(before: Declared, now: Declared) -> str:
+    """Return what happened to the first variable that is not as it was, or an empty string."""
+    for variable in {**before, **now}:
+        if variable not in before:
+            return f"{variable.name!r} was added to the model"
+        if variable not in now:
+            return f"{variable.name!r} was removed from the model"
+        if any(a is not b for a, b in zip(before[variable], now[variable], strict=True)):
+            return f"{variable.name!r} got other values or another transform"
+    return ""

@@ -1,14 +1,20 @@
 """The penalty method on minibatches."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.acceptance import penalty
+from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.decision import LookDecision
+from pymc_minibatch_mh.steps.guarantee import Guarantee, Promise
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.steps.decision import LookDecision
+
+#: Rows of the smallest batch, where nothing else is asked for.
+USUAL_BATCH = 100
 
 
 class PenaltyMH(MinibatchStep):
@@ -24,7 +30,7 @@ class PenaltyMH(MinibatchStep):
     batch_size
         Rows of the smallest batch.
     **settings
-        What all step methods take: see :class:`MinibatchStep`.
+        What all step methods take: see :class:`SharedSettings`.
 
     References
     ----------
@@ -33,21 +39,25 @@ class PenaltyMH(MinibatchStep):
     """
 
     name = "penalty_minibatch_mh"
+    guarantee = Guarantee(
+        Promise.APPROXIMATE,
+        "distance of the batch's noise from the normal distribution, and the error of estimating "
+        "its variance from the batch",
+    )
 
     def __init__(
         self,
         vars: Sequence[Variable] | None = None,
         *,
-        batch_size: int = 100,
+        batch_size: int = USUAL_BATCH,
         **settings: Unpack[check.SharedSettings],
     ) -> None:
-        self._prepare(
-            vars,
-            LookDecision(
-                penalty.plan,
-                penalty.decide,
-                penalty.settings(batch_size=check.integer("batch_size", batch_size, 2)),
-                walk_target=0.234,
-            ),
-            **settings,
-        )
+        size = check.integer("batch_size", batch_size, 2)
+        self._prepare(vars, penalty_decision(size), **settings)
+
+
+def penalty_decision(batch_size: int = USUAL_BATCH) -> "LookDecision":
+    """Return the test of :class:`PenaltyMH`."""
+    penalty = steps.machinery.penalty
+    settings = penalty.settings(batch_size=batch_size)
+    return steps.machinery.LookDecision(penalty.plan, penalty.decide, settings, walk_target=0.234)

@@ -9,11 +9,10 @@ import numpy as np
 from pymc_minibatch_mh.acceptance import poisson
 from pymc_minibatch_mh.bounds.given import Bounds
 from pymc_minibatch_mh.bounds.tables import BoundsPass, Tables
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.kernels import sums as entry
 from pymc_minibatch_mh.kernels.poisson import thin_rows
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.likelihood.affine import row_functions
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.audit import sizes_of_moves
 from pymc_minibatch_mh.steps.decision import Decision
@@ -25,8 +24,11 @@ from pymc_minibatch_mh.surrogate.taylor import Calibration
 CACHED_ROW, ROW, UPDATE, LOOP = 0.2e-6, 0.5e-6, 1.2e-6, 17e-6
 #: Size of data in bytes up to which a cache holds them.
 CACHE = 2**24
-#: χ before rows have been seen.
+#: Largest χ before rows have been seen.
 USUAL_CHI = 1.0
+#: Share of what is read in one pass that typical moves read at most with the χ of a start: some
+#: moves are larger.
+START_SHARE = 0.5
 #: Rows to see before their ratios are believed.
 ENOUGH_ROWS = 50
 #: Share of all rows from which on one pass in order is as quick as as many random reads.
@@ -71,6 +73,12 @@ class PoissonDecision(Decision):
         return self.bounds is None
 
     @property
+    def key(self) -> str:
+        """The settings, and whose the bounds are."""
+        own = self.form, self.chi, self.delayed_acceptance, self.tolerates_violations
+        return repr((*own, "derived" if self.takes_derived_bounds else "given"))
+
+    @property
     def test(self) -> Any:
         """Thin a Poisson number of rows."""
         return thin_rows
@@ -92,8 +100,11 @@ class PoissonDecision(Decision):
         """
         given = self.bounds
         if given is None:
-            split = target.split
-            return BoundsPass(row_functions(split), surrogate, (split.lower, split.upper)).tables()
+            functions = target.row_functions
+            if isinstance(functions, BoundsError):
+                raise functions
+            support = target.split.lower, target.split.upper
+            return BoundsPass(functions, surrogate, support).tables()
         if not isinstance(given, Bounds):
             given = given(target.split.unravel(surrogate.centre, {}))
         if not isinstance(given, Bounds):
@@ -105,9 +116,14 @@ class PoissonDecision(Decision):
         return given.tables(target.source.n_rows)
 
     def settings_for(
-        self, target: Target, surrogate: Surrogate, calibration: Calibration
+        self,
+        target: Target,
+        surrogate: Surrogate,
+        calibration: Calibration,
+        tables: Tables | None,
+        seed: int,
     ) -> np.ndarray:
-        """Pack the settings; an automatic χ starts from what is usual."""
+        """Pack the settings; an automatic χ starts where typical moves do not read all rows."""
         settings = poisson.settings(
             self.form,
             self.chi or 0.0,
@@ -116,7 +132,11 @@ class PoissonDecision(Decision):
             tolerate=self.tolerates_violations,
         )
         if self.chi is None:
-            settings[poisson.CHI] = USUAL_CHI
+            assert tables is not None
+            few = START_SHARE * settings[poisson.MAX_RATE]
+            sizes = sizes_of_moves(surrogate, tables, np.random.default_rng(seed))
+            largest = [poisson.largest_chi(size, few) for size in sizes]
+            settings[poisson.CHI] = min([USUAL_CHI, *largest])
         return settings
 
     def require_subsampling(self, surrogate: Surrogate, tables: Tables | None, seed: int) -> None:
@@ -148,4 +168,5 @@ class PoissonDecision(Decision):
             ratio = min(sums[entry.SQUARED_RATIOS] / sums[entry.N_RATIOS], 1.0)
             row = CACHED_ROW if target.source.nbytes < CACHE else ROW
             cost = row / (UPDATE + LOOP / updates_per_draw)
-            settings[poisson.CHI] = poisson.best_chi([size], ratio, cost)
+            limit = settings[poisson.MAX_RATE]
+            settings[poisson.CHI] = poisson.best_chi([size], ratio, cost, limit)

@@ -20,7 +20,7 @@ from pymc_minibatch_mh.surrogate.target import Target
 from pymc_minibatch_mh.surrogate.taylor import Calibration
 
 #: Changes with what a file holds and with how it is computed.
-FORMAT = "pymc_minibatch_mh prepared step 1"
+FORMAT = "pymc_minibatch_mh prepared step 2"
 #: What reading a file of another kind, a damaged one or a folder may raise.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
@@ -47,13 +47,17 @@ class Prepared:
 
 
 def key_of(target: Target) -> dict[str, str]:
-    """Return what prepared arrays depend on: what -> digest or number."""
+    """Return what prepared arrays depend on, in every process: what -> digest or number."""
     data = {f"{c.name!r} (column {k})": c.digest() for k, c in enumerate(target.source.columns)}
     settings = {
         "taylor_order": str(target.taylor_order),
         "temperature": repr(1.0 / target.inverse_temperature),
     }
-    return {"the format": FORMAT, **settings, **split_digests(target.split), **data}
+    return {**settings, **split_digests(target.split), **data}
+
+
+def _key_of_file(target: Target) -> dict[str, str]:
+    return {"the format": FORMAT, **key_of(target)}
 
 
 def write(path: str | PathLike, target: Target, prepared: Prepared) -> None:
@@ -80,8 +84,9 @@ def write(path: str | PathLike, target: Target, prepared: Prepared) -> None:
     tables = prepared.tables
     if tables is not None and tables.verified:
         arrays |= {"heads": tables.heads, "c": tables.c, "looseness": np.asarray(tables.looseness)}
+    arrays["key"] = np.asarray(json.dumps(_key_of_file(target)))
     with open(path, "wb") as file:
-        np.savez(file, allow_pickle=False, key=np.asarray(json.dumps(key_of(target))), **arrays)
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def read(path: str | PathLike, target: Target) -> Prepared:
@@ -97,7 +102,7 @@ def read(path: str | PathLike, target: Target) -> Prepared:
         If it belongs to other data, another model or other settings; names the first difference.
     """
     stored = _arrays(path)
-    _require_same(str(path), json.loads(str(stored["key"])), key_of(target))
+    _require_same(str(path), json.loads(str(stored["key"])), _key_of_file(target))
     fields: dict[str, Any] = {name: stored[f"surrogate_{name}"] for name in Surrogate._fields}
     fields |= {name: int(fields[name]) for name in ("order", "first")}
     fields |= {name: float(fields[name]) for name in ("inverse_temperature", "spread")}
@@ -141,9 +146,14 @@ def _names(stored: dict[str, np.ndarray]) -> set[str]:
 
 
 def _require_same(path: str, stored: dict[str, str], current: dict[str, str]) -> None:
-    for what in {**current, **stored}:
-        if stored.get(what) != current.get(what):
-            raise StaleDataError(
-                f"prepared={path!r} was saved for a model that differs in {what}. Leave it out to "
-                "prepare the step anew, and save it again."
-            )
+    what = first_difference(stored, current)
+    if what:
+        raise StaleDataError(
+            f"prepared={path!r} was saved for a model that differs in {what}. Leave it out to "
+            "prepare the step anew, and save it again."
+        )
+
+
+def first_difference(given: dict[str, str], own: dict[str, str]) -> str:
+    """Return the first thing in which two keys differ, or an empty string."""
+    return next((what for what in {**own, **given} if given.get(what) != own.get(what)), "")

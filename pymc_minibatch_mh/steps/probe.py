@@ -103,7 +103,7 @@ class Probe:
     """
 
     def __init__(self, step: MinibatchStep, rng: np.random.Generator) -> None:
-        step._data.require_unchanged(type(step).__name__)
+        step.require_unchanged()
         self._step = step
         # Tests have a stream of their own, so that pairs do not depend on what they read.
         (self._rows_rng,) = rng.spawn(1)

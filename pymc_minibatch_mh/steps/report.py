@@ -3,16 +3,19 @@
 The functions that the progress bar calls are private in PyMC, and are kept in this one place.
 """
 
+from __future__ import annotations
+
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pymc.stats.convergence import SamplerWarning, WarningType
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_minibatch_mh.surrogate.target import Target
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.surrogate.target import Target
 
 _log = logging.getLogger("pymc")
 
@@ -106,6 +109,41 @@ def tell_of_unverified_bounds(names: str) -> None:
         "exact if they hold everywhere.",
         names,
     )
+
+
+def tell_of_large_deterministics(
+    name: str, priced: Mapping[str, str], var_names: Sequence[str]
+) -> None:
+    """Say what ``pm.sample`` would compute and store beside the variables.
+
+    Parameters
+    ----------
+    name
+        Name of the step.
+    priced
+        Name of a deterministic -> its size for 1,000 draws, in words.
+    var_names
+        What is stored if these are left out.
+    """
+    _log.warning(
+        "%s: pm.sample() evaluates and stores deterministics at every draw, those of warm-up "
+        "included. For 1,000 draws of a chain: %s. This can take far longer than the updates. "
+        "Leave them out with pm.sample(..., var_names=%s), and compute them for a few draws "
+        "afterwards with pm.compute_deterministics(trace.posterior.isel(draw=slice(None, None, "
+        "100)), var_names=%s).",
+        name,
+        "; ".join(f"{deterministic!r}, {price}" for deterministic, price in priced.items()),
+        list(var_names),
+        list(priced),
+    )
+
+
+def size_in_words(size: int) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"
 
 
 def violation(target: Target, row: int, position: np.ndarray, new: np.ndarray, ratio: float) -> str:

@@ -1,6 +1,8 @@
 """Checks of the settings that all step methods share."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from inspect import signature
 from os import PathLike
 from typing import Any, TypedDict
@@ -9,16 +11,42 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.acceptance.poisson import chi_for_gap
-from pymc_minibatch_mh.bounds.given import Bounds
+from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.given import value_variables
-from pymc_minibatch_mh.likelihood.weights import Weights
-from pymc_minibatch_mh.proposals import Mixture, Proposal
+from pymc_minibatch_mh.likelihood.given import Weights, value_variables
+from pymc_minibatch_mh.proposals.base import Proposal
 
 
 class SharedSettings(TypedDict, total=False):
-    """The settings that every step takes, for annotations."""
+    """The settings that every step takes besides its own.
+
+    Parameters
+    ----------
+    taylor_order
+        Order of the control variates: "auto", 0, 1 or 2.
+    proposal
+        "auto", or a :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
+    temperature
+        K > 0 raises the likelihood, and only it, to the power 1/K; above 1 it is flattened. The
+        trace is then one of the tempered posterior, and says so in the stat ``temperature``.
+    observed
+        Names of the observed variables to subsample; by default all with 1,000 rows or more.
+    weights
+        What the log-likelihood of each row is multiplied by, such as survey weights, importance
+        weights or how often a row occurred: name of the observed variable -> array of shape (N,),
+        or the array if there is one such variable. They scale the rows' bounds as well.
+    observation_dims
+        Names of dims along which observations lie; by default they lie on the first axis.
+    prepared
+        A file that ``step.save`` wrote for the same model and data: passes over all rows are then
+        read instead of made.
+    updates_per_draw
+        Updates between two draws that are kept.
+    tune
+        Whether to adapt the proposal in warm-up.
+    model, rng, initial_point, compile_kwargs, blocked
+        As in PyMC's own step methods. `initial_point` is where the search for the mode starts.
+    """
 
     taylor_order: int | str
     proposal: Proposal | str
@@ -36,6 +64,25 @@ class SharedSettings(TypedDict, total=False):
     blocked: bool
 
 
+#: What the shared settings are where nothing else is asked for.
+DEFAULTS: SharedSettings = {
+    "taylor_order": "auto",
+    "proposal": "auto",
+    "temperature": 1.0,
+    "observed": None,
+    "weights": None,
+    "observation_dims": (),
+    "prepared": None,
+    "updates_per_draw": 1,
+    "tune": True,
+    "model": None,
+    "rng": None,
+    "initial_point": None,
+    "compile_kwargs": None,
+    "blocked": True,
+}
+
+
 def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
     """Return the value variables of a step: those asked for, or all continuous ones."""
     if vars is None:
@@ -43,14 +90,19 @@ def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Vari
     return value_variables(model, vars)
 
 
-def nothing_else(step: type, unknown: Mapping[str, Any]) -> None:
-    """Refuse settings that a step does not have, and name those that it has."""
+def shared(step: type, given: SharedSettings) -> SharedSettings:
+    """Return all shared settings of a step: those that were given, and the defaults.
+
+    Raises
+    ------
+    SettingError
+        If one was given that a step does not have; names those that it has.
+    """
+    unknown = [name for name in given if name not in DEFAULTS]
     if unknown:
-        own = [name for name in signature(step).parameters if name not in ("vars", "settings")]
-        known = sorted([*own, *SharedSettings.__annotations__])
-        raise SettingError(
-            f"{next(iter(unknown))}= is no setting of {step.__name__}. Choose from {known}."
-        )
+        known = sorted(signature(step).parameters.keys() - {"vars"})
+        raise SettingError(f"{unknown[0]}= is no setting of {step.__name__}. Choose from {known}.")
+    return DEFAULTS | given
 
 
 def together(blocked: bool) -> None:
@@ -87,7 +139,7 @@ def taylor_order_of(setting: int | str, discrete: Sequence[str] = ()) -> int:
 def proposal_of(setting: Proposal | str) -> Proposal:
     """Return the proposal; "auto" mixes Laplace moves and a random walk."""
     if setting == "auto":
-        return Mixture()
+        return steps.machinery.Mixture()
     if isinstance(setting, Proposal):
         return setting
     raise SettingError(
@@ -118,7 +170,7 @@ def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
             raise SettingError(
                 f"chi={chi!r} and spectral_gap_ratio={spectral_gap_ratio!r} both set χ. Give one."
             )
-        return chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
+        return steps.machinery.chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
     if isinstance(chi, str) and chi == "auto":
         return None
     number = isinstance(chi, int | float | np.integer | np.floating) and not isinstance(chi, bool)
@@ -130,8 +182,10 @@ def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
 
 
 def bounds_of(setting: Any) -> Any:
-    """Refuse bounds that are neither derived nor given in full."""
-    if setting is None or isinstance(setting, Bounds) or callable(setting):
+    """Return bounds that are derived or given in full; an array of the user is copied."""
+    if isinstance(setting, steps.machinery.Bounds):
+        return replace(setting, c=deepcopy(setting.c))
+    if setting is None or callable(setting):
         return setting
     raise SettingError(
         f"bounds={type(setting).__name__} is not a set of bounds. Pass Bounds(c, metric), or a "

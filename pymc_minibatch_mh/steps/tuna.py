@@ -1,14 +1,18 @@
 """TunaMH, and the exact methods that differ from it in one line."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from pytensor.graph.basic import Variable
 
+from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.poisson import GivenBounds, PoissonDecision
+from pymc_minibatch_mh.steps.guarantee import Guarantee, Promise
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.steps.poisson import GivenBounds
 
 
 class TunaMH(MinibatchStep):
@@ -41,7 +45,7 @@ class TunaMH(MinibatchStep):
     on_violation
         "raise" ends sampling where a row exceeds its bound; "warn" goes on and marks the trace.
     **settings
-        What all step methods take: see :class:`MinibatchStep`.
+        What all step methods take: see :class:`SharedSettings`.
 
     Raises
     ------
@@ -57,6 +61,7 @@ class TunaMH(MinibatchStep):
     """
 
     name = "tuna_mh"
+    guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
 
     def __init__(
         self,
@@ -66,13 +71,13 @@ class TunaMH(MinibatchStep):
         form: str = "best",
         spectral_gap_ratio: float | None = None,
         delayed_acceptance: bool = False,
-        bounds: GivenBounds | None = None,
+        bounds: "GivenBounds | None" = None,
         on_violation: str = "raise",
         **settings: Unpack[check.SharedSettings],
     ) -> None:
         if form not in ("best", "paper"):
             raise SettingError(f"form={form!r} is unknown. Use 'best' or 'paper'.")
-        decision = PoissonDecision(
+        decision = steps.machinery.PoissonDecision(
             form,
             check.chi_of(chi, spectral_gap_ratio),
             check.flag("delayed_acceptance", delayed_acceptance),

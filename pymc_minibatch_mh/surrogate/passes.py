@@ -10,9 +10,16 @@ import numpy as np
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moments import merge_moments
-from pymc_minibatch_mh.kernels.passes import add_derivatives, largest_ratio, move_moments
+from pymc_minibatch_mh.kernels.passes import (
+    add_bend,
+    add_derivatives,
+    bend_of_prior,
+    largest_ratio,
+    move_moments,
+)
 from pymc_minibatch_mh.kernels.reading import RowSpace
-from pymc_minibatch_mh.likelihood.compile import Functions
+from pymc_minibatch_mh.likelihood.compile import PlacedRows
+from pymc_minibatch_mh.likelihood.prior import Prior
 from pymc_minibatch_mh.surrogate.parallel import Consecutive, on_all_cores
 
 #: Rows that one task sums; fixed, so that sums do not depend on the number of cores.
@@ -47,39 +54,95 @@ class Passes:
 
     Parameters
     ----------
-    functions
-        The model's compiled functions.
+    rows
+        The model's compiled rows, where they lie.
+    prior
+        The prior part.
     source
-        Its rows.
-    size
-        Number of dimensions d.
+        The rows themselves.
     """
 
-    def __init__(self, functions: Functions, source: ArrayRows, size: int) -> None:
-        self._functions = functions
-        self._size = size
-        self.space = RowSpace(source.term_starts, source.context)
+    def __init__(self, rows: PlacedRows, prior: Prior, source: ArrayRows) -> None:
+        self._rows = rows
+        self._prior = prior
+        self._source = source
+        self.space = RowSpace(source.term_starts, rows.context)
         self.n_rows = source.n_rows
 
     @cached_property
     def _row_derivatives(self) -> Callable:
-        return self._functions.row_derivatives()
+        return self._rows.row_derivatives()
 
     @cached_property
-    def _prior_derivatives(self) -> Callable:
-        return self._functions.prior_derivatives()
+    def _bend(self) -> Callable | None:
+        return self._rows.bend()
+
+    @cached_property
+    def log_prior(self) -> Callable:
+        """Compiled log-density of the prior part (``LOGP``)."""
+        return self._prior.compiled()
 
     def likelihood(
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
     ) -> Derivatives:
         """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
-        return self._derivatives(self._row_derivatives, theta, hessian, self._chunks(rows))
+        address = address_of(self._row_derivatives)
+        shape = (theta.size, theta.size) if hessian else (0, 0)
+
+        def chunk_sums(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            sums, products = np.zeros(1 + theta.size), np.zeros(shape)
+            add_derivatives(address, theta, self.space, some, sums, products)
+            return sums, products
+
+        sums, products = np.zeros(1 + theta.size), np.zeros(shape)
+        for own_sums, own_products in on_all_cores(chunk_sums, self._chunks(rows)):
+            sums += own_sums
+            products += own_products
+        return Derivatives(float(sums[0]), sums[1:], 0.5 * (products + products.T))
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part."""
-        return self._derivatives(
-            self._prior_derivatives, theta, hessian, [np.zeros(1, dtype=np.int64)]
-        )
+        return Derivatives(*self._prior.derivatives(theta, self._source.others, hessian=hessian))
+
+    def bend(self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+        """Return by how much the average gradient of rows over N(θ, L Lᵀ) differs from that at θ.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (d,)
+            θ.
+        factor : ndarray, shape (d, d)
+            L, lower triangular.
+        rows
+            Row numbers, by default all.
+        """
+        if self._bend is None:
+            return self._averaged_bend(theta, factor, rows)
+        address = address_of(self._bend)
+
+        def chunk_bend(some: np.ndarray) -> np.ndarray:
+            out = np.zeros(theta.size)
+            add_bend(address, theta, factor, self.space, some, out)
+            return out
+
+        return np.sum(list(on_all_cores(chunk_bend, self._chunks(rows))), axis=0)
+
+    def _averaged_bend(
+        self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None
+    ) -> np.ndarray:
+        def gradient(place: np.ndarray) -> np.ndarray:
+            return self.likelihood(place, hessian=False, rows=rows).gradient
+
+        middle = gradient(theta)
+        # Points at one standard deviation either way average a quadratic gradient exactly.
+        pairs = [0.5 * (gradient(theta + c) + gradient(theta - c)) - middle for c in factor.T]
+        return np.sum(pairs, axis=0)
+
+    def bend_of_prior(self, theta: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        """Return the same of the prior part, times Lᵀ."""
+        out = np.empty(theta.size)
+        bend_of_prior(address_of(self.log_prior), theta, factor, self.space.context, out)
+        return out
 
     def move(
         self, evaluate: Callable, theta: np.ndarray, new: np.ndarray, centre: np.ndarray
@@ -130,24 +193,6 @@ class Passes:
             return largest_ratio(address, *move, self.space, rows, c, m, inverse_temperature)
 
         return max(on_all_cores(chunk_ratio, self._chunks(None)))
-
-    def _derivatives(
-        self, function: Callable, theta: np.ndarray, hessian: bool, chunks: list[np.ndarray]
-    ) -> Derivatives:
-        directions = np.eye(self._size) if hessian else np.empty((0, self._size))
-        address = address_of(function)
-
-        def chunk_sums(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            out, products = np.zeros(1 + self._size), np.zeros_like(directions)
-            add_derivatives(address, theta, self.space, rows, directions, out, products)
-            return out, products
-
-        out, products = np.zeros(1 + self._size), np.zeros_like(directions)
-        for own_out, own_products in on_all_cores(chunk_sums, chunks):
-            out += own_out
-            products += own_products
-        symmetric = 0.5 * (products + products.T) if hessian else products
-        return Derivatives(float(out[0]), out[1:], symmetric)
 
     def _chunks(self, rows: np.ndarray | None) -> list[Any]:
         if rows is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pymc_minibatch_mh.surrogate.mode import Mode
 from pymc_minibatch_mh.surrogate.passes import Passes
+from pymc_minibatch_mh.surrogate.taylor import whitening
 
 #: Rows that the average gradient is estimated from: its noise goes like d^1.5 / N.
 SUBSAMPLE = 20_000
@@ -54,11 +55,16 @@ def smoothed(
 def _moved(
     passes: Passes, here: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode | None:
-    factor = np.linalg.inv(np.linalg.cholesky(here.precision)).T
+    _, factor = whitening(here.precision)
     gradient = inverse_temperature * here.likelihood.gradient
     gradient = gradient + passes.prior(here.position, hessian=False).gradient
-    bend = _average_bend(passes, here.position, factor, inverse_temperature, rng)
-    shift = factor @ (factor.T @ (gradient + bend))
+    rows, weight = None, inverse_temperature
+    if passes.n_rows > SUBSAMPLE:
+        rows = np.sort(rng.choice(passes.n_rows, SUBSAMPLE, replace=False))
+        weight *= passes.n_rows / SUBSAMPLE
+    bend = weight * passes.bend(here.position, factor, rows)
+    tilt = factor.T @ (gradient + bend) + passes.bend_of_prior(here.position, factor)
+    shift = factor @ tilt
     if not _distance(here, shift) > WORTH_MOVING:
         return None
     position = here.position + shift
@@ -68,31 +74,6 @@ def _moved(
     if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
         return None
     return Mode(position, precision, likelihood)
-
-
-def _average_bend(
-    passes: Passes,
-    position: np.ndarray,
-    factor: np.ndarray,
-    inverse_temperature: float,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Return the average of the gradient over the Gaussian, less its value at the centre."""
-    rows, weight = None, inverse_temperature
-    if passes.n_rows > SUBSAMPLE:
-        rows = np.sort(rng.choice(passes.n_rows, SUBSAMPLE, replace=False))
-        weight *= passes.n_rows / SUBSAMPLE
-
-    def gradient(theta: np.ndarray) -> np.ndarray:
-        likelihood = passes.likelihood(theta, hessian=False, rows=rows).gradient
-        return weight * likelihood + passes.prior(theta, hessian=False).gradient
-
-    middle = gradient(position)
-    bend = np.zeros(position.size)
-    # Points at one standard deviation either way average a quadratic gradient exactly.
-    for column in factor.T:
-        bend += 0.5 * (gradient(position + column) + gradient(position - column)) - middle
-    return bend
 
 
 def _distance(mode: Mode, shift: np.ndarray) -> float:

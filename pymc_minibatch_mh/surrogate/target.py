@@ -8,11 +8,16 @@ import numpy as np
 import pymc as pm
 
 from pymc_minibatch_mh.data import ArrayRows
-from pymc_minibatch_mh.errors import MinibatchError, ModeError
+from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.likelihood.affine import RowFunction, row_functions
+from pymc_minibatch_mh.likelihood.cells import LoweringError
 from pymc_minibatch_mh.likelihood.check import check_split, model_log_density
-from pymc_minibatch_mh.likelihood.compile import Functions, row_source
+from pymc_minibatch_mh.likelihood.compile import GraphRows, PlacedRows, row_source
+from pymc_minibatch_mh.likelihood.prior import Prior
 from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.row.program import FormRows
 from pymc_minibatch_mh.surrogate.mode import Mode, find_mode
 from pymc_minibatch_mh.surrogate.passes import Passes
 from pymc_minibatch_mh.surrogate.scoring import find_centre
@@ -69,27 +74,50 @@ class Target:
         self.source = row_source(self.split)
 
     @cached_property
-    def _functions(self) -> Functions:
-        return Functions(self.split, self.source, self.compile_kwargs)
+    def row_functions(self) -> list[RowFunction] | BoundsError:
+        """Rows as functions of a few linear forms, or why they are none."""
+        try:
+            return row_functions(self.split)
+        except BoundsError as reason:
+            return reason
+
+    @cached_property
+    def compiled_rows(self) -> FormRows | GraphRows:
+        """Rows as compiled functions, by their linear forms if they have some."""
+        if not isinstance(self.row_functions, BoundsError):
+            try:
+                return FormRows(self.row_functions)
+            except LoweringError:
+                # An operation whose derivatives only PyTensor's own graph has.
+                pass
+        return GraphRows(self.split, self.source, self.compile_kwargs)
+
+    @cached_property
+    def rows(self) -> PlacedRows:
+        """Compiled rows where they lie in this process."""
+        return self.compiled_rows.at(self.source)
 
     @cached_property
     def passes(self) -> Passes:
         """Full passes over the rows."""
-        return Passes(self._functions, self.source, self.split.size)
+        return Passes(self.rows, Prior(self.split, self.compile_kwargs), self.source)
 
     @cached_property
     def evaluate(self) -> Callable:
         """Compiled differences of remainders (``EVALUATE``)."""
-        return self._functions.evaluate(self.taylor_order)
+        report("Compiling the rows")
+        return self.rows.evaluate(self.taylor_order)
 
-    @cached_property
+    @property
     def prior(self) -> Callable:
         """Compiled prior part (``LOGP``)."""
-        return self._functions.prior()
+        return self.passes.log_prior
 
     def expand(self, start: np.ndarray, rng: np.random.Generator) -> tuple[Surrogate, Calibration]:
         """Find a centre from `start` and build calibrated control variates there."""
+        report("Searching for the mode")
         mode = self.mode(start, rng)
+        report("Expanding the rows")
         if self.taylor_order > 0:
             mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
         bare = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
@@ -114,7 +142,7 @@ class Target:
 
     def log_prior(self, position: np.ndarray) -> float:
         """Return the log-density of the prior part."""
-        return float(self.prior(position, self.source.context))
+        return float(self.prior(position, self.rows.context))
 
     def log_likelihood(self, position: np.ndarray) -> float:
         """Return the summed log-likelihood of all rows, not tempered."""
@@ -122,6 +150,7 @@ class Target:
 
     def check(self, model: pm.Model, surrogate: Surrogate, rng: np.random.Generator) -> None:
         """Compare the parts with the model, at points a few standard deviations from the mode."""
+        report("Comparing the parts with the model")
         points = [
             surrogate.centre + surrogate.factor @ rng.standard_normal(surrogate.centre.size)
             for _ in range(CHECK_POINTS)

@@ -39,13 +39,13 @@ class Calibration:
 def surrogate_at(mode: Mode, order: int, inverse_temperature: float) -> Surrogate:
     """Build control variates of one order around a mode, their spread not yet known."""
     size = mode.position.size
-    whitener, factor = _whitening(mode.precision)
+    whitener, factor = whitening(mode.precision)
     curvature = mode.likelihood.hessian if order == 2 else np.zeros((size, size))
     gradient = mode.likelihood.gradient if order >= 1 else np.zeros(size)
     return Surrogate(
         np.ascontiguousarray(mode.position),
-        np.ascontiguousarray(factor),
-        np.ascontiguousarray(whitener),
+        factor,
+        whitener,
         np.ascontiguousarray(gradient),
         np.ascontiguousarray(curvature),
         order,
@@ -54,13 +54,14 @@ def surrogate_at(mode: Mode, order: int, inverse_temperature: float) -> Surrogat
     )
 
 
-def _whitening(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def whitening(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return L⁻¹ and L of a precision matrix."""
     # L Lᵀ = A⁻¹ with L lower triangular, so that norms need half of a product.
     size = precision.shape[0]
     flipped = cholesky(precision[::-1, ::-1], lower=True)
     whitener = np.ascontiguousarray(flipped[::-1, ::-1].T)
     factor = solve_triangular(whitener, np.eye(size), lower=True)
-    return whitener, factor
+    return whitener, np.ascontiguousarray(factor)
 
 
 def calibrate(

@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import linprog
 from scipy.special import expit, ndtr
 
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
@@ -126,6 +125,9 @@ def minimax_correction(sigma: float) -> CorrectionTable:
 
 def _solve_half(sigma: float) -> tuple[Floats, Floats]:
     """Minimise the largest error over the masses of the atoms at and above 0."""
+    # The shipped tables need no solver, which is slow to import.
+    from scipy.optimize import linprog  # noqa: PLC0415
+
     atoms = np.arange(0.0, SUPPORT + _SPACING / 2, _SPACING)
     # Half the spacing: with a point per atom the error peaks between the points.
     points = np.arange(0.0, SUPPORT + 4.0, _SPACING / 2)

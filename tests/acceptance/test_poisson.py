@@ -168,11 +168,13 @@ def test_refused_settings(wrong, message):
         poisson.settings(**wrong)
 
 
-def efficiency(chi, sizes, mean_square, row_cost):
+def efficiency(chi, sizes, mean_square, row_cost, max_rate=math.inf):
     raised = 1.0 + chi[:, None] * sizes
+    rows = sizes * raised
     acceptance = 2.0 * norm.cdf(-0.5 * np.sqrt(mean_square * sizes / raised))
+    acceptance[rows > max_rate] = 1.0
     effective = acceptance / (2.0 - acceptance)
-    return (effective / (1.0 + row_cost * sizes * raised)).mean(axis=1)
+    return (effective / (1.0 + row_cost * np.minimum(rows, max_rate))).mean(axis=1)
 
 
 @pytest.mark.parametrize("row_cost", [1e-3, 1e-2, 0.3])
@@ -188,6 +190,31 @@ def test_best_chi_is_the_best(scale, mean_square, row_cost):
     assert found >= best * (1.0 - 1e-9)
 
 
+@pytest.mark.parametrize("mean_square", [1e-5, 1e-3, 0.1])
+@pytest.mark.parametrize("size", [1.0, 30.0, 700.0, 2_900.0])
+@pytest.mark.parametrize("row_cost", [1e-3, 1e-2])
+def test_best_chi_counts_moves_that_read_all_rows(size, mean_square, row_cost):
+    case = np.array([size]), mean_square, row_cost, 3_000.0
+    best = efficiency(np.append(0.0, np.geomspace(1e-7, 1e6, 40_000)), *case).max()
+    found = efficiency(np.array([poisson.best_chi(*case)]), *case)[0]
+    assert found >= best * (1.0 - 1e-6)
+
+
+def test_best_chi_reads_all_rows_only_where_that_pays():
+    limit = 3_000.0
+    quiet, loud = (poisson.best_chi([700.0], noise, 0.01, limit) for noise in (1e-4, 0.5))
+    assert poisson.rate(700.0, poisson.settings("best", quiet)) < limit
+    assert poisson.rate(700.0, poisson.settings("best", loud)) > limit
+
+
+def test_largest_chi_reads_as_many_rows_as_a_pass():
+    for size in (1e-3, 7.0, 99.0):
+        chi = poisson.largest_chi(size, 100.0)
+        assert poisson.rate(size, poisson.settings("best", chi)) == pytest.approx(100.0)
+    assert poisson.largest_chi(0.0, 100.0) == math.inf
+    assert poisson.largest_chi(100.0, 100.0) == poisson.largest_chi(math.inf, 100.0) == 0.0
+
+
 def test_best_chi_is_0_where_rows_are_dear():
     assert poisson.best_chi([0.5], 0.01, 1e3) == 0.0
 
@@ -200,6 +227,8 @@ def test_best_chi_without_a_move_to_judge_by(sizes):
 def test_best_chi_leaves_out_moves_that_read_all_rows():
     with_full = poisson.best_chi([0.3, 2.0, math.inf], 0.1, 0.01)
     assert with_full == poisson.best_chi([0.3, 2.0], 0.1, 0.01)
+    with_larger = poisson.best_chi([0.3, 2.0, 90.0], 0.1, 0.01, 80.0)
+    assert with_larger == poisson.best_chi([0.3, 2.0], 0.1, 0.01, 80.0)
 
 
 def test_chi_for_gap():

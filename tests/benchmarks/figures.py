@@ -1,6 +1,6 @@
 """The figures of docs/benchmarks.md, each measured by one command.
 
-    python tests/benchmarks/figures.py sampling|scaling|setup|compilation|memory|correction
+    python tests/benchmarks/figures.py sampling|scaling|setup|imports|compilation|memory|correction
 
 Nothing here is a test: machines differ and are shared, so what is to be compared is run side by
 side in one process, in turns, and medians and ratios are printed.
@@ -24,6 +24,9 @@ import pymc as pm
 from scipy.special import log_expit
 
 import pymc_minibatch_mh as mb
+
+# What a step imports when it is built counts in none of the figures.
+import pymc_minibatch_mh.steps.machinery
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.tables.correction import correction_table
 
@@ -201,6 +204,20 @@ def _numpy_newton(design: np.ndarray, response: np.ndarray) -> np.ndarray:
     return theta
 
 
+def imports() -> None:
+    """Seconds, after ``import pymc``, to the signature of a step class, in fresh processes."""
+    code = (
+        "import inspect, time, pymc; began = time.perf_counter(); import pymc_minibatch_mh as mb; "
+        "inspect.signature(mb.TunaMH); print(time.perf_counter() - began)"
+    )
+    command = [sys.executable, "-c", code]
+    seconds = [
+        float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        for _ in range(TURNS)
+    ]
+    print(f"median {statistics.median(seconds):.3f} s of {np.round(seconds, 3)}")
+
+
 def compilation() -> None:
     """Seconds from the constructor to the first draw in fresh processes, by what is cached."""
     with tempfile.TemporaryDirectory() as filled:
@@ -281,7 +298,9 @@ def correction() -> None:
         print(f"sigma={sigma}: {table.error:.2e} with {table.atoms.size} atoms")
 
 
-FIGURES = {f.__name__: f for f in (sampling, scaling, setup, compilation, memory, correction)}
+FIGURES = {
+    f.__name__: f for f in (sampling, scaling, setup, imports, compilation, memory, correction)
+}
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ def steps() -> None:
             step = mb.TunaMH()
         found, runs = [], []
         for turn in range(TURNS):
-            found.append(mb.explain(step, random_seed=turn))
+            found.append(mb.explain(step, nuts=True, random_seed=turn))
             runs.append(run_chain(model, step, DRAWS))
         pilots = [e.forecast for e in found]
         speeds = [p.ess_per_second for p in pilots]

@@ -19,7 +19,7 @@ from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.tables import BoundsPass
 from pymc_minibatch_mh.kernels.remainder import move_between, size_of_move
-from pymc_minibatch_mh.likelihood.affine import RowData, RowFunction, row_functions
+from pymc_minibatch_mh.likelihood.affine import RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.cells import Argument, numpy_of
 from pymc_minibatch_mh.likelihood.composite import (
     GammaRatio,
@@ -29,6 +29,7 @@ from pymc_minibatch_mh.likelihood.composite import (
     LogSoftplus,
 )
 from pymc_minibatch_mh.likelihood.split import Split, split
+from pymc_minibatch_mh.row.reading import RowData
 from pymc_minibatch_mh.surrogate.mode import Mode
 from pymc_minibatch_mh.surrogate.passes import Derivatives
 from pymc_minibatch_mh.surrogate.taylor import surrogate_at

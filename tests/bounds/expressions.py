@@ -7,9 +7,10 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.likelihood.affine import RowData, RowFunction
+from pymc_minibatch_mh.likelihood.affine import RowFunction
 from pymc_minibatch_mh.likelihood.cells import Argument, Cells
 from pymc_minibatch_mh.likelihood.composite import gamma_ratio, log_erfc
+from pymc_minibatch_mh.row.reading import RowData
 
 ROWS = 5
 EXACT = {

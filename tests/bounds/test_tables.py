@@ -12,8 +12,9 @@ from pymc_minibatch_mh.bounds.tables import TAILS, TOTAL, BoundsPass, Tables
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, GIVEN, JOINT, SHARP
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.likelihood.affine import RowData, row_functions
+from pymc_minibatch_mh.likelihood.affine import row_functions
 from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.row.reading import RowData
 
 ROWS = 1_500
 EVERY = [

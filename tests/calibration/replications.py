@@ -31,8 +31,10 @@ def renew(step, data, change_tables=lambda tables: tables):
     preparation = np.random.default_rng(PREPARATION_SEED)
     found = step.target.expand(step._default_start, preparation)
     step._surrogate, step._calibration = found
-    step._test_settings = step.decision.settings_for(step.target, *found)
     step.tables = change_tables(step.decision.tables(step.target, step._surrogate))
+    step._test_settings = step.decision.settings_for(
+        step.target, *found, step.tables, PREPARATION_SEED
+    )
     step._known_violation = ""
     step._connect()
     step._reset(step.tune)

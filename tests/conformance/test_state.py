@@ -1,15 +1,24 @@
 """A chain can be cut, stored, moved to another process and resumed."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 import zlib
+from dataclasses import replace
 
 import cloudpickle
 import numpy as np
+import pymc as pm
 import pytest
 
 from conformance.harness import run, same_state
-from pymc_minibatch_mh import SettingError
+from pymc_minibatch_mh import AustereMH, Bounds, Mixture, PenaltyMH, SettingError
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.steps.poisson import PoissonDecision
+from pymc_minibatch_mh.steps.prepared import key_of
+from pymc_minibatch_mh.surrogate.target import Target
 from zoo import METHODS, logistic
 
 SEED = 21
@@ -68,6 +77,146 @@ def test_a_state_of_other_settings_is_refused(step, step_of):
         SettingError, match=r"^updates_per_draw=1 is not that of the sampling state, 5"
     ):
         step.sampling_state = other.sampling_state
+
+
+def counts(rows=2_000, *, seed=51, sd=2.0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1.0, 1.0, rows)
+    with pm.Model() as model:
+        level, slope = pm.Normal("level", 0.0, sd), pm.Normal("slope", 0.0, 2.0)
+        mu = pm.math.exp(level + slope * x)
+        pm.Poisson("counts", mu=mu, observed=rng.poisson(np.exp(0.4 + 0.6 * x)))
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return counts()
+
+
+@pytest.fixture(scope="module")
+def own(model):
+    return PenaltyMH(model=model)
+
+
+@pytest.fixture(scope="module")
+def file(own, tmp_path_factory):
+    path = tmp_path_factory.mktemp("state") / "step.npz"
+    own.save(path)
+    return path
+
+
+#: What differs -> how the other step is built, and what the refusal names.
+OTHERS = {
+    "data": (
+        lambda model, file: PenaltyMH(model=counts(seed=52)),
+        r"'a data array of counts' \(column 0\)",
+    ),
+    "temperature": (
+        lambda model, file: PenaltyMH(model=model, temperature=4.0),
+        r"temperature \(4\.0, not 1\.0\)",
+    ),
+    "method": (
+        lambda model, file: AustereMH(model=model, prepared=file),
+        r"method \(AustereMH, not PenaltyMH\)",
+    ),
+    "settings": (
+        lambda model, file: PenaltyMH(model=model, prepared=file, batch_size=200),
+        "the settings of its test",
+    ),
+    "proposal": (
+        lambda model, file: PenaltyMH(model=model, prepared=file, proposal=Mixture(walk_weight=0)),
+        "its proposal",
+    ),
+}
+
+
+def refused_as_differing_in(what):
+    message = rf"^sampling_state= is of a step that differs in {what}\. Build the step as the one"
+    return pytest.raises(SettingError, match=message)
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_state_of_another_step_is_refused(model, own, file, what):
+    build, named = OTHERS[what]
+    other = build(model, file)
+    with refused_as_differing_in(named):
+        own.sampling_state = other.sampling_state
+
+
+@pytest.mark.parametrize(
+    ("order", "changed", "weights", "what"),
+    [
+        (1, {}, None, r"taylor_order \(1, not 2\)"),
+        (2, {"sd": 2.5}, None, "the prior part"),
+        (2, {"rows": 1_999}, None, r"'a data array of counts' \(column 0\)"),
+        (2, {}, np.full(2_000, 2), "the likelihood of 'counts'"),
+    ],
+)
+def test_a_state_of_another_model_or_order_is_refused(own, order, changed, weights, what):
+    model = counts(**changed)
+    target = Target(split(model, model.value_vars, weights=weights), order, 1.0, None)
+    with refused_as_differing_in(what):
+        own.sampling_state = replace(own.sampling_state, key=own.key | key_of(target))
+
+
+def test_the_settings_of_exact_tests_are_told_from_each_other():
+    usual = {
+        "form": "best",
+        "chi": None,
+        "delayed_acceptance": False,
+        "bounds": None,
+        "tolerates_violations": False,
+    }
+    changes = [
+        {}, {"form": "paper"}, {"chi": 1.0}, {"delayed_acceptance": True},
+        {"bounds": Bounds(np.ones(3))}, {"tolerates_violations": True},
+    ]  # fmt: skip
+    keys = [PoissonDecision(**usual | change).key for change in changes]
+    assert len(set(keys)) == len(changes)
+    assert keys[0] == PoissonDecision(**usual).key
+
+
+def test_a_state_is_that_of_the_same_step_built_again(own, file):
+    again = PenaltyMH(model=counts(), prepared=file)
+    again.sampling_state = pickle.loads(pickle.dumps(own.sampling_state))
+    same_state(again.sampling_state, own.sampling_state)
+
+
+#: Builds the step again, takes over a chain that another process has left, and goes on.
+RESUME = """
+import pickle, sys
+import numpy as np
+from conformance.harness import run
+from conformance.test_state import counts
+from pymc_minibatch_mh import PenaltyMH
+
+state, point = pickle.load(open(sys.argv[1], "rb"))
+step = PenaltyMH(model=counts())
+step.setup_chain(np.random.default_rng(99), 300, 300)
+step.sampling_state = state
+np.save(sys.argv[2], run(step, point, 90, stop_at=40)[0])
+"""
+
+
+@pytest.mark.slow
+def test_a_cut_chain_resumes_bit_for_bit_in_another_process(own, model, tmp_path):
+    own.setup_chain(np.random.default_rng(SEED), 300, 300)
+    _, point = run(own, model.initial_point(), 120)
+    files = [tmp_path / name for name in ("chain.pickle", "positions.npy")]
+    files[0].write_bytes(pickle.dumps((own.sampling_state, point)))
+    expected, _ = run(own, point, 90, stop_at=40)
+    path = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "5"}
+    subprocess.run([sys.executable, "-c", RESUME, *files], env=os.environ | path, check=True)
+    np.testing.assert_array_equal(np.load(files[1]), expected)
+
+
+def test_what_a_state_belongs_to_is_known_to_an_unpickled_step(own):
+    fresh = copy.copy(own)
+    fresh.__dict__.pop("key", None)
+    arrived = cloudpickle.loads(cloudpickle.dumps(fresh))
+    assert "key" not in vars(arrived)
+    assert arrived.key == own.key
 
 
 def frozen_after_warm_up(step, start):

@@ -1,7 +1,10 @@
 """A record of an explanation whose every figure is told from the others."""
 
+from dataclasses import replace
+
 from pymc_minibatch_mh import Explanation
 from pymc_minibatch_mh.diagnostics.records import (
+    Approximate,
     BoundTable,
     Certificate,
     DataArray,
@@ -9,8 +12,10 @@ from pymc_minibatch_mh.diagnostics.records import (
     Memory,
     NotSubsampled,
     NutsForecast,
+    NutsLimit,
     SubsampledTerm,
 )
+from pymc_minibatch_mh.steps.deterministics import LargeDeterministic
 
 FORECAST = Forecast(
     draws=1_234,
@@ -19,6 +24,7 @@ FORECAST = Forecast(
     rows_per_update=9.87,
     rows_error=0.654,
     acceptance=0.321,
+    acceptance_error=0.0456,
     full_pass_share=0.023,
     microseconds_per_update=45.6,
     ess=789.0,
@@ -38,8 +44,17 @@ NUTS_FORECAST = NutsForecast(
     gradients_per_effective_draw=30.0,
     ess_per_second=3.79,
 )
+NUTS_LIMIT = NutsLimit(
+    condition_number=49.0, gradients_per_effective_draw=11.7, ess_per_second_at_most=432.0
+)
+APPROXIMATE = Approximate(
+    method="PenaltyMH",
+    step=None,
+    forecast=replace(FORECAST, acceptance_error=0.0789, ess_per_second=65_432.0),
+)
 EXPLANATION = Explanation(
     method="TunaMH",
+    step=None,
     recommended="a sampler",
     reason="it is the faster one",
     refused="rows depend on each other",
@@ -58,6 +73,7 @@ EXPLANATION = Explanation(
     taylor_order=1,
     order_reason="rows can be expanded",
     certificate=Certificate(
+        guarantee="exact given valid bounds",
         certified=True,
         reason="bounds were derived",
         order=2,
@@ -65,7 +81,10 @@ EXPLANATION = Explanation(
         looseness=1.16,
     ),
     forecast=FORECAST,
+    approximate=APPROXIMATE,
     nuts=NUTS_FORECAST,
+    large_deterministics=(LargeDeterministic("fitted", (12_345, 2), 197_520),),
+    var_names=("alpha", "gaps"),
 )
 #: How the numbers of the record are written.
 WRITTEN = {
@@ -75,12 +94,17 @@ WRITTEN = {
     9.87: "9.87 ±",
     0.654: "± 0.654",
     0.321: "0.321",
+    0.0456: "off by 0.0456",
+    0.0789: "off by 0.0789",
     0.023: "2.3%",
     45.6: "45.6 µs",
     789.0: "789 of",
     701.0: "701 and",
     913.0: "and 913",
     54_321.0: "54,321",
+    65_432.0: "65,432",
+    12_345: "12,345 × 2 values",
+    197_520: "188.4 MiB for 1,000 draws",
     3 * 2**30: "3.0 GiB",
     5 * 2**20: "5.0 MiB",
     7 * 2**10: "7.0 KiB",

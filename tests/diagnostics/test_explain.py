@@ -11,6 +11,7 @@ from pymc_minibatch_mh import (
     BoundViolationError,
     MinibatchError,
     ModeError,
+    PenaltyMH,
     SettingError,
     SplitCheckError,
     UnsplittableModelError,
@@ -40,13 +41,17 @@ def stopped_clocks():
 
 @pytest.fixture
 def no_gradient(monkeypatch):
-    """Spare the compilation of a gradient where NUTS is not what is tested."""
-    monkeypatch.setattr(entry, "nuts_forecast", lambda *_: None)
+    """Refuse to compile a gradient where nobody asked for NUTS."""
+
+    def asked_for(*_):
+        raise AssertionError("the gradient for NUTS was compiled")
+
+    monkeypatch.setattr(entry, "nuts_forecast", asked_for)
 
 
 @pytest.fixture(scope="module")
 def of_step(step_of):
-    return explain(step_of("logistic", "TunaMH"), random_seed=1)
+    return explain(step_of("logistic", "TunaMH"), nuts=True, random_seed=1)
 
 
 def two_terms():
@@ -176,6 +181,99 @@ def _generator(seed):
 
 
 @pytest.mark.usefixtures("no_gradient")
+def test_nuts_has_a_limit_unless_it_is_asked_for(of_step, step_of):
+    found = explain(step_of("logistic", "TunaMH"), draws=100, tune=100, random_seed=1)
+    assert found.nuts.condition_number == of_step.nuts.condition_number
+    assert found.nuts.ess_per_second_at_most > of_step.nuts.ess_per_second
+    assert found.recommended == "TunaMH"
+    assert "NUTS was not timed" in found.reason
+
+
+def test_the_step_is_the_one_that_was_given(of_step, step_of):
+    assert of_step.step is step_of("logistic", "TunaMH")
+    assert of_step.approximate is None
+
+
+def test_the_step_that_was_built_samples_the_model(of_switched):
+    found, built = of_switched
+    assert found.step is built
+    model = model_behind(found.step)
+    with model:
+        trace = pm.sample(
+            20, tune=20, chains=1, step=found.step, random_seed=1, cores=1, quiet=True,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert trace.posterior.sizes["draw"] == 20
+
+
+def test_a_model_of_few_deterministics_has_all_to_store(of_two_terms):
+    assert of_two_terms.large_deterministics == ()
+    assert of_two_terms.var_names == ("<slope>", "effect")
+
+
+def test_large_deterministics_are_named_and_priced():
+    with refused() as model:
+        scale, spread = model["scale"], np.linspace(0.0, 1.0, 40_000)
+        pm.Deterministic("fitted", scale * spread)
+        pm.Deterministic("double", 2.0 * scale)
+    found = explain(model)
+    (one,) = found.large_deterministics
+    assert (one.name, one.shape, one.bytes_per_draw) == ("fitted", (40_000,), 320_000)
+    assert found.var_names == ("scale", "double")
+    assert "305.2 MiB for 1,000 draws" in str(found)
+
+
+@pytest.fixture(scope="module")
+def reading_all(step_of):
+    """An exact step whose bounds are so wide that every update reads all rows."""
+    step = fresh_chain(step_of("logistic", "TunaMH"), _generator(0), 0)
+    tables = step.tables
+    heads = tables.heads * [1.0, 1.0, 1e6]
+    step.tables = dataclasses.replace(tables, heads=heads, c=tables.c * np.float32(1e6))
+    step._use_bounds(step.tables, step.surrogate.centre)
+    return step
+
+
+@pytest.fixture(scope="module")
+def of_reading_all(reading_all):
+    return explain(reading_all, draws=200, tune=200, random_seed=1)
+
+
+def test_an_approximate_step_is_forecast_where_exactness_takes_all_rows(of_reading_all):
+    assert of_reading_all.method == "TunaMH"
+    assert of_reading_all.forecast.full_pass_share > 0.9
+    assert of_reading_all.forecast.acceptance_error == 0.0
+    found = of_reading_all.approximate
+    assert (found.method, type(found.step)) == ("PenaltyMH", PenaltyMH)
+    assert found.forecast.full_pass_share < 0.1
+    assert found.forecast.rows_per_update < 500
+    assert found.forecast.acceptance > 0.5
+    assert 0.0 < found.forecast.acceptance_error < 0.1
+    assert np.isnan(found.forecast.preparation_seconds)
+    assert "Forecast of PenaltyMH" in str(of_reading_all)
+
+
+def test_the_approximate_step_draws_as_one_that_is_built_anew(of_reading_all, step_of, model_of):
+    start, draws = model_of("logistic").initial_point(), []
+    for step in (of_reading_all.approximate.step, step_of("logistic", "PenaltyMH")):
+        step.setup_chain(_generator(7), 150, 0)
+        draws.append(run(step, start, 200, stop_at=150)[0])
+    np.testing.assert_array_equal(*draws)
+
+
+def test_the_approximate_step_is_a_step_of_its_own(of_reading_all, reading_all, model_of):
+    step = of_reading_all.approximate.step
+    assert step.tables is None
+    assert not step.certified
+    assert reading_all.certified
+    assert step.rng is not reading_all.rng
+    restored = pickle.loads(pickle.dumps(step))
+    same_state(restored.sampling_state, step.sampling_state)
+    trace = sample(model_of("logistic"), step, 50, 50, chains=1, random_seed=1)
+    assert not trace.sample_stats["certified"].any()
+
+
+@pytest.mark.usefixtures("no_gradient")
 def test_an_explained_chain_goes_on_bit_for_bit(step_of, model_of):
     step, start = step_of("logistic", "TunaMH"), model_of("logistic").initial_point()
     step.setup_chain(_generator(7), 200, 0)
@@ -243,7 +341,7 @@ def test_a_refused_model_has_a_record_too():
     with pytest.raises(UnsplittableModelError) as reason:
         split(model, model.value_vars)
     with model:
-        found = explain()
+        found = explain(nuts=True)
     assert found.refused == str(reason.value)
     assert (found.method, found.recommended) == ("", "pm.NUTS")
     assert found.forecast is found.certificate is found.taylor_order is None
@@ -251,6 +349,7 @@ def test_a_refused_model_has_a_record_too():
     assert reasons["walk"] == found.refused
     assert "observed=['apart']" in reasons["apart"]
     assert np.isnan(found.nuts.condition_number)
+    assert found.step is found.approximate is None
     assert "refused" in str(found)
 
 
@@ -285,6 +384,7 @@ def raising(error):
         ("model", {"temperature": -1.0}, "temperature=-1.0"),
         ("step", {"temperature": 2.0}, "temperature= is a setting of the step"),
         ("step", {"vars": []}, "vars= is a setting of the step"),
+        ("model", {"nuts": "yes"}, "nuts='yes' is neither True nor False"),
         ("neither", {}, "is neither a model nor a step"),
     ],
 )
@@ -316,8 +416,9 @@ def test_few_rows_for_many_parameters_are_for_nuts(monkeypatch):
     # The seconds of a quiet machine, as every update reads all rows.
     monkeypatch.setattr(pilot, "seconds_per_draw", lambda _: 300e-6)
     monkeypatch.setattr(gradient, "seconds_per_call", lambda *_: (COMPILATION, 50e-6))
-    found = explain(model, random_seed=1)
+    found = explain(model, nuts=True, random_seed=1)
     assert found.recommended == "pm.NUTS"
     assert found.forecast.full_pass_share > 0.9
+    assert found.approximate.forecast.full_pass_share < 0.1
     assert found.reason.startswith("N/d = 33 is too small (d = 30 exceeds √N/2)")
     assert "read all rows" in found.forecast.warning

@@ -5,18 +5,18 @@ from html.parser import HTMLParser
 
 import pytest
 
-from diagnostics.samples import EXPLANATION, WRITTEN
+from diagnostics.samples import EXPLANATION, NUTS_LIMIT, WRITTEN
 from pymc_minibatch_mh.diagnostics.sheet import WIDTH, Section, as_html, as_text
 
 
 def leaves(record):
-    """Return every number and text of a record, but flags."""
+    """Return every number and text of a record, but flags and steps."""
     if dataclasses.is_dataclass(record):
         parts = [getattr(record, field.name) for field in dataclasses.fields(record)]
     elif isinstance(record, tuple):
         parts = record
     else:
-        return [] if isinstance(record, bool) else [record]
+        return [] if isinstance(record, bool | None) else [record]
     return [leaf for part in parts for leaf in leaves(part)]
 
 
@@ -51,23 +51,43 @@ def test_text_and_html_hold_every_field():
 
 
 def test_a_field_that_is_left_out_would_be_noticed():
-    for name in ("forecast", "nuts", "certificate"):
+    for name in ("forecast", "approximate", "nuts", "certificate"):
         assert missing(str(replace(EXPLANATION, **{name: None}))), name
-    assert missing(str(replace(EXPLANATION, terms=()))) != []
+    for name in ("terms", "large_deterministics", "var_names"):
+        assert missing(str(replace(EXPLANATION, **{name: ()}))), name
 
 
 def test_flags_and_unknown_figures_are_said():
     certificate = replace(EXPLANATION.certificate, certified=False, looseness=float("nan"))
-    forecast = replace(EXPLANATION.forecast, preparation_seconds=float("nan"))
+    forecast = replace(EXPLANATION.forecast, preparation_seconds=float("nan"), acceptance_error=0.0)
     nuts = replace(EXPLANATION.nuts, condition_number=float("nan"))
-    changed = replace(EXPLANATION, certificate=certificate, forecast=forecast, nuts=nuts)
+    changed = replace(
+        EXPLANATION, certificate=certificate, forecast=forecast, approximate=None, nuts=nuts
+    )
     text = str(changed)
     assert "not certified" in text
     assert "not certified" not in str(EXPLANATION)
     assert "not measured" in text
     assert "κ unknown" in text
+    assert "is off by" not in text
     assert "nan" not in text
     assert "no gradient" in str(replace(changed, nuts=None))
+
+
+def test_nuts_that_was_not_timed_has_a_limit():
+    text = re.sub(r"\s+", " ", str(replace(EXPLANATION, nuts=NUTS_LIMIT)))
+    assert "effective draws a second at most 432" in text
+    assert "at least 11.7 per effective draw" in text
+    assert "κ = 49" in text
+    assert "nuts=True" in text
+    assert "µs, all rows" not in text
+
+
+def test_the_names_are_written_to_be_pasted():
+    text = str(EXPLANATION)
+    assert "pm.sample(..., var_names=['alpha', 'gaps'])" in text
+    silent = str(replace(EXPLANATION, large_deterministics=()))
+    assert "var_names" not in silent
 
 
 def test_everything_between_tags_is_escaped():

@@ -6,7 +6,7 @@ import pymc as pm
 import pytest
 
 from diagnostics import traces
-from pymc_minibatch_mh import MinibatchError, loo_subsample
+from pymc_minibatch_mh import MinibatchError, StaleDataError, loo_subsample
 from pymc_minibatch_mh.diagnostics.loglikelihood import RowLogLikelihood
 from statistical.budget import FAR
 
@@ -93,6 +93,42 @@ def test_one_chain_and_a_discrete_variable():
     whole = trace.copy()
     pm.compute_log_likelihood(whole, model=model, progressbar=False)
     assert own.elpd == pytest.approx(az.loo(whole).elpd, rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def drawn(model):
+    with model:
+        return pm.sample_prior_predictive(2, random_seed=1)
+
+
+@pytest.fixture
+def with_data(trace, drawn):
+    """A trace that holds the data, in the groups that PyMC writes."""
+    own = trace.copy()
+    for group in ("observed_data", "constant_data"):
+        own[group] = drawn[group]
+    return own
+
+
+def test_data_that_are_not_those_of_the_trace_are_refused(model, with_data):
+    x = model["x"].get_value()
+    before = loo_subsample(with_data, 50, model=model, seed=1)
+    try:
+        pm.set_data({"x": np.where(np.arange(traces.ROWS) == 7, 0.0, x)}, model=model)
+        with pytest.raises(StaleDataError, match=r"^'x' changed after this trace was drawn"):
+            loo_subsample(with_data, 50, model=model)
+    finally:
+        pm.set_data({"x": x}, model=model)
+    assert loo_subsample(with_data, 50, model=model, seed=1).elpd == before.elpd
+    observed = with_data["observed_data"]
+    observed["y"] = observed["y"] + 1e-9
+    with pytest.raises(StaleDataError, match=r"^'y' changed"):
+        loo_subsample(with_data, 50, model=model)
+
+
+def test_data_that_the_likelihood_does_not_use_may_change(model, with_data):
+    with_data["constant_data"]["new_x"] = with_data["constant_data"]["x"] + 1.0
+    loo_subsample(with_data, 50, model=model)
 
 
 def test_a_row_that_is_impossible_at_the_mean_is_named():

@@ -1,4 +1,4 @@
-"""The Python of the README and of the documentation runs, and prints what the pages say."""
+"""The Python of the documentation runs, and prints what the pages say."""
 
 import contextlib
 import io
@@ -67,10 +67,7 @@ def run(code, namespace):
 @pytest.mark.usefixtures("short_chains")
 @pytest.mark.parametrize(
     "page",
-    [
-        "README.md",
-        *(f"docs/{name}.md" for name in ("choose", "models", "use", "before", "after", "bounds")),
-    ],
+    [f"docs/{name}.md" for name in ("choose", "models", "use", "before", "after", "bounds")],
 )
 def test_snippets_run_and_print_what_the_page_says(page, given):
     namespace, snippets = dict(given), blocks(page)

@@ -60,7 +60,7 @@ class Compiled:
             visited[k] = position[0]
             update(
                 position, new, 1, generator, addresses, numbers, self.settings, *arrays, starts,
-                NO_CONTEXT, *self.tables, sums, tallies,
+                NO_CONTEXT, *self.tables, sums, tallies, np.zeros((2, 1)),
             )  # fmt: skip
         states = np.abs(visited[:, None] - self.positions).argmin(axis=1)
         found = np.zeros((len(self.positions),) * 2)

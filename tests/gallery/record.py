@@ -14,8 +14,9 @@ from bounds.certified import Rows
 from likelihood.reading import evaluate
 from pymc_minibatch_mh import BoundsError, UnsplittableModelError
 from pymc_minibatch_mh.bounds.tables import TAILS, BoundsPass
-from pymc_minibatch_mh.likelihood.affine import RowData, row_functions
+from pymc_minibatch_mh.likelihood.affine import row_functions
 from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.row.reading import RowData
 from pymc_minibatch_mh.surrogate.mode import Mode
 from pymc_minibatch_mh.surrogate.passes import Derivatives
 from pymc_minibatch_mh.surrogate.taylor import surrogate_at

@@ -80,6 +80,13 @@ for value, printed in ((math.nan, "nan"), (math.inf, "inf"), (-1.0, "-1.0")):
         call=given(with_entry(value)),
     )
 bounds.refuses(
+    "Bounds(c) with masked entries",
+    "bounds=Bounds(c)",
+    "has a c with masked entries, whose values are missing.",
+    "Give numbers without a mask.",
+    call=given(np.ma.masked_equal(np.arange(N), 7)),
+)
+bounds.refuses(
     "Bounds(c, metric=2.0)",
     "bounds=Bounds(c, metric)",
     "has metric=2.0, which is no function.",
@@ -200,6 +207,13 @@ for value in ([], [0.5], [[1]], ["a"], [True], [[1], [2, 3]]):
         "Give a sequence of integers.",
         call=lambda g, value=value: log_likelihood(g.trace(), value, model=g.model),
     )
+after.refuses(
+    "log_likelihood(trace, rows) with masked entries",
+    "rows=",
+    "has masked entries, whose values are missing.",
+    "Give numbers without a mask.",
+    call=lambda g: log_likelihood(g.trace(), np.ma.masked_equal([1, 2], 2), model=g.model),
+)
 for value in (-1, N):
     after.refuses(
         f"posterior_predictive(trace, [{value}])",

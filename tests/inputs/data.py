@@ -1,6 +1,7 @@
 """Data that cannot be read, and steps that are used on what they were not made for."""
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 
 from inputs.case import Section, build_on
@@ -8,6 +9,7 @@ from pymc_minibatch_mh import (
     MinibatchError,
     UnsplittableModelError,
 )
+from pymc_minibatch_mh.likelihood.split import split
 
 data = Section("Data", UnsplittableModelError)
 weights = Section("Weights")
@@ -77,6 +79,103 @@ data.refuses(
     "uses 'y', an array of type float64 with 4 axes" + SO,
     "Use real numbers in native byte order, floats of 32 bits or more, and at most three axes.",
     call=lambda g: build_on(lambda: respond(observed=np.zeros((N, 1, 1, 1)))),
+)
+
+
+def written_by_hand(array):
+    """Declare a log-density that computes with an array of its own."""
+
+    def declare():
+        level = pm.Normal("level")
+        pm.CustomDist("y", level, logp=lambda y, a: -((y - a * array) ** 2), observed=ZEROS)
+
+    return declare
+
+
+NO_NUMBER = "TensorVariable cannot be converted to Python integer."
+for kind, array, said in (
+    ("a masked", np.ma.masked_equal(np.arange(N), 3), NO_NUMBER),
+    ("a big-endian", ZEROS.astype(">f8"), "'numpy.ndarray' object has no attribute 'name'"),
+    ("an object", ZEROS.astype(object), "'numpy.ndarray' object has no attribute 'name'"),
+    ("a text", np.full(N, "1"), NO_NUMBER),
+):
+    rest = " Call `.astype(int)` for the symbolic equivalent." if said is NO_NUMBER else ""
+    data.refuses(
+        f"pm.CustomDist whose log-density computes with {kind} array",
+        "'y'",
+        f"has a log-density that PyMC cannot write ({said}{rest}).",
+        "Correct its function; where that computes with a masked, big-endian or object array, give "
+        "it np.asarray(x, dtype=float).",
+        call=lambda g, array=array: build_on(written_by_hand(array)),
+    )
+
+
+@data.refuses(
+    "pm.set_data() with masked entries, before the step is built",
+    "'column'",
+    "is set to an array with masked entries, whose values are missing" + SO,
+    "Drop the rows with missing values.",
+)
+def set_to_masked(g):
+    def declare():
+        column = pm.Data("column", ZEROS)
+        pm.Normal("y", pm.Normal("a") * column, observed=ZEROS)
+        pm.set_data({"column": np.ma.masked_less(one_wrong(-9.0), -1.0)})
+
+    build_on(declare)
+
+
+data.refuses(
+    "a matrix of float16",
+    "'y'",
+    "uses 'a data array of y', an array of type float16 with 2 axes" + SO,
+    "Use real numbers in native byte order, floats of 32 bits or more, and at most three axes.",
+    call=lambda g: build_on(
+        lambda: pm.Normal(
+            "y",
+            pm.math.dot(np.ones((N, 2), dtype="float16"), pm.Normal("b", shape=2)),
+            observed=ZEROS,
+        )
+    ),
+)
+VALUES = np.arange(N) % 7 / 4.0
+
+
+def reads(declare, **settings):
+    """Return the call that splits a model and finds the right numbers in its last column."""
+
+    def call(g):
+        with pm.Model() as model:
+            declare()
+        (term,) = split(model, model.value_vars, **settings).terms
+        column, _ = term.batches[-1]
+        np.testing.assert_array_equal(column.values, VALUES)
+
+    return call
+
+
+for written, array in (
+    ("np.ma.masked_array(y), nothing masked", np.ma.masked_array(VALUES)),
+    ("y.astype('>f8')", VALUES.astype(">f8")),
+    ("y.astype('float16')", VALUES.astype("float16")),
+    ("y.astype('longdouble')", VALUES.astype("longdouble")),
+    ("pd.Series(y, dtype='Float64')", pd.Series(VALUES, dtype="Float64")),
+):
+    data.accepts(
+        f'pm.Normal("y", a, observed={written})',
+        reads(lambda array=array: respond(observed=array)),
+    )
+data.accepts(
+    'pm.Data("x", np.ma.masked_array(x)), nothing masked',
+    reads(
+        lambda: pm.Normal(
+            "y", pm.Normal("a") * pm.Data("x", np.ma.masked_array(VALUES)), observed=ZEROS
+        )
+    ),
+)
+data.accepts(
+    "a predictor of float16",
+    reads(lambda: pm.Normal("y", pm.Normal("a") * VALUES.astype("float16"), observed=ZEROS)),
 )
 data.refuses(
     "pm.Minibatch of a predictor",
@@ -149,6 +248,30 @@ for written, values, shape in (
         f"of 'counts' are an array of {shape}.",
         ROW,
         call=lambda g, values=values: g.build("TunaMH", weights=values),
+    )
+weights.refuses(
+    "TunaMH(weights=w) with masked entries",
+    "weights=",
+    "of 'counts' have masked entries, whose values are missing.",
+    "Give numbers without a mask.",
+    call=lambda g: g.build("TunaMH", weights=np.ma.masked_equal(np.arange(5_000), 17)),
+)
+weights.refuses(
+    "TunaMH(weights=w) with a None among them",
+    "weights=",
+    "of 'counts' are an array of type object and shape (5000,).",
+    ROW,
+    call=lambda g: g.build("TunaMH", weights=[None, *np.ones(4_999)]),
+)
+for written, array in (
+    ("w.astype(object)", VALUES.astype(object)),
+    ("w.astype('>f8')", VALUES.astype(">f8")),
+    ("w.astype('float16')", VALUES.astype("float16")),
+    ("np.ma.masked_array(w), nothing masked", np.ma.masked_array(VALUES)),
+    ("pd.Series(w, dtype='Float64')", pd.Series(VALUES, dtype="Float64")),
+):
+    weights.accepts(
+        f"TunaMH(weights={written})", reads(lambda: respond(observed=ZEROS), weights=array)
     )
 for value in (-1.0, np.nan, np.inf):
     weights.refuses(

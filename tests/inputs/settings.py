@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pymc as pm
 
 from inputs.case import Section
@@ -120,6 +121,13 @@ every.refuses(
     "has 'slope' of type float64 and shape (2,), which the variable has not.",
     "Give real numbers of shape ().",
     call=lambda g: g.build("TunaMH", initial_point={"level": 0.0, "slope": [0.0, 1.0]}),
+)
+every.refuses(
+    "TunaMH(initial_point={'level': np.ma.masked, 'slope': 0.0})",
+    "initial_point=",
+    "has 'level' with masked entries, whose values are missing.",
+    "Give numbers without a mask.",
+    call=lambda g: g.build("TunaMH", initial_point={"level": np.ma.masked, "slope": 0.0}),
 )
 every.refuses(
     "TunaMH(initial_point={'level': 'low', 'slope': 0.0})",

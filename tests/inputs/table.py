@@ -18,7 +18,7 @@ def table() -> str:
     parts = []
     for section in dict.fromkeys(case.section for case in CASES):
         rows = [line(case) for case in CASES if case.section == section]
-        parts.append(f"\n### {section}\n\n{HEAD}{''.join(rows)}")
+        parts.append(f"\n## {section}\n\n{HEAD}{''.join(rows)}")
     return "".join(parts) + "\n"
 
 

@@ -45,6 +45,13 @@ explaining.refuses(
     call=lambda g: explain(g.model, draws=5),
 )
 explaining.refuses(
+    "explain(model, nuts='yes')",
+    "nuts='yes'",
+    "is neither True nor False.",
+    "Give one of them.",
+    call=lambda g: explain(g.model, nuts="yes"),
+)
+explaining.refuses(
     "explain(model, random_seed='lucky')",
     "random_seed='lucky'",
     "is no seed.",

@@ -1,6 +1,7 @@
 """Files, changed data, models without bounds or mode, and states of other steps."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -9,16 +10,17 @@ from inputs.case import Section, build_on
 from pymc_minibatch_mh import (
     BoundsError,
     ModeError,
+    PenaltyMH,
     SettingError,
     StaleDataError,
-    TunaMH,
 )
+from steps.editable import EDITS, Editable, edited
 from zoo import poisson, sample
 
 files = Section("Files of prepared steps", SettingError)
 models = Section("Models without bounds or without a mode", BoundsError)
 states = Section("States of other steps")
-changed = Section("Data that change after construction", StaleDataError)
+changed = Section("Data and models that change after construction", StaleDataError)
 
 DAMAGED = "is no file that step.save() wrote, or is damaged."
 ANEW = "Leave it out to prepare the step anew."
@@ -168,36 +170,52 @@ models.refuses(
 )
 
 
-@changed.refuses(
-    "pm.set_data() with other values, then pm.sample()",
-    "'held'",
-    "changed after this step was built, so its mode and its sums over the rows are those of other "
-    "data.",
-    "Build TunaMH() again.",
-)
-def other_values(g):
-    _after(g, np.ones(3))
+@cache
+def built():
+    """Return a model that holds data in every way, and a step on it."""
+    written = Editable()
+    return written, PenaltyMH(model=written.model, weights=written.weights)
 
 
-@changed.refuses(
-    "pm.set_data() with another length, then pm.sample()",
-    "'held'",
-    "changed after this step was built, so its mode and its sums over the rows are those of other "
-    "data.",
-    "Build TunaMH() again.",
-)
-def other_length(g):
-    _after(g, np.zeros(4))
+def after(edit):
+    """Return the call that samples with a step whose model was edited after it was built."""
+
+    def call(g):
+        written, step = built()
+        with edited(written, EDITS[edit][0]):
+            sample(written.model, step, 5, 5)
+
+    return call
 
 
-def _after(g, values):
-    model = poisson()
-    with model:
-        pm.Data("held", np.zeros(3))
-    step = TunaMH(model=model, initial_point=g.start, prepared=g.file)
-    with model:
-        pm.set_data({"held": values})
-    sample(model, step, 5, 5)
+SUMS = "so its mode and its sums over the rows are those of"
+for written, edit, variable in (
+    ("pm.set_data() of one row", "pm.set_data in the second row", "design"),
+    ("pm.set_data() of another length", "pm.set_data of another length", "few_data"),
+    ("x *= 0.5 of a predictor", "a predictor in place", "a data array of y"),
+    ("weights[1] = 2", "a weight in place", "weights of y"),
+    ("set_value() of a pytensor.shared", "a shared variable", "offset"),
+    ("set_value() of one in a prior", "a shared number in a prior", "a number of level"),
+):
+    changed.refuses(
+        f"{written}, then pm.sample()",
+        f"{variable!r}",
+        f"changed after this step was built, {SUMS} other data.",
+        "Build PenaltyMH() again.",
+        call=after(edit),
+    )
+for written, edit, variable, what in (
+    ("another pm.Potential", "a potential that is added", "late", "was added to the model"),
+    ("another likelihood", "a likelihood that is added", "late", "was added to the model"),
+    ("model.potentials.pop()", "a potential that is removed", "pull", "was removed from the model"),
+):
+    changed.refuses(
+        f"{written}, then pm.sample()",
+        f"{variable!r}",
+        f"{what} after this step was built, {SUMS} another model.",
+        "Build PenaltyMH() again.",
+        call=after(edit),
+    )
 
 
 AS_THAT = "Build the step as the one whose state it is."
@@ -213,13 +231,34 @@ def of_other_settings(g):
     g.step.sampling_state = replace(g.step.sampling_state, updates_per_draw=5)
 
 
+for written, what, value, named in (
+    ("on other data", "'a data array of counts' (column 0)", "", ""),
+    ("of another order", "taylor_order", "1", " (1, not 2)"),
+    ("of another temperature", "temperature", "2.0", " (2.0, not 1.0)"),
+    ("of another method", "method", "PenaltyMH", " (PenaltyMH, not TunaMH)"),
+    ("with another test", "the settings of its test", "", ""),
+    ("with another proposal", "its proposal", "RandomWalk()", ""),
+):
+    states.refuses(
+        f"step.sampling_state = that of a step {written}",
+        "sampling_state=",
+        f"is of a step that differs in {what}{named}.",
+        AS_THAT,
+        call=lambda g, what=what, value=value: setattr(
+            g.step,
+            "sampling_state",
+            replace(g.step.sampling_state, key=g.step.key | {what: value}),
+        ),
+    )
+
+
 @states.refuses(
-    "step.sampling_state = that of a step with another proposal",
+    "step.sampling_state = one whose arrays were cut",
     "sampling_state=",
     "has 'numbers' of shape (2,) instead of (12,), so it is of another model, method or proposal.",
     AS_THAT,
 )
-def of_another_proposal(g):
+def of_another_shape(g):
     g.step.sampling_state = replace(g.step.sampling_state, numbers=np.zeros(2))
 
 

@@ -69,7 +69,7 @@ def run(settings, *, bounds=BOUNDS, weights=None, radius=np.inf, kind=GIVEN, rea
         states[k] = position[0]
         update(
             position, zero.copy(), 1, generator, addresses, zero, settings, *arrays, STARTS,
-            np.zeros(0, dtype=np.int64), *tables, sums[k], tallies,
+            np.zeros(0, dtype=np.int64), *tables, sums[k], tallies, np.zeros((2, 1)),
         )  # fmt: skip
     return states, sums
 
@@ -126,6 +126,29 @@ def test_pairs_that_all_rows_decide_are_exact(name, outside):
     assert read.all() or name.endswith("delayed")
 
 
+@pytest.mark.parametrize("by_all_rows", [True, False])
+def test_a_choice_of_chi_learns_the_same_from_drawn_rows_and_from_all(by_all_rows):
+    settings = SETTINGS["best"].copy()
+    size = BOUNDS.sum(dtype=float) * METRIC
+    settings[poisson.MAX_RATE] = size * 1.01 if by_all_rows else np.inf
+    _, sums = run(settings)
+    learned = sums.sum(axis=0)
+    assert learned[entry.FULL_PASS] == (UPDATES if by_all_rows else 0)
+    assert learned[entry.SIZES] / learned[entry.N_SIZES] == pytest.approx(size)
+    changes = BETA * TABLE / (BOUNDS * METRIC)
+    exact = (BOUNDS * changes**2).sum() / BOUNDS.sum()
+    found = learned[entry.SQUARED_RATIOS] / learned[entry.N_RATIOS]
+    assert found == pytest.approx(exact, rel=1e-6 if by_all_rows else 0.02)
+
+
+def test_moves_that_read_all_rows_whatever_chi_teach_nothing():
+    settings = SETTINGS["best"].copy()
+    settings[poisson.MAX_RATE] = 0.5
+    for _, sums in (run(settings), run(SETTINGS["best"], radius=0.5)):
+        assert sums[:, entry.FULL_PASS].all()
+        assert not sums[:, [entry.N_SIZES, entry.N_RATIOS]].any()
+
+
 def test_rows_read_are_poisson():
     _, sums = run(SETTINGS["best"])
     size = BOUNDS.sum() * METRIC
@@ -157,9 +180,19 @@ def test_a_violated_bound_stops_before_the_move_and_names_the_row():
     low = BOUNDS.copy()
     low[3] *= 0.7
     _, sums = run(SETTINGS["best"], bounds=low)
-    stopped = sums[:, entry.VIOLATED] > 0.0
+    stopped = sums[:, entry.BOUND_RATIO] > 1.0
     assert stopped.any()
-    assert (sums[stopped, entry.VIOLATED] == 4.0).all()
+    assert (sums[stopped, entry.BOUND_ROW] == 3.0).all()
     assert not sums[stopped, entry.ACCEPTED].any()
     ratio = BETA * abs(TABLE[3]) / (low[3] * METRIC)
     assert sums[stopped, entry.BOUND_RATIO].max() == pytest.approx(ratio)
+
+
+def test_of_several_rows_beyond_their_bounds_the_worst_is_named_with_its_own_ratio():
+    low = BOUNDS * np.float32(0.3)
+    _, sums = run(SETTINGS["best"], bounds=low)
+    ratios = BETA * np.abs(TABLE) / (low * METRIC)
+    named = sums[:, entry.BOUND_ROW].astype(int)
+    stopped = sums[:, entry.BOUND_RATIO] > 1.0
+    assert len(set(named[stopped])) > 3
+    np.testing.assert_allclose(sums[stopped, entry.BOUND_RATIO], ratios[named[stopped]], rtol=1e-6)

@@ -291,7 +291,8 @@ def mutated(tmp_path, old, new):
     source = Path(remainder.__file__).read_text()
     assert source.count(old) >= 1
     source = source.replace(old, new).replace(
-        "from pymc_minibatch_mh._jit import compiled", "def compiled():\n    return lambda f: f\n"
+        "from pymc_minibatch_mh._jit import compiled",
+        "def compiled(signature=None):\n    return lambda f: f\n",
     )
     path = tmp_path / "changed.py"
     path.write_text(source)

@@ -132,6 +132,7 @@ class Toy:
             update(
                 position, zero.copy(), updates, generator, addresses, zero, self.rule.settings,
                 *arrays, STARTS, context, *NO_BOUNDS, sums[k], tallies,
+                np.zeros((2, 1)),
             )  # fmt: skip
         return states, sums
 

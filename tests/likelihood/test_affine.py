@@ -12,8 +12,9 @@ from likelihood.expressions import plain
 from likelihood.reading import positions, rows_of_whole, split_of
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.likelihood import arithmetic, choice, lower
-from pymc_minibatch_mh.likelihood.affine import RowData, row_functions
+from pymc_minibatch_mh.likelihood.affine import row_functions
 from pymc_minibatch_mh.likelihood.cells import Argument, Cells
+from pymc_minibatch_mh.row.reading import RowData
 
 N = 24
 RNG = np.random.default_rng(17)

@@ -9,8 +9,10 @@ from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.passes import move_moments
 from pymc_minibatch_mh.kernels.reading import RowSpace
-from pymc_minibatch_mh.likelihood.compile import Functions, row_source
+from pymc_minibatch_mh.likelihood.affine import row_functions
+from pymc_minibatch_mh.likelihood.compile import GraphRows, row_source
 from pymc_minibatch_mh.likelihood.rows import ReadRows
+from pymc_minibatch_mh.row.program import FormRows
 
 N = 50
 RNG = np.random.default_rng(7)
@@ -78,8 +80,8 @@ def test_reading_in_python_is_refused():
 # One model with several types and layouts through the compiled path.
 
 
-@pytest.fixture(scope="module")
-def compiled():
+@pytest.fixture(scope="module", params=["forms", "graph"])
+def compiled(request):
     x8 = RNG.integers(0, 9, N).astype("uint8")
     g = RNG.integers(0, 3, N)
     with pm.Model() as model:
@@ -91,19 +93,21 @@ def compiled():
         pm.Bernoulli("z", logit_p=logits, observed=WIDE[:, 1] > 0.0)
     parts = split_of(model)
     source = row_source(parts)
-    functions = Functions(parts, source)
-    return model, parts, source, functions.evaluate(0)
+    forms = request.param == "forms"
+    rows = FormRows(row_functions(parts)) if forms else GraphRows(parts, source)
+    placed = rows.at(source)
+    return model, parts, source, placed.evaluate(0), placed.context
 
 
 def change_of_rows(compiled, drawn, theta, new):
-    _, _, source, evaluate = compiled
-    space = RowSpace(source.term_starts, source.context)
+    _, _, source, evaluate, context = compiled
+    space = RowSpace(source.term_starts, context)
     drawn = np.array(drawn, dtype=np.int64)
     return move_moments(address_of(evaluate), theta, new, theta, space, drawn)
 
 
 def test_compiled_batches_hold_the_rows_of_the_model(compiled):
-    model, parts, source, _ = compiled
+    model, parts, source, *_ = compiled
     theta, new = positions(parts)
     change = np.concatenate(
         [

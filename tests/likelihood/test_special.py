@@ -10,7 +10,7 @@ from scipy.special import polygamma
 from likelihood.reading import split_of
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.kernels.special import trigamma
-from pymc_minibatch_mh.likelihood.compile import Functions, row_source
+from pymc_minibatch_mh.likelihood.compile import compiled_graph
 from zoo import poisson
 
 
@@ -41,7 +41,6 @@ class OnlyInPython(Op):
 
 def test_an_operation_without_a_compiled_form_is_refused_by_name():
     parts = split_of(poisson())
-    functions = Functions(parts, row_source(parts))
     x = pt.vector("x", dtype="float64")
     with pytest.raises(UnsplittableModelError, match=r"'counts'.*OnlyInPython.*pm\.NUTS"):
-        functions._function([x], [OnlyInPython()(x)])
+        compiled_graph(parts, [x], [OnlyInPython()(x)], None)

@@ -113,6 +113,34 @@ EDITED = [
         slow=True,
     ),
     Mutant(
+        "the last row beyond its bound instead of the worst",
+        "a message joins one row to another's ratio",
+        Edit(
+            "kernels.poisson.log_product",
+            "sums[entry.BOUND_RATIO], sums[entry.BOUND_ROW] = ratio, row",
+            "sums[entry.BOUND_RATIO] = ratio\n"
+            "        if not ratio <= 1.0:\n"
+            "            sums[entry.BOUND_ROW] = row",
+            (THIN_ROWS,),
+        ),
+        "kernels/test_poisson.py"
+        "::test_of_several_rows_beyond_their_bounds_the_worst_is_named_with_its_own_ratio",
+        slow=True,
+    ),
+    Mutant(
+        "a choice of χ that learns from drawn rows alone",
+        "a chain whose χ makes every move read all rows keeps it for ever",
+        Edit(
+            "kernels.poisson.product_of_all",
+            "if np.isfinite(squares) and c.size > 0:",
+            "if False:",
+            (THIN_ROWS,),
+        ),
+        "kernels/test_poisson.py"
+        "::test_a_choice_of_chi_learns_the_same_from_drawn_rows_and_from_all[True]",
+        slow=True,
+    ),
+    Mutant(
         "one end of a move inside the trust region",
         "bounds are used where they do not hold",
         Edit(
@@ -296,6 +324,37 @@ EDITED = [
             "            column = np.ones_like(column)",
         ),
         "weights/test_bounds.py::test_bounds_of_weighted_rows_are_bounds_times_weights[2]",
+    ),
+    # What a step belongs to.
+    Mutant(
+        "digests without the sum of words",
+        "one number that changed can go unnoticed",
+        Edit("data.contents._of_block", "total % 2**64", "0"),
+        "data/test_contents.py::test_a_number_that_the_check_alone_would_miss_is_told",
+    ),
+    Mutant(
+        "digests of the first rows of each block",
+        "data that changed go unnoticed",
+        Edit("data.contents._blocks", "first : first + step]", "first : first + 9]"),
+        "data/test_contents.py::test_a_single_number_that_changed_is_told[140000-float64]",
+    ),
+    Mutant(
+        "shared variables watched alone",
+        "arrays that were edited in place go unnoticed",
+        Edit("likelihood.leaves.Leaves.add", "Constant | SharedVariable", "SharedVariable"),
+        "likelihood/test_leaves.py::test_an_array_is_found_in[a prior]",
+    ),
+    Mutant(
+        "what users' functions compute with is not watched",
+        "shared variables of a CustomDist go unnoticed",
+        Edit("likelihood.split.split", 'leaves.add([prior, *free.values()], "the prior part")', ""),
+        "likelihood/test_leaves.py::test_an_array_is_found_in[a shared variable in a log-density]",
+    ),
+    Mutant(
+        "a key without the order",
+        "the state of a step of another order is taken",
+        Edit("steps.prepared.key_of", '"taylor_order": str(target.taylor_order),', ""),
+        "steps/test_prepared.py::test_a_key_tells_order_and_temperature",
     ),
     # What a chain keeps.
     Mutant(

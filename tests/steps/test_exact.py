@@ -1,6 +1,8 @@
 """What only exact methods have: bounds of one's own, violations, the region they hold in."""
 
 import copy
+import re
+from dataclasses import replace
 
 import cloudpickle
 import numpy as np
@@ -13,11 +15,13 @@ from pymc_minibatch_mh import (
     BoundsError,
     BoundViolationError,
     Laplace,
+    RandomWalk,
     SettingError,
     TunaMH,
 )
 from pymc_minibatch_mh.acceptance import poisson
 from pymc_minibatch_mh.kernels.poisson import METRIC_ROLE
+from pymc_minibatch_mh.steps.settings import bounds_of
 from zoo import EXACT, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -130,6 +134,52 @@ def test_a_tolerated_violation_marks_the_trace(model):
     assert all("not exact" in message and "'y': row" in message for message in messages)
 
 
+SHOWN = re.compile(r"row (\d+) changes by (\S+) times .* from \[(.*)\] to \[(.*)\] \(uncon")
+
+
+def shown(message):
+    """Return the ratio that a message names, and that of its row in the move that it shows."""
+    row, ratio, here, there = SHOWN.search(message).groups()
+    here, there = (np.array(text.split(), dtype=float) for text in (here, there))
+    x, y = X[int(row)], Y[int(row)]
+    change = np.diff([y * (x @ beta) - np.logaddexp(0.0, x @ beta) for beta in (here, there)])
+    return float(ratio), abs(float(change[0])) / (LOW * NORMS[int(row)] * distance(here, there))
+
+
+#: Share of a valid bound that hundreds of rows exceed in every move.
+LOW = 0.02
+
+
+@pytest.fixture(scope="module")
+def too_low(model):
+    """A step that goes on although its bounds are far too small."""
+    bounds = Bounds(LOW * NORMS, distance)
+    settings = {"proposal": RandomWalk(), "updates_per_draw": 5}
+    return TunaMH(model=model, taylor_order=0, bounds=bounds, on_violation="warn", **settings)
+
+
+def test_a_message_shows_row_ratio_and_move_of_the_worst_violation(model, too_low):
+    too_low.setup_chain(np.random.default_rng(13), 0, 40)
+    point = model.initial_point()
+    for _ in range(40):
+        point, (stats,) = too_low.step(point)
+        ratio, own = shown(too_low.violation)
+        assert ratio == pytest.approx(float(stats["bound_ratio"]), rel=0.005)
+        assert ratio == pytest.approx(own, rel=0.01)
+
+
+def test_a_chain_that_stops_names_row_ratio_and_move_of_the_worst_violation(model, too_low):
+    step = copy.copy(too_low)
+    step.decision = replace(step.decision, tolerates_violations=False)
+    for seed in range(20):
+        step.setup_chain(np.random.default_rng(seed), 0, 1)
+        step.test_settings[poisson.TOLERATE] = 0.0
+        with pytest.raises(BoundViolationError) as raised:
+            step.step(model.initial_point())
+        ratio, own = shown(str(raised.value))
+        assert ratio == pytest.approx(own, rel=0.01)
+
+
 def test_the_metric_follows_the_centre(given):
     step = copy.copy(given)
     here, address = step._bounds, step._addresses[METRIC_ROLE]
@@ -233,3 +283,11 @@ def test_chi_is_chosen_in_warm_up_and_then_frozen(model_of, step_of):
         seen.append(step.test_settings[poisson.CHI])
     assert len(set(seen[:1_000])) > 3
     assert len(set(seen[1_000:])) == 1
+
+
+def test_bounds_that_are_edited_after_the_step_was_built_are_those_it_was_given():
+    c = NORMS.copy()
+    kept = bounds_of(Bounds(c, distance))
+    c *= 0.5
+    np.testing.assert_array_equal(kept.c, NORMS)
+    assert kept.metric is distance

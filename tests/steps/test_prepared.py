@@ -1,12 +1,21 @@
 """A prepared step survives in a file, and only for the model that it belongs to."""
 
+import json
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pymc as pm
 import pytest
 
 from conformance.harness import same_draws
+from families import FAMILIES
 from pymc_minibatch_mh import PenaltyMH, SettingError, StaleDataError, TunaMH
 from pymc_minibatch_mh.bounds.tables import BoundsPass
+from pymc_minibatch_mh.likelihood.digest import split_digests
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.steps.prepared import key_of
 from pymc_minibatch_mh.surrogate.target import Target
 from zoo import poisson, sample
 
@@ -126,11 +135,44 @@ def test_what_is_no_prepared_step_is_refused(model, tmp_path):
         TunaMH(model=model, prepared=tmp_path / "missing.npz")
 
 
-def test_data_that_changed_are_not_saved(tmp_path):
+def spline(width=1.0):
+    """A prior whose operation holds an object."""
+    grid = np.linspace(-3.0, 3.0, 21)
+    with pm.Model() as model:
+        level = pm.Interpolated("level", grid, np.exp(-((grid / width) ** 2)))
+        pm.Normal("y", level, observed=np.zeros(1_000))
+    return model
+
+
+def keys():
+    """Return what a file of a step would belong to, on some models."""
+    models = [spline(), FAMILIES["normal_mixture"]()]
+    parts = [split(model, model.value_vars) for model in models]
+    return [key_of(Target(part, 2, 1.0, None)) for part in parts]
+
+
+def test_a_key_is_the_same_in_every_process():
+    here = json.dumps(keys())
+    script = "import json; from steps.test_prepared import keys; print(json.dumps(keys()))"
+    settings = {"PYTHONHASHSEED": "5", "PYTHONPATH": os.pathsep.join(sys.path)}
+    there = subprocess.check_output(
+        [sys.executable, "-c", script], env=os.environ | settings, text=True
+    )
+    assert there.strip() == here
+
+
+def test_other_objects_in_an_operation_make_another_key():
+    one, same, other = (
+        split_digests(split(model, model.value_vars))["the prior part"]
+        for model in (spline(), spline(), spline(1.5))
+    )
+    assert one == same != other
+
+
+def test_a_key_tells_order_and_temperature():
     model = poisson()
-    with model:
-        held = pm.Data("held", np.zeros(3))
-        step = PenaltyMH()
-        held.set_value(np.ones(3))
-    with pytest.raises(StaleDataError, match="'held' changed"):
-        step.save(tmp_path / "step.npz")
+    parts = split(model, model.value_vars)
+    settings = [(2, 1.0), (1, 1.0), (2, 0.5)]
+    keys = [key_of(Target(parts, order, beta, None)) for order, beta in settings]
+    assert len({json.dumps(key) for key in keys}) == len(settings)
+    assert keys[0] == key_of(Target(parts, 2, 1.0, None))

@@ -26,6 +26,16 @@ def quadratic(mean, precision, theta, *, hessian):
     return derivatives(-0.5 * gap @ precision @ gap, -precision @ gap, -precision, hessian=hessian)
 
 
+def averaged_bend(likelihood, theta, factor, rows):
+    """How much the average gradient over a Gaussian differs from that in its middle."""
+
+    def gradient(place):
+        return likelihood(place, hessian=False, rows=rows).gradient
+
+    around = [0.5 * (gradient(theta + c) + gradient(theta - c)) for c in factor.T]
+    return np.sum(around, axis=0) - len(factor) * gradient(theta)
+
+
 def logistic_passes(X, y, prior_precision):
     """Passes over a logistic regression with independent normal priors; precision 0 is flat."""
 
@@ -37,7 +47,16 @@ def logistic_passes(X, y, prior_precision):
     def prior(theta, *, hessian):
         return quadratic(0.0, np.diag(prior_precision), theta, hessian=hessian)
 
-    return SimpleNamespace(n_rows=len(y), likelihood=likelihood, prior=prior)
+    def bend(theta, factor, rows):
+        return averaged_bend(likelihood, theta, factor, rows)
+
+    return SimpleNamespace(
+        n_rows=len(y),
+        likelihood=likelihood,
+        prior=prior,
+        bend=bend,
+        bend_of_prior=lambda theta, factor: np.zeros(theta.size),
+    )
 
 
 def hierarchy_passes(means, weight):

@@ -5,6 +5,7 @@ anew.
 """
 
 import json
+import re
 from pathlib import Path
 
 from claims.claims import CLAIMS
@@ -19,6 +20,8 @@ from statistical.test_posteriors import COMMON, MAIN
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "verification.md"
+#: Links of a page lead elsewhere from another one.
+LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 #: Section -> figures that its tests store: name -> asked, measured, command, seed.
 FIGURES = {
     "endurance": TESTS / "endurance" / "figures.json",
@@ -117,10 +120,11 @@ def budget():
 
 def claims(page):
     def described(sentence):
+        sentence = LINK.sub(r"\1", sentence)
         if sentence.startswith("|"):
             return " – ".join(cell.strip() for cell in sentence.strip("| ").split(" | "))
-        # Links of a page lead elsewhere from this one, and a bar would end the cell.
-        return sentence.replace("](", "] (").replace("|", "\\vert{}")
+        # A bar would end the cell.
+        return sentence.replace("|", "\\vert{}")
 
     rows = [
         [described(sentence), "<br>".join(code(test) for test in tests)]

@@ -1,0 +1,217 @@
+"""Linear forms of the position whose coefficients are data, read row by row.
+
+What a term's rows are read from, and which compiled functions take them, lies in one vector of
+integers, the context. From ``TERMS`` on it has the place of each term's part; a part begins with
+the slots named here. One kernel so serves all models.
+
+Coefficients are of two kinds. *Fixed* ones belong to the same coordinates of the position in every
+row; *chosen* ones to coordinates that the data choose, as in ``a[group]``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.data.reading import load, read_block, read_number
+
+#: Where the places of the terms' parts stand in the context.
+TERMS = 3
+# Slots of a term's part: numbers of things, addresses of functions and numbers, and places of
+# lists in the context.
+N_ARGUMENTS, N_LEAVES, N_FIXED, N_CHOSEN, N_PIECES = range(5)
+DIFFERENCE, SLOPES, THIRD, FACTORS = range(5, 9)
+LEAVES, PIECES, FIXED_PLACES, FIXED_ENDS, CHOSEN_ARGUMENTS, N_SLOTS = range(9, 15)
+
+# A leaf: address of row 0, bytes from row to row, type.
+LEAF_ADDRESS, LEAF_STRIDE, LEAF_TYPE, LEAF_SIZE = range(4)
+
+# A piece of a form: a run of numbers of a row, a product of leaves, or such a product for a
+# coordinate that a leaf chooses.
+RUN, PRODUCT, CHOICE = range(3)
+# Where it goes, how many coefficients it has, whether others were there before it, its factor, the
+# first of its leaves and their number; bytes between the numbers of a run; and coordinates to
+# choose from.
+KIND, WHERE, COUNT, ADDS, FACTOR, FIRST_LEAF, LEAVES_USED = range(7)
+ENTRY_STRIDE, FIRST_PLACE, PLACE_STEP, PLACES, PIECE_SIZE = range(7, 12)
+
+#: Numbers of a block of rows that stay in a core's own cache, and the most rows of one.
+CACHED_NUMBERS, MOST_ROWS = 16_384, 512
+
+
+class Forms(NamedTuple):
+    """Coefficients of the linear forms of a block of n rows.
+
+    Parameters
+    ----------
+    fixed : ndarray, shape (n, S)
+        Those of fixed coordinates.
+    places : ndarray of int64, shape (n, Q)
+        The coordinates that the data choose.
+    chosen : ndarray, shape (n, Q)
+        Their coefficients.
+    """
+
+    fixed: np.ndarray
+    places: np.ndarray
+    chosen: np.ndarray
+
+
+@compiled()
+def rows_of_block(context, part):
+    """Return how many rows of a term are best read at a time."""
+    width = context[part + N_FIXED] + context[part + N_CHOSEN] + context[part + N_LEAVES]
+    width += 3 * context[part + N_ARGUMENTS]
+    return min(max(CACHED_NUMBERS // width, 8), MOST_ROWS)
+
+
+@compiled()
+def room_for_forms(context, part, most):
+    """Return coefficients of up to `most` rows, to be read into."""
+    chosen = np.empty((most, context[part + N_CHOSEN]))
+    return Forms(
+        np.empty((most, context[part + N_FIXED])), np.empty(chosen.shape, np.int64), chosen
+    )
+
+
+@compiled()
+def _product_of_leaves(context, leaves, first, count, factor, row):
+    product = factor
+    for k in range(first, first + count):
+        leaf = leaves + LEAF_SIZE * k
+        address = context[leaf + LEAF_ADDRESS] + row * context[leaf + LEAF_STRIDE]
+        product *= read_number(address, context[leaf + LEAF_TYPE])
+    return product
+
+
+@compiled()
+def read_leaves(context, part, rows, out, first):
+    """Read what the row function takes of the data into columns of `out`, from `first` on."""
+    for k in range(context[part + N_LEAVES]):
+        leaf = context[part + LEAVES] + LEAF_SIZE * k
+        address, stride = context[leaf + LEAF_ADDRESS], context[leaf + LEAF_STRIDE]
+        read_block(rows, address, stride, 0, context[leaf + LEAF_TYPE], out, first + k, 1)
+
+
+@compiled()
+def _read_run(context, leaf, piece, rows, factor, fixed):
+    where, count = context[piece + WHERE], context[piece + COUNT]
+    read_block(
+        rows, context[leaf + LEAF_ADDRESS], context[leaf + LEAF_STRIDE],
+        context[piece + ENTRY_STRIDE], context[leaf + LEAF_TYPE], fixed, where, count,
+    )  # fmt: skip
+    if factor != 1.0:
+        for i in range(rows.size):
+            for j in range(count):
+                fixed[i, where + j] *= factor
+
+
+@compiled()
+def _place_chosen(context, piece, leaf, row):
+    address = context[leaf + LEAF_ADDRESS] + row * context[leaf + LEAF_STRIDE]
+    index = int(read_number(address, context[leaf + LEAF_TYPE]))
+    if index < 0:
+        index += context[piece + PLACES]
+    return context[piece + FIRST_PLACE] + context[piece + PLACE_STEP] * index
+
+
+@compiled()
+def read_forms(context, part, rows, forms):
+    """Read the coefficients of the linear forms of some rows.
+
+    Parameters
+    ----------
+    context : ndarray of int64
+    part
+        Where the term's part of it begins.
+    rows : ndarray of int64, shape (n,)
+        Row numbers within the term.
+    forms : Forms
+        Overwritten.
+    """
+    leaves = context[part + LEAVES]
+    for k in range(context[part + N_PIECES]):
+        piece = context[part + PIECES] + PIECE_SIZE * k
+        kind, where = context[piece + KIND], context[piece + WHERE]
+        first, count = context[piece + FIRST_LEAF], context[piece + LEAVES_USED]
+        factor = load(context[part + FACTORS] + 8 * context[piece + FACTOR], np.float64)
+        leaf = leaves + LEAF_SIZE * first
+        if kind == RUN:
+            _read_run(context, leaf, piece, rows, factor, forms.fixed)
+        elif kind == PRODUCT:
+            for i in range(rows.size):
+                before = forms.fixed[i, where] if context[piece + ADDS] else 0.0
+                product = _product_of_leaves(context, leaves, first, count, factor, rows[i])
+                forms.fixed[i, where] = before + product
+        else:
+            for i in range(rows.size):
+                forms.places[i, where] = _place_chosen(context, piece, leaf, rows[i])
+                forms.chosen[i, where] = _product_of_leaves(
+                    context, leaves, first + 1, count - 1, factor, rows[i]
+                )
+
+
+@compiled()
+def pick_fixed(context, part, vector, out):
+    """Write the entries of a vector that belong to fixed coefficients to `out`, in their order."""
+    places = context[part + FIXED_PLACES]
+    for j in range(context[part + N_FIXED]):
+        out[j] = vector[context[places + j]]
+
+
+@compiled(reassociate=True)
+def apply_forms(context, part, forms, picked, vector, out, first):
+    """Write the forms of some rows, applied to a vector, into columns of `out` from `first` on.
+
+    Parameters
+    ----------
+    forms : Forms
+    picked, vector : ndarray, shapes (S,) and (d,)
+        The vector, and its entries that belong to fixed coefficients.
+    out : ndarray, shape (n, columns)
+        Overwritten there, with one number per argument.
+    """
+    ends = context[part + FIXED_ENDS]
+    for i in range(forms.fixed.shape[0]):
+        start = 0
+        for a in range(context[part + N_ARGUMENTS]):
+            total = 0.0
+            stop = context[ends + a]
+            for j in range(start, stop):
+                total += forms.fixed[i, j] * picked[j]
+            out[i, first + a] = total
+            start = stop
+        for g in range(context[part + N_CHOSEN]):
+            a = context[context[part + CHOSEN_ARGUMENTS] + g]
+            out[i, first + a] += forms.chosen[i, g] * vector[forms.places[i, g]]
+
+
+@compiled(reassociate=True)
+def whiten_forms(context, part, forms, row, factor, out):
+    """Write Lᵀ times each form of a row to the lines of `out`.
+
+    Parameters
+    ----------
+    forms : Forms
+    row
+        Number of the row in the block.
+    factor : ndarray, shape (d, d)
+        L, lower triangular.
+    out : ndarray, shape (m, d)
+        Overwritten.
+    """
+    places, ends = context[part + FIXED_PLACES], context[part + FIXED_ENDS]
+    out[:] = 0.0
+    start = 0
+    for a in range(context[part + N_ARGUMENTS]):
+        for j in range(start, context[ends + a]):
+            place, weight = context[places + j], forms.fixed[row, j]
+            if weight != 0.0:
+                for k in range(place + 1):
+                    out[a, k] += weight * factor[place, k]
+        start = context[ends + a]
+    for g in range(context[part + N_CHOSEN]):
+        a = context[context[part + CHOSEN_ARGUMENTS] + g]
+        place = forms.places[row, g]
+        for k in range(place + 1):
+            out[a, k] += forms.chosen[row, g] * factor[place, k]

@@ -1,0 +1,79 @@
+"""Where the linear forms of rows lie around a centre, and how far a step moves them."""
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels.forms import (
+    CHOSEN_ARGUMENTS,
+    FIXED_ENDS,
+    N_ARGUMENTS,
+    N_CHOSEN,
+    N_FIXED,
+    Forms,
+    apply_forms,
+    pick_fixed,
+    read_forms,
+    room_for_forms,
+    rows_of_block,
+    whiten_forms,
+)
+
+
+@compiled()
+def _sizes(context, part, forms, picked, vector, row, out):
+    """Write the sums of absolute products of the forms of a row to `out`."""
+    start = 0
+    for a in range(context[part + N_ARGUMENTS]):
+        total = 0.0
+        stop = context[context[part + FIXED_ENDS] + a]
+        for j in range(start, stop):
+            total += abs(forms.fixed[row, j] * picked[j])
+        out[a] = total
+        start = stop
+    for g in range(context[part + N_CHOSEN]):
+        a = context[context[part + CHOSEN_ARGUMENTS] + g]
+        out[a] += abs(forms.chosen[row, g] * vector[forms.places[row, g]])
+
+
+@compiled()
+def place_forms(context, part, rows, centre, factor, values, sizes, norms, whitened):
+    """Place the linear forms of some rows of a term.
+
+    Parameters
+    ----------
+    context : ndarray of int64
+    part
+        Where the term's part of it begins.
+    rows : ndarray of int64, shape (n,)
+    centre : ndarray, shape (d,)
+    factor : ndarray, shape (d, d)
+        L, lower triangular.
+    values, sizes : ndarray, shape (n, m)
+        Overwritten with the forms of the centre, and with the sums of the absolute products that
+        they are made of.
+    norms : ndarray, shape (n, m)
+        Overwritten with the lengths of Lᵀ times each form.
+    whitened : ndarray, shape (n, m, d) or (0, m, d)
+        Overwritten with these vectors, unless there is no room for them.
+    """
+    m = context[part + N_ARGUMENTS]
+    most = min(rows_of_block(context, part), rows.size)
+    room = room_for_forms(context, part, most)
+    picked, own = np.empty(context[part + N_FIXED]), np.empty((m, centre.size))
+    pick_fixed(context, part, centre, picked)
+    for start in range(0, rows.size, max(most, 1)):
+        stop = min(start + most, rows.size)
+        forms = Forms(
+            room.fixed[: stop - start], room.places[: stop - start], room.chosen[: stop - start]
+        )
+        read_forms(context, part, rows[start:stop], forms)
+        apply_forms(context, part, forms, picked, centre, values[start:stop], 0)
+        for i in range(stop - start):
+            _sizes(context, part, forms, picked, centre, i, sizes[start + i])
+            white = whitened[start + i] if whitened.shape[0] else own
+            whiten_forms(context, part, forms, i, factor, white)
+            for a in range(m):
+                total = 0.0
+                for k in range(centre.size):
+                    total += white[a, k] * white[a, k]
+                norms[start + i, a] = np.sqrt(total)

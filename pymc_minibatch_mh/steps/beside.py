@@ -1,0 +1,32 @@
+"""An approximate step on what an exact one has prepared."""
+
+import numpy as np
+
+from pymc_minibatch_mh.steps.adaptation import PREPARATION_SEED
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.penalty import PenaltyMH, penalty_decision
+
+
+def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
+    """Return a :class:`PenaltyMH` that shares rows, sums and settings with another step.
+
+    Nothing is searched for or compiled again. It has a chain of its own, and needs no bounds.
+
+    Parameters
+    ----------
+    step
+        A step, which is not changed.
+    rng
+        Generator of the new step.
+    """
+    other = object.__new__(PenaltyMH)
+    other.__dict__.update(step.__dict__)
+    other.rng = rng
+    other.decision = penalty_decision()
+    other.tables = None
+    found = step.target, step._surrogate, step._calibration
+    other._test_settings = other.decision.settings_for(*found, None, PREPARATION_SEED)
+    other._known_violation = ""
+    other._connect()
+    other._reset(other.tune)
+    return other

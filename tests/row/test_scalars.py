@@ -1,0 +1,120 @@
+"""Compiling expressions of cells to functions of floats."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.likelihood.cells import Cells
+from pymc_minibatch_mh.row import scalars
+from pymc_minibatch_mh.row.expressions import remainder_difference
+from pymc_minibatch_mh.row.scalars import compiled_rowwise, composite_of, leaves_of
+from row.fitted import rows_of, run
+
+TESTS = Path(__file__).parents[1]
+#: Families whose expressions are longest, or hold what is written in several ways.
+FAMILIES = ("normal_mixture", "zero_inflated_negative_binomial", "ordered_logistic", "student_free")
+
+
+def compiled(outputs, n_arguments):
+    return compiled_rowwise(composite_of(outputs, n_arguments, leaves_of(outputs)))
+
+
+def test_arguments_come_first_and_leaves_in_the_order_of_their_use():
+    cells = Cells()
+    u, v = cells.argument(0), cells.argument(1)
+    x, y = cells.data(0, ()), cells.data(0, (1,))
+    outputs = [cells.node(scalar.sub, (v, y)), cells.node(scalar.mul, (x, u))]
+    assert leaves_of(outputs) == [y, x]
+    found = run(compiled(outputs, 2), np.array([[2.0, 3.0, 5.0, 7.0]]), width=2)
+    np.testing.assert_array_equal(found, [[3.0 - 5.0, 7.0 * 2.0]])
+
+
+def test_data_are_computed_with_in_their_own_types():
+    cells = Cells()
+    count = cells.data(0, (), np.dtype("int64"))
+    flag = cells.data(1, (), np.dtype("bool"))
+    u = cells.argument(0)
+    half = cells.node(scalar.int_div, (count, cells.constant(np.int64(2))))
+    chosen = cells.node(scalar.switch, (flag, u, cells.real(half)))
+    found = run(compiled([chosen], 1), np.array([[0.5, 1.0, 7.0], [0.5, 0.0, 7.0]]), width=1)
+    np.testing.assert_array_equal(found[:, 0], [0.5, 3.0])
+
+
+def test_entries_of_a_table_are_chosen_by_data():
+    cells = Cells()
+    index = cells.data(0, (), np.dtype("int64"))
+    entry = cells.lookup(np.array([1.5, 2.5, 4.0]), index)
+    outputs = [cells.node(scalar.add, (entry, cells.argument(0)))]
+    inputs = np.array([[0.0, 0.0], [1.0, 2.0], [0.0, -1.0]])
+    found = run(compiled(outputs, 1), inputs, width=1)
+    np.testing.assert_array_equal(found[:, 0], [1.5, 5.0, 4.0])
+    assert scalars.TableEntry(np.array([1.0])) == scalars.TableEntry(np.array([1.0]))
+    assert scalars.TableEntry(np.array([1.0])) != scalars.TableEntry(np.array([2.0]))
+
+
+def test_an_argument_and_a_constant_can_be_results():
+    cells = Cells()
+    outputs = [cells.argument(0), cells.constant(3.0)]
+    found = run(compiled(outputs, 1), np.array([[2.0]]), width=2)
+    np.testing.assert_array_equal(found, [[2.0, 3.0]])
+
+
+def test_equal_expressions_share_one_function():
+    def softplus_of_double():
+        cells = Cells()
+        double = cells.node(scalar.mul, (cells.constant(2.0), cells.argument(0)))
+        return compiled([cells.node(scalar_math.softplus, (double,))], 1)
+
+    one = softplus_of_double()
+    assert softplus_of_double() is one
+
+
+def test_functions_nobody_uses_are_forgotten():
+    cells = Cells()
+    tripled = cells.node(scalar.mul, (cells.constant(3.0), cells.argument(0)))
+    composite = composite_of([tripled], 1, [])
+    function = compiled_rowwise(composite)
+    name = f"{scalars._key(composite.fgraph)}_rowwise"
+    assert name in scalars._compiled
+    del function
+    assert name not in scalars._compiled
+
+
+def names_on_disk(name):
+    """Return what the functions of a family are called in PyTensor's cache."""
+    found = rows_of(name)
+    names = []
+    for term, function in enumerate(found.functions):
+        m, leaves = len(function.arguments), found.compiled.leaves[term]
+        for outputs, times in (
+            (found.compiled._slopes[term], 1),
+            (list(remainder_difference(function, 2)), 3),
+        ):
+            names.append(scalars._key(composite_of(outputs, times * m, leaves).fgraph))
+    return names
+
+
+@pytest.mark.parametrize("seed", ["1", "4242"])
+def test_expressions_are_the_same_in_every_process(seed):
+    code = (
+        "import json; from row.test_scalars import *; "
+        "print(json.dumps({name: names_on_disk(name) for name in FAMILIES}))"
+    )
+    path = os.pathsep.join([str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    there = json.loads(result.stdout.splitlines()[-1])
+    assert there == {name: names_on_disk(name) for name in FAMILIES}
+    assert None not in there["normal_mixture"]

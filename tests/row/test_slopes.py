@@ -1,0 +1,66 @@
+"""Compiled derivatives of row functions, against derivatives in fifty digits."""
+
+from itertools import combinations_with_replacement
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from families import FAMILIES
+from row.exact import DIGITS, ExactRow
+from row.fitted import arguments_of, leaves_of_rows, rows_of, run
+
+CHECKED = [0, 1, 7, 500]
+#: Families with kinks, where derivatives are those of one side.
+WITHOUT_KINKS = [name for name in FAMILIES if name != "laplace"]
+
+
+def indices(m, orders):
+    return [i for order in orders for i in combinations_with_replacement(range(m), order)]
+
+
+def exact_derivatives(row, arguments, orders):
+    """Return the partial derivatives in the order in which they are compiled."""
+    m = len(arguments)
+    with mp.workdps(DIGITS):
+        point = [mp.mpf(float(u)) for u in arguments]
+        found = []
+        for index in indices(m, orders):
+            counts = tuple(index.count(k) for k in range(m))
+            exact = row(*point) if not index else mp.diff(row, point, counts)
+            found.append(float(exact))
+    return np.array(found)
+
+
+def compiled_derivatives(found, term, rows, orders):
+    m = len(found.functions[term].arguments)
+    arguments, leaves = arguments_of(found, term, rows), leaves_of_rows(found, term, rows)
+    roles = found.compiled.thirds() if orders == (3,) else found.compiled.slopes()
+    return run(roles[term], arguments, leaves, width=len(indices(m, orders)))
+
+
+@pytest.mark.parametrize("orders", [(0, 1, 2), (3,)], ids=["to the second", "the third"])
+@pytest.mark.parametrize("name", WITHOUT_KINKS)
+def test_derivatives_are_those_of_the_exact_function(name, orders):
+    found = rows_of(name)
+    for term, function in enumerate(found.functions):
+        ours = compiled_derivatives(found, term, CHECKED, orders)
+        for row, values in zip(CHECKED, ours, strict=True):
+            point = arguments_of(found, term, [row])[0]
+            exact = exact_derivatives(ExactRow(function, row), point, orders)
+            scale = np.abs(exact).max()
+            np.testing.assert_allclose(values, exact, rtol=1e-9, atol=1e-11 * scale)
+
+
+def test_a_kink_has_the_slopes_of_its_sides():
+    found = rows_of("laplace")
+    ours = compiled_derivatives(found, 0, CHECKED, (0, 1, 2))
+    y = leaves_of_rows(found, 0, CHECKED)[:, 0]
+    for values, row, observed in zip(ours, CHECKED, y, strict=True):
+        exact = ExactRow(found.functions[0], row)
+        point = arguments_of(found, 0, [row])[0]
+        with mp.workdps(DIGITS):
+            here = float(exact(*map(mp.mpf, point)))
+        np.testing.assert_allclose(values[0], here, rtol=1e-12)
+        assert np.isfinite(values).all()
+        assert np.isfinite(observed)

@@ -1,0 +1,125 @@
+"""What `import pymc_minibatch_mh` costs, and that nobody can tell that the rest comes later."""
+
+import ast
+import importlib
+import inspect
+import pickle
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+import pymc_minibatch_mh
+from pymc_minibatch_mh import steps
+
+PACKAGE = "pymc_minibatch_mh"
+ROOT = Path(__file__).parents[1]
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+#: What takes long to import, each more than the step classes together.
+HEAVY = {"arviz", "arviz_base", "arviz_plots", "arviz_stats", "llvmlite", "matplotlib", "numba"}
+HEAVY_PARTS = {"scipy.linalg", "scipy.optimize", "scipy.special", "scipy.stats"}
+#: Of these a step that is built needs no more than the compiler and some of SciPy.
+NEVER_IN_A_STEP = {"arviz", "arviz_plots", "arviz_stats", "matplotlib", "scipy.optimize"}
+
+PROBE = """
+import sys
+import pymc
+before = set(sys.modules)
+{statements}
+print(*sys.modules.keys() - before)
+"""
+
+
+def imported_by(statements):
+    """Return what statements import in a new process beyond what PyMC has imported."""
+    code = PROBE.format(statements=statements)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_a_signature_is_shown_without_compiler_or_plots():
+    found = imported_by(
+        "import inspect, pymc_minibatch_mh as mb\n"
+        "for name in mb.__all__:\n"
+        "    if name.endswith('MH'):\n"
+        "        inspect.signature(getattr(mb, name))\n"
+        "dir(mb)"
+    )
+    assert "pymc_minibatch_mh.steps.tuna" in found
+    assert not found & (HEAVY | HEAVY_PARTS | {"pytensor.link.numba.dispatch"})
+    assert "pymc_minibatch_mh.steps.machinery" not in found
+
+
+def test_a_step_is_built_without_plots_or_distributions():
+    found = imported_by("from pymc_minibatch_mh import RandomWalk, steps\nsteps.machinery")
+    assert "numba" in found
+    assert not found & (NEVER_IN_A_STEP | {"scipy.stats"})
+
+
+def test_type_checkers_read_the_names_where_python_finds_them():
+    tree = ast.parse(inspect.getsource(pymc_minibatch_mh))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+    places = pymc_minibatch_mh._ON_FIRST_USE
+    assert seen == {name: f"pymc_minibatch_mh.{place}" for name, place in places.items()}
+
+
+@pytest.mark.parametrize("name", pymc_minibatch_mh.__all__)
+def test_every_public_name_is_there(name):
+    assert name in dir(pymc_minibatch_mh)
+    thing = getattr(pymc_minibatch_mh, name)
+    assert getattr(importlib.import_module(thing.__module__), name) is thing
+    assert pickle.loads(pickle.dumps(thing)) is thing
+
+
+def test_a_star_imports_all_public_names():
+    namespace = {}
+    exec("from pymc_minibatch_mh import *", namespace)  # noqa: S102 - what users write
+    assert namespace.keys() >= set(pymc_minibatch_mh.__all__)
+
+
+@pytest.mark.parametrize("package", [pymc_minibatch_mh, steps])
+def test_what_is_not_there_is_refused_as_by_any_module(package):
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'tuna"):
+        package.tunaMH  # noqa: B018 - asking is the test
+    with pytest.raises(ImportError, match="cannot import name 'tunaMH'"):
+        exec(f"from {package.__name__} import tunaMH", {})  # noqa: S102 - what users write
+
+
+def sources(folder):
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported_distributions(paths, own):
+    """Return the distributions that files import from, beside the standard library and `own`."""
+    packages = set()
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                packages |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                packages.add(node.module.split(".")[0])
+    where = packages_distributions()
+    return {where[name][0] for name in packages - own - sys.stdlib_module_names}
+
+
+def declared(requirements):
+    return {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
+
+
+def test_what_the_package_imports_is_declared_and_nothing_else():
+    found = imported_distributions(sources(PACKAGE), own={PACKAGE})
+    assert found == declared(METADATA["project"]["dependencies"])
+
+
+def test_what_tests_and_examples_import_is_declared():
+    paths = sources("tests") + sources("examples")
+    own = {PACKAGE} | {path.stem for path in paths} | {path.parent.name for path in paths}
+    asked = METADATA["project"]["dependencies"] + METADATA["dependency-groups"]["dev"]
+    assert imported_distributions(paths, own) <= declared(asked)

@@ -1,0 +1,165 @@
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+from rich.live import Live
+
+from pymc_minibatch_mh import progress
+from pymc_minibatch_mh.progress import counting, report, showing
+from pymc_minibatch_mh.surrogate.parallel import on_all_cores
+
+
+@pytest.fixture
+def console_of(monkeypatch):
+    """Make what is reported appear at once, on a console of some kind."""
+
+    def use(**kind):
+        console = Console(file=io.StringIO(), width=100, **kind)
+        monkeypatch.setattr(progress, "get_console", lambda: console)
+        monkeypatch.setattr(progress, "PATIENCE", 0.0)
+        return console
+
+    return use
+
+
+@pytest.fixture
+def terminal(console_of):
+    return console_of(force_terminal=True)
+
+
+@pytest.fixture
+def said(monkeypatch, terminal):
+    """Collect the texts of the line instead of drawing them."""
+    texts = []
+    monkeypatch.setattr(progress, "PATIENCE", 3_600.0)
+    monkeypatch.setattr(progress._Line, "_draw", lambda _, text: texts.append(text))
+    return texts
+
+
+def appeared():
+    """Wait until the line is there."""
+    progress._Line.current._timer.join()
+
+
+def shown(console):
+    """Return what a console was sent, without colours and movements of the cursor."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
+
+
+def test_a_terminal_shows_the_first_and_the_last_that_is_done(terminal):
+    with showing("Searching for the mode"):
+        appeared()
+        report("Newton", "23/60, distance 4.1")
+    assert "Searching for the mode 0:00:00" in shown(terminal)
+    assert "Newton 23/60, distance 4.1 0:00:00" in shown(terminal)
+
+
+def test_the_line_is_gone_afterwards(terminal):
+    with showing("Searching for the mode"):
+        appeared()
+    # Back to the start of the line, up, and erased.
+    assert terminal.file.getvalue().endswith("\r\x1b[1A\x1b[2K")
+
+
+def test_names_in_brackets_are_no_markup(terminal):
+    with showing("Newton for beta[red] and beta[/red]"):
+        appeared()
+    assert "beta[red] and beta[/red]" in shown(terminal)
+
+
+@pytest.mark.parametrize(
+    "kind", [{"force_terminal": False}, {"force_terminal": True, "force_interactive": False}]
+)
+def test_logs_and_pipes_stay_quiet(console_of, kind):
+    console = console_of(**kind)
+    with showing("Searching for the mode"):
+        report("Newton", "1/60")
+        assert progress._Line.current is None
+    assert shown(console) == ""
+
+
+def test_what_is_done_soon_is_not_shown(terminal, monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE", 3_600.0)
+    with showing("Searching for the mode"):
+        report("Newton", "1/60")
+    assert terminal.file.getvalue() == ""
+
+
+@pytest.mark.parametrize("widgets", [True, False])
+def test_notebooks_show_the_line_where_they_have_widgets(console_of, monkeypatch, widgets):
+    console_of(force_jupyter=True)
+    monkeypatch.setattr(progress, "PATIENCE", 3_600.0)
+    monkeypatch.setattr(progress, "find_spec", lambda _: object() if widgets else None)
+    with showing("Searching for the mode"):
+        assert (progress._Line.current is not None) == widgets
+
+
+def test_a_bar_that_is_already_there_is_left_alone(terminal, monkeypatch):
+    # Live displays, such as the bar of pm.sample(), replace this process's output by their own.
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    bar = Live("the bar of pm.sample()", console=Console(force_terminal=True))
+    with bar, showing("Searching for the mode"):
+        assert progress._Line.current is None
+    assert terminal.file.getvalue() == ""
+
+
+def test_what_is_begun_inside_is_told_in_the_same_line(said):
+    with showing("Explaining"):
+        line = progress._Line.current
+        with showing("Searching for the mode"):
+            assert progress._Line.current is line
+            report("Newton", "1/60")
+        assert progress._Line.current is line
+    assert said == ["Searching for the mode", "Newton 1/60"]
+
+
+def test_an_error_takes_the_line_with_it(terminal):
+
+    @showing("Searching for the mode")
+    def fail():
+        appeared()
+        raise ValueError("as in the test")
+
+    with pytest.raises(ValueError, match="as in the test"):
+        fail()
+    assert progress._Line.current is None
+    report("Newton", "1/60")
+    assert "Newton" not in shown(terminal)
+
+
+def test_a_pass_says_how_far_it_is_beside_what_it_is_for(said):
+    chunks = [np.arange(3), np.arange(3, 5)]
+    with showing("Newton 2/60"):
+        assert list(on_all_cores(np.sum, chunks)) == [3, 7]
+        report("Bounding all rows")
+        assert list(on_all_cores(np.sum, chunks, "Bounding all rows")) == [3, 7]
+    assert said == [
+        "Newton 2/60 – reading all rows 50%",
+        "Newton 2/60 – reading all rows 100%",
+        "Bounding all rows",
+        "Bounding all rows 50%",
+        "Bounding all rows 100%",
+    ]
+
+
+def test_a_pass_on_its_own_has_a_line_of_its_own(said):
+    assert list(on_all_cores(np.sum, [np.arange(3)] * 4)) == [3] * 4
+    assert said == [f"Reading all rows {share}%" for share in (25, 50, 75, 100)]
+    assert progress._Line.current is None
+
+
+def test_counting_says_nothing_where_nobody_watches(console_of):
+    console = console_of(force_terminal=False)
+    with counting("Reading all rows", 2) as advance:
+        advance()
+    assert shown(console) == ""
+
+
+def test_preparing_a_step_says_what_it_does(said, step_of):
+    step = step_of("logistic", "TunaMH")
+    with showing("Reading the model"):
+        step.target.expand(np.zeros(3), np.random.default_rng(0))
+        step.decision.tables(step.target, step.surrogate)
+    assert {"Searching for the mode", "Expanding the rows", "Bounding all rows"} <= {*said}
