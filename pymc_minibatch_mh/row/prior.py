@@ -6,8 +6,8 @@ derivatives are expressions as well.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 from pymc.logprob.utils import local_check_parameter_to_ninf_switch
@@ -15,8 +15,10 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.type import TensorType
 
+from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.cells import (
     Affine,
     Apply,
@@ -24,7 +26,9 @@ from pymc_minibatch_mh.likelihood.cells import (
     Cell,
     Cells,
     Constant,
+    Gather,
     LoweringError,
+    Place,
 )
 from pymc_minibatch_mh.likelihood.composite import numpy_of
 from pymc_minibatch_mh.likelihood.derived import inlined
@@ -60,33 +64,33 @@ class ScalarPrior:
         self._root = _expression(self._cells, split)
         if sum(1 for _ in in_order([self._root])) > MOST_OPERATIONS:
             raise LoweringError(split.prior.owner.op, "is one of very many operations")
-        self._slopes = Slopes(self._cells)
-        self._gradient = [self._slopes.of(self._root, k) for k in range(split.size)]
-        # Found here, so that what cannot be differentiated is known before it is asked for.
-        self._second = {
+        slopes = Slopes(self._cells)
+        gradient = [slopes.of(self._root, k) for k in range(split.size)]
+        second = {
             pair: cell
             for pair in combinations_with_replacement(range(split.size), 2)
-            if (cell := self._slopes.of(self._gradient[pair[0]], pair[1])) is not self._cells.zero
+            if (cell := slopes.of(gradient[pair[0]], pair[1])) is not self._cells.zero
         }
+        self._pairs = list(second)
+        self._first_order = _Numbers([self._root, *gradient])
+        self._second_order = _Numbers([self._root, *gradient, *second.values()])
 
     def compiled(self) -> Callable:
         """Compile the log-density (``LOGP``)."""
-        return self._compiled
-
-    @cached_property
-    def _compiled(self) -> Callable:
         return compiled_log_density(composite_of([self._root], self._size, []))
 
     def derivatives(
         self, position: np.ndarray, others: np.ndarray, *, hessian: bool
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Return value, gradient and Hessian; the Hessian is empty unless asked for."""
-        second = self._second if hessian else {}
-        values = _numbers([self._root, *self._gradient, *second.values()], position)
-        products = np.zeros((self._size, self._size) if hessian else (0, 0))
-        for (i, j), value in zip(second, values[1 + self._size :], strict=True):
-            products[i, j] = products[j, i] = value
-        return values[0], np.array(values[1 : 1 + self._size]), products
+        if not hessian:
+            found = self._first_order(position)
+            return float(found[0]), found[1:], np.empty((0, 0))
+        value, gradient, second = np.split(self._second_order(position), [1, 1 + self._size])
+        products = np.zeros((self._size, self._size))
+        for (i, j), number in zip(self._pairs, second, strict=True):
+            products[i, j] = products[j, i] = number
+        return float(value[0]), gradient, products
 
 
 def _expression(cells: Cells, split: Split) -> Cell:
@@ -116,8 +120,11 @@ def _in_arguments(cells: Cells, root: Cell) -> Cell:
     known: dict[Cell, Cell] = {}
     for cell in in_order([root]):
         if isinstance(cell, Affine):
-            terms = [cells.times(cells.constant(t.factor), _product(cells, t.monomial)) for t in cell.terms]
-            known[cell] = cell
+            parts = (
+                multiply(cells, cells.constant(t.factor), *t.monomial, _coordinate(cells, t.place))
+                for t in cell.terms
+            )
+            known[cell] = add(cells, *parts, cell.offset)
         elif isinstance(cell, Apply) and not cell.is_data:
             known[cell] = cells.node(cell.op, [known[x] for x in cell.inputs])
         else:
@@ -125,15 +132,41 @@ def _in_arguments(cells: Cells, root: Cell) -> Cell:
     return known[root]
 
 
-def _numbers(outputs: Sequence[Cell], arguments: np.ndarray) -> list[float]:
-    """Return the values of expressions, operation by operation."""
-    known: dict[Cell, np.ndarray] = {}
-    with np.errstate(all="ignore"):
-        for cell in in_order(outputs):
+def _coordinate(cells: Cells, place: Place) -> Cell:
+    if isinstance(place, Gather):
+        raise LoweringError("an index", "is not a constant")
+    return cells.argument(place)
+
+
+class _Numbers:
+    """Expressions of arguments, evaluated operation by operation."""
+
+    def __init__(self, outputs: Sequence[Cell]) -> None:
+        places: dict[Cell, int] = {}
+        self._leaves: list[tuple[int | None, Any]] = []
+        self._operations: list[tuple[Callable, list[int]]] = []
+        ordered = list(in_order(outputs))
+        ordered.sort(key=lambda cell: isinstance(cell, Apply))
+        for cell in ordered:
             if isinstance(cell, Argument):
-                known[cell] = arguments[cell.number]
+                self._leaves.append((cell.number, None))
             elif isinstance(cell, Constant):
-                known[cell] = np.asarray(cell.value)
+                self._leaves.append((None, np.asarray(cell.value)))
+            elif isinstance(cell, Apply) and _has_numbers(cell.op):
+                function = numpy_of(cell.op)
+                self._operations.append((function, [places[x] for x in cell.inputs]))
             else:
-                known[cell] = numpy_of(cell.op)(*(known[x] for x in cell.inputs))
-    return [float(known[cell]) for cell in outputs]
+                raise LoweringError(cell, "is no number")
+            places[cell] = len(places)
+        self._outputs = [places[cell] for cell in outputs]
+
+    def __call__(self, arguments: np.ndarray) -> np.ndarray:
+        values = [arguments[number] if number is not None else x for number, x in self._leaves]
+        with np.errstate(all="ignore"):
+            for function, places in self._operations:
+                values.append(function(*(values[k] for k in places)))
+        return np.array([float(values[k]) for k in self._outputs])
+
+
+def _has_numbers(op: ScalarOp) -> bool:
+    return getattr(op, "nfunc_spec", None) is not None or type(op).impl is not ScalarOp.impl

@@ -70,14 +70,14 @@ def _table_entry(op: TableEntry, node: Any = None, **_: Any) -> tuple[Any, str]:
 def leaves_of(outputs: Sequence[Cell]) -> list[Cell]:
     """Return what expressions read of the data of a row, each once."""
     found: dict[Cell, None] = {}
-    for cell in _in_order(outputs):
+    for cell in in_order(outputs):
         if not isinstance(cell, Apply | Argument | Constant | Lookup):
             found[cell] = None
     return list(found)
 
 
-def _in_order(outputs: Sequence[Cell]) -> Iterator[Cell]:
-    """Yield cells after those that they are computed from."""
+def in_order(outputs: Sequence[Cell]) -> Iterator[Cell]:
+    """Yield cells, each once, after those that they are computed from."""
     done: set[Cell] = set()
     waiting = list(reversed(outputs))
     while waiting:
@@ -109,7 +109,7 @@ def composite_of(outputs: Sequence[Cell], n_arguments: int, leaves: Sequence[Cel
     known: dict[Cell, Variable] = {
         leaf: _as(entry, leaf.dtype) for leaf, entry in zip(leaves, entries, strict=True)
     }
-    for cell in _in_order(outputs):
+    for cell in in_order(outputs):
         if isinstance(cell, Argument):
             known[cell] = arguments[cell.number]
         elif isinstance(cell, Constant):

@@ -20,6 +20,7 @@ from pymc_minibatch_mh.kernels.passes import (
 from pymc_minibatch_mh.kernels.reading import RowSpace
 from pymc_minibatch_mh.likelihood.compile import PlacedRows
 from pymc_minibatch_mh.likelihood.prior import Prior
+from pymc_minibatch_mh.row.prior import ScalarPrior
 from pymc_minibatch_mh.surrogate.parallel import Consecutive, on_all_cores
 
 #: Rows that one task sums; fixed, so that sums do not depend on the number of cores.
@@ -62,7 +63,7 @@ class Passes:
         The rows themselves.
     """
 
-    def __init__(self, rows: PlacedRows, prior: Prior, source: ArrayRows) -> None:
+    def __init__(self, rows: PlacedRows, prior: ScalarPrior | Prior, source: ArrayRows) -> None:
         self._rows = rows
         self._prior = prior
         self._source = source

@@ -17,6 +17,7 @@ from pymc_minibatch_mh.likelihood.compile import GraphRows, PlacedRows, row_sour
 from pymc_minibatch_mh.likelihood.prior import Prior
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.row.prior import ScalarPrior
 from pymc_minibatch_mh.row.program import FormRows
 from pymc_minibatch_mh.surrogate.mode import Mode, find_mode
 from pymc_minibatch_mh.surrogate.passes import Passes
@@ -100,7 +101,15 @@ class Target:
     @cached_property
     def passes(self) -> Passes:
         """Full passes over the rows."""
-        return Passes(self.rows, Prior(self.split, self.compile_kwargs), self.source)
+        return Passes(self.rows, self._prior, self.source)
+
+    @cached_property
+    def _prior(self) -> ScalarPrior | Prior:
+        try:
+            return ScalarPrior(self.split)
+        except LoweringError:
+            # Large, or through operations on vectors that only a graph can do.
+            return Prior(self.split, self.compile_kwargs)
 
     @cached_property
     def evaluate(self) -> Callable:
