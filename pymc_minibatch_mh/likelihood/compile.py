@@ -99,7 +99,7 @@ def compiled_graph(
     UnsplittableModelError
         If an operation has no compiled form.
     """
-    options = _numba_options(compile_kwargs)
+    options = numba_options(compile_kwargs)
     with pytensor.config.change_flags(numba__fastmath=False), warnings.catch_warnings():
         warnings.filterwarnings("error", OBJECT_MODE, UserWarning)
         try:
@@ -281,7 +281,19 @@ def _mode(setting: Any) -> Mode:
     return mode
 
 
-def _numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+def numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what :func:`pytensor.function` is called with.
+
+    Parameters
+    ----------
+    compile_kwargs
+        What a user asks for.
+
+    Raises
+    ------
+    SettingError
+        If it is no dictionary, names an unknown argument, or asks for another linker than numba.
+    """
     if not isinstance(compile_kwargs, Mapping | None):
         raise SettingError(
             f"compile_kwargs={compile_kwargs!r} is no dictionary. Give keyword arguments of "

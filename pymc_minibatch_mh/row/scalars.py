@@ -178,7 +178,7 @@ def compiled_log_density(composite: Composite) -> Any:
     return _compiled_as(_of_position, LOGP_SIGNATURE, composite)
 
 
-def _compiled_as(wrapper: FunctionType, signature: Any, composite: Composite) -> Any:
+def _compiled_as(wrapper: Any, signature: Any, composite: Composite) -> Any:
     graph = composite.fgraph
     with pytensor.config.change_flags(numba__fastmath=False):
         key = _key(graph)
@@ -191,7 +191,7 @@ def _compiled_as(wrapper: FunctionType, signature: Any, composite: Composite) ->
         return _compiled[name]
 
 
-def _compile(wrapper: FunctionType, signature: Any, graph: FunctionGraph, name: str) -> Any:
+def _compile(wrapper: Any, signature: Any, graph: FunctionGraph, name: str) -> Any:
     namespace = _Namespace(len(graph.inputs), lambda: _function_of_floats(graph))
     function = FunctionType(wrapper.__code__, namespace, wrapper.__name__)
     cached = bool(name and pytensor.config.numba__cache)

@@ -173,12 +173,20 @@ class AdaptingStep(RestorableStep):
         if steps.machinery.whitened_norm(s.whitener, mean, s.centre) < MOVED * np.sqrt(mean.size):
             return
         rng = np.random.default_rng(PREPARATION_SEED)
-        self.surrogate, calibration = self.target.expand(mean, rng)
+        self.surrogate, calibration = self._calibrated(self.target.expand(mean, rng))
         self.test_settings = self._settings_at(self.surrogate, calibration, self._chain_tables)
         self._adapt_test()
 
+    def _calibrated(self, surrogate: Surrogate) -> tuple[Surrogate, Calibration | None]:
+        """Measure the remainders of rows, if the test needs to know them."""
+        if not self.decision.needs_calibration:
+            return surrogate, None
+        rng = np.random.default_rng(PREPARATION_SEED)
+        calibration = self.target.calibrate(surrogate, rng)
+        return surrogate._replace(spread=calibration.spread), calibration
+
     def _settings_at(
-        self, surrogate: Surrogate, calibration: Calibration, tables: Tables | None
+        self, surrogate: Surrogate, calibration: Calibration | None, tables: Tables | None
     ) -> np.ndarray:
         return self.decision.settings_for(
             self.target, surrogate, calibration, tables, PREPARATION_SEED

@@ -10,7 +10,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
-import pymc as pm
 from pymc.stats.convergence import SamplerWarning
 from pytensor.graph.basic import Variable
 
@@ -18,21 +17,17 @@ from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.errors import BoundViolationError
 from pymc_minibatch_mh.kernels import sums as entry
 from pymc_minibatch_mh.likelihood.given import generator_of, model_of, point_of
-from pymc_minibatch_mh.likelihood.weights import weights_of
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.adaptation import PREPARATION_SEED, AdaptingStep
 from pymc_minibatch_mh.steps.describe import docstring_of, line_about, signature_of
-from pymc_minibatch_mh.steps.freshness import WatchedModel
 from pymc_minibatch_mh.steps.stats import STATS_DTYPES_SHAPES, stats_of_draw
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.bounds.tables import Tables
     from pymc_minibatch_mh.kernels.surrogate import Surrogate
     from pymc_minibatch_mh.steps.decision import Decision
-    from pymc_minibatch_mh.steps.prepared import Prepared
-    from pymc_minibatch_mh.surrogate.target import Target
 
 #: Chance that a Gaussian posterior lies as far out as a start that is not waited for, and width
 #: of the new start in posterior standard deviations.
@@ -77,61 +72,44 @@ class MinibatchStep(AdaptingStep):
         **given: Unpack[check.SharedSettings],
     ) -> None:
         shared = check.shared(type(self), given)
-        check.together(shared["blocked"])
         model, initial_point = model_of(shared["model"]), shared["initial_point"]
         self.vars = check.own_variables(model, vars)
-        self.rng = generator_of("rng", shared["rng"])
-        self.tune = check.flag("tune", shared["tune"])
-        self.temperature = check.positive("temperature", shared["temperature"])
-        self.updates_per_draw = check.integer("updates_per_draw", shared["updates_per_draw"])
-        self.proposal = check.proposal_of(shared["proposal"])
+        self.decision = decision
+        self._take(shared)
         point = point_of(model, model.initial_point() if initial_point is None else initial_point)
-        self.target = self._read(model, point, shared)
+        read = steps.machinery.read_model(model, self.vars, point, shared)
+        steps.machinery.tell_of_large(model, point, self.name)
+        discrete = read.target.split.discrete_in_rows
+        order = check.taylor_order_of(shared["taylor_order"], discrete)
+        self.target = read.target.beside(order, 1.0 / self.temperature)
+        self._watched = read.watched
         self.target.condition_on(point)
-        parts = self.target.split
-        self._watched = WatchedModel(model, parts.leaves, weights_of(parts.terms))
         start = self.target.split.ravel(point)
-        self.target.require_finite(start)
         default = point if initial_point is None else model.initial_point()
         self._default_start = self.target.split.ravel(default)
-        found = self._found(model, start, shared["prepared"])
+        found = read.prepared(self.target, decision, model, start, shared["prepared"])
         self._surrogate, self._calibration = found.surrogate, found.calibration
-        self.decision = decision
-        derived = found.tables if decision.takes_derived_bounds else None
-        self.tables = derived or decision.tables(self.target, self._surrogate)
+        self.tables = found.tables or decision.tables(self.target, self._surrogate)
         self._test_settings = self._settings_at(self._surrogate, self._calibration, self.tables)
         self._connect()
         self._known_violation = ""
         self._reset(self.tune)
-        self._audit()
+        if found.violation is None:
+            self._audit()
+        elif found.violation:
+            self._meet_violation(found.violation)
         self._known_violation = self.violation
         decision.require_subsampling(self._surrogate, self.tables, PREPARATION_SEED)
         # Compiles the update where it is not yet in numba's cache, so that no draw has to wait.
         self._update(start, 0)
 
-    def _read(
-        self, model: pm.Model, point: dict[str, np.ndarray], shared: check.SharedSettings
-    ) -> Target:
-        parts = steps.machinery.split(
-            model,
-            self.vars,
-            shared["observed"],
-            weights=shared["weights"],
-            observation_dims=shared["observation_dims"],
-            initial_point=point,
-        )
-        steps.machinery.tell_of_large(model, point, self.name)
-        order = check.taylor_order_of(shared["taylor_order"], parts.discrete_in_rows)
-        beta, options = 1.0 / self.temperature, shared["compile_kwargs"]
-        return steps.machinery.Target(parts, order, beta, options)
-
-    def _found(self, model: pm.Model, start: np.ndarray, file: str | PathLike | None) -> Prepared:
-        if file is not None:
-            return steps.machinery.read(file, self.target)
-        preparation = np.random.default_rng(PREPARATION_SEED)
-        surrogate, calibration = self.target.expand(start, preparation)
-        self.target.check(model, surrogate, preparation)
-        return steps.machinery.Prepared(surrogate, calibration, None)
+    def _take(self, shared: check.SharedSettings) -> None:
+        check.together(shared["blocked"])
+        self.rng = generator_of("rng", shared["rng"])
+        self.tune = check.flag("tune", shared["tune"])
+        self.temperature = check.positive("temperature", shared["temperature"])
+        self.updates_per_draw = check.integer("updates_per_draw", shared["updates_per_draw"])
+        self.proposal = check.proposal_of(shared["proposal"])
 
     def save(self, path: str | PathLike) -> None:
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.

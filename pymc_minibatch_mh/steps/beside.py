@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from pymc_minibatch_mh.steps.adaptation import PREPARATION_SEED
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.penalty import PenaltyMH, penalty_decision
 
@@ -24,8 +23,8 @@ def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     other.rng = rng
     other.decision = penalty_decision()
     other.tables = None
-    found = step.target, step._surrogate, step._calibration
-    other._test_settings = other.decision.settings_for(*found, None, PREPARATION_SEED)
+    other._surrogate, other._calibration = other._calibrated(step._surrogate)
+    other._test_settings = other._settings_at(other._surrogate, other._calibration, None)
     other._known_violation = ""
     other._connect()
     other._reset(other.tune)

@@ -57,6 +57,11 @@ class Decision(ABC):
 
     @property
     @abstractmethod
+    def needs_calibration(self) -> bool:
+        """Whether the test chooses batches by how large the remainders of rows are."""
+
+    @property
+    @abstractmethod
     def walk_target(self) -> float:
         """Acceptance that a random walk aims at under this test."""
 
@@ -83,7 +88,7 @@ class Decision(ABC):
         self,
         target: Target,
         surrogate: Surrogate,
-        calibration: Calibration,
+        calibration: Calibration | None,
         tables: Tables | None,
         seed: int,
     ) -> np.ndarray:
@@ -129,6 +134,11 @@ class LookDecision(Decision):
         return False
 
     @property
+    def needs_calibration(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def key(self) -> str:
         """Digest of the settings."""
         return digest(self.settings)
@@ -150,11 +160,12 @@ class LookDecision(Decision):
         self,
         target: Target,
         surrogate: Surrogate,
-        calibration: Calibration,
+        calibration: Calibration | None,
         tables: Tables | None,
         seed: int,
     ) -> np.ndarray:
         """Write the audited moments into the settings."""
+        assert calibration is not None
         settings = self.settings.copy()
         settings[[SKEWNESS, THIRD_MOMENT]] = calibration.skewness, calibration.third_absolute
         return settings

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 import pymc as pm
@@ -38,11 +39,12 @@ class WatchedModel:
     numbers, so that all of their bytes are compared, and nothing else of them. Of the model's
     graphs, nothing is built again: they cannot change, but variables can come, go, or get other
     values and transforms.
-    A pickle leaves the model behind: in another process nobody can change it.
+    A pickle leaves the model behind: in another process nobody can change it. Here it is not kept
+    alive: what nobody holds, nobody can change.
     """
 
     def __init__(self, model: pm.Model, leaves: Leaves, given: Mapping[str, np.ndarray]) -> None:
-        self._model: pm.Model | None = model
+        self._model: ReferenceType[pm.Model] | None = ref(model)
         self._declared = _declared(model)
         self._leaves = leaves
         self._given = dict(given)
@@ -74,7 +76,8 @@ class WatchedModel:
         return not (self._edited() or self._changed())
 
     def _edited(self) -> str:
-        return "" if self._model is None else _difference(self._declared, _declared(self._model))
+        model = None if self._model is None else self._model()
+        return "" if model is None else _difference(self._declared, _declared(model))
 
     def _changed(self) -> str:
         name = "" if self._model is None else self.contents.difference(self._read())

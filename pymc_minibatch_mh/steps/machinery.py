@@ -12,13 +12,13 @@ from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.surrogate import pack, whitened_norm
 from pymc_minibatch_mh.kernels.update import update
-from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.steps.audit import audited
 from pymc_minibatch_mh.steps.decision import LookDecision, bound_arrays
 from pymc_minibatch_mh.steps.deterministics import tell_of_large
 from pymc_minibatch_mh.steps.poisson import PoissonDecision
-from pymc_minibatch_mh.steps.prepared import Prepared, first_difference, key_of, read, write
+from pymc_minibatch_mh.steps.prepared import Prepared, first_difference, key_of, write
+from pymc_minibatch_mh.steps.sharing import read_model
 from pymc_minibatch_mh.surrogate.target import Target
 
 __all__ = [
@@ -40,8 +40,7 @@ __all__ = [
     "key_of",
     "pack",
     "penalty",
-    "read",
-    "split",
+    "read_model",
     "tell_of_large",
     "update",
     "whitened_norm",

@@ -68,6 +68,11 @@ class PoissonDecision(Decision):
         return 0.234
 
     @property
+    def needs_calibration(self) -> bool:
+        """Never: bounds say how many rows are read."""
+        return False
+
+    @property
     def takes_derived_bounds(self) -> bool:
         """Unless the user gave others."""
         return self.bounds is None
@@ -119,7 +124,7 @@ class PoissonDecision(Decision):
         self,
         target: Target,
         surrogate: Surrogate,
-        calibration: Calibration,
+        calibration: Calibration | None,
         tables: Tables | None,
         seed: int,
     ) -> np.ndarray:

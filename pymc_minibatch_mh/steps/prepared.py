@@ -20,7 +20,7 @@ from pymc_minibatch_mh.surrogate.target import Target
 from pymc_minibatch_mh.surrogate.taylor import Calibration
 
 #: Changes with what a file holds and with how it is computed.
-FORMAT = "pymc_minibatch_mh prepared step 2"
+FORMAT = "pymc_minibatch_mh prepared step 3"
 #: What reading a file of another kind, a damaged one or a folder may raise.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
@@ -36,14 +36,17 @@ class Prepared:
     surrogate
         Control variates.
     calibration
-        How large their remainders are.
+        How large their remainders are; None where no test has asked for it.
     tables
         Bounds that were derived from the model; None for tests without.
+    violation
+        What all rows had against the bounds, empty if nothing; None where they were not asked.
     """
 
     surrogate: Surrogate
-    calibration: Calibration
+    calibration: Calibration | None
     tables: Tables | None
+    violation: str | None = None
 
 
 def key_of(target: Target) -> dict[str, str]:
@@ -80,7 +83,9 @@ def write(path: str | PathLike, target: Target, prepared: Prepared) -> None:
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
     arrays = {f"surrogate_{k}": np.asarray(v) for k, v in prepared.surrogate._asdict().items()}
-    arrays |= {f"calibration_{k}": np.asarray(v) for k, v in asdict(prepared.calibration).items()}
+    if prepared.calibration is not None:
+        measured = asdict(prepared.calibration)
+        arrays |= {f"calibration_{k}": np.asarray(v) for k, v in measured.items()}
     tables = prepared.tables
     if tables is not None and tables.verified:
         arrays |= {"heads": tables.heads, "c": tables.c, "looseness": np.asarray(tables.looseness)}
@@ -106,9 +111,10 @@ def read(path: str | PathLike, target: Target) -> Prepared:
     fields: dict[str, Any] = {name: stored[f"surrogate_{name}"] for name in Surrogate._fields}
     fields |= {name: int(fields[name]) for name in ("order", "first")}
     fields |= {name: float(fields[name]) for name in ("inverse_temperature", "spread")}
-    names = Calibration.__dataclass_fields__
-    calibration = Calibration(**{name: float(stored[f"calibration_{name}"]) for name in names})
-    tables = None
+    calibration, tables = None, None
+    if "calibration_spread" in stored:
+        names = Calibration.__dataclass_fields__
+        calibration = Calibration(**{n: float(stored[f"calibration_{n}"]) for n in names})
     if "heads" in stored:
         tables = Tables(stored["heads"], stored["c"], float(stored["looseness"]))
     return Prepared(Surrogate(**fields), calibration, tables)
@@ -141,7 +147,8 @@ def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
 def _names(stored: dict[str, np.ndarray]) -> set[str]:
     """Return the names that a file must hold."""
     names = {"key", *(f"surrogate_{name}" for name in Surrogate._fields)}
-    names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
+    if "calibration_spread" in stored:
+        names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
     return names | ({"c", "looseness"} if "heads" in stored else set())
 
 

@@ -10,23 +10,21 @@ import pymc as pm
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.likelihood.affine import RowFunction, row_functions
-from pymc_minibatch_mh.likelihood.cells import LoweringError
+from pymc_minibatch_mh.likelihood.affine import RowFunction
 from pymc_minibatch_mh.likelihood.check import check_split, model_log_density
-from pymc_minibatch_mh.likelihood.compile import GraphRows, PlacedRows, row_source
-from pymc_minibatch_mh.likelihood.prior import Prior
+from pymc_minibatch_mh.likelihood.compile import PlacedRows, row_source
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.row.prior import ScalarPrior
-from pymc_minibatch_mh.row.program import FormRows
+from pymc_minibatch_mh.surrogate.compiled import CompiledModel
 from pymc_minibatch_mh.surrogate.mode import Mode, find_mode
 from pymc_minibatch_mh.surrogate.passes import Passes
 from pymc_minibatch_mh.surrogate.scoring import find_centre
 from pymc_minibatch_mh.surrogate.smoothing import smoothed
 from pymc_minibatch_mh.surrogate.taylor import Calibration, calibrate, surrogate_at
 
-#: Points at which the split is compared with the model.
-CHECK_POINTS = 3
+#: Points at which the split is compared with the model, and rows that these read at most; one
+#: point is always compared, and tells any difference but one that is zero there by chance.
+CHECK_POINTS, CHECK_READS = 3, 300_000
 #: Rows that are read both as a batch and in order.
 CHECK_ROWS = 256
 
@@ -58,58 +56,46 @@ class Target:
         inverse_temperature: float,
         compile_kwargs: Mapping[str, Any] | None,
     ) -> None:
-        self.split = split
+        self._place(CompiledModel(split, compile_kwargs), taylor_order, inverse_temperature)
+
+    def _place(
+        self, compiled: CompiledModel, taylor_order: int, inverse_temperature: float
+    ) -> None:
+        self.compiled = compiled
+        self.split = compiled.split
         self.taylor_order = taylor_order
         self.inverse_temperature = inverse_temperature
-        self.compile_kwargs = compile_kwargs
-        self.source: ArrayRows = row_source(split)
+        self.source: ArrayRows = row_source(self.split)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def beside(self, taylor_order: int, inverse_temperature: float) -> "Target":
+        """Return the same model with another order or temperature; what is compiled is shared.
+
+        The variables outside of the position have values of their own in it.
+        """
+        other = object.__new__(Target)
+        other._place(self.compiled, taylor_order, inverse_temperature)
+        return other
+
+    def __reduce__(self) -> tuple:
         """Leave out what is compiled and the addresses of this process."""
-        kept = ("split", "taylor_order", "inverse_temperature", "compile_kwargs")
-        return {name: self.__dict__[name] for name in kept}
+        compiled = self.compiled
+        settings = self.taylor_order, self.inverse_temperature, compiled.compile_kwargs
+        return Target, (compiled.split, *settings)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Find the rows again at their addresses in this process."""
-        self.__dict__.update(state)
-        self.source = row_source(self.split)
-
-    @cached_property
+    @property
     def row_functions(self) -> list[RowFunction] | BoundsError:
         """Rows as functions of a few linear forms, or why they are none."""
-        try:
-            return row_functions(self.split)
-        except BoundsError as reason:
-            return reason
-
-    @cached_property
-    def compiled_rows(self) -> FormRows | GraphRows:
-        """Rows as compiled functions, by their linear forms if they have some."""
-        if not isinstance(self.row_functions, BoundsError):
-            try:
-                return FormRows(self.row_functions)
-            except LoweringError:
-                # An operation whose derivatives only PyTensor's own graph has.
-                pass
-        return GraphRows(self.split, self.source, self.compile_kwargs)
+        return self.compiled.row_functions
 
     @cached_property
     def rows(self) -> PlacedRows:
         """Compiled rows where they lie in this process."""
-        return self.compiled_rows.at(self.source)
+        return self.compiled.rows.at(self.source)
 
     @cached_property
     def passes(self) -> Passes:
         """Full passes over the rows."""
-        return Passes(self.rows, self._prior, self.source)
-
-    @cached_property
-    def _prior(self) -> ScalarPrior | Prior:
-        try:
-            return ScalarPrior(self.split)
-        except LoweringError:
-            # Large, or through operations on vectors that only a graph can do.
-            return Prior(self.split, self.compile_kwargs)
+        return Passes(self.rows, self.compiled.prior, self.source)
 
     @cached_property
     def evaluate(self) -> Callable:
@@ -122,17 +108,20 @@ class Target:
         """Compiled prior part (``LOGP``)."""
         return self.passes.log_prior
 
-    def expand(self, start: np.ndarray, rng: np.random.Generator) -> tuple[Surrogate, Calibration]:
-        """Find a centre from `start` and build calibrated control variates there."""
+    def expand(self, start: np.ndarray, rng: np.random.Generator) -> Surrogate:
+        """Find a centre from `start` and build control variates there, their spread not known."""
         report("Searching for the mode")
         mode = self.mode(start, rng)
         report("Expanding the rows")
         if self.taylor_order > 0:
             mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
-        bare = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
-        bare = bare._replace(first=self.split.first)
-        calibration = calibrate(self.passes, self.evaluate, bare, rng)
-        return bare._replace(spread=calibration.spread), calibration
+        surrogate = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
+        return surrogate._replace(first=self.split.first)
+
+    def calibrate(self, surrogate: Surrogate, rng: np.random.Generator) -> Calibration:
+        """Measure the remainders of rows, for tests that choose batches by their size."""
+        report("Measuring the remainders of rows")
+        return calibrate(self.passes, self.evaluate, surrogate, rng)
 
     def mode(self, start: np.ndarray, rng: np.random.Generator) -> Mode:
         """Find the mode from `start`; at order 0 it need not be a smooth one."""
@@ -160,10 +149,9 @@ class Target:
     def check(self, model: pm.Model, surrogate: Surrogate, rng: np.random.Generator) -> None:
         """Compare the parts with the model, at points a few standard deviations from the mode."""
         report("Comparing the parts with the model")
-        points = [
-            surrogate.centre + surrogate.factor @ rng.standard_normal(surrogate.centre.size)
-            for _ in range(CHECK_POINTS)
-        ]
+        count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
+        noise = rng.standard_normal((count, surrogate.centre.size))
+        points = list(surrogate.centre + noise @ surrogate.factor.T)
         log_density = model_log_density(model, self.split)
         others = self.source.others
         names = [term.name for term in self.split.terms]

@@ -29,12 +29,10 @@ def renew(step, data, change_tables=lambda tables: tables):
         if column.name in data:
             column.values[...] = data[column.name]
     preparation = np.random.default_rng(PREPARATION_SEED)
-    found = step.target.expand(step._default_start, preparation)
-    step._surrogate, step._calibration = found
+    surrogate = step.target.expand(step._default_start, preparation)
+    step._surrogate, step._calibration = step._calibrated(surrogate)
     step.tables = change_tables(step.decision.tables(step.target, step._surrogate))
-    step._test_settings = step.decision.settings_for(
-        step.target, *found, step.tables, PREPARATION_SEED
-    )
+    step._test_settings = step._settings_at(step._surrogate, step._calibration, step.tables)
     step._known_violation = ""
     step._connect()
     step._reset(step.tune)

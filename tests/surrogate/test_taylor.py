@@ -29,9 +29,7 @@ def target_of():
     first = Target(split(model, model.value_vars), 2, 1.0, None)
 
     def build(order, beta):
-        target = Target(first.split, order, beta, None)
-        target.compiled_rows = first.compiled_rows
-        return target
+        return first.beside(order, beta)
 
     return build
 

@@ -1,0 +1,60 @@
+"""A split model as compiled functions, each made when it is first asked for."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.affine import RowFunction, row_functions
+from pymc_minibatch_mh.likelihood.cells import LoweringError
+from pymc_minibatch_mh.likelihood.compile import GraphRows, numba_options, row_source
+from pymc_minibatch_mh.likelihood.prior import Prior
+from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.row.prior import ScalarPrior
+from pymc_minibatch_mh.row.program import FormRows
+
+
+class CompiledModel:
+    """The parts of a split model, compiled, wherever the rows lie.
+
+    Parameters
+    ----------
+    split
+        The model.
+    compile_kwargs
+        Passed on to :func:`pytensor.function`.
+    """
+
+    def __init__(self, split: Split, compile_kwargs: Mapping[str, Any] | None) -> None:
+        self.split = split
+        if compile_kwargs is not None:
+            # Refused here if invalid, whether or not a graph is compiled with them.
+            numba_options(compile_kwargs)
+        self.compile_kwargs = compile_kwargs
+
+    @cached_property
+    def row_functions(self) -> list[RowFunction] | BoundsError:
+        """Rows as functions of a few linear forms, or why they are none."""
+        try:
+            return row_functions(self.split)
+        except BoundsError as reason:
+            return reason
+
+    @cached_property
+    def rows(self) -> FormRows | GraphRows:
+        """Rows by their linear forms if they have some, else as a graph of all parameters."""
+        if not isinstance(self.row_functions, BoundsError):
+            try:
+                return FormRows(self.row_functions)
+            except LoweringError:
+                # An operation whose derivatives only PyTensor's own graph has.
+                pass
+        return GraphRows(self.split, row_source(self.split), self.compile_kwargs)
+
+    @cached_property
+    def prior(self) -> ScalarPrior | Prior:
+        """The prior part as one expression of scalars if it is small, else as a graph."""
+        try:
+            return ScalarPrior(self.split)
+        except LoweringError:
+            return Prior(self.split, self.compile_kwargs)
