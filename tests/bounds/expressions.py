@@ -1,12 +1,11 @@
 """Expressions of rows that take every branch of jets, with exact derivatives by mpmath."""
 
-from types import SimpleNamespace
-
 import mpmath as mp
 import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
+from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.likelihood.affine import RowFunction
 from pymc_minibatch_mh.likelihood.cells import Argument, Cells
 from pymc_minibatch_mh.likelihood.composite import gamma_ratio, log_erfc
@@ -199,8 +198,8 @@ def built(build):
     root = build(f)
     y = np.random.default_rng(1).uniform(-0.7, 0.9, ROWS)
     n = np.array([0, 1, 4, 11, 2])
-    columns = tuple(SimpleNamespace(rows_first=x) for x in (y, n))
-    data = RowData(RowFunction("y", ROWS, columns, root, ()), np.arange(ROWS))
+    columns = tuple(Column(name, x, 0) for name, x in (("y", y), ("n", n)))
+    data = RowData(RowFunction("y", ROWS, columns, root, (), f.cells), np.arange(ROWS))
     seen, open_cells = set(), [root]
     while open_cells:
         cell = open_cells.pop()

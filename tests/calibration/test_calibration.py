@@ -50,7 +50,7 @@ def with_prior_times(step, factor):
     def scaled(position, context):
         return factor * prior(position, context)
 
-    step.target.prior = scaled
+    step.target.passes.log_prior = scaled
     return step
 
 

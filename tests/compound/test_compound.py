@@ -96,7 +96,7 @@ def test_posterior_beside_steps_of_pymc(model, reference, method, other):
 def test_a_step_that_does_not_follow_the_others_is_noticed(model, reference):
     class Deaf(TunaMH):
         def step(self, point):
-            deaf = {**point, "slope": np.asarray(-0.85)}
+            deaf = {**point, "slope": np.asarray(-1.1)}
             moved, stats = super().step(deaf)
             return {**moved, "slope": point["slope"]}, stats
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_minibatch_mh.data import ArrayRows, Column, digest
+from pymc_minibatch_mh.likelihood.compile import OTHERS_SLOT
 
 RNG = np.random.default_rng(2)
 TABLE = RNG.normal(size=(10_000, 3))
@@ -42,7 +43,7 @@ def test_slots_point_at_the_addresses():
 
 def test_values_that_all_rows_share_are_read_where_they_lie():
     source = ArrayRows([], [5], n_others=3)
-    address, _, stride = source.context[source.others_slot :]
+    address, _, stride = source.context[OTHERS_SLOT : OTHERS_SLOT + 3]
     assert (address, stride) == (source.others.ctypes.data, 8)
 
 

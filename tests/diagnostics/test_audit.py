@@ -47,7 +47,7 @@ def austere():
     model = rare_rows()
     step = AustereMH(model=model, epsilon=0.3, batch_size=5, taylor_order=1)
     trace = sample(model, step, 8_000, 500, random_seed=23)
-    return model, step, trace, audit(trace, step, 300, 24, model=model)
+    return model, step, trace, audit(trace, step, 600, 24, model=model)
 
 
 def test_nothing_is_wrong_with_an_exact_method(exact):

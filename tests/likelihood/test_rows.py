@@ -65,8 +65,9 @@ def test_no_rows_are_read_as_empty_batches(read):
 
 
 def test_mutant_that_starts_one_entry_late_is_caught(read):
-    move = np.zeros(ArrayRows(COLUMNS, [N]).context.size, dtype=np.int64)
-    move[0] = COLUMNS[0].rows_first.strides[0]
+    source = ArrayRows(COLUMNS, [N])
+    move = np.zeros(source.context.size, dtype=np.int64)
+    move[source.slots[0]] = COLUMNS[0].rows_first.strides[0]
     with pytest.raises(AssertionError):
         np.testing.assert_array_equal(read([3], move)[0], COLUMNS[0].rows_first[[3]])
 
@@ -96,12 +97,12 @@ def compiled(request):
     forms = request.param == "forms"
     rows = FormRows(row_functions(parts)) if forms else GraphRows(parts, source)
     placed = rows.at(source)
-    return model, parts, source, placed.evaluate(0), placed.context
+    return model, parts, source, placed, placed.evaluate(0)
 
 
 def change_of_rows(compiled, drawn, theta, new):
-    _, _, source, evaluate, context = compiled
-    space = RowSpace(source.term_starts, context)
+    _, _, source, placed, evaluate = compiled
+    space = RowSpace(source.term_starts, placed.context)
     drawn = np.array(drawn, dtype=np.int64)
     return move_moments(address_of(evaluate), theta, new, theta, space, drawn)
 

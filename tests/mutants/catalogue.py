@@ -317,11 +317,11 @@ EDITED = [
         "weights that do not scale bounds",
         "rows of weight above one exceed their bounds",
         Edit(
-            "likelihood.affine.RowData._value",
-            "column = self._function.columns[cell.column].rows_first",
-            "column = self._function.columns[cell.column].rows_first\n"
-            "        if self._function.columns[cell.column].name.startswith('weights of'):\n"
-            "            column = np.ones_like(column)",
+            "row.reading.RowData._value",
+            "column = self._function.columns[cell.column]\n",
+            "column = self._function.columns[cell.column]\n"
+            "        if column.name.startswith('weights of'):\n"
+            "            return np.ones(self.rows.size)\n",
         ),
         "weights/test_bounds.py::test_bounds_of_weighted_rows_are_bounds_times_weights[2]",
     ),

@@ -4,6 +4,8 @@ An edit is applied in this process only and taken back at its end: the text of a
 package is altered, and so is every function that has it compiled in.
 """
 
+import __future__
+
 import inspect
 import sys
 from contextlib import ExitStack, contextmanager
@@ -76,7 +78,9 @@ def _replace(patch, target, edit, replaced):
         source = source.replace(edit.old, edit.new)
     namespace = {k: replaced.get(id(v), v) for k, v in vars(module).items()}
     namespace["compiled"] = compiled
-    exec(compile(source, module.__file__, "exec"), namespace)  # noqa: S102 - our own source
+    # What a module imports for type checkers alone is not there.
+    code = compile(source, module.__file__, "exec", flags=__future__.annotations.compiler_flag)
+    exec(code, namespace)  # noqa: S102 - our own source
     new = namespace[name]
     replaced[id(original)] = new
     for place in _holders() if isinstance(owner, ModuleType) else [owner]:
