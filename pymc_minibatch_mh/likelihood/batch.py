@@ -92,7 +92,7 @@ class BatchWalk:
         """Return `variable` for a batch of rows lying along `axis`."""
         key = (variable, axis)
         if key not in self._seen:
-            self._seen[key] = self._build(variable, axis)
+            self._seen[key] = _along(self._build(variable, axis), axis, self.length)
         return self._seen[key]
 
     def whole(self, variable: Variable) -> Variable:
@@ -162,6 +162,20 @@ class BatchWalk:
         # The model's own arithmetic is in the array's type.
         batch = self.batches[variable, axis][1].astype(variable.type.dtype)
         return pt.moveaxis(batch, 0, axis)
+
+
+def _along(batch: Variable, axis: int, length: Variable) -> Variable:
+    """Return the one row of a term that has no others as often as a batch holds it.
+
+    Rules take a length of 1 for what all rows share. A result of such inputs alone would keep that
+    length whatever the batch, and compiled code would read beyond its end.
+    """
+    if not batch.type.broadcastable[axis]:
+        return batch
+    lengths = enumerate(batch.type.shape)
+    shape = [batch.shape[k] if known is None else known for k, known in lengths]
+    shape[axis] = length
+    return pt.alloc(batch, *shape)
 
 
 def is_readable(dtype: np.dtype) -> bool:

@@ -56,6 +56,7 @@ def assert_read_rightly(model, parts):
             for n in {1, 2, min(7, term.n_rows)}:
                 rows = rng.integers(term.n_rows, size=n)
                 batch = rows_of_batch(parts, term, position, rows)
+                assert batch.shape == (n,)
                 np.testing.assert_allclose(batch, whole[rows], rtol=1e-10, atol=1e-12)
             total += rows_of_batch(parts, term, position, np.arange(term.n_rows)).sum()
         expected = evaluate(model.value_vars, in_double(model.logp()), pieces(parts, position))
