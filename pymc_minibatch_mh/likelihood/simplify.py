@@ -170,6 +170,8 @@ def log1p(cells: Cells, x: Cell) -> Cell:
     if is_a(x, scalar.Exp):
         return softplus(cells, x.inputs[0])
     core, factor = scaled_core(cells, x)
+    if is_a(core, scalar.Switch):
+        return _in_branches(cells, lambda _, part: log1p(cells, multiply(cells, factor, part)), core)
     if is_a(core, scalar.Exp) and number(factor) == -1.0:
         return log1mexp(cells, core.inputs[0])
     if is_a(core, scalar_math.Sigmoid) and number(factor) == -1.0:
