@@ -368,6 +368,26 @@ IDENTITIES = {
         lambda f, u, v, w, x, k, p, s: f.log1p(f.neg(kept_below_one(f, u))),
         {"Switch", "EQ", "Sigmoid", "Mul", "Softplus"},
     ),
+    "one and an error function, as in a skewed density": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.add(1.0, f.erf(f.mul(0.3, u)))),
+        {"LogErfc"},
+    ),
+    "one less an error function": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.sub(1.0, f.erf(f.mul(0.3, u)))),
+        {"LogErfc"},
+    ),
+    "a probit of an error function": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.add(0.5, f.mul(0.5, f.erf(f.mul(0.3, u))))),
+        {"LogErfc", "Add"},
+    ),
+    "the complement of such a probit": (
+        lambda f, u, v, w, x, k, p, s: f.log1p(f.neg(f.add(0.5, f.mul(0.5, f.erf(f.mul(0.3, u)))))),
+        {"LogErfc", "Add"},
+    ),
+    "another number and an error function": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.add(1.5, f.mul(0.5, f.erf(f.mul(0.3, u))))),
+        {"Log", "Add", "Mul", "Erf"},
+    ),
     "a probability that is kept below one is no more than one": (
         lambda f, u, v, w, x, k, p, s: f.switch(f.le(kept_below_one(f, u), 1.0), v, w),
         set(),
