@@ -157,7 +157,7 @@ class BatchWalk:
         if (variable, axis) not in self.batches:
             static = column.rows_first.shape[1:]
             dtype = dtype_once_read(values.dtype)
-            batch = pt.tensor(name=f"{name}_batch", dtype=dtype, shape=(None, *static))
+            batch = pt.TensorType(dtype, (None, *static))(f"{name}_batch")
             self.batches[variable, axis] = (column, batch)
         # The model's own arithmetic is in the array's type.
         batch = self.batches[variable, axis][1].astype(variable.type.dtype)

@@ -168,6 +168,8 @@ def is_positive(cell: Cell) -> bool:
         )
     if is_a(cell, *_POSITIVE_OF_POSITIVE):
         return all(map(is_positive, cell.inputs))
+    if is_a(cell, scalar.Switch):
+        return all(map(is_positive, cell.inputs[1:]))
     return is_a(cell, *_POSITIVE)
 
 
@@ -178,6 +180,8 @@ def is_probability(cell: Cell) -> bool:
         return 0.0 <= value <= 1.0
     if is_a(cell, scalar.Mul):
         return all(map(is_probability, cell.inputs))
+    if is_a(cell, scalar.Switch):
+        return all(map(is_probability, cell.inputs[1:]))
     if is_a(cell, scalar.Exp):
         return is_a(cell.inputs[0], scalar_math.Log1mexp, LogAny)
     return is_a(cell, scalar_math.Sigmoid)

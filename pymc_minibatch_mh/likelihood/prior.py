@@ -8,22 +8,28 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numba import njit
+from pymc.logprob.utils import local_check_parameter_to_ninf_switch
 from pytensor.compile.mode import Mode, optdb
 from pytensor.gradient import grad, pushforward
 from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pymc_minibatch_mh.kernels.signatures import LOGP_SIGNATURE
 from pymc_minibatch_mh.likelihood.compile import compiled_graph, differentiable, read_others
-from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
+from pymc_minibatch_mh.likelihood.derived import inlined
 from pymc_minibatch_mh.likelihood.split import Split
 
 _REWRITES = RewriteDatabaseQuery(
-    include=["canonicalize", "stabilize", "specialize"],
+    include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
     exclude=["fusion", "inplace", "BlasOpt", "cxx_only"],
 )
 #: Run operation by operation, with the rewrites that keep numbers finite.
 _STABLE = Mode(linker="py", optimizer=optdb.query(_REWRITES))
+#: With violated checks of parameters as -inf, as PyMC's samplers read them.
+_AS_WRITTEN = Mode(
+    linker="py", optimizer=dfs_rewriter(local_check_parameter_to_ninf_switch, inlined)
+)
 
 
 class Prior:
@@ -72,7 +78,7 @@ class Prior:
     @cached_property
     def _as_written(self) -> Callable:
         # Nothing is compiled or rewritten for what is evaluated a few dozen times.
-        return self._in_python(IN_PYTHON)
+        return self._in_python(_AS_WRITTEN)
 
     @cached_property
     def _stable(self) -> Callable:

@@ -104,8 +104,23 @@ def logarithm(cells: Cells, x: Cell) -> Cell:
         return log_of_sum(cells, [part.inputs[0] for part in x.inputs])
     if is_a(x, scalar.Add) and len(x.inputs) == 2 and number(x.inputs[1]) == 1.0:
         return log1p(cells, x.inputs[0])
+    tail = _log_of_tail(cells, x, 0.0)
+    if tail is not None:
+        return tail
     share = between(cells, x)
     return cells.node(scalar.log, (x,)) if share is x else logarithm(cells, share)
+
+
+def _log_of_tail(cells: Cells, x: Cell, more: float) -> Cell | None:
+    """Return log(x + more) where that is a multiple of 1 + erf(z) or of 1 - erf(z), else None."""
+    part, *rest = summands(x)
+    whole = sum_of((more, *map(number, rest))) if all(number(c) is not None for c in rest) else 0.0
+    core, factor = scaled_core(cells, part)
+    share = number(factor)
+    if not is_a(core, scalar_math.Erf) or share is None or abs(share) != whole:
+        return None
+    inner = core.inputs[0] if share < 0.0 else negative(cells, core.inputs[0])
+    return add(cells, cells.constant(log(whole)), cells.node(log_erfc, (inner,)))
 
 
 def _in_branches(cells: Cells, rule: Callable[..., Cell], choice: Cell) -> Cell:
@@ -170,6 +185,8 @@ def log1p(cells: Cells, x: Cell) -> Cell:
     if is_a(x, scalar.Exp):
         return softplus(cells, x.inputs[0])
     core, factor = scaled_core(cells, x)
+    if is_a(core, scalar.Switch):
+        return _in_branches(cells, lambda _, y: log1p(cells, multiply(cells, factor, y)), core)
     if is_a(core, scalar.Exp) and number(factor) == -1.0:
         return log1mexp(cells, core.inputs[0])
     if is_a(core, scalar_math.Sigmoid) and number(factor) == -1.0:
@@ -177,7 +194,8 @@ def log1p(cells: Cells, x: Cell) -> Cell:
     if is_a(core, scalar_math.Erfc) and number(factor) == -0.5:
         inner = negative(cells, core.inputs[0])
         return add(cells, cells.constant(log(0.5)), cells.node(log_erfc, (inner,)))
-    return cells.node(scalar.log1p, (x,))
+    tail = _log_of_tail(cells, x, 1.0)
+    return cells.node(scalar.log1p, (x,)) if tail is None else tail
 
 
 def log1mexp(cells: Cells, x: Cell) -> Cell:

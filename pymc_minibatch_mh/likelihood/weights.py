@@ -78,7 +78,7 @@ def _checked(term: BatchTerm, values: Any) -> np.ndarray:
 def _weigh(term: BatchTerm, values: np.ndarray) -> None:
     column = Column(_name(term), values, 0)
     dtype = dtype_once_read(values.dtype)
-    batch = pt.tensor(name=f"{column.name}_batch", dtype=dtype, shape=(None,))
+    batch = pt.TensorType(dtype, (None,))(f"{column.name}_batch")
     term.batches.append((column, batch))
     term.logp = term.logp * batch.astype("float64")
     term.weights = values

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
+from numba import literal_unroll
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
@@ -114,8 +115,9 @@ def _sizes(op: Sizes, node: Any = None, **_: Any) -> tuple[Callable, str]:
     @numba_njit
     def total(*values):  # type: ignore[no-untyped-def]
         result = 0.0
-        for value in values:
+        # A constant of the model's may be an integer or of single precision.
+        for value in literal_unroll(values):
             result += abs(value)
         return result
 
-    return total, sha256(f"{__name__}.sizes.1".encode()).hexdigest()
+    return total, sha256(f"{__name__}.sizes.2".encode()).hexdigest()

@@ -44,6 +44,12 @@ def upper_tail(f, z):
     return f.switch(f.gt(z, 1.0), high, f.log1p(f.true_div(f.neg(f.erfc(f.mul(-HALF, z))), 2.0)))
 
 
+def kept_below_one(f, z):
+    """Return a probability as Bambi writes it."""
+    share = f.sigmoid(z)
+    return f.switch(f.eq(share, 1.0), 1.0 - 2.0**-52, share)
+
+
 # Name -> expression, and the operations that are left of it.
 IDENTITIES = {
     "a sum is affine": (lambda f, u, v, w, x, k, p, s: f.add(f.sub(u, x), f.neg(v), 2.0, u), set()),
@@ -356,6 +362,38 @@ IDENTITIES = {
     ),
     "what is finite is not infinite": (
         lambda f, u, v, w, x, k, p, s: f.switch(f.neq(f.neg(f.softplus(u)), -np.inf), 1.0, v),
+        set(),
+    ),
+    "the complement of a probability that is kept below one": (
+        lambda f, u, v, w, x, k, p, s: f.log1p(f.neg(kept_below_one(f, u))),
+        {"Switch", "EQ", "Sigmoid", "Mul", "Softplus"},
+    ),
+    "one and an error function, as in a skewed density": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.add(1.0, f.erf(f.mul(0.3, u)))),
+        {"LogErfc"},
+    ),
+    "one less an error function": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.sub(1.0, f.erf(f.mul(0.3, u)))),
+        {"LogErfc"},
+    ),
+    "a probit of an error function": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.add(0.5, f.mul(0.5, f.erf(f.mul(0.3, u))))),
+        {"LogErfc", "Add"},
+    ),
+    "the complement of such a probit": (
+        lambda f, u, v, w, x, k, p, s: f.log1p(f.neg(f.add(0.5, f.mul(0.5, f.erf(f.mul(0.3, u)))))),
+        {"LogErfc", "Add"},
+    ),
+    "another number and an error function": (
+        lambda f, u, v, w, x, k, p, s: f.log(f.add(1.5, f.mul(0.5, f.erf(f.mul(0.3, u))))),
+        {"Log", "Add", "Mul", "Erf"},
+    ),
+    "a probability that is kept below one is no more than one": (
+        lambda f, u, v, w, x, k, p, s: f.switch(f.le(kept_below_one(f, u), 1.0), v, w),
+        set(),
+    ),
+    "a probability that is kept below one is not negative": (
+        lambda f, u, v, w, x, k, p, s: f.switch(f.ge(kept_below_one(f, u), 0.0), v, w),
         set(),
     ),
     "small types": (

@@ -454,6 +454,15 @@ def test_a_constant_prior_part_is_no_special_case():
     assert_read_rightly(built, split_of(built))
 
 
+@pytest.mark.parametrize("name", ["p(y, n)", "y, z", "1|g", "f8"])
+def test_a_variable_may_have_any_name(name):
+    with pm.Model() as built:
+        pm.Normal(name, line(), observed=pm.Data("f8, f4", y))
+    assert_read_rightly(built, split_of(built))
+    (term,) = split_of(built, weights=np.arange(1, N + 1)).terms
+    assert term.name == name
+
+
 def test_splitting_leaves_the_model_as_it_was():
     with pm.Model() as built:
         groups_in_mutable_data()

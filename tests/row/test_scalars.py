@@ -13,6 +13,7 @@ from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.likelihood.cells import Cells
 from pymc_minibatch_mh.row import scalars
+from pymc_minibatch_mh.row.changes import sizes
 from pymc_minibatch_mh.row.expressions import remainder_difference
 from pymc_minibatch_mh.row.scalars import compiled_rowwise, composite_of, leaves_of
 from row.fitted import rows_of, run
@@ -64,6 +65,14 @@ def test_an_argument_and_a_constant_can_be_results():
     outputs = [cells.argument(0), cells.constant(3.0)]
     found = run(compiled(outputs, 1), np.array([[2.0]]), width=2)
     np.testing.assert_array_equal(found, [[2.0, 3.0]])
+
+
+def test_sizes_may_be_of_constants_of_any_type():
+    cells = Cells()
+    constants = [cells.constant(x) for x in (np.float32(-9.0), np.int8(-3), np.float64(0.5))]
+    total = cells.node(sizes, (cells.argument(0), *constants))
+    found = run(compiled([total], 1), np.array([[-2.0]]), width=1)
+    assert found.item() == 14.5
 
 
 def test_equal_expressions_share_one_function():

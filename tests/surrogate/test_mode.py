@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from pymc_minibatch_mh.errors import MinibatchError, ModeError
+from pymc_minibatch_mh.likelihood.prior import Prior
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.surrogate import mode as mode_module
 from pymc_minibatch_mh.surrogate.mode import find_mode
@@ -194,6 +195,17 @@ def test_a_row_without_density_is_named(normal, row, value):
     finally:
         design[row] = whole
     normal.target.require_finite(start)
+
+
+def test_a_step_that_is_too_long_is_no_error_of_pymc():
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale")
+        effect = pm.Normal("effect", 0.0, scale, shape=3)
+        pm.Normal("y", effect[0], 1.0, observed=RNG.normal(size=1_000))
+    prior = Prior(split(model, model.value_vars))
+    # The scale underflows to zero here, which PyMC's own check refuses by raising.
+    value, *_ = prior.derivatives(np.array([-800.0, 0.1, 0.0, 0.0]), np.empty(0), hessian=True)
+    assert value == -np.inf
 
 
 def test_a_prior_part_without_density_is_told(normal):
