@@ -12,7 +12,7 @@ from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.likelihood.affine import RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.cells import LoweringError
-from pymc_minibatch_mh.likelihood.check import check_split, model_log_density
+from pymc_minibatch_mh.likelihood.check import check_split, model_log_density, tolerance_of
 from pymc_minibatch_mh.likelihood.compile import GraphRows, PlacedRows, row_source
 from pymc_minibatch_mh.likelihood.prior import Prior
 from pymc_minibatch_mh.likelihood.split import Split
@@ -118,7 +118,8 @@ class Target:
         report("Searching for the mode")
         mode = self.mode(start, rng)
         report("Expanding the rows")
-        if self.taylor_order > 0:
+        # Where an average stands for the prior's curvature, the centre is a mean already.
+        if self.taylor_order > 0 and not mode.kinks:
             mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
         bare = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
         bare = bare._replace(first=self.split.first)
@@ -163,6 +164,7 @@ class Target:
             lambda x: (self.log_prior(x), self.log_likelihood(x)),
             points,
             names,
+            tolerance_of(model),
         )
 
     def _outside(self, position: np.ndarray) -> MinibatchError:
