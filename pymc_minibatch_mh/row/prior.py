@@ -116,10 +116,7 @@ def _in_arguments(cells: Cells, root: Cell) -> Cell:
     known: dict[Cell, Cell] = {}
     for cell in in_order([root]):
         if isinstance(cell, Affine):
-            terms = [
-                cells.times(cells.constant(t.factor), _product(cells, t.monomial))
-                for t in cell.terms
-            ]
+            terms = [cells.times(cells.constant(t.factor), _product(cells, t.monomial)) for t in cell.terms]
             known[cell] = cell
         elif isinstance(cell, Apply) and not cell.is_data:
             known[cell] = cells.node(cell.op, [known[x] for x in cell.inputs])

@@ -15,8 +15,8 @@ from pymc_minibatch_mh.surrogate.quadratic import Quadratic, quadratic_of
 MAX_STEPS = 60
 #: A Hessian serves several steps, until one shrinks the distance by less than this factor.
 SLOW = 0.3
-#: Halvings of a step; after this many, the prior is searched for kinks.
-MOST_HALVINGS, SUSPICIOUS_HALVINGS = 40, 6
+#: Halvings of a step. After so many of them, and every so many steps, kinks are searched for.
+MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
 #: Doublings of a step that fell short.
 MOST_DOUBLINGS = 10
 #: Distance in standard deviations that will do where no better point can be told apart.
@@ -106,6 +106,8 @@ class _Path:
                 if self.quadratic.concave:
                     return self.here
                 self._leave_saddle()
+            elif k % SUSPICIOUS_STEPS == SUSPICIOUS_STEPS - 1 and self._averages_kinks(step):
+                last = np.inf
             else:
                 last = distance
                 self._remember(distance)
@@ -154,7 +156,7 @@ class _Path:
         return bool(onward and (self.density.widths or rise >= -(SINGLE_ROUNDING * size + 1e-6)))
 
     def _farther(self, there: Point, step: np.ndarray) -> Point:
-        """Go on along a step for as long as doubling it pays, as where exponentials overestimate."""
+        """Go on along a step for as long as doubling it pays, as far out on an exponential."""
         slope, start = self.here.total.gradient @ step, self.here.position
         for doublings in range(1, MOST_DOUBLINGS):
             if self.density.widths or there.total.gradient @ step < SLOW * slope:
@@ -179,9 +181,10 @@ class _Path:
 
     def _leave_saddle(self) -> None:
         """Step off a point where the gradient vanishes but the log-density is not concave."""
-        way = self.quadratic.way_out()
-        value = self.here.total.value
-        for halvings in range(MOST_HALVINGS if way is not None else 0):
+        way, value = self.quadratic.way_out(), self.here.total.value
+        if way is None:
+            raise findings.flat(self.names, self.quadratic.flattest())
+        for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
             both = [
                 self.density.at(self.here.position + side * length * way, hessian=False)

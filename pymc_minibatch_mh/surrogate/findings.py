@@ -55,9 +55,10 @@ def not_finite(names: Names, position: np.ndarray, bad: np.ndarray) -> ModeError
     """Tell of derivatives that stay without value, and where."""
     worst = int(np.argmax(bad))
     return ModeError(
-        f"{names.all[worst]!r} has derivatives that are not finite at {names.place(position, worst)}"
-        ", the last point with a finite log-density, so no control variates can be built there. "
-        "Pass initial_point= where the log-likelihood of all rows is smooth, or taylor_order=0."
+        f"{names.all[worst]!r} has derivatives that are not finite at "
+        f"{names.place(position, worst)}, the last point with a finite log-density, so no control "
+        "variates can be built there. Pass initial_point= where the log-likelihood of all rows is "
+        "smooth, or taylor_order=0."
     )
 
 

@@ -10,7 +10,7 @@ from pymc_minibatch_mh.surrogate.climb import climb
 from pymc_minibatch_mh.surrogate.density import Density, Point
 from pymc_minibatch_mh.surrogate.passes import Derivatives, Passes
 
-#: Rows of the subsample that finds the neighbourhood of the mode, and its least rows per coordinate.
+#: Rows of the subsample that finds the neighbourhood of the mode, at least and per coordinate.
 SUBSAMPLE, SUBSAMPLE_PER_COORDINATE = 20_000, 50
 #: Distance from the mode, in posterior standard deviations, at which the search ends.
 TOLERANCE = 1e-3
