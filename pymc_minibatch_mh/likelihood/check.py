@@ -18,9 +18,10 @@ from pymc_minibatch_mh.likelihood.dims import plain
 from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.split import Split
 
-#: Largest accepted |prior + Σ rows - log-density|, relative to |prior| + Σ|rows|.
+#: Largest accepted difference between the parts and the whole, in double precision.
 TOLERANCE = 1e-8
-#: Largest relative change of the log-density by giving its own constants double precision.
+#: Largest relative change of the log-density by giving its own constants double precision, and the
+#: accepted difference where the model adds up its log-density in single precision.
 SINGLE_PRECISION = 1e-6
 
 # Violated checks as PyMC's samplers read them; symbolic operations opened up, which would
@@ -77,11 +78,18 @@ def _weighted_log_density(model: pm.Model, split: Split) -> Variable:
     return total
 
 
+def tolerance_of(model: pm.Model) -> float:
+    """Return the relative difference that rounding explains, in the precision of the model."""
+    single = any(value.type.dtype == "float32" for value in model.value_vars)
+    return SINGLE_PRECISION if single else TOLERANCE
+
+
 def check_split(
     whole: Callable[[np.ndarray], float],
     parts: Callable[[np.ndarray], tuple[float, float]],
     points: Sequence[np.ndarray],
     names: Sequence[str],
+    tolerance: float = TOLERANCE,
 ) -> None:
     """Compare the parts with the whole at some points.
 
@@ -95,6 +103,8 @@ def check_split(
         Positions with finite log-density.
     names
         Observed variables that were split, for messages.
+    tolerance
+        Largest accepted |prior + Σ rows - log-density|, relative to |prior| + Σ|rows|.
 
     Raises
     ------
@@ -107,7 +117,7 @@ def check_split(
         difference = abs(prior + rows - expected)
         if prior + rows == expected == -np.inf:
             continue
-        if not difference <= TOLERANCE * (abs(prior) + abs(rows)):
+        if not difference <= tolerance * (abs(prior) + abs(rows)):
             raise SplitCheckError(
                 f"{', '.join(map(repr, names))}: prior part {prior!r} and rows {rows!r} add up "
                 f"to {prior + rows!r}, but the model's log-density is {expected!r}. The model "

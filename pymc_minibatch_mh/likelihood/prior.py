@@ -8,7 +8,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numba import njit
-from pymc.logprob.utils import local_check_parameter_to_ninf_switch
+from pymc.logprob.utils import ParameterValueError, local_check_parameter_to_ninf_switch
 from pytensor.compile.mode import Mode, optdb
 from pytensor.gradient import grad, pushforward
 from pytensor.graph.replace import clone_replace, vectorize_graph
@@ -73,7 +73,10 @@ class Prior:
         if not all(np.isfinite(x).all() for x in found):
             found = self._stable(position, others, directions)
         value, gradient, products = found
-        return float(value), gradient, products if hessian else np.empty((0, 0))
+        if not hessian:
+            return float(value), gradient, np.empty((0, 0))
+        # Without curvature of its own, as of Laplace priors alone, there is one product for all.
+        return float(value), gradient, np.broadcast_to(products, directions.shape)
 
     @cached_property
     def _as_written(self) -> Callable:
@@ -98,7 +101,12 @@ class Prior:
         )
 
         def quiet(*inputs: np.ndarray) -> list[np.ndarray]:
-            with np.errstate(all="ignore"):
-                return list(function(*inputs))
+            try:
+                with np.errstate(all="ignore"):
+                    return list(function(*inputs))
+            except ParameterValueError:
+                # A scale that has underflowed to zero: samplers read it as a density of zero.
+                nothing = np.full(inputs[0].shape, np.nan)
+                return [np.array(-np.inf), nothing, np.full(inputs[2].shape, np.nan)]
 
         return quiet

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pymc_minibatch_mh import steps
+from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.kernels import sums as entry
 from pymc_minibatch_mh.proposals.base import Proposal
 from pymc_minibatch_mh.steps.state import RestorableStep
@@ -63,6 +64,7 @@ class AdaptingStep(RestorableStep):
     window: np.ndarray
     surrogate: Surrogate
     violation: str
+    unmoved: str
     # Where an update leaves the move that violates a bound most: no state, but the chain's own.
     _worst_move: np.ndarray
 
@@ -81,7 +83,7 @@ class AdaptingStep(RestorableStep):
         self._worst_move = np.zeros((2, size))
         self.warm_up_weight = 0.0
         self.n_draws = self.n_updates = self.n_full = self.n_accepted = 0
-        self.warned = False
+        self.warned, self.unmoved = False, ""
         self.violation = self._known_violation
 
     def adapt_on(
@@ -173,7 +175,12 @@ class AdaptingStep(RestorableStep):
         if steps.machinery.whitened_norm(s.whitener, mean, s.centre) < MOVED * np.sqrt(mean.size):
             return
         rng = np.random.default_rng(PREPARATION_SEED)
-        self.surrogate, calibration = self._calibrated(self.target.expand(mean, rng))
+        try:
+            self.surrogate, calibration = self._calibrated(self.target.expand(mean, rng))
+        except (ModeError, BoundsError) as reason:
+            # Any centre leaves the draws what they are; the old one has served all of warm-up.
+            self.surrogate, self.unmoved = s, str(reason)
+            return
         self.test_settings = self._settings_at(self.surrogate, calibration, self._chain_tables)
         self._adapt_test()
 

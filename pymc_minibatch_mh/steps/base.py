@@ -280,6 +280,9 @@ class MinibatchStep(AdaptingStep):
         self.violation = message
 
     def _warning(self) -> SamplerWarning | None:
+        if self.unmoved and not self.adapting:
+            reason, self.unmoved = self.unmoved, ""
+            return report.unmoved_warning(self.name, reason, self.n_draws)
         if self.warned or self.adapting:
             return None
         if self.violation:

@@ -163,3 +163,13 @@ def violation_warning(name: str, message: str, draw: int) -> SamplerWarning:
     """Return the warning that marks a chain which went on after a violated bound."""
     text = f"{name}: a bound was violated, this trace is not exact. {message}"
     return SamplerWarning(WarningType.BAD_PARAMS, text, "error", draw)
+
+
+def unmoved_warning(name: str, reason: str, draw: int) -> SamplerWarning:
+    """Return the warning of a chain that keeps its centre where it should have moved it."""
+    text = (
+        f"{name}: warm-up ended far from the centre of the control variates, and none could be "
+        "found nearer. The old one is kept, which changes nothing of what the method promises, but "
+        f"more rows are read than need be. The search ended with this: {reason}"
+    )
+    return SamplerWarning(WarningType.BAD_PARAMS, text, "warn", draw)

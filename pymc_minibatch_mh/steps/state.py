@@ -47,6 +47,8 @@ class MinibatchState(StepMethodState):
     n_accepted: int
     warned: bool
     violation: str
+    # Why the centre was not moved at the end of warm-up, until that has been told.
+    unmoved: str
     updates_per_draw: int = field(metadata={"frozen": True})
     key: dict[str, str] = field(metadata={"frozen": True})
 

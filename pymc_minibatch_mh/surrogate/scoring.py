@@ -11,7 +11,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.surrogate.mode import WAY_ON, Mode
+from pymc_minibatch_mh.surrogate.findings import WAY_ON
+from pymc_minibatch_mh.surrogate.mode import Mode
 from pymc_minibatch_mh.surrogate.passes import Passes
 
 #: Groups of rows whose scores are compared, and rows of a group.

@@ -11,7 +11,7 @@ from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.likelihood.affine import RowFunction
-from pymc_minibatch_mh.likelihood.check import check_split, model_log_density
+from pymc_minibatch_mh.likelihood.check import check_split, model_log_density, tolerance_of
 from pymc_minibatch_mh.likelihood.compile import PlacedRows, row_source
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.progress import report
@@ -113,7 +113,8 @@ class Target:
         report("Searching for the mode")
         mode = self.mode(start, rng)
         report("Expanding the rows")
-        if self.taylor_order > 0:
+        # Where an average stands for the prior's curvature, the centre is a mean already.
+        if self.taylor_order > 0 and not mode.kinks:
             mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
         surrogate = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
         return surrogate._replace(first=self.split.first)
@@ -160,6 +161,7 @@ class Target:
             lambda x: (self.log_prior(x), self.log_likelihood(x)),
             points,
             names,
+            tolerance_of(model),
         )
 
     def _outside(self, position: np.ndarray) -> MinibatchError:

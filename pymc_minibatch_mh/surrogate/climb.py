@@ -1,0 +1,223 @@
+"""Damped Newton steps up a log-density, until it has a mode there or what is wrong is known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.surrogate import findings
+from pymc_minibatch_mh.surrogate.density import Density, Point
+from pymc_minibatch_mh.surrogate.findings import Names
+from pymc_minibatch_mh.surrogate.kinks import kinked
+from pymc_minibatch_mh.surrogate.quadratic import Quadratic, quadratic_of
+
+MAX_STEPS = 60
+#: A Hessian serves several steps, until one shrinks the distance by less than this factor.
+SLOW = 0.3
+#: Halvings of a step. After so many of them, and every so many steps, kinks are searched for.
+MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
+#: Doublings of a step that fell short.
+MOST_DOUBLINGS = 10
+#: Distance in standard deviations that will do where no better point can be told apart.
+NEAR = 0.1
+#: Changes of a log-density, relative to its size, that may be rounding: in double precision, and
+#: where the model computes in single precision.
+ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-6
+#: Moves in a row that do not slow down, after which a coordinate runs away; at the end of a search
+#: fewer will do, as near a mode they would shrink to nothing.
+STEADY_MOVES, STEADY_MOVES_AT_END = 8, 4
+#: Way that a coordinate has then gone at least: a factor of e³ for the logarithm of a scale.
+LONG_WAY = 3.0
+#: Half-width of the interval that a kink is averaged over, in posterior standard deviations: a
+#: uniform distribution that is as wide. And how often, and how closely, the two are fitted.
+HALF_WIDTH, FITS, FITTED = 3**0.5, 12, 0.25
+
+
+def climb(
+    density: Density, start: np.ndarray, names: Sequence[str], tolerance: float
+) -> tuple[Point, Density]:
+    """Climb to a mode.
+
+    Parameters
+    ----------
+    density
+        What is climbed.
+    start : ndarray, shape (d,)
+    names
+        Name of each coordinate, for messages.
+    tolerance
+        Distance from the mode, in posterior standard deviations, at which the search ends.
+
+    Returns
+    -------
+    Point
+        The mode, with its Hessian, which is negative definite.
+    Density
+        What has its mode there: `density`, or its average over kinks of the prior part.
+
+    Raises
+    ------
+    ModeError
+        If there is no mode on the way up; says what was found.
+    """
+    for _ in range(FITS):
+        path = _Path(density, Names(names), tolerance)
+        mode = path.climbed(start)
+        widths = dict(path.density.widths)
+        deviations = quadratic_of(mode.total.hessian).deviations()
+        fitting = {k: float(HALF_WIDTH * deviations[k]) for k in widths}
+        off = [abs(np.log(fitting[k] / width)) for k, width in widths.items()]
+        if max(off, default=0.0) <= FITTED:
+            break
+        density, start = path.density.over(fitting), mode.position
+    return mode, path.density
+
+
+@dataclass
+class _Path:
+    """One climb: where it has been, and the quadratic that it steps by."""
+
+    density: Density
+    names: Names
+    tolerance: float
+    been: list[np.ndarray] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    distances: list[float] = field(default_factory=list)
+
+    here: Point = field(init=False)
+    quadratic: Quadratic = field(init=False)
+
+    def climbed(self, start: np.ndarray) -> Point:
+        self._look_around(start)
+        if not np.isfinite(self.here.total.value):
+            raise findings.start_without_density()
+        last = np.inf
+        for k in range(MAX_STEPS):
+            gradient, fresh = self.here.total.gradient, self.here.total.has_hessian
+            step = self.quadratic.step(gradient)
+            distance = float(np.sqrt(max(step @ gradient, 0.0)))
+            report("Newton", f"{k + 1}/{MAX_STEPS}, distance {distance:.2g}")
+            if not fresh and (distance < self.tolerance or distance > SLOW * last):
+                self._look_around(self.here.position)
+                last = np.inf
+            elif distance < self.tolerance:
+                self._require_not_running(STEADY_MOVES_AT_END)
+                if self.quadratic.concave:
+                    return self.here
+                self._leave_saddle()
+            elif k % SUSPICIOUS_STEPS == SUSPICIOUS_STEPS - 1 and self._averages_kinks(step):
+                last = np.inf
+            else:
+                last = distance
+                self._remember(distance)
+                self._require_not_running(STEADY_MOVES)
+                if not self._moved(step, distance):
+                    return self.here
+        raise findings.unsettled(
+            self.names, MAX_STEPS, self.here.position, step, distance, self._worst(step)
+        )
+
+    def _look_around(self, position: np.ndarray) -> None:
+        """Take derivatives with the Hessian."""
+        self.here = self.density.at(position, hessian=True)
+        gradient, hessian = self.here.total.gradient, self.here.total.hessian
+        if np.isfinite(self.here.total.value) and not np.isfinite(gradient).all():
+            raise findings.not_finite(self.names, position, ~np.isfinite(gradient))
+        self.quadratic = quadratic_of(hessian)
+
+    def _moved(self, step: np.ndarray, distance: float) -> bool:
+        """Make a step as long as the log-density rises; False where it will do to stay."""
+        for halvings in range(MOST_HALVINGS):
+            length = 0.5**halvings
+            there = self.density.at(self.here.position + length * step, hessian=False)
+            if there.finite and self._is_better(there, step, length * distance**2):
+                self.here = self._farther(there, step) if halvings == 0 else there
+                if not self.quadratic.complete:
+                    self._look_around(self.here.position)
+                return True
+            if halvings == SUSPICIOUS_HALVINGS and self._averages_kinks(step):
+                return True
+        if distance < NEAR and self.quadratic.concave:
+            self._look_around(self.here.position)
+            return not self.quadratic.concave
+        if not self.quadratic.complete:
+            raise findings.not_finite(self.names, self.here.position, ~self.quadratic.known)
+        kinks = [k for k, _ in self.density.widths]
+        raise findings.stuck(self.names, self.here.position, distance, self._worst(step), kinks)
+
+    def _is_better(self, there: Point, step: np.ndarray, expected: float) -> bool:
+        value, size = self.here.total.value, abs(self.here.total.value)
+        rise = there.total.value - value - 1e-4 * expected
+        if not self.density.widths and rise >= -(ROUNDING * size + 1e-6):
+            return True
+        # Where the value is blurred, a slope that has not turned round by much tells the same.
+        onward = there.total.gradient @ step >= -0.5 * (self.here.total.gradient @ step)
+        return bool(onward and (self.density.widths or rise >= -(SINGLE_ROUNDING * size + 1e-6)))
+
+    def _farther(self, there: Point, step: np.ndarray) -> Point:
+        """Go on along a step for as long as doubling it pays, as far out on an exponential."""
+        slope, start = self.here.total.gradient @ step, self.here.position
+        for doublings in range(1, MOST_DOUBLINGS):
+            if self.density.widths or there.total.gradient @ step < SLOW * slope:
+                break
+            beyond = self.density.at(start + 2.0**doublings * step, hessian=False)
+            if not (beyond.finite and beyond.total.value > there.total.value):
+                break
+            there = beyond
+        return there
+
+    def _averages_kinks(self, step: np.ndarray) -> bool:
+        """Average the prior part over kinks that are near, if there are new ones."""
+        deviations = self.quadratic.deviations()
+        reach = np.maximum(deviations, np.minimum(np.abs(step), 10.0 * deviations))
+        widths = dict(self.density.widths)
+        new = set(kinked(self.density.passes.prior, self.here.position, reach)) - widths.keys()
+        if new:
+            widths |= {k: float(HALF_WIDTH * deviations[k]) for k in new}
+            self.density = self.density.over(widths)
+            self._look_around(self.here.position)
+        return bool(new)
+
+    def _leave_saddle(self) -> None:
+        """Step off a point where the gradient vanishes but the log-density is not concave."""
+        way, value = self.quadratic.way_out(), self.here.total.value
+        if way is None:
+            raise findings.flat(self.names, self.quadratic.flattest())
+        for halvings in range(MOST_HALVINGS):
+            length = 0.5**halvings
+            both = [
+                self.density.at(self.here.position + side * length * way, hessian=False)
+                for side in (1.0, -1.0)
+            ]
+            best = max((p for p in both if p.finite), key=lambda p: p.total.value, default=None)
+            if best is not None and best.total.value > value + 0.1 * length**2:
+                self._look_around(best.position)
+                return
+        raise findings.flat(self.names, self.quadratic.flattest())
+
+    def _remember(self, distance: float) -> None:
+        self.been.append(self.here.position)
+        self.values.append(self.here.total.value)
+        self.distances.append(distance)
+
+    def _require_not_running(self, moves: int) -> None:
+        """Refuse a coordinate that goes on and on, while the log-density gains no curvature."""
+        if len(self.been) <= moves:
+            return
+        path = self.been[-moves - 1 :]
+        last = self.distances[-1]
+        if last >= 1.0 and last < 0.5 * self.distances[-moves - 1]:
+            return
+        steps = np.diff(path, axis=0)
+        steady = (np.abs(np.sign(steps).sum(axis=0)) == moves) & (
+            np.abs(steps[-1]) >= 0.5 * np.abs(steps[0])
+        )
+        way = np.where(steady, np.abs(path[-1] - path[0]), 0.0)
+        if way.max() >= LONG_WAY:
+            raise findings.runs_away(
+                self.names, int(np.argmax(way)), path, self.values[-moves - 1 :]
+            )
+
+    def _worst(self, step: np.ndarray) -> int:
+        return int(np.argmax(np.abs(step) * self.quadratic.scale))
