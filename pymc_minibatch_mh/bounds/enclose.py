@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from itertools import pairwise, product
 
 import numpy as np
+from pytensor.scalar.basic import Switch
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.bounds.jets import Index, Jets
 from pymc_minibatch_mh.bounds.rules import NoRuleError
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.likelihood.affine import WAY_ON, RowFunction
+from pymc_minibatch_mh.likelihood.cells import Apply, Cell
 from pymc_minibatch_mh.row.reading import RowData
 
 
@@ -48,17 +50,39 @@ def suprema(
     cuts = [_cut(box, count) for box, count in zip(boxes, pieces, strict=True)]
     for piece in product(*cuts):
         try:
-            jet = Jets(data, piece, order).of(function.root)
+            found = _magnitudes(data, piece, order, function.root)
         except NoRuleError as error:
             raise BoundsError(
                 f"{function.name!r} goes through {error.op}, whose derivatives no rule bounds. "
                 f"{WAY_ON}"
             ) from error
-        for index, enclosure in jet.items():
-            if len(index) == order:
-                largest = enclosure.magnitude
-                known = result.get(index)
-                result[index] = largest if known is None else np.maximum(known, largest)
+        for index, largest in found.items():
+            known = result.get(index)
+            result[index] = largest if known is None else np.maximum(known, largest)
+    return result
+
+
+def _magnitudes(
+    data: RowData, box: Sequence[Interval], order: int, root: Cell
+) -> dict[Index, Array]:
+    if isinstance(root, Apply) and isinstance(root.op, Switch) and root.inputs[0].is_data:
+        return _by_branch(data, box, order, *root.inputs)
+    jet = Jets(data, box, order).of(root)
+    return {index: value.magnitude for index, value in jet.items() if len(index) == order}
+
+
+def _by_branch(
+    data: RowData, box: Sequence[Interval], order: int, condition: Cell, yes: Cell, no: Cell
+) -> dict[Index, Array]:
+    """Bound each branch over its own rows only: the other is often as much work again."""
+    result: dict[Index, Array] = {}
+    for rows, branch in zip(data.where(condition), (yes, no), strict=True):
+        if not rows.size:
+            continue
+        part = data if rows.size == data.rows.size else data.part(rows)
+        found = _magnitudes(part, [side.take(rows) for side in box], order, branch)
+        for index, largest in found.items():
+            result.setdefault(index, np.zeros(data.rows.size))[rows] = largest
     return result
 
 

@@ -110,6 +110,14 @@ class Interval:
         lo, hi = np.maximum(self.lo, other.lo), np.minimum(self.hi, other.hi)
         return Interval(np.minimum(lo, hi), np.maximum(lo, hi))
 
+    def take(self, places: NDArray[np.int64]) -> Interval:
+        """Return some of the intervals; one that stands for all stays as it is."""
+        if not self.shape:
+            return self
+        if self._is_point:
+            return Interval.point(self.lo.take(places))
+        return Interval(self.lo.take(places), self.hi.take(places))
+
     def __neg__(self) -> Interval:
         if self._is_point:
             return Interval.point(-self.lo)
@@ -133,6 +141,9 @@ class Interval:
 
     def __mul__(self, other: Interval | ArrayLike) -> Interval:
         other = _interval(other)
+        if self._is_sign or other._is_sign:
+            sign, factor = (self, other) if self._is_sign else (other, self)
+            return factor if sign.lo > 0.0 else -factor
         with np.errstate(all="ignore"):
             products = [a * b for a in self._ends for b in other._ends]
             lo, hi = _smallest(products), _largest(products)
@@ -147,6 +158,10 @@ class Interval:
     @property
     def _is_point(self) -> bool:
         return self.lo is self.hi
+
+    @property
+    def _is_sign(self) -> bool:
+        return self._is_point and self.lo.ndim == 0 and abs(self.lo) == 1.0
 
     @property
     def _ends(self) -> tuple[Array, ...]:

@@ -135,6 +135,8 @@ class Jets:
         return self._with_unknown_derivatives({(): value}, undecided)
 
     def _switch(self, condition: Cell, yes: Cell, no: Cell) -> Jet:
+        if condition.is_data:
+            return self._chosen_by_data(condition, yes, no)
         truth = self._truth(condition)
         undecided = truth.may & ~truth.must
         left, right = self.of(yes), self.of(no)
@@ -145,6 +147,31 @@ class Jets:
             return chosen
         value = Interval.where(undecided, left[()].hull(right[()]), chosen[()])
         return self._with_unknown_derivatives({**chosen, (): value}, undecided)
+
+    def _chosen_by_data(self, condition: Cell, yes: Cell, no: Cell) -> Jet:
+        """Take each branch for its own rows only: the other is often as much work again."""
+        holds, fails = self._data.where(condition)
+        if not holds.size or not fails.size:
+            return self.of(yes if holds.size else no)
+        left, right = self._part(holds).of(yes), self._part(fails).of(no)
+        joined = {}
+        for k in {*left, *right}:
+            ends = np.empty((2, holds.size + fails.size))
+            for rows, jet in ((holds, left), (fails, right)):
+                value = _at(jet, k)
+                ends[0][rows], ends[1][rows] = value.lo, value.hi
+            joined[k] = Interval(*ends)
+        return joined
+
+    def _part(self, rows: np.ndarray) -> "Jets":
+        boxes = [box.take(rows) for box in self._boxes]
+        part = Jets(self._data.part(rows), boxes, self._order)
+        part._known = {
+            cell: {k: value.take(rows) for k, value in jet.items()}
+            for cell, jet in self._known.items()
+            if not isinstance(jet, Truth)
+        }
+        return part
 
     def _extreme(self, op: ScalarOp, pair: Sequence[Jet]) -> Jet:
         left, right = pair

@@ -42,6 +42,15 @@ class RowData:
                 self._known[cell] = self._value(cell)
         return self._known[cell]
 
+    def part(self, chosen: np.ndarray) -> "RowData":
+        """Return some of the rows, by their places among these."""
+        return RowData(self._function, self.rows.take(chosen))
+
+    def where(self, condition: Cell) -> tuple[np.ndarray, np.ndarray]:
+        """Return the places of the rows for which a data cell holds, and those of the others."""
+        holds = np.broadcast_to(self.value(condition), self.rows.shape).astype(bool)
+        return np.flatnonzero(holds), np.flatnonzero(~holds)
+
     def coefficients(self, form: LinearForm, size: int) -> np.ndarray:
         """Return the matrix of a linear form, shape (rows, d), or (1, d) for a global one."""
         count = 1 if form.is_global else self.rows.size

@@ -1,6 +1,7 @@
 """Holding bounds against all rows, before a chain relies on them."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.surrogate.target import Target
 
-#: Moves that an audit makes, each with all rows.
-MOVES = 4
+#: Moves that an audit makes, each with all rows, and changes of rows that it asks for at most
+#: where the bounds were derived: those of a user are proven by nothing else.
+MOVES, CHANGES = 4, 1_000_000
 
 #: Where a move begins and ends, the table that serves it, and its M.
 Move = tuple[np.ndarray, np.ndarray, int, float]
@@ -38,7 +40,10 @@ def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random
     SettingError
         If the metric of given bounds is negative.
     """
-    for here, there, best, m in _moves(surrogate, tables, rng):
+    moves = MOVES
+    if tables.verified:
+        moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
+    for here, there, best, m in islice(_moves(surrogate, tables, rng), moves):
         move = here, there, surrogate.centre
         ratio, row = target.passes.largest_ratio(
             target.evaluate, move, tables.c[best], m, surrogate.inverse_temperature

@@ -14,6 +14,7 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.data import Contents
+from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.likelihood.weights import weights_of
 from pymc_minibatch_mh.steps.adaptation import PREPARATION_SEED
@@ -23,6 +24,9 @@ from pymc_minibatch_mh.steps.freshness import WatchedModel
 from pymc_minibatch_mh.steps.prepared import Prepared, read
 from pymc_minibatch_mh.steps.settings import SharedSettings
 from pymc_minibatch_mh.surrogate.target import Target
+
+#: Rows that tell at once whether a start has a density.
+START_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -134,9 +138,15 @@ class SharedModel:
 
 
 def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Prepared:
-    target.require_finite(start)
+    # A chain that starts here asks all rows. The search for the mode starts on a few.
+    target.require_finite(start, START_ROWS)
     rng = np.random.default_rng(PREPARATION_SEED)
-    surrogate = target.expand(start, rng)
+    try:
+        surrogate = target.expand(start, rng)
+    except ModeError:
+        # A row that has no density is the better reason.
+        target.require_finite(start)
+        raise
     target.check(model, surrogate, rng)
     return Prepared(surrogate, None, None)
 

@@ -180,11 +180,21 @@ class Target:
             "other initvals=, or initial_point=."
         )
 
-    def require_finite(self, position: np.ndarray) -> None:
-        """Refuse a starting point of zero density, naming the row or the prior part."""
+    def require_finite(self, position: np.ndarray, most: int | None = None) -> None:
+        """Refuse a starting point of zero density, naming the row or the prior part.
+
+        Parameters
+        ----------
+        position : ndarray, shape (d,)
+        most
+            Rows that are read at most, evenly spread; by default all.
+        """
         if not np.isfinite(self.log_prior(position)):
             raise self._outside(position)
-        if np.isfinite(self.log_likelihood(position)):
+        rows = None
+        if most is not None and self.source.n_rows > most:
+            rows = np.linspace(0, self.source.n_rows - 1, most).astype(np.int64)
+        if np.isfinite(self.passes.likelihood(position, hessian=False, rows=rows).value):
             return
         low, high = 0, self.source.n_rows
         while high - low > 1:
