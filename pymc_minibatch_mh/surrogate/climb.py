@@ -143,6 +143,7 @@ class _Path:
             return not self.quadratic.concave
         if not self.quadratic.complete:
             raise findings.not_finite(self.names, self.here.position, ~self.quadratic.known)
+        self._require_not_running(STEADY_MOVES_AT_END)
         kinks = [k for k, _ in self.density.widths]
         raise findings.stuck(self.names, self.here.position, distance, self._worst(step), kinks)
 
