@@ -84,10 +84,9 @@ def find_mode(
             # A few rows may be separated where all are not; all rows have the last word.
             mode, density = climb(whole, start, names, TOLERANCE)
         else:
-            whole = whole.over(dict(found.widths))
+            whole = whole.over(found.kinks)
             mode, density = climb(whole, near.position, names, TOLERANCE)
-    kinks = tuple(k for k, _ in density.widths)
-    return Mode(mode.position, -mode.total.hessian, mode.likelihood, kinks)
+    return Mode(mode.position, -mode.total.hessian, mode.likelihood, density.kinked)
 
 
 def _climbed_from_several(

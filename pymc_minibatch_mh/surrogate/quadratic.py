@@ -75,6 +75,12 @@ class Quadratic:
         inverse = cho_solve((self.factor, True), np.eye(self.scale.size))
         return np.sqrt(np.diag(inverse)) / self.scale
 
+    def deviation_along(self, direction: np.ndarray) -> float:
+        """Return the posterior standard deviation of the product of a direction with a position."""
+        scaled = direction / self.scale
+        solved = scaled if self.factor is None else cho_solve((self.factor, True), scaled)
+        return float(np.sqrt(scaled @ solved))
+
     def flattest(self) -> np.ndarray:
         """Return the weights of the coordinates in the flattest direction."""
         return np.abs(self.vectors[:, 0])
