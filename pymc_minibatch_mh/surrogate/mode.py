@@ -17,7 +17,7 @@ TOLERANCE = 1e-3
 #: The same for the subsample, whose mode is sqrt(N / rows) standard deviations off anyway.
 COARSE_TOLERANCE = 0.1
 #: How far from a start that leads nowhere others are drawn: that of PyMC's own jitter, and less.
-JITTERS = (1.0, 0.1, 1.0)
+JITTERS = (1.0, 0.1)
 #: How often a jittered start without density is brought nearer to the first.
 MOST_HALVINGS = 10
 

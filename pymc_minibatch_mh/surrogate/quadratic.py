@@ -59,7 +59,8 @@ class Quadratic:
         scaled = gradient / self.scale
         if self.factor is not None:
             return cho_solve((self.factor, True), scaled) / self.scale
-        divisors = np.maximum(np.abs(self.values), LEAST_DIVISOR * np.abs(self.values).max())
+        sizes = np.abs(self.values)
+        divisors = np.maximum(sizes, LEAST_DIVISOR * sizes.max() or 1.0)
         return self.vectors @ ((self.vectors.T @ scaled) / divisors) / self.scale
 
     def way_out(self) -> np.ndarray | None:

@@ -10,7 +10,9 @@ from scipy.special import expit
 from pymc_minibatch_mh import ModeError, PenaltyMH, TunaMH
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.surrogate import climb
-from pymc_minibatch_mh.surrogate.passes import Passes
+from pymc_minibatch_mh.surrogate.kinks import normals_near
+from pymc_minibatch_mh.surrogate.mode import JITTERS
+from pymc_minibatch_mh.surrogate.passes import Derivatives, Passes
 from pymc_minibatch_mh.surrogate.target import Target
 
 N = 3_000
@@ -88,10 +90,10 @@ def test_data_in_the_millions_lead_to_the_mode(rng):
 
 
 def test_censored_lifetimes_that_are_long_for_the_prior(rng):
-    lifetime, end = 1_000.0 * rng.weibull(1.5, N), 1_000.0 * rng.uniform(0.3, 3.0, N)
+    lifetime, end = 300.0 * rng.weibull(1.5, N), 300.0 * rng.uniform(0.3, 3.0, N)
     upper = np.where(lifetime <= end, np.inf, end)
     with pm.Model() as model:
-        alpha, beta = pm.HalfNormal("alpha", 10.0), pm.HalfNormal("beta", 200.0)
+        alpha, beta = pm.HalfNormal("alpha", 10.0), pm.HalfNormal("beta", 50.0)
         weibull = pm.Weibull.dist(alpha=alpha, beta=beta)
         observed = np.minimum(lifetime, end)
         pm.Censored("y", weibull, lower=None, upper=upper, observed=observed)
@@ -133,6 +135,19 @@ def test_a_start_without_hessian_is_left(rng):
         pm.Normal("y", b * x, 1.0, observed=rng.normal(x, 1.0))
     mode, target = searched(model)
     assert_is_a_mode_to_pymc(model, mode, target)
+
+
+def test_a_start_where_everything_vanishes_is_jittered(rng, told):
+    x = rng.standard_normal(N)
+    with pm.Model() as model:
+        b = pm.Flat("b")
+        pm.Normal("y", b**3 * x, 1.0, observed=rng.normal(8.0 * x, 1.0))
+    mode, target = searched(model)
+    assert mode.position.item() == pytest.approx(2.0, abs=0.05)
+    assert sum(text.startswith("1/") for _, text in told) > 1
+    assert_is_a_mode_to_pymc(model, mode, target)
+    again, _ = searched(model)
+    np.testing.assert_array_equal(again.position, mode.position)
 
 
 # Kinks of the prior.
@@ -183,6 +198,20 @@ def test_an_absolute_difference_in_a_potential_has_its_mode_on_the_kink(rng):
     across = np.sqrt([1.0, -1.0] @ inverse @ [1.0, -1.0])
     assert 5e-4 < across < 4e-3
     assert np.sqrt(inverse[0, 0]) == pytest.approx(0.027, rel=0.2)
+
+
+def test_only_kinks_are_taken_for_kinks():
+    def prior(theta, *, hessian):
+        """A wall as steep as an exponential gets, a kink, and one of a difference."""
+        a, b, c, d = theta
+        side, other = np.sign(b), np.sign(c - d)
+        gradient = -np.array([30.0 * np.exp(30.0 * a), side, 2.0 * other, -2.0 * other])
+        value = -np.exp(30.0 * a) - abs(b) - 2.0 * abs(c - d)
+        return Derivatives(value, gradient, np.zeros((4, 4)) if hessian else np.empty((0, 0)))
+
+    normals = normals_near(prior, np.array([0.5, 0.3, 0.2, 0.1]), np.ones(4))
+    np.testing.assert_allclose(normals, [[0, -1, 0, 0], [0, 0, -1, 1]], atol=1e-8)
+    assert normals_near(prior, np.array([0.5, 3.0, 5.0, 1.0]), np.ones(4)) == []
 
 
 # Single precision.
@@ -238,7 +267,7 @@ def test_a_scale_that_runs_away_ends_the_search_early(rng, told, define, found):
     assert str(error.value).startswith(found)
     assert "The last point is" in str(error.value)
     starts = [k for k, (_, text) in enumerate(told) if text.startswith("1/")]
-    assert len(starts) == 4
+    assert len(starts) == 1 + len(JITTERS)
     assert np.diff([*starts, len(told)]).max() < climb.MAX_STEPS
 
 
