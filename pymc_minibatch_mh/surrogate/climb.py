@@ -1,7 +1,7 @@
 """Damped Newton steps up a log-density, until it has a mode there or what is wrong is known."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.surrogate import findings
 from pymc_minibatch_mh.surrogate.density import Density, Point
 from pymc_minibatch_mh.surrogate.findings import Names
-from pymc_minibatch_mh.surrogate.kinks import kinked
+from pymc_minibatch_mh.surrogate.kinks import Kink, are_known, normals_near
 from pymc_minibatch_mh.surrogate.quadratic import Quadratic, quadratic_of
 
 MAX_STEPS = 60
@@ -29,9 +29,8 @@ ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-6
 STEADY_MOVES, STEADY_MOVES_AT_END = 8, 4
 #: Way that a coordinate has then gone at least: a factor of e³ for the logarithm of a scale.
 LONG_WAY = 3.0
-#: Half-width of the interval that a kink is averaged over, in posterior standard deviations: a
-#: uniform distribution that is as wide. And how often, and how closely, the two are fitted.
-HALF_WIDTH, FITS, FITTED = 3**0.5, 12, 0.25
+#: How often, and how closely, the interval that a kink is averaged over is fitted to the posterior.
+FITS, FITTED = 12, 0.25
 
 
 def climb(
@@ -64,10 +63,9 @@ def climb(
     for _ in range(FITS):
         path = _Path(density, Names(names), tolerance)
         mode = path.climbed(start)
-        widths = dict(path.density.widths)
-        deviations = quadratic_of(mode.total.hessian).deviations()
-        fitting = {k: float(HALF_WIDTH * deviations[k]) for k in widths}
-        off = [abs(np.log(fitting[k] / width)) for k, width in widths.items()]
+        kinks, quadratic = path.density.kinks, quadratic_of(mode.total.hessian)
+        fitting = [replace(k, deviation=quadratic.deviation_along(k.normal)) for k in kinks]
+        off = [abs(np.log(f.deviation / k.deviation)) for f, k in zip(fitting, kinks, strict=True)]
         if max(off, default=0.0) <= FITTED:
             break
         density, start = path.density.over(fitting), mode.position
@@ -106,7 +104,7 @@ class _Path:
                 if self.quadratic.concave:
                     return self.here
                 self._leave_saddle()
-            elif k % SUSPICIOUS_STEPS == SUSPICIOUS_STEPS - 1 and self._averages_kinks(step):
+            elif k % SUSPICIOUS_STEPS == SUSPICIOUS_STEPS - 1 and self._averages_kinks():
                 last = np.inf
             else:
                 last = distance
@@ -136,30 +134,31 @@ class _Path:
                 if not self.quadratic.complete:
                     self._look_around(self.here.position)
                 return True
-            if halvings == SUSPICIOUS_HALVINGS and self._averages_kinks(step):
+            if halvings == SUSPICIOUS_HALVINGS and self._averages_kinks():
                 return True
         if distance < NEAR and self.quadratic.concave:
             self._look_around(self.here.position)
             return not self.quadratic.concave
         if not self.quadratic.complete:
             raise findings.not_finite(self.names, self.here.position, ~self.quadratic.known)
-        kinks = [k for k, _ in self.density.widths]
+        self._require_not_running(STEADY_MOVES_AT_END)
+        kinks = self.density.kinked
         raise findings.stuck(self.names, self.here.position, distance, self._worst(step), kinks)
 
     def _is_better(self, there: Point, step: np.ndarray, expected: float) -> bool:
         value, size = self.here.total.value, abs(self.here.total.value)
         rise = there.total.value - value - 1e-4 * expected
-        if not self.density.widths and rise >= -(ROUNDING * size + 1e-6):
+        if not self.density.kinks and rise >= -(ROUNDING * size + 1e-6):
             return True
         # Where the value is blurred, a slope that has not turned round by much tells the same.
         onward = there.total.gradient @ step >= -0.5 * (self.here.total.gradient @ step)
-        return bool(onward and (self.density.widths or rise >= -(SINGLE_ROUNDING * size + 1e-6)))
+        return bool(onward and (self.density.kinks or rise >= -(SINGLE_ROUNDING * size + 1e-6)))
 
     def _farther(self, there: Point, step: np.ndarray) -> Point:
         """Go on along a step for as long as doubling it pays, as far out on an exponential."""
         slope, start = self.here.total.gradient @ step, self.here.position
         for doublings in range(1, MOST_DOUBLINGS):
-            if self.density.widths or there.total.gradient @ step < SLOW * slope:
+            if self.density.kinks or there.total.gradient @ step < SLOW * slope:
                 break
             beyond = self.density.at(start + 2.0**doublings * step, hessian=False)
             if not (beyond.finite and beyond.total.value > there.total.value):
@@ -167,15 +166,17 @@ class _Path:
             there = beyond
         return there
 
-    def _averages_kinks(self, step: np.ndarray) -> bool:
+    def _averages_kinks(self) -> bool:
         """Average the prior part over kinks that are near, if there are new ones."""
-        deviations = self.quadratic.deviations()
-        reach = np.maximum(deviations, np.minimum(np.abs(step), 10.0 * deviations))
-        widths = dict(self.density.widths)
-        new = set(kinked(self.density.passes.prior, self.here.position, reach)) - widths.keys()
+        kinks, prior = self.density.kinks, self.density.passes.prior
+        reach = self.quadratic.deviations()
+        new = [
+            Kink(normal, self.quadratic.deviation_along(normal))
+            for normal in normals_near(prior, self.here.position, reach)
+            if not are_known(normal, kinks, reach)
+        ]
         if new:
-            widths |= {k: float(HALF_WIDTH * deviations[k]) for k in new}
-            self.density = self.density.over(widths)
+            self.density = self.density.over([*kinks, *new])
             self._look_around(self.here.position)
         return bool(new)
 

@@ -1,11 +1,11 @@
 """The tempered log-posterior that the search for its mode climbs, of all rows or of a few."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pymc_minibatch_mh.surrogate.kinks import averaged
+from pymc_minibatch_mh.surrogate.kinks import Kink, averaged
 from pymc_minibatch_mh.surrogate.passes import Derivatives, Passes
 
 
@@ -44,20 +44,20 @@ class Density:
         What multiplies the log-likelihood of the rows that are read.
     rows
         Row numbers, by default all.
-    widths
-        Coordinate -> half the width over which the prior part is averaged along it. An average
-        has a curvature where the prior itself has a kink.
+    kinks
+        Kinks that the prior part is averaged over: an average has a curvature where the prior
+        itself has none.
     """
 
     passes: Passes
     weight: float
     rows: np.ndarray | None = None
-    widths: tuple[tuple[int, float], ...] = ()
+    kinks: tuple[Kink, ...] = ()
 
     @property
     def prior(self) -> Callable[..., Derivatives]:
         """The prior part, averaged over its kinks."""
-        return averaged(self.passes.prior, self.widths) if self.widths else self.passes.prior
+        return averaged(self.passes.prior, self.kinks) if self.kinks else self.passes.prior
 
     def at(self, position: np.ndarray, *, hessian: bool) -> Point:
         """Evaluate at a position."""
@@ -70,6 +70,11 @@ class Density:
         )
         return Point(position, total, rows)
 
-    def over(self, widths: dict[int, float]) -> "Density":
-        """Return the same with the prior part averaged over these widths."""
-        return replace(self, widths=tuple(sorted(widths.items())))
+    def over(self, kinks: Iterable[Kink]) -> "Density":
+        """Return the same with the prior part averaged over these kinks."""
+        return replace(self, kinks=tuple(kinks))
+
+    @property
+    def kinked(self) -> tuple[int, ...]:
+        """Coordinates that move across one of the kinks."""
+        return tuple(sorted({k for kink in self.kinks for k in kink.coordinates}))

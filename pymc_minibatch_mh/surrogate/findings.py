@@ -91,10 +91,10 @@ def stuck(
     names: Names, position: np.ndarray, distance: float, k: int, kinks: Sequence[int]
 ) -> ModeError:
     """Tell of a point from which the log-density does not rise."""
-    why = "so that its derivatives are not those of a smooth function there"
+    why = "so they are not those of a smooth function there"
     if kinks:
         listed = ", ".join(repr(names.all[j]) for j in kinks)
-        why = f"and the prior has a kink in {listed} there, as that of an absolute value"
+        why = f"and the prior has a kink in {listed} there, as an absolute value has"
     return ModeError(
         f"{names.all[k]!r} cannot be moved towards a mode: at {names.place(position, k)} the "
         "log-density does not rise along the Newton direction, although by its derivatives the "

@@ -17,7 +17,7 @@ TOLERANCE = 1e-3
 #: The same for the subsample, whose mode is sqrt(N / rows) standard deviations off anyway.
 COARSE_TOLERANCE = 0.1
 #: How far from a start that leads nowhere others are drawn: that of PyMC's own jitter, and less.
-JITTERS = (1.0, 0.1, 1.0)
+JITTERS = (1.0, 0.1)
 #: How often a jittered start without density is brought nearer to the first.
 MOST_HALVINGS = 10
 
@@ -84,10 +84,9 @@ def find_mode(
             # A few rows may be separated where all are not; all rows have the last word.
             mode, density = climb(whole, start, names, TOLERANCE)
         else:
-            whole = whole.over(dict(found.widths))
+            whole = whole.over(found.kinks)
             mode, density = climb(whole, near.position, names, TOLERANCE)
-    kinks = tuple(k for k, _ in density.widths)
-    return Mode(mode.position, -mode.total.hessian, mode.likelihood, kinks)
+    return Mode(mode.position, -mode.total.hessian, mode.likelihood, density.kinked)
 
 
 def _climbed_from_several(

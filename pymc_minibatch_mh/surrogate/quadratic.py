@@ -59,7 +59,8 @@ class Quadratic:
         scaled = gradient / self.scale
         if self.factor is not None:
             return cho_solve((self.factor, True), scaled) / self.scale
-        divisors = np.maximum(np.abs(self.values), LEAST_DIVISOR * np.abs(self.values).max())
+        sizes = np.abs(self.values)
+        divisors = np.maximum(sizes, LEAST_DIVISOR * sizes.max() or 1.0)
         return self.vectors @ ((self.vectors.T @ scaled) / divisors) / self.scale
 
     def way_out(self) -> np.ndarray | None:
@@ -74,6 +75,12 @@ class Quadratic:
             return 1.0 / self.scale
         inverse = cho_solve((self.factor, True), np.eye(self.scale.size))
         return np.sqrt(np.diag(inverse)) / self.scale
+
+    def deviation_along(self, direction: np.ndarray) -> float:
+        """Return the posterior standard deviation of the product of a direction with a position."""
+        scaled = direction / self.scale
+        solved = scaled if self.factor is None else cho_solve((self.factor, True), scaled)
+        return float(np.sqrt(scaled @ solved))
 
     def flattest(self) -> np.ndarray:
         """Return the weights of the coordinates in the flattest direction."""

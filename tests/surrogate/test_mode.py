@@ -61,6 +61,15 @@ def test_a_subsample_leads_to_the_mode_of_all_rows(monkeypatch):
     assert read.count(N) <= 6
 
 
+def test_a_subsample_without_a_mode_leaves_it_to_all_rows(monkeypatch):
+    monkeypatch.setattr(mode_module, "SUBSAMPLE", 200)
+    drawn = np.random.default_rng(0).choice(N, 200, replace=False)
+    few = np.zeros(N, dtype=bool)
+    few[np.setdiff1d(np.arange(N), drawn)[:5]] = True
+    passes = logistic_passes(X, few, np.array([0.0, 1.0, 1.0]))
+    assert_is_the_mode(mode_of(passes), passes)
+
+
 def test_mode_of_normal_data_is_the_posterior_mean():
     data = RNG.normal(1.5, 2.0, N)
     passes = SimpleNamespace(
