@@ -12,7 +12,7 @@ from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.likelihood.affine import RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.cells import LoweringError
-from pymc_minibatch_mh.likelihood.check import check_split, model_log_density
+from pymc_minibatch_mh.likelihood.check import ModelDensity, check_split
 from pymc_minibatch_mh.likelihood.compile import GraphRows, PlacedRows, row_source
 from pymc_minibatch_mh.likelihood.prior import Prior
 from pymc_minibatch_mh.likelihood.split import Split
@@ -155,14 +155,15 @@ class Target:
             surrogate.centre + surrogate.factor @ rng.standard_normal(surrogate.centre.size)
             for _ in range(CHECK_POINTS)
         ]
-        log_density = model_log_density(model, self.split)
-        others = self.source.others
-        names = [term.name for term in self.split.terms]
+        density, others = ModelDensity(model, self.split), self.source.others
         check_split(
-            lambda x: log_density(x, others),
+            {
+                "as it is written": lambda x: density.as_written(x, others),
+                "after PyTensor's stabilising rewrites": lambda x: density.stabilised(x, others),
+            },
             lambda x: (self.log_prior(x), self.log_likelihood(x)),
             points,
-            names,
+            [term.name for term in self.split.terms],
         )
 
     def _outside(self, position: np.ndarray) -> MinibatchError:
