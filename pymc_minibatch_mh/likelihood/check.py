@@ -1,6 +1,8 @@
 """The numerical check that the parts of a model add up to the model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -16,6 +18,7 @@ from pymc_minibatch_mh.errors import SplitCheckError
 from pymc_minibatch_mh.likelihood.derived import inlined
 from pymc_minibatch_mh.likelihood.dims import plain
 from pymc_minibatch_mh.likelihood.precision import in_double
+from pymc_minibatch_mh.likelihood.rounding import rounding_of, stabilised
 from pymc_minibatch_mh.likelihood.split import Split
 
 #: Largest accepted difference between the parts and the whole, in double precision.
@@ -32,39 +35,89 @@ _AS_SAMPLED = SequentialGraphRewriter(
 )
 
 
-def model_log_density(model: pm.Model, split: Split) -> Callable[[np.ndarray, np.ndarray], float]:
-    """Return the model's own log-density as a function of the position and the other values.
+class Reading(NamedTuple):
+    """A model's own log-density at one point, computed in one of several ways.
 
-    It runs in Python: nothing is compiled for a handful of evaluations, and none of the rewrites
-    that simplify the compiled parts can hide a difference.
+    Parameters
+    ----------
+    value
+        With numbers made of constants in double precision.
+    written
+        With these numbers as the model has them.
+    rounding
+        Rounding error that the value may have, where it is known.
     """
-    inputs = [block.variable for block in (*split.blocks, *split.others)]
-    as_written = _weighted_log_density(model, split)
-    graphs = {id(graph): graph for graph in (in_double(as_written), as_written)}
-    function = pytensor.function(
-        inputs,
-        list(graphs.values()),
-        mode=Mode(linker="py", optimizer=_AS_SAMPLED),
-        on_unused_input="ignore",
-    )
 
-    def log_density(position: np.ndarray, others: np.ndarray) -> float:
-        pieces = [
+    value: float
+    written: float
+    rounding: float = 0.0
+
+
+class ModelDensity:
+    """The model's own log-density, as a function of the position and the other values.
+
+    It runs in Python: nothing is compiled for a handful of evaluations.
+
+    Parameters
+    ----------
+    model
+        A PyMC model.
+    split
+        Its parts.
+    """
+
+    def __init__(self, model: pm.Model, split: Split) -> None:
+        self._model = model
+        self._split = split
+
+    def as_written(self, position: np.ndarray, others: np.ndarray) -> Reading:
+        """Return it without the rewrites that simplify the compiled parts.
+
+        None of them can so hide a difference, but log(1 - p) is off where p is close to 1.
+        """
+        values = self._as_written(*self._pieces(position, others))
+        return Reading(values[0], values[-1])
+
+    def stabilised(self, position: np.ndarray, others: np.ndarray) -> Reading:
+        """Return it as PyMC's samplers have it: rewritten not to lose digits.
+
+        What rounding can still make of large terms that cancel is known beside it.
+        """
+        rounding, *values = self._stabilised(*self._pieces(position, others))
+        return Reading(values[0], values[-1], rounding)
+
+    @cached_property
+    def _graphs(self) -> list[Variable]:
+        """The log-density in double precision and, if that differs, as it is."""
+        graph = _weighted_log_density(self._model, self._split)
+        return list({id(x): x for x in (in_double(graph), graph)}.values())
+
+    @cached_property
+    def _as_written(self) -> Callable[..., list[float]]:
+        return self._function(self._graphs)
+
+    @cached_property
+    def _stabilised(self) -> Callable[..., list[float]]:
+        graphs = [stabilised(graph) for graph in self._graphs]
+        return self._function([rounding_of(graphs[0]), *graphs])
+
+    def _function(self, graphs: Sequence[Variable]) -> Callable[..., list[float]]:
+        inputs = [block.variable for block in (*self._split.blocks, *self._split.others)]
+        mode = Mode(linker="py", optimizer=_AS_SAMPLED)
+        function = pytensor.function(inputs, list(graphs), mode=mode, on_unused_input="ignore")
+
+        def values(*pieces: np.ndarray) -> list[float]:
+            with np.errstate(all="ignore"):
+                return [float(value) for value in function(*pieces)]
+
+        return values
+
+    def _pieces(self, position: np.ndarray, others: np.ndarray) -> list[np.ndarray]:
+        return [
             values[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
-            for values, blocks in ((position, split.blocks), (others, split.others))
+            for values, blocks in ((position, self._split.blocks), (others, self._split.others))
             for b in blocks
         ]
-        with np.errstate(all="ignore"):
-            value, *written = map(float, function(*pieces))
-        if written and not np.isclose(value, written[0], rtol=SINGLE_PRECISION, atol=0.0):
-            raise SplitCheckError(
-                f"{', '.join(repr(term.name) for term in split.terms)}: constants in double "
-                f"precision change the model's log-density from {written[0]!r} to {value!r}. The "
-                "model was read wrongly; please report it, and sample with pm.NUTS() meanwhile."
-            )
-        return value
-
-    return log_density
 
 
 def _weighted_log_density(model: pm.Model, split: Split) -> Variable:
@@ -78,48 +131,63 @@ def _weighted_log_density(model: pm.Model, split: Split) -> Variable:
     return total
 
 
-def tolerance_of(model: pm.Model) -> float:
-    """Return the relative difference that rounding explains, in the precision of the model."""
-    single = any(value.type.dtype == "float32" for value in model.value_vars)
-    return SINGLE_PRECISION if single else TOLERANCE
-
-
 def check_split(
-    whole: Callable[[np.ndarray], float],
+    readings: Mapping[str, Callable[[np.ndarray], Reading]],
     parts: Callable[[np.ndarray], tuple[float, float]],
     points: Sequence[np.ndarray],
     names: Sequence[str],
-    tolerance: float = TOLERANCE,
 ) -> None:
     """Compare the parts with the whole at some points.
 
     Parameters
     ----------
-    whole
-        Position -> log-density of the model.
+    readings
+        Ways to compute the model's log-density at a position, by what they are called in messages.
+        Each is only tried where those before it disagree with the parts.
     parts
         Position -> prior part and sum over rows.
     points
         Positions with finite log-density.
     names
         Observed variables that were split, for messages.
-    tolerance
-        Largest accepted |prior + Σ rows - log-density|, relative to |prior| + Σ|rows|.
 
     Raises
     ------
     SplitCheckError
-        If they differ by more than rounding.
+        If all ways differ from the parts by more than rounding.
     """
     for point in points:
-        expected = whole(point)
         prior, rows = parts(point)
-        difference = abs(prior + rows - expected)
-        if prior + rows == expected == -np.inf:
-            continue
-        if not difference <= tolerance * (abs(prior) + abs(rows)):
+        found = []
+        for way, read in readings.items():
+            reading = read(point)
+            if _agrees(reading, prior, rows):
+                break
+            found.append(_said(way, reading))
+        else:
             raise SplitCheckError(
                 f"{', '.join(map(repr, names))}: prior part {prior!r} and rows {rows!r} add up "
-                f"to {prior + rows!r}, but the model's log-density is {expected!r}. The model "
-                "was read wrongly; please report it, and sample with pm.NUTS() meanwhile."
+                f"to {prior + rows!r}, but the model's log-density is {', and '.join(found)}. The "
+                "model was read wrongly; please report it, and sample with pm.NUTS() meanwhile."
             )
+
+
+def _agrees(reading: Reading, prior: float, rows: float) -> bool:
+    tolerance = TOLERANCE * (abs(prior) + abs(rows)) + reading.rounding
+    return _are_close(prior + rows, reading.value, tolerance) and _keeps_constants(reading)
+
+
+def _keeps_constants(reading: Reading) -> bool:
+    tolerance = SINGLE_PRECISION * abs(reading.written) + reading.rounding
+    return _are_close(reading.value, reading.written, tolerance)
+
+
+def _are_close(one: float, other: float, tolerance: float) -> bool:
+    both = np.isfinite(one) and np.isfinite(other)
+    return bool(abs(one - other) <= tolerance) if both else one == other == -np.inf
+
+
+def _said(way: str, reading: Reading) -> str:
+    own = "" if _keeps_constants(reading) else f" (with its own constants, {reading.written!r})"
+    rounding = f" up to a rounding error of {reading.rounding:.2g}" if reading.rounding else ""
+    return f"{reading.value!r}{rounding} {way}{own}"

@@ -11,7 +11,7 @@ from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.likelihood.affine import RowFunction
-from pymc_minibatch_mh.likelihood.check import check_split, model_log_density, tolerance_of
+from pymc_minibatch_mh.likelihood.check import ModelDensity, check_split
 from pymc_minibatch_mh.likelihood.compile import PlacedRows, row_source
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.progress import report
@@ -153,15 +153,15 @@ class Target:
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
         noise = rng.standard_normal((count, surrogate.centre.size))
         points = list(surrogate.centre + noise @ surrogate.factor.T)
-        log_density = model_log_density(model, self.split)
-        others = self.source.others
-        names = [term.name for term in self.split.terms]
+        density, others = ModelDensity(model, self.split), self.source.others
         check_split(
-            lambda x: log_density(x, others),
+            {
+                "as it is written": lambda x: density.as_written(x, others),
+                "after PyTensor's stabilising rewrites": lambda x: density.stabilised(x, others),
+            },
             lambda x: (self.log_prior(x), self.log_likelihood(x)),
             points,
-            names,
-            tolerance_of(model),
+            [term.name for term in self.split.terms],
         )
 
     def _outside(self, position: np.ndarray) -> MinibatchError:
