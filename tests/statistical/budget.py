@@ -146,6 +146,18 @@ RANDOM = [
         70, FAR_LEVEL, "means and standard deviations of all coordinates",
     ),
     Random(
+        "bambi_models/test_flat.py::test_a_flat_model_is_sampled_as_it_is_built",
+        40, FAR_LEVEL, "means of all coordinates of nine families",
+    ),
+    Random(
+        "bambi_models/test_flat.py::test_a_mean_that_is_off_is_noticed",
+        3, FAR_LEVEL, "means of three coordinates",
+    ),
+    Random(
+        "adversary/test_posteriors.py::test_posterior_is_that_of_quadrature",
+        6, FAR_LEVEL, "moments of two coordinates",
+    ),
+    Random(
         "steps/test_exact.py::test_bounds_of_ones_own_give_the_same_posterior",
         4, FAR_LEVEL, "means and standard deviations of two coordinates",
     ),

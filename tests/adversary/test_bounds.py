@@ -1,0 +1,75 @@
+"""Bounds of random models are never exceeded."""
+
+import numpy as np
+import pytest
+
+from adversary.expressions import random_expression
+from adversary.hunting import SCALES, largest_ratio, random_surrogate
+from adversary.likelihoods import LIKELIHOODS, random_likelihood
+from pymc_minibatch_mh import BoundsError
+from pymc_minibatch_mh.likelihood.affine import row_functions
+from pymc_minibatch_mh.likelihood.split import split
+
+KINDS = len(LIKELIHOODS)
+FEW, MORE = range(1, KINDS, 4), range(KINDS, 10 * KINDS)
+GROWN, MORE_GROWN = range(12), range(12, 400)
+
+
+def worst(model, seed, order, *, shrink=1.0):
+    """Return the largest ratio in the widest region that has bounds, None if there is none."""
+    parts = split(model, model.value_vars, min_rows=1)
+    rng = np.random.default_rng([seed, order])
+    try:
+        (function,) = row_functions(parts)
+    except BoundsError:
+        return None
+    for scale in SCALES:
+        surrogate = random_surrogate(rng, parts.size, order, scale)
+        support = parts.lower, parts.upper
+        try:
+            return largest_ratio(function, surrogate, support, rng, shrink=shrink)
+        except BoundsError:
+            continue
+    return None
+
+
+def assert_never_exceeded(model, seed):
+    order = seed % 3
+    found = worst(model, seed, order)
+    assert found is None or found <= 1.0
+
+
+pytestmark = pytest.mark.filterwarnings(
+    # Of enclosures that have become infinite, and of moves where no row has a density.
+    "ignore:overflow encountered:RuntimeWarning",
+    "ignore:invalid value encountered:RuntimeWarning",
+)
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_no_likelihood_exceeds_its_bounds(seed):
+    assert_never_exceeded(random_likelihood(seed)[1], seed)
+
+
+@pytest.mark.parametrize("seed", GROWN)
+def test_no_expression_exceeds_its_bounds(seed):
+    assert_never_exceeded(random_expression(seed), seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", MORE)
+def test_none_of_more_likelihoods_exceeds_its_bounds(seed):
+    assert_never_exceeded(random_likelihood(seed)[1], seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", MORE_GROWN)
+def test_none_of_more_expressions_exceeds_its_bounds(seed):
+    assert_never_exceeded(random_expression(seed), seed)
+
+
+def test_bounds_that_are_half_too_small_are_exceeded():
+    """A search that stays far from bounds would not find one that is violated."""
+    seeds = range(0, KINDS, 6)
+    halved = [worst(random_likelihood(seed)[1], seed, 1 + seed % 2, shrink=0.5) for seed in seeds]
+    assert sum(ratio is not None and ratio > 1.0 for ratio in halved) >= 2
