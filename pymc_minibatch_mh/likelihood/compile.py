@@ -122,6 +122,10 @@ class PlacedRows(Protocol):
     def context(self) -> np.ndarray:
         """What the compiled functions need to reach the rows, int64."""
 
+    @property
+    def cheap_hessian(self) -> bool:
+        """Whether a Hessian takes one pass, and not one for each coordinate."""
+
     def evaluate(self, taylor_order: int) -> Callable:
         """Compile the differences of remainders (``EVALUATE``)."""
 
@@ -256,6 +260,7 @@ class PlacedGraphRows:
 
     rows: GraphRows
     context: np.ndarray
+    cheap_hessian: bool = False
 
     def evaluate(self, taylor_order: int) -> Callable:
         """Compile the differences of remainders (``EVALUATE``)."""

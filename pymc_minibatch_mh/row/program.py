@@ -85,6 +85,8 @@ class PlacedFormRows:
         The rows.
     """
 
+    cheap_hessian = True
+
     def __init__(self, rows: FormRows, source: ArrayRows) -> None:
         self._rows = rows
         self._layouts = [

@@ -128,10 +128,14 @@ class _Path:
         """Make a step as long as the log-density rises; False where it will do to stay."""
         for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
-            there = self.density.at(self.here.position + length * step, hessian=False)
+            # Most full steps are taken, so that a Hessian which costs little is not for nothing.
+            hessian = halvings == 0 and self.density.passes.cheap_hessian
+            there = self.density.at(self.here.position + length * step, hessian=hessian)
             if there.finite and self._is_better(there, step, length * distance**2):
                 self.here = self._farther(there, step) if halvings == 0 else there
-                if not self.quadratic.complete:
+                if self.here.total.has_hessian:
+                    self.quadratic = quadratic_of(self.here.total.hessian)
+                elif not self.quadratic.complete:
                     self._look_around(self.here.position)
                 return True
             if halvings == SUSPICIOUS_HALVINGS and self._averages_kinks():

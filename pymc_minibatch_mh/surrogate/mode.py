@@ -12,8 +12,9 @@ from pymc_minibatch_mh.surrogate.passes import Derivatives, Passes
 
 #: Rows of the subsample that finds the neighbourhood of the mode, at least and per coordinate.
 SUBSAMPLE, SUBSAMPLE_PER_COORDINATE = 20_000, 50
-#: Distance from the mode, in posterior standard deviations, at which the search ends.
-TOLERANCE = 1e-3
+#: Distance from the mode, in posterior standard deviations, at which the search ends; and where
+#: what is left of it is made up for together with the way from the mode to the mean.
+TOLERANCE, LOOSE_TOLERANCE = 1e-3, 0.3
 #: The same for the subsample, whose mode is sqrt(N / rows) standard deviations off anyway.
 COARSE_TOLERANCE = 0.1
 #: How far from a start that leads nowhere others are drawn: that of PyMC's own jitter, and less.
@@ -49,6 +50,7 @@ def find_mode(
     inverse_temperature: float,
     names: Sequence[str],
     rng: np.random.Generator,
+    tolerance: float = TOLERANCE,
 ) -> Mode:
     """Find the mode of the tempered posterior and the sums of derivatives there.
 
@@ -64,6 +66,8 @@ def find_mode(
         Name of each coordinate, for messages.
     rng
         Draws the subsample, and other starts where the first leads nowhere.
+    tolerance
+        Distance from the mode, in posterior standard deviations, at which the search ends.
 
     Raises
     ------
@@ -74,7 +78,7 @@ def find_mode(
     whole = Density(passes, inverse_temperature)
     few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * start.size)
     if passes.n_rows <= 4 * few:
-        mode, density = _climbed_from_several(whole, start, names, TOLERANCE, rng)
+        mode, density = _climbed_from_several(whole, start, names, tolerance, rng)
     else:
         rows = np.sort(rng.choice(passes.n_rows, few, replace=False))
         coarse = Density(passes, inverse_temperature * passes.n_rows / few, rows)
@@ -82,10 +86,10 @@ def find_mode(
             near, found = _climbed_from_several(coarse, start, names, COARSE_TOLERANCE, rng)
         except ModeError:
             # A few rows may be separated where all are not; all rows have the last word.
-            mode, density = climb(whole, start, names, TOLERANCE)
+            mode, density = climb(whole, start, names, tolerance)
         else:
             whole = whole.over(found.kinks)
-            mode, density = climb(whole, near.position, names, TOLERANCE)
+            mode, density = climb(whole, near.position, names, tolerance)
     return Mode(mode.position, -mode.total.hessian, mode.likelihood, density.kinked)
 
 

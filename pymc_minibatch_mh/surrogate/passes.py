@@ -70,6 +70,11 @@ class Passes:
         self.space = RowSpace(source.term_starts, rows.context)
         self.n_rows = source.n_rows
 
+    @property
+    def cheap_hessian(self) -> bool:
+        """Whether a pass with Hessian reads each row once, whatever the number of coordinates."""
+        return self._rows.cheap_hessian
+
     @cached_property
     def _row_derivatives(self) -> Callable:
         return self._rows.row_derivatives()

@@ -16,7 +16,7 @@ from pymc_minibatch_mh.likelihood.compile import PlacedRows, row_source
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.surrogate.compiled import CompiledModel
-from pymc_minibatch_mh.surrogate.mode import Mode, find_mode
+from pymc_minibatch_mh.surrogate.mode import LOOSE_TOLERANCE, TOLERANCE, Mode, find_mode
 from pymc_minibatch_mh.surrogate.passes import Passes
 from pymc_minibatch_mh.surrogate.scoring import find_centre
 from pymc_minibatch_mh.surrogate.smoothing import smoothed
@@ -25,8 +25,8 @@ from pymc_minibatch_mh.surrogate.taylor import Calibration, calibrate, surrogate
 #: Points at which the split is compared with the model, and rows that these read at most; one
 #: point is always compared, and tells any difference but one that is zero there by chance.
 CHECK_POINTS, CHECK_READS = 3, 300_000
-#: Rows that are read both as a batch and in order.
-CHECK_ROWS = 256
+#: Rows beyond which the search for the mode ends early.
+MANY_ROWS = 100_000
 
 
 class Target:
@@ -111,7 +111,9 @@ class Target:
     def expand(self, start: np.ndarray, rng: np.random.Generator) -> Surrogate:
         """Find a centre from `start` and build control variates there, their spread not known."""
         report("Searching for the mode")
-        mode = self.mode(start, rng)
+        # A pass less, where passes take long: the way to the mean leads past the mode.
+        many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
+        mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
         report("Expanding the rows")
         # Where an average stands for the prior's curvature, the centre is a mean already.
         if self.taylor_order > 0 and not mode.kinks:
@@ -124,12 +126,14 @@ class Target:
         report("Measuring the remainders of rows")
         return calibrate(self.passes, self.evaluate, surrogate, rng)
 
-    def mode(self, start: np.ndarray, rng: np.random.Generator) -> Mode:
+    def mode(
+        self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
+    ) -> Mode:
         """Find the mode from `start`; at order 0 it need not be a smooth one."""
         names = self.split.coordinate_names
         arguments = self.passes, start, self.inverse_temperature, names, rng
         if self.taylor_order > 0:
-            return find_mode(*arguments)
+            return find_mode(*arguments, tolerance)
         try:
             return find_mode(*arguments)
         except ModeError:
