@@ -55,7 +55,9 @@ def test_a_subsample_leads_to_the_mode_of_all_rows(monkeypatch):
         read.append(N if rows is None else len(rows))
         return passes.likelihood(theta, hessian=hessian, rows=rows)
 
-    counted = SimpleNamespace(n_rows=N, likelihood=likelihood, prior=passes.prior)
+    counted = SimpleNamespace(
+        n_rows=N, cheap_hessian=False, likelihood=likelihood, prior=passes.prior
+    )
     assert_is_the_mode(mode_of(counted), passes)
     assert set(read) == {200, N}
     assert read.count(N) <= 6
@@ -74,6 +76,7 @@ def test_mode_of_normal_data_is_the_posterior_mean():
     data = RNG.normal(1.5, 2.0, N)
     passes = SimpleNamespace(
         n_rows=N,
+        cheap_hessian=False,
         likelihood=lambda theta, hessian, rows=None: quadratic(
             data.mean(), np.array([[N / 4.0]]), theta, hessian=hessian
         ),
@@ -128,7 +131,9 @@ def test_derivatives_that_are_not_finite_name_the_parameter():
         sound = passes.prior(theta, hessian=hessian)
         return replace(sound, gradient=np.array([0.0, np.nan, 0.0]))
 
-    kinked = SimpleNamespace(n_rows=N, likelihood=passes.likelihood, prior=prior)
+    kinked = SimpleNamespace(
+        n_rows=N, cheap_hessian=False, likelihood=passes.likelihood, prior=prior
+    )
     with pytest.raises(ModeError, match=r"^'slope\[0\]' has derivatives that are not finite"):
         mode_of(kinked)
 
@@ -139,7 +144,9 @@ def test_derivatives_that_are_not_finite_name_the_parameter():
 def test_mutant_that_counts_the_prior_twice_is_caught():
     passes = logistic_passes(X, y, np.array([0.01, 1.0, 25.0]))
     doubled = logistic_passes(X, y, 2 * np.array([0.01, 1.0, 25.0]))
-    mutant = SimpleNamespace(n_rows=N, likelihood=passes.likelihood, prior=doubled.prior)
+    mutant = SimpleNamespace(
+        n_rows=N, cheap_hessian=False, likelihood=passes.likelihood, prior=doubled.prior
+    )
     with pytest.raises(AssertionError):
         assert_is_the_mode(mode_of(mutant), passes)
 
@@ -147,7 +154,9 @@ def test_mutant_that_counts_the_prior_twice_is_caught():
 def test_mutant_that_tempers_the_prior_is_caught():
     passes = logistic_passes(X, y, [0.01, 1.0, 25.0])
     tempered = logistic_passes(X, y, 0.1 * np.array([0.01, 1.0, 25.0]))
-    mutant = SimpleNamespace(n_rows=N, likelihood=passes.likelihood, prior=tempered.prior)
+    mutant = SimpleNamespace(
+        n_rows=N, cheap_hessian=False, likelihood=passes.likelihood, prior=tempered.prior
+    )
     with pytest.raises(AssertionError):
         assert_is_the_mode(mode_of(mutant, beta=0.1), passes, 0.1)
 
@@ -160,7 +169,9 @@ def test_mutant_that_stops_at_the_mode_of_the_subsample_is_caught(monkeypatch):
         few = passes.likelihood(theta, hessian=hessian, rows=np.arange(200))
         return type(few)(*(10 * part for part in (few.value, few.gradient, few.hessian)))
 
-    mutant = SimpleNamespace(n_rows=N, likelihood=likelihood, prior=passes.prior)
+    mutant = SimpleNamespace(
+        n_rows=N, cheap_hessian=False, likelihood=likelihood, prior=passes.prior
+    )
     with pytest.raises(AssertionError):
         assert_is_the_mode(mode_of(mutant), passes)
 
