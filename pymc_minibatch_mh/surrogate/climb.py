@@ -146,8 +146,15 @@ class _Path:
         if not self.quadratic.complete:
             raise findings.not_finite(self.names, self.here.position, ~self.quadratic.known)
         self._require_not_running(STEADY_MOVES_AT_END)
-        kinks = self.density.kinked
-        raise findings.stuck(self.names, self.here.position, distance, self._worst(step), kinks)
+        flattest = None if self.quadratic.concave else self.quadratic.flattest()
+        raise findings.stuck(
+            self.names,
+            self.here.position,
+            distance,
+            self._worst(step),
+            self.density.kinked,
+            flattest,
+        )
 
     def _is_better(self, there: Point, step: np.ndarray, expected: float) -> bool:
         value, size = self.here.total.value, abs(self.here.total.value)
@@ -188,7 +195,7 @@ class _Path:
         """Step off a point where the gradient vanishes but the log-density is not concave."""
         way, value = self.quadratic.way_out(), self.here.total.value
         if way is None:
-            raise findings.flat(self.names, self.quadratic.flattest())
+            raise findings.flat(self.names, self.quadratic.least_concave())
         for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
             both = [
@@ -199,7 +206,7 @@ class _Path:
             if best is not None and best.total.value > value + 0.1 * length**2:
                 self._look_around(best.position)
                 return
-        raise findings.flat(self.names, self.quadratic.flattest())
+        raise findings.flat(self.names, self.quadratic.least_concave())
 
     def _remember(self, distance: float) -> None:
         self.been.append(self.here.position)

@@ -88,24 +88,35 @@ def unsettled(
 
 
 def stuck(
-    names: Names, position: np.ndarray, distance: float, k: int, kinks: Sequence[int]
+    names: Names,
+    position: np.ndarray,
+    distance: float,
+    k: int,
+    kinks: Sequence[int],
+    flattest: np.ndarray | None,
 ) -> ModeError:
     """Tell of a point from which the log-density does not rise."""
-    why = "so they are not those of a smooth function there"
+    why = "The prior has no kink nearby."
     if kinks:
         listed = ", ".join(repr(names.all[j]) for j in kinks)
-        why = f"and the prior has a kink in {listed} there, as an absolute value has"
+        why = f"The prior has a kink in {listed} nearby, as an absolute value has."
+    elif flattest is not None:
+        why = f"It is not concave there, and flattest along {_leading(names, flattest)}."
     return ModeError(
         f"{names.all[k]!r} cannot be moved towards a mode: at {names.place(position, k)} the "
         "log-density does not rise along the Newton direction, although by its derivatives the "
-        f"mode is {distance:.2g} standard deviations off, {why}. {WAY_ON}"
+        f"mode is {distance:.2g} standard deviations off. {why} {WAY_ON}"
     )
 
 
 def flat(names: Names, weights: np.ndarray) -> ModeError:
     """Tell of a direction without curvature."""
-    worst = [names.all[k] for k in np.argsort(-weights)[:3] if weights[k] > 0.1]
     return ModeError(
-        f"{', '.join(map(repr, worst))}: the log-posterior is flat or rises at its mode along "
+        f"{_leading(names, weights)}: the log-posterior is flat or rises at its mode along "
         f"these together, so it has no Gaussian scale there. {WAY_ON}"
     )
+
+
+def _leading(names: Names, weights: np.ndarray) -> str:
+    worst = [names.all[k] for k in np.argsort(-weights)[:3] if weights[k] > 0.1]
+    return ", ".join(map(repr, worst))

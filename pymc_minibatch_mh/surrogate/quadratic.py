@@ -83,7 +83,11 @@ class Quadratic:
         return float(np.sqrt(scaled @ solved))
 
     def flattest(self) -> np.ndarray:
-        """Return the weights of the coordinates in the flattest direction."""
+        """Return the weights of the coordinates in the direction of least curvature."""
+        return np.abs(self.vectors[:, np.argmin(np.abs(self.values))])
+
+    def least_concave(self) -> np.ndarray:
+        """Return the same for the direction that is curved most upwards, or least downwards."""
         return np.abs(self.vectors[:, 0])
 
 
