@@ -18,6 +18,8 @@ COARSE_TOLERANCE = 0.1
 MAX_STEPS = 60
 #: A Hessian serves several steps, until one shrinks the distance by less than this factor.
 SLOW = 0.3
+#: Distance, in posterior standard deviations, from which slopes alone can tell a good step.
+NEAR = 1.0
 WAY_ON = (
     "Give the variable a proper, informative prior; where it is the scale of a hierarchy, use the "
     "parameterisation that suits the rows per group: centred for many, non-centred for few; or "
@@ -150,7 +152,10 @@ def _line_search(
     for _ in range(40):
         there = target(position + length * step, False)
         finite = np.isfinite(there.value) and np.isfinite(there.gradient).all()
-        if finite and there.value >= here.value + 1e-4 * length * distance**2 - slack:
+        rises = there.value >= here.value + 1e-4 * length * distance**2 - slack
+        # Of large terms that cancel, as with counts of a billion, a value may be all rounding.
+        flatter = distance < NEAR and abs(there.gradient @ step) <= 0.5 * distance**2
+        if finite and (rises or flatter):
             return position + length * step, there
         length *= 0.5
     worst = names[int(np.argmax(np.abs(step)))]

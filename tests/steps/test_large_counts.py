@@ -56,6 +56,15 @@ def negative_binomial(mean):
     return model
 
 
+def beta_binomial(n):
+    rng = np.random.default_rng(5)
+    y = rng.binomial(n, rng.beta(20.0, 30.0, ROWS))
+    with pm.Model() as model:
+        a, b = pm.HalfNormal("a", 30.0), pm.HalfNormal("b", 30.0)
+        pm.BetaBinomial("y", n=n, alpha=a, beta=b, observed=y)
+    return model
+
+
 MODELS = {
     "Poisson, 1e5": lambda: poisson(1e5, lambda a, slope: pt.exp(a + slope)),
     "Poisson, 1e6 with an offset": lambda: with_offset(1e6),
@@ -65,6 +74,7 @@ MODELS = {
     "binomial, 1e9": lambda: binomial(10**9, pm.math.sigmoid),
     "binomial, 1e9 by its formula": lambda: binomial(10**9, lambda eta: 1 / (1 + pt.exp(-eta))),
     "negative binomial, 1e8": lambda: negative_binomial(1e8),
+    "beta-binomial, 1e9": lambda: beta_binomial(10**9),
 }
 #: Control variates of lower order leave remainders that have to be read, and so can be violated.
 STEPS = {
@@ -83,10 +93,10 @@ def test_large_counts_are_sampled_to_the_end(name, step):
         method = STEPS[step]()
     trace = sample(model, method, DRAWS, DRAWS, chains=1, random_seed=4)
     assert trace.sample_stats["bound_ratio"].max() <= 1.0
-    slope = trace.posterior["b"]
-    truth = SLOPE if name != "negative binomial, 1e8" else slope.mean()
-    assert abs(slope.mean() - truth) < 6.0 * slope.std()
-    assert slope.std() > 0.0
+    draws = trace.posterior["b"]
+    truth = 30.0 if name.startswith("beta") else SLOPE
+    assert abs(draws.mean() - truth) < 6.0 * draws.std()
+    assert draws.std() > 0.0
 
 
 def test_mutant_that_subtracts_values_is_caught(monkeypatch):
