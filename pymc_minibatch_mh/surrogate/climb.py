@@ -19,8 +19,9 @@ SLOW = 0.3
 MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
 #: Doublings of a step that fell short.
 MOST_DOUBLINGS = 10
-#: Distance in standard deviations that will do where no better point can be told apart.
-NEAR = 0.1
+#: Distance in standard deviations that will do where no better point can be told apart, and the
+#: one from which slopes alone can tell a better one.
+NEAR, SLOPES_TELL = 0.1, 1.0
 #: Changes of a log-density, relative to its size, that may be rounding: in double precision, and
 #: where the model computes in single precision.
 ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-6
@@ -160,6 +161,10 @@ class _Path:
         value, size = self.here.total.value, abs(self.here.total.value)
         rise = there.total.value - value - 1e-4 * expected
         if not self.density.kinks and rise >= -(ROUNDING * size + 1e-6):
+            return True
+        # Of large terms that cancel, as with counts of a billion, a value may be all rounding.
+        slope = float(self.here.total.gradient @ step)
+        if slope < SLOPES_TELL**2 and abs(there.total.gradient @ step) <= 0.5 * slope:
             return True
         # Where the value is blurred, a slope that has not turned round by much tells the same.
         onward = there.total.gradient @ step >= -0.5 * (self.here.total.gradient @ step)

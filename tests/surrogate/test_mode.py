@@ -231,3 +231,18 @@ def test_a_step_that_is_too_long_is_no_error_of_pymc():
 def test_a_prior_part_without_density_is_told(normal):
     with pytest.raises(MinibatchError, match=r"^'mu' is nan at .* Pass other initvals="):
         normal.target.require_finite(np.array([np.nan]))
+
+
+def test_values_that_are_all_rounding_do_not_end_the_search():
+    passes = logistic_passes(X, y, np.ones(3))
+    noise = np.random.default_rng(8)
+
+    def likelihood(theta, *, hessian, rows=None):
+        found = passes.likelihood(theta, hessian=hessian, rows=rows)
+        return replace(found, value=found.value + noise.normal(scale=1e-2))
+
+    noisy = SimpleNamespace(
+        n_rows=N, cheap_hessian=False, likelihood=likelihood, prior=passes.prior
+    )
+    for _ in range(20):
+        assert_is_the_mode(mode_of(noisy), passes)
