@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import cache
 
 import arviz as az
+import bambi
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import optimize
 from scipy.special import expit
 
-import bambi
 from adversary.subject import STABLE
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_without
