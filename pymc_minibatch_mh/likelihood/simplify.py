@@ -114,7 +114,8 @@ def logarithm(cells: Cells, x: Cell) -> Cell:
 def _log_of_tail(cells: Cells, x: Cell, more: float) -> Cell | None:
     """Return log(x + more) where that is a multiple of 1 + erf(z) or of 1 - erf(z), else None."""
     part, *rest = summands(x)
-    whole = sum_of((more, *map(number, rest))) if all(number(c) is not None for c in rest) else 0.0
+    known = [number(cell) for cell in rest]
+    whole = sum_of([more, *(value or 0.0 for value in known)]) if None not in known else 0.0
     core, factor = scaled_core(cells, part)
     share = number(factor)
     if not is_a(core, scalar_math.Erf) or share is None or abs(share) != whole:
