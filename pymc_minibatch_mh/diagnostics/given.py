@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
-from pymc_minibatch_mh.likelihood.leaves import Leaves
+from pymc_minibatch_mh.likelihood.arrays import ModelArrays
 
 
 def trace_of(name: str, trace: Any) -> xr.DataTree:
@@ -24,14 +24,14 @@ def trace_of(name: str, trace: Any) -> xr.DataTree:
     return trace
 
 
-def require_same_data(trace: xr.DataTree, leaves: Leaves) -> None:
+def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
     """Refuse data that are not those which a trace was drawn with, as far as it holds them.
 
     Parameters
     ----------
     trace
         What :func:`pymc.sample` returned: it keeps the observations and every ``pm.Data``.
-    leaves
+    arrays
         What a log-likelihood is computed from now.
 
     Raises
@@ -41,7 +41,7 @@ def require_same_data(trace: xr.DataTree, leaves: Leaves) -> None:
     """
     groups = [trace[name] for name in ("observed_data", "constant_data") if name in trace.children]
     kept = {name: values for group in groups for name, values in group.data_vars.items()}
-    for name, array in leaves.arrays():
+    for name, array in arrays.named():
         if name in kept and not np.array_equal(kept[name].to_numpy(), array):
             raise StaleDataError(
                 f"{name!r} changed after this trace was drawn, whose draws belong to the data that "

@@ -16,8 +16,8 @@ from pymc_minibatch_mh.diagnostics.rows import (
     row_numbers,
     stand_ins,
 )
+from pymc_minibatch_mh.likelihood.arrays import ModelArrays
 from pymc_minibatch_mh.likelihood.given import model_of
-from pymc_minibatch_mh.likelihood.leaves import Leaves
 from pymc_minibatch_mh.likelihood.terms import term_of
 
 #: Rows that a pass over all of them reads at a time.
@@ -45,8 +45,8 @@ class RowLogLikelihood:
     def __init__(self, model: pm.Model, var_name: str | None) -> None:
         rv = observed_variable(model, var_name)
         names = {v: str(model.values_to_rvs[v].name) for v in model.value_vars}
-        self.leaves = Leaves()
-        term = term_of(model, rv, names, leaves=self.leaves)
+        self.arrays = ModelArrays()
+        term = term_of(model, rv, names, arrays=self.arrays)
         given = stand_ins(model)
         (logp,) = clone_replace([term.logp], values_of(model, given), rebuild_strict=False)
         self.name, self.n_rows = term.name, term.n_rows

@@ -105,7 +105,7 @@ def loo_subsample(
     generator_of("seed", settings.get("seed"))
     likelihood = RowLogLikelihood(model, var_name)
     draws = posterior_draws(trace, model)
-    require_same_data(trace, likelihood.leaves)
+    require_same_data(trace, likelihood.arrays)
     chosen = _checked(observations, likelihood)
     at_mean = likelihood.at_point(posterior_mean(draws))
     if not np.isfinite(at_mean).all():

@@ -172,7 +172,7 @@ def ratio_to_bound(difference, scale, bound, inverse_temperature):
     Parameters
     ----------
     difference, scale
-        r_i(θ') - r_i(θ), and the larger of the two |l_i|.
+        r_i(θ') - r_i(θ), and what its rounding errors are relative to.
     bound
         c_i M.
     inverse_temperature

@@ -15,11 +15,11 @@ from pytensor.graph.traversal import ancestors
 from pytensor.xtensor.type import XTensorType
 
 from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
+from pymc_minibatch_mh.likelihood.arrays import ModelArrays
 from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
 from pymc_minibatch_mh.likelihood.density import log_density
 from pymc_minibatch_mh.likelihood.dims import as_read
 from pymc_minibatch_mh.likelihood.given import Weights, model_of, value_variables
-from pymc_minibatch_mh.likelihood.leaves import Leaves
 from pymc_minibatch_mh.likelihood.natural import natural
 from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.support import support
@@ -65,7 +65,7 @@ class Split:
     natural
         The free variables of the blocks on the model's own scale, by name, in `position` and
         `other_values`.
-    leaves
+    arrays
         The constants and shared variables of the model that all of this is computed from.
     """
 
@@ -79,7 +79,7 @@ class Split:
     lower: np.ndarray
     upper: np.ndarray
     natural: dict[str, Variable]
-    leaves: Leaves
+    arrays: ModelArrays
 
     @property
     def size(self) -> int:
@@ -172,8 +172,8 @@ def split(
     point = model.initial_point() if initial_point is None else initial_point
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
     chosen = chosen_terms(model, observed, min_rows, observation_dims)
-    leaves = Leaves()
-    terms = [term_of(model, rv, names, observation_dims, leaves) for rv in chosen]
+    arrays = ModelArrays()
+    terms = [term_of(model, rv, names, observation_dims, arrays) for rv in chosen]
     if weights is not None:
         weigh(terms, weights)
     _check_potentials(model, terms, names)
@@ -186,8 +186,8 @@ def split(
     pieces = _pieces(position, blocks) | _pieces(other_values, others)
     free = natural(model, [block.variable for block in blocks])
     for v in rest:
-        leaves.add([v, model.rvs_to_values.get(v, v)], str(v.name))
-    leaves.add([prior, *free.values()], "the prior part")
+        arrays.add([v, model.rvs_to_values.get(v, v)], str(v.name))
+    arrays.add([prior, *free.values()], "the prior part")
     graphs = [prior, *(term.logp for term in terms), *free.values()]
     prior, *graphs = _without_shared(graphs, pieces)
     for term, logp in zip(terms, graphs[: len(terms)], strict=True):
@@ -197,7 +197,7 @@ def split(
     lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)
     first = _size(blocks[: len(expanded)])
     layout = position, blocks, first, other_values, others
-    return Split(*layout, prior, tuple(terms), lower, upper, free, leaves)
+    return Split(*layout, prior, tuple(terms), lower, upper, free, arrays)
 
 
 def _of_other_steps(

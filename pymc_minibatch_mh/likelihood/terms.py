@@ -14,10 +14,10 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.xtensor.vectorization import XElemwise
 
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError, refuse
+from pymc_minibatch_mh.likelihood.arrays import ModelArrays
 from pymc_minibatch_mh.likelihood.batch import WAY_ON, BatchTerm, batch_term, data_values
 from pymc_minibatch_mh.likelihood.density import log_density
 from pymc_minibatch_mh.likelihood.dims import has_dims, plain
-from pymc_minibatch_mh.likelihood.leaves import Leaves
 
 #: Likelihood terms with fewer rows are evaluated in full.
 MIN_ROWS = 1_000
@@ -173,7 +173,7 @@ def term_of(
     rv: Variable,
     names: dict[Variable, str],
     observation_dims: Sequence[str] = (),
-    leaves: Leaves | None = None,
+    arrays: ModelArrays | None = None,
 ) -> BatchTerm:
     """Read one observed variable as rows.
 
@@ -187,7 +187,7 @@ def term_of(
         Value variable -> name of the free variable, for messages.
     observation_dims
         Names of dims along which observations lie: see :func:`observation_axis`.
-    leaves
+    arrays
         Takes what the log-likelihood is computed from.
 
     Raises
@@ -205,8 +205,8 @@ def term_of(
         )
     axis = observation_axis(model, rv, observation_dims)
     (logp,) = log_density(model, [rv], summed=False)
-    if leaves is not None:
-        leaves.add([logp], name)
+    if arrays is not None:
+        arrays.add([logp], name)
     one_draw = getattr(rv.owner.op, "ndim_supp", 0) >= observations.ndim
     if one_draw or not 0 < logp.type.ndim <= observations.ndim:
         raise refuse(

@@ -10,7 +10,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.data import Contents
 from pymc_minibatch_mh.errors import StaleDataError
-from pymc_minibatch_mh.likelihood.leaves import Leaves
+from pymc_minibatch_mh.likelihood.arrays import ModelArrays
 
 #: What a variable of a model is evaluated with: its value variable and its transform.
 Declared = dict[Variable, tuple[Any, Any]]
@@ -23,7 +23,7 @@ class WatchedModel:
     ----------
     model
         The model.
-    leaves
+    arrays
         What its log-density is computed from.
     given
         Arrays that the step was given besides, by name.
@@ -43,10 +43,12 @@ class WatchedModel:
     alive: what nobody holds, nobody can change.
     """
 
-    def __init__(self, model: pm.Model, leaves: Leaves, given: Mapping[str, np.ndarray]) -> None:
+    def __init__(
+        self, model: pm.Model, arrays: ModelArrays, given: Mapping[str, np.ndarray]
+    ) -> None:
         self._model: ReferenceType[pm.Model] | None = ref(model)
         self._declared = _declared(model)
-        self._leaves = leaves
+        self._arrays = arrays
         self._given = dict(given)
         self.contents = self._read()
 
@@ -84,7 +86,7 @@ class WatchedModel:
         return f"{name!r} changed" if name else ""
 
     def _read(self) -> Contents:
-        return Contents.of([*self._leaves.arrays(), *self._given.items()])
+        return Contents.of([*self._arrays.named(), *self._given.items()])
 
 
 def _declared(model: pm.Model) -> Declared:

@@ -211,7 +211,7 @@ def read_model(
         observation_dims=shared["observation_dims"],
         initial_point=point,
     )
-    watched = WatchedModel(model, parts.leaves, weights_of(parts.terms))
+    watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))
     found = SharedModel(request, watched, Target(parts, 2, 1.0, shared["compile_kwargs"]))
     if request is not None:
         _known[model] = found

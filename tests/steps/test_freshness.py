@@ -117,7 +117,7 @@ def test_all_data_are_read_and_each_of_them_once(step, written, monkeypatch):
     calls, digest = count(), contents.digest
     monkeypatch.setattr(contents, "digest", lambda array: (next(calls), digest(array))[1])
     start(step)
-    arrays = list(step._watched._leaves.arrays())
+    arrays = list(step._watched._arrays.named())
     assert next(calls) == len(arrays) + 1
     assert len({id(array) for _, array in arrays}) == len(arrays)
 
@@ -125,7 +125,7 @@ def test_all_data_are_read_and_each_of_them_once(step, written, monkeypatch):
 def test_what_a_model_holds_is_a_value(written, step):
     def now():
         split = step.target.split
-        return WatchedModel(written.model, split.leaves, weights_of(split.terms))
+        return WatchedModel(written.model, split.arrays, weights_of(split.terms))
 
     before = now()
     assert before.contents == step._watched.contents

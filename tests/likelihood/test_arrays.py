@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from pytensor.compile.builders import OpFromGraph
 
-from pymc_minibatch_mh.likelihood.leaves import Leaves
+from pymc_minibatch_mh.likelihood.arrays import ModelArrays
 from pymc_minibatch_mh.likelihood.split import split
 from steps.editable import Editable
 
@@ -24,7 +24,7 @@ def found():
     """Return what the split of the model says that it depends on."""
     m = written()
     parts = split(m.model, m.model.value_vars, weights=m.weights)
-    return [array for _, array in parts.leaves.arrays()]
+    return [array for _, array in parts.arrays.named()]
 
 
 KEPT = {
@@ -52,9 +52,9 @@ def test_what_no_density_depends_on_is_not_among_them():
 
 
 def names_of(graphs):
-    leaves = Leaves()
-    leaves.add(graphs, "y")
-    return [name for name, _ in leaves.arrays()]
+    held = ModelArrays()
+    held.add(graphs, "y")
+    return [name for name, _ in held.named()]
 
 
 def test_names_are_those_of_the_data_or_of_who_uses_them():
@@ -66,16 +66,16 @@ def test_names_are_those_of_the_data_or_of_who_uses_them():
 def test_arrays_inside_of_operations_are_found():
     x, hidden = pt.vector("x"), np.arange(3.0)
     inner = OpFromGraph([x], [x * hidden])
-    leaves = Leaves()
-    leaves.add([inner(pt.vector("y"))], "y")
-    assert any(array is hidden for _, array in leaves.arrays())
+    held = ModelArrays()
+    held.add([inner(pt.vector("y"))], "y")
+    assert any(array is hidden for _, array in held.named())
 
 
 def test_sparse_data_are_found():
     variable = pytensor.sparse.as_sparse_variable(sp.csr_matrix(np.eye(3)))
-    leaves = Leaves()
-    leaves.add([variable], "y")
-    arrays = [array for _, array in leaves.arrays()]
+    held = ModelArrays()
+    held.add([variable], "y")
+    arrays = [array for _, array in held.named()]
     held = variable.data
     assert [id(x) for x in arrays] == [id(x) for x in (held.data, held.indices, held.indptr)]
 

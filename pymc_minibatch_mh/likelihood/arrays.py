@@ -10,7 +10,7 @@ from pytensor.graph.op import HasInnerGraph
 from pymc_minibatch_mh.likelihood.batch import data_values
 
 
-class Leaves:
+class ModelArrays:
     """The arrays that graphs are computed from, each with a name for messages.
 
     They are the user's own arrays, or PyTensor's, and may change. A pickle leaves them behind: in
@@ -47,7 +47,7 @@ class Leaves:
             elif variable.owner is not None:
                 waiting += reversed([*variable.owner.inputs, *_inner(variable.owner.op)])
 
-    def arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+    def named(self) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the arrays as they are now, each once."""
         known: dict[int, np.ndarray] = {}
         for variable, name in self._names.items():
