@@ -169,7 +169,7 @@ def _of_step(
         refused="",
         n_rows=n_rows,
         size=parts.size,
-        terms=subsampled(parts),
+        terms=subsampled(parts, step.target.compiled.why_graph),
         others=not_subsampled(model, parts),
         taylor_order=step.target.taylor_order,
         order_reason=_why_order(step.target.taylor_order, parts),
@@ -186,7 +186,7 @@ def _approximate(
     step: MinibatchStep, model: pm.Model, exact: Forecast, asked: _Asked
 ) -> Approximate | None:
     """Return what giving up exactness would gain, where exactness takes all rows."""
-    if step.tables is None or exact.full_pass_share <= FULL_PASS_STRONG:
+    if not step.guarantee.is_exact or exact.full_pass_share <= FULL_PASS_STRONG:
         return None
     other = penalty_beside(step, np.random.default_rng(asked.rng.integers(2**63)))
     found = forecast(other, asked.pilot(other, model), asked.tune, float("nan"))

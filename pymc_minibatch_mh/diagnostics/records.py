@@ -41,7 +41,7 @@ class SubsampledTerm:
         The linear forms of the parameters that the log-likelihood of one row depends on; empty
         where it cannot be taken apart.
     not_apart
-        Why it cannot be taken apart; empty where it can.
+        Why it cannot be taken apart, or is not computed by these forms; empty where it is.
     arrays
         The data arrays that its rows are read from.
     """

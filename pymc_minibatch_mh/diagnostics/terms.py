@@ -17,14 +17,22 @@ from pymc_minibatch_mh.likelihood.split import Split, split
 from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, number_of_rows
 
 
-def subsampled(parts: Split) -> tuple[SubsampledTerm, ...]:
-    """Return what is known of every subsampled term."""
-    return tuple(_term(parts, term) for term in parts.terms)
+def subsampled(parts: Split, why_graph: str = "") -> tuple[SubsampledTerm, ...]:
+    """Return what is known of every subsampled term.
+
+    Parameters
+    ----------
+    parts
+        The model, split.
+    why_graph
+        Why rows are computed as a graph of all parameters, if they are.
+    """
+    return tuple(_term(parts, term, why_graph) for term in parts.terms)
 
 
-def _term(parts: Split, term: BatchTerm) -> SubsampledTerm:
+def _term(parts: Split, term: BatchTerm, why_graph: str) -> SubsampledTerm:
     arguments: tuple[str, ...] = ()
-    not_apart = ""
+    not_apart = f"computed as a graph of all parameters, because {why_graph}" if why_graph else ""
     try:
         # One term at a time, so that one which cannot be taken apart does not hide the others.
         (function,) = row_functions(dataclasses.replace(parts, terms=(term,)))

@@ -43,13 +43,24 @@ class CompiledModel:
     @cached_property
     def rows(self) -> FormRows | GraphRows:
         """Rows by their linear forms if they have some, else as a graph of all parameters."""
-        if not isinstance(self.row_functions, BoundsError):
-            try:
-                return FormRows(self.row_functions)
-            except LoweringError:
-                # An operation whose derivatives only PyTensor's own graph has.
-                pass
+        if not isinstance(self._forms, str):
+            return self._forms
         return GraphRows(self.split, row_source(self.split), self.compile_kwargs)
+
+    @property
+    def why_graph(self) -> str:
+        """Why rows are a graph of all parameters; empty where they are functions of forms."""
+        return self._forms if isinstance(self._forms, str) else ""
+
+    @cached_property
+    def _forms(self) -> FormRows | str:
+        if isinstance(self.row_functions, BoundsError):
+            return str(self.row_functions)
+        try:
+            return FormRows(self.row_functions)
+        except LoweringError as error:
+            # An operation whose derivatives only PyTensor's own graph has.
+            return str(error)
 
     @cached_property
     def prior(self) -> ScalarPrior | Prior:

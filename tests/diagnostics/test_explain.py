@@ -20,9 +20,11 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.diagnostics import explain as entry
 from pymc_minibatch_mh.diagnostics import gradient, pilot
 from pymc_minibatch_mh.diagnostics.pilot import error_of_mean, fly, fresh_chain
+from pymc_minibatch_mh.likelihood.cells import LoweringError
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.steps.given import model_behind
-from zoo import sample
+from pymc_minibatch_mh.surrogate import compiled
+from zoo import logistic, sample
 
 #: Seconds that every draw, every gradient and its first evaluation seem to take, so that
 #: recommendations do not depend on how busy the machine is.
@@ -152,6 +154,19 @@ def test_notebooks_see_names_and_no_tags_of_the_model(of_two_terms):
     assert "&lt;slope&gt;" in page
     assert "x &amp; y" in page
     assert "<slope>" not in page
+
+
+def test_rows_that_are_computed_as_a_graph_say_so(monkeypatch):
+    def without_derivatives(functions):
+        raise LoweringError("an operation", "has no derivative")
+
+    monkeypatch.setattr(compiled, "FormRows", without_derivatives)
+    found = explain(logistic(1_000), draws=100, tune=100, random_seed=1)
+    (term,) = found.terms
+    assert term.arguments
+    assert term.not_apart == (
+        "computed as a graph of all parameters, because an operation has no derivative"
+    )
 
 
 def test_a_discrete_variable_leaves_the_approximate_method(of_switched):
