@@ -245,9 +245,6 @@ def batch_term(
     _refuse_sums_over_rows(walk)
     if batch.type.ndim > 1:
         batch = batch.sum(axis=tuple(range(1, batch.type.ndim)))
-    if batch.type.broadcastable[0]:
-        # A batch may hold the one row that there is many times.
-        batch = batch + pt.zeros(walk.length)
     return BatchTerm(name, n_rows, batch, walk.length, list(walk.batches.values()))
 
 
