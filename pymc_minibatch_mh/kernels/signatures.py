@@ -17,8 +17,9 @@ LOGP_SIGNATURE = types.float64(VECTOR, INDICES)
 LOGP = types.FunctionType(LOGP_SIGNATURE)
 
 #: (position, proposal, centre, rows, ends, context, differences, scales) -> nothing.
-#: Writes r_i(proposal) - r_i(position) and max |l_i| of each row; `rows` holds the row numbers
-#: within their terms, term after term, and `ends` where each term's rows end.
+#: Writes r_i(proposal) - r_i(position) of each row, and what its rounding error is relative to;
+#: `rows` holds the row numbers within their terms, term after term, and `ends` where each term's
+#: rows end.
 EVALUATE_SIGNATURE = types.void(VECTOR, VECTOR, VECTOR, INDICES, INDICES, INDICES, VECTOR, VECTOR)
 EVALUATE = types.FunctionType(EVALUATE_SIGNATURE)
 
