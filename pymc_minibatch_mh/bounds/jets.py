@@ -49,7 +49,7 @@ class Jets:
     boxes
         Interval of every argument, shape (rows,) or ().
     order
-        Highest derivative, from 1 to 3.
+        Highest derivative, from 1 to 4.
     """
 
     def __init__(self, data: RowData, boxes: Sequence[Interval], order: int) -> None:

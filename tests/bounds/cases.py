@@ -12,6 +12,8 @@ from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.rules import derivatives, log_erfc_derivatives, power_derivatives
 from pymc_minibatch_mh.likelihood.composite import log1p_ratio, log_any, log_softplus
 
+#: The highest derivative.
+ORDER = 4
 REALS, POSITIVE = (-np.inf, np.inf), (0.0, np.inf)
 
 
@@ -39,46 +41,56 @@ def of_op(op, exact, *args, **kwargs):
 
 
 def slopes_of_log(x, scale=1):
-    return [scale / x, -scale / x**2, 2 * scale / x**3]
+    return [scale / x, -scale / x**2, 2 * scale / x**3, -6 * scale / x**4]
 
 
 def power(x, c):
-    return [mp.ff(c, n) * x ** (c - n) if mp.ff(c, n) else mp.mpf(0) for n in range(4)]
+    return [mp.ff(c, n) * x ** (c - n) if mp.ff(c, n) else mp.mpf(0) for n in range(ORDER + 1)]
 
 
 def slopes_of_sigmoid(x):
     p = 1 / (4 * mp.cosh(x / 2) ** 2)
-    return [1 / (1 + mp.exp(-x)), p, -p * mp.tanh(x / 2), p * (1 - 6 * p)]
+    t = mp.tanh(x / 2)
+    return [1 / (1 + mp.exp(-x)), p, -p * t, p * (1 - 6 * p), p * t * (12 * p - 1)]
 
 
 def exact_tanh(x):
     t, s = mp.tanh(x), mp.sech(x) ** 2
-    return [t, s, -2 * t * s, s * (4 * t**2 - 2 * s)]
+    return [t, s, -2 * t * s, s * (4 * t**2 - 2 * s), 8 * t * s * (3 * s - 1)]
 
 
 def slopes_of_erf(x):
     p = 2 / mp.sqrt(mp.pi) * mp.exp(-(x**2))
-    return [p, -2 * x * p, (4 * x**2 - 2) * p]
+    return [p, -2 * x * p, (4 * x**2 - 2) * p, (12 * x - 8 * x**3) * p]
 
 
 def exact_erfcx(x):
     value = mp.exp(x**2) * mp.erfc(x)
     first = 2 * x * value - 2 / mp.sqrt(mp.pi)
     second = 2 * value + 2 * x * first
-    return [value, first, second, 4 * first + 2 * x * second]
+    third = 4 * first + 2 * x * second
+    return [value, first, second, third, 6 * second + 2 * x * third]
 
 
 def exact_log1p_ratio(x):
     if x < mp.mpf("1e-3"):
         return [
             mp.fsum((-x) ** n * (-1) ** k * mp.rf(n + 1, k) / (n + k + 1) for n in range(40))
-            for k in range(4)
+            for k in range(ORDER + 1)
         ]
     values = [mp.log1p(x) / x]
-    for k in range(1, 4):
+    for k in range(1, ORDER + 1):
         slope = (-1) ** (k - 1) * mp.factorial(k - 1) / (1 + x) ** k
         values.append((slope - k * values[-1]) / x)
     return values
+
+
+def logarithmic_slopes(s, r, p, d):
+    """Return derivatives of s, where s' = s r, r' = -p - s r and p' = p d."""
+    dr = -p - s * r
+    bend = r**2 + dr
+    tilt = 2 * r * dr - p * d - s * r**2 - s * dr
+    return [s, s * r, s * bend, s * (r * bend + tilt)]
 
 
 def exact_log_any(x):
@@ -86,10 +98,11 @@ def exact_log_any(x):
     value = mp.log1p(-mp.exp(-w)) if w > 1 else mp.log(-mp.expm1(-w))
     if w < 1e-3:
         terms = [mp.bernoulli(n) * w**n / mp.factorial(n) for n in range(40)]
-        return [value, *(mp.fsum(n**k * term for n, term in enumerate(terms)) for k in range(3))]
+        sums = (mp.fsum(n**k * term for n, term in enumerate(terms)) for k in range(ORDER))
+        return [value, *sums]
     slope = w / mp.expm1(w)
     rest = 1 - w - slope
-    return [value, slope, slope * rest, slope * (rest**2 - w - slope * rest)]
+    return [value, *logarithmic_slopes(slope, rest, w, 1)]
 
 
 def exact_log_softplus(x):
@@ -100,45 +113,54 @@ def exact_log_softplus(x):
         series = [mp.mpf(1)]
         for n in range(1, 25):
             series.append(-mp.fsum(divisor[k] * series[n - k] for k in range(1, n + 1)))
-        return [value, *(mp.fsum(n**k * c * w**n for n, c in enumerate(series)) for k in range(3))]
+        sums = (mp.fsum(n**k * c * w**n for n, c in enumerate(series)) for k in range(ORDER))
+        return [value, *sums]
     share, other = w / (1 + w), 1 / (1 + w)
     slope = share / mp.log1p(w)
     rest = other - slope
-    return [value, slope, slope * rest, slope * (rest**2 - share * other - slope * rest)]
+    return [value, *logarithmic_slopes(slope, rest, share * other, other - share)]
 
 
 def exact_log_erfc(x):
     m = 2 / mp.sqrt(mp.pi) * mp.exp(-(x**2)) / mp.erfc(x)
     q = m - 2 * x
     value = mp.log(mp.erfc(x)) if x > 1 else mp.log1p(-mp.erf(x))
-    return [value, -m, -m * q, -m * (q**2 + m * q - 2)]
+    third, fourth = q**2 + m * q - 2, q**3 + 4 * m * q**2 + (m**2 - 6) * q - 2 * m
+    return [value, -m, -m * q, -m * third, -m * fourth]
 
 
 def exact_log1mexp(x):
     s, c = mp.sinh(x / 2), mp.cosh(x / 2)
     value = mp.log(-mp.expm1(x)) if x > -1 else mp.log1p(-mp.exp(x))
-    return [value, -1 / mp.expm1(-x), -1 / (4 * s**2), c / (4 * s**3)]
+    fourth = -(2 * c**2 + 1) / (8 * s**4)
+    return [value, -1 / mp.expm1(-x), -1 / (4 * s**2), c / (4 * s**3), fourth]
 
 
 def exact_arctan(x):
     w = 1 / (1 + x**2)
-    return [mp.atan(x), w, -2 * x * w**2, (6 * x**2 - 2) * w**3]
+    return [mp.atan(x), w, -2 * x * w**2, (6 * x**2 - 2) * w**3, 24 * x * (1 - x**2) * w**4]
 
 
 def exact_arcsinh(x):
     s = 1 / mp.sqrt(1 + x**2)
-    return [mp.asinh(x), s, -x * s**3, (2 * x**2 - 1) * s**5]
+    return [mp.asinh(x), s, -x * s**3, (2 * x**2 - 1) * s**5, (9 * x - 6 * x**3) * s**7]
+
+
+def waves(x):
+    return [mp.sin(x), mp.cos(x), -mp.sin(x), -mp.cos(x)] * 2
 
 
 def polygammas(first):
+    orders = range(first, first + ORDER + 1)
+
     def exact(x):
-        return [mp.loggamma(x) if n < 0 else mp.psi(n, x) for n in range(first, first + 4)]
+        return [mp.loggamma(x) if n < 0 else mp.psi(n, x) for n in orders]
 
     return exact
 
 
 def line(value, slope):
-    return lambda x: [value(x), mp.mpf(slope(x)), mp.mpf(0), mp.mpf(0)]
+    return lambda x: [value(x), mp.mpf(slope(x)), *[mp.mpf(0)] * (ORDER - 1)]
 
 
 LOGISTIC_TURNS = (
@@ -147,13 +169,28 @@ LOGISTIC_TURNS = (
     1.3169578969248166,
     -2.2924316695611777,
     2.29243166956117,
+    -0.842632948129377,
+    0.842632948129377,
+    -3.14431840615493,
+    3.14431840615493,
 )
-ERF_TURNS = (0.0, -(0.5**0.5), 0.5**0.5, -(1.5**0.5), 1.5**0.5)
+ERF_TURNS = (
+    *(0.0, -(0.5**0.5), 0.5**0.5, -(1.5**0.5), 1.5**0.5),
+    *(-0.52464762327529, 0.52464762327529, -1.65068012388578, 1.65068012388578),
+)
+ARCTAN_TURNS = (
+    *(0.0, -(3**-0.5), 3**-0.5, -1.0, 1.0),
+    *(-0.324919696232906, 0.324919696232906, -1.37638192047117, 1.37638192047117),
+)
+ARCSINH_TURNS = (
+    *(0.0, -(0.5**0.5), 0.5**0.5, -(1.5**0.5), 1.5**0.5),
+    *(-0.361515706764014, 0.361515706764014, -1.69390271083168, 1.69390271083168),
+)
 
 CASES = [
-    of_op(scalar.exp, lambda x: [mp.exp(x)] * 4),
-    of_op(scalar.expm1, lambda x: [mp.expm1(x)] + [mp.exp(x)] * 3),
-    of_op(scalar.exp2, lambda x: [mp.mpf(2) ** x * mp.log(2) ** n for n in range(4)]),
+    of_op(scalar.exp, lambda x: [mp.exp(x)] * 5),
+    of_op(scalar.expm1, lambda x: [mp.expm1(x)] + [mp.exp(x)] * 4),
+    of_op(scalar.exp2, lambda x: [mp.mpf(2) ** x * mp.log(2) ** n for n in range(ORDER + 1)]),
     of_op(scalar.log, lambda x: [mp.log(x), *slopes_of_log(x)], POSITIVE),
     of_op(scalar.log2, lambda x: [mp.log(x, 2), *slopes_of_log(x, 1 / mp.log(2))], POSITIVE),
     of_op(scalar.log10, lambda x: [mp.log10(x), *slopes_of_log(x, 1 / mp.log(10))], POSITIVE),
@@ -170,7 +207,7 @@ CASES = [
     of_op(scalar_math.sigmoid, slopes_of_sigmoid, turns=LOGISTIC_TURNS),
     of_op(
         scalar_math.softplus,
-        lambda x: [mp.log1p(mp.exp(x)), *slopes_of_sigmoid(x)[:3]],
+        lambda x: [mp.log1p(mp.exp(x)), *slopes_of_sigmoid(x)[:ORDER]],
         turns=LOGISTIC_TURNS,
     ),
     of_op(scalar.tanh, exact_tanh, turns=tuple(0.5 * turn for turn in LOGISTIC_TURNS)),
@@ -184,26 +221,38 @@ CASES = [
         turns=ERF_TURNS,
     ),
     of_op(scalar_math.erfcx, exact_erfcx, reach=1e4),
-    of_op(scalar.sin, lambda x: [mp.sin(x), mp.cos(x), -mp.sin(x), -mp.cos(x)], reach=1e6),
-    of_op(scalar.cos, lambda x: [mp.cos(x), -mp.sin(x), -mp.cos(x), mp.sin(x)], reach=1e6),
-    of_op(scalar.arctan, exact_arctan, turns=(0.0, -(3**-0.5), 3**-0.5, -1.0, 1.0)),
-    of_op(scalar.sinh, lambda x: [mp.sinh(x), mp.cosh(x)] * 2, turns=(0.0,)),
-    of_op(scalar.cosh, lambda x: [mp.cosh(x), mp.sinh(x)] * 2, turns=(0.0,)),
-    of_op(scalar.arcsinh, exact_arcsinh, turns=ERF_TURNS),
+    of_op(scalar.sin, lambda x: waves(x)[: ORDER + 1], reach=1e6),
+    of_op(scalar.cos, lambda x: waves(x)[1 : ORDER + 2], reach=1e6),
+    of_op(scalar.arctan, exact_arctan, turns=ARCTAN_TURNS),
+    of_op(scalar.sinh, lambda x: ([mp.sinh(x), mp.cosh(x)] * 3)[: ORDER + 1], turns=(0.0,)),
+    of_op(scalar.cosh, lambda x: ([mp.cosh(x), mp.sinh(x)] * 3)[: ORDER + 1], turns=(0.0,)),
+    of_op(scalar.arcsinh, exact_arcsinh, turns=ARCSINH_TURNS),
     of_op(log1p_ratio, exact_log1p_ratio, POSITIVE, reach=1e100),
     of_op(
         log_any,
         exact_log_any,
-        turns=(-0.198941566958296, 0.620829654565572, 1.426690653586295),
+        turns=(
+            *(-0.198941566958296, 0.620829654565572, 1.426690653586295),
+            *(-0.940063227174712, 0.911642990626985, 1.854054327693844),
+        ),
         reach=500.0,
     ),
     of_op(
         log_softplus,
         exact_log_softplus,
-        turns=(-1.02064576922115, 0.494984951660796, 1.94000715133671),
+        turns=(
+            *(-1.02064576922115, 0.494984951660796, 1.94000715133671),
+            *(-2.051349784294047, 0.290948068540293, 3.068549820893062),
+        ),
         reach=1e6,
     ),
-    Case("log_erfc", log_erfc_derivatives, exact_log_erfc, turns=(-0.70878215917147,), reach=1e4),
+    Case(
+        "log_erfc",
+        log_erfc_derivatives,
+        exact_log_erfc,
+        turns=(-0.70878215917147, -1.464622454428443, 0.021095555664165),
+        reach=1e4,
+    ),
     *(
         Case(
             f"power {c}",

@@ -21,6 +21,7 @@ from bounds.expressions import (
     dead_infinity,
     exact_derivative,
     exact_value,
+    factors_of_one_argument,
     four_arguments,
     larger,
     null_set,
@@ -36,6 +37,8 @@ from pymc_minibatch_mh.bounds.jets import Jets, _partitions, _ways
 from pymc_minibatch_mh.bounds.rules import NoRuleError
 
 POINTS = 3
+# Numerical differentiation of fourth order takes long: one point of one row.
+FOURTH = {"lengths": (4,), "rows": (3,), "count": 1}
 
 every_function = pytest.mark.parametrize("build", FUNCTIONS, ids=lambda f: f.__name__)
 
@@ -46,18 +49,18 @@ def boxes_of(m, width, seed):
     return [Interval(x, x + width * rng.random(ROWS)) for x in lo]
 
 
-def misses(build, width, seed=2, order=3):
+def misses(build, width, seed=2, *, lengths=range(4), rows=range(ROWS), count=POINTS):
     """Return the derivatives that lie outside of their enclosures at random points of boxes."""
     rng = np.random.default_rng(seed)
     root, data, m = built(build)
     boxes = boxes_of(m, width, seed)
     with np.errstate(all="ignore"):
-        jet = Jets(data, boxes, order).of(root)
+        jet = Jets(data, boxes, max(lengths)).of(root)
     found = []
-    for row, _ in product(range(ROWS), range(POINTS)):
+    for row, _ in product(rows, range(count)):
         u = [box.lo[row] + rng.random() * (box.hi[row] - box.lo[row]) for box in boxes]
         function = exact_value(root, data, row)
-        for length in range(order + 1):
+        for length in lengths:
             for index in combinations_with_replacement(range(m), length):
                 enclosure = jet.get(index, Interval.point(0.0))
                 lo, hi = (
@@ -77,14 +80,30 @@ def test_enclosures_hold_exact_derivatives(build, width):
     assert not misses(build, width)
 
 
+@every_function
+@pytest.mark.parametrize("width", [0.05, 1.0])
+def test_enclosures_hold_exact_fourth_derivatives(build, width):
+    assert not misses(build, width, **FOURTH)
+
+
+@pytest.mark.slow
+@every_function
+@pytest.mark.parametrize("width", [0.02, 0.3, 1.0])
+def test_enclosures_hold_exact_fourth_derivatives_of_many_boxes(build, width):
+    for seed in range(5):
+        assert not misses(build, width, seed, lengths=(4,))
+
+
 @pytest.mark.parametrize("build", SMOOTH, ids=lambda f: f.__name__)
 def test_enclosures_at_points_are_exact_values(build):
     root, data, m = built(build)
     boxes = [Interval.point(box.lo) for box in boxes_of(m, 1.0, 3)]
-    jet = Jets(data, boxes, 3).of(root)
+    jet = Jets(data, boxes, 4).of(root)
     size = sum(value.magnitude for value in jet.values())
     for index, value in jet.items():
-        assert (value.width <= 1e-10 * size).all()
+        # Fourth derivatives are sums of more and larger terms, each rounded outward.
+        most = 1e-10 if len(index) < 4 else 1e-9
+        assert (value.width <= most * size).all()
         exact = exact_derivative(exact_value(root, data, 2), index, [box.lo[2] for box in boxes])
         middle = 0.5 * (value.lo + value.hi)
         assert float(np.broadcast_to(middle, ROWS)[2]) == pytest.approx(
@@ -92,17 +111,18 @@ def test_enclosures_at_points_are_exact_values(build):
         )
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, 2, 3])
 def test_lower_orders_leave_out_higher_derivatives(order):
     root, data, m = built(four_arguments)
     boxes = boxes_of(m, 0.5, 4)
-    low, high = Jets(data, boxes, order).of(root), Jets(data, boxes, 3).of(root)
+    low, high = Jets(data, boxes, order).of(root), Jets(data, boxes, 4).of(root)
     assert set(low) == {index for index in high if len(index) <= order}
     for index, value in low.items():
         np.testing.assert_array_equal(value.lo, high[index].lo)
+        np.testing.assert_array_equal(value.hi, high[index].hi)
 
 
-def enclosed(build, *ends, order=3):
+def enclosed(build, *ends, order=4):
     root, data, _ = built(build)
     boxes = [Interval(np.full(ROWS, lo), np.full(ROWS, hi)) for lo, hi in ends]
     return Jets(data, boxes, order).of(root)
@@ -119,7 +139,7 @@ def enclosed(build, *ends, order=3):
 )
 def test_a_condition_that_may_change_leaves_no_slope_bounded(build, ends):
     jet = enclosed(build, *ends)
-    for index in ((0,), (0, 0), (0, 0, 0)):
+    for index in ((0,), (0, 0), (0, 0, 0), (0, 0, 0, 0)):
         assert (jet[index].lo == -np.inf).all()
         assert (jet[index].hi == np.inf).all()
     assert np.isfinite(jet[()].magnitude).all()
@@ -151,13 +171,20 @@ def test_a_kink_leaves_slopes_bounded_and_nothing_above():
         jet = enclosed(build, *ends)
         assert np.isfinite(jet[0,].magnitude).all()
         assert (jet[0, 0].magnitude == np.inf).all()
+        assert (jet[0, 0, 0, 0].magnitude == np.inf).all()
 
 
 def test_an_operation_without_a_rule_is_named():
     f = Make()
     for op, operands in ((scalar_math.i0, f.u[:1]), (scalar_math.gammainc, [2.0, f.u[0]])):
         with pytest.raises(NoRuleError, match=str(op)):
-            Jets(None, [Interval.point(0.5)], 3).of(f(op, *operands))
+            Jets(None, [Interval.point(0.5)], 4).of(f(op, *operands))
+
+
+INDICES = [
+    *[(0, 0), (0, 1), (0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 1, 2)],
+    *[(0, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 1), (0, 1, 1, 2), (0, 1, 2, 3)],
+]
 
 
 def brute_force_partitions(places):
@@ -171,9 +198,7 @@ def brute_force_partitions(places):
     return found
 
 
-@pytest.mark.parametrize(
-    "index", [(0,), (0, 0), (0, 1), (0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 1, 2)]
-)
+@pytest.mark.parametrize("index", [(0,), *INDICES])
 def test_partitions_are_counted_as_often_as_they_occur(index):
     counts = {}
     for partition in brute_force_partitions(range(len(index))):
@@ -182,7 +207,7 @@ def test_partitions_are_counted_as_often_as_they_occur(index):
     assert dict(_partitions(index)) == counts
 
 
-@pytest.mark.parametrize("index", [(0, 0), (0, 1), (0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 1, 2)])
+@pytest.mark.parametrize("index", INDICES)
 def test_ways_to_split_an_index_are_those_of_leibniz(index):
     for length in range(len(index) + 1):
         for part in set(combinations_with_replacement(sorted(set(index)), length)):
@@ -232,3 +257,50 @@ MUTANTS = [
 def test_wrong_chain_rules_are_found(where, name, wrong, cases, monkeypatch):
     monkeypatch.setattr(where, name, wrong)
     assert any(misses(build, width) for build in cases for width in (0.05, 2.0))
+
+
+def sizes(blocks):
+    return sorted(len(block) for block in blocks)
+
+
+def without_two_pairs(index):
+    return tuple((b, count) for b, count in _partitions(index) if sizes(b) != [2, 2])
+
+
+def one_way_into_two_pairs(index):
+    return tuple((b, 1 if sizes(b) == [2, 2] else count) for b, count in _partitions(index))
+
+
+def three_and_one_as_for_order_three(index):
+    return tuple((b, 3 if count == 4 else count) for b, count in _partitions(index))
+
+
+def six_pairs_as_four(index):
+    return tuple((b, 4 if count == 6 else count) for b, count in _partitions(index))
+
+
+def four_as_three(part, index):
+    return min(_ways(part, index), 3)
+
+
+def fourth_power_as_square(x, exponent):
+    return jets_power(x, 2 if exponent == 4 else exponent)
+
+
+jets_power = jets._power
+OF_FOUR = [
+    ("_partitions", without_two_pairs),
+    ("_partitions", one_way_into_two_pairs),
+    ("_partitions", three_and_one_as_for_order_three),
+    ("_partitions", six_pairs_as_four),
+    ("_ways", four_as_three),
+    ("_power", fourth_power_as_square),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong"), OF_FOUR, ids=lambda x: getattr(x, "__name__", x))
+def test_wrong_chain_rules_of_fourth_derivatives_are_found(name, wrong, monkeypatch):
+    monkeypatch.setattr(jets, name, wrong)
+    cases = [factors_of_one_argument, tails, powers, cubes_of_cubes]
+    assert not any(misses(build, 1e-3, rows=(1,), count=1) for build in cases)
+    assert any(misses(build, 1e-3, **FOURTH) for build in cases)

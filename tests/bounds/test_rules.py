@@ -6,11 +6,12 @@ import pytest
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from bounds.cases import CASES, REALS
+from bounds.cases import CASES, ORDER, REALS
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.rules import (
     NoRuleError,
     derivatives,
+    gamma_ratio_derivatives,
     log_erfc_derivatives,
     power_derivatives,
 )
@@ -59,9 +60,10 @@ def points(case, u, per_interval):
 
 def encloses(case, enclose, u, per_interval=5):
     """Whether enclosures over intervals meet those at single points, whose width is rounding."""
-    enclosures = enclose(u, 3)
+    enclosures = enclose(u, ORDER)
     for x in points(case, u, per_interval):
-        for inner, outer in zip(case.enclose(Interval.point(x), 3), enclosures, strict=True):
+        of_points = case.enclose(Interval.point(x), ORDER)
+        for inner, outer in zip(of_points, enclosures, strict=True):
             if not ((inner.hi >= outer.lo) & (inner.lo <= outer.hi)).all():
                 return False
     return True
@@ -78,7 +80,7 @@ def encloses_exact_values(case, seed=2):
     x = x[abs(x) < 1e60] if case.reach > 1e60 else x
     x = np.random.default_rng(seed).choice(x, EXACT_POINTS)
     x = np.concatenate([x, [turn for turn in case.turns if turn != 0.0]])
-    enclosures = case.enclose(Interval.point(x), 3)
+    enclosures = case.enclose(Interval.point(x), ORDER)
     with mp.workdps(60):
         for i, values in enumerate(case.exact(mp.mpf(float(number))) for number in x):
             for value, enclosure in zip(values, enclosures, strict=True):
@@ -102,10 +104,10 @@ def test_enclosures_of_points_hold_the_exact_values(case):
 @every_case
 def test_enclosures_are_no_wider_than_the_range(case):
     u = intervals(case, seed=3)
-    enclosures = case.enclose(u, 3)
+    enclosures = case.enclose(u, ORDER)
     sampled = None
     for x in points(case, u, 16):
-        inner = case.enclose(Interval.point(x), 3)
+        inner = case.enclose(Interval.point(x), ORDER)
         pairs = zip(sampled or inner, inner, strict=True)
         sampled = [known.hull(new) for known, new in pairs]
     for outer, inner in zip(enclosures, sampled, strict=True):
@@ -141,8 +143,31 @@ def test_without_the_turns_values_are_missed(case, monkeypatch):
     u = intervals(case)
     with monkeypatch.context() as patch:
         patch.setattr(Shape, "range", without_turns)
-        mutant = case.enclose(u, 3)
+        mutant = case.enclose(u, ORDER)
     assert not encloses(case, lambda u, order: mutant, u)
+    some = np.arange(2_000)
+    last = [e.take(some) for e in [*case.enclose(u, ORDER)[:-1], mutant[-1]]]
+    assert encloses(case, lambda u, order: last, u.take(some)) is (case.name == "gammaln")
+
+
+@every_case
+def test_higher_orders_leave_lower_ones_as_they_are(case):
+    u = intervals(case).take(np.arange(300))
+    highest = case.enclose(u, ORDER)
+    for order in range(ORDER):
+        for low, high in zip(case.enclose(u, order), highest[: order + 1], strict=True):
+            np.testing.assert_array_equal(low.lo, high.lo)
+            np.testing.assert_array_equal(low.hi, high.hi)
+
+
+def test_the_fourth_derivative_of_gamma_ratios_is_precise_far_out():
+    """It is taken times x⁴, where x is the exponential of an argument."""
+    for x in (1e-3, 0.7, 30.0, 1e4, 1e6):
+        fourth = gamma_ratio_derivatives(Interval.point(x), 3.0, 0.0, 4)[4]
+        with mp.workdps(60):
+            exact = mp.psi(3, mp.mpf(x) + 3) - mp.psi(3, mp.mpf(x))
+            assert float(fourth.lo) < exact < float(fourth.hi)
+            assert float(fourth.width) < 1e-5 * abs(exact)
 
 
 @every_case
@@ -160,7 +185,7 @@ def test_no_interval_leads_to_nan_or_to_a_warning(case):
     ends = np.array([-np.inf, -1e308, -800.0, -1.0, -0.0, 0.0, 1e-310, 0.5, 2.0, 800.0, np.inf])
     lo, hi = np.triu(np.ones((11, 11))).nonzero()
     for u in (Interval(ends[lo], ends[hi]), Interval(ends[0], ends[3]), Interval.point(-0.0)):
-        for order in range(4):
+        for order in range(ORDER + 1):
             enclosures = case.enclose(u, order)
             assert len(enclosures) == order + 1
             for enclosure in enclosures:
@@ -172,8 +197,8 @@ def test_no_interval_leads_to_nan_or_to_a_warning(case):
 def test_numbers_are_enclosed_like_the_elements_of_arrays(case):
     u = Interval(np.array([-3.0, -0.7, 0.2, 1.2, 0.0]), np.array([-2.0, 0.4, 0.2, 7.0, 1.0]))
     for i in range(u.lo.size):
-        single = case.enclose(Interval(u.lo[i], u.hi[i]), 3)
-        for one, row in zip(single, case.enclose(u, 3), strict=True):
+        single = case.enclose(Interval(u.lo[i], u.hi[i]), ORDER)
+        for one, row in zip(single, case.enclose(u, ORDER), strict=True):
             assert one.lo == pytest.approx(row.lo[i], rel=1e-13)
             assert one.hi == pytest.approx(row.hi[i], rel=1e-13)
 
@@ -182,41 +207,44 @@ def test_numbers_are_enclosed_like_the_elements_of_arrays(case):
 def test_outside_of_the_domain_there_are_no_bounds(case):
     lower, upper = case.domain
     u = Interval(np.array([lower - 1.0, -np.inf]), np.array([-0.5, 3.0]) if upper else [2.0, 1.0])
-    for enclosure in case.enclose(u, 3):
+    for enclosure in case.enclose(u, ORDER):
         assert (enclosure.lo == -np.inf).all()
         assert (enclosure.hi == np.inf).all()
 
 
 def test_logistic_derivatives_are_bounded_on_the_real_line():
-    enclosures = derivatives(scalar_math.softplus, Interval.everything(), 3)
-    assert [float(e.magnitude) for e in enclosures[1:]] == pytest.approx([1, 1 / 4, 3**0.5 / 18])
+    enclosures = derivatives(scalar_math.softplus, Interval.everything(), 4)
+    largest = [1.0, 1.0 / 4.0, 3.0**0.5 / 18.0, 1.0 / 8.0]
+    assert [float(e.magnitude) for e in enclosures[1:]] == pytest.approx(largest)
 
 
 def test_waves_of_arguments_too_large_to_count_turns():
     for u in (Interval.point(1e300), Interval(1e17, 1e18), Interval(1e9, 1e9 + 7.0)):
-        for enclosure in derivatives(scalar.sin, u, 3):
+        for enclosure in derivatives(scalar.sin, u, ORDER):
             assert (enclosure.lo, enclosure.hi) == (-1.0, 1.0)
 
 
 def test_tails_beyond_the_reach_of_cancelling_formulas():
     x = 1e8
-    erfcx = derivatives(scalar_math.erfcx, Interval.point(x), 3)
-    leading = [1 / x, -1 / x**2, 2 / x**3, -6 / x**4]
+    erfcx = derivatives(scalar_math.erfcx, Interval.point(x), 4)
+    leading = [1 / x, -1 / x**2, 2 / x**3, -6 / x**4, 24 / x**5]
     assert [float(e.lo) for e in erfcx] == pytest.approx(np.array(leading) / np.sqrt(np.pi))
-    log_erfc = log_erfc_derivatives(Interval.point(x), 3)
-    assert [float(e.lo) for e in log_erfc[1:]] == pytest.approx([-2 * x, -2.0, -2 / x**3])
+    log_erfc = log_erfc_derivatives(Interval.point(x), 4)
+    leading = [-2 * x, -2.0, -2 / x**3, 6 / x**4]
+    for enclosure, value in zip(log_erfc[1:], leading, strict=True):
+        assert float(enclosure.lo) == pytest.approx(value, rel=1e-9, abs=0.0)
 
 
 def test_exponents_of_rows_are_those_of_single_powers():
     exponents = np.array([2.0, -1.0, 0.5, 3.0, 1.0])
     u = Interval(np.array([-1.0, -2.0, 0.0, -3.0, 1.0]), np.array([2.0, -1.0, 4.0, 5.0, 1.0]))
-    rows = power_derivatives(u, exponents, 3)
+    rows = power_derivatives(u, exponents, ORDER)
     for i, exponent in enumerate(exponents):
-        single = power_derivatives(Interval(u.lo[i], u.hi[i]), exponent, 3)
+        single = power_derivatives(Interval(u.lo[i], u.hi[i]), exponent, ORDER)
         for row, expected in zip(rows, single, strict=True):
             assert (row.lo[i], row.hi[i]) == (expected.lo, expected.hi)
-    of_one_base = power_derivatives(Interval(1.0, 2.0), exponents, 3)
-    assert [e.shape for e in of_one_base] == [(5,)] * 4
+    of_one_base = power_derivatives(Interval(1.0, 2.0), exponents, ORDER)
+    assert [e.shape for e in of_one_base] == [(5,)] * (ORDER + 1)
 
 
 @pytest.mark.parametrize("op", [scalar_math.j0, scalar.convert_to_int64], ids=str)

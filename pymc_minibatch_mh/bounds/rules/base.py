@@ -31,7 +31,7 @@ def derivatives(op: object, u: Interval, order: int) -> list[Interval]:
     u : Interval
         Where the argument lies.
     order : int
-        The highest derivative, from 0 to 3.
+        The highest derivative, from 0 to 4.
 
     Returns
     -------
@@ -93,6 +93,18 @@ def clipped(enclosure: Interval, floor: float, ceiling: float = np.inf) -> Inter
 INCREASING_OR_DECREASING = Shape()
 NEVER_NEGATIVE = Shape(floor=0.0)
 NEVER_POSITIVE = Shape(ceiling=0.0)
+#: A completely monotone function and its derivatives.
+ALTERNATING = (NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE)
+
+
+def odd(
+    peak: tuple[float, float],
+    valley: tuple[float, float],
+    slack: Callable[[Array], Array],
+) -> Shape:
+    """Return the shape of an odd function with one peak and one valley above zero."""
+    (top, high), (bottom, low) = peak, valley
+    return Shape(peaks=(peak, (-bottom, -low)), valleys=(valley, (-top, -high)), slack=slack)
 
 
 def by_shape(

@@ -5,10 +5,10 @@ from math import factorial
 import numpy as np
 from scipy import special
 
-from pymc_minibatch_mh.bounds.interval import RELATIVE, Array, Interval
+from pymc_minibatch_mh.bounds.interval import RELATIVE, TINY, Array, Interval
 from pymc_minibatch_mh.bounds.rules.base import (
+    ALTERNATING,
     INCREASING_OR_DECREASING,
-    NEVER_NEGATIVE,
     NEVER_POSITIVE,
     Shape,
     by_shape,
@@ -24,7 +24,8 @@ from pymc_minibatch_mh.likelihood.composite import Log1pRatio, LogAny, LogErfc, 
 _NEAR, _LEAST = 4.0, -0.25
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _NODES, _WEIGHTS = 0.5 * (_NODES + 1.0), 0.5 * _WEIGHTS
-# Of log(1 - exp(-exp(x))): h' decreases from 1 to 0; h'' has one valley, h''' a valley and a peak.
+# Of log(1 - exp(-exp(x))): h' decreases from 1 to 0; h'' has one valley, h''' a valley and a peak,
+# h'''' a valley on either side of a peak.
 _LOG_ANY = (
     NEVER_POSITIVE,
     Shape(floor=0.0, ceiling=1.0),
@@ -33,6 +34,14 @@ _LOG_ANY = (
         valleys=((-0.19894156695829578, -0.19556248033726987),),
         peaks=((1.4266906535862953, 0.42605476914548281),),
         slack=lambda x: 1e-14 * np.exp(3.0 * x - np.exp(x)),
+    ),
+    Shape(
+        valleys=(
+            (-0.940063227174712, -0.09563169680468608),
+            (1.8540543276938444, -0.6614133842560068),
+        ),
+        peaks=((0.9116429906269853, 0.6981966057224938),),
+        slack=lambda x: 1e-14 * np.exp(4.0 * x - np.exp(x)),
     ),
 )
 # Of log(log(1 + exp(x))), likewise.
@@ -45,11 +54,22 @@ _LOG_SOFTPLUS = (
         peaks=((1.9400071513367114, 0.043163481020197341),),
         slack=lambda x: 1e-14 * np.exp(-np.abs(x)),
     ),
+    Shape(
+        valleys=(
+            (-2.051349784294047, -0.025797995530825884),
+            (3.068549820893062, -0.0129513197199097),
+        ),
+        peaks=((0.2909480685402935, 0.0614061047048247),),
+        slack=lambda x: 1e-14 * np.exp(-np.abs(x)),
+    ),
 )
 # Below, a power series takes the place of terms that cancel; beyond, derivatives underflow.
 _SMALL, _NEGLIGIBLE, _MOST = 1.0, -20.0, 800.0
 _EVEN = np.arange(2, 27, 2)
 _BERNOULLI = special.bernoulli(26)[_EVEN] / special.factorial(_EVEN)
+# SciPy's numbers are off by up to 2e-12: too much for a fourth derivative, which has them times n³.
+# These follow from the zeta function: Abramowitz and Stegun (1964), 23.2.16.
+_PRECISE = -2.0 * (-1.0) ** (_EVEN // 2) * special.zeta(_EVEN) / (2.0 * np.pi) ** _EVEN
 _RARE = 0.1
 _POWERS = np.arange(25)
 
@@ -65,7 +85,6 @@ def _slopes_of_log_softplus() -> Array:
 
 
 _LOG_SOFTPLUS_SLOPES = _slopes_of_log_softplus()
-_ALTERNATING = (NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE, NEVER_POSITIVE)
 
 
 @derivatives.register(LogErfc)
@@ -76,7 +95,7 @@ def _log_erfc(op: LogErfc, u: Interval, order: int) -> list[Interval]:
 @derivatives.register(Log1pRatio)
 def _log1p_ratio(op: Log1pRatio, u: Interval, order: int) -> list[Interval]:
     """Enclose log(1 + x)/x, completely monotone as the integral of 1/(1 + x t) over (0, 1)."""
-    enclosures = by_shape(_log1p_ratio_values, _ALTERNATING, u, order)
+    enclosures = by_shape(_log1p_ratio_values, ALTERNATING, u, order)
     return outside(u.lo < _LEAST, enclosures)
 
 
@@ -112,9 +131,12 @@ def _log_any_values(x: Array, order: int) -> list[Array]:
     slope = large * decay / -np.expm1(-large)
     rest = 1.0 - large - slope
     closed = [slope, slope * rest, slope * (rest * rest - large - slope * rest)]
+    if order > 3:
+        closed.append(_third_slope(slope, rest, large, 1.0))
     for k in range(order):
         # h' = Σ B_n w^n / n!, of which w d/dw is the next derivative.
-        even = (_EVEN.astype(float) ** k * _BERNOULLI * small[..., None] ** _EVEN).sum(axis=-1)
+        numbers = _BERNOULLI if k < 3 else _PRECISE
+        even = (_EVEN.astype(float) ** k * numbers * small[..., None] ** _EVEN).sum(axis=-1)
         series = (1.0 if k == 0 else 0.0) - 0.5 * small + even
         values.append(np.where(w < _SMALL, series, closed[k]))
     return values
@@ -135,12 +157,19 @@ def _log_softplus_values(x: Array, order: int) -> list[Array]:
     slope = share / size
     rest = other - slope
     closed = [slope, slope * rest, slope * (rest * rest - share * other - slope * rest)]
+    if order > 3:
+        closed.append(_third_slope(slope, rest, share * other, other - share))
     for k in range(order):
         # w d/dw is the next derivative.
         powers = _POWERS.astype(float) ** k * _LOG_SOFTPLUS_SLOPES
         series = (powers * small[..., None] ** _POWERS).sum(axis=-1)
         values.append(np.where(w < _RARE, series, closed[k]))
     return values
+
+
+def _third_slope(s: Array, r: Array, p: Array, d: Array | float) -> Array:
+    """Return s''', where s' = s r, r' = -p - s r and p' = p d."""
+    return s * (r * (r * r - 3.0 * p - 4.0 * s * r + s * s) + p * (s - d))
 
 
 def gamma_ratio_derivatives(u: Interval, y: Array, z: Array, order: int) -> list[Interval]:
@@ -163,9 +192,12 @@ def _log_gamma_values(x: Array, y: Array, z: Array, order: int) -> list[tuple[Ar
     pairs = []
     for shift in (y, z):
         at = np.asarray(x + shift)
-        pairs.append([special.gammaln(at), special.psi(at), *above_psi(at, 1, 2)])
-    # Two values cancel: their rounding errors stay.
+        pairs.append([special.gammaln(at), special.psi(at), *above_psi(at, 1, order - 1)])
+    # Two values cancel: their rounding errors stay. Fourth derivatives are taken times x⁴, and sums
+    # of terms of one sign, so that their errors are relative.
     return [
-        (one - other, RELATIVE * (np.abs(one) + np.abs(other)) + 1e-14)
-        for one, other in zip(*(values[: order + 1] for values in pairs), strict=True)
+        (one - other, RELATIVE * (np.abs(one) + np.abs(other)) + (1e-14 if n < 4 else TINY))
+        for n, (one, other) in enumerate(
+            zip(*(values[: order + 1] for values in pairs), strict=True)
+        )
     ]

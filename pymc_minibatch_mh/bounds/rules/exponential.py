@@ -16,7 +16,7 @@ from pymc_minibatch_mh.bounds.rules.base import (
     positive_zero,
 )
 
-_LOGARITHM = (INCREASING_OR_DECREASING, NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE)
+_LOGARITHM = (INCREASING_OR_DECREASING, *(NEVER_NEGATIVE, NEVER_POSITIVE) * 2)
 _LOG_2 = float(np.log(2.0))
 _LOG_10 = float(np.log(10.0))
 
@@ -41,7 +41,7 @@ def _exp2(op: scalar.Exp2, u: Interval, order: int) -> list[Interval]:
         quarter = np.exp2(x - 2.0)
         return [quarter * (4.0 * _LOG_2**n) for n in range(order + 1)]
 
-    return by_shape(values, (NEVER_NEGATIVE,) * 4, u, order)
+    return by_shape(values, (NEVER_NEGATIVE,) * 5, u, order)
 
 
 @derivatives.register(scalar.Log)
@@ -70,7 +70,7 @@ def _log1p(op: scalar.Log1p, u: Interval, order: int) -> list[Interval]:
 @derivatives.register(scalar_math.Log1mexp)
 def _log1mexp(op: scalar_math.Log1mexp, u: Interval, order: int) -> list[Interval]:
     """Enclose log(1 - exp(x)) for x < 0: all derivatives are negative and decrease."""
-    shapes = (NEVER_POSITIVE,) * 4
+    shapes = (NEVER_POSITIVE,) * 5
     return outside(u.hi > 0.0, by_shape(_log1mexp_values, shapes, u, order))
 
 
@@ -81,7 +81,11 @@ def _log1mexp_values(x: Array, order: int) -> list[Array]:
     # Adding zero turns the -0.0 of x = 0 into the 0.0 whose reciprocal is the limit from the left.
     rest = 1.0 / (np.expm1(-x) + 0.0)
     growth = rest + 1.0
-    return [value, -rest, -rest * growth, -rest * growth * (rest + growth)][: order + 1]
+    slopes = [-rest, -rest * growth, -rest * growth * (rest + growth)]
+    if order > 3:
+        bend = rest * growth
+        slopes.append(-bend * ((rest + growth) * (rest + growth) + 2.0 * bend))
+    return [value, *slopes][: order + 1]
 
 
 def _logarithm(log: np.ufunc, scale: float, u: Interval, order: int) -> list[Interval]:
@@ -98,4 +102,7 @@ def _slopes_of_log(x: Array, scale: float, order: int) -> list[Array]:
         return []
     r = 1.0 / x
     slope = scale / x
-    return [slope, -slope * r, 2.0 * slope * r * r][:order]
+    slopes = [slope, -slope * r, 2.0 * slope * r * r]
+    if order > 3:
+        slopes.append(-6.0 * slope * r * r * r)
+    return slopes[:order]

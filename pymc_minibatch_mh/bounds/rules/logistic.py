@@ -13,9 +13,11 @@ from pymc_minibatch_mh.bounds.rules.base import (
     Shape,
     by_shape,
     derivatives,
+    odd,
 )
 
-# With p = σ(1 - σ), the third derivative turns at σ'''' = 0, where p = 1/12.
+# With p = σ(1 - σ), the third derivative turns at σ'''' = 0, where p = 1/12, and the fourth where
+# the fifth is zero, which is p (1 - 30p + 120p²).
 _STEEPEST = math.log(2.0 + math.sqrt(3.0))
 _TURN = math.log(5.0 + math.sqrt(24.0))
 _SIGMOID = (
@@ -28,6 +30,11 @@ _SIGMOID = (
         valleys=((0.0, -0.125),),
         peaks=((-_TURN, 1.0 / 24.0), (_TURN, 1.0 / 24.0)),
         slack=lambda x: CANCELLATION * np.exp(-np.abs(x)),
+    ),
+    odd(
+        peak=(0.8426329481293766, 0.12768392196780176),
+        valley=(3.1443184061549303, -0.019065223250383904),
+        slack=lambda x: 4.0 * CANCELLATION * np.exp(-np.abs(x)),
     ),
 )
 
@@ -75,4 +82,6 @@ def _sigmoid_values(x: Array, order: int) -> list[Array]:
         values.append(-slope * np.tanh(0.5 * x))
     if order > 2:
         values.append(slope * (1.0 - 6.0 * slope))
+    if order > 3:
+        values.append(slope * (12.0 * slope - 1.0) * np.tanh(0.5 * x))
     return values

@@ -41,8 +41,8 @@ def _sign(op: scalar.Sign, u: Interval, order: int) -> list[Interval]:
 
 
 def _line(value: Interval, slope: float, order: int) -> list[Interval]:
-    slopes = [constant(slope, value), constant(0.0, value), constant(0.0, value)]
-    return [value, *slopes[:order]]
+    zero = constant(0.0, value)
+    return [value, constant(slope, value), zero, zero, zero][: order + 1]
 
 
 def _touches_zero(u: Interval) -> np.ndarray:

@@ -23,7 +23,8 @@ def _sqr(op: scalar.Sqr, u: Interval, order: int) -> list[Interval]:
     with np.errstate(all="ignore"):
         square = _monomial(u, u.lo * u.lo, u.hi * u.hi, 2.0, 1.0)
         double = _monomial(u, u.lo, u.hi, 1.0, 2.0)
-    return [square, double, constant(2.0, u), constant(0.0, u)][: order + 1]
+    zero = constant(0.0, u)
+    return [square, double, constant(2.0, u), zero, zero][: order + 1]
 
 
 @derivatives.register(scalar.Sqrt)
@@ -31,10 +32,13 @@ def _sqrt(op: scalar.Sqrt, u: Interval, order: int) -> list[Interval]:
     def values(x: Array, order: int) -> list[Array]:
         root, r = np.sqrt(x), 1.0 / x
         slope = 0.5 / root
-        return [root, slope, -0.5 * slope * r, 0.75 * slope * r * r][: order + 1]
+        slopes = [slope, -0.5 * slope * r, 0.75 * slope * r * r]
+        if order > 3:
+            slopes.append(-1.875 * slope * r * r * r)
+        return [root, *slopes][: order + 1]
 
     u = positive_zero(u)
-    shapes = (NEVER_NEGATIVE, NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE)
+    shapes = (NEVER_NEGATIVE, *(NEVER_NEGATIVE, NEVER_POSITIVE) * 2)
     return outside(u.lo < 0.0, by_shape(values, shapes, u, order))
 
 
@@ -45,7 +49,7 @@ def _reciprocal(op: scalar.Reciprocal, u: Interval, order: int) -> list[Interval
     with np.errstate(all="ignore"):
         first, last = 1.0 / u.lo, 1.0 / u.hi
         low, high = first, last
-        for n, factor in enumerate((1.0, -1.0, 2.0, -6.0)[: order + 1], start=1):
+        for n, factor in enumerate((1.0, -1.0, 2.0, -6.0, 24.0)[: order + 1], start=1):
             enclosures.append(_monomial(u, low, high, -float(n), factor))
             low, high = low * first, high * last
     return enclosures
@@ -61,7 +65,7 @@ def power_derivatives(u: Interval, exponent: ArrayLike, order: int) -> list[Inte
     exponent : float or array
         Any real exponents, which broadcast against `u`.
     order : int
-        The highest derivative, from 0 to 3.
+        The highest derivative, from 0 to 4.
 
     Returns
     -------

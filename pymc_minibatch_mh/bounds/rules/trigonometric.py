@@ -13,6 +13,7 @@ from pymc_minibatch_mh.bounds.rules.base import (
     by_shape,
     clipped,
     derivatives,
+    odd,
 )
 
 # Beyond, what decays is smaller than the least slack, and its factors would overflow.
@@ -28,6 +29,12 @@ _ARCTAN = (
         peaks=((-1.0, 0.5), (1.0, 0.5)),
         slack=lambda x: 10.0 * CANCELLATION / (1.0 + np.clip(x, -_FAR, _FAR) ** 2) ** 2,
     ),
+    # 24 x (1 - x²) / (1 + x²)⁴ turns at 5x⁴ - 10x² + 1 = 0.
+    odd(
+        peak=(0.32491969623290634, 4.668559284155213),
+        valley=(1.3763819204711736, -0.4209637280433613),
+        slack=lambda x: 30.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 5,
+    ),
 )
 # arcsinh'' turns at x² = 1/2, where (1 + x²)^(-3/2) = (2/3)^(3/2), arcsinh''' at x² = 3/2.
 _PEAK = _HALF * (2.0 / 3.0) ** 1.5
@@ -39,6 +46,12 @@ _ARCSINH = (
         valleys=((0.0, -1.0),),
         peaks=((-math.sqrt(1.5), 2.0 * 0.4**2.5), (math.sqrt(1.5), 2.0 * 0.4**2.5)),
         slack=lambda x: 10.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 3,
+    ),
+    # (9x - 6x³) (1 + x²)^(-7/2) turns at 8x⁴ - 24x² + 3 = 0.
+    odd(
+        peak=(0.36151570676401423, 1.9322876581800938),
+        valley=(1.6939027108316804, -0.12213058179616695),
+        slack=lambda x: 30.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 4,
     ),
 )
 _COSH = Shape(valleys=((0.0, 1.0),), floor=1.0)
@@ -68,7 +81,10 @@ def _cosh(op: scalar.Cosh, u: Interval, order: int) -> list[Interval]:
 def _arctan(op: scalar.ArcTan, u: Interval, order: int) -> list[Interval]:
     def values(x: Array, order: int) -> list[Array]:
         value, w, x = np.arctan(x), 1.0 / (1.0 + x * x), np.clip(x, -_FAR, _FAR)
-        return [value, w, -2.0 * x * w * w, (6.0 - 8.0 * w) * w * w][: order + 1]
+        slopes = [w, -2.0 * x * w * w, (6.0 - 8.0 * w) * w * w]
+        if order > 3:
+            slopes.append(24.0 * x * w * w * w * (2.0 * w - 1.0))
+        return [value, *slopes][: order + 1]
 
     return by_shape(values, _ARCTAN, u, order)
 
@@ -77,7 +93,10 @@ def _arctan(op: scalar.ArcTan, u: Interval, order: int) -> list[Interval]:
 def _arcsinh(op: scalar.ArcSinh, u: Interval, order: int) -> list[Interval]:
     def values(x: Array, order: int) -> list[Array]:
         value, s, x = np.arcsinh(x), 1.0 / np.hypot(1.0, x), np.clip(x, -_FAR, _FAR)
-        return [value, s, -x * s * s * s, (2.0 - 3.0 * s * s) * s * s * s][: order + 1]
+        slopes = [s, -x * s * s * s, (2.0 - 3.0 * s * s) * s * s * s]
+        if order > 3:
+            slopes.append(x * s * s * s * s * s * (15.0 * s * s - 6.0))
+        return [value, *slopes][: order + 1]
 
     return by_shape(values, _ARCSINH, u, order)
 
@@ -91,7 +110,7 @@ def _hyperbolic(first: int, u: Interval, order: int) -> list[Interval]:
         return [function(x) for function, _ in first_two[: order + 1]]
 
     pair = by_shape(values, [shape for _, shape in first_two], u, min(order, 1))
-    return (pair * 2)[: order + 1]
+    return (pair * 3)[: order + 1]
 
 
 def _turned(quarters: int, u: Interval, order: int) -> list[Interval]:
