@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.interval import RELATIVE, Array, Interval
+from pymc_minibatch_mh.bounds.interval import Array, Interval
+from pymc_minibatch_mh.kernels.intervals import RELATIVE
 from pymc_minibatch_mh.likelihood.affine import RowFunction
 from pymc_minibatch_mh.row.forms import placed
 from pymc_minibatch_mh.row.reading import RowData

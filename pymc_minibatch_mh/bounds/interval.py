@@ -7,18 +7,15 @@ that are possible. An infinite end says that there is no bound; no end is ever N
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY, add, multiply
+
 type Array = NDArray[np.float64]
 type Mask = NDArray[np.bool_]
-
-# Thousands of times the rounding errors of one operation and of NumPy's and SciPy's functions,
-# and still far too little to matter in a bound.
-RELATIVE = 1e-12
-# More than what underflow can lose.
-TINY = 1e-300
 
 _LARGEST = np.finfo(float).max
 
@@ -124,17 +121,13 @@ class Interval:
         return Interval(-self.hi, -self.lo)
 
     def __add__(self, other: Interval | ArrayLike) -> Interval:
-        other = _interval(other)
-        with np.errstate(all="ignore"):
-            # Without slack: additions do not underflow, and zero must remain zero.
-            return Interval.rounded(self.lo + other.lo, self.hi + other.hi, slack=0.0)
+        return _combined(add, self, _interval(other))
 
     __radd__ = __add__
 
     def __sub__(self, other: Interval | ArrayLike) -> Interval:
         other = _interval(other)
-        with np.errstate(all="ignore"):
-            return Interval.rounded(self.lo - other.hi, self.hi - other.lo, slack=0.0)
+        return _combined(add, self, Interval(-other.hi, -other.lo))
 
     def __rsub__(self, other: ArrayLike) -> Interval:
         return _interval(other) - self
@@ -144,14 +137,7 @@ class Interval:
         if self._is_sign or other._is_sign:
             sign, factor = (self, other) if self._is_sign else (other, self)
             return factor if sign.lo > 0.0 else -factor
-        with np.errstate(all="ignore"):
-            products = [a * b for a in self._ends for b in other._ends]
-            lo, hi = _smallest(products), _largest(products)
-            if np.isnan(lo).any():
-                # 0 * inf: an infinite end only stands for ever larger numbers, times 0.
-                products = [np.where(np.isnan(product), 0.0, product) for product in products]
-                lo, hi = _smallest(products), _largest(products)
-        return _with_known_sign(Interval.rounded(lo, hi), lo, hi, self, other)
+        return _combined(multiply, self, other)
 
     __rmul__ = __mul__
 
@@ -162,10 +148,6 @@ class Interval:
     @property
     def _is_sign(self) -> bool:
         return self._is_point and self.lo.ndim == 0 and abs(self.lo) == 1.0
-
-    @property
-    def _ends(self) -> tuple[Array, ...]:
-        return (self.lo,) if self._is_point else (self.lo, self.hi)
 
 
 def _interval(value: Interval | ArrayLike) -> Interval:
@@ -178,32 +160,27 @@ def _step(end: Array, slack: ArrayLike) -> Array:
     return step + np.asarray(slack)
 
 
-def _smallest(arrays: list[Array]) -> Array:
-    smallest = arrays[0]
-    for array in arrays[1:]:
-        smallest = np.minimum(smallest, array)
-    return smallest
+def _combined(kernel: Any, one: Interval, other: Interval) -> Interval:
+    """Return the results of a kernel on pairs of intervals, of which one may stand for all."""
+    a, b, c, d = one.lo, one.hi, other.lo, other.hi
+    shape = a.shape or c.shape
+    if a.shape != c.shape and a.shape and c.shape:
+        a, b, c, d = np.broadcast_arrays(a, b, c, d)
+        shape = a.shape
+    lo, hi = np.empty(max(a.size, c.size)), np.empty(max(a.size, c.size))
+    kernel(_flat(a), _flat(b), _flat(c), _flat(d), lo, hi)
+    return _made(lo, hi) if len(shape) == 1 else _made(lo.reshape(shape), hi.reshape(shape))
 
 
-def _largest(arrays: list[Array]) -> Array:
-    largest = arrays[0]
-    for array in arrays[1:]:
-        largest = np.maximum(largest, array)
-    return largest
+def _flat(ends: Array) -> Array:
+    if ends.ndim == 1 and ends.flags.c_contiguous:
+        return ends
+    return np.ascontiguousarray(ends).reshape(-1)
 
 
-def _with_known_sign(rounded: Interval, lo: Array, hi: Array, a: Interval, b: Interval) -> Interval:
-    """Take back the slack that carried the product of `a` and `b` past zero, where it cannot lie.
-
-    A zero that was computed may be a product that underflowed, so that the factors decide.
-    """
-    below, above = (lo >= 0.0) & (rounded.lo < 0.0), (hi <= 0.0) & (rounded.hi > 0.0)
-    if not (below.any() or above.any()):
-        return rounded
-    zero = ((a.lo == 0.0) & (a.hi == 0.0)) | ((b.lo == 0.0) & (b.hi == 0.0))
-    never_negative = ((a.lo >= 0.0) & (b.lo >= 0.0)) | ((a.hi <= 0.0) & (b.hi <= 0.0)) | zero
-    never_positive = ((a.lo >= 0.0) & (b.hi <= 0.0)) | ((a.hi <= 0.0) & (b.lo >= 0.0)) | zero
-    return Interval(
-        np.where(below & never_negative, 0.0, rounded.lo),
-        np.where(above & never_positive, 0.0, rounded.hi),
-    )
+def _made(lo: Array, hi: Array) -> Interval:
+    """Return an interval of ends that are float64 as they must be."""
+    made = object.__new__(Interval)
+    object.__setattr__(made, "lo", lo)
+    object.__setattr__(made, "hi", hi)
+    return made

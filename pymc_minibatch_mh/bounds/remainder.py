@@ -15,8 +15,9 @@ from math import factorial, prod
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.interval import RELATIVE, Array
+from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.jets import Index
+from pymc_minibatch_mh.kernels.intervals import RELATIVE
 
 #: Angles at which the maximum over a quarter of a circle is sought.
 ANGLES = 17

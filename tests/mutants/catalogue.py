@@ -252,13 +252,23 @@ EDITED = [
     Mutant(
         "directed rounding dropped",
         "a lower end is the rounded result",
-        Edit("bounds.interval.Interval.rounded", "low = low - _step(low, slack)", "low = low"),
+        Edit(
+            "kernels.intervals._below",
+            "low = least - (abs(least) * RELATIVE + slack)",
+            "low = least",
+            callers=("kernels.intervals.add",),
+        ),
         "bounds/test_interval.py::test_arithmetic_holds_exact_results[add]",
     ),
     Mutant(
         "upper ends rounded inward",
         "a product lies outside its enclosure",
-        Edit("bounds.interval.Interval.rounded", "high = high + _step", "high = high - _step"),
+        Edit(
+            "kernels.intervals._above",
+            "high = most + (abs(most)",
+            "high = most - (abs(most)",
+            callers=("kernels.intervals._product", "kernels.intervals.multiply"),
+        ),
         "bounds/test_interval.py::test_arithmetic_holds_exact_results[mul]",
     ),
     Mutant(

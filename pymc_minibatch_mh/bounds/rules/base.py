@@ -6,7 +6,8 @@ from functools import singledispatch
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.interval import TINY, Array, Interval, Mask
+from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
+from pymc_minibatch_mh.kernels.intervals import TINY
 
 #: What can be lost where terms of size one cancel.
 CANCELLATION = 1e-15

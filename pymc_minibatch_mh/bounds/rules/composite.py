@@ -5,7 +5,7 @@ from math import factorial
 import numpy as np
 from scipy import special
 
-from pymc_minibatch_mh.bounds.interval import RELATIVE, TINY, Array, Interval
+from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.bounds.rules.base import (
     ALTERNATING,
     INCREASING_OR_DECREASING,
@@ -17,6 +17,7 @@ from pymc_minibatch_mh.bounds.rules.base import (
 )
 from pymc_minibatch_mh.bounds.rules.error import log_erfc_derivatives
 from pymc_minibatch_mh.bounds.rules.gamma import above_psi
+from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY, integrals_of_inverse_powers
 from pymc_minibatch_mh.likelihood.composite import Log1pRatio, LogAny, LogErfc, LogSoftplus
 
 # Up to here the integral is summed by Gauss and Legendre's rule, whose error is below rounding;
@@ -104,15 +105,14 @@ def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
     far = np.where(x > _NEAR, x, 1.0)
     values: list[Array] = []
     below = np.log1p(far) / far
+    close = np.empty((order + 1, near.size))
+    integrals_of_inverse_powers(near.reshape(-1), _NODES, _WEIGHTS, order, close)
     for k in range(order + 1):
-        sign = (-1.0) ** k * factorial(k)
-        powers = _NODES**k * _WEIGHTS
-        close = sign * (powers / (1.0 + near[..., None] * _NODES) ** (k + 1)).sum(axis=-1)
         if k > 0:
             # x φ = log(1 + x), differentiated k times.
             below = ((-1.0) ** (k - 1) * factorial(k - 1) / (1.0 + far) ** k - k * below) / far
         distant = np.where(np.isposinf(x), 0.0, below)
-        values.append(np.where(x <= _NEAR, close, distant))
+        values.append(np.where(x <= _NEAR, close[k].reshape(x.shape), distant))
     return values
 
 
