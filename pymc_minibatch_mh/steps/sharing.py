@@ -41,14 +41,14 @@ class Request:
         Where the search for the mode starts.
     weights
         What the rows' weights held.
-    settings
-        The other settings, in words.
+    reading
+        Which variables and axes were asked for, in words.
     """
 
     vars: tuple[Variable, ...]
     point: Contents
     weights: Contents
-    settings: str
+    reading: str
 
     @classmethod
     def of(
