@@ -99,14 +99,6 @@ class Interval:
         """Return the smallest intervals that hold both."""
         return Interval(np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi))
 
-    def intersect(self, other: Interval) -> Interval:
-        """Return what two enclosures of the same numbers have in common.
-
-        Where rounding set them apart, the gap between them is returned.
-        """
-        lo, hi = np.maximum(self.lo, other.lo), np.minimum(self.hi, other.hi)
-        return Interval(np.minimum(lo, hi), np.maximum(lo, hi))
-
     def take(self, places: NDArray[np.int64]) -> Interval:
         """Return some of the intervals; one that stands for all stays as it is."""
         if not self.shape:

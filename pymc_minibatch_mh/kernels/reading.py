@@ -12,7 +12,11 @@ BLOCK = 2048
 
 
 class RowSpace(NamedTuple):
-    """Where the rows are: first row of each term and the context of the batch graph."""
+    """Where the rows are: first row of each term, and what compiled rows are found by.
+
+    The context holds addresses of the other variables and of the arrays, and for rows that are
+    functions of linear forms also their functions and where each form's coefficients lie.
+    """
 
     term_starts: np.ndarray
     context: np.ndarray

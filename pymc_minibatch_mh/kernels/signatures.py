@@ -2,7 +2,9 @@
 
 Every role is a plain function of arrays with one fixed signature. A kernel that takes its roles
 as first-class functions is compiled and cached once, whatever model, proposal or test it is run
-with: only the model's own graph is compiled again for a new model.
+with. Compiled again for a new model are its prior part and its rows: expressions of their linear
+forms (``ROWWISE``), or where they have none, graphs of all parameters (``EVALUATE`` and
+``DERIVATIVES`` themselves).
 """
 
 from numba import types
@@ -17,9 +19,10 @@ LOGP_SIGNATURE = types.float64(VECTOR, INDICES)
 LOGP = types.FunctionType(LOGP_SIGNATURE)
 
 #: (position, proposal, centre, rows, ends, context, differences, scales) -> nothing.
-#: Writes r_i(proposal) - r_i(position) of each row, and what its rounding error is relative to;
-#: `rows` holds the row numbers within their terms, term after term, and `ends` where each term's
-#: rows end.
+#: Writes r_i(proposal) - r_i(position) of each row and a scale of its rounding error: where rows
+#: are functions of forms the rounding error that is possible, in units of the machine epsilon;
+#: where they are graphs the larger of the log-likelihoods that are differenced. `rows` holds the
+#: row numbers within their terms, term after term, and `ends` where each term's rows end.
 EVALUATE_SIGNATURE = types.void(VECTOR, VECTOR, VECTOR, INDICES, INDICES, INDICES, VECTOR, VECTOR)
 EVALUATE = types.FunctionType(EVALUATE_SIGNATURE)
 

@@ -285,6 +285,3 @@ def _same_data(variable: Variable, data: Variable) -> bool:
         return True
     both = isinstance(variable, Constant) and isinstance(data, Constant)
     return both and variable.type == data.type and variable.data is data.data
-
-
-__all__: Sequence[str] = ["BatchTerm", "UnsplittableModelError", "batch_term", "data_values"]

@@ -8,14 +8,13 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.logprob.utils import local_check_parameter_to_ninf_switch
 from pytensor.compile.mode import Mode, optdb
 from pytensor.graph.basic import Variable
-from pytensor.graph.rewriting.basic import SequentialGraphRewriter, dfs_rewriter
+from pytensor.graph.rewriting.basic import SequentialGraphRewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pymc_minibatch_mh.errors import SplitCheckError
-from pymc_minibatch_mh.likelihood.derived import inlined
+from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
 from pymc_minibatch_mh.likelihood.dims import plain
 from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.rounding import rounding_of, stabilised
@@ -27,10 +26,9 @@ TOLERANCE = 1e-8
 #: accepted difference where the model adds up its log-density in single precision.
 SINGLE_PRECISION = 1e-6
 
-# Violated checks as PyMC's samplers read them; symbolic operations opened up, which would
-# otherwise each be compiled on their own; and intermediate results in place, which saves memory.
-_AS_SAMPLED = SequentialGraphRewriter(
-    dfs_rewriter(local_check_parameter_to_ninf_switch, inlined),
+# With intermediate results in place, which saves memory.
+_AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
+    AS_SAMPLED,
     optdb.query(RewriteDatabaseQuery(include=["inplace"])),
 )
 
@@ -103,7 +101,7 @@ class ModelDensity:
 
     def _function(self, graphs: Sequence[Variable]) -> Callable[..., list[float]]:
         inputs = [block.variable for block in (*self._split.blocks, *self._split.others)]
-        mode = Mode(linker="py", optimizer=_AS_SAMPLED)
+        mode = Mode(linker="py", optimizer=_AS_SAMPLED_IN_PLACE)
         function = pytensor.function(inputs, list(graphs), mode=mode, on_unused_input="ignore")
 
         def values(*pieces: np.ndarray) -> list[float]:

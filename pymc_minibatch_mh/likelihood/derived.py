@@ -6,6 +6,7 @@ parameter is mixed with them: the result is one fixed array, whose rows are as g
 
 import numpy as np
 import pytensor
+from pymc.logprob.utils import local_check_parameter_to_ninf_switch
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.compile.rewriting import inline_ofg_node
@@ -25,6 +26,10 @@ def inlined(fgraph: object, node: Apply) -> list[Variable] | None:
     """Open a symbolic operation up, which would otherwise be compiled on its own."""
     return inline_ofg_node(node) if isinstance(node.op, OpFromGraph) else None
 
+
+#: With symbolic operations opened up, and violated checks of parameters as -inf, as PyMC's samplers
+#: read them.
+AS_SAMPLED = dfs_rewriter(local_check_parameter_to_ninf_switch, inlined)
 
 #: Compiles nothing, for what is evaluated once.
 IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inlined))

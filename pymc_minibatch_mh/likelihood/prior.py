@@ -8,16 +8,15 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numba import njit
-from pymc.logprob.utils import ParameterValueError, local_check_parameter_to_ninf_switch
+from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.mode import Mode, optdb
 from pytensor.gradient import grad, pushforward
 from pytensor.graph.replace import clone_replace, vectorize_graph
-from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pymc_minibatch_mh.kernels.signatures import LOGP_SIGNATURE
 from pymc_minibatch_mh.likelihood.compile import compiled_graph, differentiable, read_others
-from pymc_minibatch_mh.likelihood.derived import inlined
+from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
 from pymc_minibatch_mh.likelihood.split import Split
 
 _REWRITES = RewriteDatabaseQuery(
@@ -26,10 +25,7 @@ _REWRITES = RewriteDatabaseQuery(
 )
 #: Run operation by operation, with the rewrites that keep numbers finite.
 _STABLE = Mode(linker="py", optimizer=optdb.query(_REWRITES))
-#: With violated checks of parameters as -inf, as PyMC's samplers read them.
-_AS_WRITTEN = Mode(
-    linker="py", optimizer=dfs_rewriter(local_check_parameter_to_ninf_switch, inlined)
-)
+_AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
 
 
 class Prior:

@@ -4,19 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.logprob.utils import local_check_parameter_to_ninf_switch
 from pymc.pytensorf import rewrite_pregrad
 from pytensor.gradient import DisconnectedType, grad
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.null_type import NullType
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import toposort
 
-from pymc_minibatch_mh.likelihood.derived import inlined
-
-_OPENED = dfs_rewriter(local_check_parameter_to_ninf_switch, inlined)
+from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
 
 
 def stabilised(graph: Variable) -> Variable:
@@ -28,7 +24,7 @@ def stabilised(graph: Variable) -> Variable:
         A log-density, which stays as it is.
     """
     opened = FunctionGraph(outputs=list(clone_replace([graph])), clone=False)
-    _OPENED.rewrite(opened)
+    AS_SAMPLED.rewrite(opened)
     (result,) = rewrite_pregrad(list(opened.outputs))
     return result
 

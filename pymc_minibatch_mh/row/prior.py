@@ -10,10 +10,8 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
-from pymc.logprob.utils import local_check_parameter_to_ninf_switch
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import ScalarOp
 from pytensor.tensor.type import TensorType
@@ -31,7 +29,7 @@ from pymc_minibatch_mh.likelihood.cells import (
     Place,
 )
 from pymc_minibatch_mh.likelihood.composite import numpy_of
-from pymc_minibatch_mh.likelihood.derived import inlined
+from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
 from pymc_minibatch_mh.likelihood.lower import Tensor, lower
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.row.scalars import compiled_log_density, composite_of, in_order
@@ -39,8 +37,6 @@ from pymc_minibatch_mh.row.slopes import Slopes
 
 #: Numbers in an array, and scalar operations in all, up to which a prior part is small.
 MOST_ENTRIES, MOST_OPERATIONS = 200, 600
-
-_READ = dfs_rewriter(local_check_parameter_to_ninf_switch, inlined)
 
 
 class ScalarPrior:
@@ -96,7 +92,7 @@ class ScalarPrior:
 def _expression(cells: Cells, split: Split) -> Cell:
     """Return the prior part in arguments, one for each coordinate."""
     graph = FunctionGraph(outputs=[split.prior], clone=True, copy_inputs=False)
-    _READ.rewrite(graph)
+    AS_SAMPLED.rewrite(graph)
     (prior,) = graph.outputs
     above = list(ancestors([prior]))
     if split.other_values in above or not all(map(_is_small, above)):

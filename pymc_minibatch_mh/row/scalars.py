@@ -5,7 +5,7 @@ functions. Nothing is rewritten on the way, so that the same expression is the s
 every process, and PyTensor keeps it on disk.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256
 from types import FunctionType
 from typing import Any
@@ -33,6 +33,10 @@ from pytensor.scalar.basic import Composite, ScalarOp
 
 from pymc_minibatch_mh.kernels.signatures import LOGP_SIGNATURE, ROWWISE_SIGNATURE
 from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Constant, Lookup
+
+#: Bytes up to which a table is part of compiled code. Entries of a larger one, which would have to
+#: be compiled anew in every process, are taken like data.
+LARGEST_TABLE = 2**16
 
 
 class TableEntry(ScalarOp):
@@ -68,17 +72,31 @@ def _table_entry(op: TableEntry, node: Any = None, **_: Any) -> tuple[Any, str]:
 
 
 def leaves_of(outputs: Sequence[Cell]) -> list[Cell]:
-    """Return what expressions read of the data of a row, each once."""
+    """Return what expressions take of the data of a row, each once."""
     found: dict[Cell, None] = {}
-    for cell in in_order(outputs):
-        if not isinstance(cell, Apply | Argument | Constant | Lookup):
+    done: set[Cell] = set()
+    waiting = list(reversed(outputs))
+    while waiting:
+        cell = waiting.pop()
+        if cell in done:
+            continue
+        done.add(cell)
+        if _is_leaf(cell):
             found[cell] = None
+        else:
+            waiting += reversed(cell.inputs)
     return list(found)
 
 
-def in_order(outputs: Sequence[Cell]) -> Iterator[Cell]:
-    """Yield cells, each once, after those that they are computed from."""
-    done: set[Cell] = set()
+def _is_leaf(cell: Cell) -> bool:
+    if isinstance(cell, Lookup):
+        return cell.table.nbytes > LARGEST_TABLE
+    return not isinstance(cell, Apply | Argument | Constant)
+
+
+def in_order(outputs: Sequence[Cell], known: Collection[Cell] = ()) -> Iterator[Cell]:
+    """Yield cells, each once, after those that they are computed from, down to known ones."""
+    done = set(known)
     waiting = list(reversed(outputs))
     while waiting:
         cell = waiting[-1]
@@ -109,7 +127,7 @@ def composite_of(outputs: Sequence[Cell], n_arguments: int, leaves: Sequence[Cel
     known: dict[Cell, Variable] = {
         leaf: _as(entry, leaf.dtype) for leaf, entry in zip(leaves, entries, strict=True)
     }
-    for cell in in_order(outputs):
+    for cell in in_order(outputs, leaves):
         if isinstance(cell, Argument):
             known[cell] = arguments[cell.number]
         elif isinstance(cell, Constant):
@@ -185,10 +203,11 @@ def _compiled_as(wrapper: Any, signature: Any, composite: Composite) -> Any:
         if key is None:
             return _compile(wrapper, signature, graph, "")
         name = f"{key}{wrapper.__name__}"
-        if name not in _compiled:
-            function = _compile(wrapper, signature, graph, name)
-            _compiled[name] = function
-        return _compiled[name]
+        # Held here: what nobody else holds is forgotten between two looks.
+        function = _compiled.get(name)
+        if function is None:
+            function = _compiled[name] = _compile(wrapper, signature, graph, name)
+        return function
 
 
 def _compile(wrapper: Any, signature: Any, graph: FunctionGraph, name: str) -> Any:
@@ -216,6 +235,9 @@ def _function_of_floats(graph: FunctionGraph) -> Any:
 
 def _operation(node: Node) -> tuple[Any, str | None]:
     """Return the numba function of an operation and its name on disk, the same for all its uses."""
+    if isinstance(node.op, TableEntry):
+        # A table belongs to a model, and goes with it.
+        return numba_funcify_ensure_cache(node.op, node=node)
     types = tuple(x.type.dtype for x in (*node.inputs, *node.outputs))
     known = node.op, types
     if known not in _operations:

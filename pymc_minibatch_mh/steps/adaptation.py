@@ -36,7 +36,9 @@ UNDERESTIMATED_SHARE = 0.05
 SPREAD_GROWTH = 1.5
 #: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
 MOVED = 1.0
-#: Seed of what is random before sampling: the subsample that starts Newton, calibration moves.
+#: Seed of what is random outside of a chain's own generator, so that equal models are prepared in
+#: the same way: rows and other starts of the search for the mode, points at which the parts are
+#: compared with the model, moves that calibrate, that set a test or that audit bounds.
 PREPARATION_SEED = 20_170_808
 
 

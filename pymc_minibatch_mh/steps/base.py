@@ -110,6 +110,8 @@ class MinibatchStep(AdaptingStep):
         self.temperature = check.positive("temperature", shared["temperature"])
         self.updates_per_draw = check.integer("updates_per_draw", shared["updates_per_draw"])
         self.proposal = check.proposal_of(shared["proposal"])
+        # Whether it suits the rows is known once they are read; what it may be at all is now.
+        check.taylor_order_of(shared["taylor_order"])
 
     def save(self, path: str | PathLike) -> None:
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.

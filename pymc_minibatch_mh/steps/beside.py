@@ -19,7 +19,8 @@ def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
         Generator of the new step.
     """
     other = object.__new__(PenaltyMH)
-    other.__dict__.update(step.__dict__)
+    # What states of the other step belong to is not what states of this one do.
+    other.__dict__.update({name: v for name, v in step.__dict__.items() if name != "key"})
     other.rng = rng
     other.decision = penalty_decision()
     other.tables = None

@@ -54,7 +54,7 @@ class LargeDeterministic:
 def large_deterministics(
     model: pm.Model, point: Mapping[str, np.ndarray], known: Collection[str] = ()
 ) -> tuple[LargeDeterministic, ...]:
-    """Return the deterministics of a model that are large, by their shapes alone.
+    """Return the deterministics of a model that are large, as far as their shapes are known.
 
     Parameters
     ----------
@@ -66,9 +66,11 @@ def large_deterministics(
         Names of those that are not looked at.
     """
     looked_at = [v for v in model.deterministics if v.name not in known]
+    shapes = _shapes(model, looked_at, point)
     found = (
         LargeDeterministic(str(v.name), shape, np.dtype(v.dtype).itemsize * prod(shape))
-        for v, shape in zip(looked_at, _shapes(model, looked_at, point), strict=True)
+        for v, shape in zip(looked_at, shapes, strict=True)
+        if shape is not None
     )
     return tuple(one for one in found if one.bytes_per_draw > LARGE)
 
@@ -92,14 +94,22 @@ def tell_of_large(model: pm.Model, point: Mapping[str, np.ndarray], step: str) -
 
 def _shapes(
     model: pm.Model, variables: Sequence[Variable], point: Mapping[str, np.ndarray]
-) -> list[tuple[int, ...]]:
+) -> Sequence[tuple[int, ...] | None]:
     static = [tuple(v.type.shape) for v in variables]
     if all(None not in shape for shape in static):
         return static
-    # Of the values themselves nothing is computed, and nothing is compiled.
+    # Nothing is compiled, and values are computed only where an operation does not tell the shape
+    # of its output without them.
     graphs = [plain(v).shape for v in model.replace_rvs_by_values(variables)]
     mode = Mode(linker="py", optimizer="fast_compile")
     lenient: Any = {"on_unused_input": "ignore", "allow_input_downcast": True}
     shapes_at = pytensor.function(model.value_vars, graphs, mode=mode, **lenient)
-    found = shapes_at(*(point[v.name] for v in model.value_vars))
+    try:
+        found = shapes_at(*(point[v.name] for v in model.value_vars))
+    except Exception:
+        # Such an operation is a user's own and may raise anything. A shape is not worth an error:
+        # if sampling evaluates it in vain as well, PyMC says so.
+        if len(variables) == 1:
+            return [None]
+        return [shape for v in variables for shape in _shapes(model, [v], point)]
     return [tuple(int(length) for length in shape) for shape in found]

@@ -41,14 +41,14 @@ class Request:
         Where the search for the mode starts.
     weights
         What the rows' weights held.
-    settings
-        The other settings, in words.
+    reading
+        Which variables and axes were asked for, in words.
     """
 
     vars: tuple[Variable, ...]
     point: Contents
     weights: Contents
-    settings: str
+    reading: str
 
     @classmethod
     def of(
@@ -162,9 +162,10 @@ def _bounded(found: Prepared, target: Target, decision: Decision) -> Prepared:
 def _needed(found: Prepared, decision: Decision) -> Prepared:
     if not decision.takes_derived_bounds:
         found = replace(found, tables=None, violation=None)
-    if not decision.needs_calibration or found.calibration is None:
-        return replace(found, calibration=None)
-    spread = found.calibration.spread
+    if not decision.needs_calibration:
+        found = replace(found, calibration=None)
+    # A file has the spread of the step that wrote it, which may have measured it or not.
+    spread = np.inf if found.calibration is None else found.calibration.spread
     return replace(found, surrogate=found.surrogate._replace(spread=spread))
 
 

@@ -44,10 +44,10 @@ class Names:
 
 
 def start_without_density() -> ModeError:
-    """Refuse a start."""
+    """Refuse a start: a user's own, PyMC's, or the mean of a warm-up."""
     return ModeError(
-        "initial_point= has a log-density that is not finite, so the search for the mode "
-        "cannot start there. Pass a point that the model allows."
+        "The point from which the mode is searched for has a log-density that is not finite, so "
+        "no way leads up from there. Pass initial_point= that the model allows, near the posterior."
     )
 
 

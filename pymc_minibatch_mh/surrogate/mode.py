@@ -34,14 +34,14 @@ class Mode:
         A: minus the Hessian of the tempered log-posterior, positive definite.
     likelihood : Derivatives
         Of the untempered log-likelihood of all rows.
-    kinks
+    kinked
         Coordinates along which the prior part has a kink nearby; `precision` is then an average.
     """
 
     position: np.ndarray
     precision: np.ndarray
     likelihood: Derivatives
-    kinks: tuple[int, ...] = ()
+    kinked: tuple[int, ...] = ()
 
 
 def find_mode(

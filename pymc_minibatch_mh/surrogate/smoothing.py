@@ -16,8 +16,6 @@ SUBSAMPLE = 20_000
 #: Distances in posterior standard deviations: below the first, moving gains nothing; beyond the
 #: second, per root of d, the third-order terms are not to be trusted.
 WORTH_MOVING, TRUSTED = 0.02, 0.5
-#: Each step costs a pass with Hessian; the second corrects what the first moved.
-STEPS = 1
 
 
 def smoothed(
@@ -41,15 +39,12 @@ def smoothed(
     Mode
         Position and derivatives at the new centre, or `mode` where moving is of no use.
     """
-    here = mode
-    for _ in range(STEPS):
-        moved = _moved(passes, here, inverse_temperature, rng)
-        if moved is None:
-            return here
-        if _distance(mode, moved.position - mode.position) > TRUSTED * np.sqrt(here.position.size):
-            return mode
-        here = moved
-    return here
+    # A second step, which would correct what the first moved, is not worth its pass with Hessian.
+    moved = _moved(passes, mode, inverse_temperature, rng)
+    if moved is None:
+        return mode
+    far = _distance(mode, moved.position - mode.position) > TRUSTED * np.sqrt(mode.position.size)
+    return mode if far else moved
 
 
 def _moved(

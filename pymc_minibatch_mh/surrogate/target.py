@@ -116,7 +116,7 @@ class Target:
         mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
         report("Expanding the rows")
         # Where an average stands for the prior's curvature, the centre is a mean already.
-        if self.taylor_order > 0 and not mode.kinks:
+        if self.taylor_order > 0 and not mode.kinked:
             mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
         surrogate = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
         return surrogate._replace(first=self.split.first)

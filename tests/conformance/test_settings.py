@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh import Mixture, RandomWalk, SettingError
+from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk, SettingError, steps
 from zoo import METHODS
 
 EVERY = {
@@ -43,6 +43,20 @@ CASES = [
     for name, values in (EVERY | OWN[method]).items()
     for value in values
 ]
+
+
+#: Settings that are checked again once the rows are known.
+AT_ONCE = [("taylor_order", 3), ("taylor_order", "second")]
+
+
+@pytest.mark.parametrize(("name", "value"), AT_ONCE)
+def test_what_no_model_allows_is_refused_before_rows_are_read(model_of, monkeypatch, name, value):
+    def never(*_):
+        raise AssertionError("the model was read")
+
+    monkeypatch.setattr(steps.machinery, "read_model", never)
+    with pytest.raises(SettingError, match=f"^{name}="):
+        PenaltyMH(model=model_of("poisson"), **{name: value})
 
 
 @pytest.fixture(scope="module")

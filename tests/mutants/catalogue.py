@@ -351,14 +351,14 @@ EDITED = [
     Mutant(
         "shared variables watched alone",
         "arrays that were edited in place go unnoticed",
-        Edit("likelihood.leaves.Leaves.add", "Constant | SharedVariable", "SharedVariable"),
-        "likelihood/test_leaves.py::test_an_array_is_found_in[a prior]",
+        Edit("likelihood.arrays.ModelArrays.add", "Constant | SharedVariable", "SharedVariable"),
+        "likelihood/test_arrays.py::test_an_array_is_found_in[a prior]",
     ),
     Mutant(
         "what users' functions compute with is not watched",
         "shared variables of a CustomDist go unnoticed",
-        Edit("likelihood.split.split", 'leaves.add([prior, *free.values()], "the prior part")', ""),
-        "likelihood/test_leaves.py::test_an_array_is_found_in[a shared variable in a log-density]",
+        Edit("likelihood.split.split", 'arrays.add([prior, *free.values()], "the prior part")', ""),
+        "likelihood/test_arrays.py::test_an_array_is_found_in[a shared variable in a log-density]",
     ),
     Mutant(
         "a key without the order",

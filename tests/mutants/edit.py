@@ -48,6 +48,18 @@ class Edit:
         """The same functions, compiled anew from the text that is shipped."""
         return Edit(self.target, self.old, self.old, self.callers)
 
+    def require_there(self):
+        """Fail unless target and callers are in the package, and the text is in the target."""
+        assert self.old in text_of(self.target), f"{self.target} no longer has {self.old!r}"
+        for caller in self.callers:
+            text_of(caller)
+
+
+def text_of(target):
+    """Return the source of a function of the package."""
+    _, owner, name = _found(target)
+    return dedent(inspect.getsource(_plain(inspect.getattr_static(owner, name))))
+
 
 def compiled(signature=None, *, reassociate=False):
     """Compile as the package does, without a cache: a mutant has no file."""
@@ -72,9 +84,9 @@ def applied(edit):
 def _replace(patch, target, edit, replaced):
     module, owner, name = _found(target)
     original = inspect.getattr_static(owner, name)
-    source = dedent(inspect.getsource(_plain(original)))
+    source = text_of(target)
     if edit is not None:
-        assert edit.old in source, f"{target} no longer has {edit.old!r}"
+        edit.require_there()
         source = source.replace(edit.old, edit.new)
     namespace = {k: replaced.get(id(v), v) for k, v in vars(module).items()}
     namespace["compiled"] = compiled

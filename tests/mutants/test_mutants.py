@@ -67,6 +67,12 @@ def test_the_catalogue_is_broad():
     assert len({mutant.name for mutant in [*EDITED, *HELD]}) == len(EDITED) + len(HELD)
 
 
+@pytest.mark.parametrize("mutant", EDITED, ids=lambda mutant: mutant.name)
+def test_mutants_can_be_applied(mutant):
+    mutant.edit.require_there()
+    assert exists(mutant.killer)
+
+
 @pytest.mark.parametrize("held", HELD, ids=lambda held: held.name)
 def test_mutants_that_others_apply_are_there(held):
     assert exists(held.test)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from numba import njit
 
@@ -14,6 +15,7 @@ from pymc_minibatch_mh.likelihood.compile import row_source
 from pymc_minibatch_mh.row.forms import Layout, Leaves, placed
 from pymc_minibatch_mh.row.program import FormRows
 from pymc_minibatch_mh.row.reading import RowData
+from pymc_minibatch_mh.row.scalars import LARGEST_TABLE
 from row.fitted import run
 
 N = 60
@@ -139,3 +141,15 @@ def test_gradient_and_hessian_are_products_with_the_coefficients(writing):
         matrices[i].T @ (slopes[:, place, None] * matrices[j]) for (i, j), place in second.items()
     )
     np.testing.assert_allclose(hessian, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_entries_of_a_large_table_are_taken_like_data():
+    table, k = np.linspace(0.5, 2.0, LARGEST_TABLE // 8 + 1), np.abs(g) * 2_000
+    y, found = RNG.normal(size=N), []
+    for hold in (lambda: pt.constant(table)[pm.Data("k", k)], lambda: table[k]):
+        with pm.Model() as model:
+            b = pm.Normal("b", shape=5)
+            pm.Normal("y", X @ b, hold(), observed=y)
+        found.append(derived(split_of(model), np.full(5, 0.2), np.arange(1, N)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

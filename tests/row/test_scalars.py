@@ -1,9 +1,11 @@
 """Compiling expressions of cells to functions of floats."""
 
+import gc
 import json
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,43 @@ def test_entries_of_a_table_are_chosen_by_data():
     np.testing.assert_array_equal(found[:, 0], [1.5, 5.0, 4.0])
     assert scalars.TableEntry(np.array([1.0])) == scalars.TableEntry(np.array([1.0]))
     assert scalars.TableEntry(np.array([1.0])) != scalars.TableEntry(np.array([2.0]))
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_tables_are_compiled_in_unless_they_are_large(large):
+    # A megabyte is too much for numba's cache, of which it warns.
+    table = np.arange(2**18 if large else 9.0) ** 2
+    cells = Cells()
+    index = cells.data(0, (), np.dtype("int64"))
+    entry = cells.lookup(table, index)
+    product = cells.node(scalar.mul, (entry, cells.argument(0)))
+    taken = leaves_of([product])
+    assert taken == ([entry] if large else [index])
+    given = table[3] if large else 3.0
+    found = run(compiled([product], 1), np.array([[2.0, given]]), width=1)
+    assert found.item() == 2.0 * table[3]
+
+
+def test_entries_of_large_tables_keep_their_type():
+    cells = Cells()
+    index = cells.data(0, (), np.dtype("int64"))
+    for table in (np.full(2**15, 0.1, dtype="f4"), np.ones(2**17, dtype=bool)):
+        entry = cells.lookup(table, index)
+        assert leaves_of([entry]) == [entry]
+        found = run(compiled([cells.real(entry)], 0), np.array([[float(table[0])]]), width=1)
+        assert found.item() == float(table[0])
+
+
+def test_tables_are_forgotten_with_their_functions():
+    table = np.array([0.125, 7.0])
+    watch = weakref.ref(table)
+    cells = Cells()
+    entry = cells.lookup(table, cells.data(0, (), np.dtype("int64")))
+    function = compiled([entry], 0)
+    assert run(function, np.array([[1.0]]), width=1).item() == 7.0
+    del table, cells, entry, function
+    gc.collect()
+    assert watch() is None
 
 
 def test_an_argument_and_a_constant_can_be_results():

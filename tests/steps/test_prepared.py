@@ -65,6 +65,12 @@ def test_bounds_are_derived_where_the_file_has_none(model, tmp_path):
     np.testing.assert_array_equal(step.tables.c, TunaMH(model=model).tables.c)
 
 
+def test_what_another_step_measured_is_not_taken_over(model, tmp_path):
+    PenaltyMH(model=model).save(tmp_path / "step.npz")
+    step = TunaMH(model=model, prepared=tmp_path / "step.npz")
+    assert step.surrogate.spread == TunaMH(model=model).surrogate.spread == np.inf
+
+
 def test_a_model_written_again_is_the_same_model(saved):
     TunaMH(model=poisson(), prepared=saved)
 

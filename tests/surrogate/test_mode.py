@@ -118,9 +118,13 @@ def test_a_proper_prior_heals_a_flat_direction():
     assert_is_the_mode(mode_of(passes), passes)
 
 
+#: True of a start that was given and of the mean of a warm-up.
+START = r"^The point from which the mode is searched for has a log-density that is not finite"
+
+
 def test_a_start_outside_the_support_is_refused():
     passes = logistic_passes(X, y, np.ones(3))
-    with pytest.raises(ModeError, match=r"^initial_point= has a log-density that is not finite"):
+    with pytest.raises(ModeError, match=START):
         mode_of(passes, np.full(3, np.nan))
 
 

@@ -193,7 +193,7 @@ def test_an_absolute_difference_in_a_potential_has_its_mode_on_the_kink(rng):
         pm.Potential("alike", -1_000.0 * pt.abs(a - b))
         pm.Bernoulli("y", logit_p=a + b * x, observed=y)
     mode, _ = searched(model)
-    assert mode.kinks == (0, 1)
+    assert mode.kinked == (0, 1)
     assert mode.position[0] - mode.position[1] == pytest.approx(0.0, abs=0.003)
     # Along the kink the data say how wide the posterior is, and across it the potential does.
     inverse = np.linalg.inv(mode.precision)
