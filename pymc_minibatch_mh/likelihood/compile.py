@@ -160,6 +160,7 @@ class GraphRows:
         self._context = pt.vector("context", dtype="int64")
         self._others = read_others(split, self._context)
         self._logps = [self._on_rows(k, term) for k, term in enumerate(split.terms)]
+        self._compiled: dict[object, Callable] = {}
 
     def at(self, source: ArrayRows) -> "PlacedGraphRows":
         """Return the rows where they lie in this process."""
@@ -171,6 +172,18 @@ class GraphRows:
         The log-likelihoods are differenced before the expansion is taken off: both are of the
         size of a step, while each of them alone is not.
         """
+        return self._once(taylor_order, lambda: self._evaluate(taylor_order))
+
+    def row_derivatives(self) -> Callable:
+        """Compile value, gradient and Hessian of a batch (``DERIVATIVES``)."""
+        return self._once("derivatives", self._row_derivatives)
+
+    def _once(self, role: object, compiled: Callable[[], Callable]) -> Callable:
+        if role not in self._compiled:
+            self._compiled[role] = compiled()
+        return self._compiled[role]
+
+    def _evaluate(self, taylor_order: int) -> Callable:
         size = self._split.size
         theta, new, centre = (
             pt.vector(n, dtype="float64", shape=(size,)) for n in ("position", "new", "centre")
@@ -203,8 +216,7 @@ class GraphRows:
 
         return evaluate
 
-    def row_derivatives(self) -> Callable:
-        """Compile value, gradient and Hessian of a batch (``DERIVATIVES``)."""
+    def _row_derivatives(self) -> Callable:
         size = self._split.size
         theta = pt.vector("position", dtype="float64", shape=(size,))
         direction = pt.vector("direction", dtype="float64", shape=(size,))

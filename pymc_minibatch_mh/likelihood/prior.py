@@ -45,6 +45,10 @@ class Prior:
 
     def compiled(self) -> Callable:
         """Compile the log-density (``LOGP``)."""
+        return self._compiled
+
+    @cached_property
+    def _compiled(self) -> Callable:
         split = self._split
         theta = pt.vector("position", dtype="float64", shape=(split.size,))
         context = pt.vector("context", dtype="int64")

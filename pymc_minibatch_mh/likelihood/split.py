@@ -20,6 +20,7 @@ from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
 from pymc_minibatch_mh.likelihood.density import log_density
 from pymc_minibatch_mh.likelihood.dims import as_read
 from pymc_minibatch_mh.likelihood.given import Weights, model_of, value_variables
+from pymc_minibatch_mh.likelihood.indices import require_indices_in_range
 from pymc_minibatch_mh.likelihood.natural import natural
 from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.support import support
@@ -192,6 +193,7 @@ def split(
     prior, *graphs = _without_shared(graphs, pieces)
     for term, logp in zip(terms, graphs[: len(terms)], strict=True):
         term.logp = logp
+        require_indices_in_range(term, [position, other_values])
     free = dict(zip(free, graphs[len(terms) :], strict=True))
     prior = prior.astype("float64")
     lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)

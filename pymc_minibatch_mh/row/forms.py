@@ -60,6 +60,10 @@ class Piece:
     choice: tuple[int, int] = (0, 0)
 
 
+#: What is computed from the data of a term, which forms cannot compute themselves: once for all.
+_computed: WeakKeyDictionary[RowFunction, dict[Cell, np.ndarray]] = WeakKeyDictionary()
+
+
 class Leaves:
     """The data cells of a term, as numbers in memory.
 
@@ -71,8 +75,7 @@ class Leaves:
 
     def __init__(self, function: RowFunction) -> None:
         self._function = function
-        # What is computed from the data, which forms cannot compute themselves.
-        self._computed: dict[Cell, np.ndarray] = {}
+        self._computed = _computed.setdefault(function, {})
 
     @property
     def arrays(self) -> list[np.ndarray]:

@@ -8,6 +8,9 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
+from pymc_minibatch_mh.likelihood import compile as compile_module
+from pymc_minibatch_mh.likelihood import prior as prior_module
+from pymc_minibatch_mh.row import forms
 from pymc_minibatch_mh.surrogate.target import Target
 
 N = 3_000
@@ -156,3 +159,49 @@ def test_steps_beside_others_keep_the_values_of_these():
     second.target.condition_on(points[1])
     assert first.target.log_prior(here) == before
     assert second.target.log_prior(here) != before
+
+
+def hidden_units(rows=1_000):
+    """A model whose rows are a graph of all parameters, with a prior that is one, too."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(rows, 10))
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=10)
+        pm.Dirichlet("p", np.ones(3))
+        pm.Normal("y", pm.math.tanh(b * x).sum(axis=1), 1.0, observed=rng.normal(size=rows))
+    return model
+
+
+def test_graphs_are_compiled_once_for_all_steps(monkeypatch):
+    compiled = []
+    for module in (compile_module, prior_module):
+        original = module.compiled_graph
+
+        def counted(*arguments, original=original):
+            compiled.append(arguments)
+            return original(*arguments)
+
+        monkeypatch.setattr(module, "compiled_graph", counted)
+    model = hidden_units()
+    PenaltyMH(model=model)
+    assert len(compiled) == 3
+    second = BarkerMinibatchMH(model=model)
+    draws_of(model, second)
+    assert len(compiled) == 3
+
+
+def test_what_is_computed_from_data_is_kept_once():
+    rng = np.random.default_rng(8)
+    x = rng.uniform(1.0, 2.0, N)
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=2)
+        pm.Normal("y", b[0] + b[1] * pm.math.log(pm.Data("x", x)), 1.0, observed=x)
+    steps = [TunaMH(model=model), PenaltyMH(model=model)]
+    (function,) = steps[0].target.row_functions
+    (array,) = forms._computed[function].values()
+    layouts = [layout for step in steps for layout in step.target.rows._layouts]
+    assert all(any(kept is array for kept in layout._kept) for layout in layouts)
+    watch = weakref.ref(array)
+    del model, steps, function, array, layouts
+    gc.collect()
+    assert watch() is None
