@@ -170,7 +170,7 @@ EXAMPLES = [
         MULTILEVEL,
         radon_covariation,
         truth=COVARIATION,
-        no_mode="'mu_alpha_beta[0]' runs away",
+        reads_all=True,
         ported=f"the non-centred model with covariation, {CORRELATED_COUNTIES} counties",
     ),
     Example(
@@ -186,7 +186,7 @@ EXAMPLES = [
         GALLERY + "case_studies/item_response_nba",
         item_response,
         truth=FOULS,
-        no_mode="'sigma_b_log__' runs away",
+        reads_all=True,
         ported=f"{PLAYERS} players in each role",
     ),
 ]

@@ -48,6 +48,9 @@ class Example:
         The values that data are simulated with: name of a free variable -> value.
     no_mode
         A part of the message with which the search for the mode ends, where it finds none.
+    reads_all
+        Whether it is sampled, but not worth it: its mode is so far from the posterior that most
+        updates read all rows.
     nuts_draws
         Draws of NUTS for each chain, after as many of warm-up: fewer where its trees are deep.
     ported
@@ -62,6 +65,7 @@ class Example:
     reason: str = ""
     truth: Mapping[str, object] = field(default_factory=dict)
     no_mode: str = ""
+    reads_all: bool = False
     nuts_draws: int = 1_000
     ported: str = ""
 
