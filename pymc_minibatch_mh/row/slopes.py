@@ -7,6 +7,7 @@ several have theirs here.
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from pymc.distributions.dist_math import I1e, i0e_scalar
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Constant as GraphConstant
 from pytensor.graph.basic import Variable
@@ -187,6 +188,12 @@ def _of_log_any_slope(cells: Cells, cell: Apply, x: Cell) -> Cell:
     return multiply(cells, cell, rest)
 
 
+def _of_i1e(cells: Cells, cell: Apply, x: Cell) -> Cell:
+    """Return I1e' = I0e - I1e (1/x + sign(x)), of Bessel functions scaled by exp(-abs(x))."""
+    rest = add(cells, reciprocal(cells, x), cells.node(scalar.sign, (x,)))
+    return subtract(cells, cells.node(i0e_scalar, (x,)), multiply(cells, cell, rest))
+
+
 #: Operation -> its derivative, where PyTensor has none or one that cancels: the operation as a
 #: cell and its operands, of which one depends on arguments.
 _RULES: dict[type, Callable[..., Cell]] = {
@@ -200,6 +207,7 @@ _RULES: dict[type, Callable[..., Cell]] = {
     ),
     scalar_math.Softplus: lambda cells, cell, x: sigmoid(cells, x),
     GammaRatio: _of_gamma_ratio,
+    I1e: _of_i1e,
     Log1pRatio: _of_log1p_ratio,
     LogAny: lambda cells, cell, x: cells.node(special.log_any_slope, (x,)),
     LogErfc: lambda cells, cell, x: cells.node(special.erfc_slope, (x,)),

@@ -4,9 +4,17 @@ from itertools import combinations_with_replacement
 
 import mpmath as mp
 import numpy as np
+import pymc as pm
 import pytest
+from pymc.distributions.dist_math import i0e_scalar
+from pytensor.scalar import basic as scalar
 
 from families import FAMILIES
+from pymc_minibatch_mh.likelihood.cells import Cells
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.row.scalars import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.row.slopes import Slopes
+from pymc_minibatch_mh.surrogate.compiled import CompiledModel
 from row.exact import DIGITS, ExactRow
 from row.fitted import arguments_of, leaves_of_rows, rows_of, run
 
@@ -64,3 +72,26 @@ def test_a_kink_has_the_slopes_of_its_sides():
         np.testing.assert_allclose(values[0], here, rtol=1e-12)
         assert np.isfinite(values).all()
         assert np.isfinite(observed)
+
+
+@pytest.mark.parametrize("x", [0.02, 0.7, 3.0, 40.0, 2_000.0])
+def test_derivatives_of_the_von_mises_normaliser_are_exact(x):
+    cells = Cells()
+    root = cells.node(scalar.log, (cells.node(i0e_scalar, (cells.argument(0),)),))
+    slopes = Slopes(cells)
+    outputs = [slopes.of(root, *[0] * order) for order in (1, 2)]
+    function = compiled_rowwise(composite_of(outputs, 1, leaves_of(outputs)))
+    ours = run(function, np.array([[x]]), width=2)
+    with mp.workdps(DIGITS):
+        ratio = mp.besseli(1, x) / mp.besseli(0, x)
+        exact = [float(ratio - 1), float(1 - ratio / x - ratio**2)]
+    np.testing.assert_allclose(ours[0], exact, rtol=1e-12, atol=1e-15)
+
+
+def test_rows_with_a_free_concentration_are_functions_of_forms():
+    angles = np.random.default_rng(3).vonmises(0.3, 2.0, 500)
+    with pm.Model() as model:
+        direction, kappa = pm.Normal("direction"), pm.HalfNormal("kappa")
+        pm.VonMises("angles", direction, kappa, observed=angles)
+    compiled = CompiledModel(split(model, model.value_vars, min_rows=1), None)
+    assert compiled.why_graph == ""
