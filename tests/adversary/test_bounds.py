@@ -11,8 +11,8 @@ from pymc_minibatch_mh.likelihood.affine import row_functions
 from pymc_minibatch_mh.likelihood.split import split
 
 KINDS = len(LIKELIHOODS)
-FEW, MORE = range(1, KINDS, 4), range(KINDS, 10 * KINDS)
-GROWN, MORE_GROWN = range(12), range(12, 400)
+FEW, MORE = range(1, KINDS, 12), range(KINDS, 10 * KINDS)
+GROWN, MORE_GROWN = range(6), range(6, 400)
 
 
 def worst(model, seed, order, *, shrink=1.0):

@@ -17,7 +17,7 @@ from pymc_minibatch_mh.likelihood.compile import GraphRows
 
 KINDS = len(LIKELIHOODS)
 #: Seeds of the fast tests, of different likelihoods, and of the slow ones.
-LINKED, BARE, GROWN = range(1, KINDS, 6), range(2, KINDS, 6), range(8)
+LINKED, BARE, GROWN = range(1, KINDS, 12), range(2, KINDS, 12), range(4)
 MORE = 8
 #: In PyMC's own density of a mixture, a component whose parameters are outside their domain in
 #: one row drops out of all rows: what is left there is no sum over rows.

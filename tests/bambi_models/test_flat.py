@@ -16,6 +16,7 @@ from adversary.subject import STABLE
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_without
 from statistical.budget import FAR
+from tiers import fast
 from zoo import sample
 
 # Said by pandas of what Bambi asks it.
@@ -142,7 +143,7 @@ def names_of(model):
     return [rv.name for rv in model.free_RVs]
 
 
-@pytest.mark.parametrize("family", MODELS)
+@pytest.mark.parametrize("family", fast(MODELS, ("bernoulli", "poisson", "cumulative")))
 def test_a_flat_model_is_sampled_as_it_is_built(family, caplog):
     model = flat(family).backend.model
     with caplog.at_level(logging.WARNING, logger="pymc_minibatch_mh"):

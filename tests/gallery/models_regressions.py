@@ -258,7 +258,7 @@ EXAMPLES = [
         "order 2",
         "depends on 11 different linear combinations",
         truth=FEATURES,
-        no_mode="'beta[0]' runs away",
+        no_mode="cannot be moved towards a mode",
         ported="model B",
     ),
 ]

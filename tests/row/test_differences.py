@@ -9,6 +9,7 @@ from pymc_minibatch_mh.kernels.remainder import ULPS
 from row.exact import DIGITS, ExactRow
 from row.fitted import arguments_of, leaves_of_rows, rows_of, run
 from row.test_slopes import indices
+from tiers import fast
 
 ROWS = np.array([0, 1, 7, 500])
 SCALES = (1.0, 1e-2, 1e-5, 1e-8)
@@ -65,7 +66,7 @@ def largest_excess(found, term, order, scale, seed=3):
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "laplace"])
+@pytest.mark.parametrize("name", fast(name for name in FAMILIES if name != "laplace"))
 def test_errors_are_below_what_is_owned_up_to(name, order):
     found = rows_of(name)
     for term in range(len(found.functions)):
@@ -74,7 +75,7 @@ def test_errors_are_below_what_is_owned_up_to(name, order):
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
-@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("name", fast(FAMILIES))
 def test_the_way_back_has_the_opposite_difference_to_the_last_bit(name, order):
     found = rows_of(name)
     rows = np.arange(400)

@@ -11,6 +11,7 @@ from pymc_minibatch_mh.likelihood.prior import Prior
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.row.prior import ScalarPrior
 from row.fitted import rows_of
+from tiers import fast
 
 NOTHING = np.empty(0)
 
@@ -26,7 +27,7 @@ def assert_same(parts, position):
     assert found.compiled()(position, context) == pytest.approx(theirs[0], rel=1e-12)
 
 
-@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("name", fast(FAMILIES))
 def test_prior_parts_of_families(name):
     found = rows_of(name)
     assert_same(found.parts, found.position)

@@ -17,6 +17,7 @@ from pymc_minibatch_mh.row.slopes import Slopes
 from pymc_minibatch_mh.surrogate.compiled import CompiledModel
 from row.exact import DIGITS, ExactRow
 from row.fitted import arguments_of, leaves_of_rows, rows_of, run
+from tiers import fast
 
 CHECKED = [0, 1, 7, 500]
 #: Families with kinks, where derivatives are those of one side.
@@ -48,7 +49,7 @@ def compiled_derivatives(found, term, rows, orders):
 
 
 @pytest.mark.parametrize("orders", [(0, 1, 2), (3,)], ids=["to the second", "the third"])
-@pytest.mark.parametrize("name", WITHOUT_KINKS)
+@pytest.mark.parametrize("name", fast(WITHOUT_KINKS))
 def test_derivatives_are_those_of_the_exact_function(name, orders):
     found = rows_of(name)
     for term, function in enumerate(found.functions):

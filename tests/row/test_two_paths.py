@@ -15,6 +15,7 @@ from pymc_minibatch_mh.likelihood.compile import GraphRows
 from pymc_minibatch_mh.likelihood.prior import Prior
 from pymc_minibatch_mh.surrogate.passes import Passes
 from row.fitted import rows_of
+from tiers import fast
 
 
 def passes_of(found, rows):
@@ -35,7 +36,7 @@ def graph_of_all_rows(parts):
     return total
 
 
-@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("name", fast(FAMILIES))
 def test_sums_of_derivatives_are_those_of_the_graph(name):
     found = rows_of(name)
     theta = found.parts.position

@@ -7,6 +7,7 @@ import pytest
 
 from pymc_minibatch_mh import BarkerMinibatchMH, BoundViolationError, TunaMH
 from pymc_minibatch_mh.row import differences, program
+from tiers import fast
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -85,7 +86,7 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", fast(STEPS, ["TunaMH of order 1"]))
 @pytest.mark.parametrize("name", MODELS)
 def test_large_counts_are_sampled_to_the_end(name, step):
     model = MODELS[name]()

@@ -172,6 +172,7 @@ def hidden_units(rows=1_000):
     return model
 
 
+@pytest.mark.slow
 def test_graphs_are_compiled_once_for_all_steps(monkeypatch):
     compiled = []
     for module in (compile_module, prior_module):

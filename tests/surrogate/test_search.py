@@ -16,6 +16,7 @@ from pymc_minibatch_mh.surrogate.kinks import normals_near
 from pymc_minibatch_mh.surrogate.mode import JITTERS
 from pymc_minibatch_mh.surrogate.passes import Derivatives, Passes
 from pymc_minibatch_mh.surrogate.target import Target
+from tiers import fast
 
 N = 3_000
 
@@ -64,7 +65,7 @@ def years(rng, family):
     return model
 
 
-@pytest.mark.parametrize("family", ["bernoulli", "poisson", "normal"])
+@pytest.mark.parametrize("family", fast(["bernoulli", "poisson", "normal"], ["bernoulli"]))
 def test_an_uncentred_predictor_does_no_harm(rng, family):
     model = years(rng, family)
     mode, target = searched(model)
@@ -226,7 +227,7 @@ def single_precision():
 
 
 @pytest.mark.usefixtures("single_precision")
-@pytest.mark.parametrize("family", ["bernoulli", "normal"])
+@pytest.mark.parametrize("family", fast(["bernoulli", "normal"], ["bernoulli"]))
 def test_single_precision_leads_to_the_mode_of_double_precision(rng, family):
     found = PenaltyMH(model=years(rng, family)).surrogate
     with pytensor.config.change_flags(floatX="float64"):
