@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from pymc_minibatch_mh.acceptance.batches import SKEWNESS, THIRD_MOMENT
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import digest
-from pymc_minibatch_mh.kernels.looks import look_until_decided
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.surrogate.target import Target
 from pymc_minibatch_mh.surrogate.taylor import Calibration
@@ -146,7 +146,8 @@ class LookDecision(Decision):
     @property
     def test(self) -> Any:
         """Look until decided."""
-        return look_until_decided
+        # Compiled when it is imported: exact steps need not wait for it.
+        return import_module("pymc_minibatch_mh.kernels.looks").look_until_decided
 
     def roles(self, tables: Tables | None) -> tuple[Any, ...]:
         """Return the plan and the decision."""

@@ -1,11 +1,14 @@
 """What steps are built from, and all that takes long to import: numba, kernels, reading a model.
 
-Step classes reach it as ``steps.machinery``, so that only building a step waits for it.
+Step classes reach it as ``steps.machinery``, so that only building a step waits for it. The kernels
+of the tests are compiled when they are imported, which only a step of theirs has to wait for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from scipy.special import chdtri
 
-from pymc_minibatch_mh.acceptance import austere, barker, penalty
 from pymc_minibatch_mh.acceptance.poisson import chi_for_gap
 from pymc_minibatch_mh.bounds.given import Bounds
 from pymc_minibatch_mh.kernels.first_class import address_of
@@ -20,6 +23,9 @@ from pymc_minibatch_mh.steps.poisson import PoissonDecision
 from pymc_minibatch_mh.steps.prepared import Prepared, first_difference, key_of, write
 from pymc_minibatch_mh.steps.sharing import read_model
 from pymc_minibatch_mh.surrogate.target import Target
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.acceptance import austere, barker, penalty
 
 __all__ = [
     "Bounds",
@@ -46,3 +52,9 @@ __all__ = [
     "whitened_norm",
     "write",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("austere", "barker", "penalty"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"pymc_minibatch_mh.acceptance.{name}")
