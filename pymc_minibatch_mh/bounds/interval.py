@@ -159,7 +159,8 @@ def _combined(kernel: Any, one: Interval, other: Interval) -> Interval:
     if a.shape != c.shape and a.shape and c.shape:
         a, b, c, d = np.broadcast_arrays(a, b, c, d)
         shape = a.shape
-    lo, hi = np.empty(max(a.size, c.size)), np.empty(max(a.size, c.size))
+    size = a.size if a.ndim else c.size
+    lo, hi = np.empty(size), np.empty(size)
     kernel(_flat(a), _flat(b), _flat(c), _flat(d), lo, hi)
     return _made(lo, hi) if len(shape) == 1 else _made(lo.reshape(shape), hi.reshape(shape))
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
@@ -12,7 +14,9 @@ from pytensor.tensor.type import integer_dtypes
 
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.likelihood.batch import BatchTerm
-from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
+
+#: Compiles nothing, and computes no values where a shape will do.
+_OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
 
 
 def require_indices_in_range(term: BatchTerm, values: Sequence[Variable]) -> None:
@@ -44,7 +48,7 @@ def require_indices_in_range(term: BatchTerm, values: Sequence[Variable]) -> Non
 def _chosen(term: BatchTerm, values: Sequence[Variable]) -> Iterator[tuple[np.ndarray, int]]:
     """Yield arrays of indices that are data, and how many entries they choose from."""
     pairs = [
-        (index, node.inputs[0].shape[axis])
+        (index, _length(node.inputs[0], axis))
         for node in toposort([term.logp])
         if isinstance(node.op, AdvancedSubtensor)
         for axis, index in enumerate(indices_from_subtensor(node.inputs[1:], node.op.idx_list))
@@ -56,11 +60,20 @@ def _chosen(term: BatchTerm, values: Sequence[Variable]) -> Iterator[tuple[np.nd
     given |= {b: c.rows_first.astype(b.type.dtype, copy=False) for c, b in term.batches}
     given[term.length] = np.int64(term.n_rows)
     outputs = [x for pair in pairs for x in pair]
-    function = pytensor.function(list(given), outputs, mode=IN_PYTHON, on_unused_input="ignore")
+    function = pytensor.function(list(given), outputs, mode=_OF_SHAPES, on_unused_input="ignore")
     with np.errstate(all="ignore"):
         found = function(*given.values())
     for index, length in zip(found[::2], found[1::2], strict=True):
         yield np.atleast_1d(index), int(length)
+
+
+def _length(chosen_from: Variable, axis: int) -> Variable:
+    """Return how many entries there are, without their values where the type tells it.
+
+    Values at a position of zeros need not exist, as of the Cholesky factor of a covariance.
+    """
+    known = chosen_from.type.shape[axis]
+    return chosen_from.shape[axis] if known is None else pt.constant(np.int64(known))
 
 
 def _is_data(index: object, values: Sequence[Variable]) -> bool:

@@ -157,3 +157,10 @@ def test_sets():
     assert chosen.lo.tolist() == [0.0, 1.0]
     assert chosen.hi.tolist() == [2.0, 3.0]
     assert (Interval(-3.0, 2.0).magnitude, Interval(-3.0, 2.0).width) == (3.0, 5.0)
+
+
+@OPERATIONS
+def test_no_intervals_give_none(operation):
+    none = Interval(np.empty(0), np.empty(0))
+    for result in (operation(none, Interval.point(2.0)), operation(Interval.point(2.0), none)):
+        assert result.shape == (0,)

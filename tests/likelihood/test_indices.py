@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 from pymc_minibatch_mh import PenaltyMH, TunaMH, UnsplittableModelError
@@ -38,13 +39,20 @@ def table(chosen):
     return pm.math.exp(pm.Normal("s")) * pm.Data("t", np.linspace(0.0, 1.0, GROUPS))[chosen]
 
 
+def through_a_factor(chosen):
+    z = pm.Normal("z", shape=GROUPS)
+    # At zero there is no factor.
+    factor = pt.linalg.cholesky(pt.outer(z, z) + pt.exp(z[0]) * z[1] * np.eye(GROUPS))
+    return (factor @ z)[chosen]
+
+
 def as_a_graph(chosen):
     a = pm.Normal("a", shape=GROUPS)
     b = pm.Normal("b", shape=10)
     return a[chosen] + pm.math.tanh(np.outer(Y, np.ones(10)) * b).sum(axis=1)
 
 
-WAYS = {f.__name__: f for f in (intercepts, slopes, from_one, table, as_a_graph)}
+WAYS = {f.__name__: f for f in (intercepts, slopes, from_one, table, through_a_factor, as_a_graph)}
 
 
 def model_of(way, chosen):
