@@ -76,12 +76,14 @@ def read_block(rows, address, stride, entry_stride, code, out, first, count):
     """
     for i in range(rows.size):
         start = address + rows[i] * stride
+        # Counted from 0, as the compiler only then knows that no index is negative.
+        line = out[i, first : first + count]
         if code == _F8 and entry_stride == 8:
-            for j in range(count):
-                out[i, first + j] = load(start + 8 * j, np.float64)
+            for j in range(line.size):
+                line[j] = load(start + 8 * j, np.float64)
         else:
-            for j in range(count):
-                out[i, first + j] = read_number(start + j * entry_stride, code)
+            for j in range(line.size):
+                line[j] = read_number(start + j * entry_stride, code)
 
 
 def read_entries(column: Column, rows: np.ndarray, entry: tuple[int, ...]) -> np.ndarray:

@@ -14,14 +14,16 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data.reading import load, read_block, read_number
+from pymc_minibatch_mh.kernels.signatures import READ_SIGNATURE
+from pymc_minibatch_mh.kernels.vectors import inner
 
 #: Where the places of the terms' parts stand in the context.
 TERMS = 3
 # Slots of a term's part: numbers of things, addresses of functions and numbers, and places of
 # lists in the context.
 N_ARGUMENTS, N_LEAVES, N_FIXED, N_CHOSEN, N_PIECES = range(5)
-DIFFERENCE, SLOPES, THIRD, FACTORS = range(5, 9)
-LEAVES, PIECES, FIXED_PLACES, FIXED_ENDS, CHOSEN_ARGUMENTS, N_SLOTS = range(9, 15)
+READ_ROWS, DIFFERENCE, SLOPES, THIRD, FACTORS = range(5, 10)
+LEAVES, PIECES, FIXED_PLACES, FIXED_ENDS, CHOSEN_ARGUMENTS, N_SLOTS = range(10, 16)
 
 # A leaf: address of row 0, bytes from row to row, type.
 LEAF_ADDRESS, LEAF_STRIDE, LEAF_TYPE, LEAF_SIZE = range(4)
@@ -85,12 +87,14 @@ def _product_of_leaves(context, leaves, first, count, factor, row):
 
 
 @compiled()
-def read_leaves(context, part, rows, out, first):
+def _read_leaves(context, part, rows, out, first):
     """Read what the row function takes of the data into columns of `out`, from `first` on."""
     for k in range(context[part + N_LEAVES]):
         leaf = context[part + LEAVES] + LEAF_SIZE * k
         address, stride = context[leaf + LEAF_ADDRESS], context[leaf + LEAF_STRIDE]
-        read_block(rows, address, stride, 0, context[leaf + LEAF_TYPE], out, first + k, 1)
+        for i in range(rows.size):
+            number = read_number(address + rows[i] * stride, context[leaf + LEAF_TYPE])
+            out[i, first + k] = number
 
 
 @compiled()
@@ -116,7 +120,7 @@ def _place_chosen(context, piece, leaf, row):
 
 
 @compiled()
-def read_forms(context, part, rows, forms):
+def _read_forms(context, part, rows, forms):
     """Read the coefficients of the linear forms of some rows.
 
     Parameters
@@ -160,8 +164,8 @@ def pick_fixed(context, part, vector, out):
 
 
 @compiled(reassociate=True)
-def apply_forms(context, part, forms, picked, vector, out, first):
-    """Write the forms of some rows, applied to a vector, into columns of `out` from `first` on.
+def _apply_forms(context, part, forms, n, picked, vector, out, first):
+    """Write the forms of `n` rows, applied to a vector, into columns of `out` from `first` on.
 
     Parameters
     ----------
@@ -172,18 +176,31 @@ def apply_forms(context, part, forms, picked, vector, out, first):
         Overwritten there, with one number per argument.
     """
     ends = context[part + FIXED_ENDS]
-    for i in range(forms.fixed.shape[0]):
+    for i in range(n):
         start = 0
         for a in range(context[part + N_ARGUMENTS]):
-            total = 0.0
             stop = context[ends + a]
-            for j in range(start, stop):
-                total += forms.fixed[i, j] * picked[j]
-            out[i, first + a] = total
+            out[i, first + a] = inner(forms.fixed[i, start:stop], picked[start:stop])
             start = stop
         for g in range(context[part + N_CHOSEN]):
             a = context[context[part + CHOSEN_ARGUMENTS] + g]
             out[i, first + a] += forms.chosen[i, g] * vector[forms.places[i, g]]
+
+
+@compiled(READ_SIGNATURE)
+def read_rows(context, part, rows, vectors, fixed, places, chosen, inputs):
+    """Read what the row function takes of some rows: see ``READ``.
+
+    Kernels call it by its address, so that each of them is compiled without its code.
+    """
+    forms = Forms(fixed, places, chosen)
+    _read_forms(context, part, rows, forms)
+    picked = np.empty(context[part + N_FIXED])
+    m = context[part + N_ARGUMENTS]
+    for k in range(vectors.shape[0]):
+        pick_fixed(context, part, vectors[k], picked)
+        _apply_forms(context, part, forms, rows.size, picked, vectors[k], inputs, k * m)
+    _read_leaves(context, part, rows, inputs, vectors.shape[0] * m)
 
 
 @compiled(reassociate=True)

@@ -3,20 +3,21 @@
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.forms import (
     CHOSEN_ARGUMENTS,
     FIXED_ENDS,
     N_ARGUMENTS,
     N_CHOSEN,
     N_FIXED,
-    Forms,
-    apply_forms,
+    READ_ROWS,
     pick_fixed,
-    read_forms,
     room_for_forms,
     rows_of_block,
     whiten_forms,
 )
+from pymc_minibatch_mh.kernels.signatures import READ
+from pymc_minibatch_mh.kernels.vectors import inner
 
 
 @compiled()
@@ -61,19 +62,15 @@ def place_forms(context, part, rows, centre, factor, values, sizes, norms, white
     room = room_for_forms(context, part, most)
     picked, own = np.empty(context[part + N_FIXED]), np.empty((m, centre.size))
     pick_fixed(context, part, centre, picked)
+    vectors = centre.reshape((1, centre.size))
+    read = function_at(context[part + READ_ROWS], READ)
     for start in range(0, rows.size, max(most, 1)):
         stop = min(start + most, rows.size)
-        forms = Forms(
-            room.fixed[: stop - start], room.places[: stop - start], room.chosen[: stop - start]
-        )
-        read_forms(context, part, rows[start:stop], forms)
-        apply_forms(context, part, forms, picked, centre, values[start:stop], 0)
+        some, there = rows[start:stop], values[start:stop]
+        read(context, part, some, vectors, room.fixed, room.places, room.chosen, there)
         for i in range(stop - start):
-            _sizes(context, part, forms, picked, centre, i, sizes[start + i])
+            _sizes(context, part, room, picked, centre, i, sizes[start + i])
             white = whitened[start + i] if whitened.shape[0] else own
-            whiten_forms(context, part, forms, i, factor, white)
+            whiten_forms(context, part, room, i, factor, white)
             for a in range(m):
-                total = 0.0
-                for k in range(centre.size):
-                    total += white[a, k] * white[a, k]
-                norms[start + i, a] = np.sqrt(total)
+                norms[start + i, a] = np.sqrt(inner(white[a], white[a]))

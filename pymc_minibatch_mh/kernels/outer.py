@@ -5,8 +5,6 @@ BᵀHB to the Hessian. Fixed coefficients are summed in a matrix of their own, w
 over neighbours in memory, and are brought to their coordinates once.
 """
 
-import numpy as np
-
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.forms import (
     CHOSEN_ARGUMENTS,
@@ -15,6 +13,7 @@ from pymc_minibatch_mh.kernels.forms import (
     N_ARGUMENTS,
     N_CHOSEN,
 )
+from pymc_minibatch_mh.kernels.vectors import add_multiple, inner
 
 
 @compiled()
@@ -36,8 +35,8 @@ def add_gradient(context, part, forms, slopes, gradient, sums):
     for i in range(slopes.shape[0]):
         for a in range(context[part + N_ARGUMENTS]):
             slope = slopes[i, 1 + a]
-            for j in range(_start(context, part, a), context[ends + a]):
-                gradient[j] += slope * forms.fixed[i, j]
+            first, last = _start(context, part, a), context[ends + a]
+            add_multiple(gradient[first:last], forms.fixed[i, first:last], slope)
         for g in range(context[part + N_CHOSEN]):
             slope = slopes[i, 1 + context[arguments + g]]
             sums[1 + forms.places[i, g]] += slope * forms.chosen[i, g]
@@ -54,12 +53,16 @@ def _add_weighted(products, weights, fixed, first, last, start, stop):
         for j in range(first, last):
             one, two = weights[i] * fixed[i, j], weights[i + 1] * fixed[i + 1, j]
             three, four = weights[i + 2] * fixed[i + 2, j], weights[i + 3] * fixed[i + 3, j]
-            for k in range(start, min(stop, j + 1)):
-                products[j, k] += (
-                    one * fixed[i, k]
-                    + two * fixed[i + 1, k]
-                    + three * fixed[i + 2, k]
-                    + four * fixed[i + 3, k]
+            # Lines that are counted from 0: see the arithmetic of vectors.
+            total, end = products[j, start : min(stop, j + 1)], min(stop, j + 1)
+            first_row, second_row = fixed[i, start:end], fixed[i + 1, start:end]
+            third_row, fourth_row = fixed[i + 2, start:end], fixed[i + 3, start:end]
+            for k in range(total.size):
+                total[k] += (
+                    one * first_row[k]
+                    + two * second_row[k]
+                    + three * third_row[k]
+                    + four * fourth_row[k]
                 )
     for i in range(n - n % 4, n):
         for j in range(first, last):
@@ -134,13 +137,13 @@ def bend_of_row(white, thirds, out):
             for c in range(b, m):
                 # Of the orders of an index, those with one argument in front add to its bend.
                 if a == b == c:
-                    out[1 + a] += 0.5 * thirds[place] * np.dot(white[a], white[a])
+                    out[1 + a] += 0.5 * thirds[place] * inner(white[a], white[a])
                 elif a == b or b == c:
                     twice, once = (a, c) if a == b else (b, a)
-                    out[1 + once] += 0.5 * thirds[place] * np.dot(white[twice], white[twice])
-                    out[1 + twice] += thirds[place] * np.dot(white[twice], white[once])
+                    out[1 + once] += 0.5 * thirds[place] * inner(white[twice], white[twice])
+                    out[1 + twice] += thirds[place] * inner(white[twice], white[once])
                 else:
-                    out[1 + a] += thirds[place] * np.dot(white[b], white[c])
-                    out[1 + b] += thirds[place] * np.dot(white[a], white[c])
-                    out[1 + c] += thirds[place] * np.dot(white[a], white[b])
+                    out[1 + a] += thirds[place] * inner(white[b], white[c])
+                    out[1 + b] += thirds[place] * inner(white[a], white[c])
+                    out[1 + c] += thirds[place] * inner(white[a], white[b])
                 place += 1

@@ -8,6 +8,7 @@ from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.moments import add_moments
 from pymc_minibatch_mh.kernels.remainder import ratio_to_bound
 from pymc_minibatch_mh.kernels.signatures import BEND, DERIVATIVES, EVALUATE, LOGP
+from pymc_minibatch_mh.kernels.vectors import shifted
 
 #: Rows whose temporaries stay in a core's own cache.
 BLOCK = 4096
@@ -66,7 +67,7 @@ def _curvature(logp, theta, factor, context):
     """Return half of the second differences along the columns of a factor, summed."""
     here, total = logp(theta, context), 0.0
     for k in range(theta.size):
-        forth, back = theta + factor[:, k], theta - factor[:, k]
+        forth, back = shifted(theta, factor[:, k], 1.0), shifted(theta, factor[:, k], -1.0)
         total += 0.5 * (logp(forth, context) + logp(back, context)) - here
     return total
 
@@ -88,8 +89,8 @@ def bend_of_prior(address, theta, factor, context, out):
     """
     logp = function_at(address, LOGP)
     for k in range(theta.size):
-        forth = _curvature(logp, theta + factor[:, k], factor, context)
-        back = _curvature(logp, theta - factor[:, k], factor, context)
+        forth = _curvature(logp, shifted(theta, factor[:, k], 1.0), factor, context)
+        back = _curvature(logp, shifted(theta, factor[:, k], -1.0), factor, context)
         out[k] = 0.5 * (forth - back)
 
 

@@ -54,6 +54,15 @@ DECIDE = types.FunctionType(DECIDE_SIGNATURE)
 ROWWISE_SIGNATURE = types.void(MATRIX, MATRIX)
 ROWWISE = types.FunctionType(ROWWISE_SIGNATURE)
 
+#: (context, place of a term's part of it, rows, vectors, shape (k, d); fixed coefficients, places
+#: and chosen coefficients, at least a line per row; inputs, shape (rows, k m + leaves)) -> nothing.
+#: Reads the coefficients of the rows' linear forms, and writes the forms applied to each vector,
+#: then the leaves, to the inputs of a row function.
+READ_SIGNATURE = types.void(
+    INDICES, types.int64, INDICES, MATRIX, MATRIX, types.int64[:, ::1], MATRIX, MATRIX
+)
+READ = types.FunctionType(READ_SIGNATURE)
+
 #: (position, rows, ends, context, sums, hessian) -> nothing. Adds value and gradient of the summed
 #: log-likelihood of the rows to the 1 + d sums, and the Hessian, unless it has no entries.
 DERIVATIVES_SIGNATURE = types.void(VECTOR, INDICES, INDICES, INDICES, VECTOR, MATRIX)

@@ -13,6 +13,7 @@ from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.generator import generator_at
 from pymc_minibatch_mh.kernels.signatures import LOGP, PROPOSE, TEST
 from pymc_minibatch_mh.kernels.surrogate import expansion_change, unpack
+from pymc_minibatch_mh.kernels.vectors import copy_to
 
 
 class Roles(NamedTuple):
@@ -117,7 +118,8 @@ def update(
             term_starts, context, heads, thresholds, aliases, c, sums,
         )  # fmt: skip
         if not sums[entry.BOUND_RATIO] <= max(largest_ratio, 1.0):
-            worst_move[0], worst_move[1] = position, new
+            copy_to(worst_move[0], position)
+            copy_to(worst_move[1], new)
         if verdict < 0.0:
             return
         sums[entry.ACCEPT] += accept
@@ -126,4 +128,4 @@ def update(
         if verdict > 0.0:
             sums[entry.ACCEPTED] += 1.0
             prior_here = prior_there
-            position[:] = new
+            copy_to(position, new)

@@ -51,7 +51,8 @@ def propose(position, new, rng, numbers, first, centre, factor, whitener):
     while left >= 0.0 and component < n_laplace:
         left -= numbers[FIRST_WEIGHT + 2 * component]
         component += 1
-    new[:] = position
+    for i in range(size):
+        new[i] = position[i]
     white = np.zeros(size)
     if component == 0:
         for i in range(first, size):

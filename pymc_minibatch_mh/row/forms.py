@@ -10,6 +10,7 @@ import numpy as np
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.reading import STORED
 from pymc_minibatch_mh.kernels import forms as slot
+from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.geometry import place_forms
 from pymc_minibatch_mh.likelihood.affine import LinearForm, RowFunction
 from pymc_minibatch_mh.likelihood.cells import Cell, Data, Gather, Term
@@ -202,7 +203,7 @@ class Layout:
         self._pieces.append(tuple(record[k] for k in range(slot.PIECE_SIZE)))
 
     def context(self, start: int) -> list[int]:
-        """Return the part of the context that begins at `start`, without functions."""
+        """Return the part of the context that begins at `start`, without row functions."""
         lists = {
             slot.LEAVES: [
                 x for leaf in self._leaves for x in (leaf.address, leaf.stride, leaf.kind)
@@ -218,6 +219,7 @@ class Layout:
             slot.N_FIXED: len(self._places),
             slot.N_CHOSEN: len(self._chosen),
             slot.N_PIECES: len(self._pieces),
+            slot.READ_ROWS: address_of(slot.read_rows),
             slot.FACTORS: self._factors_there.ctypes.data,
         }
         body: list[int] = []
