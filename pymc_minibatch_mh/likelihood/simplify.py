@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from math import log
 
-import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
@@ -23,7 +22,6 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
 from pymc_minibatch_mh.likelihood.cells import (
     Cell,
     Cells,
-    Constant,
     Length,
     LoweringError,
     sum_of,
@@ -35,6 +33,13 @@ from pymc_minibatch_mh.likelihood.composite import (
     log_any,
     log_erfc,
     log_softplus,
+)
+from pymc_minibatch_mh.likelihood.impossible import (
+    decides,
+    doubts,
+    is_impossible,
+    may_be_impossible,
+    parts_of,
 )
 from pymc_minibatch_mh.likelihood.logic import CHOICES, as_number, equated, outside_the_reals
 from pymc_minibatch_mh.likelihood.patterns import (
@@ -152,33 +157,25 @@ def log_of_sum(cells: Cells, logs: Sequence[Cell]) -> Cell:
 
 def _log_add_exp(cells: Cells, left: Cell, right: Cell) -> Cell:
     """Return log(exp(left) + exp(right)) as left + softplus(right - left), -inf allowed."""
+    both = may_be_impossible(cells, left) and may_be_impossible(cells, right)
     for this, other in ((left, right), (right, left)):
-        if _is_impossible(this):
+        if is_impossible(this):
             return other
-        choice = next((part for part in summands(this) if _may_be_impossible(part)), None)
+        parts = parts_of(cells, this)
+        choice = next((part for part in parts if decides(cells, part, deep=both)), None)
         if choice is not None and not this.is_data:
-            rest = [part for part in summands(this) if part is not choice]
+            rest = [part for part in parts if part is not choice]
             condition, *branches = choice.inputs
             outcomes = [
-                other if _is_impossible(x) else _log_add_exp(cells, add(cells, x, *rest), other)
+                other if is_impossible(x) else _log_add_exp(cells, add(cells, x, *rest), other)
                 for x in branches
             ]
             return apply(cells, scalar.switch, condition, *outcomes)
     if left.is_data and right.is_data:
         return cells.node(log_add_exp, (cells.real(left), cells.real(right)))
-    # The first part comes up twice. Not data: -inf in some rows would leave -inf + inf there.
-    left, right = sorted((left, right), key=lambda x: (x.is_data, n_cells(x)))
+    # The first part comes up twice, and -inf in some rows would leave -inf + inf there.
+    left, right = sorted((left, right), key=lambda x: (*doubts(cells, x), n_cells(x)))
     return add(cells, left, softplus(cells, subtract(cells, right, left)))
-
-
-def _is_impossible(cell: Cell) -> bool:
-    return isinstance(cell, Constant) and bool(np.isneginf(cell.value))
-
-
-def _may_be_impossible(cell: Cell) -> bool:
-    """Whether data decide if a summand is -inf."""
-    chosen = is_a(cell, scalar.Switch) and cell.inputs[0].is_data
-    return chosen and any(map(_is_impossible, cell.inputs[1:]))
 
 
 def log1p(cells: Cells, x: Cell) -> Cell:
