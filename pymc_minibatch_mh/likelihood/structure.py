@@ -5,7 +5,7 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Apply, Variable
 from pytensor.tensor.basic import AllocDiag, ExtractDiag, Split
-from pytensor.tensor.extra_ops import SearchsortedOp
+from pytensor.tensor.extra_ops import CumOp, SearchsortedOp
 from pytensor.tensor.special import LogAddExp
 from pytensor.tensor.subtensor import IncSubtensor, indices_from_subtensor
 
@@ -52,6 +52,14 @@ def _as_diagonal(op: AllocDiag, node: Apply, axis: int, walk: Walk) -> Variable:
     return AllocDiag(axis1=op.axis1, axis2=op.axis2, offset=op.offset)(
         walk.rows(x, others.index(axis))
     )
+
+
+@batch_of.register(CumOp)
+def _running_total(op: CumOp, node: Apply, axis: int, walk: Walk) -> Variable:
+    (x,) = node.inputs
+    if op.axis is None or op.axis % x.type.ndim == axis:
+        raise MixedRowsError(op, f"{called(op)} runs over the observations")
+    return op.make_node(walk.rows(x, axis)).outputs[0]
 
 
 @batch_of.register(SearchsortedOp)

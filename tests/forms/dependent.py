@@ -139,7 +139,7 @@ def centred(d):
     respond(d, mu - mu.mean())
 
 
-@mixing.refuses("running sum", "pt.cumsum(x * b)", CANNOT + "CumOp is not known to keep")
+@mixing.refuses("running sum", "pt.cumsum(x * b)", CANNOT + "CumOp runs over the observations")
 def running_sum(d):
     respond(d, pt.cumsum(scaled(d)))
 

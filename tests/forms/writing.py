@@ -89,6 +89,11 @@ def column_written_over(d):
     respond(d, design.sum(axis=1))
 
 
+@columns.accepts("running total of columns", "pt.cumsum(X * b, axis=1)[:, -1]")
+def running_total_of_columns(d):
+    respond(d, pt.cumsum(d.X * slopes(), axis=1)[:, -1])
+
+
 @columns.accepts("column vector", "x.reshape((N, 1)) * b")
 def column_vector(d):
     mu = pt.as_tensor(d.x).reshape((d.n, 1)) * slopes()

@@ -59,7 +59,7 @@ REFUSED = {
     ),
     "neighbours": (CUT + "observations are joined from several parts", WAY_ON),
     "centred": ("has a term that combines all rows of 'a data array of y' with 'b'", SUMMARISE),
-    "running_sum": (CUT + "CumOp is not known to keep observations apart", WAY_ON),
+    "running_sum": (CUT + "CumOp runs over the observations", WAY_ON),
     "rolled": (CUT + "observations are joined from several parts", WAY_ON),
     "halves": (CUT + "observations are joined from several parts", WAY_ON),
     "softmax": (CUT + "Softmax divides by a sum over the observations", WAY_ON),

@@ -53,6 +53,10 @@ def dependent(kind):
     )
 
 
+def running(op):
+    return f"'y' cannot be split into observations: {op} runs over the observations" + WAY_ON
+
+
 def unknown(op):
     return (
         f"'y' cannot be split into observations: {op} is not known to keep observations apart"
@@ -137,7 +141,7 @@ def custom_density_of_neighbours():
     )
 
 
-@refused(unknown("CumOp"))
+@refused(running("CumOp"))
 def custom_density_of_running_sums():
     pm.CustomDist(
         "y", pm.Normal("a"), logp=lambda v, a: -((v.cumsum() - a) ** 2), observed=pm.Data("d", y)
@@ -292,7 +296,7 @@ def kernel_between_rows():
     observe(pt.exp(-distance / pm.HalfNormal("l")) @ pm.Normal("a", shape=N))
 
 
-@refused(unknown("CumOp"))
+@refused(running("CumOp"))
 def running_sum():
     observe((column() * pm.Normal("b")).cumsum())
 
