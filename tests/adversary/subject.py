@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import toposort
 
 from likelihood.reading import pieces
 from pymc_minibatch_mh.kernels.remainder import ULPS
 from pymc_minibatch_mh.likelihood.affine import row_functions
 from pymc_minibatch_mh.likelihood.compile import row_source
 from pymc_minibatch_mh.likelihood.precision import in_double
+from pymc_minibatch_mh.likelihood.rounding import rounding_of, stabilised
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.row.forms import placed
 from pymc_minibatch_mh.row.program import FormRows
@@ -46,8 +49,9 @@ class Subject:
         self.parts = split(model, model.value_vars, min_rows=1)
         (self.term,) = self.parts.terms
         # Compiled by PyMC, which makes switches to -inf of its checks of parameters.
-        own = model.logp(), *model.logp(vars=[model["y"]], sum=False)
-        self._own = model.compile_fn([in_double(x) for x in own], mode=STABLE)
+        (rows,) = model.logp(vars=[model["y"]], sum=False)
+        self._own = model.compile_fn([in_double(model.logp()), in_double(rows)], mode=STABLE)
+        self._rows = rows
         batches = [batch for _, batch in self.term.batches]
         self._batch = self._function([self.parts.position, self.term.length, *batches], self.term)
 
@@ -68,6 +72,21 @@ class Subject:
         """Return the log-likelihood of every row, by PyMC alone."""
         _, values = quietly(self._own, self.point(position))
         return np.asarray(values, dtype=np.float64).reshape(self.term.n_rows, -1).sum(axis=1)
+
+    def rounding(self, position, row):
+        """Return the rounding error that PyMC's log-likelihood of one row may have.
+
+        It is infinite where an intermediate result is, as is the logarithm of what is left of a
+        probability that rounds to 1.
+        """
+        one = stabilised(in_double(self._rows).reshape((self.term.n_rows, -1))[row].sum())
+        results = [x for node in toposort([one]) for x in node.outputs if x.type.dtype == "float64"]
+        lost = pt.any([pt.any(pt.isinf(x)) for x in results])
+        error = pt.switch(lost, np.inf, rounding_of(one))
+        inputs = [block.variable for block in self.parts.blocks]
+        plain = Mode(linker="py", optimizer=None)
+        function = pytensor.function(inputs, error, mode=plain, on_unused_input="ignore")
+        return float(quietly(function, *pieces(self.parts, position)))
 
     def batch(self, position, rows):
         """Return the log-likelihood of some rows and the prior part, as they were split."""
