@@ -83,7 +83,8 @@ def unsettled(
         f"{names.all[k]!r} has not settled after {steps} Newton steps: the next would move it by "
         f"{step[k]:.3g}, and the mode is still {distance:.2g} standard deviations off by the "
         f"curvature at the last point, {names.place(position, k)}. Pass initial_point= nearer to "
-        f"the posterior. {WAY_ON}"
+        "the posterior. If the log-likelihood of rows has kinks, as that of a Laplace distribution "
+        f"has, pass taylor_order=0. {WAY_ON}"
     )
 
 

@@ -23,7 +23,9 @@ def digests(families, methods):
     for name in families:
         model = FAMILIES[name](2_000)
         for method in (METHODS[name] for name in methods):
-            step = method(model=model)
+            # Rows with kinks have no mode that Newton's method could find.
+            order = {"taylor_order": 0} if name == "laplace" else {}
+            step = method(model=model, **order)
             with model:
                 trace = pm.sample(
                     60, tune=60, chains=1, step=step, random_seed=4, progressbar=False,

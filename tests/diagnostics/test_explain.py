@@ -423,10 +423,10 @@ def test_a_step_from_another_process_takes_the_model_of_the_context(step_of, mod
 @pytest.mark.slow
 def test_few_rows_for_many_parameters_are_for_nuts(monkeypatch):
     rng = np.random.default_rng(33)
-    X = rng.standard_normal((1_000, 30))
-    y = (rng.random(1_000) < 1.0 / (1.0 + np.exp(-X @ rng.normal(0.0, 0.2, 30)))).astype(np.int8)
+    X = rng.standard_normal((1_000, 60))
+    y = (rng.random(1_000) < 1.0 / (1.0 + np.exp(-X @ rng.normal(0.0, 0.2, 60)))).astype(np.int8)
     with pm.Model() as model:
-        beta = pm.Normal("beta", 0.0, 2.5, shape=30)
+        beta = pm.Normal("beta", 0.0, 2.5, shape=60)
         pm.Bernoulli("y", logit_p=X @ beta, observed=y)
     # The seconds of a quiet machine, as every update reads all rows.
     monkeypatch.setattr(pilot, "seconds_per_draw", lambda _: 300e-6)
@@ -435,5 +435,5 @@ def test_few_rows_for_many_parameters_are_for_nuts(monkeypatch):
     assert found.recommended == "pm.NUTS"
     assert found.forecast.full_pass_share > 0.9
     assert found.approximate.forecast.full_pass_share < 0.1
-    assert found.reason.startswith("N/d = 33 is too small (d = 30 exceeds √N/2)")
+    assert found.reason.startswith("N/d = 17 is too small (d = 60 exceeds √N/2)")
     assert "read all rows" in found.forecast.warning
