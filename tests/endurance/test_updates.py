@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -18,25 +19,30 @@ MODEL = "two_likelihoods"
 WARM_UP = 100
 #: MiB that a million updates, and that 200,000 draws, may add: of a draw, no number may stay.
 PER_MILLION_UPDATES, PER_RUN_OF_DRAWS = 1.0, 2.0
+#: MiB of the smallest object of Python. What is free in the memory of a process that has run for
+#: long takes up many of them without growing.
+SMALLEST = 16 / 2**20
 
 
 def growth(step, draws):
-    """Return the MiB that the process has grown by at most after warm-up, and a state's bytes."""
+    """Return the MiB that a process, or what its objects need, has grown by after warm-up."""
     step.setup_chain(np.random.default_rng(SEED), WARM_UP // 2, draws)
     point = step.gaussian_draw(np.random.default_rng(SEED), 1.0)
     for k in range(WARM_UP):
         if k == WARM_UP // 2:
             step.stop_tuning()
         point, _ = step.step(point)
-    before, size = resident(), len(pickle.dumps(step.sampling_state))
+    size = len(pickle.dumps(step.sampling_state))
+    objects, before = sys.getallocatedblocks(), resident()
     most = before
     for k in range(draws):
         point, _ = step.step(point)
         if k % 100 == 0:
             most = max(most, resident())
+    objects = sys.getallocatedblocks() - objects
     assert np.isfinite(step.target.split.ravel(point)).all()
     assert len(pickle.dumps(step.sampling_state)) == pytest.approx(size, abs=64)
-    return max(most, resident()) - before
+    return max(most - before, resident() - before, objects * SMALLEST)
 
 
 #: Updates per draw, of which there are 1,000; AustereMH reads too many rows for ten million.
