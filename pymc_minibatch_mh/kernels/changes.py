@@ -88,12 +88,14 @@ def ratio(part, whole):
 
 
 @compiled()
-def change_doubt(change, step, doubt, sensitivity):
+def change_doubt(change, step, doubt, sensitivity, slope):
     """Return the rounding error of a function's change, by that of its argument's step.
 
-    `sensitivity` is the relative error of the function's slope.
+    `sensitivity` is the relative error of the function's slope, and `slope` what it is at one end:
+    of a step that rounding has left nothing of, no ratio tells it.
     """
-    return ratio(change, step) * doubt + abs(change) * (1.0 + sensitivity)
+    rate = abs(change / step) if step != 0.0 else abs(slope)
+    return rate * doubt + abs(change) * (1.0 + sensitivity)
 
 
 @compiled()

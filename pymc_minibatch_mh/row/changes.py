@@ -57,9 +57,12 @@ class ProductError(ScalarOp):
 
 
 class ChangeDoubt(ScalarOp):
-    """Rounding error of a function's change, by the change, its argument's step and its doubt."""
+    """Rounding error of a function's change, by the change and its argument's step and doubt.
 
-    nin = 4
+    Then follow the relative error of the slope, and the slope at one end.
+    """
+
+    nin = 5
 
 
 class RelativeError(ScalarOp):

@@ -139,12 +139,24 @@ class Differences:
         node = self._cells.node
         step = node(CHANGE_OF[type(op)], (x.before, x.after, x.step))
         sensitivity = self._sensitivity(op, x)
-        doubt = node(changes.change_doubt, (step, x.step, x.doubt, sensitivity))
+        doubt = node(
+            changes.change_doubt, (step, x.step, x.doubt, sensitivity, self._slope(op, before, x))
+        )
         if isinstance(op, scalar.Log | scalar.Log1p):
             error = self.plain.sizes(before, sensitivity)
         else:
             error = node(changes.relative_error, (before, sensitivity))
         return Difference(before, after, step, error, doubt)
+
+    def _slope(self, op: ScalarOp, before: Cell, x: Difference) -> Cell:
+        """Return the slope of a function before the move, or what is no less."""
+        one = self._cells.one
+        if isinstance(op, scalar.Exp):
+            return before
+        if isinstance(op, scalar_math.Softplus):
+            return one
+        inner = x.before if isinstance(op, scalar.Log) else self.plain.add(one, x.before)
+        return self.plain.ratio(one, inner)
 
     def _sensitivity(self, op: ScalarOp, x: Difference) -> Cell:
         """Return the relative error of a function's slope, by the error of its argument."""

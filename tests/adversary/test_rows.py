@@ -19,7 +19,9 @@ from row.exact import DIGITS, ExactRow
 
 KINDS = len(LIKELIHOODS)
 #: Seeds of the fast tests, of different likelihoods, and of the slow ones.
-LINKED, BARE, GROWN = range(1, KINDS, 12), range(2, KINDS, 12), range(4)
+LINKED, BARE = range(1, KINDS, 12), range(2, KINDS, 12)
+#: In the last, an exponent moves by a step of which rounding leaves nothing.
+GROWN = (*range(4), 212)
 MORE = 8
 #: Logarithm of the smallest probability that is a number.
 UNDERFLOW = np.log(5e-324)
@@ -135,7 +137,7 @@ def test_rows_of_more_likelihoods_are_those_of_pymc(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(len(GROWN), 60 * MORE))
+@pytest.mark.parametrize("seed", sorted({*range(60 * MORE)} - {*GROWN}))
 def test_rows_of_more_expressions_are_those_of_pymc(seed):
     assert_rows_are_those_of_pymc(Subject(random_expression(seed)), seed)
 
