@@ -137,6 +137,7 @@ def test_a_choice_of_chi_learns_the_same_from_drawn_rows_and_from_all(by_all_row
     assert learned[entry.SIZES] / learned[entry.N_SIZES] == pytest.approx(size)
     changes = BETA * TABLE / (BOUNDS * METRIC)
     exact = (BOUNDS * changes**2).sum() / BOUNDS.sum()
+    assert learned[entry.N_RATIOS] > 0
     found = learned[entry.SQUARED_RATIOS] / learned[entry.N_RATIOS]
     assert found == pytest.approx(exact, rel=1e-6 if by_all_rows else 0.02)
 
