@@ -19,6 +19,8 @@ SLOW = 0.3
 MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
 #: Doublings of a step that fell short.
 MOST_DOUBLINGS = 10
+#: Rise of the log-density that is worth moving coordinates one at a time.
+ALONE = 1.0
 #: Distance in standard deviations that will do where no better point can be told apart, and the
 #: one from which slopes alone can tell a better one.
 NEAR, SLOPES_TELL = 0.1, 1.0
@@ -147,6 +149,8 @@ class _Path:
         if not self.quadratic.complete:
             raise findings.not_finite(self.names, self.here.position, ~self.quadratic.known)
         self._require_not_running(STEADY_MOVES_AT_END)
+        if self._risen_alone():
+            return True
         flattest = None if self.quadratic.concave else self.quadratic.flattest()
         raise findings.stuck(
             self.names,
@@ -181,6 +185,20 @@ class _Path:
                 break
             there = beyond
         return there
+
+    def _risen_alone(self) -> bool:
+        """Move coordinates one at a time where their curvature is none, as far out on a scale."""
+        value = self.here.total.value
+        for k in range(self.here.position.size):
+            way = np.zeros(self.here.position.size)
+            way[k] = np.sign(self.here.total.gradient[k])
+            near = self.density.at(self.here.position + way, hessian=False)
+            if near.finite and near.total.value > self.here.total.value:
+                self.here = self._farther(near, way)
+        if self.here.total.value <= value + ALONE:
+            return False
+        self._look_around(self.here.position)
+        return True
 
     def _averages_kinks(self) -> bool:
         """Average the prior part over kinks that are near, if there are new ones."""
@@ -230,7 +248,9 @@ class _Path:
         steady = (np.abs(np.sign(steps).sum(axis=0)) == moves) & (
             np.abs(steps[-1]) >= 0.5 * np.abs(steps[0])
         )
-        way = np.where(steady, np.abs(path[-1] - path[0]), 0.0)
+        # What comes back from a step that went too far is on its way to a mode.
+        away = np.abs(path[-1] - self.been[0]) > np.abs(path[0] - self.been[0])
+        way = np.where(steady & away, np.abs(path[-1] - path[0]), 0.0)
         if way.max() >= LONG_WAY:
             raise findings.runs_away(
                 self.names, int(np.argmax(way)), path, self.values[-moves - 1 :]

@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import expit
 
+from gallery.catalogue import EXAMPLES
 from pymc_minibatch_mh import ModeError, PenaltyMH, TunaMH
 from pymc_minibatch_mh.likelihood.compile import GraphRows
 from pymc_minibatch_mh.likelihood.split import split
@@ -106,6 +107,13 @@ def test_censored_lifetimes_that_are_long_for_the_prior(rng):
 
 
 # Where the gradient vanishes and the Hessian is not that of a mode.
+
+
+def test_a_step_far_beyond_a_scale_comes_back():
+    model = EXAMPLES["golf"].build(2_000)
+    mode, target = searched(model)
+    assert np.abs(mode.position).max() < 10.0
+    assert_is_a_mode_to_pymc(model, mode, target)
 
 
 def test_a_symmetric_mixture_leaves_its_saddle(rng):
