@@ -15,6 +15,7 @@ LONGEST_FILE, LONGEST_FUNCTION = 350, 40
 ARROWS = {
     "__init__": {"bounds", "diagnostics", "errors", "likelihood", "proposals", "sampling", "steps"},
     "_jit": set(),
+    "collection": set(),
     "errors": set(),
     "progress": set(),
     "data": {"_jit"},
@@ -27,8 +28,8 @@ ARROWS = {
     "surrogate": {"_jit", "data", "errors", "kernels", "likelihood", "progress", "row"},
     "bounds": {"data", "errors", "kernels", "likelihood", "progress", "row", "surrogate"},
     "steps": {
-        "acceptance", "bounds", "data", "errors", "kernels", "likelihood", "progress", "proposals",
-        "surrogate", "tables",
+        "acceptance", "bounds", "collection", "data", "errors", "kernels", "likelihood", "progress",
+        "proposals", "surrogate", "tables",
     },
     "sampling": {"errors", "likelihood", "steps"},
     "diagnostics": {"bounds", "data", "errors", "kernels", "likelihood", "progress", "steps"},
@@ -36,6 +37,7 @@ ARROWS = {
 #: Part -> what it may import of what is installed; the others may import anything.
 INSTALLED = {
     "_jit": {"numba"},
+    "collection": set(),
     "errors": set(),
     "progress": {"rich"},
     "data": {"numba", "llvmlite", "numpy"},

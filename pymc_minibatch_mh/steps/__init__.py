@@ -7,6 +7,8 @@ what only a step that is built needs, and is imported when it is first asked for
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pymc_minibatch_mh.collection import collection_paused
+
 if TYPE_CHECKING:
     from pymc_minibatch_mh.steps import machinery
 
@@ -16,4 +18,5 @@ __all__ = ["machinery"]
 def __getattr__(name: str) -> Any:
     if name != "machinery":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.machinery")
+    with collection_paused():
+        return import_module(f"{__name__}.machinery")
