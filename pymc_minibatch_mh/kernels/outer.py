@@ -5,6 +5,8 @@ BᵀHB to the Hessian. Fixed coefficients are summed in a matrix of their own, w
 over neighbours in memory, and are brought to their coordinates once.
 """
 
+import numpy as np
+
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.forms import (
     CHOSEN_ARGUMENTS,
@@ -49,25 +51,23 @@ def _add_weighted(products, weights, fixed, first, last, start, stop):
     Four rows at a time. Only what lies on and below the diagonal of `products` is added to.
     """
     n = weights.size
+    # Of unsigned numbers the compiler knows that they do not count from the end of an array.
+    begin = np.uint64(start)
     for i in range(0, n - n % 4, 4):
         for j in range(first, last):
             one, two = weights[i] * fixed[i, j], weights[i + 1] * fixed[i + 1, j]
             three, four = weights[i + 2] * fixed[i + 2, j], weights[i + 3] * fixed[i + 3, j]
-            # Lines that are counted from 0: see the arithmetic of vectors.
-            total, end = products[j, start : min(stop, j + 1)], min(stop, j + 1)
-            first_row, second_row = fixed[i, start:end], fixed[i + 1, start:end]
-            third_row, fourth_row = fixed[i + 2, start:end], fixed[i + 3, start:end]
-            for k in range(total.size):
-                total[k] += (
-                    one * first_row[k]
-                    + two * second_row[k]
-                    + three * third_row[k]
-                    + four * fourth_row[k]
+            for k in range(begin, np.uint64(min(stop, j + 1))):
+                products[j, k] += (
+                    one * fixed[i, k]
+                    + two * fixed[i + 1, k]
+                    + three * fixed[i + 2, k]
+                    + four * fixed[i + 3, k]
                 )
     for i in range(n - n % 4, n):
         for j in range(first, last):
             weight = weights[i] * fixed[i, j]
-            for k in range(start, min(stop, j + 1)):
+            for k in range(begin, np.uint64(min(stop, j + 1))):
                 products[j, k] += weight * fixed[i, k]
 
 

@@ -175,7 +175,7 @@ def noise(b, rng=None, size=None):
 @pytest.mark.parametrize(
     ("define", "cause"),
     [
-        (walk_of_rows, "is not known to keep"),
+        (walk_of_rows, "runs over the observations"),
         (one_vector, "draws all of its values together"),
         (latents, r"one value per observation \('b'\)"),
         (of_the_mean_of_another, "enter each of them"),
