@@ -18,7 +18,7 @@ INTERRUPTS, KILLS = 200, 12
 #: Seconds after which the whole script counts as hanging.
 HANGS = 3_600
 #: Functions that Python calls where an exception has nobody to go to.
-FINALISERS = ("__del__", "__call__", "_releaseLock")
+FINALISERS = ("__del__", "__call__", "_releaseLock", "on_disposal")
 
 
 def rounds_of(kind, rounds):
