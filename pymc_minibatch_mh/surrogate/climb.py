@@ -188,14 +188,15 @@ class _Path:
 
     def _risen_alone(self) -> bool:
         """Move coordinates one at a time where their curvature is none, as far out on a scale."""
-        value = self.here.total.value
+        start = self.here
         for k in range(self.here.position.size):
             way = np.zeros(self.here.position.size)
             way[k] = np.sign(self.here.total.gradient[k])
             near = self.density.at(self.here.position + way, hessian=False)
             if near.finite and near.total.value > self.here.total.value:
                 self.here = self._farther(near, way)
-        if self.here.total.value <= value + ALONE:
+        if self.here.total.value <= start.total.value + ALONE:
+            self.here = start
             return False
         self._look_around(self.here.position)
         return True

@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import expit
 
+from families import FAMILIES
 from gallery.catalogue import EXAMPLES
 from pymc_minibatch_mh import ModeError, PenaltyMH, TunaMH
 from pymc_minibatch_mh.likelihood.compile import GraphRows
@@ -114,6 +115,11 @@ def test_a_step_far_beyond_a_scale_comes_back():
     mode, target = searched(model)
     assert np.abs(mode.position).max() < 10.0
     assert_is_a_mode_to_pymc(model, mode, target)
+
+
+def test_rows_with_kinks_are_told_to_do_without_their_curvature():
+    with pytest.raises(ModeError, match=r"kinks.*pass taylor_order=0"):
+        TunaMH(model=FAMILIES["laplace"](1_500))
 
 
 def test_a_symmetric_mixture_leaves_its_saddle(rng):
