@@ -7,8 +7,8 @@ from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, Constant
 from pymc_minibatch_mh.likelihood.patterns import is_a, summands
 
 
-def doubts(cells: Cells, x: Cell) -> tuple[bool, bool]:
-    """Return whether a part may be -inf in some rows, and whether it is data."""
+def hindrances(cells: Cells, x: Cell) -> tuple[bool, bool]:
+    """Return what speaks against subtracting a cell: that it may be -inf, that it is data."""
     unknown = x.is_data and not isinstance(x, Constant)
     return unknown or may_be_impossible(cells, x), x.is_data
 

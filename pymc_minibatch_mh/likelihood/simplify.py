@@ -36,7 +36,7 @@ from pymc_minibatch_mh.likelihood.composite import (
 )
 from pymc_minibatch_mh.likelihood.impossible import (
     decides,
-    doubts,
+    hindrances,
     is_impossible,
     may_be_impossible,
     parts_of,
@@ -174,7 +174,7 @@ def _log_add_exp(cells: Cells, left: Cell, right: Cell) -> Cell:
     if left.is_data and right.is_data:
         return cells.node(log_add_exp, (cells.real(left), cells.real(right)))
     # The first part comes up twice, and -inf in some rows would leave -inf + inf there.
-    left, right = sorted((left, right), key=lambda x: (*doubts(cells, x), n_cells(x)))
+    left, right = sorted((left, right), key=lambda x: (*hindrances(cells, x), n_cells(x)))
     return add(cells, left, softplus(cells, subtract(cells, right, left)))
 
 
