@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Put the search off while something is compiled.
+    """Put the search off while kernels are compiled.
 
-    Numba makes so many objects that last that searching them takes a sixth of the time.
+    Numba makes so many objects that last that searching them takes a sixth of the time. Not for
+    building a step, whose cycles hold arrays of all rows.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -14,7 +14,6 @@ from pymc.stats.convergence import SamplerWarning
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh import steps
-from pymc_minibatch_mh.collection import collection_paused
 from pymc_minibatch_mh.errors import BoundViolationError
 from pymc_minibatch_mh.kernels import sums as entry
 from pymc_minibatch_mh.likelihood.given import generator_of, model_of, point_of
@@ -65,7 +64,6 @@ class MinibatchStep(AdaptingStep):
     def __repr__(self) -> str:
         return line_about(self)
 
-    @collection_paused()
     @showing("Reading the model")
     def _prepare(
         self,
