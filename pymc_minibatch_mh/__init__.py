@@ -22,15 +22,15 @@ from pymc_minibatch_mh.steps.scalable import ScalableSubsamplingMH
 from pymc_minibatch_mh.steps.tuna import TunaMH
 
 if TYPE_CHECKING:
-    from pymc_minibatch_mh.bounds.given import Bounds
-    from pymc_minibatch_mh.diagnostics.audit import audit
-    from pymc_minibatch_mh.diagnostics.explain import explain
-    from pymc_minibatch_mh.diagnostics.explanation import Explanation
-    from pymc_minibatch_mh.diagnostics.loglikelihood import log_likelihood
-    from pymc_minibatch_mh.diagnostics.loo import loo_subsample
+    from pymc_minibatch_mh.bounds.user_bounds import Bounds
+    from pymc_minibatch_mh.diagnostics.after.loglikelihood import log_likelihood
+    from pymc_minibatch_mh.diagnostics.after.loo import loo_subsample
+    from pymc_minibatch_mh.diagnostics.after.predictive import posterior_predictive
+    from pymc_minibatch_mh.diagnostics.audit.audit import audit
+    from pymc_minibatch_mh.diagnostics.forecast.explain import explain
+    from pymc_minibatch_mh.diagnostics.forecast.explanation import Explanation
     from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
-    from pymc_minibatch_mh.diagnostics.predictive import posterior_predictive
-    from pymc_minibatch_mh.likelihood.split import split
+    from pymc_minibatch_mh.model.reading.split import split
     from pymc_minibatch_mh.proposals.mixture import Mixture
     from pymc_minibatch_mh.proposals.single import Laplace, RandomWalk
     from pymc_minibatch_mh.sampling.initvals import overdispersed_initvals
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
 #: Where the names live that ArviZ, Matplotlib or numba stand behind, which take seconds to import:
 #: each is imported when it is first asked for, and type checkers read the imports above.
 _ON_FIRST_USE = {
-    "Bounds": "bounds.given",
-    "Explanation": "diagnostics.explanation",
+    "Bounds": "bounds.user_bounds",
+    "Explanation": "diagnostics.forecast.explanation",
     "Laplace": "proposals.single",
     "Mixture": "proposals.mixture",
     "RandomWalk": "proposals.single",
-    "audit": "diagnostics.audit",
-    "explain": "diagnostics.explain",
-    "log_likelihood": "diagnostics.loglikelihood",
-    "loo_subsample": "diagnostics.loo",
+    "audit": "diagnostics.audit.audit",
+    "explain": "diagnostics.forecast.explain",
+    "log_likelihood": "diagnostics.after.loglikelihood",
+    "loo_subsample": "diagnostics.after.loo",
     "overdispersed_initvals": "sampling.initvals",
     "plot_audit": "diagnostics.plots",
     "plot_bounds": "diagnostics.plots",
     "plot_rows": "diagnostics.plots",
-    "posterior_predictive": "diagnostics.predictive",
-    "split": "likelihood.split",
+    "posterior_predictive": "diagnostics.after.predictive",
+    "split": "model.reading.split",
 }
 
 __all__ = [

@@ -120,6 +120,7 @@ def test_what_the_package_imports_is_declared_and_nothing_else():
 
 def test_what_tests_and_examples_import_is_declared():
     paths = sources("tests") + sources("examples")
-    own = {PACKAGE} | {path.stem for path in paths} | {path.parent.name for path in paths}
+    folders = {part for path in paths for part in path.relative_to(ROOT).parts}
+    own = {PACKAGE} | {path.stem for path in paths} | folders
     asked = METADATA["project"]["dependencies"] + METADATA["dependency-groups"]["dev"]
     assert imported_distributions(paths, own) <= declared(asked)

@@ -8,9 +8,9 @@ from pytensor.scalar import basic as scalar
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.affine import RowFunction
-from pymc_minibatch_mh.likelihood.cells import Apply, Cell
-from pymc_minibatch_mh.row.reading import RowData
+from pymc_minibatch_mh.model.row.cells import Apply, Cell
+from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.values import RowData
 
 
 def explain_unbounded(

@@ -10,9 +10,9 @@ from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.bounds.jets import Index, Jets
 from pymc_minibatch_mh.bounds.rules import NoRuleError
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.affine import WAY_ON, RowFunction
-from pymc_minibatch_mh.likelihood.cells import Apply, Cell
-from pymc_minibatch_mh.row.reading import RowData
+from pymc_minibatch_mh.model.row.cells import Apply, Cell
+from pymc_minibatch_mh.model.row.function import WAY_ON, RowFunction
+from pymc_minibatch_mh.model.row.values import RowData
 
 
 def suprema(

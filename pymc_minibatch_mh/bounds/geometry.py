@@ -6,9 +6,9 @@ import numpy as np
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.kernels.intervals import RELATIVE
-from pymc_minibatch_mh.likelihood.affine import RowFunction
-from pymc_minibatch_mh.row.forms import placed
-from pymc_minibatch_mh.row.reading import RowData
+from pymc_minibatch_mh.model.compiled.layout import placed
+from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.values import RowData
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,9 +23,9 @@ from pymc_minibatch_mh.bounds.rules import (
     gamma_ratio_derivatives,
     power_derivatives,
 )
-from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Constant, Data
-from pymc_minibatch_mh.likelihood.composite import GammaRatio
-from pymc_minibatch_mh.row.reading import RowData
+from pymc_minibatch_mh.model.row.cells import Apply, Argument, Cell, Constant, Data
+from pymc_minibatch_mh.model.row.operations import GammaRatio
+from pymc_minibatch_mh.model.row.values import RowData
 
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]

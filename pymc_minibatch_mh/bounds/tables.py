@@ -20,14 +20,14 @@ from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels.alias import build_alias
 from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, JOINT, SHARP, no_metric
 from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.likelihood.affine import RowFunction
+from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.values import RowData
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.row.reading import RowData
-from pymc_minibatch_mh.surrogate.parallel import on_all_cores
 
 #: Chances that a normal posterior leaves the nested trust regions.
 TAILS = (1e-2, 1e-6, 1e-12)

@@ -4,10 +4,10 @@ import numpy as np
 import pytensor
 
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
-from pymc_minibatch_mh.likelihood.dims import has_dims
-from pymc_minibatch_mh.likelihood.given import generator_of
-from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.model.reading.derived import IN_PYTHON
+from pymc_minibatch_mh.model.reading.dims import has_dims
+from pymc_minibatch_mh.model.reading.inputs import generator_of
+from pymc_minibatch_mh.model.reading.split import Split
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.given import step_of

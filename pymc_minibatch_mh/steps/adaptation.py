@@ -16,11 +16,11 @@ from pymc_minibatch_mh.steps.state import RestorableStep
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.bounds.tables import Tables
+    from pymc_minibatch_mh.expansion.target import Target
+    from pymc_minibatch_mh.expansion.taylor import Calibration
     from pymc_minibatch_mh.kernels.surrogate import Surrogate
     from pymc_minibatch_mh.steps.decision import Decision
     from pymc_minibatch_mh.steps.guarantee import Guarantee
-    from pymc_minibatch_mh.surrogate.target import Target
-    from pymc_minibatch_mh.surrogate.taylor import Calibration
 
 #: Draws between two adaptations.
 WINDOW = 50

@@ -7,11 +7,11 @@ import numpy as np
 
 from pymc_minibatch_mh.bounds.tables import TOTAL, Tables
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.poisson import table_of_move
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
 from pymc_minibatch_mh.steps import report
-from pymc_minibatch_mh.surrogate.target import Target
 
 #: Moves that an audit makes, each with all rows, and changes of rows that it asks for at most
 #: where the bounds were derived: those of a user are proven by nothing else.

@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.errors import BoundViolationError
 from pymc_minibatch_mh.kernels import sums as entry
-from pymc_minibatch_mh.likelihood.given import generator_of, model_of, point_of
+from pymc_minibatch_mh.model.reading.inputs import generator_of, model_of, point_of
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check

@@ -10,9 +10,9 @@ import numpy as np
 from pymc_minibatch_mh.acceptance.batches import SKEWNESS, THIRD_MOMENT
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import digest
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.expansion.taylor import Calibration
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.surrogate.target import Target
-from pymc_minibatch_mh.surrogate.taylor import Calibration
 
 
 class BoundArrays(NamedTuple):

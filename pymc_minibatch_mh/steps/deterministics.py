@@ -17,7 +17,7 @@ import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.likelihood.dims import plain
+from pymc_minibatch_mh.model.reading.dims import plain
 from pymc_minibatch_mh.steps import report
 
 #: Bytes a draw from which a deterministic is large: ten thousand draws of four chains are 1 GiB.

@@ -10,7 +10,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.data import Contents
 from pymc_minibatch_mh.errors import StaleDataError
-from pymc_minibatch_mh.likelihood.arrays import ModelArrays
+from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
 
 #: What a variable of a model is evaluated with: its value variable and its transform.
 Declared = dict[Variable, tuple[Any, Any]]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from scipy.special import chdtri
 
 from pymc_minibatch_mh.acceptance.poisson import chi_for_gap
-from pymc_minibatch_mh.bounds.given import Bounds
+from pymc_minibatch_mh.bounds.user_bounds import Bounds
+from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.surrogate import pack, whitened_norm
@@ -22,7 +23,6 @@ from pymc_minibatch_mh.steps.deterministics import tell_of_large
 from pymc_minibatch_mh.steps.poisson import PoissonDecision
 from pymc_minibatch_mh.steps.prepared import Prepared, first_difference, key_of, write
 from pymc_minibatch_mh.steps.sharing import read_model
-from pymc_minibatch_mh.surrogate.target import Target
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.acceptance import austere, barker, penalty

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.acceptance import poisson
-from pymc_minibatch_mh.bounds.given import Bounds
 from pymc_minibatch_mh.bounds.tables import BoundsPass, Tables
+from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import BoundsError, SettingError
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.expansion.taylor import Calibration
 from pymc_minibatch_mh.kernels import sums as entry
 from pymc_minibatch_mh.kernels.poisson import thin_rows
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.audit import sizes_of_moves
 from pymc_minibatch_mh.steps.decision import Decision
-from pymc_minibatch_mh.surrogate.target import Target
-from pymc_minibatch_mh.surrogate.taylor import Calibration
 
 #: Seconds that a row takes where the data fit a cache, and where they do not; that an update
 #: takes without its rows, and PyMC's loop around a draw.

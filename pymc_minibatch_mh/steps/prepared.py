@@ -14,10 +14,10 @@ import numpy as np
 
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.expansion.taylor import Calibration
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.likelihood.digest import split_digests
-from pymc_minibatch_mh.surrogate.target import Target
-from pymc_minibatch_mh.surrogate.taylor import Calibration
+from pymc_minibatch_mh.model.reading.digest import split_digests
 
 #: Changes with what a file holds and with how it is computed.
 FORMAT = "pymc_minibatch_mh prepared step 3"

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels import probe
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.moments import add_moments, merge_moments
 from pymc_minibatch_mh.kernels.poisson import table_of_move
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.surrogate.parallel import on_all_cores
 
 #: Rows that are read at a time.
 CHUNK = 65_536

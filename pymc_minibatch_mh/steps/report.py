@@ -15,7 +15,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 if TYPE_CHECKING:
-    from pymc_minibatch_mh.surrogate.target import Target
+    from pymc_minibatch_mh.expansion.target import Target
 
 _log = logging.getLogger("pymc")
 

@@ -13,7 +13,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.given import Weights, value_variables
+from pymc_minibatch_mh.model.reading.inputs import Weights, value_variables
 from pymc_minibatch_mh.proposals.base import Proposal
 
 

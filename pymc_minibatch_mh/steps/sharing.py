@@ -15,15 +15,15 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.data import Contents
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.likelihood.weights import weights_of
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.reading.weights import weights_of
 from pymc_minibatch_mh.steps.adaptation import PREPARATION_SEED
 from pymc_minibatch_mh.steps.audit import audited
 from pymc_minibatch_mh.steps.decision import Decision
 from pymc_minibatch_mh.steps.freshness import WatchedModel
 from pymc_minibatch_mh.steps.prepared import Prepared, read
 from pymc_minibatch_mh.steps.settings import SharedSettings
-from pymc_minibatch_mh.surrogate.target import Target
 
 #: Rows that tell at once whether a start has a density.
 START_ROWS = 100_000

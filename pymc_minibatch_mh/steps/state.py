@@ -12,17 +12,17 @@ from pymc.step_methods.state import WithSamplingState, dataclass_state
 
 from pymc_minibatch_mh import steps
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.given import model_of
+from pymc_minibatch_mh.model.reading.inputs import model_of
 
 #: Parts of a key that say something as they are; the others are digests.
 IN_WORDS = ("method", "taylor_order", "temperature")
 
 if TYPE_CHECKING:
+    from pymc_minibatch_mh.expansion.target import Target
     from pymc_minibatch_mh.kernels.surrogate import Surrogate
     from pymc_minibatch_mh.proposals.base import Proposal
     from pymc_minibatch_mh.steps.decision import Decision
     from pymc_minibatch_mh.steps.freshness import WatchedModel
-    from pymc_minibatch_mh.surrogate.target import Target
 
 
 @dataclass_state

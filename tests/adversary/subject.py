@@ -7,17 +7,17 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import toposort
 
-from likelihood.reading import pieces
+from model.compiled.fitted import run
+from model.reading.evaluation import pieces
 from pymc_minibatch_mh.kernels.remainder import ULPS
-from pymc_minibatch_mh.likelihood.affine import row_functions
-from pymc_minibatch_mh.likelihood.compile import row_source
-from pymc_minibatch_mh.likelihood.precision import in_double
-from pymc_minibatch_mh.likelihood.rounding import rounding_of, stabilised
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.row.forms import placed
-from pymc_minibatch_mh.row.program import FormRows
-from pymc_minibatch_mh.row.reading import RowData
-from row.fitted import run
+from pymc_minibatch_mh.model.compiled.form_rows import FormRows
+from pymc_minibatch_mh.model.compiled.graphs import row_source
+from pymc_minibatch_mh.model.compiled.layout import placed
+from pymc_minibatch_mh.model.reading.precision import in_double
+from pymc_minibatch_mh.model.reading.rounding import rounding_of, stabilised
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.model.row.values import RowData
 
 # The rewrites that keep digits, without which PyMC's own graph is no reference; run in Python.
 STABLE = Mode(

@@ -10,9 +10,9 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from likelihood.reading import assert_read_rightly, split_of
+from model.reading.evaluation import assert_read_rightly, split_of
 from pymc_minibatch_mh import UnsplittableModelError
-from pymc_minibatch_mh.likelihood import batch
+from pymc_minibatch_mh.model.reading import batch
 
 WRITTEN, MIXED = {}, {}
 

@@ -15,7 +15,7 @@ import pymc as pm
 from figures import logistic_data, logistic_model
 
 import pymc_minibatch_mh as mb
-from diagnostics.rare import measured_bias, rare_rows
+from diagnostics.audit.rare import measured_bias, rare_rows
 
 DRAWS, TUNE, PAIRS = 100_000, 1_000, 600
 #: Tests from useless to exact.

@@ -21,7 +21,7 @@ from figures import TURNS, logistic_data, logistic_model, run_chain
 import pymc_minibatch_mh as mb
 from flights import late_flights
 from pymc_minibatch_mh.bounds.tables import BoundsPass
-from pymc_minibatch_mh.likelihood.affine import row_functions
+from pymc_minibatch_mh.model.row.function import row_functions
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 DRAWS = 40_000

@@ -28,10 +28,10 @@ import pymc_minibatch_mh as mb
 
 # What a step imports when it is built counts in none of the figures.
 import pymc_minibatch_mh.steps.machinery
-from pymc_minibatch_mh.likelihood.compile import row_source
-from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.model.compiled.compiled_model import CompiledModel
+from pymc_minibatch_mh.model.compiled.graphs import row_source
+from pymc_minibatch_mh.model.reading.split import Split
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.surrogate.compiled import CompiledModel
 from pymc_minibatch_mh.tables.correction import correction_table
 
 SIZE = 10

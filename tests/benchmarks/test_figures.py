@@ -1,7 +1,7 @@
 """The scripts of the benchmarks run, on little data; what they print is not looked at."""
 
 from benchmarks.figures import _setup_turn, logistic_data
-from pymc_minibatch_mh.row import scalars
+from pymc_minibatch_mh.model.compiled import scalars
 
 
 def test_a_turn_of_the_setup_compiles_again(monkeypatch):

@@ -18,21 +18,21 @@ from families import FAMILIES
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.tables import BoundsPass
+from pymc_minibatch_mh.expansion.mode import Mode
+from pymc_minibatch_mh.expansion.passes import Derivatives
+from pymc_minibatch_mh.expansion.taylor import surrogate_at
 from pymc_minibatch_mh.kernels.remainder import move_between, size_of_move
-from pymc_minibatch_mh.likelihood.affine import RowFunction, row_functions
-from pymc_minibatch_mh.likelihood.cells import Argument, numpy_of
-from pymc_minibatch_mh.likelihood.composite import (
+from pymc_minibatch_mh.model.reading.split import Split, split
+from pymc_minibatch_mh.model.row.cells import Argument, numpy_of
+from pymc_minibatch_mh.model.row.function import RowFunction, row_functions
+from pymc_minibatch_mh.model.row.operations import (
     GammaRatio,
     Log1pRatio,
     LogAny,
     LogErfc,
     LogSoftplus,
 )
-from pymc_minibatch_mh.likelihood.split import Split, split
-from pymc_minibatch_mh.row.reading import RowData
-from pymc_minibatch_mh.surrogate.mode import Mode
-from pymc_minibatch_mh.surrogate.passes import Derivatives
-from pymc_minibatch_mh.surrogate.taylor import surrogate_at
+from pymc_minibatch_mh.model.row.values import RowData
 
 #: Rounding errors of a difference of log-likelihoods, in units of the largest term in them.
 ROUNDING = 1e-13

@@ -6,10 +6,10 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.likelihood.affine import RowFunction
-from pymc_minibatch_mh.likelihood.cells import Argument, Cells
-from pymc_minibatch_mh.likelihood.composite import gamma_ratio, log_erfc
-from pymc_minibatch_mh.row.reading import RowData
+from pymc_minibatch_mh.model.row.cells import Argument, Cells
+from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.operations import gamma_ratio, log_erfc
+from pymc_minibatch_mh.model.row.values import RowData
 
 ROWS = 5
 EXACT = {

@@ -5,9 +5,9 @@ import pytest
 from bounds.certified import Rows, fit
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.bounds.interval import Interval
-from pymc_minibatch_mh.likelihood.affine import row_functions
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.row.reading import RowData
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.model.row.values import RowData
 
 #: One argument, two, three of which two are the same for all rows, four with an index.
 FAMILIES = ["binomial", "heteroscedastic", "student_free", "noncentred"]

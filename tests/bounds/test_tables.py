@@ -7,14 +7,14 @@ import pytest
 from scipy.stats import chi2
 
 from bounds.certified import fit
-from pymc_minibatch_mh.bounds.given import Bounds
 from pymc_minibatch_mh.bounds.tables import TAILS, TOTAL, BoundsPass, Tables
+from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, GIVEN, JOINT, SHARP
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.likelihood.affine import row_functions
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.row.reading import RowData
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.model.row.values import RowData
 
 ROWS = 1_500
 EVERY = [

@@ -12,8 +12,8 @@ from pymc_minibatch_mh.kernels.poisson import table_of_move
 from pymc_minibatch_mh.kernels.remainder import GIVEN, ratio_to_bound
 from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
-from pymc_minibatch_mh.likelihood.affine import row_functions
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.function import row_functions
 from zoo import METHODS, sample
 
 ULP = 2.220446049250313e-16

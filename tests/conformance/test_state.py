@@ -15,10 +15,10 @@ import pytest
 
 from conformance.harness import run, same_state
 from pymc_minibatch_mh import AustereMH, Bounds, Mixture, PenaltyMH, SettingError
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.steps.poisson import PoissonDecision
 from pymc_minibatch_mh.steps.prepared import key_of
-from pymc_minibatch_mh.surrogate.target import Target
 from zoo import METHODS, logistic
 
 SEED = 21

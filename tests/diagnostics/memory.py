@@ -16,7 +16,7 @@ import pymc as pm
 from pymc_minibatch_mh import log_likelihood, loo_subsample, posterior_predictive
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from diagnostics.traces import trace_of
+from diagnostics.after.traces import trace_of
 
 MIB, PAGE = 2**20, 4096
 CHAINS, DRAWS, CHOSEN = 2, 1_000, 400

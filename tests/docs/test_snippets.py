@@ -12,7 +12,7 @@ import pytest
 from scipy.special import expit
 
 import pymc_minibatch_mh
-from pymc_minibatch_mh.diagnostics import gradient
+from pymc_minibatch_mh.diagnostics.forecast import nuts
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)
@@ -47,7 +47,7 @@ def short_chains(monkeypatch, tmp_path):
 
     monkeypatch.setattr(pm, "sample", short)
     # To compile what NUTS needs takes longer than all of the pages together.
-    monkeypatch.setattr(gradient, "seconds_per_call", lambda *_: (30.0, 1e-3))
+    monkeypatch.setattr(nuts, "seconds_per_call", lambda *_: (30.0, 1e-3))
 
 
 def blocks(page):

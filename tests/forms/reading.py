@@ -5,12 +5,12 @@ import pytensor
 import pytensor.tensor as pt
 
 from forms.form import Form
-from likelihood.reading import pieces
+from model.reading.evaluation import pieces
 from pymc_minibatch_mh.errors import UnsplittableModelError
-from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
-from pymc_minibatch_mh.likelihood.dims import plain
-from pymc_minibatch_mh.likelihood.precision import in_double
-from pymc_minibatch_mh.likelihood.split import Split, split
+from pymc_minibatch_mh.model.reading.derived import IN_PYTHON
+from pymc_minibatch_mh.model.reading.dims import plain
+from pymc_minibatch_mh.model.reading.precision import in_double
+from pymc_minibatch_mh.model.reading.split import Split, split
 
 #: Rows that are read as a batch, one of them twice.
 BATCH = (2, 0, 1, 2)

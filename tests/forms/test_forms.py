@@ -8,7 +8,7 @@ from forms.catalogue import ACCEPTED, FORMS, REFUSED, SECTIONS
 from forms.certificate import ROWS
 from forms.reading import assert_form_is_read_rightly, refusal_of
 from forms.table import MARKERS, PAGE, between, line, table
-from pymc_minibatch_mh.likelihood import axis, batch, terms
+from pymc_minibatch_mh.model.reading import axis, batch, terms
 
 # PyMC's own call, for a pm.MatrixNormal.
 pytestmark = pytest.mark.filterwarnings("ignore:pytensor.tensor.linalg.trace:FutureWarning")

@@ -11,15 +11,15 @@ from scipy import linalg
 from scipy.stats import chi2
 
 from bounds.certified import Rows
-from likelihood.reading import evaluate
+from model.reading.evaluation import evaluate
 from pymc_minibatch_mh import BoundsError, UnsplittableModelError
 from pymc_minibatch_mh.bounds.tables import TAILS, BoundsPass
-from pymc_minibatch_mh.likelihood.affine import row_functions
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.row.reading import RowData
-from pymc_minibatch_mh.surrogate.mode import Mode
-from pymc_minibatch_mh.surrogate.passes import Derivatives
-from pymc_minibatch_mh.surrogate.taylor import surrogate_at
+from pymc_minibatch_mh.expansion.mode import Mode
+from pymc_minibatch_mh.expansion.passes import Derivatives
+from pymc_minibatch_mh.expansion.taylor import surrogate_at
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.model.row.values import RowData
 
 #: Rows that the models are sampled with, and whose posterior's width the fast test assumes.
 TALL = 20_000

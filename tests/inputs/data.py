@@ -9,7 +9,7 @@ from pymc_minibatch_mh import (
     MinibatchError,
     UnsplittableModelError,
 )
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.model.reading.split import split
 
 data = Section("Data", UnsplittableModelError)
 weights = Section("Weights")

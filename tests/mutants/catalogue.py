@@ -310,24 +310,24 @@ EDITED = [
         "an axis recognised by its length",
         "as many columns as rows are taken for rows",
         Edit(
-            "likelihood.axis._dimshuffle",
+            "model.reading.axis._dimshuffle",
             "op.new_order[axis]",
             "list(node.inputs[0].type.shape).index(node.outputs[0].type.shape[axis])",
         ),
-        "likelihood/test_axis.py::test_rebuilt_operations_hold_the_same_rows"
+        "model/reading/test_axis.py::test_rebuilt_operations_hold_the_same_rows"
         "[triangular solution of columns]",
     ),
     Mutant(
         "weights added instead of multiplied",
         "the log-likelihood of weighted rows",
-        Edit("likelihood.weights._weigh", "term.logp * batch", "term.logp + batch"),
+        Edit("model.reading.weights._weigh", "term.logp * batch", "term.logp + batch"),
         "weights/test_weights.py::test_rows_are_multiplied_by_their_weights[int8]",
     ),
     Mutant(
         "weights that do not scale bounds",
         "rows of weight above one exceed their bounds",
         Edit(
-            "row.reading.RowData._value",
+            "model.row.values.RowData._value",
             "column = self._function.columns[cell.column]\n",
             "column = self._function.columns[cell.column]\n"
             "        if column.name.startswith('weights of'):\n"
@@ -351,14 +351,21 @@ EDITED = [
     Mutant(
         "shared variables watched alone",
         "arrays that were edited in place go unnoticed",
-        Edit("likelihood.arrays.ModelArrays.add", "Constant | SharedVariable", "SharedVariable"),
-        "likelihood/test_arrays.py::test_an_array_is_found_in[a prior]",
+        Edit(
+            "model.reading.model_arrays.ModelArrays.add",
+            "Constant | SharedVariable",
+            "SharedVariable",
+        ),
+        "model/reading/test_model_arrays.py::test_an_array_is_found_in[a prior]",
     ),
     Mutant(
         "what users' functions compute with is not watched",
         "shared variables of a CustomDist go unnoticed",
-        Edit("likelihood.split.split", 'arrays.add([prior, *free.values()], "the prior part")', ""),
-        "likelihood/test_arrays.py::test_an_array_is_found_in[a shared variable in a log-density]",
+        Edit(
+            "model.reading.split.split", 'arrays.add([prior, *free.values()], "the prior part")', ""
+        ),
+        "model/reading/test_model_arrays.py::"
+        "test_an_array_is_found_in[a shared variable in a log-density]",
     ),
     Mutant(
         "a key without the order",

@@ -99,7 +99,7 @@ HELD = [
     Held(
         "transposed axis",
         "which axis holds observations",
-        "likelihood/test_terms.py::test_mutant_that_takes_the_first_axis_is_noticed",
+        "model/reading/test_terms.py::test_mutant_that_takes_the_first_axis_is_noticed",
     ),
     Held(
         "sums over rows not looked for",

@@ -102,11 +102,11 @@ RANDOM = [
         1, LEVEL, "chi-square of counts",
     ),
     Random(
-        "diagnostics/test_predictive.py::test_rows_are_drawn_as_by_pymc",
+        "diagnostics/after/test_predictive.py::test_rows_are_drawn_as_by_pymc",
         60, LEVEL, "Kolmogorov–Smirnov for three rows and their sums",
     ),
     Random(
-        "diagnostics/test_loo.py::test_some_rows_estimate_the_result_of_all",
+        "diagnostics/after/test_loo.py::test_some_rows_estimate_the_result_of_all",
         1, FAR_LEVEL, "subsampled leave-one-out",
     ),
     Random(

@@ -11,7 +11,7 @@ import pytest
 from conformance.harness import run
 from pymc_minibatch_mh import PenaltyMH, StaleDataError
 from pymc_minibatch_mh.data import contents
-from pymc_minibatch_mh.likelihood.weights import weights_of
+from pymc_minibatch_mh.model.reading.weights import weights_of
 from pymc_minibatch_mh.steps.freshness import WatchedModel
 from pymc_minibatch_mh.steps.probe import Probe
 from steps.editable import EDITS, HARMLESS, Editable, edited

@@ -9,8 +9,8 @@ import pytest
 from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
 from pymc_minibatch_mh.acceptance import penalty
 from pymc_minibatch_mh.bounds.tables import BoundsPass
-from pymc_minibatch_mh.diagnostics import gradient
-from pymc_minibatch_mh.likelihood.affine import row_functions
+from pymc_minibatch_mh.diagnostics.forecast import nuts
+from pymc_minibatch_mh.model.row.function import row_functions
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.decision import LookDecision
 from pymc_minibatch_mh.steps.guarantee import Guarantee, Promise
@@ -62,7 +62,7 @@ def test_draws_of_an_approximate_test_with_bounds_are_not_certified(trace, bound
 
 
 def test_an_approximate_test_with_bounds_is_not_explained_as_exact(bounded, monkeypatch):
-    monkeypatch.setattr(gradient, "seconds_per_call", lambda *_: (30.0, 1e-3))
+    monkeypatch.setattr(nuts, "seconds_per_call", lambda *_: (30.0, 1e-3))
     found = explain(bounded, draws=100, tune=50, random_seed=1)
     assert not found.certificate.certified
     assert found.certificate.guarantee == str(bounded.guarantee)

@@ -6,7 +6,8 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_minibatch_mh import BarkerMinibatchMH, BoundViolationError, TunaMH
-from pymc_minibatch_mh.row import differences, program
+from pymc_minibatch_mh.model.compiled import form_rows
+from pymc_minibatch_mh.model.row import differences
 from tiers import fast
 from zoo import sample
 
@@ -101,10 +102,10 @@ def test_large_counts_are_sampled_to_the_end(name, step):
 
 
 def test_mutant_that_subtracts_values_is_caught(monkeypatch):
-    honest = program.remainder_difference
+    honest = form_rows.remainder_difference
     monkeypatch.setattr(differences, "CHANGE_OF", {})
     monkeypatch.setattr(
-        program, "remainder_difference", lambda f, order: (honest(f, order)[0], f.cells.zero)
+        form_rows, "remainder_difference", lambda f, order: (honest(f, order)[0], f.cells.zero)
     )
     with pytest.raises(BoundViolationError):
         test_large_counts_are_sampled_to_the_end("Poisson, 1e9", "TunaMH")

@@ -13,10 +13,10 @@ from conformance.harness import same_draws
 from families import FAMILIES
 from pymc_minibatch_mh import PenaltyMH, SettingError, StaleDataError, TunaMH
 from pymc_minibatch_mh.bounds.tables import BoundsPass
-from pymc_minibatch_mh.likelihood.digest import split_digests
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.model.reading.digest import split_digests
+from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.steps.prepared import key_of
-from pymc_minibatch_mh.surrogate.target import Target
 from zoo import poisson, sample
 
 METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}

@@ -8,10 +8,9 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
-from pymc_minibatch_mh.likelihood import compile as compile_module
-from pymc_minibatch_mh.likelihood import prior as prior_module
-from pymc_minibatch_mh.row import forms
-from pymc_minibatch_mh.surrogate.target import Target
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.model.compiled import graph_prior, graphs
+from pymc_minibatch_mh.model.compiled import layout as layout_module
 
 N = 3_000
 
@@ -175,7 +174,7 @@ def hidden_units(rows=1_000):
 @pytest.mark.slow
 def test_graphs_are_compiled_once_for_all_steps(monkeypatch):
     compiled = []
-    for module in (compile_module, prior_module):
+    for module in (graphs, graph_prior):
         original = module.compiled_graph
 
         def counted(*arguments, original=original):
@@ -199,7 +198,7 @@ def test_what_is_computed_from_data_is_kept_once():
         pm.Normal("y", b[0] + b[1] * pm.math.log(pm.Data("x", x)), 1.0, observed=x)
     steps = [TunaMH(model=model), PenaltyMH(model=model)]
     (function,) = steps[0].target.row_functions
-    (array,) = forms._computed[function].values()
+    (array,) = layout_module._computed[function].values()
     layouts = [layout for step in steps for layout in step.target.rows._layouts]
     assert all(any(kept is array for kept in layout._kept) for layout in layouts)
     watch = weakref.ref(array)

@@ -1,0 +1,177 @@
+"""Functions of chosen rows of one observed variable, evaluated at the draws of a trace."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.pytensorf import compile as compile_graph
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.diagnostics.after.traces import trace_of
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.model.reading.inputs import array_of
+
+#: What rows are chosen by: a slice, or their numbers.
+Rows = slice | np.ndarray
+
+
+class BatchFunction:
+    """A graph of a batch of rows, compiled once for all draws and batches.
+
+    Parameters
+    ----------
+    inputs
+        Stand-ins for the free variables, by name.
+    output : Variable
+        A graph in terms of the stand-ins for free variables and batches, rows on axis 0.
+    length : Variable
+        Stand-in for the number of rows of a batch, int64 scalar.
+    batches
+        Data array -> stand-in for a batch of its rows.
+    random_seed
+        Seed of the random variables in the graph.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[str, Variable],
+        output: Variable,
+        length: Variable,
+        batches: Sequence[tuple[Column, Variable]],
+        random_seed: Any = None,
+    ) -> None:
+        self._inputs = dict(inputs)
+        self._columns = [column for column, _ in batches]
+        self._function = compile_graph(
+            [*self._inputs.values(), length, *(batch for _, batch in batches)],
+            output,
+            random_seed=random_seed,
+            on_unused_input="ignore",
+        )
+        self._dtypes = [batch.type.dtype for _, batch in batches]
+
+    def batch(self, rows: Rows) -> list[np.ndarray]:
+        """Read some rows of all data arrays, in the types that the graph takes."""
+        return [
+            np.ascontiguousarray(column.rows_first[rows], dtype)
+            for column, dtype in zip(self._columns, self._dtypes, strict=True)
+        ]
+
+    def __call__(
+        self, point: Mapping[str, np.ndarray], length: int, batch: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Evaluate a batch of `length` rows at a point given by the names of free variables."""
+        values = [
+            np.ascontiguousarray(point[name], v.type.dtype).reshape(np.shape(point[name]))
+            for name, v in self._inputs.items()
+        ]
+        return np.asarray(self._function(*values, np.asarray(length), *batch))
+
+    def at_draws(self, draws: Mapping[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
+        """Evaluate rows at draws, each of shape (chain, draw, ...), draw by draw."""
+        chains, count = next(iter(draws.values())).shape[:2]
+        batch, out = self.batch(rows), None
+        for chain, draw in np.ndindex(chains, count):
+            point = {name: values[chain, draw] for name, values in draws.items()}
+            values = self(point, len(rows), batch)
+            if out is None:
+                out = np.empty((chains, count, *values.shape), values.dtype)
+            out[chain, draw] = values
+        return np.empty((chains, count, len(rows))) if out is None else out
+
+
+def stand_ins(model: pm.Model) -> dict[Variable, Variable]:
+    """Return an input for every free variable, in the place of its random draws."""
+    return {rv: rv.type(name=str(rv.name)) for rv in model.free_RVs}
+
+
+def observed_variable(model: pm.Model, var_name: str | None) -> Variable:
+    """Return the observed variable of a name, by default the only one."""
+    by_name = {str(rv.name): rv for rv in model.observed_RVs}
+    if var_name is None and len(by_name) == 1:
+        return next(iter(by_name.values()))
+    if var_name is None and by_name:
+        raise SettingError(
+            f"var_name= is not given, and this model has {len(by_name)} observed variables. Choose "
+            f"from {sorted(by_name)}."
+        )
+    if var_name not in by_name:
+        raise SettingError(
+            f"var_name={var_name!r} names no observed variable of this model. Choose from "
+            f"{sorted(by_name)}."
+        )
+    return by_name[var_name]
+
+
+def row_numbers(rows: Any, n_rows: int, name: str, setting: str = "rows") -> np.ndarray:
+    """Return chosen row numbers as int64, after a check."""
+    numbers = array_of(f"{setting}= has", rows)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.size == 0:
+        raise SettingError(
+            f"{setting}={rows!r} are not row numbers of {name!r}. Give a sequence of integers."
+        )
+    if numbers.min() < 0 or numbers.max() >= n_rows:
+        outside = numbers[(numbers < 0) | (numbers >= n_rows)][0]
+        raise SettingError(
+            f"{setting}= contains {outside}, but {name!r} has {n_rows:,} rows. Choose from 0 to "
+            f"{n_rows - 1}."
+        )
+    return numbers.astype(np.int64)
+
+
+def posterior_draws(trace: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray]:
+    """Return the draws of the free variables: name -> array of shape (chain, draw, ...).
+
+    Raises
+    ------
+    SettingError
+        If the trace holds no posterior, or not all free variables of the model.
+    """
+    if "posterior" not in trace_of("trace", trace).children:
+        raise SettingError("trace= has no group 'posterior'. Give what pm.sample() returned.")
+    posterior = trace["posterior"]
+    missing = [str(rv.name) for rv in model.free_RVs if rv.name not in posterior.data_vars]
+    if missing:
+        raise SettingError(
+            f"{missing[0]!r} is a free variable of the model, but not in the trace. Sample this "
+            "very model, and leave no free variable out of pm.sample(var_names=...)."
+        )
+    draws = {}
+    for rv in model.free_RVs:
+        name = str(rv.name)
+        draws[name] = posterior[name].transpose("chain", "draw", ...).to_numpy()
+        shape = draws[name].shape[2:]
+        if len(shape) != rv.type.ndim or any(
+            known not in (None, length) for known, length in zip(rv.type.shape, shape, strict=True)
+        ):
+            raise SettingError(
+                f"{name!r} has draws of shape {shape} in the trace, but shape {rv.type.shape} in "
+                "the model. Sample this very model."
+            )
+    return draws
+
+
+def row_dimension(model: pm.Model, name: str) -> str:
+    """Return what the axis of the rows is called in a trace."""
+    dims = model.named_vars_to_dims.get(name)
+    return str(dims[0]) if dims and dims[0] is not None else f"{name}_dim_0"
+
+
+def of_chosen_rows(
+    values: np.ndarray, rows: np.ndarray, trace: xr.DataTree, model: pm.Model, name: str
+) -> xr.DataArray:
+    """Name the axes of values of shape (chain, draw, row, ...)."""
+    dim = row_dimension(model, name)
+    labels = model.coords.get(dim)
+    others = list(model.named_vars_to_dims.get(name) or ())[1:]
+    others += [f"{name}_dim_{k}" for k in range(len(others) + 1, values.ndim - 2)]
+    coords = {
+        "chain": trace["posterior"].coords["chain"],
+        "draw": trace["posterior"].coords["draw"],
+        dim: rows if labels is None else [labels[row] for row in rows],
+    }
+    dims = ("chain", "draw", dim, *others[: values.ndim - 3])
+    return xr.DataArray(values, coords, dims, name)

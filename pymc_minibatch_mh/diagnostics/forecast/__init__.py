@@ -1,0 +1,1 @@
+"""What subsampling makes of a model, told before sampling."""

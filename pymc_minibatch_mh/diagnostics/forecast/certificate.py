@@ -1,0 +1,56 @@
+"""Whether the draws of a step are exact, and by which bounds."""
+
+from scipy.special import chdtrc
+
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.diagnostics.forecast.records import BoundTable, Certificate
+from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, GIVEN, JOINT, SHARP
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.guarantee import Promise
+
+KINDS = {
+    DIRECTIONAL: "summed over directions",
+    JOINT: "over the joint length of the arguments",
+    SHARP: "sharp, one argument a row",
+    GIVEN: "with a metric of the user's own",
+}
+
+
+def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Certificate:
+    """Return what is known of the exactness of a step.
+
+    Parameters
+    ----------
+    step
+        The step.
+    certified
+        Whether its pilot was exact to the end.
+    why_not_exact
+        The message of the :class:`BoundsError` that stood against an exact step, if there was one.
+    """
+    tables, order = step.tables, step.target.taylor_order
+    found = () if tables is None else bound_tables(tables, step.target.split.size)
+    looseness = float("nan") if tables is None else tables.looseness
+    reason = why_not_exact or _reason(step, certified)
+    return Certificate(str(step.guarantee), certified, reason, order, found, looseness)
+
+
+def bound_tables(tables: Tables, size: int) -> tuple[BoundTable, ...]:
+    """Return what the heads of tables say, in `size` dimensions."""
+    return tuple(
+        BoundTable(float(radius), float(chdtrc(size, radius**2)), KINDS[int(kind)], float(total))
+        for radius, kind, total in tables.heads
+    )
+
+
+def _reason(step: MinibatchStep, certified: bool) -> str:
+    method = type(step).__name__
+    if step.guarantee.promise is Promise.APPROXIMATE:
+        return f"{method} is approximate; TunaMH() is exact where it can derive bounds"
+    if step.guarantee.promise is Promise.EXACT:
+        return f"{method} is exact without bounds"
+    if step.tables is not None and not step.tables.verified:
+        return "the bounds are your own: draws are exact if they hold, which nobody has derived"
+    if not certified:
+        return "the bounds were derived from the model, but a row exceeded its own"
+    return "the bounds of all rows were derived from the model, and held in the pilot"

@@ -1,0 +1,197 @@
+"""A short run of a step's own loop, from which its efficiency is forecast."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.diagnostics.forecast.records import Forecast, Memory
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.model.reading.split import Split
+from pymc_minibatch_mh.progress import counting, report
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.decision import bound_arrays
+
+#: Seconds of a draw that :func:`pymc.sample` spends outside the step, with one chain.
+RECORDING = 12e-6
+#: Batches whose means tell the error of the mean number of rows.
+BATCHES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """A pilot run.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (draws, d)
+        The moved coordinates after warm-up.
+    names
+        Their names.
+    stats
+        Name of a sampler stat -> its values, shape (draws,).
+    warning
+        What the chain warned of.
+    point
+        The last point.
+    certified
+        Whether the chain was still exact at its end.
+    """
+
+    draws: np.ndarray
+    names: list[str]
+    stats: Mapping[str, np.ndarray]
+    warning: str
+    point: dict[str, np.ndarray]
+    certified: bool
+
+
+def fresh_chain(step: MinibatchStep, rng: np.random.Generator, tune: int) -> MinibatchStep:
+    """Return a step that shares all that was prepared, with a chain of its own.
+
+    Pickling would prepare the bounds once more. Everything of a chain that changes is made anew
+    by ``setup_chain``, so that the original's chain goes on as if there were no other.
+    """
+    other = object.__new__(type(step))
+    other.__dict__.update(step.__dict__)
+    other.setup_chain(rng, tune, 0)
+    return other
+
+
+def fly(
+    step: MinibatchStep, model: pm.Model, draws: int, tune: int, rng: np.random.Generator
+) -> Pilot:
+    """Run a chain of a copy of `step`.
+
+    It starts at a draw from the Gaussian approximation. Variables of other steps stay there, and
+    at the model's initial point if no row depends on them or they are discrete.
+
+    Parameters
+    ----------
+    step
+        The step, which is not changed.
+    model
+        Its model.
+    draws, tune
+        Draws to keep, and those of warm-up before them.
+    rng
+        Generator of the whole pilot.
+    """
+    split = step.target.split
+    others = step.target.source.others
+    before = others.copy()
+    label = f"Pilot of {type(step).__name__}"
+    report(label)
+    try:
+        with counting(label, tune + draws) as advance:
+            chain = fresh_chain(step, rng, tune)
+            point = {**model.initial_point(), **step.gaussian_draw(rng, 1.0)}
+            for _ in range(tune):
+                point, _ = chain.step(point)
+                advance()
+            chain.stop_tuning()
+            positions = np.empty((draws, split.size))
+            stats = []
+            for k in range(draws):
+                point, (one,) = chain.step(point)
+                positions[k] = split.ravel(point)
+                stats.append(one)
+                advance()
+    finally:
+        others[:] = before
+    warnings = [one.pop("warning") for one in stats]
+    return Pilot(
+        positions[:, split.first :],
+        split.coordinate_names[split.first :],
+        {name: np.array([one[name] for one in stats]) for name in stats[0]},
+        next((w.message for w in warnings if w is not None), ""),
+        point,
+        chain.certified,
+    )
+
+
+def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: float) -> Forecast:
+    """Return what a pilot tells of a step.
+
+    Parameters
+    ----------
+    step
+        The step.
+    pilot
+        Its pilot run.
+    tune
+        Draws of warm-up that it had.
+    preparation_seconds
+        Seconds that building the step took; NaN if that is not known.
+    """
+    count, updates = len(pilot.draws), step.updates_per_draw
+    rows = pilot.stats["n_obs"] / updates
+    seconds = seconds_per_draw(pilot)
+    ess = effective_draws(pilot.draws)
+    halves = [2.0 * float(effective_draws(h).min()) for h in np.array_split(pilot.draws, 2)]
+    return Forecast(
+        draws=count,
+        tune=tune,
+        updates_per_draw=updates,
+        rows_per_update=float(rows.mean()),
+        rows_error=error_of_mean(rows),
+        acceptance=float(pilot.stats["accepted_share"].mean()),
+        acceptance_error=float(pilot.stats["error_estimate"].mean()),
+        full_pass_share=float(pilot.stats["full_pass"].mean()) / updates,
+        microseconds_per_update=1e6 * seconds / updates,
+        ess=float(ess.min()),
+        ess_low=min(halves),
+        ess_high=max(halves),
+        worst=pilot.names[int(ess.argmin())],
+        ess_per_second=float(ess.min()) / (count * (seconds + RECORDING)),
+        memory=memory(step.surrogate, step.tables, data_bytes(step)),
+        preparation_seconds=preparation_seconds,
+        held=held_still(step.target.split),
+        warning=pilot.warning,
+    )
+
+
+def held_still(split: Split) -> tuple[str, ...]:
+    """Return the names of the value variables that other steps move."""
+    expanded = [block for block in split.blocks if block.stop <= split.first]
+    return tuple(block.name for block in (*expanded, *split.others))
+
+
+def seconds_per_draw(pilot: Pilot) -> float:
+    """Return the mean time of a draw within the step: rare full passes count."""
+    return float(pilot.stats["perf_counter_diff"].mean())
+
+
+def effective_draws(draws: np.ndarray) -> np.ndarray:
+    """Return the bulk effective sample size of every column; 0 of one that never moved."""
+    ess = az.ess(xr.Dataset({"x": (("chain", "draw", "coordinate"), draws[None])}))
+    moved = np.ptp(draws, axis=0) > 0.0
+    # ArviZ counts every draw of a constant as effective.
+    return np.where(moved, ess["x"].to_numpy(), 0.0)
+
+
+def error_of_mean(values: np.ndarray) -> float:
+    """Return the standard error of a mean of consecutive values, by means of batches."""
+    means = [batch.mean() for batch in np.array_split(values, BATCHES)]
+    return float(np.std(means, ddof=1) / np.sqrt(BATCHES))
+
+
+def memory(surrogate: Surrogate, tables: Tables | None, data: int) -> Memory:
+    """Return the bytes of what a step holds, given those of its data."""
+    arrays: list[Any] = list(bound_arrays(tables)) if tables is not None else []
+    return Memory(
+        data, sum(a.nbytes for a in arrays), sum(np.asarray(part).nbytes for part in surrogate)
+    )
+
+
+def data_bytes(step: MinibatchStep) -> int:
+    """Return the bytes of the data arrays, each counted once however many terms read it."""
+    arrays = {
+        (c.values.ctypes.data, c.values.nbytes): c.values.nbytes for c in step.target.source.columns
+    }
+    return sum(arrays.values())

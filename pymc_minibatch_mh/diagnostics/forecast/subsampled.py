@@ -1,0 +1,130 @@
+"""What of a model is subsampled, what is not, and why."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.diagnostics.forecast.linear_forms import in_words
+from pymc_minibatch_mh.diagnostics.forecast.records import DataArray, NotSubsampled, SubsampledTerm
+from pymc_minibatch_mh.errors import BoundsError, UnsplittableModelError
+from pymc_minibatch_mh.model.reading.batch import BatchTerm
+from pymc_minibatch_mh.model.reading.split import Split, split
+from pymc_minibatch_mh.model.reading.terms import MIN_ROWS, number_of_rows
+from pymc_minibatch_mh.model.row.function import row_functions
+
+
+def subsampled(parts: Split, why_graph: str = "") -> tuple[SubsampledTerm, ...]:
+    """Return what is known of every subsampled term.
+
+    Parameters
+    ----------
+    parts
+        The model, split.
+    why_graph
+        Why rows are computed as a graph of all parameters, if they are.
+    """
+    return tuple(_term(parts, term, why_graph) for term in parts.terms)
+
+
+def _term(parts: Split, term: BatchTerm, why_graph: str) -> SubsampledTerm:
+    arguments: tuple[str, ...] = ()
+    not_apart = f"computed as a graph of all parameters, because {why_graph}" if why_graph else ""
+    try:
+        # One term at a time, so that one which cannot be taken apart does not hide the others.
+        (function,) = row_functions(dataclasses.replace(parts, terms=(term,)))
+        arguments = in_words(function, parts)
+    except BoundsError as error:
+        not_apart = str(error)
+    arrays = tuple(_array(column) for column, _ in term.batches)
+    return SubsampledTerm(term.name, term.n_rows, arguments, not_apart, arrays)
+
+
+def _array(column: Column) -> DataArray:
+    rows = column.rows_first
+    size = rows.itemsize * int(np.prod(rows.shape[1:], dtype=int))
+    return DataArray(column.name, str(rows.dtype), rows.shape[1:], size)
+
+
+def not_subsampled(model: pm.Model, parts: Split) -> tuple[NotSubsampled, ...]:
+    """Return what of a model that can be subsampled is evaluated otherwise.
+
+    Parameters
+    ----------
+    model
+        The model.
+    parts
+        How it was split.
+    """
+    chosen = {term.name for term in parts.terms}
+    found = [
+        NotSubsampled(str(rv.name), _why_in_full(number_of_rows(model, rv)))
+        for rv in model.observed_RVs
+        if rv.name not in chosen
+    ]
+    return (*found, *_without_rows(model, _reasons_of_variables(parts)))
+
+
+def of_refused_model(
+    model: pm.Model, vars: list[Variable], **reading: Any
+) -> tuple[NotSubsampled, ...]:
+    """Return why nothing of a model is subsampled, each observed variable tried on its own.
+
+    Parameters
+    ----------
+    model
+        The model.
+    vars
+        Value variables that would be sampled.
+    **reading
+        What else :func:`split` takes.
+    """
+    tried = {**reading, "weights": None}
+    found = []
+    for rv in model.observed_RVs:
+        name, count = str(rv.name), number_of_rows(model, rv)
+        reason = _why_in_full(count)
+        if count >= MIN_ROWS:
+            try:
+                split(model, vars, **{**tried, "observed": [name]})
+                reason = f"could be subsampled without the others: observed=[{name!r}]"
+            except UnsplittableModelError as error:
+                reason = str(error)
+        found.append(NotSubsampled(name, reason))
+    return (*found, *_without_rows(model, {}))
+
+
+def _why_in_full(count: int) -> str:
+    if count < MIN_ROWS:
+        return f"{count:,} rows, fewer than {MIN_ROWS:,}: evaluated in full at every update"
+    return f"{count:,} rows, but not named in observed=: evaluated in full at every update"
+
+
+def _without_rows(model: pm.Model, of_others: dict[str, str]) -> list[NotSubsampled]:
+    prior = "a prior, which has no rows"
+    found = [
+        NotSubsampled(str(rv.name), of_others.get(str(model.rvs_to_values[rv].name), prior))
+        for rv in model.free_RVs
+    ]
+    potentials = [str(potential.name) for potential in model.potentials]
+    return found + [NotSubsampled(name, "a potential, which has no rows") for name in potentials]
+
+
+def _reasons_of_variables(parts: Split) -> dict[str, str]:
+    """Return why variables of other steps are not moved: name of the value variable -> why."""
+    discrete = parts.discrete_in_rows
+    reasons = {}
+    for block in (*parts.blocks, *parts.others):
+        if block.name in discrete:
+            why = "discrete, and rows depend on it: another step moves it, the pilot holds it"
+        elif block in parts.others:
+            why = "no row depends on it: another step moves it, the pilot holds it"
+        elif block.stop <= parts.first:
+            why = "rows depend on it, but another step moves it: the pilot holds it"
+        else:
+            continue
+        reasons[block.name] = f"a prior, which has no rows; {why}"
+    return reasons

@@ -1,0 +1,209 @@
+"""Passes over all rows: chunked, on all cores, in bounded memory."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.expansion.parallel import Consecutive, on_all_cores
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.moments import merge_moments
+from pymc_minibatch_mh.kernels.passes import (
+    add_bend,
+    add_derivatives,
+    bend_of_prior,
+    largest_ratio,
+    move_moments,
+)
+from pymc_minibatch_mh.kernels.reading import RowSpace
+from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
+from pymc_minibatch_mh.model.compiled.graphs import PlacedRows
+from pymc_minibatch_mh.model.compiled.scalar_prior import ScalarPrior
+
+#: Rows that one task sums; fixed, so that sums do not depend on the number of cores.
+CHUNK = 65_536
+
+
+@dataclass(frozen=True)
+class Derivatives:
+    """Value, gradient and Hessian of a log-density; the Hessian is empty unless asked for."""
+
+    value: float
+    gradient: np.ndarray
+    hessian: np.ndarray
+
+    @property
+    def has_hessian(self) -> bool:
+        """Whether the Hessian was asked for."""
+        return self.hessian.size > 0
+
+
+@dataclass(frozen=True)
+class MoveMoments:
+    """Moments over rows of the differences that one move makes."""
+
+    variance: float
+    skewness: float
+    third_absolute: float
+
+
+class Passes:
+    """Full passes over the rows of a split model.
+
+    Parameters
+    ----------
+    rows
+        The model's compiled rows, where they lie.
+    prior
+        The prior part.
+    source
+        The rows themselves.
+    """
+
+    def __init__(
+        self, rows: PlacedRows, prior: ScalarPrior | GraphPrior, source: ArrayRows
+    ) -> None:
+        self._rows = rows
+        self._prior = prior
+        self._source = source
+        self.space = RowSpace(source.term_starts, rows.context)
+        self.n_rows = source.n_rows
+
+    @property
+    def cheap_hessian(self) -> bool:
+        """Whether a pass with Hessian reads each row once, whatever the number of coordinates."""
+        return self._rows.cheap_hessian
+
+    @cached_property
+    def _row_derivatives(self) -> Callable:
+        return self._rows.row_derivatives()
+
+    @cached_property
+    def _bend(self) -> Callable | None:
+        return self._rows.bend()
+
+    @cached_property
+    def log_prior(self) -> Callable:
+        """Compiled log-density of the prior part (``LOGP``)."""
+        return self._prior.compiled()
+
+    def likelihood(
+        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
+    ) -> Derivatives:
+        """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
+        address = address_of(self._row_derivatives)
+        shape = (theta.size, theta.size) if hessian else (0, 0)
+
+        def chunk_sums(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            sums, products = np.zeros(1 + theta.size), np.zeros(shape)
+            add_derivatives(address, theta, self.space, some, sums, products)
+            return sums, products
+
+        sums, products = np.zeros(1 + theta.size), np.zeros(shape)
+        for own_sums, own_products in on_all_cores(chunk_sums, self._chunks(rows)):
+            sums += own_sums
+            products += own_products
+        return Derivatives(float(sums[0]), sums[1:], 0.5 * (products + products.T))
+
+    def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
+        """Return derivatives of the prior part."""
+        return Derivatives(*self._prior.derivatives(theta, self._source.others, hessian=hessian))
+
+    def bend(self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+        """Return by how much the average gradient of rows over N(θ, L Lᵀ) differs from that at θ.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (d,)
+            θ.
+        factor : ndarray, shape (d, d)
+            L, lower triangular.
+        rows
+            Row numbers, by default all.
+        """
+        if self._bend is None:
+            return self._averaged_bend(theta, factor, rows)
+        address = address_of(self._bend)
+
+        def chunk_bend(some: np.ndarray) -> np.ndarray:
+            out = np.zeros(theta.size)
+            add_bend(address, theta, factor, self.space, some, out)
+            return out
+
+        return np.sum(list(on_all_cores(chunk_bend, self._chunks(rows))), axis=0)
+
+    def _averaged_bend(
+        self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None
+    ) -> np.ndarray:
+        def gradient(place: np.ndarray) -> np.ndarray:
+            return self.likelihood(place, hessian=False, rows=rows).gradient
+
+        middle = gradient(theta)
+        # Points at one standard deviation either way average a quadratic gradient exactly.
+        pairs = [0.5 * (gradient(theta + c) + gradient(theta - c)) - middle for c in factor.T]
+        return np.sum(pairs, axis=0)
+
+    def bend_of_prior(self, theta: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        """Return the same of the prior part, times Lᵀ."""
+        out = np.empty(theta.size)
+        bend_of_prior(address_of(self.log_prior), theta, factor, self.space.context, out)
+        return out
+
+    def move(
+        self, evaluate: Callable, theta: np.ndarray, new: np.ndarray, centre: np.ndarray
+    ) -> MoveMoments:
+        """Return moments over all rows of the differences that one move makes."""
+        address = address_of(evaluate)
+
+        def chunk_moments(rows: np.ndarray) -> tuple[float, ...]:
+            return move_moments(address, theta, new, centre, self.space, rows)
+
+        n, mean, second, third, absolute = 0, 0.0, 0.0, 0.0, 0.0
+        for m, own_mean, own_second, own_third, own_absolute in on_all_cores(
+            chunk_moments, self._chunks(None)
+        ):
+            n, mean, second, third = merge_moments(
+                n, mean, second, third, m, own_mean, own_second, own_third
+            )
+            absolute += own_absolute
+        variance = second / max(n - 1, 1)
+        scale = variance**1.5 or 1.0
+        return MoveMoments(variance, third / n / scale, absolute / n / scale)
+
+    def largest_ratio(
+        self,
+        evaluate: Callable,
+        move: tuple[np.ndarray, np.ndarray, np.ndarray],
+        c: np.ndarray,
+        m: float,
+        inverse_temperature: float,
+    ) -> tuple[float, int]:
+        """Return the largest |dU_i| / (c_i M) over all rows in a move, and the row that has it.
+
+        Parameters
+        ----------
+        evaluate
+            Compiled differences (``EVALUATE``).
+        move
+            The position, the new one and the centre of the expansion.
+        c : ndarray of float32, shape (N,)
+        m
+            M of the move.
+        inverse_temperature
+            β.
+        """
+        address = address_of(evaluate)
+
+        def chunk_ratio(rows: np.ndarray) -> tuple[float, int]:
+            return largest_ratio(address, *move, self.space, rows, c, m, inverse_temperature)
+
+        return max(on_all_cores(chunk_ratio, self._chunks(None)))
+
+    def _chunks(self, rows: np.ndarray | None) -> list[Any]:
+        if rows is not None:
+            return np.array_split(rows, max(1, len(rows) // CHUNK))
+        starts = range(0, self.n_rows, CHUNK)
+        return [Consecutive(first, min(first + CHUNK, self.n_rows)) for first in starts]

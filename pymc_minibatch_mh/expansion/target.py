@@ -1,0 +1,214 @@
+"""A model prepared for subsampling: read, compiled, expanded around its mode."""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
+from pymc_minibatch_mh.expansion.mode import LOOSE_TOLERANCE, TOLERANCE, Mode, find_mode
+from pymc_minibatch_mh.expansion.passes import Passes
+from pymc_minibatch_mh.expansion.scoring import find_centre
+from pymc_minibatch_mh.expansion.smoothing import smoothed
+from pymc_minibatch_mh.expansion.taylor import Calibration, calibrate, surrogate_at
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.model.compiled.compiled_model import CompiledModel
+from pymc_minibatch_mh.model.compiled.graphs import PlacedRows, row_source
+from pymc_minibatch_mh.model.reading.check import ModelDensity, check_split
+from pymc_minibatch_mh.model.reading.split import Split
+from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.progress import report
+
+#: Points at which the split is compared with the model, and rows that these read at most; one
+#: point is always compared, and tells any difference but one that is zero there by chance.
+CHECK_POINTS, CHECK_READS = 3, 300_000
+#: Rows beyond which the search for the mode ends early.
+MANY_ROWS = 100_000
+
+
+class Target:
+    """The tempered posterior of a split model, as a cheap part and remainders of rows.
+
+    Parameters
+    ----------
+    split
+        The model.
+    taylor_order
+        Order of the control variates.
+    inverse_temperature
+        β, which multiplies the log-likelihood only.
+    compile_kwargs
+        Passed on to :func:`pytensor.function`.
+
+    Notes
+    -----
+    Pickling keeps graphs, arrays and sums. Compiled functions are built again where they are
+    used, since numba's closures do not survive in another process.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        taylor_order: int,
+        inverse_temperature: float,
+        compile_kwargs: Mapping[str, Any] | None,
+    ) -> None:
+        self._place(CompiledModel(split, compile_kwargs), taylor_order, inverse_temperature)
+
+    def _place(
+        self, compiled: CompiledModel, taylor_order: int, inverse_temperature: float
+    ) -> None:
+        self.compiled = compiled
+        self.split = compiled.split
+        self.taylor_order = taylor_order
+        self.inverse_temperature = inverse_temperature
+        self.source: ArrayRows = row_source(self.split)
+
+    def beside(self, taylor_order: int, inverse_temperature: float) -> "Target":
+        """Return the same model with another order or temperature; what is compiled is shared.
+
+        The variables outside of the position have values of their own in it.
+        """
+        other = object.__new__(Target)
+        other._place(self.compiled, taylor_order, inverse_temperature)
+        return other
+
+    def __reduce__(self) -> tuple:
+        """Leave out what is compiled and the addresses of this process."""
+        compiled = self.compiled
+        settings = self.taylor_order, self.inverse_temperature, compiled.compile_kwargs
+        return Target, (compiled.split, *settings)
+
+    @property
+    def row_functions(self) -> list[RowFunction] | BoundsError:
+        """Rows as functions of a few linear forms, or why they are none."""
+        return self.compiled.row_functions
+
+    @cached_property
+    def rows(self) -> PlacedRows:
+        """Compiled rows where they lie in this process."""
+        return self.compiled.rows.at(self.source)
+
+    @cached_property
+    def passes(self) -> Passes:
+        """Full passes over the rows."""
+        return Passes(self.rows, self.compiled.prior, self.source)
+
+    @cached_property
+    def evaluate(self) -> Callable:
+        """Compiled differences of remainders (``EVALUATE``)."""
+        report("Compiling the rows")
+        return self.rows.evaluate(self.taylor_order)
+
+    @property
+    def prior(self) -> Callable:
+        """Compiled prior part (``LOGP``)."""
+        return self.passes.log_prior
+
+    def expand(self, start: np.ndarray, rng: np.random.Generator) -> Surrogate:
+        """Find a centre from `start` and build control variates there, their spread not known."""
+        report("Searching for the mode")
+        # A pass less, where passes take long: the way to the mean leads past the mode.
+        many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
+        mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
+        report("Expanding the rows")
+        # Where an average stands for the prior's curvature, the centre is a mean already.
+        if self.taylor_order > 0 and not mode.kinked:
+            mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
+        surrogate = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
+        return surrogate._replace(first=self.split.first)
+
+    def calibrate(self, surrogate: Surrogate, rng: np.random.Generator) -> Calibration:
+        """Measure the remainders of rows, for tests that choose batches by their size."""
+        report("Measuring the remainders of rows")
+        return calibrate(self.passes, self.evaluate, surrogate, rng)
+
+    def mode(
+        self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
+    ) -> Mode:
+        """Find the mode from `start`; at order 0 it need not be a smooth one."""
+        names = self.split.coordinate_names
+        arguments = self.passes, start, self.inverse_temperature, names, rng
+        if self.taylor_order > 0:
+            return find_mode(*arguments, tolerance)
+        try:
+            return find_mode(*arguments)
+        except ModeError:
+            return find_centre(*arguments)
+
+    def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
+        """Take the values of the variables outside the position from a point."""
+        self.source.others[:] = self.split.ravel_others(point)
+
+    def log_prior(self, position: np.ndarray) -> float:
+        """Return the log-density of the prior part."""
+        return float(self.prior(position, self.rows.context))
+
+    def log_likelihood(self, position: np.ndarray) -> float:
+        """Return the summed log-likelihood of all rows, not tempered."""
+        return self.passes.likelihood(position, hessian=False).value
+
+    def check(self, model: pm.Model, surrogate: Surrogate, rng: np.random.Generator) -> None:
+        """Compare the parts with the model, at points a few standard deviations from the mode."""
+        report("Comparing the parts with the model")
+        count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
+        noise = rng.standard_normal((count, surrogate.centre.size))
+        points = list(surrogate.centre + noise @ surrogate.factor.T)
+        density, others = ModelDensity(model, self.split), self.source.others
+        check_split(
+            {
+                "as it is written": lambda x: density.as_written(x, others),
+                "after PyTensor's stabilising rewrites": lambda x: density.stabilised(x, others),
+            },
+            lambda x: (self.log_prior(x), self.log_likelihood(x)),
+            points,
+            [term.name for term in self.split.terms],
+        )
+
+    def _outside(self, position: np.ndarray) -> MinibatchError:
+        names = self.split.coordinate_names
+        inside = (position >= self.split.lower) & (position <= self.split.upper)
+        wrong = np.flatnonzero(~(inside & np.isfinite(position)))
+        if wrong.size:
+            first = int(wrong[0])
+            return MinibatchError(
+                f"{names[first]!r} is {position[first]:g} at the starting point, outside "
+                "its support. Pass other initvals=, or initial_point=."
+            )
+        return MinibatchError(
+            f"{', '.join(repr(block.name) for block in self.split.blocks)}: the prior part of the "
+            "model is not finite at the starting point, as where a potential excludes it. Pass "
+            "other initvals=, or initial_point=."
+        )
+
+    def require_finite(self, position: np.ndarray, most: int | None = None) -> None:
+        """Refuse a starting point of zero density, naming the row or the prior part.
+
+        Parameters
+        ----------
+        position : ndarray, shape (d,)
+        most
+            Rows that are read at most, evenly spread; by default all.
+        """
+        if not np.isfinite(self.log_prior(position)):
+            raise self._outside(position)
+        rows = None
+        if most is not None and self.source.n_rows > most:
+            rows = np.linspace(0, self.source.n_rows - 1, most).astype(np.int64)
+        if np.isfinite(self.passes.likelihood(position, hessian=False, rows=rows).value):
+            return
+        low, high = 0, self.source.n_rows
+        while high - low > 1:
+            middle = (low + high) // 2
+            left = np.arange(low, middle, dtype=np.int64)
+            value = self.passes.likelihood(position, hessian=False, rows=left).value
+            low, high = (middle, high) if np.isfinite(value) else (low, middle)
+        term = int(np.searchsorted(self.source.term_starts, low, side="right")) - 1
+        name, row = self.split.terms[term].name, low - int(self.source.term_starts[term])
+        raise MinibatchError(
+            f"{name!r} has a log-likelihood that is not finite at the starting point, first in "
+            f"row {row}. Correct that row, or pass other initvals=."
+        )

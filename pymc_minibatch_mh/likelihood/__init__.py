@@ -1,1 +1,0 @@
-"""Reading a PyMC model: what is subsampled, rebuilt for a batch and compiled."""

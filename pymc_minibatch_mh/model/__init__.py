@@ -1,0 +1,1 @@
+"""A PyMC model becomes functions: read, its rows taken apart, compiled."""

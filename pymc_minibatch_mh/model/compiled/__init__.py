@@ -1,0 +1,1 @@
+"""Graphs and row functions, compiled to functions of fixed signatures."""

@@ -1,0 +1,128 @@
+"""Rows that are functions of a few linear forms, compiled."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.kernels import forms as slot
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.rowwise import bend_rows, derive_rows, evaluate_rows
+from pymc_minibatch_mh.model.compiled.layout import Layout, Leaves
+from pymc_minibatch_mh.model.compiled.scalars import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.model.row.cells import Cell, LoweringError
+from pymc_minibatch_mh.model.row.expressions import derivatives, remainder_difference
+from pymc_minibatch_mh.model.row.function import RowFunction
+
+
+class FormRows:
+    """Row functions of all terms, compiled as they are asked for, wherever the rows lie.
+
+    Parameters
+    ----------
+    functions
+        The terms.
+
+    Raises
+    ------
+    LoweringError
+        If a function has an operation without second derivatives.
+    """
+
+    def __init__(self, functions: Sequence[RowFunction]) -> None:
+        self.functions = functions
+        #: Data cells that each function takes.
+        self.leaves = [leaves_of([function.root]) for function in functions]
+        self._slopes = [derivatives(function, (0, 1, 2)) for function in functions]
+        self._compiled: dict[tuple[int, int], list[Callable]] = {}
+
+    def at(self, source: ArrayRows) -> "PlacedFormRows":
+        """Return the rows where they lie in this process."""
+        return PlacedFormRows(self, source)
+
+    def differences(self, taylor_order: int) -> list[Callable]:
+        """Compile differences of remainders and their rounding errors (``ROWWISE``)."""
+
+        def expressions(k: int) -> Sequence[Cell]:
+            return remainder_difference(self.functions[k], taylor_order)
+
+        return self._roles((slot.DIFFERENCE, taylor_order), 3, expressions)
+
+    def slopes(self) -> list[Callable]:
+        """Compile value, gradient and Hessian in the arguments (``ROWWISE``)."""
+        return self._roles((slot.SLOPES, 2), 1, lambda k: self._slopes[k])
+
+    def thirds(self) -> list[Callable]:
+        """Compile third derivatives in the arguments (``ROWWISE``).
+
+        Raises
+        ------
+        LoweringError
+            If there are none.
+        """
+        return self._roles((slot.THIRD, 3), 1, lambda k: derivatives(self.functions[k], (3,)))
+
+    def _roles(
+        self, role: tuple[int, int], times: int, expressions: Callable[[int], Sequence[Cell]]
+    ) -> list[Callable]:
+        if role not in self._compiled:
+            widths = [times * len(function.arguments) for function in self.functions]
+            self._compiled[role] = [
+                compiled_rowwise(composite_of(expressions(k), width, self.leaves[k]))
+                for k, width in enumerate(widths)
+            ]
+        return self._compiled[role]
+
+
+class PlacedFormRows:
+    """Rows by their linear forms, with all that the kernels need to reach them.
+
+    Parameters
+    ----------
+    rows
+        The row functions.
+    source
+        The rows.
+    """
+
+    cheap_hessian = True
+
+    def __init__(self, rows: FormRows, source: ArrayRows) -> None:
+        self._rows = rows
+        self._layouts = [
+            Layout(function.arguments, Leaves(function), taken)
+            for function, taken in zip(rows.functions, rows.leaves, strict=True)
+        ]
+        self._called: dict[int, Sequence[Callable]] = {}
+        self._starts: list[int] = []
+        numbers: list[int] = []
+        first = len(source.others_address) + len(self._layouts)
+        for layout in self._layouts:
+            self._starts.append(first + len(numbers))
+            numbers += layout.context(self._starts[-1])
+        #: Addresses and forms: see :mod:`pymc_minibatch_mh.kernels.forms`.
+        self.context = np.array([*source.others_address, *self._starts, *numbers], dtype=np.int64)
+
+    def evaluate(self, taylor_order: int) -> Callable:
+        """Compile the differences of remainders (``EVALUATE``)."""
+        self._call(slot.DIFFERENCE, self._rows.differences(taylor_order))
+        return evaluate_rows
+
+    def row_derivatives(self) -> Callable:
+        """Compile value, gradient and Hessian (``DERIVATIVES``)."""
+        self._call(slot.SLOPES, self._rows.slopes())
+        return derive_rows
+
+    def bend(self) -> Callable | None:
+        """Compile averages of third derivatives (``BEND``), None where there are none."""
+        try:
+            self._call(slot.THIRD, self._rows.thirds())
+        except LoweringError:
+            return None
+        return bend_rows
+
+    def _call(self, role: int, functions: Sequence[Callable]) -> None:
+        # Addresses are only valid while the functions behind them are referenced.
+        self._called[role] = functions
+        for start, function in zip(self._starts, functions, strict=True):
+            self.context[start + role] = address_of(function)

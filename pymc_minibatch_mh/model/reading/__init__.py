@@ -1,0 +1,1 @@
+"""Reading a PyMC model: what is subsampled, and the proof that its rows are apart."""

@@ -1,0 +1,297 @@
+"""A model, split into what is subsampled and what is not."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.data import MinibatchOp
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.xtensor.type import XTensorType
+
+from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
+from pymc_minibatch_mh.model.reading.batch import BatchTerm, data_values
+from pymc_minibatch_mh.model.reading.dims import as_read
+from pymc_minibatch_mh.model.reading.indices import require_indices_in_range
+from pymc_minibatch_mh.model.reading.inputs import Weights, model_of, value_variables
+from pymc_minibatch_mh.model.reading.logp import log_density
+from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
+from pymc_minibatch_mh.model.reading.natural import natural
+from pymc_minibatch_mh.model.reading.precision import in_double
+from pymc_minibatch_mh.model.reading.support import support
+from pymc_minibatch_mh.model.reading.terms import MIN_ROWS, chosen_terms, term_of
+from pymc_minibatch_mh.model.reading.weights import weigh
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Where one value variable lies in the position."""
+
+    variable: Variable
+    name: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The log-density of a model as a prior part plus a sum over rows.
+
+    Parameters
+    ----------
+    position : Variable
+        The ravelled unconstrained value variables, shape (d,): those that rows depend on and
+        other steps move, then those of this step.
+    blocks
+        The value variables, in the order in which they lie in the position.
+    first
+        First coordinate of the position that this step moves.
+    other_values : Variable
+        The ravelled value variables that are not in the position, shape (n,): those of other
+        steps that are discrete, or that no row depends on.
+    others
+        These variables, in the order in which they lie in `other_values`.
+    prior : Variable
+        Scalar: priors, Jacobians, potentials and the likelihood terms that are not subsampled.
+    terms
+        The subsampled likelihood terms, in `position` and `other_values`.
+    lower, upper : ndarray, shape (d,)
+        Ends of the support of every coordinate.
+    natural
+        The free variables of the blocks on the model's own scale, by name, in `position` and
+        `other_values`.
+    arrays
+        The constants and shared variables of the model that all of this is computed from.
+    """
+
+    position: Variable
+    blocks: tuple[Block, ...]
+    first: int
+    other_values: Variable
+    others: tuple[Block, ...]
+    prior: Variable
+    terms: tuple[BatchTerm, ...]
+    lower: np.ndarray
+    upper: np.ndarray
+    natural: dict[str, Variable]
+    arrays: ModelArrays
+
+    @property
+    def size(self) -> int:
+        """Number of dimensions d."""
+        return self.blocks[-1].stop
+
+    @property
+    def coordinate_names(self) -> list[str]:
+        """Name of every coordinate of the position, such as ``beta[3]``."""
+        names: list[str] = []
+        for block in self.blocks:
+            cells = np.ndindex(*block.shape)
+            names += [f"{block.name}{list(cell)}" if cell else block.name for cell in cells]
+        return names
+
+    def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the position of a point given by the names of its value variables."""
+        return _ravelled(self.blocks, point)
+
+    def ravel_others(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the values at a point of the variables that are not in the position."""
+        return _ravelled(self.others, point)
+
+    def unravel(
+        self, position: np.ndarray, point: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Return `point` with the value variables moved to `position`."""
+        moved = dict(point)
+        for block in self.blocks:
+            values = position[block.start : block.stop].reshape(block.shape)
+            moved[block.name] = values.astype(block.variable.dtype, copy=False)
+        return moved
+
+    @property
+    def discrete_in_rows(self) -> list[str]:
+        """Names of the discrete variables that rows depend on."""
+        rows = set(ancestors([term.logp for term in self.terms]))
+        if self.other_values not in rows:
+            return []
+        return [block.name for block in self.others if np.dtype(block.variable.dtype).kind != "f"]
+
+
+def _ravelled(blocks: Sequence[Block], point: Mapping[str, np.ndarray]) -> np.ndarray:
+    parts = [np.ravel(point[block.name]) for block in blocks]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def split(
+    model: pm.Model,
+    vars: Sequence[Variable],
+    observed: Sequence[str] | None = None,
+    *,
+    weights: Weights | None = None,
+    observation_dims: Sequence[str] = (),
+    initial_point: dict[str, np.ndarray] | None = None,
+    min_rows: int = MIN_ROWS,
+) -> Split:
+    """Split the log-density of `model` into a prior part and per-observation terms.
+
+    Parameters
+    ----------
+    model
+        A PyMC model. It is not changed.
+    vars
+        Value variables that are sampled, continuous ones. Other steps move the rest.
+    observed
+        Names of the observed variables to subsample. By default every one with at least
+        `min_rows` observations.
+    weights
+        What the log-likelihood of each row is multiplied by: name -> array of shape (N,), or the
+        array if one variable is subsampled.
+    observation_dims
+        Names of dims along which observations lie; by default they lie on the first axis.
+    initial_point
+        Tells the shapes of the value variables. By default the model's own.
+    min_rows
+        Observed variables with fewer rows are part of the prior part.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If rows of a term cannot be proven to be independent given the parameters.
+    SettingError
+        If `observed`, `weights` or `observation_dims` do not fit the model.
+    """
+    model = model_of(model)
+    vars = value_variables(model, vars)
+    _check_own_variables(model, vars)
+    _check_for_minibatches(model)
+    point = model.initial_point() if initial_point is None else initial_point
+    names = {v: model.values_to_rvs[v].name for v in model.value_vars}
+    chosen = chosen_terms(model, observed, min_rows, observation_dims)
+    arrays = ModelArrays()
+    terms = [term_of(model, rv, names, observation_dims, arrays) for rv in chosen]
+    if weights is not None:
+        weigh(terms, weights)
+    _check_potentials(model, terms, names)
+    rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
+    prior = in_double(log_density(model, rest, summed=True)) if rest else pt.constant(0.0)
+    expanded, kept = _of_other_steps(model, vars, terms)
+    blocks, others = _blocks([*expanded, *vars], point), _blocks(kept, point)
+    position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
+    other_values = pt.vector("others", shape=(_size(others),), dtype="float64")
+    pieces = _pieces(position, blocks) | _pieces(other_values, others)
+    free = natural(model, [block.variable for block in blocks])
+    for v in rest:
+        arrays.add([v, model.rvs_to_values.get(v, v)], str(v.name))
+    arrays.add([prior, *free.values()], "the prior part")
+    graphs = [prior, *(term.logp for term in terms), *free.values()]
+    prior, *graphs = _without_shared(graphs, pieces)
+    for term, logp in zip(terms, graphs[: len(terms)], strict=True):
+        term.logp = logp
+        require_indices_in_range(term, [position, other_values])
+    free = dict(zip(free, graphs[len(terms) :], strict=True))
+    prior = prior.astype("float64")
+    lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)
+    first = _size(blocks[: len(expanded)])
+    layout = position, blocks, first, other_values, others
+    return Split(*layout, prior, tuple(terms), lower, upper, free, arrays)
+
+
+def _of_other_steps(
+    model: pm.Model, vars: Sequence[Variable], terms: Sequence[BatchTerm]
+) -> tuple[list[Variable], list[Variable]]:
+    """Return the variables of other steps that are expanded in, and those that are not."""
+    in_rows = set(ancestors([term.logp for term in terms]))
+    foreign = [v for v in model.value_vars if v not in vars]
+    expanded = [v for v in foreign if v in in_rows and np.dtype(v.dtype).kind == "f"]
+    return expanded, [v for v in foreign if v not in expanded]
+
+
+def _size(blocks: Sequence[Block]) -> int:
+    return blocks[-1].stop if blocks else 0
+
+
+def _pieces(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Variable]:
+    return {
+        b.variable: vector[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
+        for b in blocks
+    }
+
+
+def _ends(model: pm.Model, block: Block) -> np.ndarray:
+    return np.stack(
+        [np.broadcast_to(x, block.shape).ravel() for x in support(model, block.variable)]
+    )
+
+
+def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -> list[Variable]:
+    frozen = {
+        v: pt.constant(data_values(v))
+        for v in ancestors(outputs)
+        if isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType | XTensorType)
+    }
+    read = as_read(outputs, {**pieces, **frozen})
+    return list(clone_replace(outputs, read, rebuild_strict=False))
+
+
+def _blocks(vars: Sequence[Variable], point: dict[str, np.ndarray]) -> tuple[Block, ...]:
+    blocks, start = [], 0
+    for variable in vars:
+        shape = np.shape(point[variable.name])
+        stop = start + int(np.prod(shape, dtype=int))
+        blocks.append(Block(variable, str(variable.name), start, stop, shape))
+        start = stop
+    return tuple(blocks)
+
+
+def _check_own_variables(model: pm.Model, vars: Sequence[Variable]) -> None:
+    if not vars:
+        raise UnsplittableModelError(
+            "vars= are empty or this model has no continuous free variable, and proposals move "
+            "continuous variables only. Sample it with pm.sample()."
+        )
+    for variable in vars:
+        if np.dtype(variable.dtype).kind != "f":
+            name = model.values_to_rvs[variable].name
+            raise UnsplittableModelError(
+                f"{name!r} is discrete, and proposals move continuous variables only. Leave it out "
+                "of vars=: pm.sample() gives it a step of its own."
+            )
+
+
+def _check_for_minibatches(model: pm.Model) -> None:
+    # Also where they are not subsampled: a random batch in the prior part is as wrong.
+    for rv in model.observed_RVs + model.potentials:
+        rescaled = rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable)
+        above = ancestors([rv, model.rvs_to_values.get(rv, rv)])
+        if rescaled or any(v.owner and isinstance(v.owner.op, MinibatchOp) for v in above):
+            raise refuse(
+                str(rv.name),
+                "is declared with total_size= or pm.Minibatch, which rescales a random batch",
+                "Give the model all rows and drop total_size; this step draws its own batches.",
+            )
+
+
+def _check_potentials(
+    model: pm.Model, terms: Sequence[BatchTerm], names: dict[Variable, str]
+) -> None:
+    arrays = [column.values for term in terms for column, _ in term.batches]
+    for potential in model.potentials:
+        above = list(ancestors([potential]))
+        leaves = [v for v in above if isinstance(v, Constant | SharedVariable)]
+        tensors = [v for v in leaves if isinstance(v.type, pt.TensorType) and v.type.ndim]
+        if any(_is_copy(data_values(v), array) for v in tensors for array in arrays):
+            raise refuse(
+                str(potential.name),
+                "is a potential on data that a likelihood reads by rows",
+                "Write it as an observed variable, for instance with pm.CustomDist.",
+            )
+
+
+def _is_copy(values: np.ndarray, array: np.ndarray) -> bool:
+    return values is array or (values.shape == array.shape and np.array_equal(values, array))

@@ -1,0 +1,1 @@
+"""The row function: the log-likelihood of one row as cells, and their algebra."""

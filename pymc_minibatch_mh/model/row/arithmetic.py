@@ -1,0 +1,335 @@
+"""Sums, products and exponentials of cells, by identities that keep bounds tight.
+
+Every rule is an identity of real functions wherever its left side is defined; where it is not,
+the likelihood of the row is zero and needs no bound. The rules find the affine parts of an
+expression, keep products of exponentials in one exponential, and undo what would otherwise be
+computed twice from the same argument, which intervals cannot see.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.model.row.cells import Affine, Cell, Cells, sum_of
+from pymc_minibatch_mh.model.row.logic import as_number
+from pymc_minibatch_mh.model.row.operations import (
+    LogSoftplus,
+    gamma_ratio,
+    log1p_ratio,
+    log_softplus,
+)
+from pymc_minibatch_mh.model.row.patterns import (
+    factors_of,
+    is_a,
+    is_nonnegative,
+    is_positive,
+    number,
+    scaled_core,
+    summands,
+    without,
+)
+
+
+def remembered(rule: Callable[..., Cell]) -> Callable[..., Cell]:
+    """Have a rule applied once to the same operands.
+
+    Nested logarithms of sums would otherwise take time exponential in their depth.
+    """
+
+    @wraps(rule)
+    def once(cells: Cells, *operands: Cell) -> Cell:
+        key = (rule, *operands)
+        if key not in cells.results:
+            cells.results[key] = rule(cells, *operands)
+        return cells.results[key]
+
+    return once
+
+
+@remembered
+def add(cells: Cells, *operands: Cell) -> Cell:
+    """Return a sum, its affine parts in one."""
+    numbers = [as_number(cells, operand) for operand in operands]
+    parts = [part for x in numbers for part in ((x,) if x.is_data else summands(x))]
+    affines = [part for part in parts if isinstance(part, Affine)]
+    data = [part for part in parts if part.is_data]
+    others = [part for part in parts if not part.is_data and not isinstance(part, Affine)]
+    others = _like_terms(cells, others)
+    joined = _completed(cells, _joined(cells, others, _gamma_ratio))
+    joined = _joined(cells, joined, _cancelled)
+    if len(joined) < len(others):
+        return add(cells, *affines, *joined, *data)
+    rest = cells.total(affines, data)
+    if not others:
+        return rest
+    if len(others) == 1 and number(rest) == 1.0:
+        core, factor = scaled_core(cells, others[0])
+        if is_a(core, scalar_math.Sigmoid) and factor is cells.constant(-1.0):
+            return sigmoid(cells, negative(cells, core.inputs[0]))
+    if number(rest) != 0.0:
+        others.append(rest)
+    return others[0] if len(others) == 1 else cells.node(scalar.add, others)
+
+
+def _like_terms(cells: Cells, parts: list[Cell]) -> list[Cell]:
+    """Add up the numbers that the same cell is multiplied by."""
+    numbers: dict[Cell, list[float]] = {}
+    kept: list[Cell] = []
+    for part in parts:
+        core, factor = scaled_core(cells, part)
+        value = number(factor)
+        if value is None:
+            kept.append(part)
+        else:
+            numbers.setdefault(core, []).append(value)
+    totals = {core: sum_of(values) for core, values in numbers.items()}
+    kept += [multiply(cells, cells.constant(k), core) for core, k in totals.items() if k != 0.0]
+    return kept
+
+
+def _joined(
+    cells: Cells, parts: list[Cell], difference: Callable[[Cells, Cell, Cell], Cell | None]
+) -> list[Cell]:
+    """Replace k f - k g by k times their difference, of pairs for which that is known."""
+    kept: list[Cell] = []
+    for part in parts:
+        core, factor = scaled_core(cells, part)
+        opposite = cells.times(factor, cells.minus_one)
+        for k, other in enumerate(kept):
+            other_core, other_factor = scaled_core(cells, other)
+            known = difference(cells, core, other_core) if other_factor is opposite else None
+            if known is not None:
+                kept[k] = multiply(cells, factor, known)
+                break
+        else:
+            kept.append(part)
+    return kept
+
+
+def _cancelled(cells: Cells, left: Cell, right: Cell) -> Cell | None:
+    """Return softplus(x) - softplus(-x) as x."""
+    if not is_a(left, scalar_math.Softplus) or not is_a(right, scalar_math.Softplus):
+        return None
+    x = left.inputs[0]
+    return x if right.inputs[0] is negative(cells, x) else None
+
+
+def _completed(cells: Cells, parts: list[Cell]) -> list[Cell]:
+    """Replace k σ(x) + k σ(-x) by k."""
+    kept: list[Cell] = []
+    for part in parts:
+        factors = factors_of(part)
+        for factor in factors:
+            if is_a(factor, scalar_math.Sigmoid):
+                mirror = sigmoid(cells, negative(cells, factor.inputs[0]))
+                rest = without(factors, factor)
+                partner = multiply(cells, mirror, *rest)
+                if partner in kept:
+                    kept[kept.index(partner)] = multiply(cells, *rest)
+                    break
+        else:
+            kept.append(part)
+    return kept
+
+
+def _gamma_ratio(cells: Cells, left: Cell, right: Cell) -> Cell | None:
+    """Return log Γ(x + y) - log Γ(x + z) in one, for data y and z."""
+    if not is_a(left, scalar_math.GammaLn) or not is_a(right, scalar_math.GammaLn):
+        return None
+    (x, y), (other, z) = (_split_off_data(cells, cell.inputs[0]) for cell in (left, right))
+    return cells.node(gamma_ratio, (x, y, z)) if other is x else None
+
+
+def _split_off_data(cells: Cells, cell: Cell) -> tuple[Cell, Cell]:
+    parts = summands(cell)
+    data = [part for part in parts if part.is_data]
+    others = [part for part in parts if not part.is_data]
+    return add(cells, *others), cells.plus(data)
+
+
+@remembered
+def multiply(cells: Cells, *operands: Cell) -> Cell:
+    """Return a product, its data in front and its exponentials in one."""
+    numbers = [as_number(cells, operand) for operand in operands]
+    factors = [part for x in numbers for part in factors_of(x)]
+    others = [x for x in factors if not x.is_data]
+    spread = _distributed(cells, others)
+    if spread is not None:
+        data_factors = [x for x in factors if x.is_data]
+        return add(cells, *(multiply(cells, *data_factors, *part) for part in spread))
+    others = _with_log_ratios(cells, others)
+    others = _with_softplus_raised(cells, _with_exponentials_joined(cells, others))
+    others = _squares(cells, others)
+    # Exponentials that cancel leave data.
+    known = [x for x in (*factors, *others) if x.is_data]
+    data: Cell = cells.one
+    for factor in known:
+        data = cells.times(data, factor)
+    # In one order, so that the same product is the same cell.
+    others = [*cells.ordered([f for x in others if not x.is_data for f in factors_of(x)])]
+    if number(data) == 0.0:
+        return cells.zero
+    if len(others) == 1 and isinstance(others[0], Affine):
+        return cells.scaled(others[0], data)
+    if len(others) == 1 and is_a(others[0], scalar.Add) and number(data) not in (None, 1.0):
+        return add(cells, *(multiply(cells, data, part) for part in others[0].inputs))
+    if number(data) != 1.0 or not others:
+        others.insert(0, data)
+    return others[0] if len(others) == 1 else cells.node(scalar.mul, others)
+
+
+def _with_log_ratios(cells: Cells, factors: list[Cell]) -> list[Cell]:
+    """Replace e^a log(1 + w) by e^a w times log(1 + w)/w, where e^a cancels in e^a w."""
+    for log in factors:
+        for size in factors:
+            product = _what_cancels(cells, size, log)
+            if product is not None:
+                inner, whole = product
+                rest = without(without(factors, log), size)
+                ratio = cells.node(log1p_ratio, (inner,))
+                return _with_log_ratios(cells, [*rest, *factors_of(whole), ratio])
+    return factors
+
+
+def _what_cancels(cells: Cells, size: Cell, log: Cell) -> tuple[Cell, Cell] | None:
+    """Return w and e^a w, if e^a log(1 + w) is such a product and e^a cancels in e^a w."""
+    if not is_a(size, scalar.Exp) or not is_a(log, scalar.Log1p):
+        return None
+    inner = log.inputs[0]
+    exponents = [x.inputs[0] for x in factors_of(inner) if is_a(x, scalar.Exp)]
+    shrinks = any(_shrinks(cells, size.inputs[0], x) for x in exponents)
+    if not is_nonnegative(inner) or not shrinks:
+        return None
+    return inner, multiply(cells, size, inner)
+
+
+def _shrinks(cells: Cells, left: Cell, right: Cell) -> bool:
+    if not isinstance(left, Affine) or not isinstance(right, Affine):
+        return False
+    total = add(cells, left, right)
+    if not isinstance(total, Affine):
+        return True
+    return len(total.terms) < max(len(left.terms), len(right.terms))
+
+
+def _distributed(cells: Cells, factors: list[Cell]) -> list[list[Cell]] | None:
+    """Return the products of a sum's parts, if one of them cancels with another factor."""
+    for total in factors:
+        if is_a(total, scalar.Add):
+            rest = without(factors, total)
+            parts = [f for part in total.inputs for f in factors_of(part)]
+            if any(_what_cancels(cells, part, log) is not None for part in parts for log in rest):
+                return [[*rest, part] for part in total.inputs]
+    return None
+
+
+def _with_exponentials_joined(cells: Cells, factors: list[Cell]) -> list[Cell]:
+    result: list[Cell] = []
+    for factor in factors:
+        for k, known in enumerate(result if is_a(factor, scalar.Exp) else ()):
+            if is_a(known, scalar.Exp):
+                total = add(cells, known.inputs[0], factor.inputs[0])
+                if _worth_joining(known.inputs[0], factor.inputs[0], total):
+                    result[k] = exp(cells, total)
+                    break
+        else:
+            result.append(factor)
+    return result
+
+
+def _with_softplus_raised(cells: Cells, factors: list[Cell]) -> list[Cell]:
+    """Replace e^a softplus(b) by exp(a + log softplus(b)), in which less is lost if a is in b."""
+    sizes = [x for x in factors if is_a(x, scalar.Exp)]
+    shares = [x for x in factors if is_a(x, scalar_math.Softplus)]
+    if not sizes or not shares:
+        return factors
+    rest = without(without(factors, sizes[0]), shares[0])
+    log_share = cells.node(log_softplus, shares[0].inputs)
+    return [exp(cells, add(cells, sizes[0].inputs[0], log_share)), *rest]
+
+
+def _worth_joining(left: Cell, right: Cell, total: Cell) -> bool:
+    # A new combination of parameters that all rows share would be one argument more.
+    if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
+        return True
+    if not isinstance(total, Affine):
+        return False
+    shared = [a for a in (left, right) if all(not t.monomial for t in a.terms)]
+    return not shared or len(total.terms) <= max(len(left.terms), len(right.terms))
+
+
+def _squares(cells: Cells, factors: list[Cell]) -> list[Cell]:
+    result: list[Cell] = []
+    for factor in cells.ordered(factors):
+        if result and result[-1] is factor:
+            result[-1] = square(cells, factor)
+        else:
+            result.append(factor)
+    return result
+
+
+def negative(cells: Cells, x: Cell) -> Cell:
+    """Return -x."""
+    return multiply(cells, cells.constant(-1.0), x)
+
+
+def subtract(cells: Cells, left: Cell, right: Cell) -> Cell:
+    """Return a difference as a sum."""
+    return add(cells, left, negative(cells, right))
+
+
+def reciprocal(cells: Cells, x: Cell) -> Cell:
+    """Return 1/x, of exponentials and products factor by factor."""
+    if x.is_data:
+        return cells.node(scalar.reciprocal, (cells.real(x),))
+    if is_a(x, scalar.Exp):
+        return exp(cells, negative(cells, x.inputs[0]))
+    if is_a(x, scalar.Mul):
+        return multiply(cells, *(reciprocal(cells, part) for part in x.inputs))
+    return cells.node(scalar.reciprocal, (x,))
+
+
+def divide(cells: Cells, left: Cell, right: Cell) -> Cell:
+    """Return a quotient as a product."""
+    return multiply(cells, left, reciprocal(cells, right))
+
+
+def exp(cells: Cells, x: Cell) -> Cell:
+    """Return an exponential, unless it is one of a logarithm."""
+    if x.is_data:
+        return cells.node(scalar.exp, (cells.real(x),))
+    if is_a(x, scalar.Log) and is_positive(x.inputs[0]):
+        return x.inputs[0]
+    if is_a(x, LogSoftplus):
+        return softplus(cells, x.inputs[0])
+    core, factor = scaled_core(cells, x)
+    if is_a(core, scalar_math.Softplus) and number(factor) == -1.0:
+        return sigmoid(cells, negative(cells, core.inputs[0]))
+    return cells.node(scalar.exp, (x,))
+
+
+def square(cells: Cells, x: Cell) -> Cell:
+    """Return a square, of products factor by factor."""
+    if x.is_data:
+        return cells.node(scalar.sqr, (cells.real(x),))
+    if is_a(x, scalar.Exp):
+        return exp(cells, multiply(cells, cells.constant(2.0), x.inputs[0]))
+    if is_a(x, scalar.Mul):
+        return multiply(cells, *(square(cells, part) for part in x.inputs))
+    if is_a(x, scalar.Reciprocal):
+        return reciprocal(cells, square(cells, x.inputs[0]))
+    if is_a(x, scalar.Sqrt) and is_nonnegative(x.inputs[0]):
+        return x.inputs[0]
+    return cells.node(scalar.sqr, (x,))
+
+
+def softplus(cells: Cells, x: Cell) -> Cell:
+    """Return log(1 + exp(x))."""
+    return cells.node(scalar_math.softplus, (x,))
+
+
+def sigmoid(cells: Cells, x: Cell) -> Cell:
+    """Return 1 / (1 + exp(-x))."""
+    return cells.node(scalar_math.sigmoid, (x,))

@@ -1,0 +1,245 @@
+"""The log-likelihood of a row as a function of a few affine arguments.
+
+Every log-likelihood that subsampling pays for depends on the position through a handful of
+linear forms u_1..u_m, such as η_i = x_i β + a[g_i] and log σ: l_i(θ) = f(u_i(θ); data_i). They are
+found symbolically. Forms that differ by a constant or a factor count once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from pytensor.graph.basic import Variable
+
+import pymc_minibatch_mh.model.row.linalg
+import pymc_minibatch_mh.model.row.reduction
+import pymc_minibatch_mh.model.row.written  # noqa: F401 - all register rules
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.model.reading.batch import BatchTerm
+from pymc_minibatch_mh.model.reading.split import Split
+from pymc_minibatch_mh.model.row.arithmetic import add, multiply
+from pymc_minibatch_mh.model.row.cells import (
+    Affine,
+    Cell,
+    Cells,
+    LoweringError,
+    Term,
+)
+from pymc_minibatch_mh.model.row.lower import Tensor, lower, single
+
+#: Arguments beyond which the derivatives of a row are too many to be bounded.
+MOST_ARGUMENTS = 8
+#: Rounding errors of a combination of forms, relative to what is combined.
+ROUNDED = 1e-14
+WAY_ON = (
+    "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...) of "
+    "your own."
+)
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    """One argument u_a: a linear form of the position whose coefficients are data."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the form is the same for all rows."""
+        return all(not t.monomial and isinstance(t.place, int) for t in self.terms)
+
+
+@dataclass(frozen=True, eq=False)
+class RowFunction:
+    """The log-likelihood f(u_1..u_m; data) of one row of a likelihood term.
+
+    Parameters
+    ----------
+    name
+        The observed variable.
+    n_rows
+        Number of its rows.
+    columns
+        The data arrays that :class:`Data` cells number.
+    root : Cell
+        f, in :class:`Argument` cells and data.
+    arguments
+        The linear forms.
+    cells
+        Where the cells were made.
+    """
+
+    name: str
+    n_rows: int
+    columns: tuple[Column, ...]
+    root: Cell
+    arguments: tuple[LinearForm, ...]
+    cells: Cells
+
+
+def row_functions(split: Split) -> list[RowFunction]:
+    """Return f and its arguments for every likelihood term of a model.
+
+    Raises
+    ------
+    BoundsError
+        If rows depend on a discrete variable, an operation cannot be taken apart, or there are
+        more than 8 arguments.
+    """
+    if split.discrete_in_rows:
+        raise BoundsError(
+            f"{split.terms[0].name!r} depends on the discrete variable "
+            f"{split.discrete_in_rows[0]!r} of another step, whose every value would need bounds "
+            f"of its own. {WAY_ON}"
+        )
+    return [_row_function(term, split) for term in split.terms]
+
+
+def _row_function(term: BatchTerm, split: Split) -> RowFunction:
+    cells = Cells()
+    try:
+        (root,) = np.ravel(lower(cells, term.logp, _leaves(cells, term, split)).cells)
+    except LoweringError as error:
+        raise BoundsError(
+            f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
+            f"for it. {WAY_ON}"
+        ) from error
+    arguments = _Arguments(cells, root)
+    root = arguments.rebuilt(root)
+    columns = tuple(column for column, _ in term.batches)
+    if len(arguments.forms) > MOST_ARGUMENTS:
+        raise BoundsError(
+            f"{term.name!r} depends on {len(arguments.forms)} different linear combinations of the "
+            f"parameters in each row; bounds are derived for up to {MOST_ARGUMENTS}. {WAY_ON}"
+        )
+    return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, cells)
+
+
+def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tensor]:
+    position = np.empty(split.size, dtype=object)
+    for k in range(split.size):
+        position[k] = cells.coordinate(k)
+    leaves = {
+        split.position: Tensor(position, None),
+        term.length: Tensor(single(cells.length()), None),
+    }
+    for number, (column, batch) in enumerate(term.batches):
+        shape = column.rows_first.shape[1:]
+        entries = np.empty((1, *shape), dtype=object)
+        for entry in np.ndindex(*shape):
+            entries[(0, *entry)] = cells.data(number, entry, np.dtype(batch.type.dtype))
+        leaves[batch] = Tensor(entries, 0)
+    return leaves
+
+
+class _Arguments:
+    """The linear forms that an expression consumes, expressed by as few of them as possible."""
+
+    def __init__(self, cells: Cells, root: Cell) -> None:
+        self._cells = cells
+        self._scaled = {affine: _form_of(affine) for affine in _consumed(root)}
+        self.forms, self._weights = _basis([form for form, _, _ in self._scaled.values()])
+        self._known: dict[Cell, Cell] = {}
+
+    def rebuilt(self, cell: Cell) -> Cell:
+        """Return `cell` as a function of arguments and data."""
+        if cell.is_data:
+            return cell
+        if cell not in self._known:
+            if isinstance(cell, Affine):
+                self._known[cell] = self._argument(cell)
+            else:
+                # Not simplified again: an argument hides that it is affine.
+                operands = [self.rebuilt(operand) for operand in cell.inputs]
+                self._known[cell] = self._cells.node(cell.op, operands)  # type: ignore[attr-defined]
+        return self._known[cell]
+
+    def _argument(self, affine: Affine) -> Cell:
+        form, factor, common = self._scaled[affine]
+        scale: Cell = self._cells.constant(factor)
+        for cell in common:
+            scale = self._cells.times(scale, cell)
+        parts = [
+            multiply(self._cells, scale, self._cells.constant(weight), self._cells.argument(k))
+            for k, weight in enumerate(self._weights[form])
+            if weight != 0.0
+        ]
+        return add(self._cells, *parts, affine.offset)
+
+
+def _consumed(root: Cell) -> list[Affine]:
+    found: dict[Cell, None] = {}
+    open_cells = [root]
+    while open_cells:
+        cell = open_cells.pop()
+        if cell not in found and not cell.is_data:
+            found[cell] = None
+            open_cells += reversed(cell.inputs)
+    return [cell for cell in found if isinstance(cell, Affine)]
+
+
+def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Cell, ...]]:
+    """Return an affine cell's linear form, and the number and data that it is multiplied by."""
+    common = reduce(_intersection, (t.monomial for t in affine.terms))
+    factor = affine.terms[0].factor
+    terms = tuple(
+        Term(t.factor / factor, _without(t.monomial, common), t.place) for t in affine.terms
+    )
+    return LinearForm(terms), factor, common
+
+
+def _basis(
+    forms: Sequence[LinearForm],
+) -> tuple[tuple[LinearForm, ...], dict[LinearForm, np.ndarray]]:
+    """Choose independent forms, short ones first, and express all forms by them."""
+    keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form.terms)
+    places = {key: k for k, key in enumerate(keys)}
+    rows = {form: np.zeros(len(places)) for form in forms}
+    for form, row in rows.items():
+        for term in form.terms:
+            row[places[term.monomial, term.place]] += term.factor
+    chosen: list[LinearForm] = []
+    weights: dict[LinearForm, dict[LinearForm, float]] = {}
+    for form in sorted(rows, key=lambda form: len(form.terms)):
+        found = _combination(np.array([rows[f] for f in chosen]), rows[form]) if chosen else None
+        if found is None:
+            chosen.append(form)
+            weights[form] = {form: 1.0}
+        else:
+            weights[form] = dict(zip(chosen, found, strict=False))
+    basis = tuple(form for form in rows if form in chosen)
+    return basis, {
+        form: np.array([weights[form].get(part, 0.0) for part in basis]) for form in rows
+    }
+
+
+def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
+    """Return the weights that make up `row`, or None if it is independent of the basis."""
+    weights = np.linalg.lstsq(basis.T, row, rcond=None)[0]
+    # Sums and differences of forms have simple weights; rounding must not make up others.
+    simple = np.round(weights * 720720.0) / 720720.0
+    if np.array_equal(simple @ basis, row):
+        return simple
+    weights = np.where(np.abs(weights) > ROUNDED * np.abs(weights).max(), weights, 0.0)
+    # Entry by entry: a coefficient that is tiny beside others can belong to a large coordinate.
+    error = np.abs(weights @ basis - row)
+    return weights if (error <= ROUNDED * (np.abs(weights) @ np.abs(basis))).all() else None
+
+
+def _intersection(left: tuple[Cell, ...], right: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    rest = list(right)
+    shared = []
+    for cell in left:
+        if cell in rest:
+            rest.remove(cell)
+            shared.append(cell)
+    return tuple(shared)
+
+
+def _without(monomial: tuple[Cell, ...], common: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    rest = list(monomial)
+    for cell in common:
+        rest.remove(cell)
+    return tuple(rest)

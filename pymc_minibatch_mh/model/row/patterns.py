@@ -1,0 +1,197 @@
+"""Patterns in cells: parts of sums and products, and known signs."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.model.row.cells import (
+    Affine,
+    Apply,
+    Cell,
+    Cells,
+    Constant,
+    Gather,
+    Place,
+)
+from pymc_minibatch_mh.model.row.operations import LogAny, LogErfc, LogSoftplus
+
+_POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
+_POSITIVE_OF_POSITIVE = (scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)
+_SMOOTH = (
+    *_POSITIVE,
+    LogAny,
+    LogErfc,
+    LogSoftplus,
+    scalar.Log,
+    scalar.Log1p,
+    scalar.Reciprocal,
+    scalar.Sqrt,
+    scalar.Sqr,
+)
+_FINITE_OF_FINITE = (
+    *_POSITIVE,
+    LogAny,
+    LogErfc,
+    LogSoftplus,
+    scalar.Add,
+    scalar.Mul,
+    scalar.Sqr,
+    scalar.Abs,
+)
+
+
+def is_a(cell: Cell, *ops: type) -> bool:
+    """Whether a cell is the result of one of some operations."""
+    return isinstance(cell, Apply) and isinstance(cell.op, ops)
+
+
+def number(cell: Cell) -> float | None:
+    """Return the value of a constant."""
+    return float(cell.value) if isinstance(cell, Constant) else None
+
+
+def summands(cell: Cell) -> tuple[Cell, ...]:
+    """Return the parts of a sum, or the cell itself."""
+    return cell.inputs if is_a(cell, scalar.Add) else (cell,)
+
+
+def factors_of(cell: Cell) -> tuple[Cell, ...]:
+    """Return the factors of a product that is not data, or the cell itself."""
+    return cell.inputs if is_a(cell, scalar.Mul) and not cell.is_data else (cell,)
+
+
+def without(factors: Sequence[Cell], one: Cell) -> list[Cell]:
+    """Return factors without one of them; if it is there twice, it stays once."""
+    rest = list(factors)
+    rest.remove(one)
+    return rest
+
+
+def scaled_core(cells: Cells, cell: Cell) -> tuple[Cell, Cell]:
+    """Return what is not data in a product, and the data."""
+    if not is_a(cell, scalar.Mul) or not cell.inputs[0].is_data:
+        return cell, cells.one
+    data, *others = cell.inputs
+    return others[0] if len(others) == 1 else cells.node(scalar.mul, others), data
+
+
+def reachable(cell: Cell) -> Iterator[Cell]:
+    """Yield a cell and what it is computed from, each once; of data only where they are used."""
+    seen = {cell}
+    waiting = [cell]
+    while waiting:
+        here = waiting.pop()
+        yield here
+        new = dict.fromkeys(x for x in here.inputs if x not in seen) if not here.is_data else ()
+        seen.update(new)
+        waiting += new
+
+
+def n_cells(cell: Cell) -> int:
+    """Return of how many cells an expression consists, of which data count once."""
+    return sum(1 for _ in reachable(cell))
+
+
+def is_finite(cell: Cell) -> bool:
+    """Whether a cell is finite at every position, whatever the data; false if that is unknown."""
+    return all(map(_keeps_finite, reachable(cell)))
+
+
+def _keeps_finite(cell: Cell) -> bool:
+    if isinstance(cell, Constant):
+        return bool(np.isfinite(cell.value))
+    if cell.is_data:
+        return cell.dtype.kind in "biu"
+    if isinstance(cell, Affine):
+        return _keeps_finite(cell.offset)
+    return is_a(cell, *_FINITE_OF_FINITE)
+
+
+def varies(*terms: Cell) -> bool:
+    """Whether a sum is known to change with the position in every row.
+
+    It is equal to a number on a set without volume then, as a function with a power series.
+    """
+    return _some_term_varies(terms, {})
+
+
+def _some_term_varies(terms: Sequence[Cell], known: dict[Cell, bool]) -> bool:
+    coordinates = [_coordinates(term) for term in terms]
+    return any(
+        own.isdisjoint(set().union(*coordinates[:k], *coordinates[k + 1 :]))
+        and _varies(terms[k], known)
+        for k, own in enumerate(coordinates)
+    )
+
+
+def _varies(cell: Cell, known: dict[Cell, bool]) -> bool:
+    if cell not in known:
+        if isinstance(cell, Affine):
+            known[cell] = any(not term.monomial for term in cell.terms)
+        elif is_a(cell, scalar.Add):
+            known[cell] = _some_term_varies(cell.inputs, known)
+        elif is_a(cell, scalar.Mul):
+            nowhere_null = all(_is_nowhere_null(x, known) for x in cell.inputs)
+            known[cell] = nowhere_null and _some_term_varies(cell.inputs, known)
+        else:
+            known[cell] = is_a(cell, *_SMOOTH) and _varies(cell.inputs[0], known)
+    return known[cell]
+
+
+def _is_nowhere_null(cell: Cell, known: dict[Cell, bool]) -> bool:
+    """Whether there is no row in which a cell is zero at all positions."""
+    return is_positive(cell) or _varies(cell, known) or number(cell) not in (None, 0.0)
+
+
+def _coordinates(cell: Cell) -> set[int]:
+    affines = [x for x in reachable(cell) if isinstance(x, Affine)]
+    return {k for affine in affines for term in affine.terms for k in _places(term.place)}
+
+
+def _places(place: Place) -> range:
+    if isinstance(place, Gather):
+        return range(place.first, place.first + place.step * place.size, place.step)
+    return range(place, place + 1)
+
+
+def is_positive(cell: Cell) -> bool:
+    """Whether a cell is positive at every position and in every row."""
+    if isinstance(cell, Constant):
+        return bool(cell.value > 0)
+    if is_a(cell, scalar.Add):
+        known = [is_positive(part) for part in cell.inputs]
+        return any(known) and all(
+            positive or is_nonnegative(part)
+            for part, positive in zip(cell.inputs, known, strict=True)
+        )
+    if is_a(cell, *_POSITIVE_OF_POSITIVE):
+        return all(map(is_positive, cell.inputs))
+    if is_a(cell, scalar.Switch):
+        return all(map(is_positive, cell.inputs[1:]))
+    return is_a(cell, *_POSITIVE)
+
+
+def is_probability(cell: Cell) -> bool:
+    """Whether a cell lies between zero and one at every position and in every row."""
+    value = number(cell)
+    if value is not None:
+        return 0.0 <= value <= 1.0
+    if is_a(cell, scalar.Mul):
+        return all(map(is_probability, cell.inputs))
+    if is_a(cell, scalar.Switch):
+        return all(map(is_probability, cell.inputs[1:]))
+    if is_a(cell, scalar.Exp):
+        return is_a(cell.inputs[0], scalar_math.Log1mexp, LogAny)
+    return is_a(cell, scalar_math.Sigmoid)
+
+
+def is_nonnegative(cell: Cell) -> bool:
+    """Whether a cell is never negative: sums and products of squares, numbers and the like."""
+    value = number(cell)
+    if value is not None:
+        return value >= 0.0
+    if is_a(cell, scalar.Add, scalar.Mul):
+        return all(is_nonnegative(part) for part in cell.inputs)
+    return is_a(cell, scalar.Sqr, scalar.Abs) or is_positive(cell)

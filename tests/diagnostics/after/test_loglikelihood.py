@@ -1,0 +1,109 @@
+"""The log-likelihood of chosen rows is PyMC's own, at every draw."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from diagnostics.after.traces import ROWS, regression, regression_trace, trace_of
+from families import FAMILIES
+from pymc_minibatch_mh import SettingError, UnsplittableModelError, log_likelihood
+
+CHOSEN = [1_999, 3, 3, 700]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return regression()
+
+
+def of_pymc(trace, model, name):
+    return pm.compute_log_likelihood(
+        trace, var_names=[name], model=model, extend_inferencedata=False, progressbar=False
+    )[name].to_numpy()
+
+
+def test_chosen_rows_have_pymcs_log_likelihood(model):
+    trace = regression_trace(draws=20)
+    own = log_likelihood(trace, CHOSEN, model=model)
+    assert own.dims == ("chain", "draw", "y_dim_0")
+    assert own.name == "y"
+    np.testing.assert_array_equal(own["y_dim_0"], CHOSEN)
+    whole = of_pymc(trace, model, "y")
+    np.testing.assert_allclose(own, whole[..., CHOSEN], rtol=1e-12)
+    # Neighbouring rows and draws are told apart by this tolerance.
+    assert not np.allclose(own, whole[..., np.array(CHOSEN) - 1], rtol=1e-3)
+    assert not np.allclose(own, np.roll(whole, 1, axis=1)[..., CHOSEN], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["noncentred", pytest.param("zero_inflated_poisson", marks=pytest.mark.slow)]
+)
+def test_families_have_pymcs_log_likelihood(model_of, name):
+    model = model_of(name)
+    assert name in FAMILIES
+    with model:
+        free = [rv.name for rv in model.free_RVs]
+        prior = pm.sample_prior_predictive(5, var_names=free, random_seed=3)["prior"]
+    trace = trace_of({rv: prior[rv].to_numpy() for rv in free})
+    own = log_likelihood(trace, CHOSEN[1:], model=model)
+    np.testing.assert_allclose(own, of_pymc(trace, model, "y")[..., CHOSEN[1:]], rtol=1e-10)
+
+
+def test_rows_carry_the_models_coordinates():
+    labels = [f"row {k}" for k in range(30)]
+    with pm.Model(coords={"flight": labels}) as model:
+        pm.Normal("y", pm.Normal("mu"), observed=np.arange(30.0), dims="flight")
+    trace = trace_of({"mu": np.zeros((1, 2))})
+    own = log_likelihood(trace, [7, 2], model=model)
+    assert own["flight"].to_numpy().tolist() == ["row 7", "row 2"]
+
+
+def test_a_row_of_several_values_has_their_sum():
+    values = np.arange(60.0).reshape(20, 3) / 20.0
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), observed=values)
+    trace = trace_of({"mu": np.array([[0.1, 0.4]])})
+    own = log_likelihood(trace, [4, 19], model=model)
+    whole = of_pymc(trace, model, "y").sum(axis=-1)
+    np.testing.assert_allclose(own, whole[..., [4, 19]], rtol=1e-12)
+
+
+def test_the_models_data_are_not_copied(model):
+    data = model["x"].get_value(borrow=True)
+    log_likelihood(regression_trace(draws=1), CHOSEN, model=model)
+    assert model["x"].get_value(borrow=True) is data
+
+
+@pytest.mark.parametrize(
+    ("rows", "cause"),
+    [
+        ([0, ROWS], r"contains 2000, but 'y' has 2,000 rows"),
+        ([-1], r"contains -1"),
+        ([0.5], r"are not row numbers of 'y'"),
+        ([], r"are not row numbers of 'y'"),
+        (np.ones(ROWS, dtype=bool), r"are not row numbers of 'y'"),
+    ],
+)
+def test_rows_that_cannot_be_meant_are_refused(model, rows, cause):
+    with pytest.raises(SettingError, match=cause):
+        log_likelihood(regression_trace(draws=1), rows, model=model)
+
+
+def test_what_does_not_fit_the_model_is_refused(model):
+    trace = regression_trace(draws=1)
+    with pytest.raises(SettingError, match=r"^var_name='z' names no observed .*\['y'\]"):
+        log_likelihood(trace, CHOSEN, model=model, var_name="z")
+    part = trace_of({"sigma": np.ones((1, 1)), "effect": np.ones((1, 1, 4))})
+    with pytest.raises(SettingError, match=r"^'slope' is a free variable .* not in the trace"):
+        log_likelihood(part, CHOSEN, model=model)
+    with pytest.raises(SettingError, match="no group 'posterior'"):
+        log_likelihood(trace["posterior"], CHOSEN, model=model)
+
+
+def test_rows_that_are_not_apart_are_refused():
+    with pm.Model() as model:
+        pm.GaussianRandomWalk(
+            "y", sigma=1.0, init_dist=pm.Normal.dist(pm.Normal("mu")), observed=np.zeros(9)
+        )
+    with pytest.raises(UnsplittableModelError, match=r"^'y'"):
+        log_likelihood(trace_of({"mu": np.zeros((1, 1))}), [0], model=model)

@@ -1,0 +1,152 @@
+"""Leave-one-out cross-validation from some rows is near that of all, and equal to it with all."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+
+from diagnostics.after import traces
+from pymc_minibatch_mh import MinibatchError, StaleDataError, loo_subsample
+from pymc_minibatch_mh.diagnostics.after.loglikelihood import RowLogLikelihood
+from statistical.budget import FAR
+
+
+@pytest.fixture(scope="module")
+def model():
+    return traces.regression()
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return traces.regression_trace()
+
+
+@pytest.fixture(scope="module")
+def exact(model, trace):
+    """ArviZ's own result from the log-likelihood of all rows at all draws."""
+    whole = trace.copy()
+    pm.compute_log_likelihood(whole, model=model, progressbar=False)
+    return az.loo(whole, pointwise=True)
+
+
+@pytest.fixture(scope="module")
+def sampled(model, trace):
+    return loo_subsample(trace, 300, model=model, pointwise=True)
+
+
+def test_some_rows_estimate_the_result_of_all(sampled, exact):
+    assert type(sampled).__name__ == "ELPDDataLOOSubsample"
+    assert (sampled.subsample_size, sampled.n_data_points) == (300, traces.ROWS)
+    off = abs(sampled.elpd - exact.elpd)
+    assert 0.0 < off < FAR * sampled.subsampling_se
+    # Without the expansion at the mean, 300 rows tell far less.
+    plain = exact.elpd_i.to_numpy().std() * traces.ROWS / np.sqrt(300)
+    assert sampled.subsampling_se < 0.1 * plain
+    assert sampled.se == pytest.approx(exact.se, rel=0.05)
+    assert sampled.p == pytest.approx(exact.p, rel=0.5)
+
+
+def test_chosen_rows_have_their_exact_values(sampled, exact):
+    rows = sampled.loo_subsample_observations
+    for name in ("elpd_i", "pareto_k"):
+        own, all_rows = getattr(sampled, name).to_numpy(), getattr(exact, name).to_numpy()
+        np.testing.assert_allclose(own[rows], all_rows[rows], rtol=1e-8, atol=1e-8)
+        assert np.isnan(np.delete(own, rows)).all()
+
+
+def test_all_rows_give_the_exact_result(model, trace, exact):
+    every = loo_subsample(trace, np.arange(traces.ROWS), model=model)
+    assert every.elpd == pytest.approx(exact.elpd, rel=1e-9)
+    assert every.p == pytest.approx(exact.p, rel=1e-6)
+    # ArviZ divides by N - 1 here and by N there.
+    in_common = np.sqrt((traces.ROWS - 1) / traces.ROWS)
+    assert every.se == pytest.approx(exact.se * in_common, rel=1e-9)
+    assert every.subsampling_se == 0.0
+
+
+def test_an_expansion_in_the_wrong_order_is_noticed(model, trace, exact, monkeypatch):
+    at_point = RowLogLikelihood.at_point
+    monkeypatch.setattr(RowLogLikelihood, "at_point", lambda *a: 0.98 * at_point(*a)[::-1])
+    mutant = loo_subsample(trace, 300, model=model)
+    assert mutant.subsampling_se > 20.0
+    monkeypatch.setattr(RowLogLikelihood, "at_point", lambda *a: at_point(*a) + 0.01)
+    # A constant shift cancels: the estimate does not rest on the approximation.
+    shifted = loo_subsample(trace, 300, model=model)
+    assert abs(shifted.elpd - exact.elpd) < FAR * shifted.subsampling_se
+
+
+def test_rows_at_the_wrong_draws_are_noticed(model, trace, exact, monkeypatch):
+    at_draws = RowLogLikelihood.at_draws
+    monkeypatch.setattr(RowLogLikelihood, "at_draws", lambda *a: at_draws(*a) + 0.01)
+    mutant = loo_subsample(trace, 300, model=model)
+    assert abs(mutant.elpd - exact.elpd) > FAR * mutant.subsampling_se
+
+
+def test_one_chain_and_a_discrete_variable():
+    rng = np.random.default_rng(73)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", shape=2)
+        pm.Normal("y", mu[pm.Bernoulli("k", 0.5)], observed=rng.standard_normal(50))
+    draws = {"mu": 0.1 * rng.standard_normal((1, 100, 2)), "k": rng.integers(0, 2, (1, 100))}
+    trace = traces.trace_of(draws)
+    own = loo_subsample(trace, np.arange(50), model=model)
+    whole = trace.copy()
+    pm.compute_log_likelihood(whole, model=model, progressbar=False)
+    assert own.elpd == pytest.approx(az.loo(whole).elpd, rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def drawn(model):
+    with model:
+        return pm.sample_prior_predictive(2, random_seed=1)
+
+
+@pytest.fixture
+def with_data(trace, drawn):
+    """A trace that holds the data, in the groups that PyMC writes."""
+    own = trace.copy()
+    for group in ("observed_data", "constant_data"):
+        own[group] = drawn[group]
+    return own
+
+
+def test_data_that_are_not_those_of_the_trace_are_refused(model, with_data):
+    x = model["x"].get_value()
+    before = loo_subsample(with_data, 50, model=model, seed=1)
+    try:
+        pm.set_data({"x": np.where(np.arange(traces.ROWS) == 7, 0.0, x)}, model=model)
+        with pytest.raises(StaleDataError, match=r"^'x' changed after this trace was drawn"):
+            loo_subsample(with_data, 50, model=model)
+    finally:
+        pm.set_data({"x": x}, model=model)
+    assert loo_subsample(with_data, 50, model=model, seed=1).elpd == before.elpd
+    observed = with_data["observed_data"]
+    observed["y"] = observed["y"] + 1e-9
+    with pytest.raises(StaleDataError, match=r"^'y' changed"):
+        loo_subsample(with_data, 50, model=model)
+
+
+def test_data_that_the_likelihood_does_not_use_may_change(model, with_data):
+    with_data["constant_data"]["new_x"] = with_data["constant_data"]["x"] + 1.0
+    loo_subsample(with_data, 50, model=model)
+
+
+def test_a_row_that_is_impossible_at_the_mean_is_named():
+    with pm.Model() as model:
+        pm.Uniform("y", 0.0, pm.HalfNormal("top", 5.0), observed=np.array([0.5, 0.1, 2.9, 0.7]))
+    trace = traces.trace_of({"top": np.full((1, 8), 2.0)})
+    with pytest.raises(MinibatchError, match=r"^'y' has no finite .* first in row 2"):
+        loo_subsample(trace, 2, model=model)
+
+
+def test_no_array_of_all_rows_and_draws_is_made(model, trace, monkeypatch):
+    evaluated = []
+    at_draws = RowLogLikelihood.at_draws
+
+    def counting(self, draws, rows):
+        evaluated.append(len(rows))
+        return at_draws(self, draws, rows)
+
+    monkeypatch.setattr(RowLogLikelihood, "at_draws", counting)
+    loo_subsample(trace, 25, model=model)
+    assert max(evaluated) == 25

@@ -1,0 +1,142 @@
+"""The estimate of the bias agrees with that of a chain whose stationary law is enumerated."""
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh.diagnostics.audit.bias import bias_of
+from pymc_minibatch_mh.diagnostics.audit.measure import Measured
+
+STATES = np.arange(-4, 5)
+LOG_DENSITY = -0.16 * STATES**2 - 0.08 * STATES
+STEPS = np.array([-2, -1, 1, 2])
+CHAINS, DRAWS = 200, 500
+#: Relative error that the part of Poisson's equation beyond the moment itself may make.
+BEYOND = 0.15
+
+
+def metropolis(here, there):
+    return np.minimum(1.0, np.exp(LOG_DENSITY[there] - LOG_DENSITY[here]))
+
+
+def reluctant_upwards(here, there):
+    return metropolis(here, there) * np.where(there > here, 0.88, 1.0)
+
+
+def wary_of_the_tails(here, there):
+    return metropolis(here, there) * np.where(
+        np.abs(STATES[there]) > np.abs(STATES[here]), 0.72, 1.0
+    )
+
+
+def lazy(here, there):
+    """Reversible, but neither Metropolis' test nor Barker's."""
+    return 0.5 * metropolis(here, there)
+
+
+def transition(accept):
+    size = STATES.size
+    matrix = np.zeros((size, size))
+    for here in range(size):
+        for step in STEPS:
+            if 0 <= here + step < size:
+                matrix[here, here + step] = accept(here, here + step) / STEPS.size
+        matrix[here, here] = 1.0 - matrix[here].sum()
+    return matrix
+
+
+def stationary(matrix):
+    values, vectors = np.linalg.eig(matrix.T)
+    law = np.real(vectors[:, np.argmax(np.real(values))])
+    return law / law.sum()
+
+
+def true_bias(accept):
+    """Return the bias of the mean and half that of the variance, relative to the biased law."""
+    moments = []
+    for law in (stationary(transition(accept)), np.exp(LOG_DENSITY) / np.exp(LOG_DENSITY).sum()):
+        mean = law @ STATES
+        moments.append((mean, law @ (STATES - mean) ** 2))
+    (mean, variance), (exact_mean, exact_variance) = moments
+    return (mean - exact_mean) / np.sqrt(variance), (variance - exact_variance) / (2.0 * variance)
+
+
+def simulated(accept, updates_per_draw, rng):
+    """Return draws as places among the states, shape (chain, draw)."""
+    cumulative = np.cumsum(transition(accept), axis=1)
+    place = rng.choice(STATES.size, size=CHAINS, p=stationary(transition(accept)))
+    draws = []
+    for _ in range(DRAWS):
+        for _ in range(updates_per_draw):
+            place = (rng.random(CHAINS)[:, None] > cumulative[place]).sum(axis=1)
+        draws.append(place)
+    return np.array(draws).T
+
+
+def measured(accept, places, rng):
+    here = places.ravel()
+    there = here + rng.choice(STEPS, size=here.size)
+    inside = (there >= 0) & (there < STATES.size)
+    there = np.clip(there, 0, STATES.size - 1)
+    zeros = np.zeros(here.size)
+    columns = [np.where(inside, accept(*ends), 0.0) for ends in ((here, there), (there, here))]
+    ratio = np.where(inside, LOG_DENSITY[there] - LOG_DENSITY[here], -np.inf)
+    return Measured(
+        zeros,
+        zeros,
+        STATES[here][:, None].astype(float),
+        STATES[there][:, None].astype(float),
+        *({"mean": column, "mcse": zeros} for column in columns),
+        {"log_ratio": ratio},
+    )
+
+
+def estimate(accept, k, told=None):
+    rng = np.random.default_rng(90 + k)
+    places = simulated(accept, k, rng)
+    draws = STATES[places][..., None].astype(float)
+    return bias_of(draws, measured(accept, places, rng), 0, k if told is None else told)
+
+
+def worst_gap(found, truth):
+    """Return how far estimates are off, in what they may be off."""
+    allowed = 3.0 * found.mcse[:, 0] + BEYOND * np.abs(truth)
+    return np.max(np.abs(found.estimate[:, 0] - truth) / allowed)
+
+
+@pytest.mark.parametrize("accept", [reluctant_upwards, wary_of_the_tails])
+@pytest.mark.parametrize("k", [1, 4])
+def test_estimates_are_those_of_the_enumerated_chain(accept, k):
+    found, truth = estimate(accept, k), np.array(true_bias(accept))
+    assert np.abs(truth).max() > 0.1
+    assert found.mcse.max() < 0.02
+    assert worst_gap(found, truth) < 1.0
+    assert (found.bound[:, 0] >= np.abs(found.estimate[:, 0])).all()
+    assert np.abs(found.drift).max() < 4.0
+
+
+@pytest.mark.parametrize("accept", [metropolis, lazy])
+def test_a_reversible_test_has_no_bias_whatever_it_accepts(accept):
+    found = estimate(accept, 1)
+    np.testing.assert_allclose(found.estimate, 0.0, atol=1e-12)
+    np.testing.assert_allclose(found.bound, 0.0, atol=1e-12)
+
+
+def test_the_time_between_draws_in_the_wrong_unit_is_noticed():
+    truth = np.array(true_bias(reluctant_upwards))
+    assert worst_gap(estimate(reluctant_upwards, 4, told=1), truth) > 1.5
+
+
+def test_the_way_back_left_out_is_noticed(monkeypatch):
+    monkeypatch.setattr(
+        Measured, "error", property(lambda self: self._shares[0] * self.there["mean"])
+    )
+    truth = np.array(true_bias(reluctant_upwards))
+    assert worst_gap(estimate(reluctant_upwards, 1), truth) > 1.5
+
+
+def test_draws_of_another_law_drift():
+    rng = np.random.default_rng(95)
+    places = rng.choice(STATES.size, size=(CHAINS, DRAWS))
+    draws = STATES[places][..., None].astype(float)
+    found = bias_of(draws, measured(metropolis, places, rng), 0, 1)
+    assert np.abs(found.drift).max() > 10.0

@@ -1,0 +1,440 @@
+import dataclasses
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from compound.models import switched
+from conformance.harness import run, same_state
+from pymc_minibatch_mh import (
+    BoundViolationError,
+    MinibatchError,
+    ModeError,
+    PenaltyMH,
+    SettingError,
+    SplitCheckError,
+    UnsplittableModelError,
+    explain,
+)
+from pymc_minibatch_mh.diagnostics.forecast import explain as entry
+from pymc_minibatch_mh.diagnostics.forecast import nuts as nuts_module
+from pymc_minibatch_mh.diagnostics.forecast import pilot
+from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly, fresh_chain
+from pymc_minibatch_mh.model.compiled import compiled_model
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.cells import LoweringError
+from pymc_minibatch_mh.steps.given import model_behind
+from zoo import logistic, sample
+
+#: Seconds that every draw, every gradient and its first evaluation seem to take, so that
+#: recommendations do not depend on how busy the machine is.
+DRAW, GRADIENT, COMPILATION = 30e-6, 200e-6, 1.0
+#: What of a forecast is computed from times.
+TIMED = ("microseconds_per_update", "ess_per_second", "preparation_seconds")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stopped_clocks():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pilot, "seconds_per_draw", lambda _: DRAW)
+        patch.setattr(nuts_module, "seconds_per_call", lambda *_: (COMPILATION, GRADIENT))
+        yield
+
+
+@pytest.fixture
+def no_gradient(monkeypatch):
+    """Refuse to compile a gradient where nobody asked for NUTS."""
+
+    def asked_for(*_):
+        raise AssertionError("the gradient for NUTS was compiled")
+
+    monkeypatch.setattr(entry, "nuts_forecast", asked_for)
+
+
+@pytest.fixture(scope="module")
+def of_step(step_of):
+    return explain(step_of("logistic", "TunaMH"), nuts=True, random_seed=1)
+
+
+def two_terms():
+    """One term that is subsampled and one that is too short, a potential, and awkward names."""
+    rng = np.random.default_rng(31)
+    x, group = rng.standard_normal(1_500), rng.integers(0, 3, 1_500)
+    with pm.Model() as model:
+        slope = pm.Normal("<slope>", 0.0, 1.0)
+        effect = pm.Normal("effect", 0.0, 1.0, shape=3)
+        mean = effect[pm.Data("group", group)] + slope * pm.Data("x & y", x)
+        pm.Normal("tall", mean, 1.0, observed=(0.3 * x).astype(np.float32))
+        pm.Normal("short", slope, 1.0, observed=rng.standard_normal(900))
+        pm.Potential("tilt", 0.1 * slope)
+    return model
+
+
+@pytest.fixture(scope="module")
+def of_two_terms():
+    return explain(two_terms(), random_seed=1)
+
+
+@pytest.fixture(scope="module")
+def of_switched():
+    """Return the explanation of a model with a discrete variable, and the step that it built."""
+    built = []
+
+    class Kept(entry.PenaltyMH):
+        def __init__(self, *args, **settings):
+            super().__init__(*args, **settings)
+            built.append(self)
+
+    Kept.__name__ = "PenaltyMH"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entry, "PenaltyMH", Kept)
+        found = explain(switched(), random_seed=1)
+    return found, built[0]
+
+
+def test_a_tall_logistic_regression_is_for_tuna(of_step):
+    assert (of_step.method, of_step.recommended, of_step.refused) == ("TunaMH", "TunaMH", "")
+    assert (of_step.n_rows, of_step.size, of_step.taylor_order) == (5_000, 3, 2)
+    (term,) = of_step.terms
+    assert term.arguments == ("X × beta (3 terms)",)
+    assert term.not_apart == ""
+    assert {(a.name, a.dtype, a.row_shape, a.bytes_per_row) for a in term.arrays} == {
+        ("X", "float64", (3,), 24),
+        ("y", "int64", (), 8),
+    }
+    assert of_step.forecast.acceptance > 0.9
+    assert of_step.forecast.full_pass_share == 0.0
+
+
+def test_the_certificate_is_that_of_the_step(of_step, step_of):
+    step, found = step_of("logistic", "TunaMH"), of_step.certificate
+    assert found.certified
+    assert found.order == 2
+    heads = [(t.radius, t.total) for t in found.tables]
+    np.testing.assert_array_equal(heads, step.tables.heads[:, [0, 2]])
+    assert found.tables[0].left_with_probability == pytest.approx(1e-2)
+    assert all(t.kind.startswith("sharp") for t in found.tables)
+
+
+def test_memory_is_that_of_the_arrays(of_step, step_of):
+    memory, n_tables = of_step.forecast.memory, len(step_of("logistic", "TunaMH").tables.heads)
+    assert memory.data == 5_000 * 32
+    # Thresholds, places and c_i of every row, and three numbers in the head of a table.
+    assert memory.tables == n_tables * (5_000 * 16 + 24)
+    # Three matrices, two vectors and four numbers.
+    assert memory.sums == 8 * (3 * 9 + 2 * 3 + 4)
+
+
+def test_speeds_follow_from_times_and_effective_draws(of_step):
+    found, nuts = of_step.forecast, of_step.nuts
+    assert found.microseconds_per_update == pytest.approx(1e6 * DRAW)
+    expected = found.ess / (found.draws * (DRAW + pilot.RECORDING))
+    assert found.ess_per_second == pytest.approx(expected)
+    assert np.isnan(found.preparation_seconds)
+    assert nuts.gradients_per_effective_draw == pytest.approx(5 * nuts.condition_number**0.5)
+    per_draw = nuts.gradients_per_effective_draw * (GRADIENT + nuts_module.LEAPFROG)
+    assert nuts.ess_per_second == pytest.approx(1 / per_draw)
+    assert of_step.reason.startswith(f"{found.ess_per_second:,.0f} effective draws a second")
+
+
+def test_what_is_not_subsampled_has_its_reason(of_two_terms):
+    assert [(t.name, t.n_rows) for t in of_two_terms.terms] == [("tall", 1_500)]
+    assert of_two_terms.terms[0].arguments == ("x & y × <slope> + effect[group]",)
+    reasons = {other.name: other.reason for other in of_two_terms.others}
+    assert reasons.keys() == {"short", "<slope>", "effect", "tilt"}
+    assert reasons["short"].startswith("900 rows, fewer than 1,000")
+    assert "potential" in reasons["tilt"]
+    assert "prior" in reasons["effect"]
+    assert of_two_terms.forecast.preparation_seconds > 0.0
+    assert of_two_terms.forecast.held == ()
+
+
+def test_notebooks_see_names_and_no_tags_of_the_model(of_two_terms):
+    page = of_two_terms._repr_html_()
+    assert "&lt;slope&gt;" in page
+    assert "x &amp; y" in page
+    assert "<slope>" not in page
+
+
+def test_rows_that_are_computed_as_a_graph_say_so(monkeypatch):
+    def without_derivatives(functions):
+        raise LoweringError("an operation", "has no derivative")
+
+    monkeypatch.setattr(compiled_model, "FormRows", without_derivatives)
+    found = explain(logistic(1_000), draws=100, tune=100, random_seed=1)
+    (term,) = found.terms
+    assert term.arguments
+    assert term.not_apart == (
+        "computed as a graph of all parameters, because an operation has no derivative"
+    )
+
+
+def test_a_discrete_variable_leaves_the_approximate_method(of_switched):
+    found, _ = of_switched
+    assert found.method == "PenaltyMH"
+    assert (found.taylor_order, found.certificate.certified) == (0, False)
+    assert "'shifted'" in found.order_reason
+    assert found.certificate.reason == found.terms[0].not_apart
+    assert "discrete variable 'shifted'" in found.certificate.reason
+    assert found.certificate.tables == ()
+    assert found.forecast.memory.tables == 0
+    assert found.forecast.held == ("shifted",)
+    reasons = {other.name: other.reason for other in found.others}
+    assert "another step moves it" in reasons["shifted"]
+    assert "another step" not in reasons["level"]
+
+
+def test_a_pilot_leaves_the_values_of_other_steps_alone(of_switched):
+    _, step = of_switched
+    step.target.source.others[:] = 5.0
+    fly(step, model_behind(step), 100, 0, _generator(0))
+    assert step.target.source.others == 5.0
+
+
+def _generator(seed):
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.usefixtures("no_gradient")
+def test_nuts_has_a_limit_unless_it_is_asked_for(of_step, step_of):
+    found = explain(step_of("logistic", "TunaMH"), draws=100, tune=100, random_seed=1)
+    assert found.nuts.condition_number == of_step.nuts.condition_number
+    assert found.nuts.ess_per_second_at_most > of_step.nuts.ess_per_second
+    assert found.recommended == "TunaMH"
+    assert "NUTS was not timed" in found.reason
+
+
+def test_the_step_is_the_one_that_was_given(of_step, step_of):
+    assert of_step.step is step_of("logistic", "TunaMH")
+    assert of_step.approximate is None
+
+
+def test_the_step_that_was_built_samples_the_model(of_switched):
+    found, built = of_switched
+    assert found.step is built
+    model = model_behind(found.step)
+    with model:
+        trace = pm.sample(
+            20, tune=20, chains=1, step=found.step, random_seed=1, cores=1, quiet=True,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert trace.posterior.sizes["draw"] == 20
+
+
+def test_a_model_of_few_deterministics_has_all_to_store(of_two_terms):
+    assert of_two_terms.large_deterministics == ()
+    assert of_two_terms.var_names == ("<slope>", "effect")
+
+
+def test_large_deterministics_are_named_and_priced():
+    with refused() as model:
+        scale, spread = model["scale"], np.linspace(0.0, 1.0, 40_000)
+        pm.Deterministic("fitted", scale * spread)
+        pm.Deterministic("double", 2.0 * scale)
+    found = explain(model)
+    (one,) = found.large_deterministics
+    assert (one.name, one.shape, one.bytes_per_draw) == ("fitted", (40_000,), 320_000)
+    assert found.var_names == ("scale", "double")
+    assert "305.2 MiB for 1,000 draws" in str(found)
+
+
+@pytest.fixture(scope="module")
+def reading_all(step_of):
+    """An exact step whose bounds are so wide that every update reads all rows."""
+    step = fresh_chain(step_of("logistic", "TunaMH"), _generator(0), 0)
+    tables = step.tables
+    heads = tables.heads * [1.0, 1.0, 1e6]
+    step.tables = dataclasses.replace(tables, heads=heads, c=tables.c * np.float32(1e6))
+    step._use_bounds(step.tables, step.surrogate.centre)
+    return step
+
+
+@pytest.fixture(scope="module")
+def of_reading_all(reading_all):
+    return explain(reading_all, draws=200, tune=200, random_seed=1)
+
+
+def test_an_approximate_step_is_forecast_where_exactness_takes_all_rows(of_reading_all):
+    assert of_reading_all.method == "TunaMH"
+    assert of_reading_all.forecast.full_pass_share > 0.9
+    assert of_reading_all.forecast.acceptance_error == 0.0
+    found = of_reading_all.approximate
+    assert (found.method, type(found.step)) == ("PenaltyMH", PenaltyMH)
+    assert found.forecast.full_pass_share < 0.1
+    assert found.forecast.rows_per_update < 500
+    assert found.forecast.acceptance > 0.5
+    assert 0.0 < found.forecast.acceptance_error < 0.1
+    assert np.isnan(found.forecast.preparation_seconds)
+    assert "Forecast of PenaltyMH" in str(of_reading_all)
+
+
+def test_the_approximate_step_draws_as_one_that_is_built_anew(of_reading_all, step_of, model_of):
+    start, draws = model_of("logistic").initial_point(), []
+    for step in (of_reading_all.approximate.step, step_of("logistic", "PenaltyMH")):
+        step.setup_chain(_generator(7), 150, 0)
+        draws.append(run(step, start, 200, stop_at=150)[0])
+    np.testing.assert_array_equal(*draws)
+
+
+def test_the_approximate_step_is_a_step_of_its_own(of_reading_all, reading_all, model_of):
+    step = of_reading_all.approximate.step
+    assert step.tables is None
+    assert not step.certified
+    assert reading_all.certified
+    assert step.rng is not reading_all.rng
+    restored = pickle.loads(pickle.dumps(step))
+    same_state(restored.sampling_state, step.sampling_state)
+    trace = sample(model_of("logistic"), step, 50, 50, chains=1, random_seed=1)
+    assert not trace.sample_stats["certified"].any()
+
+
+@pytest.mark.usefixtures("no_gradient")
+def test_an_explained_chain_goes_on_bit_for_bit(step_of, model_of):
+    step, start = step_of("logistic", "TunaMH"), model_of("logistic").initial_point()
+    step.setup_chain(_generator(7), 200, 0)
+    expected, _ = run(step, start, 240, stop_at=180)
+    whole = step.sampling_state
+
+    step.setup_chain(_generator(7), 200, 0)
+    first, point = run(step, start, 120)
+    before = step.sampling_state
+    explain(step, draws=100, tune=100, random_seed=3)
+    same_state(step.sampling_state, before)
+    second, _ = run(step, point, 120, stop_at=60)
+    np.testing.assert_array_equal(np.concatenate([first, second]), expected)
+    same_state(step.sampling_state, whole)
+
+
+@pytest.mark.usefixtures("no_gradient")
+def test_a_seed_tells_all_but_times(step_of):
+    step = step_of("logistic", "TunaMH")
+    one, same, other = (
+        dataclasses.asdict(explain(step, draws=200, tune=100, random_seed=seed).forecast)
+        for seed in (5, 5, 6)
+    )
+    for found in (one, same, other):
+        for name in TIMED:
+            del found[name]
+    assert one == same
+    assert one != other
+
+
+@pytest.mark.usefixtures("no_gradient")
+def test_rows_of_the_forecast_are_those_of_a_run(step_of, model_of):
+    step = step_of("logistic", "ScalableSubsamplingMH")
+    found = explain(step, draws=4_000, random_seed=11).forecast
+    trace = sample(model_of("logistic"), step, 4_000, 1_000, chains=1, random_seed=12)
+    rows = trace["sample_stats"]["n_obs"].to_numpy()[0]
+    error = np.hypot(found.rows_error, error_of_mean(rows))
+    # A forecast that is off by a half would be noticed.
+    assert error < 0.1 * rows.mean()
+    assert abs(found.rows_per_update - rows.mean()) < 4.0 * error
+
+    several = fresh_chain(step, _generator(0), 0)
+    several.updates_per_draw = 8
+    of_several = explain(several, draws=500, random_seed=13).forecast
+    assert of_several.updates_per_draw == 8
+    error = np.hypot(of_several.rows_error, error_of_mean(rows))
+    assert abs(of_several.rows_per_update - rows.mean()) < 4.0 * error
+    assert of_several.microseconds_per_update == pytest.approx(1e6 * DRAW / 8)
+    assert of_several.full_pass_share <= 1.0
+
+
+def refused():
+    rng = np.random.default_rng(32)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1.0)
+        start = pm.Normal.dist()
+        walk = rng.standard_normal(1_200).cumsum()
+        pm.GaussianRandomWalk("walk", sigma=scale, init_dist=start, observed=walk)
+        pm.Normal("apart", 0.0, scale, observed=rng.standard_normal(1_100))
+    return model
+
+
+def test_a_refused_model_has_a_record_too():
+    model = refused()
+    with pytest.raises(UnsplittableModelError) as reason:
+        split(model, model.value_vars)
+    with model:
+        found = explain(nuts=True)
+    assert found.refused == str(reason.value)
+    assert (found.method, found.recommended) == ("", "pm.NUTS")
+    assert found.forecast is found.certificate is found.taylor_order is None
+    reasons = {other.name: other.reason for other in found.others}
+    assert reasons["walk"] == found.refused
+    assert "observed=['apart']" in reasons["apart"]
+    assert np.isnan(found.nuts.condition_number)
+    assert found.step is found.approximate is None
+    assert "refused" in str(found)
+
+
+@pytest.mark.usefixtures("no_gradient")
+def test_a_model_without_a_mode_is_described_and_refused(model_of, monkeypatch):
+    monkeypatch.setattr(entry, "TunaMH", raising(ModeError))
+    found = explain(model_of("logistic"))
+    assert found.refused == "as in the test"
+    assert [term.name for term in found.terms] == ["y"]
+    assert (found.n_rows, found.size) == (5_000, 3)
+
+
+@pytest.mark.parametrize("error", [SplitCheckError, BoundViolationError, MinibatchError, TypeError])
+def test_what_is_no_refusal_is_raised(error, model_of, monkeypatch):
+    monkeypatch.setattr(entry, "TunaMH", raising(error))
+    with pytest.raises(error, match="as in the test"):
+        explain(model_of("logistic"))
+
+
+def raising(error):
+    def build(*_args, **_settings):
+        raise error("as in the test")
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "message"),
+    [
+        ("model", {"draws": 99}, "draws=99"),
+        ("model", {"tune": -1}, "tune=-1"),
+        ("model", {"temperature": -1.0}, "temperature=-1.0"),
+        ("step", {"temperature": 2.0}, "temperature= is a setting of the step"),
+        ("step", {"vars": []}, "vars= is a setting of the step"),
+        ("model", {"nuts": "yes"}, "nuts='yes' is neither True nor False"),
+        ("neither", {}, "is neither a model nor a step"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(given, settings, message, model_of, step_of):
+    known = {"model": model_of("logistic"), "step": step_of("logistic", "TunaMH")}
+    with pytest.raises(SettingError, match=message):
+        explain(known.get(given, given), **settings)
+
+
+@pytest.mark.usefixtures("no_gradient")
+def test_a_step_from_another_process_takes_the_model_of_the_context(step_of, model_of):
+    step = pickle.loads(pickle.dumps(step_of("logistic", "TunaMH")))
+    with pytest.raises(SettingError, match="in another process"):
+        explain(step, draws=100)
+    with model_of("poisson"), pytest.raises(SettingError, match="in another process"):
+        explain(step, draws=100)
+    with model_of("logistic"):
+        assert explain(step, draws=100, tune=0).n_rows == 5_000
+
+
+@pytest.mark.slow
+def test_few_rows_for_many_parameters_are_for_nuts(monkeypatch):
+    rng = np.random.default_rng(33)
+    X = rng.standard_normal((1_000, 60))
+    y = (rng.random(1_000) < 1.0 / (1.0 + np.exp(-X @ rng.normal(0.0, 0.2, 60)))).astype(np.int8)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 2.5, shape=60)
+        pm.Bernoulli("y", logit_p=X @ beta, observed=y)
+    # The seconds of a quiet machine, as every update reads all rows.
+    monkeypatch.setattr(pilot, "seconds_per_draw", lambda _: 300e-6)
+    monkeypatch.setattr(nuts_module, "seconds_per_call", lambda *_: (COMPILATION, 50e-6))
+    found = explain(model, nuts=True, random_seed=1)
+    assert found.recommended == "pm.NUTS"
+    assert found.forecast.full_pass_share > 0.9
+    assert found.approximate.forecast.full_pass_share < 0.1
+    assert found.reason.startswith("N/d = 17 is too small (d = 60 exceeds √N/2)")
+    assert "read all rows" in found.forecast.warning

@@ -1,0 +1,106 @@
+import dataclasses
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from diagnostics.forecast.samples import EXPLANATION, NUTS_LIMIT, WRITTEN
+from pymc_minibatch_mh.diagnostics.forecast.sheet import WIDTH, Section, as_html, as_text
+
+
+def leaves(record):
+    """Return every number and text of a record, but flags and steps."""
+    if dataclasses.is_dataclass(record):
+        parts = [getattr(record, field.name) for field in dataclasses.fields(record)]
+    elif isinstance(record, tuple):
+        parts = record
+    else:
+        return [] if isinstance(record, bool | None) else [record]
+    return [leaf for part in parts for leaf in leaves(part)]
+
+
+def written(leaf):
+    return leaf if isinstance(leaf, str) else WRITTEN[leaf]
+
+
+class Text(HTMLParser):
+    """Collects what a browser would show, and the tags that it would see."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.shown, self.tags = "", set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+
+    def handle_data(self, data):
+        self.shown += f" {data}"
+
+
+def missing(text):
+    shown = re.sub(r"\s+", " ", text)
+    return [leaf for leaf in map(written, leaves(EXPLANATION)) if leaf not in shown]
+
+
+def test_text_and_html_hold_every_field():
+    assert missing(str(EXPLANATION)) == []
+    assert missing(Text(EXPLANATION._repr_html_()).shown) == []
+    assert repr(EXPLANATION) == str(EXPLANATION)
+
+
+def test_a_field_that_is_left_out_would_be_noticed():
+    for name in ("forecast", "approximate", "nuts", "certificate"):
+        assert missing(str(replace(EXPLANATION, **{name: None}))), name
+    for name in ("terms", "large_deterministics", "var_names"):
+        assert missing(str(replace(EXPLANATION, **{name: ()}))), name
+
+
+def test_flags_and_unknown_figures_are_said():
+    certificate = replace(EXPLANATION.certificate, certified=False, looseness=float("nan"))
+    forecast = replace(EXPLANATION.forecast, preparation_seconds=float("nan"), acceptance_error=0.0)
+    nuts = replace(EXPLANATION.nuts, condition_number=float("nan"))
+    changed = replace(
+        EXPLANATION, certificate=certificate, forecast=forecast, approximate=None, nuts=nuts
+    )
+    text = str(changed)
+    assert "not certified" in text
+    assert "not certified" not in str(EXPLANATION)
+    assert "not measured" in text
+    assert "κ unknown" in text
+    assert "is off by" not in text
+    assert "nan" not in text
+    assert "no gradient" in str(replace(changed, nuts=None))
+
+
+def test_nuts_that_was_not_timed_has_a_limit():
+    text = re.sub(r"\s+", " ", str(replace(EXPLANATION, nuts=NUTS_LIMIT)))
+    assert "effective draws a second at most 432" in text
+    assert "at least 11.7 per effective draw" in text
+    assert "κ = 49" in text
+    assert "nuts=True" in text
+    assert "µs, all rows" not in text
+
+
+def test_the_names_are_written_to_be_pasted():
+    text = str(EXPLANATION)
+    assert "pm.sample(..., var_names=['alpha', 'gaps'])" in text
+    silent = str(replace(EXPLANATION, large_deterministics=()))
+    assert "var_names" not in silent
+
+
+def test_everything_between_tags_is_escaped():
+    hostile = "<script>alert('&')</script>"
+    page = Text(as_html((Section(hostile, ((hostile, hostile),)),)))
+    assert page.tags == {"table", "tr", "th", "td"}
+    assert page.shown.count(hostile) == 3
+
+
+@pytest.mark.parametrize("label", ["short", "a label that is far longer than its column is wide"])
+def test_text_is_wrapped_in_columns(label):
+    value = "word " * 60 + "a_word_that_is_longer_than_" + "a_line_" * 15
+    lines = as_text((Section("Title", ((label, value),)),)).splitlines()
+    assert lines[0] == "Title"
+    assert [line for line in lines if len(line) > WIDTH] == [lines[-1]]
+    assert " ".join(" ".join(lines[1:]).split()) == f"{label} {value}"

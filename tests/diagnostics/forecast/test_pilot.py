@@ -1,0 +1,100 @@
+import numpy as np
+import pymc as pm
+import pytest
+from pytensor.compile.ops import wrap_py
+from pytensor.tensor.type import dscalar
+
+from pymc_minibatch_mh.diagnostics.forecast import nuts
+from pymc_minibatch_mh.diagnostics.forecast.nuts import (
+    condition_number,
+    nuts_forecast,
+    nuts_limit,
+    seconds_per_call,
+)
+from pymc_minibatch_mh.diagnostics.forecast.pilot import effective_draws, error_of_mean
+
+
+def autoregression(phi, length, seed):
+    rng = np.random.default_rng(seed)
+    values = np.zeros(length)
+    for k in range(1, length):
+        values[k] = phi * values[k - 1] + rng.standard_normal()
+    return values
+
+
+def test_a_coordinate_that_never_moved_has_no_effective_draws():
+    draws = np.column_stack([np.random.default_rng(0).standard_normal(500), np.ones(500)])
+    free, stuck = effective_draws(draws)
+    assert free > 300
+    assert stuck == 0.0
+
+
+def test_dependent_values_have_a_larger_error():
+    # The variance of a mean of n values is that of the innovations over n (1 - φ)².
+    n = 20_000
+    for phi in (0.0, 0.9):
+        expected = 1.0 / ((1.0 - phi) * np.sqrt(n))
+        found = [error_of_mean(autoregression(phi, n, seed)) for seed in range(8)]
+        # Twenty batches tell the error to a sixth, and the mean of eight to a seventeenth.
+        assert np.mean(found) == pytest.approx(expected, rel=0.25)
+
+
+def test_the_condition_number_knows_no_scales():
+    correlation = np.array([[1.0, 0.8], [0.8, 1.0]])
+    scales = np.array([1e-3, 50.0])
+    covariance = correlation * scales * scales[:, None]
+    assert condition_number(covariance) == pytest.approx(1.8 / 0.2)
+
+
+def test_a_model_without_a_gradient_has_no_forecast_of_nuts():
+    opaque = wrap_py(itypes=[dscalar], otypes=[dscalar])(lambda x: np.asarray(-(x**2)))
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("opaque", opaque(x))
+    assert nuts_forecast(model, model.initial_point(), None) is None
+    assert nuts_limit(model, 1_000, 8_000, None) is None
+
+
+@pytest.mark.usefixtures("no_compilation")
+def test_a_limit_of_nuts_is_found_without_compiling_anything():
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+    correlated = np.array([[1.0, 0.8], [0.8, 1.0]])
+    found = nuts_limit(model, 1_000_000, 24_000_000, correlated)
+    # A third of the rule's gradients, of a nanosecond a row and .02 a byte.
+    assert found.condition_number == pytest.approx(9.0)
+    assert found.gradients_per_effective_draw == pytest.approx(5.0)
+    assert found.ess_per_second_at_most == pytest.approx(1.0 / (5.0 * (25e-6 + 1e-3 + 480e-6)))
+    assert nuts_limit(model, 0, 0, None).gradients_per_effective_draw == pytest.approx(5.0 / 3.0)
+
+
+def test_a_model_of_discrete_variables_alone_has_no_nuts():
+    with pm.Model() as model:
+        pm.Poisson("k", 3.0)
+    assert nuts_limit(model, 1_000, 8_000, None) is None
+
+
+def test_a_gradient_is_compiled_and_timed():
+    with pm.Model() as model:
+        pm.Normal("x")
+    found = nuts_forecast(model, model.initial_point(), np.eye(1))
+    assert found.gradients_per_effective_draw == pytest.approx(5.0)
+    seconds = found.gradient_microseconds / 1e6
+    assert 0.0 < seconds < found.compile_seconds
+    assert found.ess_per_second == pytest.approx(1.0 / (5.0 * (seconds + 25e-6)))
+    assert found.ess_per_second < nuts_limit(model, 1, 8, np.eye(1)).ess_per_second_at_most
+
+
+def test_the_time_of_a_gradient_is_not_that_of_its_compilation(monkeypatch):
+    # A clock that only the function moves: a minute in its first call, then 3 ms or more.
+    clock = {"now": 0.0, "calls": 0}
+
+    def function(_):
+        clock["now"] += 0.003 + 0.001 * (clock["calls"] % 3) if clock["calls"] else 60.0
+        clock["calls"] += 1
+
+    monkeypatch.setattr(nuts.time, "perf_counter", lambda: clock["now"])
+    first, usual = seconds_per_call(function, np.zeros(1))
+    assert first == pytest.approx(60.0)
+    assert usual == pytest.approx(0.003)
+    assert clock["calls"] > nuts.LEAST

@@ -1,0 +1,65 @@
+"""Families of likelihoods with the arguments of some of their rows near the truth."""
+
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+from numba import njit
+
+from families import FAMILIES
+from pymc_minibatch_mh.kernels.first_class import address_of, function_at
+from pymc_minibatch_mh.kernels.signatures import ROWWISE
+from pymc_minibatch_mh.model.compiled.form_rows import FormRows
+from pymc_minibatch_mh.model.compiled.graphs import row_source
+from pymc_minibatch_mh.model.compiled.layout import placed
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.model.row.values import RowData
+
+ROWS = 1_000
+
+
+@cache
+def rows_of(name, rows=ROWS):
+    """Return a family's row functions, and where its arguments lie at a plain position."""
+    model = FAMILIES[name](rows)
+    parts = split(model, model.value_vars, min_rows=1)
+    functions = row_functions(parts)
+    rng = np.random.default_rng(8)
+    position = parts.ravel(model.initial_point()) + 0.2 * rng.standard_normal(parts.size)
+    return SimpleNamespace(
+        model=model,
+        parts=parts,
+        functions=functions,
+        position=position,
+        compiled=FormRows(functions),
+        source=row_source(parts),
+    )
+
+
+def arguments_of(found, term, rows, position=None):
+    """Return the arguments of some rows of a term, shape (n, m)."""
+    position = found.position if position is None else position
+    rows = np.asarray(rows, dtype=np.int64)
+    factor = np.eye(position.size)
+    return placed(found.functions[term], rows, position, factor, directions=False).values
+
+
+def leaves_of_rows(found, term, rows):
+    """Return what a row function takes of the data of some rows, shape (n, leaves)."""
+    data = RowData(found.functions[term], np.asarray(rows))
+    columns = [np.broadcast_to(data.value(leaf), len(rows)) for leaf in found.compiled.leaves[term]]
+    return np.stack([np.empty(len(rows)), *columns], axis=1)[:, 1:].astype(np.float64)
+
+
+@njit
+def _call(address, inputs, outputs):
+    function_at(address, ROWWISE)(inputs, outputs)
+
+
+def run(function, *columns, width):
+    """Run a compiled function of rows; return `width` numbers of each row."""
+    inputs = np.ascontiguousarray(np.concatenate(columns, axis=1), dtype=np.float64)
+    outputs = np.empty((inputs.shape[0], width))
+    _call(address_of(function), inputs, outputs)
+    return outputs

@@ -1,0 +1,114 @@
+"""Which observed variables are read, and along which of their axes."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
+from pymc_minibatch_mh.model.reading import terms
+from pymc_minibatch_mh.model.reading.terms import chosen_terms, observation_axis, term_of
+
+TIMES, PERSONS = 4, 9
+PANEL = np.random.default_rng(2).normal(size=(TIMES, PERSONS))
+
+
+def panel():
+    coords = {"time": range(TIMES), "person": range(PERSONS), "other": range(PERSONS)}
+    with pm.Model(coords=coords) as model:
+        level = pm.Normal("level", dims="time")
+        pm.Normal("y", level[0], 1.0, dims=("time", "person"), observed=PANEL)
+        pm.Normal("z", level.sum(), 1.0, dims="time", observed=PANEL[:, 0])
+        pm.MvNormal("v", level, np.eye(TIMES), dims=("person", "time"), observed=PANEL.T)
+        pm.Normal("square", 0.0, 1.0, dims=("person", "other"), observed=PANEL.T @ PANEL)
+    return model
+
+
+def read(model, observed, dims=()):
+    return [
+        term_of(model, rv, names_of(model), dims) for rv in chosen_terms(model, observed, 1, dims)
+    ]
+
+
+def names_of(model):
+    return {v: model.values_to_rvs[v].name for v in model.value_vars}
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "axis"),
+    [
+        ("y", [], 0),
+        ("y", ["person"], 1),
+        ("y", ["time"], 0),
+        ("z", ["person"], 0),
+        ("square", ["other"], 1),
+        ("square", ["person"], 0),
+    ],
+)
+def test_rows_lie_along_the_named_dim(name, dims, axis):
+    model = panel()
+    assert observation_axis(model, model[name], dims) == axis
+
+
+def test_rows_of_another_axis_are_counted():
+    model = panel()
+    chosen = chosen_terms(model, None, PERSONS, ["person"])
+    assert [rv.name for rv in chosen] == ["y", "v", "square"]
+    assert [rv.name for rv in chosen_terms(model, None, PERSONS, ["time"])] == ["square"]
+
+
+@pytest.mark.parametrize("length", [TIMES, PERSONS])
+def test_a_term_has_the_rows_of_its_axis(length):
+    model = panel()
+    dims = {TIMES: ["time"], PERSONS: ["person"]}[length]
+    term = term_of(model, model["y"], names_of(model), dims)
+    assert term.n_rows == length
+    assert all(column.rows_first.shape[0] == length for column, _ in term.batches)
+
+
+def test_an_axis_that_is_drawn_together_has_no_rows():
+    model = panel()
+    message = r"^'v' is a MultivariateNormal, whose axis 1 holds the entries of one observation, so"
+    with pytest.raises(UnsplittableModelError, match=message):
+        term_of(model, model["v"], names_of(model), ["time"])
+
+
+@pytest.mark.parametrize(
+    ("observed", "dims", "message"),
+    [
+        (None, ["persons"], r"names 'persons', which is no dim of this model\. Choose from \['oth"),
+        (None, "person", r"is a string\. Use a list of names of dims, such as \['person'\]\.$"),
+        (["z"], ["person"], r"^'z' has none of observation_dims=\['person'\]: .* Name the one"),
+        (None, ["person", "other"], r"^'square' has more than one of observation_dims="),
+        (["square"], ["person", "other"], r"^'square' has more than one of observation_dims="),
+    ],
+)
+def test_dims_that_cannot_be_meant_are_refused(observed, dims, message):
+    model = panel()
+    with pytest.raises(SettingError, match=message):
+        read(model, observed, dims)
+
+
+def test_mutant_that_takes_the_first_axis_is_noticed(monkeypatch):
+    monkeypatch.setattr(terms, "_own_dims", lambda model, name, dims: [0])
+    with pytest.raises(AssertionError):
+        test_a_term_has_the_rows_of_its_axis(PERSONS)
+
+
+def test_a_likelihood_in_a_potential_is_named():
+    with pm.Model() as model:
+        pm.Potential("fit", -((pm.Normal("a") - PANEL) ** 2).sum())
+    message = r"^'fit' is a potential, which has no rows, .* pm\.CustomDist\(\.\.\., logp=\.\.\., "
+    with pytest.raises(UnsplittableModelError, match=message):
+        chosen_terms(model, None, 1)
+
+
+@pytest.mark.filterwarnings("ignore:Data in y contains missing values")
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+@pytest.mark.parametrize("observed", [None, ["y"], ["y_observed"]])
+@pytest.mark.parametrize("family", [pm.Normal, pm.Poisson])
+def test_missing_values_come_first(family, observed):
+    with pm.Model() as model:
+        family("y", pm.math.exp(pm.Normal("a")), observed=[1.0, np.nan, 2.0])
+    message = r"^'y' has missing values that PyMC imputes, one latent variable each, so it cannot"
+    with pytest.raises(UnsplittableModelError, match=message):
+        read(model, observed)

@@ -1,0 +1,73 @@
+"""Row functions in fifty digits: the expressions of their cells, evaluated by mpmath."""
+
+import mpmath as mp
+import numpy as np
+from pytensor.scalar import basic as scalar
+
+from bounds.expressions import EXACT as KNOWN
+from pymc_minibatch_mh.model.row.cells import Argument, Constant, Lookup
+from pymc_minibatch_mh.model.row.values import RowData
+
+DIGITS = 50
+
+
+def _betainc(a, b, x):
+    return mp.betainc(a, b, 0, x, regularized=True)
+
+
+EXACT = KNOWN | {
+    "Identity": lambda x: x,
+    "Sqrt": mp.sqrt,
+    "Expm1": mp.expm1,
+    "Log1mexp": lambda x: mp.log(-mp.expm1(x)),
+    "LogAny": lambda x: mp.log(-mp.expm1(-mp.exp(x))),
+    "LogSoftplus": lambda x: mp.log(mp.log1p(mp.exp(x))),
+    "LogAddExp": lambda x, y: mp.log(mp.exp(x) + mp.exp(y)),
+    "Log1pRatio": lambda x: mp.log1p(x) / x if x else mp.mpf(1),
+    "Erf": mp.erf,
+    "Erfc": mp.erfc,
+    "Sign": mp.sign,
+    "Cos": mp.cos,
+    "ArcTan": mp.atan,
+    "Psi": lambda x: mp.psi(0, x),
+    "TriGamma": lambda x: mp.psi(1, x),
+    "BetaInc": _betainc,
+}
+
+
+def number(value):
+    """Return a number as mpmath computes with it."""
+    value = np.asarray(value)
+    if value.dtype.kind == "b":
+        return bool(value)
+    return mp.mpf(int(value)) if value.dtype.kind in "iu" else mp.mpf(float(value))
+
+
+class ExactRow:
+    """The log-likelihood of one row as a function of its arguments, in fifty digits."""
+
+    def __init__(self, function, row):
+        self.function = function
+        self._data = RowData(function, np.array([row]))
+
+    def __call__(self, *arguments, root=None):
+        known = {}
+
+        def value(cell):
+            if cell not in known:
+                known[cell] = self._value(cell, value, arguments)
+            return known[cell]
+
+        return value(self.function.root if root is None else root)
+
+    def _value(self, cell, value, arguments):
+        if isinstance(cell, Argument):
+            return arguments[cell.number]
+        if isinstance(cell, Constant):
+            return number(cell.value)
+        if isinstance(cell, Lookup) or not hasattr(cell, "op"):
+            return number(np.ravel(self._data.value(cell))[0])
+        operands = [value(x) for x in cell.inputs]
+        if isinstance(cell.op, scalar.Cast):
+            return operands[0] if np.dtype(cell.op.o_type.dtype).kind == "f" else +operands[0]
+        return EXACT[type(cell.op).__name__](*operands)
