@@ -14,12 +14,13 @@ from pymc_minibatch_mh.errors import (
     UnsplittableModelError,
 )
 from pymc_minibatch_mh.proposals.base import Proposal
-from pymc_minibatch_mh.steps.austere import AustereMH
-from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH
-from pymc_minibatch_mh.steps.factorized import FactorizedMH
-from pymc_minibatch_mh.steps.penalty import PenaltyMH
-from pymc_minibatch_mh.steps.scalable import ScalableSubsamplingMH
-from pymc_minibatch_mh.steps.tuna import TunaMH
+from pymc_minibatch_mh.step.austere import AustereMH
+from pymc_minibatch_mh.step.barker import BarkerMinibatchMH
+from pymc_minibatch_mh.step.factorized import FactorizedMH
+from pymc_minibatch_mh.step.own_test import OwnTestMH
+from pymc_minibatch_mh.step.penalty import PenaltyMH
+from pymc_minibatch_mh.step.scalable import ScalableSubsamplingMH
+from pymc_minibatch_mh.step.tuna import TunaMH
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.bounds.user_bounds import Bounds
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.diagnostics.forecast.explain import explain
     from pymc_minibatch_mh.diagnostics.forecast.explanation import Explanation
     from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
+    from pymc_minibatch_mh.kernels.batch import rows_gradient
     from pymc_minibatch_mh.model.reading.split import split
     from pymc_minibatch_mh.proposals.mixture import Mixture
+    from pymc_minibatch_mh.proposals.own_move import OwnMove
     from pymc_minibatch_mh.proposals.single import Laplace, RandomWalk
+    from pymc_minibatch_mh.sampling.driver import sample
     from pymc_minibatch_mh.sampling.initvals import overdispersed_initvals
 
 #: Where the names live that ArviZ, Matplotlib or numba stand behind, which take seconds to import:
@@ -42,16 +46,19 @@ _ON_FIRST_USE = {
     "Explanation": "diagnostics.forecast.explanation",
     "Laplace": "proposals.single",
     "Mixture": "proposals.mixture",
+    "OwnMove": "proposals.own_move",
     "RandomWalk": "proposals.single",
     "audit": "diagnostics.audit.audit",
     "explain": "diagnostics.forecast.explain",
     "log_likelihood": "diagnostics.after.loglikelihood",
     "loo_subsample": "diagnostics.after.loo",
+    "sample": "sampling.driver",
     "overdispersed_initvals": "sampling.initvals",
     "plot_audit": "diagnostics.plots",
     "plot_bounds": "diagnostics.plots",
     "plot_rows": "diagnostics.plots",
     "posterior_predictive": "diagnostics.after.predictive",
+    "rows_gradient": "kernels.batch",
     "split": "model.reading.split",
 }
 
@@ -67,6 +74,8 @@ __all__ = [
     "MinibatchError",
     "Mixture",
     "ModeError",
+    "OwnMove",
+    "OwnTestMH",
     "PenaltyMH",
     "Proposal",
     "RandomWalk",
@@ -85,6 +94,8 @@ __all__ = [
     "plot_bounds",
     "plot_rows",
     "posterior_predictive",
+    "rows_gradient",
+    "sample",
     "split",
 ]
 

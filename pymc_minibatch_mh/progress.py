@@ -29,7 +29,7 @@ def showing(stage: str) -> Iterator[None]:
     stage
         What is done first.
     """
-    if _Line.current is not None or not _watched():
+    if _Line.current is not None or not is_watched():
         report(stage)
         yield
         return
@@ -117,7 +117,7 @@ class _Line:
             self._display.stop()
 
 
-def _watched() -> bool:
+def is_watched() -> bool:
     """Whether a line would be seen: not in logs, nor beside a bar that is already there."""
     if hasattr(sys.stdout, "rich_proxied_file"):
         return False

@@ -1,4 +1,4 @@
-"""Who may know of whom, and how long a file and a function may be."""
+"""Who may know of whom, how long a file and a function may be, and how much a function takes."""
 
 import ast
 import sys
@@ -9,23 +9,21 @@ import pytest
 PACKAGE = "pymc_minibatch_mh"
 ROOT = Path(__file__).parents[1] / PACKAGE
 FILES = sorted(ROOT.rglob("*.py"))
-LONGEST_FILE, LONGEST_FUNCTION = 350, 40
+LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS = 350, 40, 8
 
 #: Part -> parts of the package that it may import. A module of the root is its own part;
 #: a room inside of a room is one where it is named here.
 ARROWS = {
     "__init__": {
         "bounds", "diagnostics", "diagnostics.after", "diagnostics.audit", "diagnostics.forecast",
-        "errors", "model.reading", "proposals", "sampling", "steps",
+        "errors", "kernels", "model.reading", "proposals", "sampling", "step",
     },
     "_jit": set(),
     "collection": set(),
     "errors": set(),
     "progress": set(),
     "data": {"_jit"},
-    "tables": {"errors"},
     "kernels": {"_jit", "data"},
-    "acceptance": {"_jit", "errors", "kernels", "tables"},
     "proposals": {"_jit", "errors", "kernels"},
     "model": set(),
     "model.reading": {"data", "errors"},
@@ -38,32 +36,46 @@ ARROWS = {
         "data", "errors", "expansion", "kernels", "model.compiled", "model.reading", "model.row",
         "progress",
     },
-    "steps": {
-        "acceptance", "bounds", "collection", "data", "errors", "expansion", "kernels",
-        "model.reading", "progress", "proposals", "tables",
+    "preparation": {"bounds", "data", "errors", "expansion", "kernels", "model.reading"},
+    "methods": {"_jit", "bounds", "data", "errors", "kernels", "preparation"},
+    "chain": {"errors", "expansion", "kernels", "methods", "preparation", "proposals"},
+    "step": {
+        "bounds", "chain", "collection", "errors", "expansion", "kernels", "methods",
+        "model.reading", "preparation", "progress", "proposals",
     },
-    "sampling": {"errors", "model.reading", "steps"},
+    "sampling": {"chain", "errors", "kernels", "model.reading", "progress", "step"},
     "diagnostics.forecast": {
-        "bounds", "data", "errors", "kernels", "model.reading", "model.row", "progress", "steps",
+        "bounds", "chain", "data", "errors", "kernels", "methods", "model.reading", "model.row",
+        "progress", "step",
     },
-    "diagnostics.audit": {"diagnostics.after", "errors", "model.reading", "steps"},
+    "diagnostics.audit": {"chain", "diagnostics.after", "errors", "model.reading", "step"},
     "diagnostics.after": {"data", "errors", "model.reading"},
     "diagnostics": {"diagnostics.after", "diagnostics.audit", "errors"},
 }  # fmt: skip
 #: Part -> what it may import of what is installed; the others may import anything.
 INSTALLED = {
+    "__init__": set(),
     "_jit": {"numba"},
     "collection": set(),
     "errors": set(),
     "progress": {"rich"},
     "data": {"numba", "llvmlite", "numpy"},
     "kernels": {"numba", "llvmlite", "numpy"},
-    "acceptance": {"numba", "numpy"},
-    "proposals": {"numpy"},
-    "tables": {"numpy", "scipy"},
+    "proposals": {"numba", "numpy"},
+    "methods": {"numba", "numpy", "scipy"},
+    "chain": {"numpy"},
 }
-#: Modules that see a narrower part of the package than their part does.
-NARROW = {"acceptance": {"kernels": {"signatures"}}, "proposals": {"kernels": {"signatures"}}}
+#: Parts that see a narrower part of another: part -> other part -> modules of that.
+NARROW = {
+    "proposals": {"kernels": {"batch", "counts", "first_class", "roles", "vectors"}},
+    "methods": {
+        "kernels": {
+            "alias", "counts", "first_class", "looks", "moves", "posterior", "roles", "signatures",
+            "bound_tables",
+        },
+        "preparation": {"needs", "prepared"},
+    },
+}  # fmt: skip
 
 
 def part_of(path):
@@ -114,6 +126,14 @@ def length(function):
     return body[-1].end_lineno - body[0].lineno + 1 if body else 0
 
 
+def taken(function):
+    """Return how many arguments a function takes, besides an instance or a class."""
+    given = function.args
+    names = [one.arg for one in [*given.posonlyargs, *given.args, *given.kwonlyargs]]
+    own = names[:1] in (["self"], ["cls"])
+    return len(names) - own + (given.vararg is not None) + (given.kwarg is not None)
+
+
 def short(path):
     return path.relative_to(ROOT).as_posix()
 
@@ -137,17 +157,34 @@ def test_the_arrows_have_no_circle():
         placed |= ready
 
 
+def test_every_arrow_is_followed():
+    followed = {part: set() for part in ARROWS}
+    for path in FILES:
+        for name in imports(path)[0]:
+            top, *inside = name.split(".")
+            if top == PACKAGE and part_named(inside) != part_of(path):
+                followed[part_of(path)].add(part_named(inside))
+    assert followed == ARROWS
+
+
 @pytest.mark.parametrize(
     ("part", "name"),
     [
-        ("kernels", "pymc_minibatch_mh.acceptance.barker"),
+        ("kernels", "pymc_minibatch_mh.methods.barker"),
+        ("kernels", "pymc.Model"),
         ("model.reading", "pymc_minibatch_mh.proposals.Mixture"),
         ("model.reading", "pymc_minibatch_mh.model.row.cells.Cell"),
         ("model.row", "pymc_minibatch_mh.model.compiled.graphs.GraphRows"),
         ("diagnostics.after", "pymc_minibatch_mh.diagnostics.audit.verdicts.Verdict"),
         ("data", "pymc_minibatch_mh.errors.refuse"),
-        ("acceptance", "pymc_minibatch_mh.kernels.update.update"),
-        ("acceptance", "scipy.special.expit"),
+        ("methods", "pymc_minibatch_mh.kernels.run.run"),
+        ("methods", "pymc_minibatch_mh.chain.chain.Chain"),
+        ("methods", "pymc.Model"),
+        ("proposals", "scipy.special.expit"),
+        ("proposals", "pymc_minibatch_mh.kernels.run.run"),
+        ("preparation", "pymc_minibatch_mh.methods.base.Method"),
+        ("chain", "pymc_minibatch_mh.step.base.MinibatchStep"),
+        ("chain", "pymc.Model"),
     ],
 )
 def test_an_arrow_against_the_direction_is_noticed(part, name):
@@ -160,3 +197,14 @@ def test_files_and_functions_are_short(path):
     assert len(source.splitlines()) <= LONGEST_FILE
     long = {f.name: length(f) for f in functions(ast.parse(source)) if length(f) > LONGEST_FUNCTION}
     assert long == {}
+
+
+@pytest.mark.parametrize("path", FILES, ids=short)
+def test_functions_take_few_arguments(path):
+    found = functions(ast.parse(path.read_text(encoding="utf-8")))
+    assert {f.name: taken(f) for f in found if taken(f) > MOST_ARGUMENTS} == {}
+
+
+def test_arguments_are_counted():
+    (function,) = functions(ast.parse("def f(self, a, /, b, *c, d=1, **e): pass"))
+    assert taken(function) == 5

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import pymc_minibatch_mh
-from pymc_minibatch_mh import steps
+from pymc_minibatch_mh import step
 
 PACKAGE = "pymc_minibatch_mh"
 ROOT = Path(__file__).parents[1]
@@ -51,13 +51,13 @@ def test_a_signature_is_shown_without_compiler_or_plots():
         "        inspect.signature(getattr(mb, name))\n"
         "dir(mb)"
     )
-    assert "pymc_minibatch_mh.steps.tuna" in found
+    assert "pymc_minibatch_mh.step.tuna" in found
     assert not found & (HEAVY | HEAVY_PARTS | {"pytensor.link.numba.dispatch"})
-    assert "pymc_minibatch_mh.steps.machinery" not in found
+    assert "pymc_minibatch_mh.step.machinery" not in found
 
 
 def test_a_step_is_built_without_plots_or_distributions():
-    found = imported_by("from pymc_minibatch_mh import RandomWalk, steps\nsteps.machinery")
+    found = imported_by("from pymc_minibatch_mh import RandomWalk, step\nstep.machinery")
     assert "numba" in found
     assert not found & (NEVER_IN_A_STEP | {"scipy.stats"})
 
@@ -84,7 +84,7 @@ def test_a_star_imports_all_public_names():
     assert namespace.keys() >= set(pymc_minibatch_mh.__all__)
 
 
-@pytest.mark.parametrize("package", [pymc_minibatch_mh, steps])
+@pytest.mark.parametrize("package", [pymc_minibatch_mh, step])
 def test_what_is_not_there_is_refused_as_by_any_module(package):
     with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'tuna"):
         package.tunaMH  # noqa: B018 - asking is the test

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh.steps.stats import STATS
+from pymc_minibatch_mh.step.stats import STATS
 
 ROOT = Path(__file__).parents[1]
 INSTALL = "python -m pip install uv && "

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import re
 
@@ -161,5 +162,5 @@ def test_preparing_a_step_says_what_it_does(said, step_of):
     step = step_of("logistic", "TunaMH")
     with showing("Reading the model"):
         step.target.expand(np.zeros(3), np.random.default_rng(0))
-        step.decision.tables(step.target, step.surrogate)
+        dataclasses.replace(step.prepared, tables=None).completed()
     assert {"Searching for the mode", "Expanding the rows", "Bounding all rows"} <= {*said}

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.kernels.poisson import smallest_table
-from pymc_minibatch_mh.kernels.remainder import no_metric
-from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.kernels.bound_tables import smallest_table
+from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.step.base import MinibatchStep
 
 type Array = NDArray[np.float64]
 #: From the number of a row and positions, shape (k, d), to the row's remainders, shape (k,).
@@ -131,7 +131,8 @@ def bounds(step: MinibatchStep, starts: Array, ends: Array, rows: list[int]) -> 
     tables = step.tables
     assert tables is not None
     for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        table, m = smallest_table(step.surrogate, start, end, tables.heads, no_metric)
+        move = move_between(step.surrogate, start, end)
+        table, m = smallest_table(tables.arrays, move, step.surrogate)
         if table >= 0:
             result[k] = tables.c[table, rows] * m
     return result

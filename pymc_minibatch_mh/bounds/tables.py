@@ -19,10 +19,14 @@ from pymc_minibatch_mh.bounds.enclose import suprema
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
+from pymc_minibatch_mh.bounds.shipping import received, shipped
+from pymc_minibatch_mh.data.mapped import MappedArrays
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels.alias import build_alias
-from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, JOINT, SHARP, no_metric
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL, BoundTables, no_metric
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.row.function import RowFunction
@@ -46,9 +50,6 @@ WORTH_INFINITY = 0.25
 
 #: What is said while it takes long.
 BOUNDING = "Bounding all rows"
-
-# Columns of the heads of tables.
-RADIUS, KIND, TOTAL = range(3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +86,12 @@ class Tables:
         return thresholds, aliases
 
     @cached_property
+    def arrays(self) -> BoundTables:
+        """The tables as kernels read them."""
+        metric = address_of(self.compiled_metric)
+        return BoundTables(self.heads, self.c, *self.alias, metric)
+
+    @cached_property
     def compiled_metric(self) -> Any:
         """The metric as a first-class function (``METRIC``).
 
@@ -103,10 +110,26 @@ class Tables:
                 "it as a function of two vectors, with NumPy operations and loops only."
             ) from error
 
+    @cached_property
+    def _mapped(self) -> MappedArrays:
+        thresholds, aliases = self.alias
+        return MappedArrays({"c": self.c, "thresholds": thresholds, "aliases": aliases})
+
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is quick to build again, or does not survive in another process."""
-        dropped = ("alias", "compiled_metric")
-        return {name: value for name, value in self.__dict__.items() if name not in dropped}
+        """Leave large arrays to a file that processes share, and addresses behind."""
+        dropped = ("alias", "arrays", "compiled_metric", "_mapped")
+        state = {name: value for name, value in self.__dict__.items() if name not in dropped}
+        return {**state, "c": shipped(self.c, lambda: self._mapped)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what was sent along.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the bounds are not there any more.
+        """
+        self.__dict__.update(state | received(state["c"]))
 
 
 class BoundsPass:

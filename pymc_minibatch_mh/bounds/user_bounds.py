@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, GIVEN
+from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN
 from pymc_minibatch_mh.model.reading.inputs import array_of
 
 

@@ -11,14 +11,14 @@ from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.expansion.parallel import Consecutive, on_all_cores
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moments import merge_moments
-from pymc_minibatch_mh.kernels.passes import (
+from pymc_minibatch_mh.kernels.posterior import RowSpace
+from pymc_minibatch_mh.kernels.row_sums import (
     add_bend,
     add_derivatives,
     bend_of_prior,
     largest_ratio,
     move_moments,
 )
-from pymc_minibatch_mh.kernels.reading import RowSpace
 from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
 from pymc_minibatch_mh.model.compiled.graphs import PlacedRows
 from pymc_minibatch_mh.model.compiled.scalar_prior import ScalarPrior
@@ -78,7 +78,8 @@ class Passes:
         return self._rows.cheap_hessian
 
     @cached_property
-    def _row_derivatives(self) -> Callable:
+    def row_derivatives(self) -> Callable:
+        """Compiled value, gradient and Hessian of rows (``DERIVATIVES``)."""
         return self._rows.row_derivatives()
 
     @cached_property
@@ -94,7 +95,7 @@ class Passes:
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
     ) -> Derivatives:
         """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
-        address = address_of(self._row_derivatives)
+        address = address_of(self.row_derivatives)
         shape = (theta.size, theta.size) if hessian else (0, 0)
 
         def chunk_sums(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -198,7 +199,7 @@ class Passes:
         address = address_of(evaluate)
 
         def chunk_ratio(rows: np.ndarray) -> tuple[float, int]:
-            return largest_ratio(address, *move, self.space, rows, c, m, inverse_temperature)
+            return largest_ratio(address, move, self.space, rows, c, m, inverse_temperature)
 
         return max(on_all_cores(chunk_ratio, self._chunks(None)))
 

@@ -16,7 +16,7 @@ from pymc_minibatch_mh.expansion.smoothing import smoothed
 from pymc_minibatch_mh.expansion.taylor import Calibration, calibrate, surrogate_at
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.compiled.compiled_model import CompiledModel
-from pymc_minibatch_mh.model.compiled.graphs import PlacedRows, row_source
+from pymc_minibatch_mh.model.compiled.graphs import OTHERS_SLOT, PlacedRows, row_source
 from pymc_minibatch_mh.model.reading.check import ModelDensity, check_split
 from pymc_minibatch_mh.model.reading.split import Split
 from pymc_minibatch_mh.model.row.function import RowFunction
@@ -48,6 +48,9 @@ class Target:
     Pickling keeps graphs, arrays and sums. Compiled functions are built again where they are
     used, since numba's closures do not survive in another process.
     """
+
+    #: Place in the context of the address of the variables outside the position.
+    OTHERS_SLOT = OTHERS_SLOT
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class Target:
         return self.passes.log_prior
 
     def expand(self, start: np.ndarray, rng: np.random.Generator) -> Surrogate:
-        """Find a centre from `start` and build control variates there, their spread not known."""
+        """Find a centre from `start` and build control variates there."""
         report("Searching for the mode")
         # A pass less, where passes take long: the way to the mean leads past the mode.
         many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS

@@ -8,7 +8,9 @@ from scipy.linalg import cholesky, solve_triangular
 
 from pymc_minibatch_mh.expansion.mode import Mode
 from pymc_minibatch_mh.expansion.passes import Passes
-from pymc_minibatch_mh.kernels.surrogate import Surrogate, remainder_size
+from pymc_minibatch_mh.kernels.looks import predicted_noise
+from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 #: Rows times moves that a calibration reads, and the least and most moves.
 CALIBRATION_READS = 4_000_000
@@ -23,7 +25,7 @@ class Calibration:
 
     Parameters
     ----------
-    spread
+    kappa
         κ: the variance of βN times the difference of one row is predicted as κ M(θ, θ')².
     skewness
         Largest |skewness| over rows that was seen.
@@ -31,13 +33,13 @@ class Calibration:
         Largest standardised third absolute moment that was seen.
     """
 
-    spread: float
+    kappa: float
     skewness: float
     third_absolute: float
 
 
 def surrogate_at(mode: Mode, order: int, inverse_temperature: float) -> Surrogate:
-    """Build control variates of one order around a mode, their spread not yet known."""
+    """Build control variates of one order around a mode."""
     size = mode.position.size
     whitener, factor = whitening(mode.precision)
     curvature = mode.likelihood.hessian if order == 2 else np.zeros((size, size))
@@ -50,7 +52,6 @@ def surrogate_at(mode: Mode, order: int, inverse_temperature: float) -> Surrogat
         np.ascontiguousarray(curvature),
         order,
         inverse_temperature,
-        np.inf,
     )
 
 
@@ -83,10 +84,10 @@ def calibrate(
         theta = surrogate.centre + surrogate.factor @ a
         new = surrogate.centre + surrogate.factor @ b
         moments = passes.move(evaluate, theta, new, surrogate.centre)
-        size = remainder_size(surrogate, theta, new)
-        if np.isfinite(moments.variance) and size > 0.0:
-            ratios.append(weight * moments.variance / size**2)
+        unit = predicted_noise(move_between(surrogate, theta, new), surrogate, 1.0)
+        if np.isfinite(moments.variance) and unit > 0.0:
+            ratios.append(weight * moments.variance / unit)
             skews.append(abs(moments.skewness))
             thirds.append(moments.third_absolute)
-    spread = float(np.quantile(ratios, COVERED)) if ratios else np.inf
-    return Calibration(spread, max(skews), max(thirds))
+    kappa = float(np.quantile(ratios, COVERED)) if ratios else np.inf
+    return Calibration(kappa, max(skews), max(thirds))

@@ -64,7 +64,7 @@ def draw_more(rng, total, rows, table, n, target):
             n += 1
 
 
-@compiled()
+@compiled(inlined=True)
 def arrange(drawn, start, stop, term_starts, rows, ends):
     """Sort drawn rows by term and number them within their terms.
 

@@ -46,8 +46,8 @@ class Forms(NamedTuple):
 
     Parameters
     ----------
-    fixed : ndarray, shape (n, S)
-        Those of fixed coordinates.
+    fixed : ndarray, shape (n + 1, S)
+        Those of fixed coordinates, and a line of scratch.
     places : ndarray of int64, shape (n, Q)
         The coordinates that the data choose.
     chosen : ndarray, shape (n, Q)
@@ -59,7 +59,7 @@ class Forms(NamedTuple):
     chosen: np.ndarray
 
 
-@compiled()
+@compiled(inlined=True)
 def rows_of_block(context, part):
     """Return how many rows of a term are best read at a time."""
     width = context[part + N_FIXED] + context[part + N_CHOSEN] + context[part + N_LEAVES]
@@ -67,16 +67,19 @@ def rows_of_block(context, part):
     return min(max(CACHED_NUMBERS // width, 8), MOST_ROWS)
 
 
-@compiled()
+@compiled(inlined=True)
 def room_for_forms(context, part, most):
-    """Return coefficients of up to `most` rows, to be read into."""
-    chosen = np.empty((most, context[part + N_CHOSEN]))
-    return Forms(
-        np.empty((most, context[part + N_FIXED])), np.empty(chosen.shape, np.int64), chosen
-    )
+    """Return coefficients of up to `most` rows, to be read into, and a line for reading them."""
+    n_fixed, n_chosen = context[part + N_FIXED], context[part + N_CHOSEN]
+    # One piece of memory for both: asking for it takes as long as reading a row.
+    split = (most + 1) * n_fixed
+    numbers = np.empty(split + most * n_chosen)
+    fixed = numbers[:split].reshape((most + 1, n_fixed))
+    chosen = numbers[split:].reshape((most, n_chosen))
+    return Forms(fixed, np.empty((most, n_chosen), np.int64), chosen)
 
 
-@compiled()
+@compiled(inlined=True)
 def _product_of_leaves(context, leaves, first, count, factor, row):
     product = factor
     for k in range(first, first + count):
@@ -86,7 +89,7 @@ def _product_of_leaves(context, leaves, first, count, factor, row):
     return product
 
 
-@compiled()
+@compiled(inlined=True)
 def _read_leaves(context, part, rows, out, first):
     """Read what the row function takes of the data into columns of `out`, from `first` on."""
     for k in range(context[part + N_LEAVES]):
@@ -97,7 +100,7 @@ def _read_leaves(context, part, rows, out, first):
             out[i, first + k] = number
 
 
-@compiled()
+@compiled(inlined=True)
 def _read_run(context, leaf, piece, rows, factor, fixed):
     where, count = context[piece + WHERE], context[piece + COUNT]
     read_block(
@@ -119,7 +122,7 @@ def _place_chosen(context, piece, leaf, row):
     return context[piece + FIRST_PLACE] + context[piece + PLACE_STEP] * index
 
 
-@compiled()
+@compiled(inlined=True)
 def _read_forms(context, part, rows, forms):
     """Read the coefficients of the linear forms of some rows.
 
@@ -155,7 +158,7 @@ def _read_forms(context, part, rows, forms):
                 )
 
 
-@compiled()
+@compiled(inlined=True)
 def pick_fixed(context, part, vector, out):
     """Write the entries of a vector that belong to fixed coefficients to `out`, in their order."""
     places = context[part + FIXED_PLACES]
@@ -163,7 +166,7 @@ def pick_fixed(context, part, vector, out):
         out[j] = vector[context[places + j]]
 
 
-@compiled(reassociate=True)
+@compiled(reassociate=True, inlined=True)
 def _apply_forms(context, part, forms, n, picked, vector, out, first):
     """Write the forms of `n` rows, applied to a vector, into columns of `out` from `first` on.
 
@@ -195,7 +198,7 @@ def read_rows(context, part, rows, vectors, fixed, places, chosen, inputs):
     """
     forms = Forms(fixed, places, chosen)
     _read_forms(context, part, rows, forms)
-    picked = np.empty(context[part + N_FIXED])
+    picked = fixed[fixed.shape[0] - 1]
     m = context[part + N_ARGUMENTS]
     for k in range(vectors.shape[0]):
         pick_fixed(context, part, vectors[k], picked)

@@ -48,8 +48,10 @@ def evaluate_rows(position, new, centre, rows, ends, context, differences, scale
         part = context[TERMS + term]
         most = min(rows_of_block(context, part), ends[term] - start)
         room = room_for_forms(context, part, most)
-        inputs = np.empty((most, 3 * context[part + N_ARGUMENTS] + context[part + N_LEAVES]))
-        outputs = np.empty((most, 2))
+        width = 3 * context[part + N_ARGUMENTS] + context[part + N_LEAVES]
+        numbers = np.empty(most * (width + 2))
+        inputs = numbers[: most * width].reshape((most, width))
+        outputs = numbers[most * width :].reshape((most, 2))
         read = function_at(context[part + READ_ROWS], READ)
         difference = function_at(context[part + DIFFERENCE], ROWWISE)
         while start < ends[term]:

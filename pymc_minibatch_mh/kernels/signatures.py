@@ -26,20 +26,13 @@ LOGP = types.FunctionType(LOGP_SIGNATURE)
 EVALUATE_SIGNATURE = types.void(VECTOR, VECTOR, VECTOR, INDICES, INDICES, INDICES, VECTOR, VECTOR)
 EVALUATE = types.FunctionType(EVALUATE_SIGNATURE)
 
-#: (position, proposal, generator, numbers, first coordinate to move, centre, factor, whitener)
-#: -> (log q(position | proposal) - log q(proposal | position), component that was drawn).
-PROPOSE_SIGNATURE = types.Tuple((types.float64, types.int64))(
-    VECTOR, VECTOR, GENERATOR, VECTOR, types.int64, VECTOR, MATRIX, MATRIX
-)
-PROPOSE = types.FunctionType(PROPOSE_SIGNATURE)
-
-#: (spread, rows read so far, all rows, settings) -> rows that the next look must have read.
+#: (predicted noise, rows read so far, all rows, settings) -> rows to have read at the next look.
 PLAN_SIGNATURE = types.int64(types.float64, types.int64, types.int64, VECTOR)
 PLAN = types.FunctionType(PLAN_SIGNATURE)
 
 #: (log ratio, its variance, skewness of a row, rows read, all rows, uniform, settings)
 #: -> (verdict: 1 accept, 0 reject, -1 read more; acceptance probability; error estimate).
-DECIDE_SIGNATURE = types.UniTuple(types.float64, 3)(
+JUDGE_SIGNATURE = types.UniTuple(types.float64, 3)(
     types.float64,
     types.float64,
     types.float64,
@@ -48,7 +41,7 @@ DECIDE_SIGNATURE = types.UniTuple(types.float64, 3)(
     types.float64,
     VECTOR,
 )
-DECIDE = types.FunctionType(DECIDE_SIGNATURE)
+JUDGE = types.FunctionType(JUDGE_SIGNATURE)
 
 #: (inputs, shape (rows, what a row function takes); outputs, shape (rows, what it returns)).
 ROWWISE_SIGNATURE = types.void(MATRIX, MATRIX)
@@ -68,40 +61,11 @@ READ = types.FunctionType(READ_SIGNATURE)
 DERIVATIVES_SIGNATURE = types.void(VECTOR, INDICES, INDICES, INDICES, VECTOR, MATRIX)
 DERIVATIVES = types.FunctionType(DERIVATIVES_SIGNATURE)
 
-#: (C M of the move, settings) -> expected number of rows R of a Poisson test.
-RATE_SIGNATURE = types.float64(types.float64, VECTOR)
-RATE = types.FunctionType(RATE_SIGNATURE)
-
-#: (dU of a row, its bound c M, C M of the move, settings)
-#: -> (probability of keeping the row, what a kept row adds to the log ratio).
-THIN_SIGNATURE = types.UniTuple(types.float64, 2)(
-    types.float64, types.float64, types.float64, VECTOR
-)
-THIN = types.FunctionType(THIN_SIGNATURE)
-
-#: (cheap log ratio, what rows add to it, delayed) -> acceptance probability.
-ACCEPT_SIGNATURE = types.float64(types.float64, types.float64, types.float64)
-ACCEPT = types.FunctionType(ACCEPT_SIGNATURE)
-
 #: (position, factor L, rows, ends, context, out) -> nothing. Adds half of the third derivatives of
 #: the rows' summed log-likelihood, contracted with L Lᵀ in two places, to the d entries of out.
 BEND_SIGNATURE = types.void(VECTOR, MATRIX, INDICES, INDICES, INDICES, VECTOR)
 BEND = types.FunctionType(BEND_SIGNATURE)
 
-CUBE = types.float64[:, :, ::1]
-SINGLE = types.float32[:, ::1]
-PLACES = types.int32[:, ::1]
-
 #: (position, new) -> M of the move, in units of the bounds that a user gave.
 METRIC_SIGNATURE = types.float64(VECTOR, VECTOR)
 METRIC = types.FunctionType(METRIC_SIGNATURE)
-
-#: (position, new, cheap log ratio, generator, addresses of the roles, settings of the test,
-#: vectors, matrices, scalars, first row of each term, context, heads, thresholds, aliases and c
-#: of the bound tables, sums) -> (verdict: 1 accept, 0 reject, -1 a bound was violated; acceptance
-#: probability; rows read). Adds to the sums what it has seen.
-TEST_SIGNATURE = types.UniTuple(types.float64, 3)(
-    VECTOR, VECTOR, types.float64, GENERATOR, INDICES, VECTOR, MATRIX, CUBE, VECTOR,
-    INDICES, INDICES, MATRIX, MATRIX, PLACES, SINGLE, VECTOR,
-)  # fmt: skip
-TEST = types.FunctionType(TEST_SIGNATURE)

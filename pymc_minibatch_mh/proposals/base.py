@@ -1,4 +1,4 @@
-"""What a step method needs of a proposal."""
+"""What a chain needs of a proposal."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -7,16 +7,12 @@ import numpy as np
 
 
 class Proposal(ABC):
-    """A symmetric or reversible move and the way its numbers adapt.
+    """A move that is reversible with respect to a known density, and how it adapts.
 
-    The numbers live in the chain's state; a proposal holds settings only, so that one instance
-    serves all chains.
+    A proposal is frozen and serves all chains. What changes in a chain lies in a record of its own:
+    a named tuple of floats, ints and arrays, whose class names the compiled move
+    (:func:`pymc_minibatch_mh.kernels.roles.role_of`, ``propose``).
     """
-
-    @property
-    @abstractmethod
-    def function(self) -> Any:
-        """The compiled move, with the signature ``PROPOSE``."""
 
     @property
     @abstractmethod
@@ -24,32 +20,31 @@ class Proposal(ABC):
         """Number of components that the compiled move draws from."""
 
     @abstractmethod
-    def initial_numbers(self, size: int) -> np.ndarray:
-        """Return the numbers of a chain that has not adapted yet, in `size` dimensions."""
+    def record(self, size: int) -> Any:
+        """Return the record of a chain that has not adapted yet, in `size` dimensions."""
 
     @abstractmethod
-    def adapt(
-        self,
-        numbers: np.ndarray,
-        window: np.ndarray,
-        total: np.ndarray,
-        walk_target: float,
-        size: int,
-    ) -> None:
-        """Adapt `numbers` in place from tallies of the last window and of the whole warm-up.
+    def adapted(
+        self, record: Any, window: np.ndarray, total: np.ndarray, walk_target: float, size: int
+    ) -> Any:
+        """Return the record after a window of warm-up.
 
         Parameters
         ----------
-        numbers : ndarray
-            Numbers of the chain.
+        record
+            Record of the chain.
         window, total : ndarray, shape (components, N_TALLIES)
-            Tallies that the update keeps per component.
+            Tallies of the last window, and of the whole warm-up.
         walk_target
             Acceptance that a random walk aims at under the chosen test.
         size
             Number of dimensions d.
         """
 
+    def bound(self, record: Any, prepared: Any) -> Any:
+        """Return what compiled updates are handed: the record, unless they need addresses."""
+        return record
+
     @abstractmethod
-    def scaling(self, numbers: np.ndarray) -> float:
+    def scaling(self, record: Any) -> float:
         """Return the scale of the local move, for the sampler stats."""

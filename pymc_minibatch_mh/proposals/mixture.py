@@ -1,24 +1,20 @@
 """Laplace moves, random walks, and mixtures of both.
 
 A component is drawn independently of the position and accepted with its own density, which is
-exact for any weights. The numbers of a mixture are: scale of the walk, weight of the walk, and
-weight and ρ of each Laplace component.
+exact for any weights.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.signatures import PROPOSE_SIGNATURE
+from pymc_minibatch_mh.kernels.counts import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCEPT, TRIED
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal
-
-SCALE, WALK_WEIGHT, FIRST_WEIGHT = 0, 1, 2
-
-#: Columns of the tallies that adaptation reads.
-TRIED, ACCEPT, JUMP, SQUARE_JUMP, ROWS = range(5)
 
 #: Autoregressive coefficients: antithetic, independent, and three that move locally.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
@@ -37,43 +33,61 @@ ENOUGH_TRIES = 20
 OVERHEAD_ROWS = 150.0
 
 
-@compiled(PROPOSE_SIGNATURE)
-def propose(position, new, rng, numbers, first, centre, factor, whitener):
-    """Draw a component, then a move from it; return its log density ratio and its number.
+class MixtureNumbers(NamedTuple):
+    """Numbers of a mixture in a chain.
+
+    Parameters
+    ----------
+    scale
+        Scale s of the random walk.
+    weights : ndarray, shape (1 + K,)
+        Weight of the walk, then of each Laplace component.
+    rho : ndarray, shape (K,)
+        Their autoregressive coefficients.
+    """
+
+    scale: float
+    weights: np.ndarray
+    rho: np.ndarray
+
+
+@compiled(inlined=True)
+def _drawn_component(weights, rng):
+    left = rng.random() - weights[0]
+    component = 0
+    while left >= 0.0 and component < weights.size - 1:
+        component += 1
+        left -= weights[component]
+    return component
+
+
+@role_of(MixtureNumbers, "propose")
+@compiled(inlined=True)
+def propose_from_mixture(numbers, move, posterior, rng):
+    """Draw a component, then a move from it: see :func:`roles.propose`.
 
     With a lower triangular factor, the whitened coordinates from `first` on are standard normal
     *given* those before, so that moving these alone is the conditional move.
     """
-    size = position.size
-    n_laplace = (numbers.size - FIRST_WEIGHT) // 2
-    left = rng.random() - numbers[WALK_WEIGHT]
-    component = 0
-    while left >= 0.0 and component < n_laplace:
-        left -= numbers[FIRST_WEIGHT + 2 * component]
-        component += 1
-    for i in range(size):
-        new[i] = position[i]
-    white = np.zeros(size)
+    surrogate = posterior.surrogate
+    first, factor, size = surrogate.first, surrogate.factor, move.new.size
+    component = _drawn_component(numbers.weights, rng)
+    white, log_q = move.there, 0.0
+    for i in range(first):
+        move.new[i] = move.position[i]
     if component == 0:
         for i in range(first, size):
-            white[i] = numbers[SCALE] * rng.standard_normal()
-            for j in range(first, i + 1):
-                new[i] += factor[i, j] * white[j]
-        return 0.0, component
-    rho = numbers[FIRST_WEIGHT + 2 * component - 1]
+            white[i] = numbers.scale * rng.standard_normal()
+            move.new[i] = move.position[i] + inner_of_line(factor, i, white, first, i + 1)
+        return log_q, component
+    rho = numbers.rho[component - 1]
     scale = np.sqrt(1.0 - rho * rho)
-    log_q = 0.0
     for i in range(size):
-        for j in range(i + 1):
-            white[i] += whitener[i, j] * (position[j] - centre[j])
+        white[i] = move.here[i]
         if i >= first:
-            there = rho * white[i] + scale * rng.standard_normal()
-            log_q += 0.5 * (there * there - white[i] * white[i])
-            white[i] = there
-    for i in range(first, size):
-        new[i] = centre[i]
-        for j in range(i + 1):
-            new[i] += factor[i, j] * white[j]
+            white[i] = rho * move.here[i] + scale * rng.standard_normal()
+            log_q += 0.5 * (white[i] * white[i] - move.here[i] * move.here[i])
+            move.new[i] = surrogate.centre[i] + inner_of_line(factor, i, white, 0, i + 1)
     return log_q, component
 
 
@@ -117,52 +131,47 @@ class Mixture(Proposal):
             raise SettingError(f"scale={self.scale!r} is not a positive number. Give one, or None.")
 
     @property
-    def function(self) -> Any:
-        """The compiled move."""
-        return propose
-
-    @property
     def n_components(self) -> int:
         """The walk and the Laplace moves."""
         return 1 + len(self.rho)
 
-    def initial_numbers(self, size: int) -> np.ndarray:
+    def record(self, size: int) -> MixtureNumbers:
         """Return the starting scale and equal weights of the Laplace moves."""
         scale = 2.38 / np.sqrt(size) if self.scale is None else self.scale
         each = (1.0 - self.walk_weight) / max(len(self.rho), 1)
-        pairs = [number for rho in self.rho for number in (each, rho)]
-        return np.array([scale, self.walk_weight, *pairs])
+        weights = np.array([self.walk_weight, *[each] * len(self.rho)])
+        return MixtureNumbers(float(scale), weights, np.array(self.rho, dtype=np.float64))
 
-    def adapt(
+    def adapted(
         self,
-        numbers: np.ndarray,
+        record: MixtureNumbers,
         window: np.ndarray,
         total: np.ndarray,
         walk_target: float,
         size: int,
-    ) -> None:
+    ) -> MixtureNumbers:
         """Move the walk's acceptance to its target and weight to the best component."""
         if window[0, TRIED] > 0:
-            gap = window[0, ACCEPT] / window[0, TRIED] - walk_target
+            gap = window[0, TALLY_ACCEPT] / window[0, TRIED] - walk_target
             # One try says little: a gain of one is for windows of ten.
             few = min(1.0, window[0, TRIED] / 10.0)
             gain = few * min(1.0, 10.0 / np.sqrt(max(total[0, TRIED], 1.0)))
-            numbers[SCALE] *= np.exp(gain * gap)
+            record = record._replace(scale=float(record.scale * np.exp(gain * gap)))
         if self.rho and self.walk_weight > 0.0 and (total[:, TRIED] >= ENOUGH_TRIES).all():
-            self._reweight(numbers, total, size)
+            return record._replace(weights=self._weights(total, size))
+        return record
 
-    def scaling(self, numbers: np.ndarray) -> float:
+    def scaling(self, record: MixtureNumbers) -> float:
         """Return the scale of the walk."""
-        return float(numbers[SCALE])
+        return record.scale
 
-    def _reweight(self, numbers: np.ndarray, total: np.ndarray, size: int) -> None:
+    def _weights(self, total: np.ndarray, size: int) -> np.ndarray:
         weights = np.full(self.n_components, FLOOR)
         weights[0] = walk_floor(total, self.rho)
         local = [1 + k for k, rho in enumerate(self.rho) if rho >= LOCAL_RHO]
         weights[local] = LOCAL_FLOOR / max(len(local), 1)
         weights[int(np.argmax(efficiency(total, size)))] += 1.0 - weights.sum()
-        numbers[WALK_WEIGHT] = weights[0]
-        numbers[FIRST_WEIGHT::2] = weights[1:]
+        return weights
 
 
 def _is_number(value: Any) -> bool:
@@ -182,7 +191,7 @@ def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
     rho
         Coefficients of the Laplace moves.
     """
-    accepted = total[1:, ACCEPT] / np.maximum(total[1:, TRIED], 1.0)
+    accepted = total[1:, TALLY_ACCEPT] / np.maximum(total[1:, TRIED], 1.0)
     bold, local = accepted[int(np.argmin(np.abs(rho)))], accepted[int(np.argmax(rho))]
     lost = 1.0 - bold / local if local > 0.0 else 1.0
     return float(np.clip(lost - SKEW_LOSS, *WALK_FLOORS))

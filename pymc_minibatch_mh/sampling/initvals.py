@@ -8,9 +8,9 @@ from pymc_minibatch_mh.model.reading.derived import IN_PYTHON
 from pymc_minibatch_mh.model.reading.dims import has_dims
 from pymc_minibatch_mh.model.reading.inputs import generator_of
 from pymc_minibatch_mh.model.reading.split import Split
-from pymc_minibatch_mh.steps import settings as check
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.given import step_of
+from pymc_minibatch_mh.step import settings as check
+from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.given import step_of
 
 
 def overdispersed_initvals(

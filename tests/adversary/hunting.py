@@ -21,9 +21,8 @@ def random_surrogate(rng, size, order, scale):
     unused = np.zeros(size), np.zeros((size, size))
     centre = 0.5 * rng.normal(size=size)
     return Surrogate(
-        centre, np.ascontiguousarray(factor), np.ascontiguousarray(whitener), *unused, order, beta,
-        np.inf,
-    )  # fmt: skip
+        centre, np.ascontiguousarray(factor), np.ascontiguousarray(whitener), *unused, order, beta
+    )
 
 
 def largest_ratio(function, surrogate, support, rng, *, shrink=1.0):

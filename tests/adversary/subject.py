@@ -9,7 +9,7 @@ from pytensor.graph.traversal import toposort
 
 from model.compiled.fitted import run
 from model.reading.evaluation import pieces
-from pymc_minibatch_mh.kernels.remainder import ULPS
+from pymc_minibatch_mh.kernels.moves import ULPS
 from pymc_minibatch_mh.model.compiled.form_rows import FormRows
 from pymc_minibatch_mh.model.compiled.graphs import row_source
 from pymc_minibatch_mh.model.compiled.layout import placed

@@ -22,7 +22,7 @@ import pymc_minibatch_mh as mb
 from flights import late_flights
 from pymc_minibatch_mh.bounds.tables import BoundsPass
 from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.step.base import MinibatchStep
 
 DRAWS = 40_000
 # Scale of a walk in d dimensions: this over the root of d.

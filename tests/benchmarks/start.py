@@ -24,6 +24,7 @@ COLD = ("bernoulli_logit", "student_free", "normal_mixture", "zero_inflated_pois
 
 IN_PROCESS = """
 import json, sys, time, warnings
+from importlib import import_module
 warnings.simplefilter("ignore")
 import numpy as np, pymc as pm
 sys.path.insert(0, {tests!r})
@@ -40,10 +41,11 @@ import inspect
 from pymc_minibatch_mh import TunaMH
 inspect.signature(TunaMH)
 mark("import")
-try:
-    import pymc_minibatch_mh.steps.machinery
-except ImportError:
-    pass
+for folder in ("step", "steps"):
+    try:
+        import_module("pymc_minibatch_mh." + folder + ".machinery")
+    except ImportError:
+        pass
 mark("import for the first step")
 rng = np.random.default_rng(1)
 X = rng.standard_normal(({rows}, 10))
@@ -68,10 +70,11 @@ done()
 FAMILY_STEPS = """
 from families import FAMILIES
 from pymc_minibatch_mh import TunaMH
-try:
-    import pymc_minibatch_mh.steps.machinery
-except ImportError:
-    pass
+for folder in ("step", "steps"):
+    try:
+        import_module("pymc_minibatch_mh." + folder + ".machinery")
+    except ImportError:
+        pass
 # What the first step of a process imports counts for none of them.
 TunaMH(model=FAMILIES["exponential"](1_500))
 for name in {names!r}:

@@ -21,7 +21,7 @@ from pymc_minibatch_mh.bounds.tables import BoundsPass
 from pymc_minibatch_mh.expansion.mode import Mode
 from pymc_minibatch_mh.expansion.passes import Derivatives
 from pymc_minibatch_mh.expansion.taylor import surrogate_at
-from pymc_minibatch_mh.kernels.remainder import move_between, size_of_move
+from pymc_minibatch_mh.kernels.moves import move_between, products, size_of_move
 from pymc_minibatch_mh.model.reading.split import Split, split
 from pymc_minibatch_mh.model.row.cells import Argument, numpy_of
 from pymc_minibatch_mh.model.row.function import RowFunction, row_functions
@@ -223,10 +223,11 @@ class Remainders:
 
 
 @njit
-def sizes_of_moves(whitener, centre, positions, news, order, kind, out):
+def sizes_of_moves(surrogate, positions, news, kind, out):
     """Write M of many moves."""
     for k in range(len(out)):
-        out[k] = size_of_move(move_between(whitener, centre, positions[k], news[k]), order, kind)
+        move = move_between(surrogate, positions[k], news[k])
+        out[k] = size_of_move(products(move), surrogate.order, kind)
 
 
 class Hunt:
@@ -257,7 +258,7 @@ class Hunt:
         here, there = (np.ascontiguousarray(s.centre + x @ s.factor.T) for x in (a, b))
         change, slack = self.remainders.change(here, there)
         m = np.empty(len(a))
-        sizes_of_moves(s.whitener, s.centre, here, there, s.order, int(self.kind), m)
+        sizes_of_moves(s, here, there, int(self.kind), m)
         excess = s.inverse_temperature * np.maximum(np.abs(change) - slack, 0.0)
         with np.errstate(all="ignore"):
             return np.where(excess > 0.0, excess / (self.c * m), 0.0)

@@ -10,7 +10,7 @@ from bounds.certified import fit
 from pymc_minibatch_mh.bounds.tables import TAILS, TOTAL, BoundsPass, Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import BoundsError, SettingError
-from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, GIVEN, JOINT, SHARP
+from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.model.row.function import row_functions
@@ -34,7 +34,7 @@ def bounds_of(model, order=2, spread=0.1):
     parts = split(model, model.value_vars, min_rows=1)
     one = np.eye(parts.size)
     surrogate = Surrogate(
-        np.zeros(parts.size), spread * one, one / spread, np.zeros(parts.size), one, order, 1.0, 1.0
+        np.zeros(parts.size), spread * one, one / spread, np.zeros(parts.size), one, order, 1.0
     )
     return BoundsPass(row_functions(parts), surrogate, (parts.lower, parts.upper)).tables()
 

@@ -1,12 +1,13 @@
 """Many posteriors of one model by one step: ranks of what the data were drawn from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cloudpickle
 import numpy as np
 from scipy.stats import binom, chi2, norm
 
-from pymc_minibatch_mh.steps.adaptation import PREPARATION_SEED
+from altered import with_program
+from pymc_minibatch_mh.chain.program import Program
 
 #: Draws of warm-up, draws kept, and updates from one draw to the next.
 TUNE, KEPT, UPDATES = 150, 99, 10
@@ -21,23 +22,21 @@ def copy_of(step):
 
 
 def renew(step, data, change_tables=lambda tables: tables):
-    """Write other observations over those of a step and prepare it as its construction does.
+    """Write other observations over those of a step; return one prepared as on construction.
 
     This spares the compilation, which the observations do not enter.
     """
     for column in step.target.source.columns:
         if column.name in data:
             column.values[...] = data[column.name]
-    preparation = np.random.default_rng(PREPARATION_SEED)
-    surrogate = step.target.expand(step._default_start, preparation)
-    step._surrogate, step._calibration = step._calibrated(surrogate)
-    step.tables = change_tables(step.decision.tables(step.target, step._surrogate))
-    step._test_settings = step._settings_at(step._surrogate, step._calibration, step.tables)
-    step._known_violation = ""
-    step._connect()
-    step._reset(step.tune)
-    step._audit()
-    step._known_violation = step.violation
+    prepared = step.prepared.around(step._default_start)
+    if prepared.tables is not None:
+        tables = change_tables(prepared.tables)
+        prepared = replace(prepared, tables=tables, violation=None).completed()
+    own = step.program
+    other = with_program(step, Program(prepared, own.method, own.proposal, own.updates_per_draw))
+    other.chain.meet_violation(prepared.violation or "")
+    return other
 
 
 def posterior_draws(step, rng):
@@ -120,7 +119,7 @@ def calibrate(simulator, step, replications, seed, change_tables=lambda tables: 
         rng = np.random.default_rng([seed, k])
         truth = simulator.prior(rng)
         data = simulator.observe(truth, rng)
-        renew(step, data, change_tables)
+        step = renew(step, data, change_tables)
         draws, full_share = posterior_draws(step, rng)
         together = np.vstack([truth, draws])
         densities = simulator.log_prior(together), simulator.log_likelihood(together, data)

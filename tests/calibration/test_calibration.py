@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
+from altered import reprogrammed, with_program
 from calibration.models import SIMULATORS
 from calibration.replications import UPDATES, calibrate, copy_of, posterior_draws, renew
 from conformance.harness import same_state
@@ -66,7 +67,7 @@ def test_a_renewed_step_is_a_new_one(built, model):
     simulator, renewed = built(model, "TunaMH")
     truth = simulator.prior(np.random.default_rng(SEED))
     data = simulator.observe(truth, np.random.default_rng(SEED))
-    renew(renewed, data)
+    renewed = renew(renewed, data)
     own = simulator.build()
     for name, values in data.items():
         own.rvs_to_values[own[name]].data[...] = values
@@ -81,7 +82,7 @@ def test_a_renewed_step_is_a_new_one(built, model):
 def quick(step_of):
     """A simulator and a step of the zoo that is built once for all tests."""
     step = copy_of(step_of("two_likelihoods", "TunaMH"))
-    step.updates_per_draw = UPDATES
+    step = with_program(step, reprogrammed(step.program, updates_per_draw=UPDATES))
     return SIMULATORS["two_likelihoods"](), step
 
 

@@ -17,9 +17,11 @@ from exactness.enumeration import (
 )
 from exactness.kernels import BETA, CHAINS, RULES
 from kernels import toy
-from pymc_minibatch_mh.acceptance import austere, barker, penalty
-from pymc_minibatch_mh.kernels import sums as entry
-from pymc_minibatch_mh.kernels.surrogate import Surrogate, remainder_size
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels.looks import predicted_noise
+from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.methods import austere, barker, penalty
 from statistical.budget import FAR
 
 #: Differences with a long tail upwards.
@@ -41,17 +43,19 @@ def test_the_variance_of_a_batch_is_estimated_without_bias(rows):
 
 @pytest.mark.parametrize("name", ["barker", "barker, sigma=1", "penalty"])
 def test_a_batch_is_sized_by_the_move_alone(name):
-    _, sums = toy.Toy(RULES[name]).steps(300, seed=51)
+    _, counts = toy.Toy(RULES[name]).steps(300, seed=51)
     # Both directions of one move, whatever was drawn.
-    assert len(set(sums[:, entry.N_OBS])) == 1
+    assert len(set(counts[:, entry.N_OBS])) == 1
     rng = np.random.default_rng(52)
     whitener = np.tril(rng.normal(size=(3, 3)))
     one = np.eye(3)
     for order in (0, 1, 2):
-        s = Surrogate(np.zeros(3), one, whitener, np.zeros(3), one, order, 1.0, 1.0)
+        s = Surrogate(np.zeros(3), one, whitener, np.zeros(3), one, order, 1.0)
         for _ in range(50):
             here, there = rng.normal(size=(2, 3))
-            assert remainder_size(s, here, there) == remainder_size(s, there, here)
+            moves = move_between(s, here, there), move_between(s, there, here)
+            forth, back = (predicted_noise(move, s, 1.0) for move in moves)
+            assert forth == back > 0.0
 
 
 def shift_of_growth(differences, sigma):
@@ -75,7 +79,7 @@ def test_growth_shifts_the_mean_of_skewed_rows_always_to_one_side():
 
 def accepted_by_all_rows(module, log_ratio):
     settings = module.settings()
-    return module.decide(log_ratio, 0.0, 0.0, 12, 12, 0.5, settings)[1]
+    return module.judge(log_ratio, 0.0, 0.0, 12, 12, 0.5, settings)[1]
 
 
 @pytest.mark.parametrize("log_ratio", [-30.0, -2.0, -1e-9, 0.0, 0.3, 5.0, 40.0])
@@ -102,7 +106,7 @@ def test_the_penalty_of_known_normal_noise_is_exact(ratio, sd):
     def accepted(log_ratio, factor=1.0):
         x = log_ratio + sd * np.linspace(-9.0, 9.0, 3_001)
         weights = np.exp(-0.5 * ((x - log_ratio) / sd) ** 2)
-        p = [penalty.decide(v, factor * sd**2, 0.0, n, HUGE, 0.5, settings)[1] for v in x]
+        p = [penalty.judge(v, factor * sd**2, 0.0, n, HUGE, 0.5, settings)[1] for v in x]
         return weights @ np.array(p) / weights.sum()
 
     balance = accepted(ratio) - math.exp(ratio) * accepted(-ratio)
@@ -121,7 +125,7 @@ def share_of_wrong_looks(epsilon, looks=20_000, rows=8):
     noise = np.random.default_rng(53).standard_normal((looks, rows))
     means, squares = noise.mean(axis=1), noise.var(axis=1, ddof=1) / rows
     verdicts = [
-        austere.decide(math.log(uniform) + m, v, 0.0, rows, HUGE, uniform, settings)[0]
+        austere.judge(math.log(uniform) + m, v, 0.0, rows, HUGE, uniform, settings)[0]
         for m, v in zip(means, squares, strict=True)
     ]
     return np.mean(np.array(verdicts) == 0.0)
@@ -139,13 +143,13 @@ def test_errors_of_the_austere_test_partly_cancel():
     exact = min(1.0, math.exp(cheap + BETA * differences.sum()))
 
     def accepted_at(uniform):
-        def decide(log_ratio, variance, skewness, n, total, _, settings):
-            verdict, _, error = austere.decide(
+        def judge(log_ratio, variance, skewness, n, total, _, settings):
+            verdict, _, error = austere.judge(
                 log_ratio, variance, skewness, n, total, uniform, settings
             )
             return verdict, 0.5, error
 
-        return acceptance(replace(rule, decide=decide), cheap, differences, BETA)
+        return acceptance(replace(rule, judge=judge), cheap, differences, BETA)
 
     uniforms = (np.arange(60) + 0.5) / 60.0
     gaps = np.array([accepted_at(u) - (u < exact) for u in uniforms])
@@ -163,7 +167,7 @@ def test_the_austere_test_reads_more_where_decisions_are_close():
     settings, threshold = austere.settings(0.05, batch_size=50), math.log(0.5)
 
     def verdict(gap):
-        return austere.decide(threshold + gap, 1.0, 0.0, 50, 10_000, 0.5, settings)[0]
+        return austere.judge(threshold + gap, 1.0, 0.0, 50, 10_000, 0.5, settings)[0]
 
     assert [verdict(gap) for gap in (-5.0, -2.5, -0.5, 0.0, 0.5, 2.5, 5.0)] == [
         0.0, 0.0, -1.0, -1.0, -1.0, 1.0, 1.0

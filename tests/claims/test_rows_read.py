@@ -7,11 +7,11 @@ from numba import njit
 
 from bounds.certified import fit
 from pymc_minibatch_mh.bounds.tables import TOTAL, BoundsPass
+from pymc_minibatch_mh.kernels.bound_tables import no_tables, smallest_table
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.poisson import table_of_move
-from pymc_minibatch_mh.kernels.remainder import GIVEN, ratio_to_bound
+from pymc_minibatch_mh.kernels.moves import GIVEN, move_between, ratio_to_bound
 from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
-from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.model.row.function import row_functions
 from zoo import METHODS, sample
@@ -25,7 +25,7 @@ def test_an_update_reads_few_of_the_rows(model_of, step_of, method):
     trace = sample(model_of("logistic"), step, 400, 200, random_seed=61)
     rows = trace.sample_stats["n_obs"].to_numpy()
     assert rows.mean() < 0.2 * step.target.source.n_rows
-    if step.certified:
+    if step.chain.certified:
         assert rows.mean() < 20.0
         assert np.median(rows) <= 5.0
 
@@ -47,7 +47,7 @@ def typical_rows(d, n_rows=4_000):
     parts = split(model, model.value_vars)
     factor = np.linalg.cholesky(np.linalg.inv(0.25 * X.T @ X + np.eye(d)))
     zero, one = np.zeros(d), np.eye(d)
-    surrogate = Surrogate(zero, factor, np.linalg.inv(factor), zero, one, 2, 1.0, 1.0)
+    surrogate = Surrogate(zero, factor, np.linalg.inv(factor), zero, one, 2, 1.0)
     tables = BoundsPass(row_functions(parts), surrogate, (parts.lower, parts.upper)).tables()
     return tables.heads[-1, TOTAL] * d**1.5 / 3.0
 
@@ -72,9 +72,10 @@ def uneven(position, new):
 
 def table_of(here, there, heads):
     one, zero = np.ones((1, 1)), np.zeros(1)
-    arrays = pack(Surrogate(zero, one, one, zero, one, 2, 1.0, 1.0))
-    ends = np.array([here]), np.array([there])
-    return table_of_move(*ends, address_of(uneven), *arrays, np.array(heads))
+    surrogate = Surrogate(zero, one, one, zero, one, 2, 1.0)
+    tables = no_tables()._replace(heads=np.array(heads), metric=address_of(uneven))
+    move = move_between(surrogate, np.array([here]), np.array([there]))
+    return smallest_table(tables, move, surrogate)
 
 
 def test_a_metric_is_evaluated_in_both_orders():

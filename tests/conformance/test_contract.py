@@ -10,7 +10,7 @@ from pymc.step_methods.compound import Competence
 
 from conformance.harness import same_draws
 from pymc_minibatch_mh import SettingError, StaleDataError, overdispersed_initvals
-from pymc_minibatch_mh.steps.stats import STATS
+from pymc_minibatch_mh.step.stats import STATS
 from zoo import METHODS, coordinates, sample
 
 pytestmark = pytest.mark.parametrize("method", METHODS)
@@ -188,7 +188,7 @@ def test_full_passes_are_warned_of_once_a_chain(logistic, step, method):
     point, warnings = logistic.initial_point(), []
     for draw in range(700):
         # As if a third of the updates had read all rows.
-        step.n_full = step.n_updates // 3
+        step.chain.state.n_full = step.chain.state.n_updates // 3
         point, (stats,) = step.step(point)
         warnings += [(draw, stats["warning"])] if stats["warning"] is not None else []
     ((draw, warning),) = warnings

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk, SettingError, steps
+from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk, SettingError, step
 from zoo import METHODS
 
 EVERY = {
@@ -54,7 +54,7 @@ def test_what_no_model_allows_is_refused_before_rows_are_read(model_of, monkeypa
     def never(*_):
         raise AssertionError("the model was read")
 
-    monkeypatch.setattr(steps.machinery, "read_model", never)
+    monkeypatch.setattr(step.machinery, "read_model", never)
     with pytest.raises(SettingError, match=f"^{name}="):
         PenaltyMH(model=model_of("poisson"), **{name: value})
 

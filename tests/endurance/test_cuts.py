@@ -73,7 +73,7 @@ def test_a_state_without_a_part_of_it_is_noticed(model_of, step_of):
     whole, states = drawn(step, start, 0, DRAWS, {120})
     state, point = pickle.loads(states[120])
     other.setup_chain(np.random.default_rng(1), TUNE, DRAWS - TUNE)
-    state.numbers[:] = other.numbers
+    state.chain_state.proposal = other.chain.state.proposal
     other.sampling_state = state
     again, _ = drawn(other, point, 120, DRAWS)
     assert not np.array_equal(again, whole[120:])

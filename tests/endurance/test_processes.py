@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pymc.sampling.parallel import ParallelSamplingError
 
+from altered import with_tables
 from conformance.harness import same_draws
 from pymc_minibatch_mh import Bounds, BoundViolationError, TunaMH
 from recording import record
@@ -45,9 +46,7 @@ def test_an_error_in_a_worker_reaches_the_first_process(model_of, start_method):
     model, rows = model_of("two_likelihoods"), 5_000
     step = TunaMH(model=model, taylor_order=1, bounds=Bounds(np.full(rows, 1e3)))
     # An audit would find these before sampling; a worker only meets them in a row that it reads.
-    object.__setattr__(step.decision, "bounds", Bounds(np.full(rows, 1e-5)))
-    step.tables = step.decision.tables(step.target, step.surrogate)
-    step._connect()
+    step = with_tables(step, 1e-8)
     with pytest.raises(ParallelSamplingError, match="times its bound in the move") as raised:
         sample(model, step, DRAWS, TUNE, cores=2, mp_ctx=start_method, random_seed=SEED)
     assert isinstance(raised.value.__cause__, BoundViolationError)

@@ -1,10 +1,12 @@
-"""Chains on several states that the compiled update runs, to be held against their enumeration.
+"""Chains on several states that the compiled loop runs, to be held against their enumeration.
 
-A state is known to the update by its position on a line. The proposal carries the ratio of its
+A state is known to the loop by its position on a line. The proposal carries the ratio of its
 densities, and the prior the expansion, as the shipped ones do.
 """
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -13,55 +15,85 @@ from scipy.stats import chi2
 from exactness import enumeration, kernels
 from exactness import poisson as counts
 from exactness.kernels import BETA, POSITIONS
-from pymc_minibatch_mh.acceptance import poisson
-from pymc_minibatch_mh.kernels import sums as entry
+from kernels.chain import draws_of, line, role
 from pymc_minibatch_mh.kernels.alias import build_alias
+from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_tables
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.generator import generator_addresses
-from pymc_minibatch_mh.kernels.looks import look_until_decided
-from pymc_minibatch_mh.kernels.poisson import thin_rows
-from pymc_minibatch_mh.kernels.remainder import GIVEN
+from pymc_minibatch_mh.kernels.moves import GIVEN
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
+from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.signatures import (
     EVALUATE_SIGNATURE,
     LOGP_SIGNATURE,
     METRIC_SIGNATURE,
-    PROPOSE_SIGNATURE,
 )
-from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
-from pymc_minibatch_mh.kernels.update import update
-from pymc_minibatch_mh.steps.decision import NO_BOUNDS
 
 NO_CONTEXT = np.zeros(0, dtype=np.int64)
 #: Expected number of transitions from which a cell counts by itself.
 FEWEST = 20.0
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """What the update is handed: roles, numbers of the test, and tables of bounds."""
+class Elsewhere(NamedTuple):
+    """Moves to the other states, each as probable; positions, shape (S,)."""
 
     positions: np.ndarray
-    functions: list
-    settings: np.ndarray
-    surrogate: Surrogate
-    tables: tuple
-    rows: int
+
+
+class Asymmetric(NamedTuple):
+    """A mixture of moves with densities of their own.
+
+    Shapes: positions (S,), weights (K,), proposals and, cumulated over their last axis, sums
+    (K, S, S).
+    """
+
+    positions: np.ndarray
+    weights: np.ndarray
+    proposals: np.ndarray
+    sums: np.ndarray
+
+
+@njit
+def nearest(positions, x):
+    """Return the state at a position."""
+    return int(np.argmin(np.abs(positions - x[0])))
+
+
+@role_of(Elsewhere, "propose")
+@role
+def propose_elsewhere(proposal, move, posterior, rng):
+    positions = proposal.positions
+    step = rng.integers(1, positions.size)
+    move.new[0] = positions[(nearest(positions, move.position) + step) % positions.size]
+    return 0.0, 0
+
+
+@role_of(Asymmetric, "propose")
+@role
+def propose_asymmetrically(proposal, move, posterior, rng):
+    positions, weights, densities = proposal.positions, proposal.weights, proposal.proposals
+    component = 0 if rng.random() < weights[0] else weights.size - 1
+    i, j, uniform = nearest(positions, move.position), 0, rng.random()
+    while j < positions.size - 1 and uniform >= proposal.sums[component, i, j]:
+        j += 1
+    move.new[0] = positions[j]
+    return np.log(densities[component, j, i] / densities[component, i, j]), component
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the loop is handed, the positions of the states, and what must not be forgotten."""
+
+    positions: np.ndarray
+    posterior: Posterior
+    proposal: Elsewhere | Asymmetric
+    settings: Any
+    functions: tuple
 
     def transitions(self, updates, seed):
         """Return how often each state was followed by each, shape (S, S)."""
-        addresses = np.array([address_of(function) for function in self.functions])
-        arrays, starts = pack(self.surrogate), np.array([0, self.rows])
-        rng = np.random.default_rng(seed)
-        generator = generator_addresses(rng)
-        position, new, sums = self.positions[:1].copy(), np.zeros(1), np.zeros(entry.N_SUMS)
-        tallies, numbers = np.zeros((8, entry.N_TALLIES)), np.zeros(1)
-        visited = np.empty(updates + 1)
-        for k in range(updates + 1):
-            visited[k] = position[0]
-            update(
-                position, new, 1, generator, addresses, numbers, self.settings, *arrays, starts,
-                NO_CONTEXT, *self.tables, sums, tallies, np.zeros((2, 1)),
-            )  # fmt: skip
+        start = float(self.positions[0])
+        run = self.posterior, self.proposal, self.settings, start
+        visited, _ = draws_of(*run, count=updates + 1, seed=seed)
         states = np.abs(visited[:, None] - self.positions).argmin(axis=1)
         found = np.zeros((len(self.positions),) * 2)
         np.add.at(found, (states[:-1], states[1:]), 1.0)
@@ -83,43 +115,36 @@ def chance(found, matrix):
     return float(chi2(degrees).sf(statistic))
 
 
-def by_looks(name):
-    """Return the chain on clean data under a test that reads batches."""
-    rule, chain = kernels.RULES[name], kernels.CHAINS["clean"]
+@cache
+def clean_posterior():
+    """Return the posterior of clean data, and the functions that it is made of."""
+    chain = kernels.CHAINS["clean"]
     table, positions, log_prior = chain.log_likelihood, POSITIONS, chain.log_prior
-
-    @njit
-    def state_at(x):
-        return int(np.argmin(np.abs(positions - x[0])))
-
-    @njit(PROPOSE_SIGNATURE)
-    def propose(position, new, rng, numbers, first, centre, factor, whitener):
-        step = rng.integers(1, positions.size)
-        new[0] = positions[(state_at(position) + step) % positions.size]
-        return 0.0, 0
 
     @njit(LOGP_SIGNATURE)
     def prior(position, context):
-        return log_prior[state_at(position)]
+        return log_prior[nearest(positions, position)]
 
     @njit(EVALUATE_SIGNATURE)
     def evaluate(position, new, centre, rows, ends, context, differences, scales):
-        i, j = state_at(position), state_at(new)
+        i, j = nearest(positions, position), nearest(positions, new)
         for k in range(rows.size):
             differences[k] = table[j, rows[k]] - table[i, rows[k]]
 
-    one, zero = np.ones((1, 1)), np.zeros(1)
+    space = RowSpace(np.array([0, table.shape[1]]), NO_CONTEXT)
+    addresses = address_of(prior), address_of(evaluate)
+    return Posterior(*addresses, space, line(BETA), no_tables()), (prior, evaluate)
+
+
+def by_looks(name):
+    """Return the chain on clean data under a test that reads batches."""
+    table = kernels.CHAINS["clean"].log_likelihood
     # Differences of a normal mean are linear in the move: their variance goes with its square.
-    gap = (table[1] - table[0]) / (positions[1] - positions[0])
-    spread = enumeration.audited_spread(gap, BETA)
-    return Compiled(
-        positions,
-        [propose, look_until_decided, prior, evaluate, rule.plan, rule.decide],
-        rule.settings,
-        Surrogate(zero, one, one, zero, 0.0 * one, 0, BETA, spread),
-        NO_BOUNDS,
-        table.shape[1],
-    )
+    gap = (table[1] - table[0]) / (POSITIONS[1] - POSITIONS[0])
+    kappa = float(enumeration.audited_spread(gap, BETA))
+    posterior, functions = clean_posterior()
+    settings = kernels.RULES[name].settings._replace(kappa=kappa)
+    return Compiled(POSITIONS, posterior, Elsewhere(POSITIONS), settings, functions)
 
 
 def by_counts(chain, settings):
@@ -127,53 +152,40 @@ def by_counts(chain, settings):
     states, rows = chain.log_likelihood.shape
     # States outside lie beyond the radius of the table.
     positions = np.where(chain.outside, 100.0, 0.0) + np.arange(states)
-    beta, weights, proposals = chain.inverse_temperature, chain.weights, chain.proposals
+    beta = chain.inverse_temperature
     table = chain.log_likelihood - chain.expansion
     cheap = chain.log_prior + beta * chain.expansion.sum(axis=1)
-    sizes, cumulated = chain.sizes, np.cumsum(proposals, axis=2)
-
-    @njit
-    def state_at(x):
-        return int(np.argmin(np.abs(positions - x[0])))
-
-    @njit(PROPOSE_SIGNATURE)
-    def propose(position, new, rng, numbers, first, centre, factor, whitener):
-        component = 0 if rng.random() < weights[0] else weights.size - 1
-        i, j, uniform = state_at(position), 0, rng.random()
-        while j < positions.size - 1 and uniform >= cumulated[component, i, j]:
-            j += 1
-        new[0] = positions[j]
-        return np.log(proposals[component, j, i] / proposals[component, i, j]), component
+    sizes = chain.sizes
 
     @njit(LOGP_SIGNATURE)
     def prior(position, context):
-        return cheap[state_at(position)]
+        return cheap[nearest(positions, position)]
 
     @njit(EVALUATE_SIGNATURE)
     def evaluate(position, new, centre, rows, ends, context, differences, scales):
-        i, j = state_at(position), state_at(new)
+        i, j = nearest(positions, position), nearest(positions, new)
         for k in range(rows.size):
             differences[k] = table[j, rows[k]] - table[i, rows[k]]
             scales[k] = 1.0
 
     @njit(METRIC_SIGNATURE)
     def metric(position, new):
-        return sizes[state_at(position), state_at(new)]
+        return sizes[nearest(positions, position), nearest(positions, new)]
 
-    one, zero = np.ones((1, 1)), np.zeros(1)
     c = chain.bounds.astype(np.float32)
     thresholds, aliases = np.empty((1, rows)), np.empty((1, rows), dtype=np.int32)
     build_alias(c, thresholds[0], aliases[0])
     heads = np.array([[50.0, GIVEN, c.sum(dtype=np.float64)]])
-    roles = [poisson.rate, poisson.thin, poisson.accept_probability, metric]
-    return Compiled(
-        positions,
-        [propose, thin_rows, prior, evaluate, *roles],
-        settings,
-        Surrogate(zero, one, one, zero, 0.0 * one, 0, beta, np.inf),
-        (heads, thresholds, aliases, c[None]),
-        rows,
+    posterior = Posterior(
+        address_of(prior),
+        address_of(evaluate),
+        RowSpace(np.array([0, rows]), NO_CONTEXT),
+        line(beta),
+        BoundTables(heads, c[None], thresholds, aliases, address_of(metric)),
     )
+    sums = np.cumsum(chain.proposals, axis=2)
+    proposal = Asymmetric(positions, chain.weights, chain.proposals, sums)
+    return Compiled(positions, posterior, proposal, settings, (prior, evaluate, metric))
 
 
 def matrix_by_counts(chain, settings):

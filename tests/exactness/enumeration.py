@@ -1,13 +1,14 @@
 """Transition matrices of small chains, summed over every minibatch and every uniform.
 
-The functions that are enumerated are the shipped `plan` and `decide`. The loop around them is
-the compiled update's: a look that would read half of the rows or more reads all of them.
+The functions that are enumerated are the shipped `plan` and `judge`. The loop around them is
+the compiled one's: a look that would read half of the rows or more reads all of them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -31,11 +32,11 @@ class Chain:
 
 @dataclass(frozen=True)
 class Rule:
-    """A test: its plan, its decision, their settings, and what the kernel hands to them."""
+    """A test: its plan, its verdicts, their settings, and what the kernel hands to them."""
 
     plan: Callable
-    decide: Callable
-    settings: np.ndarray
+    judge: Callable
+    settings: Any
     statistics: Callable
     spread: Callable
 
@@ -80,9 +81,9 @@ def verdict_bounds(rule, log_ratio, variance, skewness, rows, total):
     """Return (a, r): the verdict is accept for uniforms below a, reject from r on."""
 
     def verdict(uniform):
-        return rule.decide(log_ratio, variance, skewness, rows, total, uniform, rule.settings)[0]
+        return rule.judge(log_ratio, variance, skewness, rows, total, uniform, rule.settings)[0]
 
-    probability = rule.decide(log_ratio, variance, skewness, rows, total, 0.5, rule.settings)[1]
+    probability = rule.judge(log_ratio, variance, skewness, rows, total, 0.5, rule.settings)[1]
     below, above = probability * (1 - 1e-12), min(probability * (1 + 1e-12), BELOW_ONE)
     certain = below == 0.0 or verdict(below) == 1.0
     if certain and (probability >= BELOW_ONE or verdict(above) == 0.0):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from exactness.enumeration import Chain, Rule, audited_spread, sample_statistics
-from pymc_minibatch_mh.acceptance import austere, barker, penalty
+from pymc_minibatch_mh.methods import austere, barker, penalty
 
 VALUES = np.array(
     [-1.31, 0.42, 0.08, 1.12, -0.63, 0.91, -0.17, -0.88, 0.57, 1.76, -0.29, 0.23, 0.69, -1.02]
@@ -33,7 +33,7 @@ CHAINS = {
 
 
 def rule(module, settings):
-    return Rule(module.plan, module.decide, settings, sample_statistics, audited_spread)
+    return Rule(module.plan, module.judge, settings, sample_statistics, audited_spread)
 
 
 RULES = {

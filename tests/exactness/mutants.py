@@ -10,8 +10,8 @@ from scipy.special import stdtr
 
 from exactness.enumeration import audited_spread, sample_statistics
 from exactness.kernels import BETA, RULES
-from pymc_minibatch_mh.acceptance import austere, barker, penalty
-from pymc_minibatch_mh.acceptance.special import logistic, normal_cdf
+from pymc_minibatch_mh.methods import austere, barker, penalty
+from pymc_minibatch_mh.methods.distributions import logistic, normal_cdf
 
 
 def with_variance(base, factor):
@@ -26,26 +26,26 @@ def with_variance(base, factor):
 
 def deciding_by(base, probability):
     """Accept a partial batch with probability(log_ratio, variance, n)."""
-    shipped = RULES[base].decide
+    shipped = RULES[base].judge
 
-    def decide(log_ratio, variance, skewness, n, total, uniform, settings):
+    def judge(log_ratio, variance, skewness, n, total, uniform, settings):
         if n >= total:
             return shipped(log_ratio, variance, skewness, n, total, uniform, settings)
         p = probability(log_ratio, variance, n)
         return float(uniform < p), p, 0.0
 
-    return replace(RULES[base], decide=decide)
+    return replace(RULES[base], judge=judge)
 
 
 def full_data_when_variance_is_large():
-    def plan(spread, n, total, settings):
-        return total if n > 0 else barker.plan(spread, n, total, settings)
+    def plan(noise, n, total, settings):
+        return total if n > 0 else barker.plan(noise, n, total, settings)
 
-    def decide(log_ratio, variance, skewness, n, total, uniform, settings):
-        verdict, *rest = barker.decide(log_ratio, variance, skewness, n, total, uniform, settings)
-        return (-1.0 if variance >= settings[barker.SIGMA] ** 2 else verdict), *rest
+    def judge(log_ratio, variance, skewness, n, total, uniform, settings):
+        verdict, *rest = barker.judge(log_ratio, variance, skewness, n, total, uniform, settings)
+        return (-1.0 if variance >= settings.sigma**2 else verdict), *rest
 
-    return replace(RULES["barker"], plan=plan, decide=decide)
+    return replace(RULES["barker"], plan=plan, judge=judge)
 
 
 def growth_passed_off_as_fixed():
@@ -95,15 +95,15 @@ def temperature_missing_from_log_ratio():
 
 
 def austere_with(tail, epsilon_share=1.0):
-    def decide(log_ratio, variance, skewness, n, total, uniform, settings):
+    def judge(log_ratio, variance, skewness, n, total, uniform, settings):
         threshold = math.log(uniform) if uniform > 0.0 else -math.inf
         if n >= total or variance <= 0.0:
-            return austere.decide(log_ratio, variance, skewness, n, total, uniform, settings)
+            return austere.judge(log_ratio, variance, skewness, n, total, uniform, settings)
         p = tail(abs(log_ratio - threshold) / math.sqrt(variance), n)
-        decided = p < settings[austere.EPSILON] * epsilon_share
+        decided = p < settings.epsilon * epsilon_share
         return (float(log_ratio > threshold) if decided else -1.0), math.exp(min(0, log_ratio)), p
 
-    return replace(RULES["austere, eps=.01"], decide=decide)
+    return replace(RULES["austere, eps=.01"], judge=judge)
 
 
 def austere_statistics_of_the_paper(n, total):
@@ -177,20 +177,20 @@ def approximate_at_full_data():
     """Barker's test that goes on using the table once all rows are read."""
     rule = RULES["barker"]
 
-    def decide(log_ratio, variance, skewness, n, total, uniform, settings):
+    def judge(log_ratio, variance, skewness, n, total, uniform, settings):
         p = barker.acceptance_probability(log_ratio, variance, settings)
         return float(uniform < p), p, 0.0
 
-    return replace(rule, settings=barker.settings(batch_size=7), decide=decide)
+    return replace(rule, settings=barker.settings(batch_size=7), judge=judge)
 
 
 def temperature_on_the_prior():
     """A temperature that multiplies the cheap part as well, with all rows read."""
 
-    def decide(log_ratio, *rest):
-        return penalty.decide(BETA * log_ratio, *rest)
+    def judge(log_ratio, *rest):
+        return penalty.judge(BETA * log_ratio, *rest)
 
-    return replace(RULES["penalty"], settings=penalty.settings(batch_size=7), decide=decide)
+    return replace(RULES["penalty"], settings=penalty.settings(batch_size=7), judge=judge)
 
 
 FULL_DATA_MUTANTS = {

@@ -12,7 +12,7 @@ from numba import vectorize
 from scipy.special import expit
 
 from exactness.enumeration import stationary_law
-from pymc_minibatch_mh.acceptance import poisson
+from pymc_minibatch_mh.methods import poisson
 
 #: Probabilities of counts and of vectors of counts that are taken for 0.
 NEGLIGIBLE = 1e-19
@@ -53,13 +53,13 @@ class Chain:
 
 @dataclass(frozen=True)
 class Move:
-    """What the compiled update knows of a pair: λ_c, dU_i, c_i M, and who decides."""
+    """What the compiled test knows of a pair: λ_c, dU_i, c_i M, and who decides."""
 
     cheap: float
     changes: np.ndarray
     bounds: np.ndarray
     by_all_rows: bool
-    settings: np.ndarray
+    settings: poisson.PoissonTest
 
 
 def move(chain, settings, i, j, component):
@@ -68,7 +68,7 @@ def move(chain, settings, i, j, component):
     cheap = chain.log_prior + beta * chain.expansion.sum(axis=1)
     remainder = chain.log_likelihood - chain.expansion
     bounds = chain.bounds * chain.sizes[i, j]
-    too_many = poisson.rate(bounds.sum(), settings) > settings[poisson.MAX_RATE]
+    too_many = poisson.rate(bounds.sum(), settings) > settings.max_rate
     return Move(
         cheap=cheap[j] - cheap[i] + np.log(proposal[j, i]) - np.log(proposal[i, j]),
         changes=-beta * (remainder[j] - remainder[i]),
@@ -119,7 +119,7 @@ def log_products(rule, move, shares=None, most_often=np.inf):
 class Rule:
     """The shipped functions and the loop around them; a mutant replaces one of them."""
 
-    settings: np.ndarray
+    settings: poisson.PoissonTest
     rate: Callable = poisson.rate
     thin: Callable = poisson.thin
     accept: Callable = accept
@@ -130,7 +130,7 @@ class Rule:
 
 def acceptance(rule, move):
     """Return the probability that a move is accepted, over all vectors of counts."""
-    delayed = move.settings[poisson.DELAYED]
+    delayed = float(move.settings.delayed)
     if move.by_all_rows:
         return rule.accept_by_all_rows(move.cheap, -move.changes.sum(), delayed)
     products, weights = rule.log_products(rule, move)

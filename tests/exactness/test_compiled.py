@@ -1,4 +1,4 @@
-"""The compiled update steps as often from state to state as the enumerated matrices say."""
+"""The compiled loop steps as often from state to state as the enumerated matrices say."""
 
 from dataclasses import replace
 
@@ -10,7 +10,6 @@ from exactness.compiled import by_counts, by_looks, chance, matrix_by_counts
 from exactness.enumeration import transition_matrix
 from exactness.poisson import logistic, random_chain
 from exactness.test_poisson import RULES
-from pymc_minibatch_mh.acceptance import poisson
 from statistical.budget import LEVEL
 
 UPDATES = 60_000
@@ -62,12 +61,13 @@ def test_another_form_would_be_noticed(chain, functions, run, enumerated):
 
 def test_what_the_update_is_handed_counts(chain, functions):
     """Bounds that are too small, and a likelihood that is not tempered."""
-    heads, thresholds, aliases, c = functions.tables
-    tolerant = RULES["best"].copy()
-    tolerant[poisson.TOLERATE] = 1.0
+    posterior, tables = functions.posterior, functions.posterior.tables
+    tolerant = RULES["best"]._replace(tolerates=1)
+    low = tables._replace(heads=tables.heads * [1.0, 1.0, 0.25], c=tables.c / 4)
+    cold = posterior.surrogate._replace(inverse_temperature=1.0)
     mutants = [
-        replace(functions, tables=(heads * [1.0, 1.0, 0.25], thresholds, aliases, c / 4)),
-        replace(functions, surrogate=functions.surrogate._replace(inverse_temperature=1.0)),
+        replace(functions, posterior=posterior._replace(tables=low)),
+        replace(functions, posterior=posterior._replace(surrogate=cold)),
     ]
     matrix = matrix_by_counts(chain, RULES["best"])
     for mutant in mutants:

@@ -12,7 +12,7 @@ import pytest
 
 from exactness.enumeration import stationary_law
 from exactness.poisson import LARGEST, Chain, Rule, logistic, move, student, transition_matrix
-from pymc_minibatch_mh.acceptance import poisson
+from pymc_minibatch_mh.methods import poisson
 
 STATES, ROWS = 3, 4
 DESIGN = list(product((0, 1, 2), (logistic, student), (1.0, 0.6)))

@@ -10,7 +10,8 @@ import pytest
 from exactness import poisson as enumeration
 from exactness.enumeration import stationary_law
 from exactness.poisson import Rule, accept, logistic, random_chain, student, transition_matrix
-from pymc_minibatch_mh.acceptance import poisson
+from pymc_minibatch_mh.methods import poisson
+from pymc_minibatch_mh.methods.chi import chi_for_gap
 
 # 72 chains: order of the control variates, rows, β, components, states that need all rows.
 DESIGN = list(product((0, 1, 2), (logistic, student), (1.0, 0.4, 1.6), (1, 2), (0, 1)))
@@ -114,7 +115,7 @@ def spectral_gap(matrix):
 
 def test_spectral_gap_is_kept():
     for name, ratio in (("best", 0.2), ("paper", 0.2), ("best", 0.6), ("paper", 0.6)):
-        settings = poisson.settings(name, poisson.chi_for_gap(ratio))
+        settings = poisson.settings(name, chi_for_gap(ratio))
         for chain in chains()[::12]:
             # Weaker rows, since counts grow like χ (C M)².
             weak = replace(
@@ -162,9 +163,8 @@ def larger_bound_upwards(move, chain, i, j, _):
 
 
 def chi_of_the_direction(move, chain, i, j, _):
-    settings = move.settings.copy()
-    settings[poisson.CHI] *= 2.0 if i < j else 1.0
-    return {"settings": settings}
+    factor = 2.0 if i < j else 1.0
+    return {"settings": move.settings._replace(chi=factor * move.settings.chi)}
 
 
 def log_ratio_of_proposals(chain, i, j, component):
@@ -202,7 +202,7 @@ def sign_inverted(change, bound, size, settings):
 
 def of_two_forms(keep_form, ratio_form):
     def thin(change, bound, size, settings):
-        chi = settings[poisson.CHI]
+        chi = settings.chi
         keep, _ = poisson.thin(change, bound, size, poisson.settings(keep_form, chi))
         return keep, poisson.thin(change, bound, size, poisson.settings(ratio_form, chi))[1]
 

@@ -8,8 +8,10 @@ from expansion.formulas import logistic_rows
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.expansion.taylor import calibrate, surrogate_at
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.passes import move_moments
-from pymc_minibatch_mh.kernels.surrogate import expansion_change, remainder_size
+from pymc_minibatch_mh.kernels.looks import predicted_noise
+from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.kernels.row_sums import move_moments
+from pymc_minibatch_mh.kernels.surrogate import expansion_change
 from pymc_minibatch_mh.model.reading.split import split
 
 N = 1_200
@@ -147,8 +149,9 @@ def test_predicted_spread_covers_most_moves(setting_of, order):
     for _ in range(60):
         theta, new = s.surrogate.centre + rng.normal(size=(2, 3)) @ s.surrogate.factor.T
         moments = s.target.passes.move(s.target.evaluate, theta, new, s.surrogate.centre)
-        size = remainder_size(s.surrogate, theta, new)
-        covered += N**2 * moments.variance <= calibration.spread * size**2
+        move = move_between(s.surrogate, theta, new)
+        noise = predicted_noise(move, s.surrogate, calibration.kappa)
+        covered += N**2 * moments.variance <= noise
     assert covered >= 40
     assert calibration.third_absolute >= calibration.skewness >= 0.0
 

@@ -55,7 +55,7 @@ def surrogate(parts: Split, order: int) -> Surrogate:
     width = np.eye(size) / np.sqrt(AS_NARROW_AS)
     nothing = np.zeros((size, size))
     centre = np.zeros(size)
-    return Surrogate(centre, width, np.linalg.inv(width), centre, nothing, order, 1.0, 1.0)
+    return Surrogate(centre, width, np.linalg.inv(width), centre, nothing, order, 1.0)
 
 
 def shortened(message: str) -> str:

@@ -14,7 +14,7 @@ from pymc_minibatch_mh import (
     SettingError,
     StaleDataError,
 )
-from steps.editable import EDITS, Editable, edited
+from step.editable import EDITS, Editable, edited
 from zoo import poisson, sample
 
 files = Section("Files of prepared steps", SettingError)
@@ -255,11 +255,14 @@ for written, what, value, named in (
 @states.refuses(
     "step.sampling_state = one whose arrays were cut",
     "sampling_state=",
-    "has 'numbers' of shape (2,) instead of (12,), so it is of another model, method or proposal.",
+    "has 'warm_up_sum' of shape (7,) instead of (2,), so it is of another model, method or "
+    "proposal.",
     AS_THAT,
 )
 def of_another_shape(g):
-    g.step.sampling_state = replace(g.step.sampling_state, numbers=np.zeros(2))
+    state = g.step.sampling_state
+    cut = replace(state.chain_state, warm_up_sum=np.zeros(7))
+    g.step.sampling_state = replace(state, chain_state=cut)
 
 
 @states.refuses(

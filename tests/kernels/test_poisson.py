@@ -7,17 +7,16 @@ from scipy.stats import binom, chi2
 from scipy.stats import poisson as poisson_law
 
 from exactness.poisson import Move, Rule, acceptance
-from kernels.toy import BETA, LOG_PRIOR, LOG_Q, prior, propose
-from pymc_minibatch_mh.acceptance import poisson
-from pymc_minibatch_mh.kernels import sums as entry
+from kernels.chain import draws_of, line
+from kernels.toy import BETA, FLIP, LOG_PRIOR, LOG_Q, prior
+from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.alias import build_alias
+from pymc_minibatch_mh.kernels.bound_tables import BoundTables
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.generator import generator_addresses
-from pymc_minibatch_mh.kernels.poisson import thin_rows
-from pymc_minibatch_mh.kernels.remainder import GIVEN, JOINT
+from pymc_minibatch_mh.kernels.moves import GIVEN, JOINT
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
 from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE, METRIC_SIGNATURE
-from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
-from pymc_minibatch_mh.kernels.update import update
+from pymc_minibatch_mh.methods import poisson
 from statistical.budget import LEVEL
 
 UPDATES = 40_000
@@ -51,27 +50,18 @@ def metric(position, new):
 
 
 def run(settings, *, bounds=BOUNDS, weights=None, radius=np.inf, kind=GIVEN, read=evaluate):
-    """Return states before each update and the sums of each; weights draw rows, if not c_i."""
-    functions = [propose, thin_rows, prior, read]
-    functions += [poisson.rate, poisson.thin, poisson.accept_probability, metric]
-    addresses = np.array([address_of(function) for function in functions])
-    one, zero = np.ones((1, 1)), np.zeros(1)
-    arrays = pack(Surrogate(zero, one, one, zero, 0.0 * one, 0, BETA, np.inf))
+    """Return states before each update and the counts of each; weights draw rows, if not c_i."""
     heads = np.array([[radius, kind, bounds.sum(dtype=np.float64)]])
     thresholds, aliases = np.empty((1, TABLE.size)), np.empty((1, TABLE.size), dtype=np.int32)
     build_alias(bounds if weights is None else weights, thresholds[0], aliases[0])
-    tables = heads, thresholds, aliases, bounds[None]
-    rng = np.random.default_rng(23)
-    generator = generator_addresses(rng)
-    position, tallies = np.zeros(1), np.zeros((1, entry.N_TALLIES))
-    states, sums = np.empty(UPDATES), np.zeros((UPDATES, entry.N_SUMS))
-    for k in range(UPDATES):
-        states[k] = position[0]
-        update(
-            position, zero.copy(), 1, generator, addresses, zero, settings, *arrays, STARTS,
-            np.zeros(0, dtype=np.int64), *tables, sums[k], tallies, np.zeros((2, 1)),
-        )  # fmt: skip
-    return states, sums
+    posterior = Posterior(
+        address_of(prior),
+        address_of(read),
+        RowSpace(STARTS, np.zeros(0, dtype=np.int64)),
+        line(BETA),
+        BoundTables(heads, bounds[None], thresholds, aliases, address_of(metric)),
+    )
+    return draws_of(posterior, FLIP, settings, 0.0, count=UPDATES, seed=23)
 
 
 def expected(settings, state, by_all_rows=False):
@@ -83,13 +73,13 @@ def expected(settings, state, by_all_rows=False):
     )
 
 
-def surprise(states, sums, settings, by_all_rows=False):
+def surprise(states, counts, settings, by_all_rows=False):
     """Return the smallest p-value of the accepted moves from each state."""
     values = []
     for state in (0.0, 1.0):
         here = states == state
         p = expected(settings, state, by_all_rows)
-        accepted = sums[here, entry.ACCEPTED].sum()
+        accepted = counts[here, entry.ACCEPTED].sum()
         values += [binom.cdf(accepted, here.sum(), p), binom.sf(accepted - 1, here.sum(), p)]
     return min(values)
 
@@ -106,33 +96,32 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_moves_are_accepted_as_often_as_the_enumeration_says(name):
-    states, sums = run(SETTINGS[name])
-    assert surprise(states, sums, SETTINGS[name]) > LEVEL
-    share, reported = sums[:, entry.ACCEPTED].mean(), sums[:, entry.ACCEPT].mean()
+    states, counts = run(SETTINGS[name])
+    assert surprise(states, counts, SETTINGS[name]) > LEVEL
+    share, reported = counts[:, entry.ACCEPTED].mean(), counts[:, entry.ACCEPT].mean()
     assert share == pytest.approx(reported, abs=0.02)
 
 
 @pytest.mark.parametrize("name", ["best", "best, delayed"])
 @pytest.mark.parametrize("outside", ["radius", "rate"])
 def test_pairs_that_all_rows_decide_are_exact(name, outside):
-    settings = SETTINGS[name].copy()
+    settings = SETTINGS[name]
     if outside == "rate":
-        settings[poisson.MAX_RATE] = 0.5
-    states, sums = run(settings, radius=0.5 if outside == "radius" else np.inf)
-    assert surprise(states, sums, settings, by_all_rows=True) > LEVEL
-    read = sums[:, entry.N_OBS] > 0
-    assert (sums[read, entry.N_OBS] == TABLE.size).all()
-    assert (sums[read, entry.FULL_PASS] == 1.0).all()
+        settings = settings._replace(max_rate=0.5)
+    states, counts = run(settings, radius=0.5 if outside == "radius" else np.inf)
+    assert surprise(states, counts, settings, by_all_rows=True) > LEVEL
+    read = counts[:, entry.N_OBS] > 0
+    assert (counts[read, entry.N_OBS] == TABLE.size).all()
+    assert (counts[read, entry.FULL_PASS] == 1.0).all()
     assert read.all() or name.endswith("delayed")
 
 
 @pytest.mark.parametrize("by_all_rows", [True, False])
 def test_a_choice_of_chi_learns_the_same_from_drawn_rows_and_from_all(by_all_rows):
-    settings = SETTINGS["best"].copy()
-    size = BOUNDS.sum(dtype=float) * METRIC
-    settings[poisson.MAX_RATE] = size * 1.01 if by_all_rows else np.inf
-    _, sums = run(settings)
-    learned = sums.sum(axis=0)
+    size = float(BOUNDS.sum(dtype=float) * METRIC)
+    settings = SETTINGS["best"]._replace(max_rate=size * 1.01 if by_all_rows else np.inf)
+    _, counts = run(settings)
+    learned = counts.sum(axis=0)
     assert learned[entry.FULL_PASS] == (UPDATES if by_all_rows else 0)
     assert learned[entry.SIZES] / learned[entry.N_SIZES] == pytest.approx(size)
     changes = BETA * TABLE / (BOUNDS * METRIC)
@@ -143,18 +132,17 @@ def test_a_choice_of_chi_learns_the_same_from_drawn_rows_and_from_all(by_all_row
 
 
 def test_moves_that_read_all_rows_whatever_chi_teach_nothing():
-    settings = SETTINGS["best"].copy()
-    settings[poisson.MAX_RATE] = 0.5
-    for _, sums in (run(settings), run(SETTINGS["best"], radius=0.5)):
-        assert sums[:, entry.FULL_PASS].all()
-        assert not sums[:, [entry.N_SIZES, entry.N_RATIOS]].any()
+    settings = SETTINGS["best"]._replace(max_rate=0.5)
+    for _, counts in (run(settings), run(SETTINGS["best"], radius=0.5)):
+        assert counts[:, entry.FULL_PASS].all()
+        assert not counts[:, [entry.N_SIZES, entry.N_RATIOS]].any()
 
 
 def test_rows_read_are_poisson():
-    _, sums = run(SETTINGS["best"])
-    size = BOUNDS.sum() * METRIC
+    _, counts = run(SETTINGS["best"])
+    size = float(BOUNDS.sum() * METRIC)
     mean = poisson.rate(size, SETTINGS["best"])
-    observed = np.bincount(sums[:, entry.N_OBS].astype(int), minlength=12)[:12]
+    observed = np.bincount(counts[:, entry.N_OBS].astype(int), minlength=12)[:12]
     probable = poisson_law.pmf(np.arange(12), mean) * UPDATES
     kept = probable > 20
     statistic = ((observed[kept] - probable[kept]) ** 2 / probable[kept]).sum()
@@ -171,29 +159,29 @@ MUTANTS = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_noticed(name):
-    tolerant = SETTINGS["best"].copy()
-    tolerant[poisson.TOLERATE] = 1.0
-    states, sums = run(tolerant, **MUTANTS[name])
-    assert surprise(states, sums, tolerant) < LEVEL
+    tolerant = SETTINGS["best"]._replace(tolerates=1)
+    states, counts = run(tolerant, **MUTANTS[name])
+    assert surprise(states, counts, tolerant) < LEVEL
 
 
 def test_a_violated_bound_stops_before_the_move_and_names_the_row():
     low = BOUNDS.copy()
     low[3] *= 0.7
-    _, sums = run(SETTINGS["best"], bounds=low)
-    stopped = sums[:, entry.BOUND_RATIO] > 1.0
+    _, counts = run(SETTINGS["best"], bounds=low)
+    stopped = counts[:, entry.BOUND_RATIO] > 1.0
     assert stopped.any()
-    assert (sums[stopped, entry.BOUND_ROW] == 3.0).all()
-    assert not sums[stopped, entry.ACCEPTED].any()
+    assert (counts[stopped, entry.BOUND_ROW] == 3.0).all()
+    assert not counts[stopped, entry.ACCEPTED].any()
     ratio = BETA * abs(TABLE[3]) / (low[3] * METRIC)
-    assert sums[stopped, entry.BOUND_RATIO].max() == pytest.approx(ratio)
+    assert counts[stopped, entry.BOUND_RATIO].max() == pytest.approx(ratio)
 
 
 def test_of_several_rows_beyond_their_bounds_the_worst_is_named_with_its_own_ratio():
     low = BOUNDS * np.float32(0.3)
-    _, sums = run(SETTINGS["best"], bounds=low)
+    _, counts = run(SETTINGS["best"], bounds=low)
     ratios = BETA * np.abs(TABLE) / (low * METRIC)
-    named = sums[:, entry.BOUND_ROW].astype(int)
-    stopped = sums[:, entry.BOUND_RATIO] > 1.0
+    named = counts[:, entry.BOUND_ROW].astype(int)
+    stopped = counts[:, entry.BOUND_RATIO] > 1.0
     assert len(set(named[stopped])) > 3
-    np.testing.assert_allclose(sums[stopped, entry.BOUND_RATIO], ratios[named[stopped]], rtol=1e-6)
+    found = counts[stopped, entry.BOUND_RATIO]
+    np.testing.assert_allclose(found, ratios[named[stopped]], rtol=1e-6)

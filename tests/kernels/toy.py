@@ -1,27 +1,20 @@
-"""A chain on two states whose rows are a table, driven by the shipped update.
+"""A chain on two states whose rows are a table, driven by the shipped loop."""
 
-The update is handed roles by their addresses, so that a mutant of a role needs no other kernel.
-"""
-
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from exactness.enumeration import Rule, audited_spread
-from pymc_minibatch_mh.kernels import sums as entry
+from kernels.chain import draws_of, line, role
+from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.generator import generator_addresses
-from pymc_minibatch_mh.kernels.looks import look_until_decided
-from pymc_minibatch_mh.kernels.signatures import (
-    DECIDE_SIGNATURE,
-    EVALUATE_SIGNATURE,
-    LOGP_SIGNATURE,
-    PROPOSE_SIGNATURE,
-)
-from pymc_minibatch_mh.kernels.surrogate import Surrogate, pack
-from pymc_minibatch_mh.kernels.update import update
-from pymc_minibatch_mh.steps.decision import NO_BOUNDS
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE, LOGP_SIGNATURE
+from pymc_minibatch_mh.methods.penalty import PenaltyTest
+from pymc_minibatch_mh.methods.penalty import judge as judge_by_penalty
 
 #: What a row adds to the log-likelihood of state 1 over that of state 0.
 TABLE = 0.5 * np.array(
@@ -34,11 +27,31 @@ LOG_PRIOR, LOG_Q, BETA = 0.35, 0.2, 0.6
 CONTEXT = np.zeros(2 + TABLE.size, dtype=np.int64)
 
 
-@njit(PROPOSE_SIGNATURE)
-def propose(position, new, rng, numbers, first, centre, factor, whitener):
-    """Move to the other state; the density ratio favours moves to state 1."""
-    new[0] = 1.0 - position[0]
-    return LOG_Q * (new[0] - position[0]), 0
+class Flip(NamedTuple):
+    """A move to the other state, whose density ratio favours moves to state 1."""
+
+    log_q: float
+
+
+@role_of(Flip, "propose")
+@role
+def propose(proposal, move, posterior, rng):
+    move.new[0] = 1.0 - move.position[0]
+    return proposal.log_q * (move.new[0] - move.position[0]), 0
+
+
+FLIP = Flip(LOG_Q)
+
+
+class FlipWithoutRatio(Flip):
+    """The same move, which keeps its density ratio to itself."""
+
+
+@role_of(FlipWithoutRatio, "propose")
+@role
+def propose_without_ratio(proposal, move, posterior, rng):
+    move.new[0] = 1.0 - move.position[0]
+    return 0.0, 0
 
 
 @njit(LOGP_SIGNATURE)
@@ -72,71 +85,70 @@ def evaluate_one_term(position, new, centre, rows, ends, context, differences, s
         differences[i] = TABLE[rows[i]] * (new[0] - position[0])
 
 
-@njit(PROPOSE_SIGNATURE)
-def propose_without_ratio(position, new, rng, numbers, first, centre, factor, whitener):
-    """Keep the density ratio to itself."""
-    new[0] = 1.0 - position[0]
-    return 0.0, 0
+class WithoutFinitePopulation(PenaltyTest):
+    """The penalty test on a variance without the factor 1 - n/N."""
 
 
-def without_finite_population(decide):
-    """Return a decision on a variance without the factor 1 - n/N."""
-
-    @njit(DECIDE_SIGNATURE)
-    def altered(log_ratio, variance, skewness, n, total, uniform, settings):
-        factor = 1.0 - n / total
-        return decide(log_ratio, variance / factor, skewness, n, total, uniform, settings)
-
-    return altered
+@role_of(WithoutFinitePopulation, "judge")
+@role
+def judge_without_finite_population(log_ratio, variance, skewness, n, total, uniform, test):
+    factor = 1.0 - n / total
+    return judge_by_penalty(log_ratio, variance / factor, skewness, n, total, uniform, test)
 
 
-def decide_by_another_uniform(decide):
-    """Return a decision whose uniform is not one."""
+class ByAnotherUniform(PenaltyTest):
+    """The penalty test with a uniform number that is none."""
 
-    @njit(DECIDE_SIGNATURE)
-    def altered(log_ratio, variance, skewness, n, total, uniform, settings):
-        return decide(log_ratio, variance, skewness, n, total, uniform * uniform, settings)
 
-    return altered
+@role_of(ByAnotherUniform, "judge")
+@role
+def judge_by_another_uniform(log_ratio, variance, skewness, n, total, uniform, test):
+    return judge_by_penalty(log_ratio, variance, skewness, n, total, uniform * uniform, test)
 
 
 @dataclass
 class Toy:
-    """The chain under one test; roles and numbers can be replaced by mutants."""
+    """The chain under one test; roles and numbers can be replaced by mutants.
+
+    Parameters
+    ----------
+    rule
+        The test.
+    proposal
+        Record of the moves.
+    prior, evaluate
+        Roles of the model.
+    kind
+        Class of the test's record, if not its own.
+    kappa
+        κ of the predicted variance; by default that of the full data.
+    inverse_temperature
+        β.
+    """
 
     rule: Rule
-    roles: dict = field(default_factory=dict)
-    surrogate: dict = field(default_factory=dict)
+    proposal: Flip = FLIP
+    prior: object = prior
+    evaluate: object = evaluate
+    kind: type | None = None
+    kappa: float | None = None
+    inverse_temperature: float = BETA
 
-    def steps(self, count, seed, updates=1):
-        """Return the states before each of `count` calls of some updates, and the calls' sums."""
-        given = {
-            "propose": propose,
-            "test": look_until_decided,
-            "prior": prior,
-            "evaluate": evaluate,
-            "plan": self.rule.plan,
-            "decide": self.rule.decide,
-        } | self.roles
-        functions = list(given.values())
-        addresses = np.array([address_of(function) for function in functions])
-        one, zero = np.ones((1, 1)), np.zeros(1)
-        surrogate = Surrogate(zero, one, one, zero, 0.0 * one, 0, BETA, self.spread)
-        arrays = pack(surrogate._replace(**self.surrogate))
-        rng = np.random.default_rng(seed)
-        generator = generator_addresses(rng)
-        position, tallies, context = np.zeros(1), np.zeros((1, entry.N_TALLIES)), CONTEXT.copy()
-        states, sums = np.empty(count), np.zeros((count, entry.N_SUMS))
-        for k in range(count):
-            states[k] = position[0]
-            update(
-                position, zero.copy(), updates, generator, addresses, zero, self.rule.settings,
-                *arrays, STARTS, context, *NO_BOUNDS, sums[k], tallies,
-                np.zeros((2, 1)),
-            )  # fmt: skip
-        return states, sums
+    def steps(self, count, seed, **options):
+        """Return the states before each of `count` draws, and the draws' counts: see `draws_of`."""
+        posterior = Posterior(
+            address_of(self.prior),
+            address_of(self.evaluate),
+            RowSpace(STARTS, CONTEXT.copy()),
+            line(self.inverse_temperature),
+            no_tables(),
+        )
+        test = self.rule.settings._replace(kappa=self.spread if self.kappa is None else self.kappa)
+        if self.kind is not None:
+            test = self.kind(*test)
+        return draws_of(posterior, self.proposal, test, 0.0, count=count, seed=seed, **options)
 
     @property
     def spread(self):
         """V of the full data: the two states are one whitened unit apart."""
-        return audited_spread(TABLE, BETA)
+        return float(audited_spread(TABLE, BETA))

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 
 from mutants.edit import Edit
 
-UPDATE = "kernels/test_update.py::test_moves_are_accepted_as_often_as_the_enumeration_says"
+UPDATE = "kernels/test_run.py::test_moves_are_accepted_as_often_as_the_enumeration_says"
 POISSON = "kernels/test_poisson.py::test_moves_are_accepted_as_often_as_the_enumeration_says"
 LOOKS = "kernels.looks.look_until_decided"
-THIN_ROWS = "kernels.poisson.thin_rows"
-SIZE = "kernels.remainder.size_of_move"
+THIN_ROWS = "methods.poisson.thin_rows"
+PROPOSE = "proposals.mixture.propose_from_mixture"
+#: What has every test and every proposal compiled in, and what has the rows of a Poisson test.
+LOOP = ("kernels.run._update", "kernels.run.run")
+THINNING = (THIN_ROWS, *LOOP)
+SIZE = "kernels.moves.size_of_move"
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ EDITED = [
         "veto whatever the sign",
         "a row that favours the move rejects it",
         Edit(
-            "acceptance.poisson.thin",
+            "methods.poisson.thin",
             "(change / bound, -math.inf) if change > 0.0",
             "(abs(change) / bound, -math.inf) if True",
         ),
@@ -85,7 +89,12 @@ EDITED = [
     Mutant(
         "Poisson draw without zero",
         "updates that should read no row read one",
-        Edit(THIN_ROWS, "count = rng.poisson(expected)", "count = max(rng.poisson(expected), 1)"),
+        Edit(
+            THIN_ROWS,
+            "count = rng.poisson(expected)",
+            "count = max(rng.poisson(expected), 1)",
+            LOOP,
+        ),
         f"{POISSON}[MH-SS]",
         slow=True,
     ),
@@ -94,8 +103,9 @@ EDITED = [
         "the cheap part decides twice",
         Edit(
             THIN_ROWS,
-            "accept(0.0 if delayed else cheap, product, 0.0)",
-            "accept(cheap, product, 0.0)",
+            "accept_probability(0.0 if test.delayed else cheap, product, 0.0)",
+            "accept_probability(cheap, product, 0.0)",
+            LOOP,
         ),
         f"{POISSON}[best, delayed]",
         slow=True,
@@ -104,10 +114,10 @@ EDITED = [
         "bounds of rows of another term",
         "changes are held against the bounds of other rows",
         Edit(
-            "kernels.poisson.log_product",
-            "row = rows[i] + space.term_starts[term]",
+            "methods.poisson._product_of_drawn",
+            "row = rows[i] + posterior.space.term_starts[term]",
             "row = rows[i]",
-            (THIN_ROWS,),
+            THINNING,
         ),
         "kernels/test_poisson.py::test_a_violated_bound_stops_before_the_move_and_names_the_row",
         slow=True,
@@ -116,12 +126,12 @@ EDITED = [
         "the last row beyond its bound instead of the worst",
         "a message joins one row to another's ratio",
         Edit(
-            "kernels.poisson.log_product",
-            "sums[entry.BOUND_RATIO], sums[entry.BOUND_ROW] = ratio, row",
-            "sums[entry.BOUND_RATIO] = ratio\n"
+            "methods.poisson._product_of_drawn",
+            "counts[entry.BOUND_RATIO], counts[entry.BOUND_ROW] = ratio, row",
+            "counts[entry.BOUND_RATIO] = ratio\n"
             "        if not ratio <= 1.0:\n"
-            "            sums[entry.BOUND_ROW] = row",
-            (THIN_ROWS,),
+            "            counts[entry.BOUND_ROW] = row",
+            THINNING,
         ),
         "kernels/test_poisson.py"
         "::test_of_several_rows_beyond_their_bounds_the_worst_is_named_with_its_own_ratio",
@@ -131,10 +141,10 @@ EDITED = [
         "a choice of χ that learns from drawn rows alone",
         "a chain whose χ makes every move read all rows keeps it for ever",
         Edit(
-            "kernels.poisson.product_of_all",
-            "if np.isfinite(squares) and c.size > 0:",
+            "methods.poisson._product_of_all",
+            "if np.isfinite(squares) and informs:",
             "if False:",
-            (THIN_ROWS,),
+            THINNING,
         ),
         "kernels/test_poisson.py"
         "::test_a_choice_of_chi_learns_the_same_from_drawn_rows_and_from_all[True]",
@@ -144,10 +154,10 @@ EDITED = [
         "one end of a move inside the trust region",
         "bounds are used where they do not hold",
         Edit(
-            "kernels.poisson.smallest_table",
-            "max(move.here, move.there)",
-            "min(move.here, move.there)",
-            (THIN_ROWS,),
+            "kernels.bound_tables.smallest_table",
+            "max(dots.here, dots.there)",
+            "min(dots.here, dots.there)",
+            THINNING,
         ),
         "kernels/test_poisson.py::test_pairs_that_all_rows_decide_are_exact[radius-best]",
         slow=True,
@@ -156,21 +166,26 @@ EDITED = [
     Mutant(
         "finite-population correction dropped in the kernel",
         "the variance of a batch that is a large share of the rows",
-        Edit(LOOKS, " * (1.0 - n / total)", ""),
+        Edit(LOOKS, " * (1.0 - n / total)", "", LOOP),
         f"{UPDATE}[penalty]",
         slow=True,
     ),
     Mutant(
         "prior counted N/b times",
         "the cheap part is scaled up with the batch",
-        Edit(LOOKS, "cheap + beta * total * mean", "cheap * total / n + beta * total * mean"),
+        Edit(
+            LOOKS,
+            "cheap + beta * total * mean",
+            "cheap * total / n + beta * total * mean",
+            LOOP,
+        ),
         f"{UPDATE}[penalty]",
         slow=True,
     ),
     Mutant(
         "temperature missing from the log ratio",
         "another posterior than the tempered one",
-        Edit(LOOKS, "cheap + beta * total * mean", "cheap + total * mean"),
+        Edit(LOOKS, "cheap + beta * total * mean", "cheap + total * mean", LOOP),
         f"{UPDATE}[penalty]",
         slow=True,
     ),
@@ -179,9 +194,9 @@ EDITED = [
         "later looks read the first rows again",
         Edit(
             "kernels.looks._look_at_more",
-            "arrange(drawn, n, target,",
-            "arrange(drawn, 0, count,",
-            (LOOKS,),
+            "read_drawn(posterior, move, drawn, n, target,",
+            "read_drawn(posterior, move, drawn, 0, count,",
+            (LOOKS, *LOOP),
         ),
         f"{UPDATE}[barker, grow]",
         slow=True,
@@ -191,8 +206,9 @@ EDITED = [
         "the threshold of a sequential test moves",
         Edit(
             LOOKS,
-            "verdict, accept, error = decide(",
-            "uniform = rng.random()\n        verdict, accept, error = decide(",
+            "verdict, accept, error = judge(",
+            "uniform = rng.random()\n        verdict, accept, error = judge(",
+            LOOP,
         ),
         f"{UPDATE}[austere, eps=.05]",
         slow=True,
@@ -200,22 +216,31 @@ EDITED = [
     Mutant(
         "density ratio of the proposal dropped in the kernel",
         "asymmetric proposals are not corrected for",
-        Edit("kernels.update.update", " + log_q", ""),
+        Edit("kernels.run._update", " + log_q", "", LOOP[1:]),
         f"{UPDATE}[penalty]",
         slow=True,
     ),
     Mutant(
         "prior of an earlier position",
         "the prior part does not follow an accepted move",
-        Edit("kernels.update.update", "            prior_here = prior_there\n", ""),
-        "kernels/test_update.py::test_several_updates_in_one_call_are_as_many_calls",
+        Edit(
+            "kernels.run._update", "return prior_there, True", "return prior_here, True", LOOP[1:]
+        ),
+        "kernels/test_run.py::test_several_updates_in_one_call_are_as_many_calls",
+        slow=True,
+    ),
+    Mutant(
+        "whitened coordinates of an earlier position",
+        "M of a move does not follow an accepted one",
+        Edit("kernels.run._update", "copy_to(move.here, move.there)\n", "pass\n", LOOP[1:]),
+        "kernels/test_poisson.py::test_pairs_that_all_rows_decide_are_exact[radius-best]",
         slow=True,
     ),
     # Proposals.
     Mutant(
         "ratio of a conditional Laplace move inverted",
         "moves of some coordinates leave another law invariant",
-        Edit("proposals.mixture.propose", "log_q += 0.5", "log_q -= 0.5"),
+        Edit(PROPOSE, "log_q += 0.5", "log_q -= 0.5"),
         "proposals/test_mixture.py::test_moves_of_some_coordinates_leave_the_target_invariant"
         "[proposal1-1]",
     ),
@@ -223,9 +248,9 @@ EDITED = [
         "conditional Laplace move without its conditional mean",
         "the other coordinates are taken to be at the centre",
         Edit(
-            "proposals.mixture.propose",
-            "new[i] = centre[i]\n        for j in range(i + 1)",
-            "new[i] = centre[i]\n        for j in range(first, i + 1)",
+            PROPOSE,
+            "inner_of_line(factor, i, white, 0, i + 1)",
+            "inner_of_line(factor, i, white, first, i + 1)",
         ),
         "proposals/test_mixture.py::test_conditional_moves_have_the_conditional_mean_and_covariance"
         "[0.0-1]",
@@ -302,8 +327,8 @@ EDITED = [
     Mutant(
         "M rounded by direction",
         "a move and its return have different sizes",
-        Edit("kernels.remainder._ordered", "if not swap:", "if True:", (SIZE,)),
-        "kernels/test_remainder.py::test_sizes_are_symmetric_bit_by_bit[2-2]",
+        Edit("kernels.moves._ordered", "if not swap:", "if True:", (SIZE,)),
+        "kernels/test_moves.py::test_sizes_are_symmetric_bit_by_bit[2-2]",
     ),
     # Reading the model.
     Mutant(
@@ -370,20 +395,26 @@ EDITED = [
     Mutant(
         "a key without the order",
         "the state of a step of another order is taken",
-        Edit("steps.prepared.key_of", '"taylor_order": str(target.taylor_order),', ""),
-        "steps/test_prepared.py::test_a_key_tells_order_and_temperature",
+        Edit("preparation.file.key_of", '"taylor_order": str(target.taylor_order),', ""),
+        "step/test_prepared.py::test_a_key_tells_order_and_temperature",
     ),
     # What a chain keeps.
     Mutant(
         "adaptation left on after warm-up",
         "the kernel follows its own past",
-        Edit("steps.base.MinibatchStep.stop_tuning", "self.adapting = False", "pass"),
+        Edit("chain.chain.Chain.stop_adapting", "self._state.adapting = False", "pass"),
         "conformance/test_state.py::test_nothing_adapts_after_warm_up",
     ),
     Mutant(
         "a state without the running tally",
         "a resumed chain adapts to something else",
-        Edit("steps.state.MinibatchState", "    window: np.ndarray\n", ""),
+        Edit(
+            "chain.state.ChainState",
+            "    __hash__ = None",
+            "    def __getstate__(self):\n"
+            "        return vars(self) | {'window': np.zeros_like(self.window)}\n\n"
+            "    __hash__ = None",
+        ),
         "conformance/test_state.py::test_restoring_a_state_repeats_the_draws",
     ),
 ]

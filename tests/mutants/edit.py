@@ -7,16 +7,22 @@ package is altered, and so is every function that has it compiled in.
 import __future__
 
 import inspect
+import pkgutil
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
 
 import pytest
-from numba import njit
+from numba.core.registry import cpu_target
+
+from kernels.chain import nothing_kept
+from pymc_minibatch_mh import _jit
+from pymc_minibatch_mh.kernels import roles
 
 PACKAGE = "pymc_minibatch_mh"
 TESTS = Path(__file__).parents[1]
@@ -61,17 +67,18 @@ def text_of(target):
     return dedent(inspect.getsource(_plain(inspect.getattr_static(owner, name))))
 
 
-def compiled(signature=None, *, reassociate=False):
+def compiled(signature=None, **options):
     """Compile as the package does, without a cache: a mutant has no file."""
-    options = {"nogil": True, "error_model": "numpy"}
-    options["fastmath"] = {"reassoc", "contract"} if reassociate else False
-    return njit(**options) if signature is None else njit(signature, **options)
+    return _jit.compiled(signature, **options | {"kept": False})
 
 
 @contextmanager
 def applied(edit):
     """Put an edit in place, and import the tests that are used inside anew."""
+    _import_all()
     with ExitStack() as stack:
+        stack.enter_context(_roles_resolved_anew())
+        stack.enter_context(nothing_kept())
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         stack.enter_context(_registries_kept(edit))
         replaced = {}
@@ -79,6 +86,13 @@ def applied(edit):
             _replace(patch, target, edit if target == edit.target else None, replaced)
         stack.enter_context(_tests_anew())
         yield
+
+
+@cache
+def _import_all():
+    """Import the whole package: a module that is imported under an edit keeps what it finds."""
+    for module in pkgutil.walk_packages(import_module(PACKAGE).__path__, f"{PACKAGE}."):
+        import_module(module.name)
 
 
 def _replace(patch, target, edit, replaced):
@@ -90,6 +104,8 @@ def _replace(patch, target, edit, replaced):
         source = source.replace(edit.old, edit.new)
     namespace = {k: replaced.get(id(v), v) for k, v in vars(module).items()}
     namespace["compiled"] = compiled
+    # Where a function is a role of a record, that is patched below, and taken back.
+    namespace["role_of"] = lambda record, name: lambda function: function
     # What a module imports for type checkers alone is not there.
     code = compile(source, module.__file__, "exec", flags=__future__.annotations.compiler_flag)
     exec(code, namespace)  # noqa: S102 - our own source
@@ -129,6 +145,24 @@ def _holders():
     modules = [m for n, m in sys.modules.items() if n.partition(".")[0] == PACKAGE]
     classes = [v for m in modules for v in vars(m).values() if isinstance(v, type)]
     return modules + [c for c in dict.fromkeys(classes) if c.__module__.startswith(PACKAGE)]
+
+
+@contextmanager
+def _roles_resolved_anew():
+    """Forget which functions numba has found for the roles of records, now and at the end."""
+    _forget_roles()
+    try:
+        yield
+    finally:
+        _forget_roles()
+
+
+def _forget_roles():
+    context = cpu_target.typing_context
+    context.refresh()
+    for role in (roles.propose, roles.decide, roles.plan, roles.judge):
+        for template in context.resolve_value_type(role).templates:
+            template._impl_cache.clear()
 
 
 @contextmanager

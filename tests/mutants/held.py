@@ -64,7 +64,7 @@ HELD = [
     Held(
         "batch drawn with the previous step's indices",
         "independence of updates",
-        "kernels/test_update.py::test_moves_of_a_mutant_are_not[every batch used twice]",
+        "kernels/test_run.py::test_moves_of_a_mutant_are_not[every batch used twice]",
     ),
     Held(
         "Jacobian dropped",
@@ -114,6 +114,6 @@ HELD = [
     Held(
         "M too small in ten ways",
         "sizes of moves",
-        "kernels/test_remainder.py::test_wrong_sizes_are_found",
+        "kernels/test_moves.py::test_wrong_sizes_are_found",
     ),
 ]

@@ -10,7 +10,8 @@ from mutants.edit import applied
 from mutants.held import HELD
 from nodes import exists, resolve
 from pymc_minibatch_mh import MinibatchError
-from pymc_minibatch_mh.kernels import alias, poisson
+from pymc_minibatch_mh.kernels import alias
+from pymc_minibatch_mh.methods import poisson
 
 #: How a check fails: by an assertion, or by an error that the package raises on purpose.
 FAILURES = (AssertionError, pytest.fail.Exception, MinibatchError)

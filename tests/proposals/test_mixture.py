@@ -1,10 +1,16 @@
 import numpy as np
 import pytest
+from numba import njit
 from scipy.stats import chi2, multivariate_normal
 
 from pymc_minibatch_mh import Laplace, Mixture, RandomWalk, SettingError
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles
+from pymc_minibatch_mh.kernels.bound_tables import no_tables
+from pymc_minibatch_mh.kernels.moves import Move, whiten
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.proposals import mixture
-from pymc_minibatch_mh.proposals.mixture import FIRST_WEIGHT, SCALE, WALK_WEIGHT
 from statistical.budget import FAR, LEVEL
 
 CENTRE = np.array([0.3, -1.0, 2.0])
@@ -14,20 +20,43 @@ COVARIANCE = FACTOR @ FACTOR.T
 TARGET = multivariate_normal(CENTRE + 0.2, 1.3 * COVARIANCE)
 
 
-def propose(position, numbers, rng, first=0):
-    new = np.empty_like(position)
-    log_q, component = mixture.propose(position, new, rng, numbers, first, CENTRE, FACTOR, WHITENER)
-    return new, log_q, component
+NOTHING = np.zeros(0, dtype=np.int64)
+
+
+def gaussian(first):
+    """Return a posterior of which moves know the Gaussian approximation."""
+    surrogate = Surrogate(CENTRE, FACTOR, WHITENER, np.zeros(3), np.zeros((3, 3)), 2, 1.0, first)
+    return Posterior(0, 0, RowSpace(NOTHING, NOTHING), surrogate, no_tables())
+
+
+@njit
+def _proposed(numbers, posterior, positions, rng, new, log_q, components):
+    surrogate, here = posterior.surrogate, np.empty(new.shape[1])
+    there, step = np.empty(new.shape[1]), np.empty(new.shape[1])
+    for k in range(len(positions)):
+        whiten(surrogate.whitener, positions[k], surrogate.centre, here)
+        move = Move(positions[k], new[k], here, there, step)
+        log_q[k], components[k] = roles.propose(numbers, move, posterior, rng)
+
+
+def proposed(positions, numbers, rng, first=0):
+    """Return proposals, their density ratios and their components, one for each position."""
+    new, log_q = np.empty_like(positions), np.empty(len(positions))
+    components = np.empty(len(positions), dtype=np.int64)
+    _proposed(numbers, gaussian(first), positions, rng, new, log_q, components)
+    return new, log_q, components
+
+
+def repeated(position, numbers, rng, count, first=0):
+    return proposed(np.tile(position, (count, 1)), numbers, rng, first)
 
 
 def moved(proposal, correct, rng, particles=6_000, steps=4, first=0):
     """Start particles exactly in the target and move them by Metropolis–Hastings."""
-    numbers = proposal.initial_numbers(3)
+    numbers = proposal.record(3)
     positions = TARGET.rvs(particles, random_state=rng)
     for _ in range(steps):
-        moves = [propose(position, numbers, rng, first) for position in positions]
-        new = np.array([move[0] for move in moves])
-        log_q = np.array([move[1] for move in moves])
+        new, log_q, _ = proposed(positions, numbers, rng, first)
         log_ratio = TARGET.logpdf(new) - TARGET.logpdf(positions) + correct * log_q
         accept = np.log(rng.random(particles)) < log_ratio
         positions[accept] = new[accept]
@@ -57,7 +86,7 @@ def test_moves_without_their_density_ratio_do_not(correct):
 @pytest.mark.parametrize("rho", [-0.9, -0.3, 0.0, 0.5, 0.95])
 def test_density_ratio_is_that_of_the_normal_densities(rho):
     rng = np.random.default_rng(9)
-    numbers = Laplace((rho,)).initial_numbers(3)
+    numbers = Laplace((rho,)).record(3)
 
     def log_density(there, here):
         mean = CENTRE + rho * (here - CENTRE)
@@ -65,7 +94,7 @@ def test_density_ratio_is_that_of_the_normal_densities(rho):
 
     for _ in range(20):
         position = CENTRE + 3.0 * rng.standard_normal(3)
-        new, log_q, component = propose(position, numbers, rng)
+        (new,), (log_q,), (component,) = repeated(position, numbers, rng, 1)
         assert component == 1
         assert log_q == pytest.approx(log_density(position, new) - log_density(new, position))
 
@@ -80,9 +109,9 @@ def test_moves_of_some_coordinates_leave_the_target_invariant(proposal, first):
 @pytest.mark.parametrize("rho", [-0.3, 0.0, 0.8])
 def test_conditional_moves_have_the_conditional_mean_and_covariance(rho, first):
     rng = np.random.default_rng(13)
-    numbers = Laplace((rho,)).initial_numbers(3)
+    numbers = Laplace((rho,)).record(3)
     position = CENTRE + np.array([1.0, -2.0, 0.5])
-    drawn = np.array([propose(position, numbers, rng, first)[0] for _ in range(4_000)])
+    drawn, *_ = repeated(position, numbers, rng, 4_000, first)
     assert (drawn[:, :first] == position[:first]).all()
     precision = np.linalg.inv(COVARIANCE)
     own, given = precision[first:, first:], precision[first:, :first]
@@ -96,9 +125,9 @@ def test_conditional_moves_have_the_conditional_mean_and_covariance(rho, first):
 @pytest.mark.parametrize("rho", [-0.3, 0.0, 0.8])
 def test_moves_are_drawn_from_the_density_that_is_corrected_for(rho):
     rng = np.random.default_rng(10)
-    numbers = Laplace((rho,)).initial_numbers(3)
+    numbers = Laplace((rho,)).record(3)
     position = CENTRE + 2.0
-    noise = np.array([propose(position, numbers, rng)[0] for _ in range(4_000)])
+    noise, *_ = repeated(position, numbers, rng, 4_000)
     noise -= CENTRE + rho * (position - CENTRE)
     white = np.linalg.solve(np.sqrt(1.0 - rho**2) * FACTOR, noise.T)
     assert np.abs(white.mean(axis=1)).max() < FAR / np.sqrt(4_000)
@@ -107,52 +136,52 @@ def test_moves_are_drawn_from_the_density_that_is_corrected_for(rho):
 
 def test_a_walk_is_symmetric_and_as_long_as_its_scale():
     rng = np.random.default_rng(11)
-    numbers = RandomWalk(scale=0.7).initial_numbers(3)
+    numbers = RandomWalk(scale=0.7).record(3)
     position = CENTRE + 5.0
-    moves = [propose(position, numbers, rng) for _ in range(4_000)]
-    assert {(log_q, component) for _, log_q, component in moves} == {(0.0, 0)}
-    white = np.linalg.solve(0.7 * FACTOR, np.array([new - position for new, *_ in moves]).T)
+    new, log_q, components = repeated(position, numbers, rng, 4_000)
+    assert not log_q.any()
+    assert not components.any()
+    white = np.linalg.solve(0.7 * FACTOR, (new - position).T)
     squares = (white**2).sum()
     assert LEVEL < chi2(12_000).cdf(squares) < 1.0 - LEVEL
 
 
 def test_components_are_drawn_with_their_weights():
     rng = np.random.default_rng(12)
-    numbers = Mixture(rho=(0.0, 0.5), walk_weight=0.2).initial_numbers(3)
-    numbers[FIRST_WEIGHT::2] = 0.7, 0.1
-    drawn = np.bincount([propose(CENTRE, numbers, rng)[2] for _ in range(4_000)], minlength=3)
+    numbers = Mixture(rho=(0.0, 0.5), walk_weight=0.2).record(3)
+    numbers = numbers._replace(weights=np.array([0.2, 0.7, 0.1]))
+    drawn = np.bincount(repeated(CENTRE, numbers, rng, 4_000)[2], minlength=3)
     expected = 4_000 * np.array([0.2, 0.7, 0.1])
     assert chi2(2).sf(((drawn - expected) ** 2 / expected).sum()) > LEVEL
 
 
 def tallies(proposal, accept=0.5, best=None, tried=200.0):
-    table = np.zeros((proposal.n_components, 5))
-    table[:, mixture.TRIED] = tried
-    table[:, mixture.ACCEPT] = accept * tried
-    table[:, mixture.JUMP] = table[:, mixture.SQUARE_JUMP] = 0.1 * tried
+    table = np.zeros((proposal.n_components, entry.N_TALLIES))
+    table[:, entry.TRIED] = tried
+    table[:, entry.TALLY_ACCEPT] = accept * tried
+    table[:, entry.JUMP] = table[:, entry.SQUARE_JUMP] = 0.1 * tried
     if best is not None:
-        table[best, mixture.JUMP] = table[best, mixture.SQUARE_JUMP] = 4.0 * tried
+        table[best, entry.JUMP] = table[best, entry.SQUARE_JUMP] = 4.0 * tried
     return table
 
 
 def adapted(proposal, table, target=0.234, numbers=None):
-    numbers = proposal.initial_numbers(3) if numbers is None else numbers
-    proposal.adapt(numbers, table, table, target, 3)
-    return numbers
+    numbers = proposal.record(3) if numbers is None else numbers
+    return proposal.adapted(numbers, table, table, target, 3)
 
 
 @pytest.mark.parametrize("best", range(6))
 def test_weights_keep_their_floors(best):
     proposal = Mixture()
     numbers = adapted(proposal, tallies(proposal, best=best))
-    weights = np.array([numbers[WALK_WEIGHT], *numbers[FIRST_WEIGHT::2]])
+    weights = numbers.weights
     local = np.array(proposal.rho) >= mixture.LOCAL_RHO
     assert weights.sum() == pytest.approx(1.0)
     assert weights.argmax() == best
     assert weights[1:].min() >= mixture.FLOOR
     assert weights[0] >= mixture.WALK_FLOORS[0]
     assert weights[1:][local].sum() >= 0.1 * (1.0 - 1e-12)
-    np.testing.assert_array_equal(numbers[FIRST_WEIGHT + 1 :: 2], proposal.rho)
+    np.testing.assert_array_equal(numbers.rho, proposal.rho)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +191,14 @@ def test_weights_keep_their_floors(best):
 def test_the_walk_has_what_the_gaussian_approximation_loses(bold, local, floor):
     proposal = Mixture()
     table = tallies(proposal, accept=bold)
-    table[5, mixture.ACCEPT] = local * table[5, mixture.TRIED]
+    table[5, entry.TALLY_ACCEPT] = local * table[5, entry.TRIED]
     assert mixture.walk_floor(table, proposal.rho) == pytest.approx(floor, abs=1e-4)
 
 
 def test_few_tries_of_the_walk_move_its_scale_little():
     proposal = Mixture()
     many, few = tallies(proposal, accept=0.9), tallies(proposal, accept=0.9, tried=1.0)
-    scales = [adapted(proposal, table)[0] / proposal.initial_numbers(3)[0] for table in (many, few)]
+    scales = [adapted(proposal, table).scale / proposal.record(3).scale for table in (many, few)]
     assert scales[0] > 1.5
     assert 1.0 < scales[1] < 1.1
 
@@ -177,37 +206,46 @@ def test_few_tries_of_the_walk_move_its_scale_little():
 def test_weights_wait_until_every_component_was_tried():
     proposal = Mixture()
     table = tallies(proposal, best=2)
-    table[4, mixture.TRIED] = 1.0
+    table[4, entry.TRIED] = 1.0
     numbers = adapted(proposal, table)
-    np.testing.assert_array_equal(numbers[1:], proposal.initial_numbers(3)[1:])
+    np.testing.assert_array_equal(numbers.weights, proposal.record(3).weights)
+    np.testing.assert_array_equal(numbers.rho, proposal.record(3).rho)
 
 
 @pytest.mark.parametrize(("accept", "grows"), [(0.9, True), (0.05, False)])
 def test_the_walk_grows_when_too_much_is_accepted(accept, grows):
     proposal = RandomWalk(scale=1.0)
     numbers = adapted(proposal, tallies(proposal, accept))
-    assert (numbers[SCALE] > 1.0) == grows
-    assert proposal.scaling(numbers) == numbers[SCALE]
+    assert (numbers.scale > 1.0) == grows
+    assert proposal.scaling(numbers) == numbers.scale
+
+
+def test_adapting_leaves_the_record_as_it_is():
+    proposal = Mixture()
+    before, known = proposal.record(3), proposal.record(3)
+    after = adapted(proposal, tallies(proposal, best=2), numbers=before)
+    assert after.scale != before.scale == known.scale
+    assert (after.weights != before.weights).any()
+    np.testing.assert_array_equal(before.weights, known.weights)
 
 
 def test_the_walk_stays_at_its_target():
     proposal = RandomWalk(scale=1.0)
-    assert adapted(proposal, tallies(proposal, 0.234))[SCALE] == pytest.approx(1.0)
+    assert adapted(proposal, tallies(proposal, 0.234)).scale == pytest.approx(1.0)
 
 
 def test_the_walk_adapts_less_and_less():
     proposal = RandomWalk(scale=1.0)
-    early, late = proposal.initial_numbers(3), proposal.initial_numbers(3)
-    window = tallies(proposal, 0.9)
-    proposal.adapt(early, window, window, 0.234, 3)
-    proposal.adapt(late, window, tallies(proposal, 0.9, tried=20_000.0), 0.234, 3)
-    assert 1.0 < late[SCALE] < early[SCALE]
+    numbers, window = proposal.record(3), tallies(proposal, 0.9)
+    early = proposal.adapted(numbers, window, window, 0.234, 3)
+    late = proposal.adapted(numbers, window, tallies(proposal, 0.9, tried=20_000.0), 0.234, 3)
+    assert 1.0 < late.scale < early.scale
 
 
 def test_a_move_that_reads_more_rows_is_less_efficient():
     proposal = Mixture()
     table = tallies(proposal)
-    table[1, mixture.ROWS] = 1e6
+    table[1, entry.ROWS] = 1e6
     merits = mixture.efficiency(table, 3)
     assert merits[1] < merits[2] == merits[3]
 
@@ -215,13 +253,13 @@ def test_a_move_that_reads_more_rows_is_less_efficient():
 def test_antithetic_moves_do_not_win_on_means_alone():
     proposal = Mixture(rho=(-0.9, 0.0))
     table = tallies(proposal, best=2)
-    table[1, mixture.JUMP] = 2.0 * 3 * 200.0 * 1.9
-    table[1, mixture.SQUARE_JUMP] = 0.01 * 200.0
+    table[1, entry.JUMP] = 2.0 * 3 * 200.0 * 1.9
+    table[1, entry.SQUARE_JUMP] = 0.01 * 200.0
     assert mixture.efficiency(table, 3).argmax() == 2
 
 
 def test_a_default_walk_has_the_length_that_suits_the_dimension():
-    assert RandomWalk().initial_numbers(4)[SCALE] == pytest.approx(1.19)
+    assert RandomWalk().record(4).scale == pytest.approx(1.19)
 
 
 def test_a_coefficient_of_one_is_refused():

@@ -48,11 +48,11 @@ RANDOM = [
         1, FAR_LEVEL, "share of wrong looks",
     ),
     Random(
-        "kernels/test_update.py::test_moves_are_accepted_as_often_as_the_enumeration_says",
+        "kernels/test_run.py::test_moves_are_accepted_as_often_as_the_enumeration_says",
         24, LEVEL, "binomial, both tails from two states",
     ),
     Random(
-        "kernels/test_update.py::test_reported_acceptance_is_the_share_of_accepted_moves",
+        "kernels/test_run.py::test_reported_acceptance_is_the_share_of_accepted_moves",
         4, FAR_LEVEL, "share of accepted moves",
     ),
     Random(
@@ -79,6 +79,14 @@ RANDOM = [
     Random(
         "proposals/test_mixture.py::test_moves_leave_the_target_invariant",
         18, FAR_LEVEL, "means and second moments of three coordinates",
+    ),
+    Random(
+        "proposals/test_own_move.py::test_a_langevin_move_on_a_batch_of_rows_is_exact",
+        6, FAR_LEVEL, "means and standard deviations of three coordinates",
+    ),
+    Random(
+        "proposals/test_own_move.py::test_a_batch_estimates_the_gradient_of_all_rows",
+        4, FAR_LEVEL, "a value and three derivatives",
     ),
     Random(
         "proposals/test_mixture.py::test_moves_of_some_coordinates_leave_the_target_invariant",
@@ -151,14 +159,14 @@ RANDOM = [
     ),
     Random(
         "bambi_models/test_flat.py::test_a_mean_that_is_off_is_noticed",
-        3, FAR_LEVEL, "means of three coordinates",
+        6, FAR_LEVEL, "means and standard deviations of three coordinates",
     ),
     Random(
         "adversary/test_posteriors.py::test_posterior_is_that_of_quadrature",
         6, FAR_LEVEL, "moments of two coordinates",
     ),
     Random(
-        "steps/test_exact.py::test_bounds_of_ones_own_give_the_same_posterior",
+        "step/test_exact.py::test_bounds_of_ones_own_give_the_same_posterior",
         4, FAR_LEVEL, "means and standard deviations of two coordinates",
     ),
 ]  # fmt: skip

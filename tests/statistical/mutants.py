@@ -1,12 +1,12 @@
 """Plausible mistakes, made by handing other roles or numbers to the shipped update."""
 
-import copy
+from dataclasses import replace
 
 import numpy as np
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
-from pymc_minibatch_mh.kernels.first_class import address_of
+from altered import FixedProgram, with_program
 from pymc_minibatch_mh.kernels.signatures import LOGP_SIGNATURE
 
 
@@ -20,29 +20,23 @@ def pointer(typing_context, address):
     return types.voidptr(types.int64), generate
 
 
-#: Roles in the order of their addresses; a test's own come last.
-ROLES = ("propose", "test", "prior", "evaluate")
+def fixed_program(step, prepared=None):
+    """Return a program that a new centre does not replace."""
+    own = step.program
+    return FixedProgram(prepared or own.prepared, own.method, own.proposal, own.updates_per_draw)
 
 
-def with_role(step, role, function):
-    """Return a copy of a step in which one role is another function."""
-    place = ROLES.index(role)
-    mutant = copy.copy(step)
-    functions = list(mutant._functions)
-    functions[place] = function
-    mutant._functions = tuple(functions)
-    mutant._addresses = np.array([address_of(f) for f in functions], dtype=np.int64)
-    # A new centre would bring the shipped roles back.
-    mutant._refresh_centre = lambda: None
-    return mutant
+def with_prior(step, function):
+    """Return a copy of a step with another prior part."""
+    program = fixed_program(step)
+    program._prior = function
+    return with_program(step, program)
 
 
 def with_surrogate(step, **fields):
     """Return a copy of a step whose surrogate is altered, and stays so after warm-up."""
-    mutant = copy.copy(step)
-    mutant._surrogate = step._surrogate._replace(**fields)
-    mutant._refresh_centre = lambda: None
-    return mutant
+    altered = step.prepared.surrogate._replace(**fields)
+    return with_program(step, fixed_program(step, replace(step.prepared, surrogate=altered)))
 
 
 def with_prior_times(step, factor):
@@ -52,7 +46,7 @@ def with_prior_times(step, factor):
     def scaled(position, context):
         return factor * prior(position, context)
 
-    return with_role(step, "prior", scaled)
+    return with_prior(step, scaled)
 
 
 def without_jacobian(step, name):
@@ -63,7 +57,7 @@ def without_jacobian(step, name):
     def bare(position, context):
         return prior(position, context) - position[place]
 
-    return with_role(step, "prior", bare)
+    return with_prior(step, bare)
 
 
 def with_stale_prior(step):
@@ -78,21 +72,21 @@ def with_stale_prior(step):
         last[0] = prior(position, context)
         return value
 
-    mutant = with_role(step, "prior", stale)
+    mutant = with_prior(step, stale)
     mutant.memory = memory
     return mutant
 
 
 def without_second_order(step):
-    return with_surrogate(step, hessian=np.zeros_like(step._surrogate.hessian))
+    return with_surrogate(step, hessian=np.zeros_like(step.prepared.surrogate.hessian))
 
 
 def without_first_order(step):
-    return with_surrogate(step, gradient=np.zeros_like(step._surrogate.gradient))
+    return with_surrogate(step, gradient=np.zeros_like(step.prepared.surrogate.gradient))
 
 
 def with_moved_centre(step):
-    surrogate = step._surrogate
+    surrogate = step.prepared.surrogate
     return with_surrogate(step, centre=surrogate.centre + surrogate.factor.sum(axis=1))
 
 

@@ -6,6 +6,7 @@ import arviz as az
 import numpy as np
 import pytest
 
+from altered import with_tables
 from families import FAMILIES, coordinates
 from pymc_minibatch_mh import Laplace, overdispersed_initvals
 from statistical.budget import FAR
@@ -103,14 +104,8 @@ def test_the_other_ways_are_as_exact(model_of, step_of, references, family, meth
 def test_a_wrong_bound_is_seen_by_the_comparison(model_of, step_of, references):
     """Clip every change to a twentieth of its bound: the moments must give it away."""
     step = step_of("grouped", "TunaMH", taylor_order=1, on_violation="warn")
-    narrow = step._bounds
-    try:
-        step._bounds = narrow._replace(
-            c=narrow.c * np.float32(0.05), heads=narrow.heads * [1.0, 1.0, 0.05]
-        )
-        trace = sample(model_of("grouped"), step, DRAWS, TUNE, random_seed=SEED)
-    finally:
-        step._bounds = narrow
+    narrow = with_tables(step, 0.05, [1.0, 1.0, 0.05])
+    trace = sample(model_of("grouped"), narrow, DRAWS, TUNE, random_seed=SEED)
     assert float(trace.sample_stats["bound_ratio"].max()) > 1.0
     distance = compare(trace, references["grouped"])
     assert max(distance.mean, distance.sd) > FAR

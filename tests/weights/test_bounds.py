@@ -13,7 +13,7 @@ from weights.test_weights import ROWS, counts, weighted
 def bounds_of(order, weights):
     parts = split_of(weighted(), weights=weights)
     one, zero = np.eye(parts.size), np.zeros(parts.size)
-    surrogate = Surrogate(zero, 0.1 * one, 10.0 * one, zero, one, order, 1.0, 1.0)
+    surrogate = Surrogate(zero, 0.1 * one, 10.0 * one, zero, one, order, 1.0)
     return BoundsPass(row_functions(parts), surrogate, (parts.lower, parts.upper)).tables().c
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_minibatch_mh.chain.probe import Probe
 from pymc_minibatch_mh.diagnostics.after.traces import trace_of
 from pymc_minibatch_mh.diagnostics.audit import verdicts
 from pymc_minibatch_mh.diagnostics.audit.bias import MOMENTS, Bias, bias_of
@@ -14,10 +15,9 @@ from pymc_minibatch_mh.diagnostics.audit.measure import Measured, measured
 from pymc_minibatch_mh.diagnostics.audit.value_draws import value_draws
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.reading.inputs import generator_of, model_of
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.given import model_behind, step_of
-from pymc_minibatch_mh.steps.probe import Probe
-from pymc_minibatch_mh.steps.settings import integer
+from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.given import model_behind, step_of
+from pymc_minibatch_mh.step.settings import integer
 
 #: Draws of a chain below which autocorrelations say nothing.
 FEWEST_DRAWS = 50
@@ -98,22 +98,23 @@ def audit(
             f"idata has {draws.draws} draws in a chain, too few to judge the sampler by. Draw "
             f"{FEWEST_DRAWS} or more."
         )
-    with frozen_as_sampled(step, idata, draws, rng) as state:
-        probe = Probe(step, rng)
-        found = measured(step, draws, pairs, probe)
-        first = step.target.split.first
-        bias = bias_of(draws.positions(step), found, first, step.updates_per_draw)
-        result = _dataset(step, found, bias, idata)
-        result = result.merge(_checks(step, found, bias, idata, probe.n_top))
+    frozen = frozen_as_sampled(step, idata, draws, rng)
+    probe = Probe(frozen.chain, rng)
+    found = measured(step, draws, pairs, probe)
+    first = step.target.split.first
+    updates = verdicts.updates_per_draw(step, idata)
+    bias = bias_of(draws.positions(step), found, first, updates)
+    result = _dataset(step, found, bias, idata)
+    result = result.merge(_checks(step, found, bias, idata, probe.n_top))
     return result.assign_attrs(
         method=type(step).__name__,
-        guarantee=step.exactness,
+        guarantee=frozen.chain.exactness,
         pairs=len(found.chain),
         rows=probe.n_rows,
         top_rows=probe.n_top,
         random_seed=random_seed,
-        state=state,
-        updates_per_draw=step.updates_per_draw,
+        state=frozen.origin,
+        updates_per_draw=updates,
     )
 
 

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pymc_minibatch_mh.chain.probe import Acceptance, Probe, ProposedMove, RowsOfMove
 from pymc_minibatch_mh.diagnostics.audit.value_draws import ValueDraws
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.probe import Acceptance, Move, Probe, Rows
+from pymc_minibatch_mh.step.base import MinibatchStep
 
 #: A move to where the density is zero before a row is read: rejected, and left alone.
 REJECTED = Acceptance(0.0, 0.0, 0.0, np.nan)
-UNREAD = Rows(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
+UNREAD = RowsOfMove(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Measured:
     there, back
         Fields of `Acceptance` -> array of shape (P,), for the move and for the way back.
     rows
-        Fields of `Rows` -> array of shape (P,).
+        Fields of `RowsOfMove` -> array of shape (P,).
     """
 
     chain: np.ndarray
@@ -74,7 +74,9 @@ def measured(step: MinibatchStep, draws: ValueDraws, pairs: int, probe: Probe) -
     positions = draws.positions(step)
     moves, there, back, rows = [], [], [], []
     for chain, draw in places:
-        step.target.condition_on(draws.point(chain, draw))
+        point = draws.point(chain, draw)
+        probe.given(step.target.split.ravel_others(point))
+        step.target.condition_on(point)
         position = np.ascontiguousarray(positions[chain, draw], dtype=np.float64)
         move = probe.propose(position)
         moves.append(move)
@@ -102,7 +104,9 @@ def _columns(records: list) -> dict[str, np.ndarray]:
     }
 
 
-def _require_possible(step: MinibatchStep, move: Move, rows: Rows, chain: int, draw: int) -> None:
+def _require_possible(
+    step: MinibatchStep, move: ProposedMove, rows: RowsOfMove, chain: int, draw: int
+) -> None:
     target = step.target
     if np.isfinite(rows.log_ratio):
         return

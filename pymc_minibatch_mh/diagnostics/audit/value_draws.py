@@ -11,7 +11,7 @@ from pymc.pytensorf import compile as compile_graph
 from pymc_minibatch_mh.diagnostics.after.chosen_rows import posterior_draws, stand_ins
 from pymc_minibatch_mh.diagnostics.after.loglikelihood import values_of
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.step.base import MinibatchStep
 
 
 @dataclass(frozen=True, eq=False)

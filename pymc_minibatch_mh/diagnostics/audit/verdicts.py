@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from pymc_minibatch_mh.diagnostics.audit.bias import MOMENTS, Bias
 from pymc_minibatch_mh.diagnostics.audit.measure import Measured
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.step.base import MinibatchStep
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -55,6 +55,11 @@ def term_and_row(step: MinibatchStep, row: int) -> tuple[str, int]:
     return step.target.split.terms[term].name, row - int(starts[term])
 
 
+def updates_per_draw(step: MinibatchStep, trace: xr.DataTree) -> int:
+    """Return how many updates lie between two draws of a trace, which may be thinned."""
+    return step.updates_per_draw * int(trace["posterior"].attrs.get("thin", 1))
+
+
 def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
     """Judge the bounds of a method that has any: no row of no pair may exceed its own."""
     ratios, exact = measured.rows["bound_ratio"], step.guarantee.is_exact
@@ -75,7 +80,7 @@ def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
             OK,
             f"No row exceeds its bound; {name!r}, row {row}, comes closest: {ratios[worst]:.3g}.",
         )
-    own = step.decision.takes_derived_bounds
+    own = step.prepared.needs.derived_bounds
     return Verdict(
         FAIL,
         f"{name!r}: row {row} changes by {ratios[worst]:.3g} times its bound in pair {worst}, so "
@@ -147,7 +152,7 @@ def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict
     if not part.any():
         return Verdict(OK, "All rows decided every pair.")
     batch, skewness = batch[part], np.abs(rows["skewness"][part])
-    beta = step.surrogate.inverse_temperature
+    beta = step.prepared.surrogate.inverse_temperature
     noise = beta * n_rows * np.sqrt(rows["variance"][part] * (1.0 / batch - 1.0 / n_rows))
     # Where noise is small against 1, so is what its shape does to a smooth probability.
     weight = np.minimum(1.0, noise**3)
@@ -180,7 +185,7 @@ def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict
 def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
     """Judge the sampler stats: full passes, invalid updates, certificates and temperature."""
     stats = trace["sample_stats"]
-    updates = step.updates_per_draw
+    updates = updates_per_draw(step, trace)
     full, invalid = (float(stats[name].mean()) / updates for name in ("full_pass", "invalid"))
     certified = bool(stats["certified"].all())
     temperatures = np.unique(stats["temperature"].to_numpy())

@@ -4,9 +4,9 @@ from scipy.special import chdtrc
 
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.diagnostics.forecast.records import BoundTable, Certificate
-from pymc_minibatch_mh.kernels.remainder import DIRECTIONAL, GIVEN, JOINT, SHARP
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.guarantee import Promise
+from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
+from pymc_minibatch_mh.methods.guarantee import Promise
+from pymc_minibatch_mh.step.base import MinibatchStep
 
 KINDS = {
     DIRECTIONAL: "summed over directions",

@@ -36,14 +36,14 @@ from pymc_minibatch_mh.model.reading.inputs import generator_of, model_of
 from pymc_minibatch_mh.model.reading.split import Split, split
 from pymc_minibatch_mh.model.reading.terms import number_of_rows
 from pymc_minibatch_mh.progress import showing
-from pymc_minibatch_mh.steps import settings as check
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.beside import penalty_beside
-from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_without
-from pymc_minibatch_mh.steps.given import model_behind
-from pymc_minibatch_mh.steps.penalty import PenaltyMH
-from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG
-from pymc_minibatch_mh.steps.tuna import TunaMH
+from pymc_minibatch_mh.step import settings as check
+from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.beside import penalty_beside
+from pymc_minibatch_mh.step.deterministics import large_deterministics, names_without
+from pymc_minibatch_mh.step.given import model_behind
+from pymc_minibatch_mh.step.penalty import PenaltyMH
+from pymc_minibatch_mh.step.report import FULL_PASS_STRONG
+from pymc_minibatch_mh.step.tuna import TunaMH
 
 #: Draws below which no effective sample size is estimated.
 LEAST_DRAWS = 100
@@ -166,7 +166,7 @@ def _of_step(
     pilot = asked.pilot(step, model)
     found = forecast(step, pilot, asked.tune, seconds)
     approximate = _approximate(step, model, found, asked)
-    factor = step.surrogate.factor
+    factor = step.prepared.surrogate.factor
     nuts = asked.of_nuts(model, pilot.point, n_rows, found.memory.data, factor @ factor.T)
     recommended, reason = recommend(method, n_rows, parts.size, found, nuts, approximate)
     large = large_deterministics(model, pilot.point)

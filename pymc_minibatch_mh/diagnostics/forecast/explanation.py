@@ -13,8 +13,8 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     SubsampledTerm,
 )
 from pymc_minibatch_mh.diagnostics.forecast.sheet import Section, as_html, as_text
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.deterministics import LargeDeterministic
+from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.deterministics import LargeDeterministic
 
 
 @dataclass(frozen=True, repr=False)

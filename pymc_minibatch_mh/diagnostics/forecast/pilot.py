@@ -1,8 +1,8 @@
 """A short run of a step's own loop, from which its efficiency is forecast."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import arviz as az
 import numpy as np
@@ -10,15 +10,17 @@ import pymc as pm
 import xarray as xr
 
 from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.diagnostics.forecast.records import Forecast, Memory
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.reading.split import Split
 from pymc_minibatch_mh.progress import counting, report
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.decision import bound_arrays
+from pymc_minibatch_mh.step.base import MinibatchStep
 
 #: Seconds of a draw that :func:`pymc.sample` spends outside the step, with one chain.
 RECORDING = 12e-6
+#: Blocks that are timed, and draws of each.
+BLOCKS, BLOCK = 3, 50
 #: Batches whose means tell the error of the mean number of rows.
 BATCHES = 20
 
@@ -41,6 +43,8 @@ class Pilot:
         The last point.
     certified
         Whether the chain was still exact at its end.
+    seconds_in_blocks
+        Seconds of a draw where blocks of draws are made at once.
     """
 
     draws: np.ndarray
@@ -49,6 +53,7 @@ class Pilot:
     warning: str
     point: dict[str, np.ndarray]
     certified: bool
+    seconds_in_blocks: float
 
 
 def fresh_chain(step: MinibatchStep, rng: np.random.Generator, tune: int) -> MinibatchStep:
@@ -102,6 +107,7 @@ def fly(
                 positions[k] = split.ravel(point)
                 stats.append(one)
                 advance()
+            seconds_in_blocks = _seconds_in_blocks(chain.chain)
     finally:
         others[:] = before
     warnings = [one.pop("warning") for one in stats]
@@ -111,8 +117,20 @@ def fly(
         {name: np.array([one[name] for one in stats]) for name in stats[0]},
         next((w.message for w in warnings if w is not None), ""),
         point,
-        chain.certified,
+        chain.chain.certified,
+        seconds_in_blocks,
     )
+
+
+def _seconds_in_blocks(chain: Chain) -> float:
+    """Return the time of a draw of a copy of a chain, the least of a few blocks."""
+    copied, times = chain.copy(), []
+    copied.advance(1)
+    for _ in range(BLOCKS):
+        began = time.perf_counter()
+        copied.advance(BLOCK)
+        times.append((time.perf_counter() - began) / BLOCK)
+    return min(times)
 
 
 def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: float) -> Forecast:
@@ -149,7 +167,10 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         ess_high=max(halves),
         worst=pilot.names[int(ess.argmin())],
         ess_per_second=float(ess.min()) / (count * (seconds + RECORDING)),
-        memory=memory(step.surrogate, step.tables, data_bytes(step)),
+        ess_per_second_in_blocks=0.0
+        if held_still(step.target.split)
+        else float(ess.min()) / (count * pilot.seconds_in_blocks),
+        memory=memory(step.prepared.surrogate, step.tables, data_bytes(step)),
         preparation_seconds=preparation_seconds,
         held=held_still(step.target.split),
         warning=pilot.warning,
@@ -183,10 +204,9 @@ def error_of_mean(values: np.ndarray) -> float:
 
 def memory(surrogate: Surrogate, tables: Tables | None, data: int) -> Memory:
     """Return the bytes of what a step holds, given those of its data."""
-    arrays: list[Any] = list(bound_arrays(tables)) if tables is not None else []
-    return Memory(
-        data, sum(a.nbytes for a in arrays), sum(np.asarray(part).nbytes for part in surrogate)
-    )
+    arrays = [] if tables is None else [tables.heads, tables.c, *tables.alias]
+    held = sum(array.nbytes for array in arrays)
+    return Memory(data, held, sum(np.asarray(part).nbytes for part in surrogate))
 
 
 def data_bytes(step: MinibatchStep) -> int:

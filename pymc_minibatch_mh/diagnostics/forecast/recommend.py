@@ -10,7 +10,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     NutsLimit,
 )
 from pymc_minibatch_mh.diagnostics.forecast.sheet import figure
-from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, STUCK
+from pymc_minibatch_mh.step.report import FULL_PASS_STRONG, STUCK
 
 NUTS = "pm.NUTS"
 #: Without a gradient, PyMC assigns the steps.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.step.base import MinibatchStep
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,9 @@ class Forecast:
         That coordinate, on the unconstrained scale.
     ess_per_second
         Effective draws a second of one chain in :func:`pymc.sample`, after warm-up.
+    ess_per_second_in_blocks
+        The same in :func:`pymc_minibatch_mh.sample`; 0 where other steps move variables as well,
+        beside which it does not run.
     memory
         Bytes that the step holds.
     preparation_seconds
@@ -190,6 +193,7 @@ class Forecast:
     ess_high: float
     worst: str
     ess_per_second: float
+    ess_per_second_in_blocks: float
     memory: Memory
     preparation_seconds: float
     held: tuple[str, ...]

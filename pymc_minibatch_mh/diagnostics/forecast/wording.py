@@ -15,8 +15,8 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     SubsampledTerm,
 )
 from pymc_minibatch_mh.diagnostics.forecast.sheet import Section, figure
-from pymc_minibatch_mh.steps.deterministics import LargeDeterministic
-from pymc_minibatch_mh.steps.report import size_in_words
+from pymc_minibatch_mh.step.deterministics import LargeDeterministic
+from pymc_minibatch_mh.step.report import size_in_words
 
 
 def verdict(recommended: str, reason: str, refused: str, n_rows: int, size: int) -> Section:
@@ -98,6 +98,7 @@ def forecast(method: str, found: Forecast) -> Section:
             f"those of each half: {found.ess_low:,.0f} and {found.ess_high:,.0f}",
         ),
         ("effective draws a second", figure(found.ess_per_second)),
+        *_in_blocks(found),
         ("memory", _memory(found.memory)),
         ("preparation", _preparation(found.preparation_seconds)),
     ]
@@ -133,6 +134,12 @@ def _memory(memory: Memory) -> str:
         f"data {size_in_words(memory.data)} (the model's own), tables "
         f"{size_in_words(memory.tables)}, sums {size_in_words(memory.sums)}"
     )
+
+
+def _in_blocks(found: Forecast) -> list[tuple[str, str]]:
+    if not found.ess_per_second_in_blocks:
+        return []
+    return [("the same, by sample()", f"{figure(found.ess_per_second_in_blocks)} in each thread")]
 
 
 def _preparation(seconds: float) -> str:

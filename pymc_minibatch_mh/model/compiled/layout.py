@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -11,7 +10,7 @@ from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.reading import STORED
 from pymc_minibatch_mh.kernels import forms as slot
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.geometry import place_forms
+from pymc_minibatch_mh.kernels.placing import PlacedForms, place_forms
 from pymc_minibatch_mh.model.row.cells import Cell, Data, Gather, Term
 from pymc_minibatch_mh.model.row.function import LinearForm, RowFunction
 from pymc_minibatch_mh.model.row.values import RowData
@@ -244,21 +243,6 @@ def _one_by_one(pieces: Sequence[Piece]) -> Iterator[Piece]:
         written |= own
 
 
-class Placed(NamedTuple):
-    """Linear forms of some rows around a centre: see ``place_forms``.
-
-    Parameters
-    ----------
-    values, sizes, norms : ndarray, shape (n, m)
-    whitened : ndarray, shape (n, m, d) or (0, m, d)
-    """
-
-    values: np.ndarray
-    sizes: np.ndarray
-    norms: np.ndarray
-    whitened: np.ndarray
-
-
 _layouts: WeakKeyDictionary[RowFunction, tuple[Layout, np.ndarray]] = WeakKeyDictionary()
 
 
@@ -269,7 +253,7 @@ def placed(
     factor: np.ndarray,
     *,
     directions: bool,
-) -> Placed:
+) -> PlacedForms:
     """Place the linear forms of some rows of a term.
 
     Parameters
@@ -290,5 +274,6 @@ def placed(
     m = len(function.arguments)
     values, sizes, norms = (np.empty((rows.size, m)) for _ in range(3))
     whitened = np.empty((rows.size if directions else 0, m, centre.size))
-    place_forms(context, 0, rows, centre, factor, values, sizes, norms, whitened)
-    return Placed(values, sizes, norms, whitened)
+    room = PlacedForms(values, sizes, norms, whitened)
+    place_forms(context, 0, rows, centre, factor, room)
+    return room

@@ -27,6 +27,8 @@ from pymc_minibatch_mh.model.reading.support import support
 from pymc_minibatch_mh.model.reading.terms import MIN_ROWS, chosen_terms, term_of
 from pymc_minibatch_mh.model.reading.weights import weigh
 
+NOTHING = np.empty(0)
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -124,8 +126,10 @@ class Split:
 
 
 def _ravelled(blocks: Sequence[Block], point: Mapping[str, np.ndarray]) -> np.ndarray:
+    if not blocks:
+        return NOTHING
     parts = [np.ravel(point[block.name]) for block in blocks]
-    return np.concatenate([np.empty(0), *parts])
+    return np.concatenate([NOTHING, *parts])
 
 
 def split(

@@ -6,7 +6,9 @@ import pytest
 import xarray as xr
 from scipy.special import expit, log_expit
 
+from altered import in_the_same_state
 from compound.models import shared
+from conformance.harness import same_state
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from diagnostics.audit.rare import measured_bias, rare_rows
 from pymc_minibatch_mh import (
@@ -17,10 +19,9 @@ from pymc_minibatch_mh import (
     StaleDataError,
     audit,
 )
-from pymc_minibatch_mh.acceptance import poisson
+from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.diagnostics.audit import verdicts
-from pymc_minibatch_mh.kernels.probe import largest_of
-from pymc_minibatch_mh.steps.probe import Move, Probe
+from pymc_minibatch_mh.kernels.repeat import largest_of
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -69,14 +70,12 @@ def test_an_audit_can_be_written_and_repeated(exact, tmp_path):
     before = step.sampling_state
     xr.testing.assert_identical(audit(trace, step, 120, 22, model=model), found)
     assert step.sampling_state.rng == before.rng
-    np.testing.assert_array_equal(step.sampling_state.numbers, before.numbers)
+    same_state(step.sampling_state, before)
 
 
-def test_bounds_that_are_too_small_are_found_with_their_row(exact, monkeypatch):
+def test_bounds_that_are_too_small_are_found_with_their_row(exact):
     model, step, trace, found = exact
-    bounds = step._bounds
-    monkeypatch.setattr(step, "_bounds", bounds._replace(c=bounds.c * np.float32(0.5)))
-    mutant = audit(trace, step, 120, 22, model=model)
+    mutant = audit(trace, in_the_same_state(step, 0.5), 120, 22, model=model)
     np.testing.assert_allclose(mutant["bound_ratio"], 2.0 * found["bound_ratio"], rtol=1e-6)
     xr.testing.assert_equal(mutant["bound_row"], found["bound_row"])
     assert verdict(mutant, "bounds") == "fail"
@@ -88,8 +87,8 @@ def test_the_worst_row_is_the_right_one(exact):
     model, step, _, found = exact
     worst = int(np.argmax(found["bound_ratio"].to_numpy()))
     position, new = (found[name][worst].to_numpy() for name in ("position", "proposal"))
-    move = Move(position, new, 0.0)
-    c, m = Probe(step, np.random.default_rng(1))._bounds_of(move)
+    move = ProposedMove(position, new, 0.0)
+    c, m = Probe(step.chain, np.random.default_rng(1))._bounds_of(move)
     X, y = model["X"].get_value(), np.asarray(model.rvs_to_values[model["y"]].data)
     centre = step.surrogate.centre
 
@@ -110,16 +109,12 @@ def excess(found):
     return error / noise
 
 
-def test_a_test_that_does_not_balance_pairs_is_found(exact, monkeypatch):
+def test_a_test_that_does_not_balance_pairs_is_found(exact):
     model, step, trace, found = exact
     assert 0.5 < excess(found) < 2.0
     # Changes that are clipped to a bound far too small leave the cheap part alone to decide.
-    settings = step.test_settings.copy()
-    settings[poisson.TOLERATE] = 1.0
-    bounds = step._bounds._replace(c=step._bounds.c * np.float32(0.02))
-    monkeypatch.setattr(step, "test_settings", settings)
-    monkeypatch.setattr(step, "_bounds", bounds)
-    mutant = audit(trace, step, 400, 22, model=model)
+    altered = in_the_same_state(step, 0.02, tolerates=1)
+    mutant = audit(trace, altered, 400, 22, model=model)
     assert excess(mutant) > 10.0
     assert verdict(mutant, "bias") == "fail"
 
@@ -154,7 +149,7 @@ def test_warm_up_runs_anew_where_the_step_is_in_no_state_of_the_trace(exact):
     assert found.attrs["state"] == "adapted anew, on draws of the trace"
     assert list(found["verdict"].to_numpy()) == ["ok"] * 5, found["message"].to_numpy()
     assert step.sampling_state.rng == kept.rng
-    np.testing.assert_array_equal(step.sampling_state.numbers, kept.numbers)
+    same_state(step.sampling_state, kept)
 
 
 def test_rows_that_are_no_number_are_not_lost(exact):
@@ -163,8 +158,8 @@ def test_rows_that_are_no_number_are_not_lost(exact):
         np.array([0.1, np.nan, 0.2]), np.ones(3), np.ones(3, np.float32), 1.0, 1.0
     )
     assert (ratio, place) == (np.inf, 1)
-    move = Move(step.surrogate.centre, np.full(3, np.nan), 0.0)
-    probe = Probe(step, np.random.default_rng(1))
+    move = ProposedMove(step.surrogate.centre, np.full(3, np.nan), 0.0)
+    probe = Probe(step.chain, np.random.default_rng(1))
     assert probe.rows(move).log_ratio == -np.inf
 
 
@@ -266,7 +261,7 @@ def test_variables_of_other_steps_come_from_the_draw(compound, monkeypatch):
     exact = log_ratios_of_the_model(model, trace, found)
     np.testing.assert_allclose(found["log_ratio"], exact, rtol=1e-6, atol=1e-6)
     assert list(found["coordinate"].to_numpy()) == ["level", "slope"]
-    monkeypatch.setattr(step.target, "condition_on", lambda point: None)
+    monkeypatch.setattr(Probe, "given", lambda probe, others: None)
     mutant = audit(trace, step, 40, 29, model=model)
     exact = log_ratios_of_the_model(model, trace, mutant)
     assert np.abs(mutant["log_ratio"].to_numpy() - exact).max() > 0.01

@@ -15,7 +15,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     NutsLimit,
     SubsampledTerm,
 )
-from pymc_minibatch_mh.steps.deterministics import LargeDeterministic
+from pymc_minibatch_mh.step.deterministics import LargeDeterministic
 
 FORECAST = Forecast(
     draws=1_234,
@@ -32,6 +32,7 @@ FORECAST = Forecast(
     ess_high=913.0,
     worst="beta[2]",
     ess_per_second=54_321.0,
+    ess_per_second_in_blocks=612_345.0,
     memory=Memory(data=3 * 2**30, tables=5 * 2**20, sums=7 * 2**10),
     preparation_seconds=6.5,
     held=("wide", "mean"),
@@ -102,6 +103,7 @@ WRITTEN = {
     701.0: "701 and",
     913.0: "and 913",
     54_321.0: "54,321",
+    612_345.0: "612,345 in each thread",
     65_432.0: "65,432",
     12_345: "12,345 × 2 values",
     197_520: "188.4 MiB for 1,000 draws",

@@ -5,6 +5,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from altered import with_program, with_tables
 from compound.models import switched
 from conformance.harness import run, same_state
 from pymc_minibatch_mh import (
@@ -17,21 +18,27 @@ from pymc_minibatch_mh import (
     UnsplittableModelError,
     explain,
 )
+from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.diagnostics.forecast import explain as entry
 from pymc_minibatch_mh.diagnostics.forecast import nuts as nuts_module
 from pymc_minibatch_mh.diagnostics.forecast import pilot
-from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly, fresh_chain
+from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly
 from pymc_minibatch_mh.model.compiled import compiled_model
 from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.model.row.cells import LoweringError
-from pymc_minibatch_mh.steps.given import model_behind
+from pymc_minibatch_mh.step.given import model_behind
 from zoo import logistic, sample
 
 #: Seconds that every draw, every gradient and its first evaluation seem to take, so that
 #: recommendations do not depend on how busy the machine is.
 DRAW, GRADIENT, COMPILATION = 30e-6, 200e-6, 1.0
 #: What of a forecast is computed from times.
-TIMED = ("microseconds_per_update", "ess_per_second", "preparation_seconds")
+TIMED = (
+    "microseconds_per_update",
+    "ess_per_second",
+    "ess_per_second_in_blocks",
+    "preparation_seconds",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -122,8 +129,8 @@ def test_memory_is_that_of_the_arrays(of_step, step_of):
     assert memory.data == 5_000 * 32
     # Thresholds, places and c_i of every row, and three numbers in the head of a table.
     assert memory.tables == n_tables * (5_000 * 16 + 24)
-    # Three matrices, two vectors and four numbers.
-    assert memory.sums == 8 * (3 * 9 + 2 * 3 + 4)
+    # Three matrices, two vectors and three numbers.
+    assert memory.sums == 8 * (3 * 9 + 2 * 3 + 3)
 
 
 def test_speeds_follow_from_times_and_effective_draws(of_step):
@@ -242,12 +249,7 @@ def test_large_deterministics_are_named_and_priced():
 @pytest.fixture(scope="module")
 def reading_all(step_of):
     """An exact step whose bounds are so wide that every update reads all rows."""
-    step = fresh_chain(step_of("logistic", "TunaMH"), _generator(0), 0)
-    tables = step.tables
-    heads = tables.heads * [1.0, 1.0, 1e6]
-    step.tables = dataclasses.replace(tables, heads=heads, c=tables.c * np.float32(1e6))
-    step._use_bounds(step.tables, step.surrogate.centre)
-    return step
+    return with_tables(step_of("logistic", "TunaMH"), 1e6, [1.0, 1.0, 1e6])
 
 
 @pytest.fixture(scope="module")
@@ -280,8 +282,8 @@ def test_the_approximate_step_draws_as_one_that_is_built_anew(of_reading_all, st
 def test_the_approximate_step_is_a_step_of_its_own(of_reading_all, reading_all, model_of):
     step = of_reading_all.approximate.step
     assert step.tables is None
-    assert not step.certified
-    assert reading_all.certified
+    assert not step.chain.certified
+    assert reading_all.chain.certified
     assert step.rng is not reading_all.rng
     restored = pickle.loads(pickle.dumps(step))
     same_state(restored.sampling_state, step.sampling_state)
@@ -331,8 +333,9 @@ def test_rows_of_the_forecast_are_those_of_a_run(step_of, model_of):
     assert error < 0.1 * rows.mean()
     assert abs(found.rows_per_update - rows.mean()) < 4.0 * error
 
-    several = fresh_chain(step, _generator(0), 0)
-    several.updates_per_draw = 8
+    own = step.program
+    program = Program(own.prepared, own.method, own.proposal, 8)
+    several = with_program(step, program)
     of_several = explain(several, draws=500, random_seed=13).forecast
     assert of_several.updates_per_draw == 8
     error = np.hypot(of_several.rows_error, error_of_mean(rows))

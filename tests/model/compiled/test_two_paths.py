@@ -11,8 +11,8 @@ from model.compiled.fitted import rows_of
 from model.reading.evaluation import evaluate
 from pymc_minibatch_mh.expansion.passes import Passes
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.passes import move_moments
-from pymc_minibatch_mh.kernels.reading import RowSpace
+from pymc_minibatch_mh.kernels.posterior import RowSpace
+from pymc_minibatch_mh.kernels.row_sums import move_moments
 from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
 from pymc_minibatch_mh.model.compiled.graphs import GraphRows
 from tiers import fast

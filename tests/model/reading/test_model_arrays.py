@@ -12,7 +12,7 @@ from pytensor.compile.builders import OpFromGraph
 
 from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
 from pymc_minibatch_mh.model.reading.split import split
-from steps.editable import Editable
+from step.editable import Editable
 
 
 @cache

@@ -7,8 +7,8 @@ import pytest
 
 from model.reading.evaluation import positions, rows_of_batch, rows_of_whole, split_of
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.passes import add_derivatives, move_moments
-from pymc_minibatch_mh.kernels.reading import RowSpace
+from pymc_minibatch_mh.kernels.posterior import RowSpace
+from pymc_minibatch_mh.kernels.row_sums import add_derivatives, move_moments
 from pymc_minibatch_mh.model.compiled.form_rows import FormRows
 from pymc_minibatch_mh.model.compiled.graphs import GraphRows, row_source
 from pymc_minibatch_mh.model.reading import batch

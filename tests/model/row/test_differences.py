@@ -8,7 +8,7 @@ from families import FAMILIES
 from model.compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
 from model.row.exact import DIGITS, ExactRow
 from model.row.test_slopes import indices
-from pymc_minibatch_mh.kernels.remainder import ULPS
+from pymc_minibatch_mh.kernels.moves import ULPS
 from tiers import fast
 
 ROWS = np.array([0, 1, 7, 500])

@@ -1,1 +1,0 @@
-"""The acceptance tests, one per file: pure functions of what a batch showed."""

@@ -1,0 +1,264 @@
+"""A chain: a value that is copied, pickled, resumed and run in any thread."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.chain import warmup
+from pymc_minibatch_mh.chain.state import ChainState, new_state
+from pymc_minibatch_mh.errors import BoundViolationError
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels.generator import generator_addresses
+from pymc_minibatch_mh.kernels.handle import BoundRecord
+from pymc_minibatch_mh.kernels.moves import Move
+from pymc_minibatch_mh.kernels.run import ARGUMENTS, Workings, run
+from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED
+from pymc_minibatch_mh.preparation.violations import violation_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pymc_minibatch_mh.chain.program import Program
+    from pymc_minibatch_mh.preparation.prepared import Prepared
+
+
+class Draws(NamedTuple):
+    """Draws of a chain, one after the other.
+
+    Parameters
+    ----------
+    positions : ndarray, shape (draws, d)
+    counts : ndarray, shape (draws, N_COUNTS)
+        What the updates of each draw have counted.
+    """
+
+    positions: np.ndarray
+    counts: np.ndarray
+
+
+class Chain:
+    """State, generator and scratch of one chain.
+
+    Chains share nothing that changes: two of them run in two threads as they run one after the
+    other, and a copy goes on as the original does.
+
+    Parameters
+    ----------
+    program
+        What it runs on.
+    rng
+        Its generator, the only source of randomness.
+    adapting
+        Whether it starts with warm-up.
+
+    Attributes
+    ----------
+    position : ndarray, shape (d,)
+        Where it is.
+    others : ndarray
+        Values of the variables that it does not move.
+    """
+
+    def __init__(self, program: Program, rng: np.random.Generator, adapting: bool) -> None:
+        self.program = program
+        self._rng = rng
+        size = program.prepared.surrogate.centre.size
+        self.position = program.prepared.surrogate.centre.copy()
+        self.others = np.zeros(program.prepared.target.source.others.size)
+        self._state = new_state(
+            size,
+            program.proposal.n_components,
+            surrogate=program.prepared.surrogate,
+            proposal=program.proposal.record(size),
+            test=program.method.record(program.prepared),
+            adapting=adapting,
+            violation=program.prepared.violation or "",
+        )
+        self._bound: BoundRecord | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is bound to this process, and scratch."""
+        kept = ("program", "_rng", "position", "others", "_state")
+        return {name: self.__dict__[name] for name in kept}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        self.__dict__.update(kept)
+        self._bound = None
+
+    def copy(self) -> Chain:
+        """Return a chain that goes on as this one does, and shares the program with it."""
+        other = object.__new__(Chain)
+        own = self.__getstate__()
+        program = own.pop("program")
+        other.__setstate__({"program": program, **deepcopy(own)})
+        return other
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Its generator."""
+        return self._rng
+
+    @rng.setter
+    def rng(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._bound = None
+
+    @property
+    def state(self) -> ChainState:
+        """All else that decides how it goes on; replaced as a whole or through :meth:`change`."""
+        return self._state
+
+    @state.setter
+    def state(self, state: ChainState) -> None:
+        self.program = self.program.on(self.program.prepared.at(state.surrogate))
+        self._state = state
+        self._bound = None
+
+    @property
+    def prepared(self) -> Prepared:
+        """What it runs on, around its own centre."""
+        return self.program.prepared
+
+    def change(self, **fields: Any) -> None:
+        """Replace records of the state."""
+        for name, value in fields.items():
+            setattr(self._state, name, value)
+        self._bound = None
+
+    def move_centre(self, prepared: Prepared) -> None:
+        """Go on around another centre."""
+        self.program = self.program.on(prepared)
+        self.change(surrogate=prepared.surrogate, test=self.program.method.record(prepared))
+        self.meet_violation(prepared.violation or "")
+
+    def place(self, position: np.ndarray, others: np.ndarray) -> None:
+        """Put the chain at a position, given the variables that it does not move."""
+        self.position[:] = position
+        self.others[:] = others
+
+    @property
+    def certified(self) -> bool:
+        """Whether its draws are exact by bounds that were derived from the model."""
+        guarantee = self.program.method.guarantee
+        return guarantee.is_certified(self.prepared.tables, self._state.violation)
+
+    @property
+    def exactness(self) -> str:
+        """What the guarantee amounts to for its draws, in words."""
+        guarantee = self.program.method.guarantee
+        return guarantee.of_draws(self.prepared.tables, self._state.violation)
+
+    @property
+    def scaling(self) -> float:
+        """Scale of the local move."""
+        return self.program.proposal.scaling(self._state.proposal)
+
+    def advance(self, draws: int, thin: int = 1, positions: np.ndarray | None = None) -> Draws:
+        """Make draws, and learn from them in warm-up.
+
+        Parameters
+        ----------
+        draws
+            Number of draws.
+        thin
+            How many times the updates of a draw are made from one to the next.
+        positions : ndarray, shape (draws, d), optional
+            Where the positions are written, contiguous; by default a new array.
+
+        Raises
+        ------
+        BoundViolationError
+            If a row exceeds its bound, unless the method tolerates that.
+        """
+        if positions is None:
+            positions = np.empty((draws, self.position.size))
+        counts = np.zeros((draws, entry.N_COUNTS))
+        updates, made = thin * self.program.updates_per_draw, 0
+        while made < draws:
+            until = min(draws, made + warmup.draws_until_adaptation(self._state))
+            block = Draws(positions[made:until], counts[made:until])
+            self._run(updates, *block)
+            warmup.keep_books(self, updates, *block)
+            made = until
+        return Draws(positions, counts)
+
+    def adapt_on(self, places: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Go through warm-up on given positions instead of the chain's own, and freeze.
+
+        What a chain learns follows from the moves that it tries. On draws from the posterior it is
+        what a chain learns that has arrived there.
+
+        Parameters
+        ----------
+        places
+            Positions and values of the variables that are not moved, one pair per draw.
+        """
+        self._state.started = True
+        for place in places:
+            self.place(*place)
+            self.advance(1)
+        if self._state.adapting:
+            self._state.adapting = False
+            warmup.recentre(self)
+
+    def stop_adapting(self) -> None:
+        """End warm-up: freeze the proposal, the test and the centre."""
+        if not self._state.adapting:
+            return
+        self._state.adapting = False
+        warmup.recentre(self)
+        if self.prepared.tables is not None and not self.certified:
+            self.meet_violation(self.prepared.audited(PREPARATION_SEED + self._state.n_draws))
+        self._state.n_updates = self._state.n_full = self._state.n_accepted = 0
+
+    def meet_violation(self, message: str) -> None:
+        """Stop at what is known against bounds, or mark the chain with it; nothing if empty.
+
+        Raises
+        ------
+        BoundViolationError
+            Unless the method tolerates it.
+        """
+        if not message:
+            return
+        if not self.program.method.tolerates_violations:
+            raise BoundViolationError(message)
+        self._state.violation = message
+
+    def workings(self) -> BoundRecord:
+        """Return what the compiled updates of this chain work with, laid out for them."""
+        if self._bound is None:
+            state, size, program = self._state, self.position.size, self.program
+            # First, as it may compile what the posterior's context then has the address of.
+            proposal = program.proposal.bound(state.proposal, program.prepared)
+            record = Workings(
+                program.posterior(self.others),
+                proposal,
+                program.method.bound(state.test),
+                generator_addresses(self._rng),
+                Move(self.position, *(np.zeros(size) for _ in Move._fields[1:])),
+                state.window,
+                np.zeros((2, size)),
+            )
+            self._bound = BoundRecord(record)
+        return self._bound
+
+    def compile(self) -> None:
+        """Compile what makes draws, where it is not yet in numba's cache: no draw has to wait."""
+        self.workings().entry(run, *ARGUMENTS)
+
+    def _run(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
+        workings = self.workings()
+        make_draws = workings.entry(run, *ARGUMENTS)
+        made = make_draws(workings.address, updates, positions, counts)
+        ratios = counts[:made, entry.BOUND_RATIO]
+        if (ratios[0] if made == 1 else ratios.max()) <= 1.0:
+            return
+        # Where a chain goes on all the same, the last draw that is to blame is shown.
+        last = counts[int(np.flatnonzero(~(ratios <= 1.0))[-1])]
+        row, ratio = int(last[entry.BOUND_ROW]), float(last[entry.BOUND_RATIO])
+        here, there = workings.record.worst_move
+        self.meet_violation(violation_message(self.prepared.target, row, here, there, ratio))

@@ -1,0 +1,214 @@
+"""A chain's update in its parts, as the chain runs them, for measurements after sampling."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.expansion.parallel import on_all_cores
+from pymc_minibatch_mh.kernels import repeat
+from pymc_minibatch_mh.kernels.bound_tables import smallest_table
+from pymc_minibatch_mh.kernels.generator import generator_addresses
+from pymc_minibatch_mh.kernels.moments import add_moments, merge_moments
+from pymc_minibatch_mh.kernels.moves import move_between
+
+#: Rows that are read at a time.
+CHUNK = 65_536
+#: Share of all rows that counts as the largest ones, and the most of them.
+TOP_SHARE, MOST_TOP_ROWS = 1e-3, 1_000
+#: Repetitions of a test: those that tell what one costs, the least and the most after them.
+PILOT, FEWEST_REPETITIONS, MOST_REPETITIONS = 2, 2, 100
+#: Rows that the repetitions for one move may read, however few rows there are.
+LEAST_BUDGET = 30_000
+
+
+class ProposedMove(NamedTuple):
+    """A proposed move.
+
+    Parameters
+    ----------
+    position, new : ndarray, shape (d,)
+        The position and the proposal.
+    cheap
+        The part of the log ratio that needs no row; with the other sign, that of the way back.
+    """
+
+    position: np.ndarray
+    new: np.ndarray
+    cheap: float
+
+    @property
+    def back(self) -> "ProposedMove":
+        """The move from the proposal to the position, drawn by the same component."""
+        return ProposedMove(self.new, self.position, -self.cheap)
+
+
+class Acceptance(NamedTuple):
+    """How often a test accepts one move, over fresh rows.
+
+    Parameters
+    ----------
+    mean, mcse
+        Probability of accepting and its Monte Carlo standard error; NaN where a row exceeded its
+        bound, which ends a chain.
+    rows, fewest_rows
+        Mean and smallest number of rows that were read.
+    """
+
+    mean: float
+    mcse: float
+    rows: float
+    fewest_rows: float
+
+
+class RowsOfMove(NamedTuple):
+    """What all rows say of a move.
+
+    Parameters
+    ----------
+    log_ratio
+        The exact log ratio; -inf where a row's is not finite.
+    variance, skewness
+        Of the rows' differences.
+    largest_share, top_share
+        Share of the row with the largest deviation, and of `n_top` rows, in the variance.
+    bound_ratio, bound_row
+        Largest |dU_i|/(c_i M), and its row; NaN and -1 for a move that no bounds are there for.
+    """
+
+    log_ratio: float
+    variance: float
+    skewness: float
+    largest_share: float
+    top_share: float
+    bound_ratio: float
+    bound_row: int
+
+
+class Probe:
+    """The update of a chain, in its parts.
+
+    Parameters
+    ----------
+    chain
+        A chain, which is copied: it goes on as if it had not been probed.
+    rng
+        Generator of proposals and batches.
+    """
+
+    def __init__(self, chain: Chain, rng: np.random.Generator) -> None:
+        self._chain = chain.copy()
+        # Tests have a stream of their own, so that pairs do not depend on what they read.
+        (self._rows_rng,) = rng.spawn(1)
+        self._moves_rng = rng
+        self._of_moves = generator_addresses(self._moves_rng)
+        self._of_rows = generator_addresses(self._rows_rng)
+        self._workings = self._chain.workings()
+        self._posterior = self._workings.record.posterior
+        self._propose = self._workings.entry(repeat.propose_once, *repeat.PROPOSE_ARGUMENTS)
+        self._repeat = self._workings.entry(repeat.repeat_test, *repeat.REPEAT_ARGUMENTS)
+        self.n_rows = self._chain.prepared.n_rows
+        self.n_top = min(math.ceil(TOP_SHARE * self.n_rows), MOST_TOP_ROWS)
+        self._beta = float(self._posterior.surrogate.inverse_temperature)
+
+    def given(self, others: np.ndarray) -> None:
+        """Hold the variables that the chain does not move at some values."""
+        self._chain.others[:] = others
+
+    def propose(self, position: np.ndarray) -> ProposedMove:
+        """Draw a move from a position."""
+        new = np.empty_like(position)
+        cheap = self._propose(self._workings.address, self._of_moves, position, new)
+        return ProposedMove(position, new, float(cheap))
+
+    def acceptance(self, move: ProposedMove) -> Acceptance:
+        """Measure how often the step's own test accepts a move."""
+        pilot = self._repeated(move, PILOT)
+        if pilot[repeat.VIOLATED] > 0.0:
+            return Acceptance(math.nan, math.nan, math.nan, math.nan)
+        # The pilot only sets their number: a mean that stops by what it has seen is biased.
+        affordable = max(self.n_rows, LEAST_BUDGET) * PILOT / max(pilot[repeat.ROWS], 1.0)
+        repetitions = int(np.clip(affordable, FEWEST_REPETITIONS, MOST_REPETITIONS))
+        outcomes = self._repeated(move, repetitions)
+        if outcomes[repeat.VIOLATED] > 0.0:
+            return Acceptance(math.nan, math.nan, math.nan, math.nan)
+        mean = outcomes[repeat.TOTAL] / repetitions
+        variance = max(outcomes[repeat.SQUARES] / repetitions - mean**2, 0.0)
+        return Acceptance(
+            mean,
+            math.sqrt(variance / (repetitions - 1)),
+            outcomes[repeat.ROWS] / repetitions,
+            outcomes[repeat.FEWEST],
+        )
+
+    def rows(self, move: ProposedMove) -> RowsOfMove:
+        """Read all rows for a move, in blocks."""
+        posterior, n_top = self._posterior, self.n_top
+        c, m = self._bounds_of(move)
+        ends_of_move = move.position, move.new, posterior.surrogate.centre
+
+        def part(ends: tuple[int, int]) -> tuple:
+            first, last = ends
+            differences, scales = np.empty((2, last - first))
+            repeat.differences_of(
+                posterior.evaluate, ends_of_move, posterior.space, first, last, differences, scales
+            )
+            worst = math.nan, -1
+            if c is not None:
+                ratio, place = repeat.largest_of(differences, scales, c[first:last], m, self._beta)
+                worst = ratio, first + place
+            moments = add_moments(0, 0.0, 0.0, 0.0, differences, last - first)
+            return moments, _extremes(differences, n_top), worst
+
+        starts = range(0, self.n_rows, CHUNK)
+        chunks = [(first, min(first + CHUNK, self.n_rows)) for first in starts]
+        moments, top = (0, 0.0, 0.0, 0.0), np.empty(0)
+        worst = (math.nan if c is None else -1.0), -1
+        for own_moments, own_top, own_worst in on_all_cores(part, chunks):
+            moments = merge_moments(*moments, *own_moments)
+            top = _extremes(np.concatenate([top, own_top]), n_top)
+            if own_worst[0] > worst[0]:
+                worst = own_worst
+        return self._summary(move, moments, top, worst)
+
+    def _summary(
+        self, move: ProposedMove, moments: tuple, top: np.ndarray, worst: tuple[float, int]
+    ) -> RowsOfMove:
+        n, mean, second, third = moments
+        log_ratio = move.cheap + self._beta * n * mean
+        if not np.isfinite(log_ratio):
+            return RowsOfMove(-math.inf, math.nan, math.nan, math.nan, math.nan, *worst)
+        if not second > 0.0:
+            return RowsOfMove(log_ratio, 0.0, 0.0, 0.0, 0.0, *worst)
+        squares = np.sort((top - mean) ** 2)[::-1][: self.n_top]
+        return RowsOfMove(
+            log_ratio,
+            second / max(n - 1, 1),
+            math.sqrt(n) * third / second**1.5,
+            float(squares[0] / second),
+            float(squares.sum() / second),
+            *worst,
+        )
+
+    def _bounds_of(self, move: ProposedMove) -> tuple[np.ndarray | None, float]:
+        tables, surrogate = self._posterior.tables, self._posterior.surrogate
+        ends = move_between(surrogate, move.position, move.new)
+        best, m = smallest_table(tables, ends, surrogate)
+        return (None, math.nan) if best < 0 else (tables.c[best], m)
+
+    def _repeated(self, move: ProposedMove, repetitions: int) -> np.ndarray:
+        outcomes = np.zeros(repeat.N_OUTCOMES)
+        outcomes[repeat.FEWEST] = math.inf
+        by_verdict = int(not self._chain.program.method.returns_probability)
+        address = self._workings.address
+        self._repeat(address, self._of_rows, *move, repetitions, by_verdict, outcomes)
+        return outcomes
+
+
+def _extremes(values: np.ndarray, count: int) -> np.ndarray:
+    """Return the `count` smallest and the `count` largest values."""
+    if values.size <= 2 * count:
+        return values
+    parted = np.partition(values, (count - 1, values.size - count))
+    return np.concatenate([parted[:count], parted[-count:]])

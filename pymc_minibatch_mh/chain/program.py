@@ -1,0 +1,75 @@
+"""The compiled side of what was prepared, bound once per process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pymc_minibatch_mh.kernels.bound_tables import no_tables
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.methods.base import Method
+    from pymc_minibatch_mh.preparation.prepared import Prepared
+    from pymc_minibatch_mh.proposals.base import Proposal
+
+
+class Program:
+    """A prepared model, a method and a proposal: all that chains share.
+
+    Nothing of it changes while chains run, so that any number of them may run on it in threads.
+
+    Parameters
+    ----------
+    prepared
+        What passes over all rows have found.
+    method
+        The test.
+    proposal
+        The moves.
+    updates_per_draw
+        Updates between two draws.
+    """
+
+    def __init__(
+        self, prepared: Prepared, method: Method, proposal: Proposal, updates_per_draw: int = 1
+    ) -> None:
+        self.prepared = prepared
+        self.method = method
+        self.proposal = proposal
+        self.updates_per_draw = updates_per_draw
+        target = prepared.target
+        # Addresses are only valid while the functions behind them are referenced.
+        self._prior, self._evaluate = target.prior, target.evaluate
+        self._space = target.passes.space
+
+    def __reduce__(self) -> tuple:
+        """Leave the addresses of this process behind."""
+        return Program, (self.prepared, self.method, self.proposal, self.updates_per_draw)
+
+    def on(self, prepared: Prepared) -> Program:
+        """Return the same method and proposal on what was found around another centre."""
+        if prepared is self.prepared:
+            return self
+        return Program(prepared, self.method, self.proposal, self.updates_per_draw)
+
+    def posterior(self, others: np.ndarray) -> Posterior:
+        """Return the posterior of a chain, given the variables that it does not move.
+
+        Parameters
+        ----------
+        others : ndarray
+            Their values, read where they lie: they may change between updates.
+        """
+        prepared, context = self.prepared, self._space.context.copy()
+        context[prepared.target.OTHERS_SLOT] = others.ctypes.data
+        tables = prepared.tables
+        return Posterior(
+            address_of(self._prior),
+            address_of(self._evaluate),
+            RowSpace(self._space.term_starts, context),
+            prepared.surrogate,
+            no_tables() if tables is None else tables.arrays,
+        )

@@ -1,0 +1,78 @@
+"""Tables of bounds as kernels read them, and which of them serves a move."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels.first_class import address_of, function_at
+from pymc_minibatch_mh.kernels.moves import GIVEN, products, size_of_move
+from pymc_minibatch_mh.kernels.signatures import METRIC, METRIC_SIGNATURE
+
+# Columns of the heads of tables.
+RADIUS, KIND, TOTAL = range(3)
+
+
+class BoundTables(NamedTuple):
+    """Bounds |dU_i| <= c_i M of all rows over nested regions, smallest first.
+
+    Parameters
+    ----------
+    heads : ndarray, shape (T, 3)
+        Radius, kind and Σc_i of every table.
+    c : ndarray of float32, shape (T, N)
+    thresholds : ndarray, shape (T, N)
+    aliases : ndarray of int32, shape (T, N)
+        Alias tables, to draw rows in proportion to c_i.
+    metric
+        Address of a user's M (``METRIC``), for tables of the kind GIVEN.
+    """
+
+    heads: np.ndarray
+    c: np.ndarray
+    thresholds: np.ndarray
+    aliases: np.ndarray
+    metric: int
+
+
+@compiled(METRIC_SIGNATURE)
+def no_metric(position, new):
+    """Stand in where no table needs a metric of its own."""
+    return np.inf
+
+
+def no_tables() -> BoundTables:
+    """Return what a test without bounds is handed."""
+    empty = np.empty((0, 0))
+    return BoundTables(
+        np.empty((0, 3)),
+        empty.astype(np.float32),
+        empty,
+        empty.astype(np.int32),
+        address_of(no_metric),
+    )
+
+
+@compiled(inlined=True)
+def smallest_table(tables, move, surrogate):
+    """Return the table with the smallest C M of those that hold for a move, and its M.
+
+    Symmetric in the two positions. Without a table the number is -1.
+    """
+    dots = products(move)
+    outer = np.sqrt(max(dots.here, dots.there)) * (1.0 + 1e-12)
+    best, best_size, best_m = -1, np.inf, np.inf
+    known, m = -1, np.inf
+    for k in range(tables.heads.shape[0]):
+        if outer <= tables.heads[k, RADIUS]:
+            kind = int(tables.heads[k, KIND])
+            if kind == GIVEN:
+                metric = function_at(tables.metric, METRIC)
+                forth, back = metric(move.position, move.new), metric(move.new, move.position)
+                m = max(forth, back)
+            elif kind != known:
+                m = size_of_move(dots, surrogate.order, kind)
+            known = kind
+            if tables.heads[k, TOTAL] * m < best_size:
+                best, best_size, best_m = k, tables.heads[k, TOTAL] * m, m
+    return best, best_m

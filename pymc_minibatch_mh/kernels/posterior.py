@@ -1,0 +1,116 @@
+"""The posterior as updates know it, and how they read rows of it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels.bound_tables import BoundTables
+from pymc_minibatch_mh.kernels.draw import arrange, arrange_block
+from pymc_minibatch_mh.kernels.first_class import function_at
+from pymc_minibatch_mh.kernels.signatures import EVALUATE, LOGP
+from pymc_minibatch_mh.kernels.surrogate import Surrogate, expansion_change
+
+#: Rows that a full pass inside an update reads at a time.
+BLOCK = 2048
+
+
+class RowSpace(NamedTuple):
+    """Where the rows are: first row of each term, and what compiled rows are found by.
+
+    The context holds addresses of the other variables and of the arrays, and for rows that are
+    functions of linear forms also their functions and where each form's coefficients lie.
+    """
+
+    term_starts: np.ndarray
+    context: np.ndarray
+
+
+class Posterior(NamedTuple):
+    """A tempered posterior: a cheap part, the remainders of rows, and what bounds these.
+
+    Parameters
+    ----------
+    prior, evaluate
+        Addresses of the prior part (``LOGP``) and of the remainders' differences (``EVALUATE``).
+    space
+        Where the rows are.
+    surrogate
+        Control variates.
+    tables
+        Bounds of the remainders; none for tests without.
+    """
+
+    prior: int
+    evaluate: int
+    space: RowSpace
+    surrogate: Surrogate
+    tables: BoundTables
+
+
+@compiled(inlined=True)
+def log_prior(posterior, position):
+    """Return the log-density of everything that is not subsampled."""
+    return function_at(posterior.prior, LOGP)(position, posterior.space.context)
+
+
+@compiled(inlined=True)
+def cheap_change(posterior, move):
+    """Return by how much a move changes the expansion of the likelihood, tempered."""
+    return expansion_change(posterior.surrogate, move.position, move.new)
+
+
+@compiled(inlined=True)
+def read_drawn(posterior, move, drawn, start, stop, differences, scales):
+    """Write the differences of remainders of drawn rows, term by term, and their scales.
+
+    Returns
+    -------
+    tuple of ndarray
+        Row numbers within their terms, in the order of the differences, and where each term ends.
+    """
+    space = posterior.space
+    rows = np.empty(stop - start, np.int64)
+    ends = np.empty(space.term_starts.size - 1, np.int64)
+    arrange(drawn, start, stop, space.term_starts, rows, ends)
+    evaluate = function_at(posterior.evaluate, EVALUATE)
+    centre, context = posterior.surrogate.centre, space.context
+    evaluate(move.position, move.new, centre, rows, ends, context, differences, scales)
+    return rows, ends
+
+
+@compiled()
+def read_all(posterior, move, c):
+    """Sum the differences of all rows, and their squares over c, in bounded memory.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    move : Move
+    c : ndarray of float32, shape (N,)
+        Bounds of the rows; empty where none are asked about.
+
+    Returns
+    -------
+    tuple
+        Σ d_i, and Σ d_i²/c_i over rows that can change.
+    """
+    space, centre = posterior.space, posterior.surrogate.centre
+    evaluate = function_at(posterior.evaluate, EVALUATE)
+    total = space.term_starts[-1]
+    rows = np.empty(BLOCK, np.int64)
+    ends = np.empty(space.term_starts.size - 1, np.int64)
+    differences = np.empty(BLOCK)
+    scales = np.empty(BLOCK)
+    change, squares = 0.0, 0.0
+    for first in range(0, total, BLOCK):
+        last = min(first + BLOCK, total)
+        arrange_block(first, last, space.term_starts, rows, ends)
+        some, count = rows[: last - first], last - first
+        evaluate(move.position, move.new, centre, some, ends, space.context, differences, scales)
+        for i in range(count):
+            change += differences[i]
+        for i in range(min(count, c.size - first)):
+            if c[first + i] > 0.0:
+                squares += differences[i] ** 2 / c[first + i]
+    return change, squares

@@ -1,0 +1,144 @@
+"""What differs from method to method and from proposal to proposal, chosen by the type of a record.
+
+A run is compiled once for each pair of records that a test and a proposal keep their numbers in.
+The functions of a record are called directly, and those that the model or a user brings by address.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.extending import overload
+
+#: The functions in between are compiled into their callers: see :func:`_jit.compiled`.
+INLINED = {"forceinline": True}
+
+
+def role_of(record: type, name: str) -> Callable[[Any], Any]:
+    """Return a decorator that makes a compiled function the one for a type of records.
+
+    Parameters
+    ----------
+    record
+        A named tuple class.
+    name
+        Name of a role below.
+    """
+
+    def assign(function: Any) -> Any:
+        setattr(record, name, function)
+        return function
+
+    return assign
+
+
+def propose(proposal, move, posterior, rng):
+    """Write a proposal to `move.new`, with `move.there` as scratch.
+
+    Returns
+    -------
+    tuple
+        log q(position | new) - log q(new | position), and the component that was drawn.
+    """
+    raise NotImplementedError
+
+
+def decide(test, move, cheap, posterior, rng, counts):
+    """Decide on a move.
+
+    Parameters
+    ----------
+    test : named tuple
+        Settings and state of the test.
+    move : Move
+    cheap
+        Part of the log ratio that needs no row.
+    posterior : Posterior
+    rng : numpy.random.Generator
+    counts : ndarray, shape (N_COUNTS,)
+        Added to.
+
+    Returns
+    -------
+    tuple of float
+        Verdict (1 accept, 0 reject, -1 a bound was violated); acceptance probability; rows read.
+    """
+    raise NotImplementedError
+
+
+def plan(noise, n, total, test):
+    """Return how many rows the next look must have read.
+
+    Parameters
+    ----------
+    noise
+        V, with V(1/b - 1/total) the predicted variance of the log ratio from b rows.
+    n, total
+        Rows read so far, and all rows.
+    test : named tuple
+        Settings of the test.
+    """
+    raise NotImplementedError
+
+
+def judge(log_ratio, variance, skewness, n, total, uniform, test):
+    """Return the verdict of a look.
+
+    Parameters
+    ----------
+    log_ratio, variance
+        Estimated log ratio, and the estimate of its variance.
+    skewness
+        Of the rows' differences.
+    n, total
+        Rows read, and all rows.
+    uniform
+        Uniform number in [0, 1), the same at every look.
+    test : named tuple
+        Settings of the test.
+
+    Returns
+    -------
+    tuple of float
+        Verdict (1 accept, 0 reject, -1 read more); acceptance probability; error estimate.
+    """
+    raise NotImplementedError
+
+
+@overload(propose, jit_options=INLINED)
+def _propose(proposal, move, posterior, rng):
+    function = proposal.instance_class.propose
+
+    def run(proposal, move, posterior, rng):
+        return function(proposal, move, posterior, rng)
+
+    return run
+
+
+@overload(decide, jit_options=INLINED)
+def _decide(test, move, cheap, posterior, rng, counts):
+    function = test.instance_class.decide
+
+    def run(test, move, cheap, posterior, rng, counts):
+        return function(test, move, cheap, posterior, rng, counts)
+
+    return run
+
+
+@overload(plan, jit_options=INLINED)
+def _plan(noise, n, total, test):
+    function = test.instance_class.plan
+
+    def run(noise, n, total, test):
+        return function(noise, n, total, test)
+
+    return run
+
+
+@overload(judge, jit_options=INLINED)
+def _judge(log_ratio, variance, skewness, n, total, uniform, test):
+    function = test.instance_class.judge
+
+    def run(log_ratio, variance, skewness, n, total, uniform, test):
+        return function(log_ratio, variance, skewness, n, total, uniform, test)
+
+    return run

@@ -1,0 +1,149 @@
+"""Sums over many rows, for passes over all of them."""
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels.draw import arrange
+from pymc_minibatch_mh.kernels.first_class import function_at
+from pymc_minibatch_mh.kernels.moments import add_moments
+from pymc_minibatch_mh.kernels.moves import ratio_to_bound
+from pymc_minibatch_mh.kernels.signatures import BEND, DERIVATIVES, EVALUATE, LOGP
+from pymc_minibatch_mh.kernels.vectors import shifted
+
+#: Rows whose temporaries stay in a core's own cache.
+BLOCK = 4096
+
+
+@compiled()
+def add_derivatives(address, theta, space, drawn, sums, hessian):
+    """Add value, gradient and Hessian of some rows.
+
+    Parameters
+    ----------
+    address
+        Address of a ``DERIVATIVES`` function.
+    theta : ndarray, shape (d,)
+    space : RowSpace
+    drawn : ndarray of int64
+        Row numbers through all terms.
+    sums : ndarray, shape (1 + d,)
+        Value and gradient, added to.
+    hessian : ndarray, shape (d, d) or (0, 0)
+        Added to, unless it has no entries.
+    """
+    derivatives = function_at(address, DERIVATIVES)
+    rows = np.empty(min(BLOCK, drawn.size), np.int64)
+    ends = np.empty(space.term_starts.size - 1, np.int64)
+    for start in range(0, drawn.size, BLOCK):
+        stop = min(start + BLOCK, drawn.size)
+        arrange(drawn, start, stop, space.term_starts, rows, ends)
+        derivatives(theta, rows[: stop - start], ends, space.context, sums, hessian)
+
+
+@compiled()
+def add_bend(address, theta, factor, space, drawn, out):
+    """Add averages of third derivatives of some rows.
+
+    Parameters
+    ----------
+    address
+        Address of a ``BEND`` function.
+    theta, factor, space, drawn
+        As in :func:`add_derivatives`; see ``BEND``.
+    out : ndarray, shape (d,)
+        Added to.
+    """
+    bend = function_at(address, BEND)
+    rows = np.empty(min(BLOCK, drawn.size), np.int64)
+    ends = np.empty(space.term_starts.size - 1, np.int64)
+    for start in range(0, drawn.size, BLOCK):
+        stop = min(start + BLOCK, drawn.size)
+        arrange(drawn, start, stop, space.term_starts, rows, ends)
+        bend(theta, factor, rows[: stop - start], ends, space.context, out)
+
+
+@compiled()
+def _curvature(logp, theta, factor, context):
+    """Return half of the second differences along the columns of a factor, summed."""
+    here, total = logp(theta, context), 0.0
+    for k in range(theta.size):
+        forth, back = shifted(theta, factor[:, k], 1.0), shifted(theta, factor[:, k], -1.0)
+        total += 0.5 * (logp(forth, context) + logp(back, context)) - here
+    return total
+
+
+@compiled()
+def bend_of_prior(address, theta, factor, context, out):
+    """Write how much the average over N(theta, L Lᵀ) tilts a log-density along L's columns.
+
+    Parameters
+    ----------
+    address
+        Address of a ``LOGP`` function.
+    theta : ndarray, shape (d,)
+    factor : ndarray, shape (d, d)
+        L.
+    context : ndarray of int64
+    out : ndarray, shape (d,)
+        Overwritten with Lᵀ times what third derivatives add to the gradient.
+    """
+    logp = function_at(address, LOGP)
+    for k in range(theta.size):
+        forth = _curvature(logp, shifted(theta, factor[:, k], 1.0), factor, context)
+        back = _curvature(logp, shifted(theta, factor[:, k], -1.0), factor, context)
+        out[k] = 0.5 * (forth - back)
+
+
+@compiled()
+def move_moments(address, theta, new, centre, space, drawn):
+    """Return moments of the differences that a move makes to some rows.
+
+    Returns
+    -------
+    tuple
+        n, mean, Σ(d - mean)², Σ(d - mean)³, Σ|d|³.
+    """
+    evaluate = function_at(address, EVALUATE)
+    n, mean, second, third, absolute = 0, 0.0, 0.0, 0.0, 0.0
+    rows = np.empty(min(BLOCK, drawn.size), np.int64)
+    ends = np.empty(space.term_starts.size - 1, np.int64)
+    differences = np.empty(rows.size)
+    scales = np.empty(rows.size)
+    for start in range(0, drawn.size, BLOCK):
+        stop = min(start + BLOCK, drawn.size)
+        arrange(drawn, start, stop, space.term_starts, rows, ends)
+        count = stop - start
+        evaluate(theta, new, centre, rows[:count], ends, space.context, differences, scales)
+        n, mean, second, third = add_moments(n, mean, second, third, differences, count)
+        for i in range(count):
+            absolute += abs(differences[i]) ** 3
+    return n, mean, second, third, absolute
+
+
+@compiled()
+def largest_ratio(address, ends_of_move, space, drawn, c, m, inverse_temperature):
+    """Return the largest |dU_i| / (c_i M) of some rows, and the row that has it.
+
+    Rounding errors of the differences are taken off, as where a chain checks its rows. The ends of
+    the move are the position, the new one and the centre of the expansion.
+    """
+    theta, new, centre = ends_of_move
+    evaluate = function_at(address, EVALUATE)
+    largest, worst = 0.0, -1
+    rows = np.empty(min(BLOCK, drawn.size), np.int64)
+    ends = np.empty(space.term_starts.size - 1, np.int64)
+    differences, scales = np.empty(rows.size), np.empty(rows.size)
+    for start in range(0, drawn.size, BLOCK):
+        stop = min(start + BLOCK, drawn.size)
+        count = stop - start
+        arrange(drawn, start, stop, space.term_starts, rows, ends)
+        evaluate(theta, new, centre, rows[:count], ends, space.context, differences, scales)
+        term = 0
+        for i in range(count):
+            while i >= ends[term]:
+                term += 1
+            row = rows[i] + space.term_starts[term]
+            ratio = ratio_to_bound(differences[i], scales[i], c[row] * m, inverse_temperature)
+            if not ratio <= largest:
+                largest, worst = ratio, row
+    return largest, worst

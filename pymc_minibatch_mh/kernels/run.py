@@ -1,0 +1,137 @@
+"""The compiled loop of a chain: propose, test, move, record; draw after draw.
+
+It knows neither test nor proposal: what differs is chosen by the types of their records
+(:mod:`pymc_minibatch_mh.kernels.roles`).
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels.generator import generator_at
+from pymc_minibatch_mh.kernels.handle import record_at
+from pymc_minibatch_mh.kernels.moves import Move, whiten
+from pymc_minibatch_mh.kernels.posterior import Posterior, cheap_change, log_prior
+from pymc_minibatch_mh.kernels.roles import decide, propose
+from pymc_minibatch_mh.kernels.signatures import MATRIX
+from pymc_minibatch_mh.kernels.vectors import copy_to
+
+
+class Workings(NamedTuple):
+    """All that the updates of one chain work with.
+
+    Parameters
+    ----------
+    posterior
+        What is sampled.
+    proposal, test
+        Records of the proposal and of the test: their types choose what is run.
+    generator : ndarray of int64, shape (4,)
+        Addresses of the chain's generator, the only source of randomness.
+    move
+        The position, which is moved, and scratch for proposals.
+    tallies : ndarray, shape (components, N_TALLIES)
+        Efficiency of each component of the proposal, added to.
+    worst_move : ndarray, shape (2, d)
+        Overwritten, if a bound is violated, by position and proposal of the move in which a row
+        exceeds its bound most: the row and the ratio in the counts belong to it.
+    """
+
+    posterior: Posterior
+    proposal: Any
+    test: Any
+    generator: np.ndarray
+    move: Move
+    tallies: np.ndarray
+    worst_move: np.ndarray
+
+
+#: What `run` takes behind the record: see there.
+ARGUMENTS = (types.int64, MATRIX, MATRIX)
+
+
+@compiled(inlined=True)
+def _tally(tally, move, accept, n):
+    """Add one tried move to the tally of its component, in posterior standard deviations."""
+    jump, square_jump = 0.0, 0.0
+    for i in range(move.step.size):
+        before, after = move.here[i], move.there[i]
+        jump += move.step[i] * move.step[i]
+        square_jump += (after * after - before * before) ** 2
+    tally[entry.TRIED] += 1.0
+    tally[entry.TALLY_ACCEPT] += accept
+    tally[entry.JUMP] += accept * jump
+    tally[entry.SQUARE_JUMP] += accept * square_jump
+    tally[entry.ROWS] += n
+
+
+@compiled(inlined=True)
+def _update(own, rng, prior_here, counts):
+    """Make one update; return the prior part where it ends, and whether the chain goes on."""
+    posterior, move = own.posterior, own.move
+    log_q, component = propose(own.proposal, move, posterior, rng)
+    prior_there = log_prior(posterior, move.new)
+    cheap = prior_there - prior_here + log_q + cheap_change(posterior, move)
+    if not np.isfinite(cheap):
+        counts[entry.INVALID] += 1.0
+        own.tallies[component, entry.TRIED] += 1.0
+        counts[entry.LOG_RATIO] = -np.inf
+        counts[entry.LOG_RATIO_STD] = 0.0
+        return prior_here, True
+    whiten(posterior.surrogate.whitener, move.new, posterior.surrogate.centre, move.there)
+    whiten(posterior.surrogate.whitener, move.new, move.position, move.step)
+    largest_ratio = counts[entry.BOUND_RATIO]
+    verdict, accept, n = decide(own.test, move, cheap, posterior, rng, counts)
+    if not counts[entry.BOUND_RATIO] <= max(largest_ratio, 1.0):
+        copy_to(own.worst_move[0], move.position)
+        copy_to(own.worst_move[1], move.new)
+    if verdict < 0.0:
+        return prior_here, False
+    counts[entry.ACCEPT] += accept
+    counts[entry.N_OBS] += n
+    _tally(own.tallies[component], move, accept, n)
+    if verdict > 0.0:
+        counts[entry.ACCEPTED] += 1.0
+        copy_to(move.position, move.new)
+        copy_to(move.here, move.there)
+        return prior_there, True
+    return prior_here, True
+
+
+@compiled()
+def run(handle, n_updates, draws, counts):
+    """Make draws of a chain, which ends at the last of them.
+
+    Parameters
+    ----------
+    handle : Handle
+        Where the Workings of the chain lie.
+    n_updates
+        Metropolis–Hastings updates from draw to draw.
+    draws : ndarray, shape (draws, d)
+        Overwritten by the positions.
+    counts : ndarray, shape (draws, N_COUNTS)
+        Added to: what the updates of each draw count. If a violated bound stops the chain, they
+        end with that update, at the old position.
+
+    Returns
+    -------
+    int
+        Number of draws that were made, the one that a violated bound ended included.
+    """
+    own = record_at(handle)
+    posterior, move, generator = own.posterior, own.move, own.generator
+    rng = generator_at(generator[0], generator[1], generator[2], generator[3])
+    prior_here = log_prior(posterior, move.position)
+    whiten(posterior.surrogate.whitener, move.position, posterior.surrogate.centre, move.here)
+    for k in range(draws.shape[0]):
+        for _ in range(n_updates):
+            prior_here, goes_on = _update(own, rng, prior_here, counts[k])
+            if not goes_on:
+                copy_to(draws[k], move.position)
+                return k + 1
+        copy_to(draws[k], move.position)
+    return draws.shape[0]

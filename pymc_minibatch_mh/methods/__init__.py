@@ -1,0 +1,1 @@
+"""The methods, one per file: test, guarantee, settings, kernel and what it learns in warm-up."""

@@ -1,0 +1,90 @@
+"""What a method is: a test, what it promises, what it needs to know, and what it learns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from pymc_minibatch_mh.methods.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from pymc_minibatch_mh.preparation.needs import Needs
+    from pymc_minibatch_mh.preparation.prepared import Prepared
+
+
+class Method(ABC):
+    """A test and everything about it that a chain must know.
+
+    A method is frozen and serves all chains. What changes in a chain, settings that adapt and state
+    of the test alike, lies in a record of its own: a named tuple of floats, ints and arrays, which
+    is copied, pickled and resumed with the chain. The record's class names the compiled functions
+    of the test (:func:`pymc_minibatch_mh.kernels.roles.role_of`): ``decide``, or ``plan`` and
+    ``judge`` for a test that looks at growing batches.
+    """
+
+    #: Whether a chain goes on after a row exceeded its bound.
+    tolerates_violations: bool = False
+    #: Whether the mean over batches of the probability that the test returns is that of accepting.
+    #: In a test that stops by its uniform number, the verdicts alone tell it.
+    returns_probability: bool = True
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What is promised of the draws: declared, never inferred."""
+
+    @property
+    @abstractmethod
+    def walk_target(self) -> float:
+        """Acceptance that a random walk aims at under this test."""
+
+    @property
+    @abstractmethod
+    def needs(self) -> Needs:
+        """What has to be found out by passes over all rows."""
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """What tells the user's settings of the test from others, in every process."""
+
+    @abstractmethod
+    def record(self, prepared: Prepared) -> Any:
+        """Return the record that a chain starts with around a centre."""
+
+    def bound(self, record: Any) -> Any:
+        """Return what compiled updates are handed: the record, unless they need addresses."""
+        return record
+
+    def require_subsampling(self, prepared: Prepared) -> None:  # noqa: B027 - most accept all
+        """Refuse settings with which each of a few typical moves would read all rows.
+
+        Raises
+        ------
+        SettingError
+            Where that is known before sampling; by default it never is.
+        """
+
+    def adapted(
+        self, record: Any, totals: np.ndarray, prepared: Prepared, updates_per_draw: int
+    ) -> Any:
+        """Return the record after a window of warm-up.
+
+        Parameters
+        ----------
+        record
+            The record of the chain.
+        totals : ndarray, shape (N_COUNTS,)
+            What updates have counted, earlier windows with less weight.
+        prepared
+            What the chain runs on.
+        updates_per_draw
+            Updates between two draws.
+        """
+        return record
+
+    def noisier(self, record: Any) -> Any:
+        """Return the record for batches that are noisier than they were predicted to be."""
+        return record

@@ -1,0 +1,141 @@
+"""A test of a user's own, on batches of rows.
+
+Guarantee
+---------
+Approximate: whoever writes the test says which error it controls. With all rows read it should be
+exact, as that is what the loop does where a batch would be half of the rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.core.errors import NumbaError
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.data import digest
+from pymc_minibatch_mh.errors import SettingError, numbers_of
+from pymc_minibatch_mh.kernels.first_class import address_of, function_at
+from pymc_minibatch_mh.kernels.looks import look_until_decided
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.signatures import JUDGE, JUDGE_SIGNATURE, PLAN, PLAN_SIGNATURE
+from pymc_minibatch_mh.methods.batches import BatchMethod
+from pymc_minibatch_mh.methods.guarantee import Guarantee, Promise
+
+
+class OwnTest(NamedTuple):
+    """Settings of the test in a chain: see :class:`BarkerTest` for those that all have."""
+
+    skewness: float
+    third_moment: float
+    kappa: float
+    numbers: np.ndarray
+
+
+class BoundOwnTest(NamedTuple):
+    """The same for compiled updates, with the addresses of the user's functions."""
+
+    plan_at: int
+    judge_at: int
+    kappa: float
+    numbers: np.ndarray
+
+
+BoundOwnTest.decide = look_until_decided  # type: ignore[attr-defined]
+
+
+@role_of(BoundOwnTest, "plan")
+@compiled(inlined=True)
+def plan_own(noise, n, total, test):
+    """Ask the user's function how many rows to read: see :func:`roles.plan`."""
+    asked = function_at(test.plan_at, PLAN)(noise, n, total, test.numbers)
+    # A look that reads nothing new would go on for ever.
+    return min(max(asked, n + 1, 2), total)
+
+
+@role_of(BoundOwnTest, "judge")
+@compiled(inlined=True)
+def judge_own(log_ratio, variance, skewness, n, total, uniform, test):
+    """Ask the user's function for a verdict: see :func:`roles.judge`."""
+    if not log_ratio > -np.inf:
+        return 0.0, 0.0, 0.0
+    judge = function_at(test.judge_at, JUDGE)
+    verdict, accept, error = judge(log_ratio, variance, skewness, n, total, uniform, test.numbers)
+    if n >= total and verdict < 0.0:
+        return (1.0 if uniform < np.exp(min(0.0, log_ratio)) else 0.0), accept, error
+    return verdict, accept, error
+
+
+def _compiled(name: str, function: Any, signature: Any) -> Any:
+    plain = getattr(function, "py_func", function)
+    try:
+        return njit(signature, nogil=True, error_model="numpy")(plain)
+    except (NumbaError, TypeError) as error:
+        raise SettingError(
+            f"{name}={getattr(plain, '__name__', plain)!r} is no function that numba can compile: "
+            f"{error}. Write it with NumPy operations and loops only, and let it return floats."
+        ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTestMethod(BatchMethod):
+    """A user's test, as a step runs it.
+
+    Parameters
+    ----------
+    settings
+        The record that chains start with.
+    plan, judge
+        The user's functions.
+    controls
+        Which error the test controls.
+    walk_target
+        Acceptance that a random walk aims at.
+    """
+
+    plan: Callable[..., int]
+    judge: Callable[..., tuple[float, float, float]]
+    controls: str
+    walk_target: float = 0.234
+    _functions: tuple[Any, Any] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Compile the functions."""
+        controls: Any = self.controls
+        if not isinstance(controls, str) or not controls:
+            raise SettingError(
+                f"controls={controls!r} names no error. Say in words which one your test controls."
+            )
+        functions = (
+            _compiled("plan", self.plan, PLAN_SIGNATURE),
+            _compiled("judge", self.judge, JUDGE_SIGNATURE),
+        )
+        object.__setattr__(self, "_functions", functions)
+
+    def __reduce__(self) -> tuple:
+        """Leave out what is compiled."""
+        own = self.settings, self.plan, self.judge, self.controls, self.walk_target
+        return OwnTestMethod, own
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Approximate, with the error that the user names."""
+        return Guarantee(Promise.APPROXIMATE, self.controls)
+
+    @property
+    def key(self) -> str:
+        """Digest of the numbers, and of the functions' code."""
+        codes = [f.__code__.co_code for f in (self.plan, self.judge)]
+        return digest(self.settings.numbers) + "".join(code.hex()[:64] for code in codes)
+
+    def bound(self, record: OwnTest) -> BoundOwnTest:
+        """Return the settings with the addresses of this process."""
+        plan, judge = map(address_of, self._functions)
+        return BoundOwnTest(plan, judge, record.kappa, record.numbers)
+
+
+def own_test(numbers: Sequence[float]) -> OwnTest:
+    """Return the record of a user's settings."""
+    return OwnTest(0.0, 1.0, np.inf, np.array(numbers_of("numbers", numbers), dtype=np.float64))

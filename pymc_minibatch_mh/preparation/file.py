@@ -1,0 +1,144 @@
+"""A prepared step in a file: what passes over all rows have found, and what it belongs to.
+
+The file is a NumPy archive of arrays and text, read without pickle. It is keyed on digests of the
+data, of the graphs and of the settings that the sums depend on.
+"""
+
+import json
+from dataclasses import asdict
+from os import PathLike
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.expansion.taylor import Calibration
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.model.reading.digest import split_digests
+from pymc_minibatch_mh.preparation.needs import Needs
+from pymc_minibatch_mh.preparation.prepared import Prepared
+
+#: Changes with what a file holds and with how it is computed.
+FORMAT = "pymc_minibatch_mh prepared step 4"
+#: What reading a file of another kind, a damaged one or a folder may raise.
+_NOT_SAVED = (
+    AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
+)  # fmt: skip
+
+
+def key_of(target: Target) -> dict[str, str]:
+    """Return what prepared arrays depend on, in every process: what -> digest or number."""
+    data = {f"{c.name!r} (column {k})": c.digest() for k, c in enumerate(target.source.columns)}
+    settings = {
+        "taylor_order": str(target.taylor_order),
+        "temperature": repr(1.0 / target.inverse_temperature),
+    }
+    return {**settings, **split_digests(target.split), **data}
+
+
+def _key_of_file(target: Target) -> dict[str, str]:
+    return {"the format": FORMAT, **key_of(target)}
+
+
+def write(path: str | PathLike, prepared: Prepared) -> None:
+    """Write a prepared step to a file.
+
+    Parameters
+    ----------
+    path
+        The file; it is overwritten.
+    prepared
+        What was found.
+
+    Raises
+    ------
+    SettingError
+        If `path` is none.
+    """
+    if not isinstance(path, str | PathLike):
+        raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
+    arrays = {f"surrogate_{k}": np.asarray(v) for k, v in prepared.surrogate._asdict().items()}
+    if prepared.calibration is not None:
+        measured = asdict(prepared.calibration)
+        arrays |= {f"calibration_{k}": np.asarray(v) for k, v in measured.items()}
+    tables = prepared.tables
+    if tables is not None and tables.verified:
+        arrays |= {"heads": tables.heads, "c": tables.c, "looseness": np.asarray(tables.looseness)}
+    arrays["key"] = np.asarray(json.dumps(_key_of_file(prepared.target)))
+    with open(path, "wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def read(path: str | PathLike, target: Target) -> Prepared:
+    """Read a prepared step, if it belongs to a model.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    SettingError
+        If the file is no prepared step.
+    StaleDataError
+        If it belongs to other data, another model or other settings; names the first difference.
+    """
+    stored = _arrays(path)
+    _require_same(str(path), json.loads(str(stored["key"])), _key_of_file(target))
+    fields: dict[str, Any] = {name: stored[f"surrogate_{name}"] for name in Surrogate._fields}
+    fields |= {name: int(fields[name]) for name in ("order", "first")}
+    fields["inverse_temperature"] = float(fields["inverse_temperature"])
+    calibration, tables = None, None
+    if "calibration_kappa" in stored:
+        names = Calibration.__dataclass_fields__
+        calibration = Calibration(**{n: float(stored[f"calibration_{n}"]) for n in names})
+    if "heads" in stored:
+        tables = Tables(stored["heads"], stored["c"], float(stored["looseness"]))
+    return Prepared(target, Needs(), Surrogate(**fields), calibration, tables)
+
+
+def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
+    if not isinstance(path, str | PathLike):
+        raise SettingError(
+            f"prepared={path!r} is no path. Give that of a file that step.save() wrote."
+        )
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            stored = {name: archive[name] for name in archive.files}
+        missing = _names(stored) - stored.keys()
+        if missing or not isinstance(json.loads(str(stored["key"])), dict):
+            raise KeyError(*missing)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"prepared={str(path)!r} does not exist. Write it with step.save(), or leave it out to "
+            "prepare the step anew."
+        ) from error
+    except _NOT_SAVED as error:
+        raise SettingError(
+            f"prepared={str(path)!r} is no file that step.save() wrote, or is damaged. Leave it "
+            "out to prepare the step anew."
+        ) from error
+    return stored
+
+
+def _names(stored: dict[str, np.ndarray]) -> set[str]:
+    """Return the names that a file must hold."""
+    names = {"key", *(f"surrogate_{name}" for name in Surrogate._fields)}
+    if "calibration_kappa" in stored:
+        names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
+    return names | ({"c", "looseness"} if "heads" in stored else set())
+
+
+def _require_same(path: str, stored: dict[str, str], current: dict[str, str]) -> None:
+    what = first_difference(stored, current)
+    if what:
+        raise StaleDataError(
+            f"prepared={path!r} was saved for a model that differs in {what}. Leave it out to "
+            "prepare the step anew, and save it again."
+        )
+
+
+def first_difference(given: dict[str, str], own: dict[str, str]) -> str:
+    """Return the first thing in which two keys differ, or an empty string."""
+    return next((what for what in {**own, **given} if given.get(what) != own.get(what)), "")

@@ -1,0 +1,182 @@
+"""What passes over all rows have found: control variates, their remainders, bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.tables import BoundsPass, Tables
+from pymc_minibatch_mh.bounds.user_bounds import Bounds
+from pymc_minibatch_mh.errors import BoundsError, SettingError
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.preparation.needs import Needs
+from pymc_minibatch_mh.preparation.violations import (
+    audited,
+    sizes_of_moves,
+    tell_of_unverified_bounds,
+)
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.expansion.target import Target
+    from pymc_minibatch_mh.expansion.taylor import Calibration
+
+#: Seed of what is random outside of a chain's own generator, so that equal models are prepared in
+#: the same way: rows and other starts of the search for the mode, points at which the parts are
+#: compared with the model, moves that calibrate, that set a test or that audit bounds.
+PREPARATION_SEED = 20_170_808
+
+
+class _Apart:
+    """Tables, or None where the file that they are in is gone."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables: Tables | None = tables
+
+    def __reduce__(self) -> tuple:
+        assert self.tables is not None
+        return _found, (type(self.tables), self.tables.__getstate__())
+
+
+def _found(cls: type[Tables], state: dict[str, Any]) -> _Apart:
+    tables = object.__new__(cls)
+    apart = _Apart(tables)
+    try:
+        tables.__setstate__(state)
+    except FileNotFoundError:
+        apart.tables = None
+    return apart
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A model prepared for a method, never changed.
+
+    Parameters
+    ----------
+    target
+        The model: its parts as functions, for an order of the control variates and a temperature.
+    needs
+        What the method asked for.
+    surrogate
+        Control variates.
+    calibration
+        How large their remainders are; None where it was not asked for.
+    tables
+        Bounds of all rows; None for methods without.
+    violation
+        What rows had against the bounds, empty if nothing; None where they were not asked.
+    """
+
+    target: Target
+    needs: Needs
+    surrogate: Surrogate
+    calibration: Calibration | None = None
+    tables: Tables | None = None
+    violation: str | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep the tables apart, which another process may not find any more."""
+        kept = {**self.__dict__, "tables": None}
+        return {"kept": kept, "tables": None if self.tables is None else _Apart(self.tables)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the tables over where they are, and derive them anew where they are not."""
+        self.__dict__.update(state["kept"])
+        apart = state["tables"]
+        if apart is not None:
+            found = apart.tables or replace(self, violation="").completed().tables
+            self.__dict__["tables"] = found
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows over all terms."""
+        return self.target.source.n_rows
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the data in bytes."""
+        return self.target.source.nbytes
+
+    @cached_property
+    def typical_sizes(self) -> list[float]:
+        """C M of moves between points of the Gaussian approximation, where it is bounded."""
+        assert self.tables is not None
+        return sizes_of_moves(self.surrogate, self.tables, np.random.default_rng(PREPARATION_SEED))
+
+    def completed(self) -> Prepared:
+        """Return this with all that is needed and was not found yet.
+
+        Raises
+        ------
+        BoundsError
+            If a row has no bound.
+        SettingError
+            If a user's bounds are invalid.
+        """
+        found, needs = self, self.needs
+        if needs.calibration and found.calibration is None:
+            rng = np.random.default_rng(PREPARATION_SEED)
+            found = replace(found, calibration=self.target.calibrate(self.surrogate, rng))
+        if found.tables is None and needs.derived_bounds:
+            found = replace(found, tables=self._derived())
+        elif found.tables is None and needs.given_bounds is not None:
+            found = replace(found, tables=self._given())
+        if found.tables is not None and found.violation is None:
+            found = replace(found, violation=found.audited(PREPARATION_SEED))
+        return found
+
+    def around(self, start: np.ndarray) -> Prepared:
+        """Return what is found around the mode that a search from `start` ends at.
+
+        Raises
+        ------
+        ModeError
+            If there is none.
+        BoundsError
+            If a row has no bound there.
+        """
+        surrogate = self.target.expand(start, np.random.default_rng(PREPARATION_SEED))
+        return replace(self._bare(), surrogate=surrogate).completed()
+
+    def at(self, surrogate: Surrogate) -> Prepared:
+        """Return what belongs to control variates that were found elsewhere.
+
+        Bounds follow from the centre, so that a chain's state need not carry them.
+        """
+        if np.array_equal(surrogate.centre, self.surrogate.centre):
+            return replace(self, surrogate=surrogate)
+        return replace(self._bare(), surrogate=surrogate).completed()
+
+    def audited(self, seed: int) -> str:
+        """Return what rows have against the bounds in a few moves, or an empty string."""
+        if self.tables is None:
+            return ""
+        rng = np.random.default_rng(seed)
+        return audited(self.target, self.surrogate, self.tables, rng)
+
+    def _bare(self) -> Prepared:
+        return replace(self, calibration=None, tables=None, violation=None)
+
+    def _derived(self) -> Tables:
+        functions = self.target.row_functions
+        if isinstance(functions, BoundsError):
+            raise functions
+        support = self.target.split.lower, self.target.split.upper
+        return BoundsPass(functions, self.surrogate, support).tables()
+
+    def _given(self) -> Tables:
+        given = self.needs.given_bounds
+        if not isinstance(given, Bounds):
+            assert given is not None
+            given = given(self.target.split.unravel(self.surrogate.centre, {}))
+        if not isinstance(given, Bounds):
+            raise SettingError(
+                f"bounds= is a function that returned a {type(given).__name__}. Return "
+                "Bounds(c, metric) for the centre that it is called with."
+            )
+        names = ", ".join(repr(term.name) for term in self.target.split.terms)
+        tell_of_unverified_bounds(names)
+        return given.tables(self.n_rows)

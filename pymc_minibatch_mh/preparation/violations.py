@@ -1,0 +1,108 @@
+"""Holding bounds against all rows, before a chain relies on them."""
+
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL, smallest_table
+from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+
+_log = logging.getLogger("pymc")
+
+#: Moves that an audit makes, each with all rows, and changes of rows that it asks for at most
+#: where the bounds were derived: those of a user are proven by nothing else.
+MOVES, CHANGES = 4, 1_000_000
+
+
+class BoundedMove(NamedTuple):
+    """Where a move begins and ends, the table that serves it, and its M."""
+
+    position: np.ndarray
+    new: np.ndarray
+    table: int
+    m: float
+
+
+def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> str:
+    """Return what is wrong with bounds, or an empty string.
+
+    Parameters
+    ----------
+    target
+        The model.
+    surrogate
+        Control variates that the bounds belong to.
+    tables
+        The bounds.
+    rng
+        Draws moves between points of the Gaussian approximation.
+
+    Raises
+    ------
+    SettingError
+        If the metric of given bounds is negative.
+    """
+    moves = MOVES
+    if tables.verified:
+        moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
+    for move in islice(_moves(surrogate, tables, rng), moves):
+        ends = move.position, move.new, surrogate.centre
+        ratio, row = target.passes.largest_ratio(
+            target.evaluate, ends, tables.c[move.table], move.m, surrogate.inverse_temperature
+        )
+        if not ratio <= 1.0:
+            return violation_message(target, row, move.position, move.new, ratio)
+    return ""
+
+
+def sizes_of_moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> list[float]:
+    """Return C M of moves between points of the Gaussian approximation, where it is bounded."""
+    moves = _moves(surrogate, tables, rng)
+    return [float(tables.heads[move.table, TOTAL] * move.m) for move in moves]
+
+
+def _moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> Iterator[BoundedMove]:
+    for _ in range(MOVES):
+        noise = rng.standard_normal((2, surrogate.centre.size))
+        here, there = surrogate.centre + noise @ surrogate.factor.T
+        move = move_between(surrogate, here, there)
+        best, m = smallest_table(tables.arrays, move, surrogate)
+        if m < 0.0:
+            raise SettingError(
+                f"bounds=Bounds(c, metric) has a metric of {m:g} for a move, which bounds nothing. "
+                "Give one that is never negative."
+            )
+        if best >= 0:
+            yield BoundedMove(here, there, best, m)
+
+
+def violation_message(
+    target: Target, row: int, position: np.ndarray, new: np.ndarray, ratio: float
+) -> str:
+    """Return the message about a row that exceeded its bound in a move from `position` to `new`."""
+    term = int(np.searchsorted(target.source.term_starts, row, side="right")) - 1
+    name, inside = target.split.terms[term].name, row - int(target.source.term_starts[term])
+    show = np.array2string
+    return (
+        f"{name!r}: row {inside} changes by {ratio:.3g} times its bound in the move from "
+        f"{show(position, precision=6, threshold=20)} to {show(new, precision=6, threshold=20)} "
+        "(unconstrained values), so the draws would not be exact. Enlarge bounds of your own, "
+        "report derived ones, or use PenaltyMH(), which needs none."
+    )
+
+
+def tell_of_unverified_bounds(names: str) -> None:
+    """Say that a user's bounds are taken as they are."""
+    _log.warning(
+        "%s: bounds= are unverified. They are held against all rows for some moves, before "
+        "sampling and at the end of warm-up, and against every row that is read; the draws are "
+        "exact if they hold everywhere.",
+        names,
+    )

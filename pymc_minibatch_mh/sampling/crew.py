@@ -1,0 +1,194 @@
+"""Chains as threads: each makes blocks of draws, and writes them where they are kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from threading import Event, Lock
+
+import numpy as np
+
+from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.chain import Draws as Block
+from pymc_minibatch_mh.chain.warmup import draws_until_adaptation
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.sampling.bars import Bars, ChainProgress
+from pymc_minibatch_mh.step.stats import STATS, write_stats
+
+#: Seconds that a block of draws takes, so that an interrupt is noticed at once; draws of the first
+#: block after warm-up, and most of a block.
+BLOCK_SECONDS, FIRST_BLOCK, MOST_DRAWS = 0.1, 100, 20_000
+#: Seconds between two looks at the chains.
+LOOK = 0.1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be sampled.
+
+    Parameters
+    ----------
+    draws, tune
+        Draws to keep of each chain, and of warm-up before them.
+    chains, cores
+        Number of chains, and of those that run at the same time.
+    thin
+        Every how many draws one is kept after warm-up.
+    """
+
+    draws: int
+    tune: int
+    chains: int
+    cores: int
+    thin: int
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What is kept of all chains in one phase.
+
+    Parameters
+    ----------
+    positions : ndarray, shape (chains, draws, d)
+    stats
+        Name -> array of shape (chains, draws).
+    """
+
+    positions: np.ndarray
+    stats: Mapping[str, np.ndarray]
+
+    @classmethod
+    def empty(cls, chains: int, draws: int, size: int) -> Record:
+        """Return room for draws."""
+        shape = chains, draws
+        stats = {name: np.empty(shape, np.dtype(dtype)) for name, (dtype, _) in STATS.items()}
+        return cls(np.empty((chains, draws, size)), stats)
+
+    def write(self, number: int, first: int, of_chain: Chain, block: Block, made: Made) -> None:
+        """Write the stats of a block of draws, whose positions a chain has written already."""
+        where = number, slice(first, first + len(block.positions))
+        write_stats(self.stats, where, block.counts, made.updates)
+        # A chain that goes on after a violated bound is not certified from that draw on.
+        sound = np.logical_and.accumulate(block.counts[:, entry.BOUND_RATIO] <= 1.0)
+        self.stats["certified"][where] = made.certified & sound
+        self.stats["scaling"][where] = made.scaling
+        self.stats["scaling"][number, where[1].stop - 1] = of_chain.scaling
+        surrogate = of_chain.prepared.surrogate
+        self.stats["temperature"][where] = 1.0 / surrogate.inverse_temperature
+        self.stats["perf_counter_diff"][where] = made.seconds / len(block.positions)
+
+    def of(self, chains: Sequence[int], draws: int) -> Record:
+        """Return the first draws of some chains; all of them without a copy."""
+        every = len(chains) == len(self.positions)
+        which = slice(None) if every else list(chains)
+        stats = {name: values[which, :draws] for name, values in self.stats.items()}
+        return Record(self.positions[which, :draws], stats)
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a block of draws was made: updates of a draw, seconds, and the chain's look before it."""
+
+    updates: int
+    seconds: float
+    certified: bool
+    scaling: float
+
+
+@dataclass(eq=False)
+class Crew:
+    """Chains that run at the same time.
+
+    Parameters
+    ----------
+    plan
+        What is to be sampled.
+    chains
+        Where they start; they end where their last draws are.
+    keeps_warm_up
+        Whether draws of warm-up are kept.
+    """
+
+    plan: Plan
+    chains: list[Chain]
+    keeps_warm_up: bool
+    progress: list[ChainProgress] = field(init=False)
+    warm_up: Record | None = field(init=False, default=None)
+    kept: Record = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make room for all draws."""
+        plan, size = self.plan, self.chains[0].position.size
+        self.progress = [ChainProgress() for _ in self.chains]
+        self.kept = Record.empty(plan.chains, plan.draws, size)
+        if self.keeps_warm_up:
+            self.warm_up = Record.empty(plan.chains, plan.tune, size)
+        self._stop = Event()
+        self._one_at_a_time = Lock()
+
+    def run(self, bars: Bars) -> bool:
+        """Make all draws; return whether an interrupt ended that.
+
+        Raises
+        ------
+        BoundViolationError
+            If a row exceeds its bound.
+        """
+        with bars, ThreadPoolExecutor(min(self.plan.cores, self.plan.chains)) as pool:
+            waiting = {pool.submit(self._sample, k) for k in range(self.plan.chains)}
+            try:
+                return self._watch(waiting, bars)
+            except KeyboardInterrupt:
+                return True
+            finally:
+                # Threads notice it after their blocks.
+                self._stop.set()
+
+    def _watch(self, waiting: set[Future[None]], bars: Bars) -> bool:
+        while waiting:
+            done, waiting = wait(waiting, LOOK, FIRST_EXCEPTION)
+            bars.show(self.progress)
+            for future in done:
+                future.result()
+        return False
+
+    def _sample(self, number: int) -> None:
+        plan, chain, progress = self.plan, self.chains[number], self.progress[number]
+        while progress.tuned < plan.tune and not self._stop.is_set():
+            left = plan.tune - progress.tuned
+            draws = min(left, draws_until_adaptation(chain.state), MOST_DRAWS)
+            self._advance(number, draws, 1, self.warm_up)
+        if self._stop.is_set():
+            return
+        with self._one_at_a_time:
+            chain.stop_adapting()
+        draws = FIRST_BLOCK
+        while progress.drawn < plan.draws and not self._stop.is_set():
+            draws = min(draws, plan.draws - progress.drawn)
+            seconds = self._advance(number, draws, plan.thin, self.kept)
+            draws = int(np.clip(draws * BLOCK_SECONDS / max(seconds, 1e-9), 1, MOST_DRAWS))
+
+    def _advance(self, number: int, draws: int, thin: int, record: Record | None) -> float:
+        chain, progress = self.chains[number], self.progress[number]
+        before = chain.certified, chain.scaling
+        began = time.perf_counter()
+        first = progress.drawn if record is self.kept else progress.tuned
+        room = None if record is None else record.positions[number, first : first + draws]
+        block = chain.advance(draws, thin, room)
+        seconds = time.perf_counter() - began
+        updates = thin * chain.program.updates_per_draw
+        if record is not None:
+            record.write(number, first, chain, block, Made(updates, seconds, *before))
+        progress.count(block, updates, seconds, tuning=record is not self.kept)
+        return seconds
+
+    def complete(self) -> tuple[list[int], int]:
+        """Return the chains and the number of draws that make most draws in all."""
+        drawn = np.array([progress.drawn for progress in self.progress])
+        lengths = np.unique(drawn[drawn > 0])
+        if lengths.size == 0:
+            return [], 0
+        most = max(lengths, key=lambda length: int(length) * int((drawn >= length).sum()))
+        return [int(k) for k in np.flatnonzero(drawn >= most)], int(most)

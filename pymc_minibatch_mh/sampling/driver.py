@@ -1,0 +1,179 @@
+"""Sampling outside of PyMC's loop: blocks of draws in compiled code, chains as threads."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Unpack
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.stats.convergence import log_warnings, run_convergence_checks
+
+from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.model.reading.inputs import generator_of
+from pymc_minibatch_mh.sampling import told
+from pymc_minibatch_mh.sampling.bars import Bars
+from pymc_minibatch_mh.sampling.crew import Crew, Plan
+from pymc_minibatch_mh.sampling.options import Options, asked_of, showing_all
+from pymc_minibatch_mh.sampling.recorded import Recorded, recorded
+from pymc_minibatch_mh.sampling.starts import starts_of
+from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of
+from pymc_minibatch_mh.step import settings as check
+from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.given import model_behind, step_of
+
+
+@showing_all
+def sample(
+    step: MinibatchStep,
+    draws: int = 1_000,
+    *,
+    tune: int = 1_000,
+    chains: int = 4,
+    cores: int | None = None,
+    random_seed: Any = None,
+    **options: Unpack[Options],
+) -> xr.DataTree:
+    """Sample with one step, as fast as its updates are.
+
+    ``pm.sample`` is the main road: it takes any combination of steps. Its loop around a draw costs
+    ten times an update. Here blocks of draws are made in compiled code, chains run as threads over
+    one copy of data and bounds, and everything else is computed afterwards. The draws are the
+    same: with equal seeds and starts, ``pm.sample`` draws them as well.
+
+    Parameters
+    ----------
+    step
+        A step of this package that moves all variables of its model.
+    draws
+        Draws to keep of each chain.
+    tune
+        Draws of warm-up before them.
+    chains
+        Number of chains.
+    cores
+        Chains that run at the same time, as threads; by default as many as there are cores. The
+        draws do not depend on it.
+    thin
+        Keep every `thin`-th draw after warm-up; the stats of a kept draw are those of all updates
+        since the last one.
+    random_seed
+        Seed or generator.
+    initvals
+        As in :func:`pymc.sample`; by default each chain starts at a draw from the widened Gaussian
+        approximation, as :func:`overdispersed_initvals` has it.
+    var_names
+        As in :func:`pymc.sample`. Deterministics with one value per row are left out unless they
+        are named; they are then kept of a few draws, in the group ``posterior_thinned``.
+    progressbar
+        Whether to show how far chains are, with running means.
+    discard_tuned_samples
+        Whether to leave out the draws of warm-up, as in :func:`pymc.sample`.
+    compute_convergence_checks
+        Whether to check the chains for convergence, as :func:`pymc.sample` does.
+
+    Returns
+    -------
+    DataTree
+        What :func:`pymc.sample` returns. After an interrupt it holds the draws that were made.
+
+    Raises
+    ------
+    SettingError
+        If an argument is invalid, or if other steps have to move variables of the model.
+    StaleDataError
+        If the model's data changed after the step was built.
+    BoundViolationError
+        If a row exceeds its bound, unless the step tolerates that.
+    """
+    asked = asked_of(options)
+    plan = Plan(
+        draws=check.integer("draws", draws),
+        tune=check.integer("tune", tune, 0),
+        chains=check.integer("chains", chains),
+        cores=check.integer("cores", os.cpu_count() or 1 if cores is None else cores),
+        thin=check.integer("thin", asked["thin"]),
+    )
+    keeps_warm_up = not check.flag("discard_tuned_samples", asked["discard_tuned_samples"])
+    step = step_of(step)
+    _require_alone(step)
+    step.require_unchanged()
+    model, split = model_behind(step), step.target.split
+    rng = generator_of("random_seed", random_seed)
+    generators = rng.spawn(plan.chains)
+    for generator in generators:
+        # As pm.sample does, for the starts of its chains: the same seeds mean the same draws.
+        generator.integers(2**30)
+    starts = starts_of(step, asked["initvals"], plan.chains, rng)
+    kept = recorded(model, split.unravel(starts[0], {}), asked["var_names"])
+    for start in starts:
+        step.target.require_finite(start)
+    adapting = step.tune and plan.tune > 0
+    pairs = zip(generators, starts, strict=True)
+    crew = Crew(plan, [_started(step, g, adapting, s) for g, s in pairs], keeps_warm_up)
+    told.tell_of_run(step, plan)
+    bars = Bars(
+        plan.chains, plan.tune + plan.draws, shown=check.flag("progressbar", asked["progressbar"])
+    )
+    began = time.perf_counter()
+    interrupted = crew.run(bars)
+    duration = Duration(time.perf_counter() - began, plan.tune)
+    step.chain = crew.chains[-1]
+    tree = _tree(step, model, crew, kept, duration)
+    told.tell_of_end(step.name, crew, duration.sampling_time, interrupted)
+    if asked["compute_convergence_checks"]:
+        log_warnings(run_convergence_checks(tree, model))
+    return tree
+
+
+def _tree(
+    step: MinibatchStep, model: pm.Model, crew: Crew, kept: Recorded, duration: Duration
+) -> xr.DataTree:
+    """Return the trace of all draws that were made.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If an interrupt came before there was any.
+    """
+    chains, draws = crew.complete()
+    if not draws:
+        raise KeyboardInterrupt
+    after = crew.kept.of(chains, draws)
+    before = None if crew.warm_up is None else crew.warm_up.of(chains, crew.plan.tune)
+    numbers = np.arange(draws) * crew.plan.thin if crew.plan.thin > 1 else None
+    tree = datatree_of(
+        model,
+        step.target.split,
+        kept,
+        Draws(after.positions, after.stats, numbers),
+        duration,
+        warm_up=None if before is None else Draws(before.positions, before.stats),
+    )
+    # How many updates a draw stands for is part of what its stats mean.
+    tree["posterior"].attrs["thin"] = crew.plan.thin
+    return tree
+
+
+def _started(
+    step: MinibatchStep, rng: np.random.Generator, adapting: bool, start: np.ndarray
+) -> Chain:
+    chain = Chain(step.program, rng, adapting)
+    chain.place(start, np.empty(0))
+    chain.state.started = True
+    return chain
+
+
+def _require_alone(step: MinibatchStep) -> None:
+    """Refuse a step beside which others have to run."""
+    split = step.target.split
+    expanded = [block.name for block in split.blocks if block.stop <= split.first]
+    left = [*expanded, *(block.name for block in split.others)]
+    if left:
+        raise SettingError(
+            f"{left[0]!r} is not moved by this {type(step).__name__}, and sample() runs no other "
+            "step beside it. Use pm.sample(step=...), which gives it one."
+        )

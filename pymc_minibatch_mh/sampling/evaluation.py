@@ -1,0 +1,278 @@
+"""Values of a model's variables at many positions, computed after sampling.
+
+PyMC evaluates transforms and deterministics at every draw while it samples. Here they are written
+for a block of draws at once and evaluated by NumPy, operation by operation: nothing is compiled,
+and one call of an operation serves the whole block.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode, optdb
+from pytensor.compile.ops import FromFunctionOp
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import HasInnerGraph
+from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import toposort
+from pytensor.scalar.basic import Clip
+from pytensor.scalar.math import Log1mexp, Softplus
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.random.op import RNGConsumerOp
+from pytensor.tensor.rewriting.basic import local_view_op
+from pytensor.tensor.type import TensorType
+
+from pymc_minibatch_mh.model.reading.derived import inlined
+from pymc_minibatch_mh.model.reading.dims import as_read, plain
+from pymc_minibatch_mh.model.reading.split import Block, Split
+
+_log = logging.getLogger("pymc")
+
+#: Bytes that a block of draws may take, intermediate results included.
+BLOCK_BYTES = 2**26
+
+
+@node_rewriter([Elemwise])
+def in_ufuncs(fgraph: object, node: Apply) -> list[Variable] | None:
+    """Write what PyTensor evaluates in Python, number by number, in functions that NumPy has."""
+    op = node.op.scalar_op
+    x, *ends = node.inputs
+    if isinstance(op, Softplus):
+        written = pt.maximum(x, 0) + pt.log1p(pt.exp(-pt.abs(x)))
+    elif isinstance(op, Log1mexp):
+        written = pt.switch(x < -np.log(2), pt.log1p(-pt.exp(x)), pt.log(-pt.expm1(x)))
+    elif isinstance(op, Clip):
+        written = pt.minimum(pt.maximum(x, ends[0]), ends[1])
+    else:
+        return None
+    return [written.astype(node.outputs[0].dtype)]
+
+
+#: Rewritten for accuracy as what PyMC compiles; NumPy gains nothing from the other rewrites, and
+#: is slow in what fusion makes of them. The last one comes after those for accuracy.
+IN_NUMPY = Mode(
+    linker="py",
+    optimizer=RewriteDatabaseQuery(
+        include=["fast_run"], exclude=["fusion", "inplace", "BlasOpt", "cxx_only"]
+    ),
+).register((dfs_rewriter(in_ufuncs), 100))
+#: Infers shapes without evaluating what they are the shapes of.
+OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
+
+_OPENED = dfs_rewriter(inlined, local_view_op)
+_WITHOUT_DIMS = optdb.query(RewriteDatabaseQuery(include=["lower_xtensor"]))
+
+
+class OneByOneError(Exception):
+    """Why a variable cannot be evaluated for many draws at once."""
+
+
+def values_at(
+    model: pm.Model, split: Split, variables: Sequence[Variable], positions: np.ndarray
+) -> list[np.ndarray]:
+    """Evaluate variables of a model at positions.
+
+    Blocks of draws are evaluated together. Where that cannot be done, as for a loop or a function
+    of the user's own, the variable is evaluated draw by draw by what PyMC itself compiles for
+    ``pm.sample``; this is said at level INFO of the logger ``pymc``.
+
+    Parameters
+    ----------
+    model
+        The model; all of its value variables are in the position.
+    split
+        Tells their places in the position.
+    variables
+        Graphs in the value variables of the model, without random variables.
+    positions : ndarray, shape (n, d)
+        On the unconstrained scale.
+
+    Returns
+    -------
+    list of ndarray
+        For each variable its values, shape (n, *shape of the variable), equal to rounding to those
+        of ``pm.sample``.
+    """
+    if not len(positions):
+        anywhere = np.zeros((1, split.size))
+        return [x[:0] for x in values_at(model, split, variables, anywhere)]
+    found = dict(_evaluated(split.blocks, list(variables), positions))
+    left = [v for v in variables if v not in found]
+    if left:
+        found |= zip(left, _draw_by_draw(model, split, left, positions), strict=True)
+    return [found[v] for v in variables]
+
+
+def _evaluated(
+    blocks: Sequence[Block], variables: list[Variable], positions: np.ndarray
+) -> Iterable[tuple[Variable, np.ndarray]]:
+    if not variables:
+        return []
+    try:
+        return zip(variables, BlockFunction(blocks, variables)(positions), strict=True)
+    except Exception as error:
+        # Operations that are written for one draw fail in many ways, some of them only when they
+        # are evaluated. Each variable is then tried alone, to find which of them it is.
+        if len(variables) > 1:
+            return [pair for v in variables for pair in _evaluated(blocks, [v], positions)]
+        reason = str(error) if isinstance(error, OneByOneError) else _first_line(error)
+        _log.info(
+            "%r is evaluated draw by draw, which takes longer than for many draws at once: %s.",
+            variables[0].name,
+            reason,
+        )
+        return []
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+class BlockFunction:
+    """Variables as functions of many positions.
+
+    Parameters
+    ----------
+    blocks
+        Places of the value variables in the position.
+    variables
+        Graphs in the value variables.
+
+    Raises
+    ------
+    OneByOneError
+        If an operation is known to serve one draw only.
+    NotImplementedError
+        If PyTensor does not know how to write an operation for many draws.
+    """
+
+    def __init__(self, blocks: Sequence[Block], variables: Sequence[Variable]) -> None:
+        self._blocks = blocks
+        single = {
+            b.variable: pt.tensor(b.name, dtype=b.variable.dtype, shape=b.shape) for b in blocks
+        }
+        many = {
+            x: pt.tensor(x.name, dtype=x.dtype, shape=(None, *x.type.shape))
+            for x in single.values()
+        }
+        graphs = _in_tensors(variables, single)
+        inside = _between(single.values(), graphs)
+        _require_many_draws({v.owner for v in inside if v.owner is not None})
+        self._one = _function(list(single.values()), graphs, IN_NUMPY)
+        self._many = _function(list(many.values()), vectorize_graph(graphs, many), IN_NUMPY)
+        self._size = _function(list(single.values()), [_bytes(inside)], OF_SHAPES)
+
+    def __call__(self, positions: np.ndarray) -> list[np.ndarray]:
+        """Return the values of each variable, shape (n, *shape of the variable).
+
+        Raises
+        ------
+        OneByOneError
+            If the values of a draw are not those that the variable has at this draw alone.
+        """
+        n = len(positions)
+        with np.errstate(all="ignore"):
+            count = self._draws_in_block(positions[:1])
+            ends = {i: self._one(*self._pieces(positions[i : i + 1], True)) for i in (0, -1 % n)}
+            out = [np.empty((n, *x.shape), x.dtype) for x in ends[0]]
+            for start in range(0, n, count):
+                stop = min(start + count, n)
+                values = self._many(*self._pieces(positions[start:stop]))
+                for whole, part in zip(out, values, strict=True):
+                    whole[start:stop] = part
+        for place, alone in ends.items():
+            for whole, value in zip(out, alone, strict=True):
+                if not _same(whole[place], value):
+                    raise OneByOneError("PyTensor's form for many draws has other values")
+        return out
+
+    def _draws_in_block(self, position: np.ndarray) -> int:
+        (size,) = self._size(*self._pieces(position, True))
+        return max(1, BLOCK_BYTES // max(1, int(size)))
+
+    def _pieces(self, positions: np.ndarray, alone: bool = False) -> list[np.ndarray]:
+        leading = () if alone else (len(positions),)
+        return [
+            positions[:, b.start : b.stop].reshape((*leading, *b.shape)).astype(b.variable.dtype)
+            for b in self._blocks
+        ]
+
+
+def _in_tensors(variables: Sequence[Variable], tensors: dict[Variable, Variable]) -> list[Variable]:
+    """Return graphs in tensors instead of value variables, without dims and inner graphs."""
+    graphs = [plain(v) for v in variables]
+    graphs = clone_replace(graphs, as_read(graphs, tensors), rebuild_strict=False)
+    graph = FunctionGraph(outputs=graphs, clone=True, copy_inputs=False)
+    _OPENED.rewrite(graph)
+    _WITHOUT_DIMS.rewrite(graph)
+    return list(graph.outputs)
+
+
+def _between(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> set[Variable]:
+    """Return what is computed from inputs on the way to outputs, and the inputs."""
+    found = set(inputs)
+    for node in toposort(outputs):
+        if not found.isdisjoint(node.inputs):
+            found.update(node.outputs)
+    return found
+
+
+def _require_many_draws(nodes: Iterable[Apply]) -> None:
+    for op in (getattr(node.op, "core_op", node.op) for node in nodes):
+        if isinstance(op, HasInnerGraph):
+            raise OneByOneError(f"{op} is a loop or another graph within the graph")
+        if isinstance(op, RNGConsumerOp):
+            raise OneByOneError(f"{op} draws random numbers")
+        own = not type(op).__module__.startswith(("pytensor.", "pymc."))
+        if own or isinstance(op, FromFunctionOp):
+            raise OneByOneError(f"{op} is a function of your own")
+
+
+def _bytes(variables: Iterable[Variable]) -> Variable:
+    tensors = [v for v in variables if isinstance(v.type, TensorType)]
+    return sum((v.size * np.dtype(v.dtype).itemsize for v in tensors), start=pt.constant(0))
+
+
+def _function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Callable:
+    # Without a compiler PyTensor does not turn to one for constants that Python does not evaluate.
+    with pytensor.config.change_flags(cxx=""):
+        return pytensor.function(
+            inputs, outputs, mode=mode, on_unused_input="ignore", trust_input=True
+        )
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.shape != other.shape:
+        return False
+    if one.dtype.kind != "f":
+        return bool(np.array_equal(one, other))
+    tolerance = np.sqrt(np.finfo(one.dtype).eps)
+    largest = np.max(np.abs(other), initial=0.0, where=np.isfinite(other))
+    return np.allclose(one, other, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
+
+
+def _draw_by_draw(
+    model: pm.Model, split: Split, variables: list[Variable], positions: np.ndarray
+) -> list[np.ndarray]:
+    evaluate = model.compile_fn(
+        outs=[pytensor.Out(v, borrow=True) for v in variables],
+        inputs=[pytensor.In(block.variable, borrow=True) for block in split.blocks],
+        point_fn=False,
+        on_unused_input="ignore",
+        trust_input=True,
+    )
+    out: list[np.ndarray] = []
+    for i, position in enumerate(positions):
+        values = evaluate(*split.unravel(position, {}).values())
+        if not out:
+            out = [np.empty((len(positions), *np.shape(x)), x.dtype) for x in values]
+        for whole, value in zip(out, values, strict=True):
+            whole[i] = value
+    return out

@@ -1,0 +1,189 @@
+"""Where chains start: from what ``pm.sample(initvals=...)`` takes to positions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.initial_point import make_initial_point_fns_per_chain
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.errors import MinibatchError, SettingError
+from pymc_minibatch_mh.model.reading.dims import has_dims
+from pymc_minibatch_mh.model.reading.inputs import array_of
+from pymc_minibatch_mh.model.reading.split import Block, Split
+from pymc_minibatch_mh.step.base import NEW_START, MinibatchStep
+from pymc_minibatch_mh.step.given import model_behind
+
+#: Draws from the Gaussian approximation until one of them has a density.
+TRIES = 100
+#: What PyMC can be asked for instead of values.
+STRATEGIES = ("support_point", "prior")
+
+
+def starts_of(
+    step: MinibatchStep, initvals: Any, chains: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the position at which each chain starts.
+
+    Parameters
+    ----------
+    step
+        A step that moves all variables of its model.
+    initvals
+        What ``pm.sample(initvals=...)`` takes: a dictionary for all chains, or a sequence with one
+        for each. Keys are names of free variables, with values on the model's own scale; names of
+        value variables, such as ``sigma_log__``, with unconstrained ones; or the free variables
+        themselves. A value can be ``"prior"`` or ``"support_point"``. Variables that are not in a
+        dictionary start as in ``pm.sample``: where ``initval=`` of the variable says, or else at
+        the support point of its prior given the starts of the other variables. Names of
+        deterministics and of observed variables are passed over, so that what
+        :func:`pymc.find_MAP` returns can be given.
+
+        Unlike in ``pm.sample``, None stands for a draw from the Gaussian approximation of the
+        posterior, two standard deviations wide: the starting point of
+        :func:`~pymc_minibatch_mh.overdispersed_initvals`. ``initvals={}`` is the default of
+        ``pm.sample``.
+    chains
+        Number of chains.
+    rng
+        Generator of the draws, and of seeds for ``"prior"``.
+
+    Returns
+    -------
+    ndarray, shape (chains, d)
+        Unconstrained values, finite and inside of the support. Those that were given may still
+        have zero density.
+
+    Raises
+    ------
+    SettingError
+        If `initvals` do not fit the model; names the variable.
+    """
+    given = _for_each_chain(initvals, chains)
+    split = step.target.split
+    starts = np.empty((chains, split.size))
+    model = model_behind(step) if any(one is not None for one in given) else None
+    for chain, one in enumerate(given):
+        if model is None or one is None:
+            starts[chain] = _dispersed(step, rng)
+        else:
+            starts[chain] = _position(model, split, one, int(rng.integers(2**30)))
+    return starts
+
+
+def _for_each_chain(initvals: Any, chains: int) -> list[Mapping[Any, Any] | None]:
+    if initvals is None or isinstance(initvals, Mapping):
+        return [initvals] * chains
+    if not isinstance(initvals, Sequence) or isinstance(initvals, str):
+        raise SettingError(
+            f"initvals={type(initvals).__name__} are no starting values. Give a dictionary of "
+            "variables and values, or a list of one for each chain."
+        )
+    if len(initvals) != chains:
+        raise SettingError(
+            f"initvals= are {len(initvals)} dictionaries for {chains} chains. Give one for each "
+            "chain, or a single one for all."
+        )
+    for one in initvals:
+        if one is not None and not isinstance(one, Mapping):
+            raise SettingError(
+                f"initvals= contain {type(one).__name__}, which is no dictionary of starting "
+                "values. Give a dictionary for each chain, or None."
+            )
+    return list(initvals)
+
+
+def _dispersed(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
+    split = step.target.split
+    for _ in range(TRIES):
+        position = split.ravel(step.gaussian_draw(rng, NEW_START))
+        inside = np.all((position >= split.lower) & (position <= split.upper))
+        try:
+            if inside:
+                step.target.require_finite(position)
+                return position
+        except MinibatchError:
+            continue
+    names = ", ".join(repr(block.name) for block in split.blocks)
+    raise SettingError(
+        f"{names}: none of {TRIES} draws from the widened Gaussian approximation has a finite "
+        "density, as where a prior ends near the mode. Pass initvals=."
+    )
+
+
+def _position(model: pm.Model, split: Split, given: Mapping[Any, Any], seed: int) -> np.ndarray:
+    overrides = _checked(model, given)
+    try:
+        (start,) = make_initial_point_fns_per_chain(
+            model=model, overrides=overrides, jitter_rvs=set(), chains=1
+        )
+        point = start(seed)
+    except Exception as error:
+        names = ", ".join(repr(name) for name in overrides)
+        raise SettingError(
+            f"initvals= of {names}: PyMC makes no starting point of them ({error}). Give arrays of "
+            "numbers."
+        ) from error
+    for block in split.blocks:
+        _require_inside(model, split, block, point[block.name])
+    return split.ravel(point)
+
+
+def _checked(model: pm.Model, given: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the values that count by the names of their variables."""
+    free = {str(rv.name): rv for rv in model.free_RVs}
+    starts = {str(value.name): value for value in model.value_vars} | free
+    checked = {}
+    for key, value in given.items():
+        name = str(key.name) if isinstance(key, Variable) else key
+        known = name in starts or name in model.named_vars
+        # PyMC passes over the value variables themselves, without a word.
+        if not known or (isinstance(key, Variable) and model.named_vars.get(name) is not key):
+            raise SettingError(
+                f"initvals= have {str(key)!r}, which is no variable of the model. Choose from "
+                f"{list(free)}."
+            )
+        if name in starts:
+            checked[name] = _value(model, name, starts[name], value)
+    return checked
+
+
+def _value(model: pm.Model, name: str, variable: Variable, value: Any) -> Any:
+    if value is None or isinstance(value, Variable):
+        return value
+    if isinstance(value, str) and value in STRATEGIES:
+        return value
+    rv = model.values_to_rvs.get(variable, variable)
+    if has_dims(rv) and rv.type.ndim and model.rvs_to_transforms[rv] is not None:
+        raise SettingError(
+            f"initvals= have {name!r}, which has values along the dims of pymc.dims and a "
+            "transform, and PyMC takes no starting values of such variables. Leave it out."
+        )
+    array, shape = array_of(f"initvals= have {name!r} with", value), variable.type.shape
+    fits = array.ndim == len(shape) and all(
+        known in (None, length) for known, length in zip(shape, array.shape, strict=True)
+    )
+    if not fits or array.dtype.kind not in "fiub":
+        raise SettingError(
+            f"initvals= have {name!r} of type {array.dtype} and shape {array.shape}, which the "
+            f"variable has not. Give real numbers of shape {shape}, or one of {STRATEGIES}."
+        )
+    return array
+
+
+def _require_inside(model: pm.Model, split: Split, block: Block, values: np.ndarray) -> None:
+    name = str(model.values_to_rvs[block.variable].name)
+    if values.shape != block.shape:
+        raise SettingError(
+            f"initvals= start {name!r} with unconstrained values of shape {values.shape} instead "
+            f"of {block.shape}. Give values of the shape with which the step was built."
+        )
+    place = slice(block.start, block.stop)
+    flat = values.ravel()
+    inside = np.isfinite(flat) & (flat >= split.lower[place]) & (flat <= split.upper[place])
+    if not inside.all():
+        raise SettingError(
+            f"initvals= start {name!r} outside of its support: {flat[~inside][0]:g} on the "
+            "unconstrained scale. Give values inside of it."
+        )

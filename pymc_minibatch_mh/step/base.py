@@ -1,0 +1,306 @@
+"""PyMC's face: what turns a method into a step of ``pm.sample``."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from inspect import Signature
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+
+import numpy as np
+from pymc.step_methods.compound import BlockedStep
+from pymc.step_methods.state import WithSamplingState
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh import step as own
+from pymc_minibatch_mh.model.reading.inputs import generator_of, model_of, point_of
+from pymc_minibatch_mh.progress import showing
+from pymc_minibatch_mh.step import report
+from pymc_minibatch_mh.step import settings as check
+from pymc_minibatch_mh.step.describe import docstring_of, line_about, signature_of
+from pymc_minibatch_mh.step.sampling_state import MinibatchState, require_fitting
+from pymc_minibatch_mh.step.stats import STATS_DTYPES_SHAPES, stats_of_draw
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.bounds.tables import Tables
+    from pymc_minibatch_mh.chain.chain import Chain
+    from pymc_minibatch_mh.chain.program import Program
+    from pymc_minibatch_mh.chain.state import ChainState
+    from pymc_minibatch_mh.expansion.target import Target
+    from pymc_minibatch_mh.kernels.surrogate import Surrogate
+    from pymc_minibatch_mh.methods.base import Method
+    from pymc_minibatch_mh.methods.guarantee import Guarantee
+    from pymc_minibatch_mh.preparation.freshness import WatchedModel
+    from pymc_minibatch_mh.preparation.prepared import Prepared
+
+#: Chance that a Gaussian posterior lies as far out as a start that is not waited for, and width
+#: of the new start in posterior standard deviations.
+FAR_TAIL, NEW_START = 1e-12, 2.0
+
+
+class MinibatchStep(BlockedStep):
+    """Base of the step methods that subsample the likelihood.
+
+    A subclass names its method and checks the method's settings; it holds no algorithm.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If the rows of a likelihood cannot be proven to be independent.
+    ModeError
+        If the posterior has no mode with a Gaussian scale.
+    SettingError
+        If a setting is invalid.
+    """
+
+    default_blocked = True
+    stats_dtypes_shapes = STATS_DTYPES_SHAPES
+    _state_class = MinibatchState
+
+    __signature__: ClassVar[Signature]
+
+    #: The chain that runs, and what all chains of this step run on.
+    chain: Chain
+    program: Program
+    _watched: WatchedModel
+    _default_start: np.ndarray
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Find the model before PyMC asks for it."""
+        settings["model"] = model_of(settings.get("model"))
+        return super().__new__(cls, *args, **settings)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Show the shared settings in signature and docstring."""
+        super().__init_subclass__(**options)
+        cls.__signature__ = signature_of(cls.__init__)
+        if cls.__doc__:
+            cls.__doc__ = docstring_of(cls.__doc__)
+
+    def __repr__(self) -> str:
+        return line_about(self)
+
+    @showing("Reading the model")
+    def _prepare(
+        self,
+        vars: Sequence[Variable] | None,
+        method: Method,
+        **given: Unpack[check.SharedSettings],
+    ) -> None:
+        machinery, shared = own.machinery, check.shared(type(self), given)
+        model, initial_point = model_of(shared["model"]), shared["initial_point"]
+        settings = check.of_chains(shared)
+        rng = generator_of("rng", shared["rng"])
+        self.vars = check.own_variables(model, vars)
+        self.tune = settings.tune
+        point = point_of(model, model.initial_point() if initial_point is None else initial_point)
+        read = machinery.read_model(model, self.vars, point, check.reading_of(shared))
+        machinery.tell_of_large(model, point, self.name)
+        self._watched = read.watched
+        discrete = read.target.split.discrete_in_rows
+        order = check.taylor_order_of(shared["taylor_order"], discrete)
+        target = read.target.beside(order, 1.0 / settings.temperature)
+        target.condition_on(point)
+        start = target.split.ravel(point)
+        default = point if initial_point is None else model.initial_point()
+        self._default_start = target.split.ravel(default)
+        prepared = read.prepared(target, method.needs, model, start, shared["prepared"])
+        self.program = machinery.Program(
+            prepared, method, settings.proposal, settings.updates_per_draw
+        )
+        self.chain = machinery.Chain(self.program, rng, self.tune)
+        self.chain.meet_violation(prepared.violation or "")
+        method.require_subsampling(prepared)
+        self.chain.compile()
+
+    def save(self, path: str | PathLike) -> None:
+        """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.
+
+        The file holds arrays and text and is read without pickle. It is keyed on digests of all
+        rows and of the model's graphs: a step on anything else refuses it.
+
+        Parameters
+        ----------
+        path
+            The file; it is overwritten.
+        """
+        self.require_unchanged()
+        own.machinery.write(path, self.prepared)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name of the step in PyMC's messages."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the method promises of its draws."""
+        return self.program.method.guarantee
+
+    @property
+    def exactness(self) -> str:
+        """What the guarantee amounts to for the draws of the chain, in words."""
+        return self.chain.exactness
+
+    @property
+    def prepared(self) -> Prepared:
+        """What passes over all rows have found, before any chain."""
+        return self.program.prepared
+
+    @property
+    def target(self) -> Target:
+        """The model, as parts that are evaluated by rows."""
+        return self.prepared.target
+
+    @property
+    def surrogate(self) -> Surrogate:
+        """Control variates of the chain."""
+        return self.chain.prepared.surrogate
+
+    @property
+    def tables(self) -> Tables | None:
+        """Bounds of all rows; None for methods without."""
+        return self.prepared.tables
+
+    @property
+    def temperature(self) -> float:
+        """Temperature K of the log-likelihood."""
+        return 1.0 / self.prepared.surrogate.inverse_temperature
+
+    @property
+    def updates_per_draw(self) -> int:
+        """Updates between two draws."""
+        return self.program.updates_per_draw
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Generator of the chain."""
+        return self.chain.rng
+
+    @rng.setter
+    def rng(self, rng: np.random.Generator) -> None:
+        self.chain.rng = rng
+
+    @property
+    def chain_state(self) -> ChainState:
+        """All else that decides how the chain goes on."""
+        return self.chain.state
+
+    @chain_state.setter
+    def chain_state(self, state: ChainState) -> None:
+        self.chain.state = state
+
+    @cached_property
+    def key(self) -> dict[str, str]:
+        """What the states of this step's chains belong to, the same in every process.
+
+        The method and the settings of its test, the proposal, the order, the temperature, the
+        model and the data: what -> digest, or what it is in words.
+        """
+        # Taken when a state is, it has to be that of the data which the step was built from.
+        self.require_unchanged()
+        method = {
+            "method": type(self).__name__,
+            "the settings of its test": self.program.method.key,
+            "its proposal": repr(self.program.proposal),
+        }
+        return method | own.machinery.key_of(self.target)
+
+    @property
+    def sampling_state(self) -> MinibatchState:
+        """Everything of a chain that changes while it runs, and what it belongs to.
+
+        Raises
+        ------
+        SettingError
+            Where it is set to the state of a step of another method, with other settings, or on
+            another model or other data; names what differs.
+        StaleDataError
+            If this step's own data changed after it was built.
+        """
+        return WithSamplingState.sampling_state.fget(self)
+
+    @sampling_state.setter
+    def sampling_state(self, state: MinibatchState) -> None:
+        self.require_unchanged()
+        require_fitting(state, self.sampling_state)
+        WithSamplingState.sampling_state.fset(self, state)
+
+    def require_unchanged(self) -> None:
+        """Refuse to go on with a model or with data that are not those of the step.
+
+        Raises
+        ------
+        StaleDataError
+            If they changed after the step was built; names what did.
+        """
+        self._watched.require_unchanged(type(self).__name__)
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        """Start a chain: take its generator and forget every earlier chain."""
+        self.require_unchanged()
+        # A chain of its own first: a copy of this step may hold the one that it leaves.
+        self.chain = own.machinery.Chain(self.program, self.rng, self.tune and tune > 0)
+        super().setup_chain(rng, tune, draws)
+
+    def stop_tuning(self) -> None:
+        """End warm-up: freeze the proposal, the prediction of batch sizes and the centre."""
+        if self.chain.state.adapting:
+            self.require_unchanged()
+            self.chain.stop_adapting()
+
+    def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
+        """Make the updates of one draw in one compiled call."""
+        began = time.perf_counter()
+        chain, split = self.chain, self.target.split
+        chain.place(split.ravel(point), split.ravel_others(point))
+        if not chain.state.started:
+            self._start(point)
+        draws = chain.advance(1)
+        stats = stats_of_draw(draws.counts[0], self.updates_per_draw)
+        stats["certified"] = chain.certified
+        stats["scaling"] = chain.scaling
+        stats["temperature"] = self.temperature
+        stats["perf_counter_diff"] = time.perf_counter() - began
+        stats["warning"] = report.warning_of(self.name, chain.state)
+        return split.unravel(draws.positions[0], point), [stats]
+
+    def _start(self, point: Mapping[str, np.ndarray]) -> None:
+        """Check where a chain starts; leave PyMC's own starting point if it is far off."""
+        position, s = self.chain.position, self.prepared.surrogate
+        far = np.sqrt(own.machinery.chdtri(position.size, FAR_TAIL))
+        unchosen = np.array_equal(position, self._default_start)
+        # A point that other steps share in is not this one's to leave.
+        alone = s.first == 0
+        away = own.machinery.whitened_norm(s.whitener, position, s.centre)
+        if self.chain.state.adapting and alone and unchosen and away > far:
+            report.tell_of_new_start(self.name)
+            position[:] = self.target.split.ravel(self.gaussian_draw(self.rng, NEW_START))
+        self.target.condition_on(point)
+        self.target.require_finite(position)
+        self.chain.state.started = True
+
+    def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
+        """Draw a point from the Gaussian approximation, `scale` times as wide."""
+        surrogate = self.prepared.surrogate
+        noise = rng.standard_normal(surrogate.centre.size)
+        return self.target.split.unravel(surrogate.centre + scale * (surrogate.factor @ noise), {})
+
+    def __reduce__(self) -> tuple:
+        """Pickle what was prepared, settings and the chain; neither model nor code."""
+        self.require_unchanged()
+        # PyMC's own way of pickling keeps the whole model in here.
+        state = {k: v for k, v in self.__dict__.items() if k != "_BlockedStep__newargs"}
+        return _restore, (type(self), state)
+
+    _progressbar_config = staticmethod(report.progress_columns)
+    _make_progressbar_update_functions = staticmethod(report.progress_functions)
+
+
+def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
+    step = object.__new__(cls)
+    step.__dict__.update(state)
+    return step

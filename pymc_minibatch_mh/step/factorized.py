@@ -1,0 +1,56 @@
+"""Factorised Metropolis–Hastings: scalable (SMH) and truncated (TFMH)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Unpack
+
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh import step as own
+from pymc_minibatch_mh.step import settings as check
+from pymc_minibatch_mh.step.base import MinibatchStep
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.preparation.needs import GivenBounds
+
+
+class FactorizedMH(MinibatchStep):
+    """Exact Metropolis–Hastings in which every row has a veto.
+
+    Guarantee: *exact given valid bounds*, as :class:`TunaMH`. With control variates this is the
+    scalable Metropolis–Hastings of the reference (SMH), with ``taylor_order=0`` the truncated
+    factorised one. A kept row rejects the move, so that it accepts least often of the three.
+
+    Parameters
+    ----------
+    vars
+        Variables to move; by default all continuous ones. Other steps move the rest.
+    delayed_acceptance, bounds, on_violation
+        As in :class:`TunaMH`.
+    **settings
+        What all step methods take: see :class:`SharedSettings`.
+
+    References
+    ----------
+    Cornish, Vanetti, Bouchard-Côté, Deligiannidis, Doucet (2019), "Scalable Metropolis-Hastings
+    for exact Bayesian inference with large datasets", ICML, doi:10.48550/arXiv.1901.09881.
+    """
+
+    name = "factorized_mh"
+
+    def __init__(
+        self,
+        vars: Sequence[Variable] | None = None,
+        *,
+        delayed_acceptance: bool = False,
+        bounds: "GivenBounds | None" = None,
+        on_violation: str = "raise",
+        **settings: Unpack[check.SharedSettings],
+    ) -> None:
+        method = own.machinery.PoissonMethod(
+            "factorized",
+            0.0,
+            check.flag("delayed_acceptance", delayed_acceptance),
+            check.bounds_of(bounds),
+            check.violation_rule(on_violation),
+        )
+        self._prepare(vars, method, **settings)

@@ -1,0 +1,264 @@
+"""Checks of the settings that all step methods share."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from inspect import signature
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh import step as own
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.model.reading.inputs import Weights, value_variables
+from pymc_minibatch_mh.proposals.base import Proposal
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.preparation.sharing import ReadingSettings
+
+
+class SharedSettings(TypedDict, total=False):
+    """The settings that every step takes besides its own.
+
+    Parameters
+    ----------
+    taylor_order
+        Order of the control variates: "auto", 0, 1 or 2.
+    proposal
+        "auto", or a :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
+    temperature
+        K > 0 raises the likelihood, and only it, to the power 1/K; above 1 it is flattened. The
+        trace is then one of the tempered posterior, and says so in the stat ``temperature``.
+    observed
+        Names of the observed variables to subsample; by default all with 1,000 rows or more.
+    weights
+        What the log-likelihood of each row is multiplied by, such as survey weights, importance
+        weights or how often a row occurred: name of the observed variable -> array of shape (N,),
+        or the array if there is one such variable. They scale the rows' bounds as well.
+    observation_dims
+        Names of dims along which observations lie; by default they lie on the first axis.
+    prepared
+        A file that ``step.save`` wrote for the same model and data: passes over all rows are then
+        read instead of made.
+    updates_per_draw
+        Updates between two draws that are kept.
+    tune
+        Whether to adapt the proposal in warm-up.
+    model, rng, initial_point, compile_kwargs, blocked
+        As in PyMC's own step methods. `initial_point` is where the search for the mode starts.
+    """
+
+    taylor_order: int | str
+    proposal: Proposal | str
+    temperature: float
+    observed: Sequence[str] | None
+    weights: Weights | None
+    observation_dims: Sequence[str]
+    prepared: str | PathLike | None
+    updates_per_draw: int
+    tune: bool
+    model: pm.Model | None
+    rng: Any
+    initial_point: Mapping[str, np.ndarray] | None
+    compile_kwargs: Mapping[str, Any] | None
+    blocked: bool
+
+
+#: What the shared settings are where nothing else is asked for.
+DEFAULTS: SharedSettings = {
+    "taylor_order": "auto",
+    "proposal": "auto",
+    "temperature": 1.0,
+    "observed": None,
+    "weights": None,
+    "observation_dims": (),
+    "prepared": None,
+    "updates_per_draw": 1,
+    "tune": True,
+    "model": None,
+    "rng": None,
+    "initial_point": None,
+    "compile_kwargs": None,
+    "blocked": True,
+}
+
+
+def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
+    """Return the value variables of a step: those asked for, or all continuous ones."""
+    if vars is None:
+        return [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
+    return value_variables(model, vars)
+
+
+def shared(step: type, given: SharedSettings) -> SharedSettings:
+    """Return all shared settings of a step: those that were given, and the defaults.
+
+    Raises
+    ------
+    SettingError
+        If one was given that a step does not have; names those that it has.
+    """
+    unknown = [name for name in given if name not in DEFAULTS]
+    if unknown:
+        known = sorted(signature(step).parameters.keys() - {"vars"})
+        raise SettingError(f"{unknown[0]}= is no setting of {step.__name__}. Choose from {known}.")
+    return DEFAULTS | given
+
+
+@dataclass(frozen=True)
+class ChainSettings:
+    """Settings that chains run by.
+
+    Parameters
+    ----------
+    tune
+        Whether to adapt in warm-up.
+    temperature
+        Temperature K of the log-likelihood.
+    updates_per_draw
+        Updates between two draws.
+    proposal
+        The proposal.
+    """
+
+    tune: bool
+    temperature: float
+    updates_per_draw: int
+    proposal: Proposal
+
+
+def of_chains(shared: SharedSettings) -> ChainSettings:
+    """Check the settings that chains run by, before a model is read.
+
+    Raises
+    ------
+    SettingError
+        If one of them is invalid.
+    """
+    together(shared["blocked"])
+    # Whether it suits the rows is known once they are read; what it may be at all is now.
+    taylor_order_of(shared["taylor_order"])
+    return ChainSettings(
+        flag("tune", shared["tune"]),
+        positive("temperature", shared["temperature"]),
+        integer("updates_per_draw", shared["updates_per_draw"]),
+        proposal_of(shared["proposal"]),
+    )
+
+
+def reading_of(shared: SharedSettings) -> "ReadingSettings":
+    """Return how the model is to be read."""
+    return own.machinery.ReadingSettings(
+        shared["observed"],
+        shared["weights"],
+        shared["observation_dims"],
+        shared["compile_kwargs"],
+    )
+
+
+def together(blocked: bool) -> None:
+    """Refuse what PyMC understands as a step for each variable."""
+    if not blocked:
+        raise SettingError(
+            "blocked=False would give each variable its own step, but all move together here. "
+            "Leave it out."
+        )
+
+
+def taylor_order_of(setting: int | str, discrete: Sequence[str] = ()) -> int:
+    """Return the order of the control variates; "auto" is 2 where rows can be expanded.
+
+    Parameters
+    ----------
+    setting
+        The user's choice.
+    discrete
+        Names of the discrete variables that rows depend on, in which nothing can be expanded.
+    """
+    if setting == "auto":
+        return 0 if discrete else 2
+    if setting in (0, 1, 2) and not isinstance(setting, bool):
+        if setting and discrete:
+            raise SettingError(
+                f"taylor_order={setting} needs rows that can be expanded, but they depend on the "
+                f"discrete variable {discrete[0]!r}. Use taylor_order=0, or marginalise it."
+            )
+        return int(setting)
+    raise SettingError(f"taylor_order={setting!r} is unknown. Use 'auto', 0, 1 or 2.")
+
+
+def proposal_of(setting: Proposal | str) -> Proposal:
+    """Return the proposal; "auto" mixes Laplace moves and a random walk."""
+    if setting == "auto":
+        return own.machinery.Mixture()
+    if isinstance(setting, Proposal):
+        return setting
+    raise SettingError(
+        f"proposal={setting!r} is unknown. Use 'auto', RandomWalk(), Laplace() or Mixture()."
+    )
+
+
+def positive(name: str, value: Any) -> float:
+    """Return `value` if it is a positive finite number."""
+    if not isinstance(value, bool) and isinstance(value, int | float | np.integer | np.floating):
+        number = float(value)
+        if np.isfinite(number) and number > 0.0:
+            return number
+    raise SettingError(f"{name}={value!r} is not a positive number. Give a number above 0.")
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingError(f"{name}={value!r} is neither True nor False. Give one of them.")
+    return bool(value)
+
+
+def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
+    """Return χ, or None for "auto"."""
+    if spectral_gap_ratio is not None:
+        if chi != "auto":
+            raise SettingError(
+                f"chi={chi!r} and spectral_gap_ratio={spectral_gap_ratio!r} both set χ. Give one."
+            )
+        return own.machinery.chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
+    if isinstance(chi, str) and chi == "auto":
+        return None
+    number = isinstance(chi, int | float | np.integer | np.floating) and not isinstance(chi, bool)
+    if not number or not 0.0 <= float(chi) < np.inf:
+        raise SettingError(
+            f"chi={chi!r} is not a number of 0 or more. Give one, or 'auto' to have it chosen."
+        )
+    return float(chi)
+
+
+def bounds_of(setting: Any) -> Any:
+    """Return bounds that are derived or given in full; an array of the user is copied."""
+    if isinstance(setting, own.machinery.Bounds):
+        return replace(setting, c=deepcopy(setting.c))
+    if setting is None or callable(setting):
+        return setting
+    raise SettingError(
+        f"bounds={type(setting).__name__} is not a set of bounds. Pass Bounds(c, metric), or a "
+        "function that returns it for the centre that it is called with."
+    )
+
+
+def integer(name: str, value: Any, least: int = 1) -> int:
+    """Return `value` if it is an integer of at least `least`."""
+    if not isinstance(value, bool) and isinstance(value, int | np.integer) and value >= least:
+        return int(value)
+    raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")
+
+
+def violation_rule(setting: str) -> bool:
+    """Return whether a chain goes on after a violated bound."""
+    if setting not in ("raise", "warn"):
+        raise SettingError(
+            f"on_violation={setting!r} is unknown. Use 'raise', or 'warn' to go on and have the "
+            "trace marked as not exact."
+        )
+    return setting == "warn"

@@ -1,0 +1,70 @@
+"""Steps that differ from a shipped one in what was prepared or in what is run."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.program import Program
+
+
+class FixedProgram(Program):
+    """A program that serves every centre, so that what was altered in it stays."""
+
+    def on(self, prepared):
+        return self
+
+
+def with_program(step, program):
+    """Return a copy of a step that runs on another program, with a chain of its own."""
+    other = object.__new__(type(step))
+    other.__dict__.update(step.__dict__)
+    other.program = program
+    other.chain = Chain(program, np.random.default_rng(0), step.tune)
+    other.__dict__.pop("key", None)
+    return other
+
+
+def reprogrammed(program, **attributes):
+    """Return a program that differs in some attributes, whatever was altered in it before."""
+    other = object.__new__(type(program))
+    other.__dict__.update(program.__dict__ | attributes)
+    return other
+
+
+def with_prepared(step, prepared):
+    """Return a copy of a step on which something else was prepared."""
+    own = step.program
+    program = Program(prepared, own.method, own.proposal, own.updates_per_draw)
+    return with_program(step, program)
+
+
+def scaled_tables(prepared, factor, heads=(1.0, 1.0, 1.0)):
+    """Return what was prepared with bounds, and heads of tables, multiplied."""
+    tables = prepared.tables
+    altered = replace(tables, c=tables.c * np.float32(factor), heads=tables.heads * heads)
+    return replace(prepared, tables=altered)
+
+
+def with_tables(step, factor, heads=(1.0, 1.0, 1.0)):
+    """Return a copy of a step whose bounds, and whose heads of tables, are multiplied."""
+    return with_prepared(step, scaled_tables(step.prepared, factor, heads))
+
+
+def in_the_same_state(step, factor, **test):
+    """Return a copy of a step whose chain goes on with bounds multiplied and another test."""
+    chain, own = step.chain.copy(), step.chain.program
+    prepared = scaled_tables(own.prepared, factor)
+    other = with_prepared(step, prepared)
+    chain.program = FixedProgram(prepared, own.method, own.proposal, own.updates_per_draw)
+    chain.change(test=chain.state.test._replace(**test))
+    other.chain = chain
+    return other
+
+
+def with_method(step, **fields):
+    """Return a copy of a step whose method has other settings, which nobody checks."""
+    own = step.program
+    method = replace(own.method, **fields)
+    program = Program(own.prepared, method, own.proposal, own.updates_per_draw)
+    return with_program(step, program)

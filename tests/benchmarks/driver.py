@@ -1,0 +1,76 @@
+"""The driver in one thread and in two, beside ``pm.sample``: docs/benchmarks.md.
+
+    PYTHONPATH=tests:examples python tests/benchmarks/driver.py
+
+Everything is run in turns in one process; medians over the turns are printed, of effective draws
+a second. Seconds are those of sampling with its warm-up, and for two threads also those of whole
+calls, with starts and the making of the trace.
+"""
+
+import logging
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import arviz as az
+import pymc as pm
+
+import pymc_minibatch_mh as mb
+from benchmarks.figures import logistic_data, logistic_model
+from flights import late_flights, load_table
+from quickstart import late_departures
+
+TURNS, TUNE = 5, 1_000
+#: Draws of each of two chains, by the driver and by pm.sample.
+DRAWS, FEWER = 500_000, 20_000
+SETTINGS: dict[str, Any] = {
+    "tune": TUNE, "chains": 2, "random_seed": 3, "progressbar": False,
+    "compute_convergence_checks": False,
+}  # fmt: skip
+
+MODELS: dict[str, Callable[[], pm.Model]] = {
+    "logistic, d = 10, N = 10⁶": lambda: logistic_model(*logistic_data(1_000_000)),
+    "logistic, d = 50, N = 10⁵": lambda: logistic_model(*logistic_data(100_000, 50)),
+    "flights, d = 27, N = 325,724": lambda: late_departures(late_flights(load_table())),
+}
+
+
+def effective_per_second(run: Callable[[], Any]) -> tuple[float, float]:
+    """Return the least bulk ESS of a run over the seconds of sampling, and of the whole call."""
+    began = time.perf_counter()
+    trace = run()
+    seconds = time.perf_counter() - began
+    ess = float(min(x.min() for x in az.ess(trace).values()))
+    return ess / trace["posterior"].attrs["sampling_time"], ess / seconds
+
+
+def main() -> None:
+    """Print a table."""
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    print(
+        "| problem | pm.sample | one thread | two threads | whole calls | two threads to one | "
+        "two threads to pm.sample |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name, build in MODELS.items():
+        with build():
+            step = mb.TunaMH()
+            runs = {
+                "pm": partial(pm.sample, FEWER, step=step, cores=1, **SETTINGS),
+                "one": partial(mb.sample, step, DRAWS, cores=1, **SETTINGS),
+                "two": partial(mb.sample, step, DRAWS, cores=2, **SETTINGS),
+            }
+            turns = range(TURNS)
+            found = [{k: effective_per_second(run) for k, run in runs.items()} for _ in turns]
+        median = statistics.median
+        speeds = [median(turn[k][0] for turn in found) for k in runs]
+        speeds.append(median(turn["two"][1] for turn in found))
+        gains = [median(turn["two"][0] / turn[k][0] for turn in found) for k in ("one", "pm")]
+        figures = " | ".join([*(f"{x:,.0f}" for x in speeds), *(f"{x:.2f}" for x in gains)])
+        print(f"| {name} | {figures} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Records are read on the compiled side as they were laid out."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numba import njit, types
+
+from pymc_minibatch_mh.kernels.handle import BoundRecord, Handle, record_at, record_type
+
+
+class Inner(NamedTuple):
+    matrix: np.ndarray
+    rows: np.ndarray
+    number: float
+
+
+class Outer(NamedTuple):
+    count: int
+    inner: Inner
+    vector: np.ndarray
+    single: np.ndarray
+    last: float
+
+
+def record():
+    rng = np.random.default_rng(81)
+    inner = Inner(rng.normal(size=(2, 3)), rng.integers(-9, 9, 4), -0.1)
+    single = rng.normal(size=(2, 5)).astype(np.float32)
+    return Outer(-(2**40), inner, rng.normal(size=3), single, np.inf)
+
+
+@njit
+def read(handle, out):
+    own = record_at(handle)
+    own.vector[0] += 1.0
+    out[0], out[1], out[2] = own.count, own.inner.number, own.last
+    k = 3
+    for value in own.inner.matrix.ravel():
+        out[k] = value
+        k += 1
+    for value in own.inner.rows:
+        out[k] = value
+        k += 1
+    for value in own.vector:
+        out[k] = value
+        k += 1
+    for value in own.single.ravel():
+        out[k] = value
+        k += 1
+    return own.single.shape[1]
+
+
+def test_a_record_is_read_as_it_was_laid_out():
+    own = record()
+    first = own.vector[0]
+    bound, out = BoundRecord(own), np.full(26, np.nan)
+    assert bound.entry(read, types.float64[::1])(bound.address, out) == 5
+    numbers = [own.count, own.inner.number, own.last]
+    arrays = own.inner.matrix, own.inner.rows, own.vector, own.single
+    np.testing.assert_array_equal(out, np.concatenate([numbers, *map(np.ravel, arrays)]))
+    # What compiled code sees are the arrays themselves.
+    assert own.vector[0] == first + 1.0
+
+
+def test_an_array_that_cannot_be_written_to_makes_no_other_type():
+    own = record()
+    known = record_type(own)
+    own.single.flags.writeable = False
+    assert record_type(own) == known
+    assert Handle(known) == Handle(record_type(own))
+
+
+@pytest.mark.parametrize(
+    "part", [np.ones((3, 3)).T[:2], np.ones(6)[::2], np.float64(1.0), True, None, [1.0], "text"]
+)
+def test_what_would_be_taken_for_other_words_is_refused(part):
+    with pytest.raises(TypeError, match="record"):
+        BoundRecord(record()._replace(vector=part))

@@ -1,0 +1,79 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.special import stdtr
+from scipy.stats import ttest_1samp
+
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.methods import austere
+
+BIG = 10**6
+DEFAULT = austere.settings()
+
+
+def test_a_look_is_a_t_test_of_the_mean_difference():
+    rng = np.random.default_rng(3)
+    rows, cheap, uniform, n = rng.normal(1e-7, 1e-5, 40), 0.2, 0.6, 40
+    variance = BIG**2 * rows.var(ddof=1) / n * (1 - n / BIG)
+    mean_at_threshold = (math.log(uniform) - cheap) / BIG
+    _, tail = ttest_1samp(rows, mean_at_threshold)
+    decided = austere.judge(cheap + BIG * rows.mean(), variance, 0.0, n, BIG, uniform, DEFAULT)
+    assert decided[2] == pytest.approx(tail / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_a_look_decides_once_the_tail_is_below_epsilon(side):
+    uniform, deviation = 0.3, 0.7
+    for t in (1.0, 1.6, 1.8, 4.0):
+        log_ratio = math.log(uniform) + side * t * deviation
+        verdict, p, tail = austere.judge(log_ratio, deviation**2, 0.0, 20, BIG, uniform, DEFAULT)
+        assert tail == pytest.approx(stdtr(19, -t), abs=1e-11)
+        assert p == pytest.approx(min(1.0, math.exp(log_ratio)), rel=1e-14)
+        assert verdict == ((side > 0.0) if tail < 0.05 else -1.0)
+
+
+def test_equal_differences_are_undecided():
+    assert austere.judge(-50.0, 0.0, 0.0, 20, BIG, 0.5, DEFAULT)[0] == -1.0
+    assert austere.judge(50.0, 0.0, 0.0, 20, BIG, 0.5, DEFAULT)[0] == -1.0
+
+
+def test_differences_that_only_rounding_tells_apart_are_undecided():
+    rows = np.full(7, 0.1)
+    rounded = BIG**2 * ((rows - rows.mean() - 2e-17) ** 2).sum() / 6 / 7
+    assert rounded > 0.0
+    decided = austere.judge(BIG * rows.mean(), rounded, 0.0, 7, BIG, 0.5, DEFAULT)
+    assert decided[0] == -1.0
+
+
+def test_all_rows_read_is_metropolis():
+    for log_ratio in (-2.0, -0.1, 0.4):
+        for uniform in (0.0, 0.1, 0.5, 0.95):
+            verdict, p, error = austere.judge(log_ratio, 0.0, 0.0, BIG, BIG, uniform, DEFAULT)
+            assert verdict == (uniform < math.exp(log_ratio))
+            assert (p, error) == (min(1.0, math.exp(log_ratio)), 0.0)
+
+
+@pytest.mark.parametrize("n", [500, BIG])
+def test_infinite_and_undefined_log_ratios(n):
+    assert austere.judge(math.nan, math.nan, math.nan, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
+    assert austere.judge(-math.inf, math.nan, 0.0, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
+    assert austere.judge(math.inf, math.nan, 0.0, n, BIG, 0.999, DEFAULT) == (1, 1, 0)
+
+
+def test_every_look_adds_a_batch():
+    assert [austere.plan(1.0, n, 250, DEFAULT) for n in (0, 100, 200)] == [100, 200, 250]
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": 0.5}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"batch_size": 1}, "batch_size"),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(options, name):
+    with pytest.raises(SettingError, match=f"^{name}="):
+        austere.settings(**options)

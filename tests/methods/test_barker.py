@@ -1,0 +1,194 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import expit, ndtr
+
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.methods import barker
+from pymc_minibatch_mh.methods.tables.correction import correction_table
+
+BIG = 10**6
+DEFAULT = barker.settings()
+
+
+def probability(log_ratio, variance, settings=DEFAULT):
+    return barker.judge(log_ratio, variance, 0.0, 500, BIG, 0.5, settings)[1]
+
+
+def test_settings_hold_the_table():
+    table = correction_table(1.2)
+    np.testing.assert_array_equal(DEFAULT.atoms, table.atoms)
+    np.testing.assert_array_equal(DEFAULT.masses, table.masses)
+    assert DEFAULT.tails[0] == pytest.approx(1.0, abs=1e-14)
+    assert DEFAULT.tails[-1] == 0.0
+    later = [table.masses[j:].sum() for j in range(table.masses.size)]
+    np.testing.assert_allclose(DEFAULT.tails[:-1], later, rtol=1e-13)
+    assert (DEFAULT.sigma, DEFAULT.table_error) == (table.sigma, table.error)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.2])
+@pytest.mark.parametrize("variance", [0.0, 0.3, 0.9, 0.999])
+def test_probability_is_the_sum_over_atoms(sigma, variance):
+    table, settings = correction_table(sigma), barker.settings(sigma)
+    for log_ratio in np.linspace(-40.0, 40.0, 161):
+        room = math.sqrt(sigma**2 - variance)
+        direct = table.masses @ ndtr((log_ratio + table.atoms) / room)
+        assert probability(log_ratio, variance, settings) == pytest.approx(direct, abs=1e-14)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.2])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_normal_noise_of_known_variance_gives_barkers_acceptance(sigma, share):
+    settings, table = barker.settings(sigma), correction_table(sigma)
+    deviation = math.sqrt(share) * sigma
+    for exact in (-3.0, -0.4, 1.7):
+        averaged, _ = quad(
+            lambda z, exact=exact: (
+                probability(exact + deviation * z, deviation**2, settings) * math.exp(-z * z / 2.0)
+            ),
+            -9.0,
+            9.0,
+            limit=400,
+            epsabs=1e-10,
+        )
+        averaged /= math.sqrt(2.0 * math.pi)
+        assert abs(averaged - expit(exact)) <= table.error + 1e-9
+
+
+def test_both_directions_add_to_one():
+    for log_ratio in np.linspace(0.0, 30.0, 61):
+        for variance in (0.0, 1.0, 1.44, 2.0):
+            both = probability(log_ratio, variance) + probability(-log_ratio, variance)
+            assert both == pytest.approx(1.0, abs=1e-14)
+
+
+def test_variance_above_sigma_squared_leaves_the_correction_alone():
+    table = correction_table(1.2)
+    for log_ratio in (-2.03, 0.0, 0.31):
+        above = table.masses[table.atoms > -log_ratio].sum()
+        tied = table.masses[table.atoms == -log_ratio].sum()
+        expected = pytest.approx(above + tied / 2.0, abs=1e-14)
+        assert probability(log_ratio, 1.2**2) == expected
+        assert probability(log_ratio, math.inf) == expected
+
+
+@pytest.mark.parametrize("log_ratio", [-1.3, 0.0, 0.7])
+def test_verdict_compares_the_uniform_with_the_probability(log_ratio):
+    p = probability(log_ratio, 0.8)
+    for uniform, verdict in ((0.0, 1.0), (p * (1 - 1e-12), 1.0), (p, 0.0), (0.999, 0.0)):
+        assert barker.judge(log_ratio, 0.8, 0.0, 500, BIG, uniform, DEFAULT)[0] == verdict
+
+
+def test_all_rows_read_is_exact():
+    for log_ratio in (-800.0, -2.0, 0.0, 5.0, 800.0):
+        p = barker.judge(log_ratio, 0.0, 9.0, BIG, BIG, 0.5, DEFAULT)[1:]
+        assert p == (pytest.approx(expit(log_ratio), rel=1e-15), 0.0)
+
+
+@pytest.mark.parametrize("n", [500, BIG])
+@pytest.mark.parametrize("rule", ["predict", "grow"])
+def test_infinite_and_undefined_log_ratios(n, rule):
+    settings = barker.settings(batch_rule=rule)
+    assert barker.judge(math.nan, math.nan, math.nan, n, BIG, 0.0, settings) == (0, 0, 0)
+    assert barker.judge(-math.inf, math.nan, 0.0, n, BIG, 0.0, settings) == (0, 0, 0)
+    assert barker.judge(math.inf, math.nan, 0.0, n, BIG, 0.999, settings) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("spread", [1e2, 1e4, 3e5])
+def test_predicted_batch_has_the_variance_aimed_at(spread):
+    rows = barker.plan(spread, 0, BIG, barker.settings(batch_size=2))
+    aim = 0.7 * 1.2**2
+    assert spread * (1 / rows - 1 / BIG) <= aim < spread * (1 / (rows - 1) - 1 / BIG)
+
+
+def test_predicted_batch_at_the_ends():
+    plans = [barker.plan(v, 0, BIG, DEFAULT) for v in (0.0, 1e-300, math.inf, math.nan)]
+    assert plans == [100, 100, BIG, BIG]
+    assert barker.plan(1.0, 0, 60, DEFAULT) == 60
+
+
+@pytest.mark.parametrize(
+    ("max_error", "options"), [(0.002, {"skewness": 3.0}), (0.02, {"error_bound": "novak"})]
+)
+def test_max_error_takes_the_smallest_batch(max_error, options):
+    settings = barker.settings(max_error=max_error, **options)
+    spread = 200.0
+    rows = barker.plan(spread, 0, BIG, settings)
+
+    def error(n):
+        return barker.error_estimate(spread * (1 / n - 1 / BIG), 0.0, n, BIG, settings)
+
+    assert rows > barker.plan(spread, 0, BIG, barker.settings())
+    assert error(rows) <= max_error < error(rows - 1)
+
+
+def test_growth_reads_on_until_the_variance_and_the_error_fit():
+    settings = barker.settings(batch_rule="grow", max_error=0.05)
+    assert [barker.plan(9.0, n, 250, settings) for n in (0, 100, 200)] == [100, 200, 250]
+    assert barker.judge(0.1, 1.44, 0.0, 100, BIG, 0.5, settings)[0] == -1.0
+    assert barker.judge(0.1, 1.43, 0.0, 100, BIG, 0.5, settings)[0] in (0.0, 1.0)
+    assert barker.judge(0.1, 1.43, 9.0, 100, BIG, 0.5, settings)[0] == -1.0
+
+
+def test_edgeworth_error_is_the_documented_sum():
+    settings = barker.settings(skewness=0.5)
+    f, s2, table = 0.2, 0.9, correction_table(1.2)
+    for skewness, used in ((-2.0, 2.0), (0.1, 0.5), (math.nan, 0.5)):
+        expected = (2 - f) * used * s2**1.5 / (48 * math.sqrt(200 * (1 - f)))
+        expected += 0.0319 * s2**2 / 199 + table.error
+        found = barker.judge(0.0, s2, skewness, 200, 1000, 0.5, settings)[2]
+        assert found == pytest.approx(expected, rel=1e-12)
+        grown = barker.settings(skewness=0.5, batch_rule="grow")
+        more = barker.judge(0.0, s2, skewness, 200, 1000, 0.5, grown)[2] - found
+        assert more == pytest.approx(used * 1.2 / (4 * math.sqrt(200)), rel=1e-9)
+
+
+def test_novak_error_is_the_papers_at_300_rows():
+    settings = barker.settings(error_bound="novak")
+    error = barker.error_estimate(0.5, 0.0, 300, BIG, settings)
+    # The paper's expression takes E|X| = .80 of Gaussian data where the test takes its bound 1.
+    assert error == pytest.approx(0.68, abs=0.03)
+    assert barker.error_estimate(0.5, 5.0, 300, BIG, settings) > error
+
+
+def test_uncompensated_noise_is_part_of_the_error():
+    fits = barker.error_estimate(1.44, 0.0, 10**5, BIG, DEFAULT)
+    exceeds = barker.error_estimate(1.64, 0.0, 10**5, BIG, DEFAULT)
+    assert exceeds - fits == pytest.approx(0.2 / (12 * math.sqrt(3.0)), rel=1e-3)
+    assert barker.error_estimate(1e9, 0.0, 500, BIG, DEFAULT) == 1.0
+
+
+def test_edgeworth_error_covers_skewed_batches():
+    # Batches of gamma(4) rows, skewness 1: their mean and variance, exactly drawn.
+    rng = np.random.default_rng(11)
+    rows = rng.standard_gamma(4.0, (200_000, 50)) - 4.0
+    scale = 1.0 / math.sqrt(4.0 / 50)
+    log_ratio, variance = scale * rows.mean(axis=1), scale**2 * rows.var(axis=1, ddof=1) / 50
+    accepted = [
+        barker.acceptance_probability(d, v, DEFAULT)
+        for d, v in zip(log_ratio, variance, strict=True)
+    ]
+    error = barker.error_estimate(1.0, 1.0, 50, 10**9, DEFAULT)
+    assert abs(np.mean(accepted) - 0.5) < error < 0.02
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"batch_size": 1}, "batch_size"),
+        ({"batch_size": 20.5}, "batch_size"),
+        ({"batch_rule": "guess"}, "batch_rule"),
+        ({"error_bound": "none"}, "error_bound"),
+        ({"max_error": 0.0}, "max_error"),
+        ({"max_error": 1e-5}, "max_error"),
+        ({"max_error": math.nan}, "max_error"),
+        ({"sigma": 2.0}, "sigma"),
+        ({"skewness": -1.0}, "skewness"),
+        ({"third_moment": math.inf}, "third_moment"),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(options, name):
+    with pytest.raises(SettingError, match=f"^{name}="):
+        barker.settings(**options)

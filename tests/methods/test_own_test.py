@@ -1,0 +1,102 @@
+"""A test of a user's own: how it is run, what it is told, and how it is refused."""
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from conformance.harness import run
+from pymc_minibatch_mh import OwnTestMH, PenaltyMH, SettingError
+from zoo import sample
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+
+
+def plan(noise, n, total, numbers):
+    return n + int(numbers[0])
+
+
+def judge(log_ratio, variance, skewness, n, total, uniform, numbers):
+    probability = np.exp(min(0.0, log_ratio - 0.5 * variance))
+    return (1.0 if uniform < probability else 0.0), probability, 0.125
+
+
+def undecided(log_ratio, variance, skewness, n, total, uniform, numbers):
+    return -1.0, 0.0, 0.0
+
+
+def standing_still(noise, n, total, numbers):
+    return n
+
+
+@pytest.fixture(scope="module")
+def step(model_of):
+    model = model_of("logistic")
+    return OwnTestMH(plan, judge, numbers=[150], controls="noise of a batch", model=model)
+
+
+def test_it_samples_what_the_penalty_method_samples(model_of, step_of, step):
+    model = model_of("logistic")
+    own, penalty = (
+        sample(model, one, 6_000, 500, random_seed=1)
+        for one in (step, step_of("logistic", "PenaltyMH"))
+    )
+    for name in own.posterior.data_vars:
+        mean, sd = penalty.posterior[name].mean(("chain", "draw")), penalty.posterior[name].std()
+        assert (abs(own.posterior[name].mean(("chain", "draw")) - mean) < 0.1 * sd).all()
+    assert (own.sample_stats["n_obs"] == 150).all()
+    assert (own.sample_stats["error_estimate"] == 0.125).all()
+    assert not own.sample_stats["certified"].any()
+
+
+def test_a_test_that_never_decides_reads_all_rows_and_ends(model_of):
+    model = model_of("logistic")
+    step = OwnTestMH(plan, undecided, numbers=[500], controls="nothing", model=model)
+    trace = sample(model, step, 20, 20, random_seed=1)
+    assert (trace.sample_stats["full_pass"] == 1).all()
+
+
+def test_a_plan_that_asks_for_nothing_more_is_given_a_row(model_of):
+    model = model_of("logistic")
+    step = OwnTestMH(standing_still, judge, controls="nothing", model=model)
+    trace = sample(model, step, 20, 20, random_seed=1)
+    assert (trace.sample_stats["n_obs"] == 2).all()
+
+
+def test_it_arrives_in_another_process(model_of, step):
+    start = model_of("logistic").initial_point()
+    arrived = cloudpickle.loads(cloudpickle.dumps(step))
+    draws = []
+    for one in (step, arrived):
+        one.setup_chain(np.random.default_rng(3), 20, 20)
+        draws.append(run(one, start, 40, stop_at=20)[0])
+    np.testing.assert_array_equal(*draws)
+    assert arrived.key == step.key
+
+
+def test_tests_are_told_from_each_other(model_of, step):
+    model = model_of("logistic")
+    others = [
+        OwnTestMH(plan, judge, numbers=[151], controls="noise of a batch", model=model),
+        OwnTestMH(plan, undecided, numbers=[150], controls="noise of a batch", model=model),
+        OwnTestMH(standing_still, judge, numbers=[150], controls="noise", model=model),
+        PenaltyMH(model=model),
+    ]
+    for other in others:
+        with pytest.raises(SettingError, match="differs in"):
+            step.sampling_state = other.sampling_state
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"plan": 3}, r"^plan=3 is no function that numba can compile"),
+        ({"judge": lambda x: x}, r"^judge='<lambda>' is no function that numba can compile"),
+        ({"controls": ""}, r"^controls='' names no error"),
+        ({"numbers": ["x"]}, r"^numbers=\['x'\] are no numbers"),
+        ({"walk_target": -1.0}, r"^walk_target=-1.0 is not a positive number"),
+    ],
+)
+def test_what_is_no_test_is_refused(model_of, settings, message):
+    given = {"plan": plan, "judge": judge, "controls": "noise", **settings}
+    with pytest.raises(SettingError, match=message):
+        OwnTestMH(model=model_of("logistic"), **given)

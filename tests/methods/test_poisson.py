@@ -1,0 +1,242 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.methods import poisson
+from pymc_minibatch_mh.methods.chi import best_chi, chi_for_gap, largest_chi
+
+FORMS = [("best", 0.0), ("best", 0.4), ("best", 30.0), ("paper", 0.0), ("paper", 0.4)]
+FORMS += [("paper", 30.0), ("factorized", 0.0)]
+
+
+def rows(n=300):
+    """Return dU, c M and C M of rows on all scales, tight bounds among them."""
+    rng = np.random.default_rng(241)
+    bounds = 10.0 ** rng.uniform(-12.0, 1.0, size=n)
+    shares = rng.choice([-1.0, 1.0], size=n) * np.minimum(1.0, rng.exponential(size=n))
+    sizes = bounds * 10.0 ** rng.uniform(0.0, 4.0, size=n)
+    return zip(shares * bounds, bounds, sizes, strict=True)
+
+
+def intensity(form, change, bound, size, chi):
+    """Return φ as published, in rational numbers."""
+    change, bound, size, chi = (Fraction(float(x)) for x in (change, bound, size, chi))
+    ceiling = bound * (1 + chi * size)
+    return {
+        "best": ceiling + min(Fraction(0), change),
+        "paper": chi * bound * size + (change + bound) / 2,
+        "factorized": max(Fraction(0), change),
+    }[form]
+
+
+def ceiling(bound, size, settings):
+    """Return φ̄ of a row, a share of the rate."""
+    return poisson.rate(size, settings) * bound / size
+
+
+@pytest.mark.parametrize(("form", "chi"), FORMS)
+def test_thinning_leaves_the_published_intensity(form, chi):
+    settings = poisson.settings(form, chi)
+    for change, bound, size in rows():
+        keep, _ = poisson.thin(change, bound, size, settings)
+        assert 0.0 <= keep <= 1.0
+        left = keep * ceiling(bound, size, settings)
+        expected = float(intensity(form, change, bound, size, chi))
+        assert left == pytest.approx(expected, rel=1e-13, abs=1e-15 * bound * (1 + chi * size))
+
+
+@pytest.mark.parametrize(("form", "chi"), FORMS)
+def test_intensities_differ_by_the_change(form, chi):
+    settings = poisson.settings(form, chi)
+    for change, bound, size in rows():
+        there, _ = poisson.thin(change, bound, size, settings)
+        back, _ = poisson.thin(-change, bound, size, settings)
+        top = ceiling(bound, size, settings)
+        assert (there - back) * top == pytest.approx(change, rel=1e-12, abs=1e-15 * top)
+
+
+@pytest.mark.parametrize(("form", "chi"), FORMS)
+def test_log_ratio_is_that_of_the_intensities(form, chi):
+    settings = poisson.settings(form, chi)
+    for change, bound, size in rows():
+        keep, log_ratio = poisson.thin(change, bound, size, settings)
+        back, log_back = poisson.thin(-change, bound, size, settings)
+        if keep > 0.0 and back > 0.0:
+            assert log_ratio == pytest.approx(math.log(back / keep), rel=1e-9, abs=1e-12)
+            assert log_ratio == -log_back
+        elif keep > 0.0:
+            assert log_ratio == -math.inf
+        else:
+            assert log_ratio == 0.0
+
+
+def test_best_intensity_is_the_largest():
+    best, paper = (poisson.settings(form, 0.4) for form in ("best", "paper"))
+    for change, bound, size in rows():
+        kept = poisson.thin(change, bound, size, best)[0]
+        assert kept >= poisson.thin(change, bound, size, paper)[0] - 4e-16
+        assert poisson.rate(size, best) == poisson.rate(size, paper)
+
+
+@pytest.mark.parametrize("form", ["best", "paper"])
+def test_small_changes_keep_their_digits(form):
+    bound, size, chi = 0.3, 2.0, 0.4
+    settings = poisson.settings(form, chi)
+    for change in (1e-20, -1e-20, 3e-9, -3e-9):
+        there = intensity(form, change, bound, size, chi)
+        back = intensity(form, -change, bound, size, chi)
+        # log(1 + z) to third order, in rational numbers.
+        z = back / there - 1
+        expected = float(z - z**2 / 2 + z**3 / 3)
+        assert poisson.thin(change, bound, size, settings)[1] == pytest.approx(expected, rel=4e-16)
+
+
+@pytest.mark.parametrize("form", ["best", "paper", "factorized"])
+def test_tight_bounds(form):
+    settings = poisson.settings(form)
+    assert poisson.thin(0.3, 0.3, 2.0, settings) == (1.0, -math.inf)
+    assert poisson.thin(-0.3, 0.3, 2.0, settings) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("form", "chi"), FORMS)
+def test_rows_that_cannot_change_are_never_kept(form, chi):
+    settings = poisson.settings(form, chi)
+    assert poisson.thin(0.0, 0.0, 2.0, settings) == (0.0, 0.0)
+    assert poisson.thin(0.0, 0.0, 0.0, settings) == (0.0, 0.0)
+    assert poisson.thin(-0.0, 0.0, 0.0, settings) == (0.0, 0.0)
+    assert poisson.rate(0.0, settings) == 0.0
+
+
+@pytest.mark.parametrize("form", ["best", "paper"])
+def test_subnormal_bounds_leave_probabilities(form):
+    settings = poisson.settings(form, 0.4)
+    for change in (5e-324, -5e-324, 1e-320, -1e-320):
+        keep, log_ratio = poisson.thin(change, 1e-320, 1e-300, settings)
+        assert 0.0 <= keep <= 1.0
+        assert not math.isnan(log_ratio)
+
+
+def test_rate():
+    assert poisson.rate(3.0, poisson.settings("best", 0.5)) == 3.0 + 0.5 * 9.0
+    assert poisson.rate(3.0, poisson.settings("factorized")) == 3.0
+
+
+def test_accept_probability():
+    accept = poisson.accept_probability
+    assert accept(-0.4, -0.3, 0.0) == pytest.approx(math.exp(-0.7), rel=1e-15)
+    assert accept(-0.4, 0.3, 0.0) == pytest.approx(math.exp(-0.1), rel=1e-15)
+    assert accept(-0.4, 0.3, 1.0) == pytest.approx(math.exp(-0.4), rel=1e-15)
+    assert accept(0.4, -0.3, 1.0) == pytest.approx(math.exp(-0.3), rel=1e-15)
+    assert accept(0.4, -0.3, 0.0) == 1.0
+    assert accept(math.inf, 0.0, 0.0) == accept(900.0, 900.0, 1.0) == 1.0
+
+
+@pytest.mark.parametrize("delayed", [0.0, 1.0])
+@pytest.mark.parametrize("bad", [math.nan, -math.inf])
+def test_undefined_log_ratios_reject(bad, delayed):
+    assert poisson.accept_probability(bad, 0.0, delayed) == 0.0
+    assert poisson.accept_probability(0.0, bad, delayed) == 0.0
+    assert poisson.accept_probability(math.inf, bad, delayed) == 0.0
+    assert poisson.accept_probability(bad, math.inf, delayed) == 0.0
+
+
+def test_settings_are_held_by_name():
+    found = poisson.settings("paper", 0.5, delayed_acceptance=True, max_rate=70.0, tolerate=True)
+    names = ("form", "chi", "delayed", "max_rate", "tolerates")
+    assert found._fields == names
+    assert found == (poisson.PAPER, 0.5, 1, 70.0, 1)
+    assert poisson.settings() == (poisson.BEST, 0.0, 0, math.inf, 0)
+    # Compiled code takes no other types.
+    for record in (found, poisson.settings("best", 1, max_rate=7)):
+        assert [type(value) for value in record] == [int, float, int, float, int]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"form": "tuna"}, "form='tuna' is unknown"),
+        ({"chi": -0.1}, "chi=-0.1"),
+        ({"chi": math.inf}, "chi=inf"),
+        ({"chi": math.nan}, "chi=nan"),
+        ({"form": "factorized", "chi": 0.5}, "chi=0.5 has no meaning"),
+        ({"max_rate": -1.0}, "max_rate=-1.0"),
+        ({"max_rate": math.nan}, "max_rate=nan"),
+    ],
+)
+def test_refused_settings(wrong, message):
+    with pytest.raises(SettingError, match=message):
+        poisson.settings(**wrong)
+
+
+def efficiency(chi, sizes, mean_square, row_cost, max_rate=math.inf):
+    raised = 1.0 + chi[:, None] * sizes
+    rows = sizes * raised
+    acceptance = 2.0 * norm.cdf(-0.5 * np.sqrt(mean_square * sizes / raised))
+    acceptance[rows > max_rate] = 1.0
+    effective = acceptance / (2.0 - acceptance)
+    return (effective / (1.0 + row_cost * np.minimum(rows, max_rate))).mean(axis=1)
+
+
+@pytest.mark.parametrize("row_cost", [1e-3, 1e-2, 0.3])
+@pytest.mark.parametrize("mean_square", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("scale", [1e-3, 0.3, 5.0, 200.0])
+def test_best_chi_is_the_best(scale, mean_square, row_cost):
+    sizes = scale * np.random.default_rng(5).gamma(3.0, 0.3, size=40)
+    candidates = np.append(0.0, np.geomspace(1e-7, 1e6, 4000))
+    best = efficiency(candidates, sizes, mean_square, row_cost).max()
+    chi = best_chi(sizes, mean_square, row_cost)
+    assert isinstance(chi, float)
+    found = efficiency(np.array([chi]), sizes, mean_square, row_cost)[0]
+    assert found >= best * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize("mean_square", [1e-5, 1e-3, 0.1])
+@pytest.mark.parametrize("size", [1.0, 30.0, 700.0, 2_900.0])
+@pytest.mark.parametrize("row_cost", [1e-3, 1e-2])
+def test_best_chi_counts_moves_that_read_all_rows(size, mean_square, row_cost):
+    case = np.array([size]), mean_square, row_cost, 3_000.0
+    best = efficiency(np.append(0.0, np.geomspace(1e-7, 1e6, 40_000)), *case).max()
+    found = efficiency(np.array([best_chi(*case)]), *case)[0]
+    assert found >= best * (1.0 - 1e-6)
+
+
+def test_best_chi_reads_all_rows_only_where_that_pays():
+    limit = 3_000.0
+    quiet, loud = (best_chi([700.0], noise, 0.01, limit) for noise in (1e-4, 0.5))
+    assert poisson.rate(700.0, poisson.settings("best", quiet)) < limit
+    assert poisson.rate(700.0, poisson.settings("best", loud)) > limit
+
+
+def test_largest_chi_reads_as_many_rows_as_a_pass():
+    for size in (1e-3, 7.0, 99.0):
+        chi = largest_chi(size, 100.0)
+        assert poisson.rate(size, poisson.settings("best", chi)) == pytest.approx(100.0)
+    assert largest_chi(0.0, 100.0) == math.inf
+    assert largest_chi(100.0, 100.0) == largest_chi(math.inf, 100.0) == 0.0
+
+
+def test_best_chi_is_0_where_rows_are_dear():
+    assert best_chi([0.5], 0.01, 1e3) == 0.0
+
+
+@pytest.mark.parametrize("sizes", [[], [0.0], [math.inf, math.nan]])
+def test_best_chi_without_a_move_to_judge_by(sizes):
+    assert best_chi(sizes, 0.1, 0.01) == 0.0
+
+
+def test_best_chi_leaves_out_moves_that_read_all_rows():
+    with_full = best_chi([0.3, 2.0, math.inf], 0.1, 0.01)
+    assert with_full == best_chi([0.3, 2.0], 0.1, 0.01)
+    with_larger = best_chi([0.3, 2.0, 90.0], 0.1, 0.01, 80.0)
+    assert with_larger == best_chi([0.3, 2.0], 0.1, 0.01, 80.0)
+
+
+def test_chi_for_gap():
+    assert chi_for_gap(0.5) == pytest.approx(8.0 / math.log(2.0), rel=1e-15)
+    for ratio in (0.0, 1.0, -0.5, math.nan):
+        with pytest.raises(SettingError, match="spectral_gap_ratio"):
+            chi_for_gap(ratio)

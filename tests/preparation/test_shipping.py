@@ -1,0 +1,122 @@
+"""Bounds reach other processes without being derived again, and are derived where they cannot."""
+
+import gc
+import logging
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from altered import with_prepared
+from pymc_minibatch_mh import Bounds, TunaMH
+from pymc_minibatch_mh.bounds import shipping
+from pymc_minibatch_mh.bounds.tables import BoundsPass
+from pymc_minibatch_mh.data.mapped import MappedArrays
+from zoo import logistic
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Take all bounds for large ones."""
+    monkeypatch.setattr(shipping, "SMALL", 0)
+
+
+@pytest.fixture
+def never_derived(monkeypatch, step_of):
+    step_of("logistic", "TunaMH")
+
+    def derived(self):
+        raise AssertionError("bounds are derived again")
+
+    monkeypatch.setattr(BoundsPass, "tables", derived)
+
+
+def arrived(step):
+    return pickle.loads(cloudpickle.dumps(step))
+
+
+def is_mapped(array):
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return isinstance(array, np.memmap)
+
+
+@pytest.mark.usefixtures("large", "never_derived")
+def test_large_bounds_are_mapped(step_of):
+    step = step_of("logistic", "TunaMH")
+    other = arrived(step)
+    np.testing.assert_array_equal(other.tables.c, step.tables.c)
+    for own, theirs in zip(other.tables.alias, step.tables.alias, strict=True):
+        np.testing.assert_array_equal(own, theirs)
+    assert is_mapped(other.tables.c)
+    # From worker to worker as well.
+    assert is_mapped(arrived(other).tables.c)
+
+
+@pytest.mark.usefixtures("never_derived")
+def test_small_bounds_are_part_of_the_pickle(step_of):
+    step = step_of("logistic", "TunaMH")
+    other = arrived(step)
+    np.testing.assert_array_equal(other.tables.c, step.tables.c)
+    assert not is_mapped(other.tables.c)
+
+
+@pytest.mark.usefixtures("large")
+def test_what_a_process_writes_to_mapped_bounds_is_its_own(step_of):
+    step = step_of("logistic", "TunaMH")
+    before = step.tables.c.copy()
+    arrived(step).tables.c[:] = -1.0
+    np.testing.assert_array_equal(arrived(step).tables.c, before)
+    np.testing.assert_array_equal(step.tables.c, before)
+
+
+@pytest.mark.usefixtures("large")
+def test_bounds_whose_file_is_gone_are_derived_again(step_of):
+    own = step_of("logistic", "TunaMH")
+    tables = replace(own.tables, c=own.tables.c.copy())
+    step = with_prepared(own, replace(own.prepared, tables=tables))
+    stored, folder = cloudpickle.dumps(step), tables._mapped._folder
+    assert folder.exists()
+    del step, tables
+    gc.collect()
+    assert not folder.exists()
+    np.testing.assert_array_equal(pickle.loads(stored).tables.c, own.tables.c)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_full_disk_is_told_of(step_of, monkeypatch, caplog):
+    own = step_of("logistic", "TunaMH")
+    tables = replace(own.tables, c=own.tables.c.copy())
+    step = with_prepared(own, replace(own.prepared, tables=tables))
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with caplog.at_level(logging.WARNING, logger="pymc"):
+        other = arrived(step)
+    assert "cannot be written to a temporary file ([Errno 28]" in caplog.text
+    np.testing.assert_array_equal(other.tables.c, own.tables.c)
+
+
+@pytest.mark.usefixtures("large")
+def test_bounds_of_ones_own_are_shipped_with_their_metric():
+    model = logistic(rows=2_000)
+    step = TunaMH(model=model, bounds=Bounds(np.full(2_000, 1e3), lambda here, there: 1.0))
+    other = arrived(step)
+    assert is_mapped(other.tables.c)
+    assert other.tables.compiled_metric(np.zeros(3), np.zeros(3)) == 1.0
+
+
+def test_files_go_with_the_arrays_that_they_hold():
+    mapped = MappedArrays({"a": np.arange(5.0)})
+    folder = Path(mapped._folder)
+    found = pickle.loads(pickle.dumps(mapped)).read()
+    np.testing.assert_array_equal(found["a"], np.arange(5.0))
+    assert folder.stat().st_mode & 0o077 == 0
+    del mapped
+    gc.collect()
+    assert not folder.exists()

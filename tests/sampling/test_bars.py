@@ -1,0 +1,55 @@
+"""What a run shows while it goes on: how far chains are, and running means."""
+
+import io
+
+import numpy as np
+import pytest
+import rich
+from rich.console import Console
+
+from pymc_minibatch_mh.chain.chain import Draws
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.sampling.bars import Bars, ChainProgress
+
+
+def block(draws, rows, accepted, full=0):
+    counts = np.zeros((draws, entry.N_COUNTS))
+    counts[:, entry.N_OBS] = rows
+    counts[:, entry.ACCEPTED] = accepted
+    counts[:, entry.FULL_PASS] = full
+    return Draws(np.zeros((draws, 2)), counts)
+
+
+@pytest.fixture
+def progress():
+    """A chain after 50 draws of warm-up and 20 others of 5 updates."""
+    chain = ChainProgress()
+    chain.count(block(50, 900, 1), 5, 1.0, tuning=True)
+    chain.count(block(10, 15, 4), 5, 0.5, tuning=False)
+    chain.count(block(10, 25, 2, full=1), 5, 0.5, tuning=False)
+    return chain
+
+
+def test_means_are_those_since_warm_up_ended(progress):
+    assert (progress.tuned, progress.drawn, progress.updates) == (50, 20, 100)
+    assert (progress.rows, progress.accepted, progress.full) == (400.0, 60.0, 10)
+    assert progress.seconds == 1.0
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_they_are_shown_where_somebody_watches(progress, monkeypatch, watched):
+    console = Console(file=io.StringIO(), force_terminal=watched, width=200)
+    monkeypatch.setattr(rich, "_console", console)
+    with Bars(1, 170, shown=True) as bars:
+        bars.show([progress])
+    text = console.file.getvalue()
+    shown = ("Chain 0", "70/170 draws", "4 rows an update", "0.60 accepted", "10 full passes")
+    assert all((part in text) == watched for part in shown), text
+
+
+def test_nothing_is_shown_unless_it_is_asked_for(progress, monkeypatch):
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    monkeypatch.setattr(rich, "_console", console)
+    with Bars(1, 170, shown=False) as bars:
+        bars.show([progress])
+    assert console.file.getvalue() == ""

@@ -1,0 +1,196 @@
+"""The driver draws what ``pm.sample`` draws, in blocks and in threads."""
+
+import logging
+import threading
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import zoo
+from altered import with_tables
+from pymc_minibatch_mh import BoundViolationError, SettingError, audit, sample
+from pymc_minibatch_mh.sampling import bars, crew, driver
+from zoo import METHODS
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+
+SETTINGS = {"tune": 120, "chains": 2, "random_seed": 5, "discard_tuned_samples": False}
+QUIET = {"progressbar": False, "compute_convergence_checks": False}
+
+
+def driven(step, draws=80, **settings):
+    return sample(step, draws, **{**SETTINGS, **QUIET, **settings})
+
+
+def starts(step):
+    surrogate = step.prepared.surrogate
+    point = step.target.split.unravel(surrogate.centre, {})
+    return {name: values + 0.1 for name, values in point.items()}
+
+
+def by_pymc(model, step, draws=80, **settings):
+    with model:
+        return pm.sample(draws, step=step, cores=1, quiet=True, **{**SETTINGS, **QUIET, **settings})
+
+
+def differences(one, other):
+    """Return what of two traces is not the same, except for times."""
+    assert set(one.children) == set(other.children)
+    found = []
+    for group in one.children:
+        assert set(one[group].data_vars) == set(other[group].data_vars)
+        found += [
+            f"{group}/{name}"
+            for name in one[group].data_vars
+            if name != "perf_counter_diff"
+            and not np.array_equal(one[group][name], other[group][name])
+        ]
+    return found
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("method", METHODS)
+def test_draws_and_stats_are_those_of_pymcs_loop(model_of, step_of, method, cores):
+    model, step = model_of("two_likelihoods"), step_of("two_likelihoods", method)
+    settings = {"initvals": starts(step)}
+    expected = by_pymc(model, step, **settings)
+    assert differences(driven(step, cores=cores, **settings), expected) == []
+
+
+def test_chains_that_share_a_generator_are_noticed(model_of, step_of, monkeypatch):
+    model, step = model_of("two_likelihoods"), step_of("two_likelihoods", "TunaMH")
+    expected = by_pymc(model, step, initvals=starts(step))
+    first, started = [], driver._started
+
+    def shared(step, rng, adapting, start):
+        first.append(rng)
+        return started(step, first[0], adapting, start)
+
+    monkeypatch.setattr(driver, "_started", shared)
+    assert differences(driven(step, initvals=starts(step), cores=1), expected)
+
+
+def test_blocks_of_any_length_draw_the_same(step_of, monkeypatch):
+    step = step_of("two_likelihoods", "PenaltyMH")
+    expected = driven(step)
+    monkeypatch.setattr(crew, "FIRST_BLOCK", 7)
+    monkeypatch.setattr(crew, "BLOCK_SECONDS", 1e-9)
+    assert differences(driven(step), expected) == []
+
+
+def test_thinning_keeps_every_third_draw_and_counts_all_updates(step_of):
+    step = step_of("two_likelihoods", "TunaMH")
+    whole, thinned = driven(step, 90), driven(step, 30, thin=3)
+    kept = whole.posterior.isel(draw=slice(2, None, 3))
+    for name in whole.posterior.data_vars:
+        np.testing.assert_array_equal(thinned.posterior[name], kept[name])
+    rows = whole.sample_stats["n_obs"].to_numpy().reshape(2, 30, 3).sum(axis=2)
+    np.testing.assert_array_equal(thinned.sample_stats["n_obs"], rows)
+    shares = whole.sample_stats["accept"].to_numpy().reshape(2, 30, 3).mean(axis=2)
+    np.testing.assert_allclose(thinned.sample_stats["accept"], shares)
+    assert thinned.posterior.attrs["thin"] == 3
+    np.testing.assert_array_equal(thinned.posterior["draw"], 3 * np.arange(30))
+
+
+def test_chains_start_apart_unless_they_are_told_where(step_of):
+    step = step_of("two_likelihoods", "TunaMH")
+    first = driven(step, 4, tune=4).warmup_posterior
+    assert all(len(np.unique(first[name][:, 0])) == 2 for name in first.data_vars)
+
+
+def test_an_interrupt_keeps_the_draws(step_of, monkeypatch, caplog):
+    step = step_of("two_likelihoods", "TunaMH")
+    reached = threading.Event()
+
+    def show(self, chains):
+        if min(chain.drawn for chain in chains) > 0:
+            reached.set()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(bars.Bars, "show", show)
+    monkeypatch.setattr(crew, "LOOK", 0.001)
+    with caplog.at_level(logging.WARNING, logger="pymc"):
+        trace = driven(step, 10_000_000, cores=2)
+    assert reached.is_set()
+    draws = trace.posterior.sizes["draw"]
+    assert 0 < draws < 10_000_000
+    assert "Sampling was interrupted" in caplog.text
+    monkeypatch.undo()
+    again = driven(step, draws, cores=2).posterior.isel(chain=trace.posterior["chain"].to_numpy())
+    for name in again.data_vars:
+        np.testing.assert_array_equal(trace.posterior[name], again[name])
+
+
+def test_an_interrupt_before_there_is_a_draw_is_one(step_of, monkeypatch):
+    def show(self, chains):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bars.Bars, "show", show)
+    monkeypatch.setattr(crew, "LOOK", 1e-6)
+    with pytest.raises(KeyboardInterrupt):
+        driven(step_of("two_likelihoods", "TunaMH"), tune=1_000_000)
+
+
+def test_a_violated_bound_in_a_thread_ends_the_run_by_name(step_of):
+    step = with_tables(step_of("bernoulli_logit", "TunaMH"), 0.05)
+    with pytest.raises(BoundViolationError, match=r"'y': row \d+ changes by .* times its bound"):
+        driven(step, 1_000_000, cores=2)
+
+
+def test_draws_after_a_tolerated_violation_are_not_certified(model_of, step_of, caplog):
+    step = with_tables(step_of("bernoulli_logit", "TunaMH", on_violation="warn"), 0.2)
+    settings = {"initvals": starts(step), "chains": 1}
+    with caplog.at_level(logging.ERROR, logger="pymc"):
+        trace = driven(step, 2_000, **settings)
+    assert "is not exact" in caplog.text
+    expected = by_pymc(model_of("bernoulli_logit"), step, 2_000, **settings)
+    assert differences(trace, expected) == []
+    certified = trace["sample_stats"]["certified"].to_numpy()
+    assert not certified[0, -1]
+
+
+def test_a_model_that_needs_another_step_is_sent_to_pymcs_loop():
+    with zoo.logistic() as model:
+        pm.Bernoulli("switch", 0.5)
+        step = METHODS["PenaltyMH"](vars=list(model.continuous_value_vars))
+    with pytest.raises(SettingError, match=r"^'switch' is not moved by this PenaltyMH"):
+        sample(step)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"draws": 0}, r"^draws=0 is not an integer of 1 or more"),
+        ({"tune": -1}, r"^tune=-1 is not an integer of 0 or more"),
+        ({"chains": 0}, r"^chains=0"),
+        ({"cores": "two"}, r"^cores='two'"),
+        ({"thin": 1.5}, r"^thin=1.5"),
+        ({"progressbar": "yes"}, r"^progressbar='yes'"),
+        ({"random_seed": "x"}, r"^random_seed='x' is no seed"),
+    ],
+)
+def test_invalid_arguments_are_refused(step_of, setting, message):
+    with pytest.raises(SettingError, match=message):
+        sample(step_of("logistic", "TunaMH"), **setting)
+
+
+def test_something_else_than_a_step_is_refused():
+    with pytest.raises(SettingError, match=r"^step=dict is no step method"):
+        sample({})
+
+
+def test_a_trace_is_audited_in_the_state_that_its_last_chain_ended_in(model_of, step_of):
+    model, step = model_of("logistic"), step_of("logistic", "TunaMH")
+    trace = sample(step, 400, tune=200, chains=2, thin=2, random_seed=3, progressbar=False)
+    found = audit(trace, step, pairs=20, random_seed=1, model=model)
+    assert found.attrs["state"] == "chain 1, as it ended"
+    assert found.attrs["updates_per_draw"] == 2 * step.updates_per_draw
+
+
+def test_convergence_checks_and_a_chain_are_told_of(step_of, caplog):
+    with caplog.at_level(logging.INFO, logger="pymc"):
+        sample(step_of("logistic", "TunaMH"), 200, tune=100, chains=2, progressbar=False)
+    assert "Sampling 2 chains in 2 threads" in caplog.text
+    assert "for 100 tune and 200 draw iterations" in caplog.text
+    assert "recommend running at least 4 chains" in caplog.text

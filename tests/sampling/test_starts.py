@@ -1,0 +1,245 @@
+import numpy as np
+import pymc as pm
+import pytest
+from pymc.initial_point import make_initial_point_fns_per_chain
+
+from pymc_minibatch_mh import MinibatchError, SettingError, overdispersed_initvals
+from pymc_minibatch_mh.sampling import starts
+from pymc_minibatch_mh.sampling.starts import starts_of
+from sampling import models
+from sampling.walking import Walk
+
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+CHAINS = 3
+
+
+def generator():
+    return np.random.default_rng(8)
+
+
+class Holder:
+    """What starts_of reads of a step, for models that need no step."""
+
+    def __init__(self, model):
+        self._model = model
+        self.target = self
+        self.split = Walk(model=model).split
+
+    def __getnewargs_ex__(self):
+        return (), {"model": self._model}
+
+
+@pytest.fixture(scope="module")
+def constrained():
+    return models.constrained()
+
+
+@pytest.fixture(scope="module")
+def holder(constrained):
+    return Holder(constrained)
+
+
+def pymc_starts(model, split, initvals):
+    """Return the positions at which pm.sample starts chains."""
+    functions = make_initial_point_fns_per_chain(
+        model=model, overrides=initvals, jitter_rvs=set(), chains=CHAINS
+    )
+    return np.array([split.ravel(function(0)) for function in functions])
+
+
+WHOLE = {
+    "sigma": 2.0,
+    "tau": [0.5, 1.5],
+    "low": -1.0,
+    "between": 0.25,
+    "simplex": [0.2, 0.3, 0.5],
+    "cuts": [-2.0, 0.0, 3.0],
+    "chol": [1.0, 0.1, 0.9],
+    "shares": np.full((2, 2), 0.3),
+}
+
+
+@pytest.mark.parametrize(
+    "initvals",
+    [
+        {},
+        WHOLE,
+        {"low": 4.0},
+        {"sigma": 3, "simplex": (0.1, 0.1, 0.8)},
+        {"sigma_log__": np.array(0.5)},
+        {"sigma_log__": np.array(0.5), "sigma": None},
+        {"sigma": 2.0, "sigma_log__": np.array(0.5)},
+        [{"low": 1.0}, {}, {"low": 2.0, "between": 3.5}],
+        ({"low": 1.0},) * 3,
+    ],
+)
+def test_chains_start_where_pymc_starts_them(initvals, constrained, holder):
+    found = starts_of(holder, initvals, CHAINS, generator())
+    np.testing.assert_array_equal(found, pymc_starts(constrained, holder.split, initvals))
+
+
+def test_missing_variables_start_given_the_others(constrained, holder):
+    (start, *_) = starts_of(holder, {"low": 4.0}, CHAINS, generator())
+    places = {block.name: block for block in holder.split.blocks}
+    assert start[places["low"].start] == 4.0
+    # The middle of Uniform(low, low + 2), whatever low is.
+    assert start[places["between_interval__"].start] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_numbers_are_not_rounded_to_single_precision(holder):
+    # By PyMC they are: exp(0.1) in single precision.
+    (start,) = starts_of(holder, {"sigma_log__": 0.1}, 1, generator())
+    assert start[0] == pytest.approx(0.1, rel=1e-15)
+
+
+def test_variables_can_be_keys(constrained, holder):
+    by_name = starts_of(holder, {"sigma": 3.0}, CHAINS, generator())
+    by_variable = starts_of(holder, {constrained["sigma"]: 3.0}, CHAINS, generator())
+    np.testing.assert_array_equal(by_name, by_variable)
+
+
+def test_draws_of_the_prior_differ_from_chain_to_chain_and_repeat(holder):
+    first, again = (starts_of(holder, {"sigma": "prior"}, CHAINS, generator()) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert len(np.unique(first[:, 0])) == CHAINS
+    assert len(np.unique(first[:, 3])) == 1
+
+
+def test_what_find_map_returns_can_be_given():
+    model = models.computed()
+    point = {"b": [1.0, 2.0], "sigma": 2.0, "sigma_log__": np.log(2.0), "scalar": 9.0, "y": 0.0}
+    holder = Holder(model)
+    found = starts_of(holder, point, 2, generator())
+    np.testing.assert_allclose(found, [[1.0, 2.0, np.log(2.0)]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("initvals", "said"),
+    [
+        ({"sgima": 1.0}, r"have 'sgima', which is no variable .* Choose from \['sigma'"),
+        ({3: 1.0}, "have '3', which is no variable"),
+        ({"sigma": -1.0}, "start 'sigma' outside of its support: nan"),
+        ({"sigma": np.inf}, "start 'sigma' outside of its support: inf"),
+        ({"between": 5.0}, "start 'between' outside of its support"),
+        ({"tau": [1.0, 2.0, 3.0]}, r"start 'tau' with .* of shape \(3,\) instead of \(2,\)"),
+        ({"shares": [0.5, 0.5]}, r"'shares' of type float64 and shape \(2,\)"),
+        ({"tau": 1.0}, r"'tau' of type float64 and shape \(\), .* Give real numbers of shape"),
+        ({"sigma": "large"}, "'sigma' of type <U5"),
+        ({"sigma": 1j}, "'sigma' of type complex128"),
+        ({"low": np.ma.masked_array([1.0], [True])}, "'low' with masked entries"),
+        ([{}], "are 1 dictionaries for 3 chains"),
+        ("prior", "initvals=str are no starting values"),
+        (1.0, "initvals=float are no starting values"),
+        ([{}, {}, 2.0], "contain float, which is no dictionary"),
+    ],
+)
+def test_what_cannot_be_a_start_is_refused(initvals, said, holder):
+    with pytest.raises(SettingError, match=said):
+        starts_of(holder, initvals, CHAINS, generator())
+
+
+def test_value_variables_are_no_keys(constrained, holder):
+    key = constrained.rvs_to_values[constrained["sigma"]]
+    with pytest.raises(SettingError, match="'sigma_log__', which is no variable"):
+        starts_of(holder, {key: 0.5}, CHAINS, generator())
+
+
+def test_values_along_dims_cannot_be_given_to_a_transform():
+    holder = Holder(models.with_dims())
+    given = {"slope": [1.0, 2.0], "sigma": 2.0}
+    found = starts_of(holder, given, 1, generator())
+    np.testing.assert_allclose(found, [[1.0, 2.0, 0.0, 0.0, np.log(2.0)]])
+    with pytest.raises(SettingError, match="'scales', which has values along the dims"):
+        starts_of(holder, {"scales": [1.0, 2.0]}, 1, generator())
+
+
+@pytest.mark.parametrize("start", [-0.5, 1.5])
+def test_ends_without_a_transform_are_kept(start):
+    with pm.Model() as model:
+        share = pm.Uniform("share", 0.0, 1.0, default_transform=None)
+        models.rows(share)
+    holder = Holder(model)
+    assert starts_of(holder, {"share": 0.75}, 1, generator()) == 0.75
+    with pytest.raises(SettingError, match=f"start 'share' outside of its support: {start}"):
+        starts_of(holder, {"share": start}, 1, generator())
+
+
+def test_values_of_another_length_are_refused():
+    with pm.Model() as model:
+        x = pm.Data("x", np.zeros(3))
+        pm.Normal("b", 0.0, 1.0, shape=x.shape[0])
+        models.rows(0.0)
+    holder = Holder(model)
+    with pytest.raises(SettingError, match=r"start 'b' with .* shape \(2,\) instead of \(3,\)"):
+        starts_of(holder, {"b": [1.0, 2.0]}, 1, generator())
+
+
+def test_a_start_that_pymc_cannot_make_names_its_variables(holder, monkeypatch):
+    def failing(**_):
+        raise NotImplementedError("no support point")
+
+    monkeypatch.setattr(starts, "make_initial_point_fns_per_chain", failing)
+    with pytest.raises(SettingError, match=r"'low': PyMC makes .* \(no support point\)"):
+        starts_of(holder, {"low": 1.0}, 1, generator())
+
+
+def test_without_starts_chains_are_dispersed(step_of):
+    step = step_of("student", "TunaMH")
+    found = starts_of(step, None, CHAINS, np.random.default_rng(4))
+    given = overdispersed_initvals(step, CHAINS, seed=4)
+    np.testing.assert_allclose(found, starts_of(step, given, CHAINS, generator()), rtol=1e-10)
+    deviations = (found - step.surrogate.centre) / np.linalg.norm(step.surrogate.factor, axis=1)
+    assert 1.0 < deviations.std() < 3.0
+
+
+def test_one_chain_can_be_left_to_chance(step_of):
+    step = step_of("student", "TunaMH")
+    mixed = starts_of(step, [None, {}, None], CHAINS, np.random.default_rng(4))
+    model_start = step.target.split.ravel(step_model(step).initial_point())
+    np.testing.assert_array_equal(mixed[1], model_start)
+    assert len({tuple(row) for row in mixed}) == CHAINS
+
+
+def step_model(step):
+    return step.__getnewargs_ex__()[1]["model"]
+
+
+def test_dispersed_starts_have_a_density(step_of, monkeypatch):
+    step = step_of("student", "TunaMH")
+    split, honest = step.target.split, step.gaussian_draw
+    calls = []
+
+    def often_outside(rng, scale):
+        calls.append(scale)
+        point = honest(rng, scale)
+        wrong = np.nan if len(calls) % 3 else 0.0
+        return {name: x + wrong for name, x in point.items()}
+
+    monkeypatch.setattr(step, "gaussian_draw", often_outside)
+    found = starts_of(step, None, 2, generator())
+    assert len(calls) == 6
+    assert np.isfinite(found).all()
+    assert found.shape == (2, split.size)
+
+
+def test_dispersed_starts_are_where_potentials_let_them(step_of, monkeypatch):
+    step = step_of("student", "TunaMH")
+    refused = []
+
+    def excluding(position):
+        if len(refused) < 5:
+            refused.append(position)
+            raise MinibatchError("a potential excludes it")
+
+    monkeypatch.setattr(step.target, "require_finite", excluding)
+    (found,) = starts_of(step, None, 1, generator())
+    assert len(refused) == 5
+    assert not any(np.array_equal(found, position) for position in refused)
+
+
+def test_a_posterior_without_dispersed_starts_is_named(step_of, monkeypatch):
+    step = step_of("student", "TunaMH")
+    nowhere = {name: x * np.nan for name, x in step.gaussian_draw(generator(), 1.0).items()}
+    monkeypatch.setattr(step, "gaussian_draw", lambda *_: nowhere)
+    with pytest.raises(SettingError, match="'sigma_log__', 'tau_log__', 'effect': none of 100"):
+        starts_of(step, None, 2, generator())

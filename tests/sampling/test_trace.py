@@ -1,0 +1,210 @@
+import logging
+from functools import cache
+
+import numpy as np
+import pytest
+from arviz_base import extract
+
+from pymc_minibatch_mh.sampling import evaluation, trace
+from pymc_minibatch_mh.sampling.recorded import recorded
+from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of
+from sampling import models
+from sampling.walking import (
+    CHAINS,
+    DRAWS,
+    TUNE,
+    Walk,
+    both_trees,
+    duration_of,
+    ours_of,
+    same_array,
+    same_tree,
+    walked,
+)
+from zoo import sample
+
+#: Said by PyTensor where PyMC looks for a starting point of LKJCholeskyCov.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+SMALL = ["unconstrained", "constrained", "computed", "with_dims"]
+
+
+@pytest.fixture(autouse=True)
+def heard(caplog):
+    """Hear what is said at level INFO."""
+    caplog.set_level(logging.INFO, logger="pymc")
+    return caplog
+
+
+@pytest.fixture(scope="module")
+def walk_of():
+    """Name of a model -> the model, PyMC's tree and its step."""
+
+    @cache
+    def walk(name):
+        model = getattr(models, name)()
+        return model, *walked(model)
+
+    return walk
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_tree_is_that_of_pymc(name, walk_of, heard):
+    model, theirs, step = walk_of(name)
+    heard.clear()
+    same_tree(theirs, ours_of(model, theirs, step))
+    assert heard.text == ""
+
+
+@pytest.mark.parametrize("name", ["unconstrained", "with_dims"])
+def test_warm_up_is_kept_as_pymc_keeps_it(name):
+    theirs, ours = both_trees(getattr(models, name)(), keep_warm_up=True)
+    assert {"warmup_posterior", "warmup_sample_stats"} < set(ours.children)
+    same_tree(theirs, ours)
+
+
+def test_warnings_are_kept_as_pymc_keeps_them():
+    theirs, ours = both_trees(models.unconstrained(), keep_warning_stat=True)
+    same_tree(theirs, ours)
+    assert (ours.sample_stats["warning"] != None).sum() == CHAINS  # noqa: E711
+
+
+@pytest.mark.parametrize("names", [["mu", "sigma", "b"], ["count"], ["sigma", "scalar"]])
+def test_names_choose_as_in_pymc(names):
+    theirs, ours = both_trees(models.computed(), var_names=names)
+    assert set(ours.posterior.data_vars) == set(names)
+    same_tree(theirs, ours)
+
+
+def test_a_step_of_this_package_leaves_the_same_tree(model_of, step_of):
+    model, step = model_of("logistic"), step_of("logistic", "TunaMH")
+    theirs = sample(model, step, 50, 50, random_seed=3)
+    split = step.target.split
+    stats = {name: x.to_numpy() for name, x in theirs.sample_stats.data_vars.items()}
+    draws = Draws(theirs.posterior["beta"].to_numpy(), stats)
+    kept = recorded(model, model.initial_point())
+    same_tree(theirs, datatree_of(model, split, kept, draws, duration_of(theirs)))
+
+
+@pytest.fixture(scope="module")
+def tall():
+    model = models.tall()
+    return model, Walk(model=model).split
+
+
+def draws_of(split, n_draws, **given):
+    positions = np.random.default_rng(5).standard_normal((CHAINS, n_draws, split.size))
+    return Draws(positions, {"accept": np.ones((CHAINS, n_draws))}, **given)
+
+
+def tree_of(model, split, draws, var_names=None, **settings):
+    kept = recorded(model, model.initial_point(), var_names)
+    return datatree_of(model, split, kept, draws, Duration(1.5, 9), **settings)
+
+
+def test_thinned_draws_keep_their_numbers(tall):
+    model, split = tall
+    numbers = np.arange(0, 60, 3)
+    before = draws_of(split, 4, numbers=np.arange(0, 12, 3))
+    tree = tree_of(model, split, draws_of(split, 20, numbers=numbers), warm_up=before)
+    for group in ("posterior", "sample_stats"):
+        np.testing.assert_array_equal(tree[group].draw, numbers)
+        np.testing.assert_array_equal(tree["warmup_" + group].draw, before.numbers)
+        assert tree[group].attrs["tuning_steps"] == 9
+
+
+def test_thinning_is_that_of_the_tree(tall):
+    model, split = tall
+    draws = draws_of(split, 20)
+    few = Draws(draws.positions[:, ::3], {"accept": np.ones((CHAINS, 7))}, np.arange(0, 20, 3))
+    whole, ours = tree_of(model, split, draws), tree_of(model, split, few)
+    for group in ("posterior", "sample_stats"):
+        thinned = whole[group].to_dataset().sel(draw=slice(None, None, 3))
+        for name in (*thinned.coords, *thinned.data_vars):
+            same_array(thinned[name], ours[group][name])
+
+
+def test_large_deterministics_are_left_out_and_told_of_once(tall, heard):
+    tree = tree_of(*tall, draws_of(tall[1], 20))
+    assert list(tree.posterior.data_vars) == ["slope", "sigma", "double"]
+    assert trace.THINNED not in tree
+    assert [r.levelname for r in heard.records] == ["INFO"]
+    assert "'mu', 4,000 values, 30.5 MiB; 'wide', 4,000 × 2 values, 61.0 MiB" in heard.text
+    assert "var_names=" in heard.text
+
+
+def test_named_ones_are_kept_of_few_draws(tall, heard):
+    model, split = tall
+    draws = draws_of(split, 250, numbers=np.arange(0, 500, 2))
+    tree = tree_of(model, split, draws, ["wide", "mu", "slope"])
+    assert list(tree.posterior.data_vars) == ["slope"]
+    thinned = tree[trace.THINNED]
+    assert list(thinned.data_vars) == ["mu", "wide"]
+    np.testing.assert_array_equal(thinned.draw, np.arange(0, 500, 6))
+    assert "'mu', 'wide': kept of 84 of 250 draws of each chain" in heard.text
+    slope = tree.posterior["slope"].sel(draw=thinned.draw)
+    expected = slope.to_numpy()[..., None] * np.linspace(-1.0, 1.0, models.MANY)
+    np.testing.assert_allclose(thinned["mu"], expected)
+    np.testing.assert_allclose(thinned["wide"][..., 1], expected**2)
+    assert thinned["mu"].dims == ("chain", "draw", "row")
+    assert thinned.attrs["tuning_steps"] == 9
+    assert extract(tree, group=trace.THINNED, var_names="mu").shape == (models.MANY, 84 * CHAINS)
+
+
+@pytest.mark.parametrize(
+    ("n_draws", "large_draws", "kept"), [(20, None, 20), (101, None, 51), (20, 5, 5), (20, 6, 5)]
+)
+def test_how_many_draws_are_kept(tall, n_draws, large_draws, kept):
+    draws = draws_of(tall[1], n_draws)
+    tree = tree_of(*tall, draws, ["slope", "mu"], large_draws=large_draws)
+    assert tree[trace.THINNED].sizes["draw"] == kept
+
+
+def test_large_deterministics_are_kept_within_a_gibibyte(tall, monkeypatch):
+    one = 3 * 8 * models.MANY * CHAINS
+    monkeypatch.setattr(trace, "LARGE_BYTES", 7 * one)
+    tree = tree_of(*tall, draws_of(tall[1], 30), ["slope", "mu", "wide"])
+    assert tree[trace.THINNED].sizes["draw"] == 6
+    monkeypatch.setattr(trace, "LARGE_BYTES", one // 2)
+    tree = tree_of(*tall, draws_of(tall[1], 30), ["slope", "mu", "wide"])
+    assert tree[trace.THINNED].sizes["draw"] == 1
+
+
+def test_nothing_is_compiled_for_identity_transforms(walk_of, request):
+    model, _, step = walk_of("unconstrained")
+    kept = recorded(model, model.initial_point())
+    request.getfixturevalue("no_compilation")
+    tree = datatree_of(model, step.split, kept, draws_of(step.split, DRAWS), Duration(1.5, 9))
+    assert tree.posterior.sizes["draw"] == DRAWS
+
+
+def test_a_tree_without_draws_has_warm_up_alone(tall):
+    model, split = tall
+    tree = tree_of(model, split, draws_of(split, 0), warm_up=draws_of(split, TUNE))
+    assert {"warmup_posterior", "warmup_sample_stats", "observed_data"} == set(tree.children)
+
+
+@pytest.mark.parametrize("name", ["constrained", "computed"])
+def test_draws_in_another_order_are_noticed(name, walk_of, monkeypatch):
+    honest = evaluation.values_at
+
+    def shifted(*given):
+        return [np.roll(x, 1, axis=0) for x in honest(*given)]
+
+    monkeypatch.setattr(trace, "values_at", shifted)
+    model, theirs, step = walk_of(name)
+    with pytest.raises(AssertionError):
+        same_tree(theirs, ours_of(model, theirs, step))
+
+
+@pytest.mark.parametrize("name", ["sigma", "between", "simplex", "cuts", "chol", "shares"])
+def test_a_wrong_transform_is_noticed(name, walk_of, monkeypatch):
+    honest = evaluation._in_tensors
+
+    def mistaken(variables, tensors):
+        graphs = honest(variables, tensors)
+        return [1.01 * g if v.name == name else g for v, g in zip(variables, graphs, strict=True)]
+
+    monkeypatch.setattr(evaluation, "_in_tensors", mistaken)
+    model, theirs, step = walk_of("constrained")
+    with pytest.raises(AssertionError, match=name):
+        same_tree(theirs, ours_of(model, theirs, step))

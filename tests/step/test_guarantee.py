@@ -1,0 +1,128 @@
+"""What a method promises is declared by it, and everything that tells of it says the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
+from pymc_minibatch_mh.diagnostics.forecast import nuts
+from pymc_minibatch_mh.methods import penalty
+from pymc_minibatch_mh.methods.batches import BatchMethod
+from pymc_minibatch_mh.methods.guarantee import Guarantee, Promise
+from pymc_minibatch_mh.preparation.needs import Needs
+from pymc_minibatch_mh.step.base import MinibatchStep
+from zoo import APPROXIMATE, EXACT, METHODS, sample
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+class BoundedBatches(penalty.PenaltyMethod):
+    """A test on batches that carries bounds of all rows."""
+
+    guarantee = Guarantee(Promise.APPROXIMATE, "noise of a batch")
+    needs = Needs(calibration=True, derived_bounds=True)
+
+
+class BoundedPenaltyMH(MinibatchStep):
+    """A user's own approximate method."""
+
+    name = "bounded_penalty_mh"
+
+    def __init__(self, vars=None, **settings):
+        self._prepare(vars, BoundedBatches(penalty.settings(batch_size=100)), **settings)
+
+
+@pytest.fixture(scope="module")
+def bounded(model_of):
+    step = BoundedPenaltyMH(model=model_of("logistic"))
+    assert step.tables is not None
+    assert step.tables.verified
+    return step
+
+
+@pytest.fixture(scope="module")
+def trace(model_of, bounded):
+    return sample(model_of("logistic"), bounded, 100, 100, random_seed=3)
+
+
+def test_draws_of_an_approximate_test_with_bounds_are_not_certified(trace, bounded):
+    assert not trace.sample_stats["certified"].any()
+    assert not bounded.chain.certified
+    assert bounded.chain.exactness == "approximate; controlled is the noise of a batch"
+
+
+def test_an_approximate_test_with_bounds_is_not_explained_as_exact(bounded, monkeypatch):
+    monkeypatch.setattr(nuts, "seconds_per_call", lambda *_: (30.0, 1e-3))
+    found = explain(bounded, draws=100, tune=50, random_seed=1)
+    assert not found.certificate.certified
+    assert found.certificate.guarantee == str(bounded.guarantee)
+    text = str(found)
+    assert "not certified" in text
+    assert "approximate; controlled is the noise of a batch" in text
+    # The bounds are there, and are shown.
+    assert "table 1" in text
+
+
+def test_an_approximate_test_with_bounds_is_audited_as_one(bounded, trace):
+    found = audit(trace, bounded, pairs=8, random_seed=1)
+    assert found.attrs["guarantee"] == bounded.chain.exactness
+    messages = dict(zip(found["check"].values, found["message"].values, strict=True))
+    assert "does not take batches for normal" not in messages["normality"]
+    assert "exact" not in messages["bias"]
+    assert "certified" not in messages["trace"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_docstrings_say_what_is_declared(step_of, name):
+    assert f"Guarantee: *{step_of('logistic', name).guarantee.promise}*" in METHODS[name].__doc__
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_readme_says_what_is_declared(step_of, name):
+    lines = [line for line in README.splitlines() if line.startswith("|") and f"`{name}`" in line]
+    converges, *controlled = [line.strip("|").split("|")[-1].strip() for line in lines]
+    promise = step_of("logistic", name).guarantee
+    assert (converges == "**the posterior**, given valid bounds") == (name in EXACT)
+    plain = [text.replace("`", "").replace("*", "").replace(";", ",") for text in controlled]
+    assert plain == ([promise.controls] if name in APPROXIMATE else [])
+
+
+def test_bounds_of_ones_own_are_exact_if_they_hold(model_of):
+    rows = 5_000
+    huge = Bounds(np.full(rows, 1e3), lambda position, new: 1.0)
+    step = TunaMH(model=model_of("logistic"), bounds=huge)
+    assert not step.chain.certified
+    assert step.chain.exactness == "exact if the bounds hold, which are a user's own and unverified"
+
+
+def test_derived_bounds_make_draws_exact_until_a_row_exceeds_its_own(step_of):
+    step = step_of("logistic", "TunaMH")
+    assert step.chain.exactness == "exact given valid bounds, which were derived from the model"
+    assert step.guarantee.is_certified(step.tables, "")
+    assert not step.guarantee.is_certified(step.tables, "'y': row 3 changes")
+    assert step.guarantee.of_draws(step.tables, "'y': row 3 changes").startswith("not exact")
+
+
+def test_a_method_that_is_exact_without_bounds_needs_none():
+    exact = Guarantee(Promise.EXACT)
+    assert exact.is_certified(None, "")
+    assert exact.of_draws(None, "") == "exact"
+
+
+@pytest.mark.parametrize("promise", Promise)
+def test_an_error_is_named_where_one_is_made_and_only_there(promise):
+    right, wrong = ("some", "") if promise is Promise.APPROXIMATE else ("", "some")
+    assert Guarantee(promise, right).promise is promise
+    with pytest.raises(ValueError, match="controls="):
+        Guarantee(promise, wrong)
+
+
+def test_a_method_that_declares_no_guarantee_cannot_be_built():
+    class Undeclared(BatchMethod):
+        walk_target = 0.2
+
+    with pytest.raises(TypeError, match="guarantee"):
+        Undeclared(penalty.settings())

@@ -1,0 +1,184 @@
+"""A prepared step survives in a file, and only for the model that it belongs to."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from conformance.harness import same_draws
+from families import FAMILIES
+from pymc_minibatch_mh import PenaltyMH, SettingError, StaleDataError, TunaMH
+from pymc_minibatch_mh.bounds.tables import BoundsPass
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.model.reading.digest import split_digests
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.preparation.file import key_of
+from zoo import poisson, sample
+
+METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return poisson()
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("prepared") / "step.npz"
+    step = TunaMH(model=model)
+    step.save(path)
+    return path
+
+
+def nothing_is_searched(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a pass that the file should spare")
+
+    monkeypatch.setattr(Target, "expand", refuse)
+    monkeypatch.setattr(BoundsPass, "tables", refuse)
+
+
+def test_a_saved_step_draws_what_a_new_one_draws(model, saved, monkeypatch):
+    new = sample(model, TunaMH(model=model), 100, 100, random_seed=91)
+    nothing_is_searched(monkeypatch)
+    with model:
+        step = TunaMH(prepared=saved)
+    same_draws(new, sample(model, step, 100, 100, random_seed=91))
+
+
+def test_a_step_without_bounds_takes_what_it_needs(model, saved, monkeypatch):
+    new = sample(model, PenaltyMH(model=model), 100, 100, random_seed=92)
+    nothing_is_searched(monkeypatch)
+    step = PenaltyMH(model=model, prepared=saved)
+    assert step.tables is None
+    same_draws(new, sample(model, step, 100, 100, random_seed=92))
+
+
+def test_bounds_are_derived_where_the_file_has_none(model, tmp_path):
+    PenaltyMH(model=model).save(tmp_path / "step.npz")
+    step = TunaMH(model=model, prepared=tmp_path / "step.npz")
+    np.testing.assert_array_equal(step.tables.c, TunaMH(model=model).tables.c)
+
+
+def test_what_another_step_measured_is_not_taken_over(model, tmp_path):
+    PenaltyMH(model=model).save(tmp_path / "step.npz")
+    step = TunaMH(model=model, prepared=tmp_path / "step.npz")
+    assert step.prepared.calibration is TunaMH(model=model).prepared.calibration is None
+
+
+def test_a_model_written_again_is_the_same_model(saved):
+    TunaMH(model=poisson(), prepared=saved)
+
+
+def test_the_file_holds_no_pickle(saved):
+    with np.load(saved, allow_pickle=False) as archive:
+        assert {"key", "surrogate_centre", "heads", "c"} <= set(archive.files)
+        assert all(archive[name].dtype.kind != "O" for name in archive.files)
+
+
+def other(rows=5_000, *, sd=2.0, change=None, mu=pm.math.exp, name="slope"):
+    """Return the model of the zoo, changed in one respect."""
+    rng = np.random.default_rng(14)
+    x = rng.uniform(-1.0, 1.0, 5_000)
+    counts = rng.poisson(np.exp(0.4 + 0.6 * x))
+    if change is not None:
+        x[change] += 1e-9
+    with pm.Model() as model:
+        level = pm.Normal("level", 0.0, sd)
+        slope = pm.Normal(name, 0.0, 2.0)
+        pm.Poisson("counts", mu=mu(level + slope * x[:rows]), observed=counts[:rows])
+    return model
+
+
+def test_the_same_model_is_accepted(saved):
+    TunaMH(model=other(), prepared=saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"change": 1}, r"'a data array of counts' \(column \d\)"),
+        ({"rows": 4_999}, ""),
+        ({"sd": 2.5}, "the prior part"),
+        ({"name": "tilt"}, "the variables"),
+        (
+            {"mu": lambda u: pm.math.exp(u) + 1e-3},
+            "the likelihood of 'counts'",
+        ),
+    ],
+)
+def test_another_model_is_refused(saved, change, what):
+    with pytest.raises(
+        StaleDataError, match=rf"^prepared='.*' was saved for a model that differs in {what}"
+    ):
+        TunaMH(model=other(**change), prepared=saved)
+
+
+@pytest.mark.parametrize("setting", [{"taylor_order": 1}, {"temperature": 2.0}])
+def test_other_settings_are_refused(model, saved, setting):
+    (name,) = setting
+    with pytest.raises(StaleDataError, match=f"differs in {name}"):
+        TunaMH(model=model, prepared=saved, **setting)
+
+
+def test_weights_are_part_of_the_data(model, saved):
+    with pytest.raises(StaleDataError, match="differs in the likelihood of 'counts'"):
+        TunaMH(model=model, prepared=saved, weights=np.ones(5_000))
+
+
+def test_what_is_no_prepared_step_is_refused(model, tmp_path):
+    (tmp_path / "text.npz").write_text("no archive")
+    np.savez(tmp_path / "arrays.npz", a=np.zeros(3))
+    for name in ("text.npz", "arrays.npz"):
+        with pytest.raises(SettingError, match=r"is no file that step.save\(\) wrote"):
+            TunaMH(model=model, prepared=tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        TunaMH(model=model, prepared=tmp_path / "missing.npz")
+
+
+def spline(width=1.0):
+    """A prior whose operation holds an object."""
+    grid = np.linspace(-3.0, 3.0, 21)
+    with pm.Model() as model:
+        level = pm.Interpolated("level", grid, np.exp(-((grid / width) ** 2)))
+        pm.Normal("y", level, observed=np.zeros(1_000))
+    return model
+
+
+def keys():
+    """Return what a file of a step would belong to, on some models."""
+    models = [spline(), FAMILIES["normal_mixture"]()]
+    parts = [split(model, model.value_vars) for model in models]
+    return [key_of(Target(part, 2, 1.0, None)) for part in parts]
+
+
+def test_a_key_is_the_same_in_every_process():
+    here = json.dumps(keys())
+    script = "import json; from step.test_prepared import keys; print(json.dumps(keys()))"
+    settings = {"PYTHONHASHSEED": "5", "PYTHONPATH": os.pathsep.join(sys.path)}
+    there = subprocess.check_output(
+        [sys.executable, "-c", script], env=os.environ | settings, text=True
+    )
+    assert there.strip() == here
+
+
+def test_other_objects_in_an_operation_make_another_key():
+    one, same, other = (
+        split_digests(split(model, model.value_vars))["the prior part"]
+        for model in (spline(), spline(), spline(1.5))
+    )
+    assert one == same != other
+
+
+def test_a_key_tells_order_and_temperature():
+    model = poisson()
+    parts = split(model, model.value_vars)
+    settings = [(2, 1.0), (1, 1.0), (2, 0.5)]
+    keys = [key_of(Target(parts, order, beta, None)) for order, beta in settings]
+    assert len({json.dumps(key) for key in keys}) == len(settings)
+    assert keys[0] == key_of(Target(parts, 2, 1.0, None))

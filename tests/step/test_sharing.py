@@ -1,0 +1,207 @@
+"""A second step on the same model asks for nothing that the first has found."""
+
+import gc
+import weakref
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.model.compiled import graph_prior, graphs
+from pymc_minibatch_mh.model.compiled import layout as layout_module
+
+N = 3_000
+
+
+def logistic(seed=5):
+    """A model whose data can be set."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1.0, 1.0, N)
+    y = (rng.random(N) < 1.0 / (1.0 + np.exp(-(0.3 + x)))).astype(float)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 3.0, shape=2)
+        pm.Bernoulli("y", logit_p=b[0] + b[1] * pm.Data("x", x), observed=y)
+    return model
+
+
+@pytest.fixture
+def expansions(monkeypatch):
+    """Orders and temperatures at which a model was expanded."""
+    found = []
+    expand = Target.expand
+
+    def counted(self, *arguments):
+        found.append((self.taylor_order, self.inverse_temperature))
+        return expand(self, *arguments)
+
+    monkeypatch.setattr(Target, "expand", counted)
+    return found
+
+
+def draws_of(model, step):
+    with model:
+        trace = pm.sample(
+            50, tune=50, chains=1, step=step, random_seed=3, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    return trace.posterior["b"].values
+
+
+def test_a_second_step_is_the_first_one_over_again(expansions):
+    model = logistic()
+    first, second = TunaMH(model=model), TunaMH(model=model, proposal=RandomWalk())
+    assert len(expansions) == 1
+    assert second.target.compiled is first.target.compiled
+    assert second.tables is first.tables
+    np.testing.assert_array_equal(draws_of(model, first), draws_of(model, TunaMH(model=model)))
+
+
+def test_another_method_takes_over_what_serves_it(expansions):
+    model = logistic()
+    exact = TunaMH(model=model)
+    barker, penalty = BarkerMinibatchMH(model=model), PenaltyMH(model=model)
+    assert len(expansions) == 1
+    assert barker.tables is None
+    assert np.isfinite(penalty.prepared.calibration.kappa)
+    assert exact.prepared.calibration is None
+    alone = PenaltyMH(model=logistic())
+    assert penalty.prepared.calibration == alone.prepared.calibration
+    assert TunaMH(model=model).tables is exact.tables
+
+
+def test_order_and_temperature_share_only_what_is_compiled(expansions):
+    model = logistic()
+    first, warm = TunaMH(model=model), TunaMH(model=model, temperature=2.0)
+    low = TunaMH(model=model, taylor_order=1)
+    assert expansions == [(2, 1.0), (2, 0.5), (1, 1.0)]
+    assert first.target.compiled is warm.target.compiled is low.target.compiled
+    assert warm.tables is not first.tables
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"weights": np.linspace(0.5, 1.5, N)},
+        {"initial_point": {"b": np.array([0.4, 0.9])}},
+        {"observed": ["y"]},
+    ],
+    ids=["weights", "start", "observed"],
+)
+def test_other_requests_are_read_anew(expansions, setting):
+    model = logistic()
+    first = TunaMH(model=model)
+    assert TunaMH(model=model, **setting).target.compiled is not first.target.compiled
+    assert len(expansions) == 2
+
+
+def test_weights_that_were_edited_are_other_weights(expansions):
+    model, weights = logistic(), np.linspace(0.5, 1.5, N)
+    first = TunaMH(model=model, weights=weights)
+    TunaMH(model=model, weights=weights.copy())
+    assert len(expansions) == 1
+    weights[:10] = 3.0
+    second = TunaMH(model=model, weights=weights)
+    assert len(expansions) == 2
+    assert not np.array_equal(second.surrogate.centre, first.surrogate.centre)
+
+
+def test_other_data_are_read_anew(expansions):
+    model = logistic()
+    first = TunaMH(model=model)
+    with model:
+        pm.set_data({"x": 0.5 * model["x"].get_value()})
+    second = TunaMH(model=model)
+    assert len(expansions) == 2
+    assert second.surrogate.centre[1] == pytest.approx(2.0 * first.surrogate.centre[1], rel=0.1)
+
+
+def test_a_changed_model_is_read_anew(expansions):
+    model = logistic()
+    first = TunaMH(model=model)
+    with model:
+        pm.Potential("more", -50.0 * (model["b"][0] - 1.0) ** 2)
+    second = TunaMH(model=model)
+    assert len(expansions) == 2
+    assert abs(second.surrogate.centre[0] - first.surrogate.centre[0]) > 0.05
+
+
+def test_what_is_shared_goes_with_the_model():
+    model = logistic()
+    watch = weakref.ref(model), weakref.ref(TunaMH(model=model).target.compiled)
+    assert watch[1]() is not None
+    del model
+    gc.collect()
+    assert [known() for known in watch] == [None, None]
+
+
+def test_chains_of_two_steps_do_not_touch_each_other():
+    other, model = logistic(), logistic()
+    alone = draws_of(other, TunaMH(model=other))
+    first, second = TunaMH(model=model), TunaMH(model=model)
+    draws_of(model, second)
+    np.testing.assert_array_equal(draws_of(model, first), alone)
+
+
+def test_steps_beside_others_keep_the_values_of_these():
+    rng = np.random.default_rng(2)
+    with pm.Model() as model:
+        a, s = pm.Normal("a"), pm.HalfNormal("s")
+        pm.Normal("y", a, 1.0, observed=rng.normal(size=N))
+        pm.Potential("tie", -((a - s) ** 2))
+    first, second = TunaMH([a], model=model), TunaMH([a], model=model)
+    assert second.target.compiled is first.target.compiled
+    here, points = np.array([0.1]), [{"a": 0.0, "s_log__": value} for value in (0.7, -0.7)]
+    first.target.condition_on(points[0])
+    before = first.target.log_prior(here)
+    second.target.condition_on(points[1])
+    assert first.target.log_prior(here) == before
+    assert second.target.log_prior(here) != before
+
+
+def hidden_units(rows=1_000):
+    """A model whose rows are a graph of all parameters, with a prior that is one, too."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(rows, 10))
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=10)
+        pm.Dirichlet("p", np.ones(3))
+        pm.Normal("y", pm.math.tanh(b * x).sum(axis=1), 1.0, observed=rng.normal(size=rows))
+    return model
+
+
+@pytest.mark.slow
+def test_graphs_are_compiled_once_for_all_steps(monkeypatch):
+    compiled = []
+    for module in (graphs, graph_prior):
+        original = module.compiled_graph
+
+        def counted(*arguments, original=original):
+            compiled.append(arguments)
+            return original(*arguments)
+
+        monkeypatch.setattr(module, "compiled_graph", counted)
+    model = hidden_units()
+    PenaltyMH(model=model)
+    assert len(compiled) == 3
+    second = BarkerMinibatchMH(model=model)
+    draws_of(model, second)
+    assert len(compiled) == 3
+
+
+def test_what_is_computed_from_data_is_kept_once():
+    rng = np.random.default_rng(8)
+    x = rng.uniform(1.0, 2.0, N)
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=2)
+        pm.Normal("y", b[0] + b[1] * pm.math.log(pm.Data("x", x)), 1.0, observed=x)
+    steps = [TunaMH(model=model), PenaltyMH(model=model)]
+    (function,) = steps[0].target.row_functions
+    (array,) = layout_module._computed[function].values()
+    layouts = [layout for step in steps for layout in step.target.rows._layouts]
+    assert all(any(kept is array for kept in layout._kept) for layout in layouts)
+    watch = weakref.ref(array)
+    del model, steps, function, array, layouts
+    gc.collect()
+    assert watch() is None
