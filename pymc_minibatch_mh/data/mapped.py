@@ -1,5 +1,6 @@
 """Arrays that several processes read from one piece of memory: a file that each of them maps."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -7,6 +8,12 @@ from pathlib import Path
 from weakref import finalize
 
 import numpy as np
+
+
+def _remove(folder: Path, creator: int) -> None:
+    # A forked process has a copy of the object, whose end is not that of the files.
+    if os.getpid() == creator:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class MappedArrays:
@@ -28,7 +35,7 @@ class MappedArrays:
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pymc_minibatch_mh_"))
-        finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        finalize(self, _remove, self._folder, os.getpid())
         for name, array in arrays.items():
             np.save(self._folder / f"{name}.npy", array, allow_pickle=False)
 

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,19 @@ def test_bounds_of_ones_own_are_shipped_with_their_metric():
     other = arrived(step)
     assert is_mapped(other.tables.c)
     assert other.tables.compiled_metric(np.zeros(3), np.zeros(3)) == 1.0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_leaves_the_files_alone():
+    mapped = MappedArrays({"a": np.arange(5.0)})
+    child = os.fork()
+    if child == 0:
+        del mapped
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert mapped.read()["a"].size == 5
 
 
 def test_files_go_with_the_arrays_that_they_hold():
