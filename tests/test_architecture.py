@@ -24,7 +24,7 @@ ARROWS = {
     "progress": set(),
     "data": {"_jit"},
     "kernels": {"_jit", "data"},
-    "proposals": {"_jit", "errors", "kernels"},
+    "proposals": {"_jit", "data", "errors", "kernels"},
     "model": set(),
     "model.reading": {"data", "errors"},
     "model.row": {"data", "errors", "model.reading"},

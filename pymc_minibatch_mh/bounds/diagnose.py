@@ -30,7 +30,7 @@ def explain_unbounded(
         Number of the row, for the message.
     """
     jets = Jets(data, boxes, order)
-    culprit = next((c for c in _in_order(function.root) if _loses_bounds(jets, c, order)), None)
+    culprit = next((c for c in _in_order(function.root) if _loses_bounds(jets, c)), None)
     lower = " a lower taylor_order," if order > 1 else ""
     return BoundsError(
         f"{function.name!r} cannot be certified: in row {row} the derivatives of order {order} of "
@@ -61,11 +61,11 @@ def _in_order(root: Cell) -> list[Apply]:
     return [cell for cell in seen if isinstance(cell, Apply)]
 
 
-def _loses_bounds(jets: Jets, cell: Apply, order: int) -> bool:
-    bounded = all(_is_bounded(jets, part, order) for part in cell.inputs if not part.is_data)
-    return bounded and not _is_bounded(jets, cell, order)
+def _loses_bounds(jets: Jets, cell: Apply) -> bool:
+    bounded = all(_is_bounded(jets, part) for part in cell.inputs if not part.is_data)
+    return bounded and not _is_bounded(jets, cell)
 
 
-def _is_bounded(jets: Jets, cell: Cell, order: int) -> bool:
+def _is_bounded(jets: Jets, cell: Cell) -> bool:
     enclosures = jets.of(cell).values()
     return all(np.isfinite(e.lo).all() and np.isfinite(e.hi).all() for e in enclosures)

@@ -12,7 +12,7 @@ from pymc_minibatch_mh.chain.state import ChainState, new_state
 from pymc_minibatch_mh.errors import BoundViolationError
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.generator import generator_addresses
-from pymc_minibatch_mh.kernels.handle import BoundRecord
+from pymc_minibatch_mh.kernels.handle import LinkedRecord
 from pymc_minibatch_mh.kernels.moves import Move
 from pymc_minibatch_mh.kernels.run import ARGUMENTS, Workings, run
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED
@@ -77,7 +77,7 @@ class Chain:
             adapting=adapting,
             violation=program.prepared.violation or "",
         )
-        self._bound: BoundRecord | None = None
+        self._linked: LinkedRecord | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is bound to this process, and scratch."""
@@ -86,7 +86,7 @@ class Chain:
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         self.__dict__.update(kept)
-        self._bound = None
+        self._linked = None
 
     def copy(self) -> Chain:
         """Return a chain that goes on as this one does, and shares the program with it."""
@@ -104,7 +104,7 @@ class Chain:
     @rng.setter
     def rng(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self._bound = None
+        self._linked = None
 
     @property
     def state(self) -> ChainState:
@@ -115,7 +115,7 @@ class Chain:
     def state(self, state: ChainState) -> None:
         self.program = self.program.on(self.program.prepared.at(state.surrogate))
         self._state = state
-        self._bound = None
+        self._linked = None
 
     @property
     def prepared(self) -> Prepared:
@@ -126,7 +126,7 @@ class Chain:
         """Replace records of the state."""
         for name, value in fields.items():
             setattr(self._state, name, value)
-        self._bound = None
+        self._linked = None
 
     def move_centre(self, prepared: Prepared) -> None:
         """Go on around another centre."""
@@ -228,23 +228,23 @@ class Chain:
             raise BoundViolationError(message)
         self._state.violation = message
 
-    def workings(self) -> BoundRecord:
+    def workings(self) -> LinkedRecord:
         """Return what the compiled updates of this chain work with, laid out for them."""
-        if self._bound is None:
+        if self._linked is None:
             state, size, program = self._state, self.position.size, self.program
             # First, as it may compile what the posterior's context then has the address of.
-            proposal = program.proposal.bound(state.proposal, program.prepared)
+            proposal = program.proposal.linked(state.proposal, program.prepared)
             record = Workings(
                 program.posterior(self.others),
                 proposal,
-                program.method.bound(state.test),
+                program.method.linked(state.test),
                 generator_addresses(self._rng),
                 Move(self.position, *(np.zeros(size) for _ in Move._fields[1:])),
                 state.window,
                 np.zeros((2, size)),
             )
-            self._bound = BoundRecord(record)
-        return self._bound
+            self._linked = LinkedRecord(record)
+        return self._linked
 
     def compile(self) -> None:
         """Compile what makes draws, where it is not yet in numba's cache: no draw has to wait."""

@@ -1,12 +1,14 @@
 """Where rows live. Knows nothing of models."""
 
 from pymc_minibatch_mh.data.arrays import ArrayRows, Column, dtype_once_read
+from pymc_minibatch_mh.data.code import code_digest
 from pymc_minibatch_mh.data.contents import Contents, digest
 
 __all__ = [
     "ArrayRows",
     "Column",
     "Contents",
+    "code_digest",
     "digest",
     "dtype_once_read",
 ]

@@ -1,1 +1,1 @@
-"""Everything that reads all rows: the mode, the sums, the calibration."""
+"""What rows are expanded around: the mode, the normal approximation and control variates."""

@@ -96,7 +96,7 @@ def _words(record: Any) -> Iterator[int]:
         yield record
 
 
-class BoundRecord:
+class LinkedRecord:
     """A record laid out for compiled code, and kernels that take it.
 
     Parameters

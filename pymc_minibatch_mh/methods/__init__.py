@@ -1,1 +1,1 @@
-"""The methods, one per file: test, guarantee, settings, kernel and what it learns in warm-up."""
+"""The methods, a file each, and what several of them share."""

@@ -41,7 +41,7 @@ class AustereTest(NamedTuple):
     batch_size
         Rows of the smallest batch, and of every further look.
     skewness, third_moment
-        |skewness| and E|X|^3 of the standardised differences, audited on all rows; frozen after
+        |skewness| and E|X|^3 of the standardised differences, measured on all rows; frozen after
         warm-up.
     kappa
         κ in the predicted variance V = κ M² of a move, adapted in warm-up.

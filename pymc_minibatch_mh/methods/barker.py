@@ -51,7 +51,7 @@ class BarkerTest(NamedTuple):
     batch_size
         Rows of the smallest batch, and of every further look.
     skewness, third_moment
-        |skewness| and E|X|^3 of the standardised differences, audited on all rows; frozen after
+        |skewness| and E|X|^3 of the standardised differences, measured on all rows; frozen after
         warm-up.
     kappa
         κ in the predicted variance V = κ M² of a move, adapted in warm-up.
@@ -194,9 +194,9 @@ def error_estimate(variance, skewness, n, total, test):
     float
         At most 1, and 0 with all rows read. "edgeworth": the leading error of a studentised
         mean, (2-f) |g| s^3 / (48 sqrt(n(1-f))) + 0.0319 s^4/(n-1) with g the larger of the
-        batch's and the audited skewness, plus |g| sigma / (4 sqrt(n)) with the rule "grow",
+        batch's and the measured skewness, plus |g| sigma / (4 sqrt(n)) with the rule "grow",
         whose stopping shifts D*. "novak": (6.4 m + 2)/sqrt(n), the paper's corollary 1 with
-        E|X| <= 1 and m the larger of the audited E|X|^3 and |g|, which bounds it from below; a
+        E|X| <= 1 and m the larger of the measured E|X|^3 and |g|, which bounds it from below; a
         bound for independent rows and true moments only. Both plus the error of the table and,
         where s^2 > sigma^2, (s^2 - sigma^2) sup|S''|/2 for the noise that is not compensated.
     """

@@ -54,7 +54,7 @@ class Method(ABC):
     def record(self, prepared: Prepared) -> Any:
         """Return the record that a chain starts with around a centre."""
 
-    def bound(self, record: Any) -> Any:
+    def linked(self, record: Any) -> Any:
         """Return what compiled updates are handed: the record, unless they need addresses."""
         return record
 

@@ -16,7 +16,7 @@ from pymc_minibatch_mh.preparation.needs import Needs
 if TYPE_CHECKING:
     from pymc_minibatch_mh.preparation.prepared import Prepared
 
-#: E|X|^3 of a standard normal X, which stands in until an audit.
+#: E|X|^3 of a standard normal X, which stands in until they are measured.
 GAUSSIAN_THIRD_MOMENT = 2.0 * math.sqrt(2.0 / math.pi)
 
 #: By how much κ grows where batches are noisier than predicted.

@@ -15,7 +15,7 @@ from numba import njit
 from numba.core.errors import NumbaError
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.data import digest
+from pymc_minibatch_mh.data import code_digest, digest
 from pymc_minibatch_mh.errors import SettingError, numbers_of
 from pymc_minibatch_mh.kernels.first_class import address_of, function_at
 from pymc_minibatch_mh.kernels.looks import look_until_decided
@@ -34,7 +34,7 @@ class OwnTest(NamedTuple):
     numbers: np.ndarray
 
 
-class BoundOwnTest(NamedTuple):
+class LinkedOwnTest(NamedTuple):
     """The same for compiled updates, with the addresses of the user's functions."""
 
     plan_at: int
@@ -43,10 +43,10 @@ class BoundOwnTest(NamedTuple):
     numbers: np.ndarray
 
 
-BoundOwnTest.decide = look_until_decided  # type: ignore[attr-defined]
+LinkedOwnTest.decide = look_until_decided  # type: ignore[attr-defined]
 
 
-@role_of(BoundOwnTest, "plan")
+@role_of(LinkedOwnTest, "plan")
 @compiled(inlined=True)
 def plan_own(noise, n, total, test):
     """Ask the user's function how many rows to read: see :func:`roles.plan`."""
@@ -55,7 +55,7 @@ def plan_own(noise, n, total, test):
     return min(max(asked, n + 1, 2), total)
 
 
-@role_of(BoundOwnTest, "judge")
+@role_of(LinkedOwnTest, "judge")
 @compiled(inlined=True)
 def judge_own(log_ratio, variance, skewness, n, total, uniform, test):
     """Ask the user's function for a verdict: see :func:`roles.judge`."""
@@ -127,13 +127,13 @@ class OwnTestMethod(BatchMethod):
     @property
     def key(self) -> str:
         """Digest of the numbers, and of the functions' code."""
-        codes = [f.__code__.co_code for f in (self.plan, self.judge)]
-        return digest(self.settings.numbers) + "".join(code.hex()[:64] for code in codes)
+        codes = [code_digest(function) for function in (self.plan, self.judge)]
+        return " ".join([digest(self.settings.numbers), *codes, self.controls])
 
-    def bound(self, record: OwnTest) -> BoundOwnTest:
+    def linked(self, record: OwnTest) -> LinkedOwnTest:
         """Return the settings with the addresses of this process."""
         plan, judge = map(address_of, self._functions)
-        return BoundOwnTest(plan, judge, record.kappa, record.numbers)
+        return LinkedOwnTest(plan, judge, record.kappa, record.numbers)
 
 
 def own_test(numbers: Sequence[float]) -> OwnTest:

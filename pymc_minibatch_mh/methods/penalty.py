@@ -49,7 +49,7 @@ class PenaltyTest(NamedTuple):
     batch_size
         Rows of the smallest batch.
     skewness, third_moment
-        |skewness| and E|X|^3 of the standardised differences, audited on all rows; frozen after
+        |skewness| and E|X|^3 of the standardised differences, measured on all rows; frozen after
         warm-up.
     kappa
         κ in the predicted variance V = κ M² of a move, adapted in warm-up.
@@ -135,7 +135,7 @@ def error_estimate(variance, skewness, n, total, test):
         At most 1, and 0 with all rows read. The leading Edgeworth term of a skewed batch, with
         a the acceptance at known variance as a function of the exact log ratio:
         |g| s^3 ((1-2f) a''' - 3(1-f) a'') / (6 sqrt(n(1-f))), g the larger of the batch's and
-        the audited skewness, maximised over the log ratio by a''' = a'' + z phi(z)/s^2,
+        the measured skewness, maximised over the log ratio by a''' = a'' + z phi(z)/s^2,
         |z phi(z)| <= 0.242 and |a''| <= 0.399/s; plus 0.085 s^4/n^2.
     """
     if n >= total:

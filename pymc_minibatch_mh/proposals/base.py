@@ -41,7 +41,7 @@ class Proposal(ABC):
             Number of dimensions d.
         """
 
-    def bound(self, record: Any, prepared: Any) -> Any:
+    def linked(self, record: Any, prepared: Any) -> Any:
         """Return what compiled updates are handed: the record, unless they need addresses."""
         return record
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ from numba import njit
 from numba.core.errors import NumbaError
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.data import code_digest
 from pymc_minibatch_mh.errors import SettingError, numbers_of
 from pymc_minibatch_mh.kernels.batch import MOVE, MOVE_SIGNATURE, Metric, draw_batch
 from pymc_minibatch_mh.kernels.counts import TALLY_ACCEPT, TRIED
@@ -24,7 +24,7 @@ class OwnMoveState(NamedTuple):
     state: np.ndarray
 
 
-class BoundOwnMove(NamedTuple):
+class LinkedOwnMove(NamedTuple):
     """The same for compiled updates: addresses of the move and of the rows' derivatives."""
 
     move: int
@@ -33,7 +33,7 @@ class BoundOwnMove(NamedTuple):
     state: np.ndarray
 
 
-@role_of(BoundOwnMove, "propose")
+@role_of(LinkedOwnMove, "propose")
 @compiled(inlined=True)
 def propose_own(own, move, posterior, rng):
     """Draw rows, then let the user's function propose: see :func:`roles.propose`."""
@@ -109,9 +109,9 @@ class OwnMove(Proposal):
 
     def __repr__(self) -> str:
         """Return what tells this move from others, in every process."""
-        code = self.move.__code__
-        digest = sha256(code.co_code + repr(code.co_consts).encode()).hexdigest()[:12]
-        return f"OwnMove({self.move.__name__} {digest}, {list(self.state)}, {self.batch_size})"
+        adapt = "" if self.adapt is None else f", adapted by {code_digest(self.adapt)}"
+        move = f"{self.move.__name__} {code_digest(self.move)}"
+        return f"OwnMove({move}, {list(self.state)}, {self.batch_size}{adapt})"
 
     def __reduce__(self) -> tuple:
         """Leave out what is compiled."""
@@ -141,7 +141,7 @@ class OwnMove(Proposal):
         self.adapt(state, float(window[0, TALLY_ACCEPT] / window[0, TRIED]))
         return OwnMoveState(np.ascontiguousarray(state, dtype=np.float64))
 
-    def bound(self, record: OwnMoveState, prepared: Any) -> BoundOwnMove:
+    def linked(self, record: OwnMoveState, prepared: Any) -> LinkedOwnMove:
         """Return the state with the addresses of this process.
 
         Raises
@@ -157,7 +157,7 @@ class OwnMove(Proposal):
             )
         derivatives = address_of(target.passes.row_derivatives) if self.batch_size else 0
         move = address_of(self._compiled)
-        return BoundOwnMove(move, derivatives, self.batch_size, record.state)
+        return LinkedOwnMove(move, derivatives, self.batch_size, record.state)
 
     def scaling(self, record: OwnMoveState) -> float:
         """Return the first number of the state, NaN without one."""

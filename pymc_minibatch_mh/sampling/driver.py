@@ -42,7 +42,8 @@ def sample(
     ``pm.sample`` is the main road: it takes any combination of steps. Its loop around a draw costs
     ten times an update. Here blocks of draws are made in compiled code, chains run as threads over
     one copy of data and bounds, and everything else is computed afterwards. The draws are the
-    same: with equal seeds and starts, ``pm.sample`` draws them as well.
+    same: with equal seeds and starts, ``pm.sample`` draws them as well, to the last bit on the
+    unconstrained scale.
 
     Parameters
     ----------
@@ -109,8 +110,6 @@ def sample(
         generator.integers(2**30)
     starts = starts_of(step, asked["initvals"], plan.chains, rng)
     kept = recorded(model, split.unravel(starts[0], {}), asked["var_names"])
-    for start in starts:
-        step.target.require_finite(start)
     adapting = step.tune and plan.tune > 0
     pairs = zip(generators, starts, strict=True)
     crew = Crew(plan, [_started(step, g, adapting, s) for g, s in pairs], keeps_warm_up)
@@ -163,7 +162,7 @@ def _started(
 ) -> Chain:
     chain = Chain(step.program, rng, adapting)
     chain.place(start, np.empty(0))
-    chain.state.started = True
+    step.start(chain)
     return chain
 
 

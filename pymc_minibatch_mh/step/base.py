@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from inspect import Signature
 from os import PathLike
@@ -258,7 +258,8 @@ class MinibatchStep(BlockedStep):
         chain, split = self.chain, self.target.split
         chain.place(split.ravel(point), split.ravel_others(point))
         if not chain.state.started:
-            self._start(point)
+            self.target.condition_on(point)
+            self.start(chain)
         draws = chain.advance(1)
         stats = stats_of_draw(draws.counts[0], self.updates_per_draw)
         stats["certified"] = chain.certified
@@ -268,20 +269,25 @@ class MinibatchStep(BlockedStep):
         stats["warning"] = report.warning_of(self.name, chain.state)
         return split.unravel(draws.positions[0], point), [stats]
 
-    def _start(self, point: Mapping[str, np.ndarray]) -> None:
-        """Check where a chain starts; leave PyMC's own starting point if it is far off."""
-        position, s = self.chain.position, self.prepared.surrogate
+    def start(self, chain: Chain) -> None:
+        """Check where a chain starts; leave PyMC's own starting point if it is far off.
+
+        Raises
+        ------
+        MinibatchError
+            If the density is zero there.
+        """
+        position, s = chain.position, self.prepared.surrogate
         far = np.sqrt(own.machinery.chdtri(position.size, FAR_TAIL))
         unchosen = np.array_equal(position, self._default_start)
         # A point that other steps share in is not this one's to leave.
         alone = s.first == 0
         away = own.machinery.whitened_norm(s.whitener, position, s.centre)
-        if self.chain.state.adapting and alone and unchosen and away > far:
+        if chain.state.adapting and alone and unchosen and away > far:
             report.tell_of_new_start(self.name)
-            position[:] = self.target.split.ravel(self.gaussian_draw(self.rng, NEW_START))
-        self.target.condition_on(point)
+            position[:] = self.target.split.ravel(self.gaussian_draw(chain.rng, NEW_START))
         self.target.require_finite(position)
-        self.chain.state.started = True
+        chain.state.started = True
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw a point from the Gaussian approximation, `scale` times as wide."""

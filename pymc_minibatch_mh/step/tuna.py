@@ -1,4 +1,4 @@
-"""TunaMH, and the exact methods that differ from it in one line."""
+"""TunaMH, the exact method by default."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack

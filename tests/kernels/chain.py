@@ -9,7 +9,7 @@ from numba.core.caching import Cache
 
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.generator import generator_addresses
-from pymc_minibatch_mh.kernels.handle import BoundRecord
+from pymc_minibatch_mh.kernels.handle import LinkedRecord
 from pymc_minibatch_mh.kernels.moves import Move
 from pymc_minibatch_mh.kernels.run import ARGUMENTS, Workings, run
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
@@ -45,7 +45,7 @@ def draws_of(posterior, proposal, test, start, *, count, seed, updates=1, calls=
     position = np.atleast_1d(np.array(start, dtype=np.float64))
     move = Move(position, *np.zeros((4, position.size)))
     tallies, worst = np.zeros((COMPONENTS, entry.N_TALLIES)), np.zeros((2, position.size))
-    bound = BoundRecord(
+    bound = LinkedRecord(
         Workings(posterior, proposal, test, generator_addresses(rng), move, tallies, worst)
     )
     with nothing_kept():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit, types
 
-from pymc_minibatch_mh.kernels.handle import BoundRecord, Handle, record_at, record_type
+from pymc_minibatch_mh.kernels.handle import Handle, LinkedRecord, record_at, record_type
 
 
 class Inner(NamedTuple):
@@ -54,7 +54,7 @@ def read(handle, out):
 def test_a_record_is_read_as_it_was_laid_out():
     own = record()
     first = own.vector[0]
-    bound, out = BoundRecord(own), np.full(26, np.nan)
+    bound, out = LinkedRecord(own), np.full(26, np.nan)
     assert bound.entry(read, types.float64[::1])(bound.address, out) == 5
     numbers = [own.count, own.inner.number, own.last]
     arrays = own.inner.matrix, own.inner.rows, own.vector, own.single
@@ -76,4 +76,4 @@ def test_an_array_that_cannot_be_written_to_makes_no_other_type():
 )
 def test_what_would_be_taken_for_other_words_is_refused(part):
     with pytest.raises(TypeError, match="record"):
-        BoundRecord(record()._replace(vector=part))
+        LinkedRecord(record()._replace(vector=part))

@@ -20,6 +20,11 @@ def judge(log_ratio, variance, skewness, n, total, uniform, numbers):
     return (1.0 if uniform < probability else 0.0), probability, 0.125
 
 
+def nearly(log_ratio, variance, skewness, n, total, uniform, numbers):
+    probability = np.exp(min(0.0, log_ratio - 0.5 * variance))
+    return (1.0 if uniform < probability else 0.0), probability, 0.25
+
+
 def undecided(log_ratio, variance, skewness, n, total, uniform, numbers):
     return -1.0, 0.0, 0.0
 
@@ -79,6 +84,7 @@ def test_tests_are_told_from_each_other(model_of, step):
         OwnTestMH(plan, judge, numbers=[151], controls="noise of a batch", model=model),
         OwnTestMH(plan, undecided, numbers=[150], controls="noise of a batch", model=model),
         OwnTestMH(standing_still, judge, numbers=[150], controls="noise", model=model),
+        OwnTestMH(plan, nearly, numbers=[150], controls="noise of a batch", model=model),
         PenaltyMH(model=model),
     ]
     for other in others:

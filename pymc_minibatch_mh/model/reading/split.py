@@ -181,7 +181,7 @@ def split(
     terms = [term_of(model, rv, names, observation_dims, arrays) for rv in chosen]
     if weights is not None:
         weigh(terms, weights)
-    _check_potentials(model, terms, names)
+    _check_potentials(model, terms)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
     prior = in_double(log_density(model, rest, summed=True)) if rest else pt.constant(0.0)
     expanded, kept = _of_other_steps(model, vars, terms)
@@ -281,9 +281,7 @@ def _check_for_minibatches(model: pm.Model) -> None:
             )
 
 
-def _check_potentials(
-    model: pm.Model, terms: Sequence[BatchTerm], names: dict[Variable, str]
-) -> None:
+def _check_potentials(model: pm.Model, terms: Sequence[BatchTerm]) -> None:
     arrays = [column.values for term in terms for column, _ in term.batches]
     for potential in model.potentials:
         above = list(ancestors([potential]))
