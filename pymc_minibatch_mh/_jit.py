@@ -13,14 +13,21 @@ from numba.core.caching import FunctionCache
 _log = logging.getLogger("pymc")
 
 
-def _layout() -> str:
-    """Return what changes when a module comes, goes or moves, and a class of records with it."""
-    root = Path(__file__).parent
-    names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py"))
-    return sha256("\n".join(names).encode()).hexdigest()[:16]
+#: What is compiled, or compiled into something else: numba looks at one file for each function.
+_COMPILED = ("_jit.py", "data", "kernels", "methods", "proposals")
 
 
-_VERSION = f"{version('pymc-minibatch-mh')} {_layout()}"
+def _sources() -> str:
+    """Return a digest of everything that may be compiled."""
+    root, whole = Path(__file__).parent, sha256()
+    for name in _COMPILED:
+        for path in sorted([root / name, *(root / name).rglob("*.py")]):
+            if path.is_file():
+                whole.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return whole.hexdigest()[:16]
+
+
+_VERSION = f"{version('pymc-minibatch-mh')} {_sources()}"
 
 #: Folder of source files -> whether numba keeps on disk what it compiles of them.
 _KEPT: dict[Path, bool] = {}
@@ -76,10 +83,11 @@ def compiled(
 
 
 def _of_this_version(dispatcher: Any) -> None:
-    """Let a package that is laid out in another way find nothing in the cache.
+    """Let a package of other sources find nothing in the cache.
 
-    An index names the classes of records that functions take. Numba compares the version that it
-    was written by before it looks for these, which may have moved since.
+    Numba compiles again what is in a file that has changed, and not what has it compiled in. An
+    index names the classes of records that functions take, and these may have moved; the version
+    that it was written by is compared first.
     """
     file = dispatcher._cache._cache_file
     file._version = f"{file._version} {_VERSION}"

@@ -20,7 +20,7 @@ def with_program(step, program):
     other = object.__new__(type(step))
     other.__dict__.update(step.__dict__)
     other.program = program
-    other.chain = Chain(program, np.random.default_rng(0), step.tune)
+    other.chain = Chain(program, np.random.default_rng(0), step.adapts)
     other.__dict__.pop("key", None)
     return other
 

@@ -124,3 +124,34 @@ def test_what_tests_and_examples_import_is_declared():
     own = {PACKAGE} | {path.stem for path in paths} | folders
     asked = METADATA["project"]["dependencies"] + METADATA["dependency-groups"]["dev"]
     assert imported_distributions(paths, own) <= declared(asked)
+
+
+EDITED = """
+import pathlib, shutil, sys
+import pymc_minibatch_mh
+folder = pathlib.Path(sys.argv[1])
+shutil.copytree(pathlib.Path(pymc_minibatch_mh.__file__).parent, folder / "pymc_minibatch_mh",
+                ignore=shutil.ignore_patterns("__pycache__"))
+"""
+
+VERSION = "import pymc_minibatch_mh._jit as own; print(own._VERSION)"
+
+
+def test_caches_of_other_sources_are_passed_over(tmp_path):
+    def version():
+        done = subprocess.run(
+            [sys.executable, "-c", VERSION],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    subprocess.run([sys.executable, "-c", EDITED, tmp_path], check=True)
+    before = version()
+    assert version() == before
+    # Compiled into the loop of all chains, which lies in another file.
+    file = tmp_path / "pymc_minibatch_mh" / "methods" / "poisson.py"
+    file.write_text(file.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert version() != before

@@ -10,24 +10,21 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
-from numba.core.errors import NumbaError
 from scipy.special import chdtri
 
 from pymc_minibatch_mh.bounds.diagnose import explain_unbounded
 from pymc_minibatch_mh.bounds.enclose import suprema
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.bounds.interval import Array
+from pymc_minibatch_mh.bounds.metric import compiled_metric
 from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
 from pymc_minibatch_mh.bounds.shipping import received, shipped
 from pymc_minibatch_mh.data.mapped import MappedArrays
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels.alias import build_alias
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, BoundTables, no_metric
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
-from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.row.function import RowFunction
 from pymc_minibatch_mh.model.row.values import RowData
@@ -100,15 +97,7 @@ class Tables:
         SettingError
             If numba cannot compile it.
         """
-        if self.metric is None:
-            return no_metric
-        try:
-            return njit(METRIC_SIGNATURE)(getattr(self.metric, "py_func", self.metric))
-        except NumbaError as error:
-            raise SettingError(
-                f"bounds=Bounds(c, metric) has a metric that numba cannot compile: {error}. Write "
-                "it as a function of two vectors, with NumPy operations and loops only."
-            ) from error
+        return no_metric if self.metric is None else compiled_metric(self.metric)
 
     @cached_property
     def _mapped(self) -> MappedArrays:

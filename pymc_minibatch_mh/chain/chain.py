@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_minibatch_mh.chain import warmup
 from pymc_minibatch_mh.chain.state import ChainState, new_state
-from pymc_minibatch_mh.errors import BoundViolationError
+from pymc_minibatch_mh.errors import BoundViolationError, MinibatchError
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.handle import LinkedRecord
@@ -254,6 +254,12 @@ class Chain:
         workings = self.workings()
         make_draws = workings.entry(run, *ARGUMENTS)
         made = make_draws(workings.address, updates, positions, counts)
+        if np.isnan(counts[made - 1, entry.ERROR]):
+            raise MinibatchError(
+                "the test of your own has raised an exception, or returned a verdict or a "
+                "probability that is no number. Call it with the arguments that its docstring "
+                "names, outside of numba, to see where; let it return floats in all cases."
+            )
         ratios = counts[:made, entry.BOUND_RATIO]
         if (ratios[0] if made == 1 else ratios.max()) <= 1.0:
             return

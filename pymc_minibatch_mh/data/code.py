@@ -2,31 +2,50 @@
 
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
-#: What is compared by what it is, and not by where it lies.
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+import numpy as np
+
+from pymc_minibatch_mh.data.contents import digest
 
 
 def code_digest(function: Callable[..., Any]) -> str:
-    """Return the digest of what a function does: its code, defaults, and the numbers that it uses.
-
-    Of what it calls, the names count and not the code.
+    """Return the digest of what a function does: code, defaults, and what it uses and calls.
 
     Parameters
     ----------
     function
-        A Python function; of something else that can be called, its type counts.
+        A Python function, or one that numba has compiled.
     """
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return sha256(repr(type(function)).encode()).hexdigest()[:16]
-    parts = [*_code(code), repr(function.__defaults__)]
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    known = [function.__globals__.get(name) for name in code.co_names]
-    parts += [repr(value) for value in (*cells, *known) if isinstance(value, _PLAIN)]
-    return sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return sha256("\n".join(_function(function, set())).encode()).hexdigest()[:16]
+
+
+def _function(function: Any, seen: set[int]) -> Iterator[str]:
+    plain = getattr(function, "py_func", function)
+    if not isinstance(plain, FunctionType) or id(plain) in seen:
+        yield type(plain).__name__
+        return
+    seen.add(id(plain))
+    yield from _code(plain.__code__)
+    used = [plain.__globals__.get(name) for name in plain.__code__.co_names]
+    used += [cell.cell_contents for cell in plain.__closure__ or ()]
+    for value in (*used, *(plain.__defaults__ or ())):
+        yield from _value(value, seen)
+
+
+def _value(value: Any, seen: set[int]) -> Iterator[str]:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiubc":
+        yield digest(value)
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _value(part, seen)
+    elif isinstance(value, frozenset):
+        yield repr(sorted(map(repr, value)))
+    elif isinstance(value, FunctionType) or hasattr(value, "py_func"):
+        yield from _function(value, seen)
+    elif isinstance(value, bool | int | float | complex | str | bytes | np.generic | None):
+        yield repr(value)
 
 
 def _code(code: CodeType) -> Iterator[str]:
@@ -36,4 +55,4 @@ def _code(code: CodeType) -> Iterator[str]:
         if isinstance(constant, CodeType):
             yield from _code(constant)
         else:
-            yield repr(constant)
+            yield from _value(constant, set())

@@ -69,7 +69,8 @@ def smallest_table(tables, move, surrogate):
             if kind == GIVEN:
                 metric = function_at(tables.metric, METRIC)
                 forth, back = metric(move.position, move.new), metric(move.new, move.position)
-                m = max(forth, back)
+                # What bounds nothing lets all rows decide, there and back.
+                m = max(forth, back) if forth >= 0.0 and back >= 0.0 else np.inf
             elif kind != known:
                 m = size_of_move(dots, surrogate.order, kind)
             known = kind

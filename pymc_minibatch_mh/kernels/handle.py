@@ -33,6 +33,11 @@ class Handle(types.Type):
         self.record = record
         super().__init__(name=f"Handle({record})")
 
+    @property
+    def key(self) -> types.Type:
+        """What tells handles apart: two classes of records may have one name."""
+        return self.record
+
 
 @register_model(Handle)
 class _HandleModel(models.PrimitiveModel):

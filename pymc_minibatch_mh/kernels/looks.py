@@ -56,7 +56,7 @@ def look_until_decided(test, move, cheap, posterior, rng, counts):
             variance = (beta * total) ** 2 * second / (n - 1.0) / n * (1.0 - n / total)
             skew = skewness(n, second, third)
         verdict, accept, error = judge(log_ratio, variance, skew, n, total, uniform, test)
-        if verdict >= 0.0:
+        if verdict >= 0.0 or np.isnan(verdict):
             break
     predicted = noise * (1.0 / n - 1.0 / total)
     counts[entry.ERROR] += error
@@ -65,4 +65,5 @@ def look_until_decided(test, move, cheap, posterior, rng, counts):
     counts[entry.INVALID] += not np.isfinite(log_ratio)
     counts[entry.LOG_RATIO] = log_ratio
     counts[entry.LOG_RATIO_STD] = np.sqrt(variance)
-    return verdict, accept, float(n)
+    # NaN is no verdict, which the error estimate says: the chain stops.
+    return (-1.0 if np.isnan(verdict) else verdict), accept, float(n)

@@ -51,6 +51,8 @@ LinkedOwnTest.decide = look_until_decided  # type: ignore[attr-defined]
 def plan_own(noise, n, total, test):
     """Ask the user's function how many rows to read: see :func:`roles.plan`."""
     asked = function_at(test.plan_at, PLAN)(noise, n, total, test.numbers)
+    if asked < 0:
+        return total
     # A look that reads nothing new would go on for ever.
     return min(max(asked, n + 1, 2), total)
 
@@ -63,15 +65,45 @@ def judge_own(log_ratio, variance, skewness, n, total, uniform, test):
         return 0.0, 0.0, 0.0
     judge = function_at(test.judge_at, JUDGE)
     verdict, accept, error = judge(log_ratio, variance, skewness, n, total, uniform, test.numbers)
+    if not (verdict <= 1.0 and 0.0 <= accept <= 1.0):
+        # No verdict at all: the chain is stopped.
+        return np.nan, 0.0, np.nan
     if n >= total and verdict < 0.0:
         return (1.0 if uniform < np.exp(min(0.0, log_ratio)) else 0.0), accept, error
     return verdict, accept, error
 
 
-def _compiled(name: str, function: Any, signature: Any) -> Any:
+def _guarded_plan(plain: Callable[..., int]) -> Any:
+    inner = njit(nogil=True, error_model="numpy")(plain)
+
+    @njit(PLAN_SIGNATURE, nogil=True, error_model="numpy")
+    def plan(noise, n, total, numbers):
+        try:
+            return inner(noise, n, total, numbers)
+        except Exception:
+            return -1
+
+    return plan
+
+
+def _guarded_judge(plain: Callable[..., tuple[float, float, float]]) -> Any:
+    inner = njit(nogil=True, error_model="numpy")(plain)
+
+    @njit(JUDGE_SIGNATURE, nogil=True, error_model="numpy")
+    def judge(log_ratio, variance, skewness, n, total, uniform, numbers):
+        try:
+            return inner(log_ratio, variance, skewness, n, total, uniform, numbers)
+        except Exception:
+            # A first-class function cannot raise: numba would go on as if it had returned zeros.
+            return np.nan, np.nan, np.nan
+
+    return judge
+
+
+def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
     plain = getattr(function, "py_func", function)
     try:
-        return njit(signature, nogil=True, error_model="numpy")(plain)
+        return guarded(plain)
     except (NumbaError, TypeError) as error:
         raise SettingError(
             f"{name}={getattr(plain, '__name__', plain)!r} is no function that numba can compile: "
@@ -100,6 +132,8 @@ class OwnTestMethod(BatchMethod):
     controls: str
     walk_target: float = 0.234
     _functions: tuple[Any, Any] = field(init=False, repr=False)
+    # Taken on building: numba has frozen what the functions use.
+    _codes: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compile the functions."""
@@ -109,10 +143,12 @@ class OwnTestMethod(BatchMethod):
                 f"controls={controls!r} names no error. Say in words which one your test controls."
             )
         functions = (
-            _compiled("plan", self.plan, PLAN_SIGNATURE),
-            _compiled("judge", self.judge, JUDGE_SIGNATURE),
+            _compiled("plan", self.plan, _guarded_plan),
+            _compiled("judge", self.judge, _guarded_judge),
         )
         object.__setattr__(self, "_functions", functions)
+        codes = [code_digest(function) for function in (self.plan, self.judge)]
+        object.__setattr__(self, "_codes", " ".join(codes))
 
     def __reduce__(self) -> tuple:
         """Leave out what is compiled."""
@@ -127,8 +163,7 @@ class OwnTestMethod(BatchMethod):
     @property
     def key(self) -> str:
         """Digest of the numbers, and of the functions' code."""
-        codes = [code_digest(function) for function in (self.plan, self.judge)]
-        return " ".join([digest(self.settings.numbers), *codes, self.controls])
+        return " ".join([digest(self.settings.numbers), self._codes, self.controls])
 
     def linked(self, record: OwnTest) -> LinkedOwnTest:
         """Return the settings with the addresses of this process."""

@@ -42,7 +42,25 @@ def propose_own(own, move, posterior, rng):
     rows = draw_batch(rng, own.batch_size, own.derivatives, posterior)
     metric = Metric(surrogate.centre, surrogate.factor, surrogate.whitener)
     function = function_at(own.move, MOVE)
+    # What the function does not write is no place to go to.
+    for i in range(move.new.size):
+        move.new[i] = np.nan
     return function(move.position, move.new, rng, own.state, metric, rows), 0
+
+
+def _guarded(plain: Callable[..., float]) -> Any:
+    """Compile a move; where it raises, it goes nowhere."""
+    inner = njit(nogil=True, error_model="numpy")(plain)
+
+    @njit(MOVE_SIGNATURE, nogil=True, error_model="numpy")
+    def move(position, new, rng, state, metric, rows):
+        try:
+            return inner(position, new, rng, state, metric, rows)
+        except Exception:
+            # A first-class function cannot raise: numba would go on as if it had returned 0.
+            return np.nan
+
+    return move
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +99,8 @@ class OwnMove(Proposal):
     batch_size: int = 0
     adapt: Callable[[np.ndarray, float], None] | None = None
     _compiled: Any = field(init=False, repr=False)
+    # Taken now: numba has frozen what the function uses.
+    _digest: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compile the move."""
@@ -97,7 +117,7 @@ class OwnMove(Proposal):
         object.__setattr__(self, "state", numbers_of("state", self.state))
         plain = getattr(self.move, "py_func", self.move)
         try:
-            function = njit(MOVE_SIGNATURE, nogil=True, error_model="numpy")(plain)
+            function = _guarded(plain)
         except (NumbaError, TypeError) as error:
             raise SettingError(
                 f"OwnMove({getattr(plain, '__name__', plain)!r}) is no move that numba can "
@@ -105,12 +125,13 @@ class OwnMove(Proposal):
                 "rows) that returns a number, with NumPy operations and loops only."
             ) from error
         object.__setattr__(self, "move", plain)
+        object.__setattr__(self, "_digest", code_digest(plain))
         object.__setattr__(self, "_compiled", function)
 
     def __repr__(self) -> str:
         """Return what tells this move from others, in every process."""
         adapt = "" if self.adapt is None else f", adapted by {code_digest(self.adapt)}"
-        move = f"{self.move.__name__} {code_digest(self.move)}"
+        move = f"{self.move.__name__} {self._digest}"
         return f"OwnMove({move}, {list(self.state)}, {self.batch_size}{adapt})"
 
     def __reduce__(self) -> tuple:

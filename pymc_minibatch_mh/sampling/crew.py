@@ -18,8 +18,8 @@ from pymc_minibatch_mh.sampling.bars import Bars, ChainProgress
 from pymc_minibatch_mh.step.stats import STATS, write_stats
 
 #: Seconds that a block of draws takes, so that an interrupt is noticed at once; draws of the first
-#: block after warm-up, and most of a block.
-BLOCK_SECONDS, FIRST_BLOCK, MOST_DRAWS = 0.1, 100, 20_000
+#: block, by how much the next may be longer, and most of a block.
+BLOCK_SECONDS, FIRST_BLOCK, GROWTH, MOST_DRAWS = 0.1, 5, 20, 20_000
 #: Seconds between two looks at the chains.
 LOOK = 0.1
 
@@ -136,41 +136,46 @@ class Crew:
         BoundViolationError
             If a row exceeds its bound.
         """
+        interrupted, running = False, set[Future[None]]()
         with bars, ThreadPoolExecutor(min(self.plan.cores, self.plan.chains)) as pool:
-            waiting = {pool.submit(self._sample, k) for k in range(self.plan.chains)}
             try:
-                return self._watch(waiting, bars)
+                running.update(pool.submit(self._sample, k) for k in range(self.plan.chains))
+                self._watch(running, bars)
             except KeyboardInterrupt:
-                return True
+                interrupted = True
             finally:
                 # Threads notice it after their blocks.
                 self._stop.set()
+        for job in running:
+            # What went wrong in a block that an interrupt has waited for is as wrong.
+            job.result()
+        return interrupted
 
-    def _watch(self, waiting: set[Future[None]], bars: Bars) -> bool:
+    def _watch(self, running: set[Future[None]], bars: Bars) -> None:
+        waiting = set(running)
         while waiting:
             done, waiting = wait(waiting, LOOK, FIRST_EXCEPTION)
             bars.show(self.progress)
-            for future in done:
-                future.result()
-        return False
+            if any(job.exception() is not None for job in done):
+                return
 
     def _sample(self, number: int) -> None:
         plan, chain, progress = self.plan, self.chains[number], self.progress[number]
+        most = float(FIRST_BLOCK)
         while progress.tuned < plan.tune and not self._stop.is_set():
-            left = plan.tune - progress.tuned
-            draws = min(left, draws_until_adaptation(chain.state), MOST_DRAWS)
-            self._advance(number, draws, 1, self.warm_up)
-        if self._stop.is_set():
-            return
+            window = min(plan.tune - progress.tuned, draws_until_adaptation(chain.state))
+            most = self._advance(number, min(int(most), window), 1, self.warm_up)
         with self._one_at_a_time:
+            if self._stop.is_set():
+                return
             chain.stop_adapting()
-        draws = FIRST_BLOCK
+        most = max(1.0, most / plan.thin)
         while progress.drawn < plan.draws and not self._stop.is_set():
-            draws = min(draws, plan.draws - progress.drawn)
-            seconds = self._advance(number, draws, plan.thin, self.kept)
-            draws = int(np.clip(draws * BLOCK_SECONDS / max(seconds, 1e-9), 1, MOST_DRAWS))
+            draws = min(int(most), plan.draws - progress.drawn)
+            most = self._advance(number, draws, plan.thin, self.kept)
 
     def _advance(self, number: int, draws: int, thin: int, record: Record | None) -> float:
+        """Make a block of draws; return how many the next one may have."""
         chain, progress = self.chains[number], self.progress[number]
         before = chain.certified, chain.scaling
         began = time.perf_counter()
@@ -182,7 +187,8 @@ class Crew:
         if record is not None:
             record.write(number, first, chain, block, Made(updates, seconds, *before))
         progress.count(block, updates, seconds, tuning=record is not self.kept)
-        return seconds
+        enough = draws * BLOCK_SECONDS / max(seconds, 1e-9)
+        return float(np.clip(enough, 1, min(MOST_DRAWS, GROWTH * draws)))
 
     def complete(self) -> tuple[list[int], int]:
         """Return the chains and the number of draws that make most draws in all."""

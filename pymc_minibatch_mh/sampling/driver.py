@@ -110,7 +110,7 @@ def sample(
         generator.integers(2**30)
     starts = starts_of(step, asked["initvals"], plan.chains, rng)
     kept = recorded(model, split.unravel(starts[0], {}), asked["var_names"])
-    adapting = step.tune and plan.tune > 0
+    adapting = step.adapts and plan.tune > 0
     pairs = zip(generators, starts, strict=True)
     crew = Crew(plan, [_started(step, g, adapting, s) for g, s in pairs], keeps_warm_up)
     told.tell_of_run(step, plan)

@@ -67,6 +67,7 @@ class MinibatchStep(BlockedStep):
     program: Program
     _watched: WatchedModel
     _default_start: np.ndarray
+    _adapts: bool
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Find the model before PyMC asks for it."""
@@ -95,7 +96,7 @@ class MinibatchStep(BlockedStep):
         settings = check.of_chains(shared)
         rng = generator_of("rng", shared["rng"])
         self.vars = check.own_variables(model, vars)
-        self.tune = settings.tune
+        self.tune = self._adapts = settings.tune
         point = point_of(model, model.initial_point() if initial_point is None else initial_point)
         read = machinery.read_model(model, self.vars, point, check.reading_of(shared))
         machinery.tell_of_large(model, point, self.name)
@@ -111,7 +112,7 @@ class MinibatchStep(BlockedStep):
         self.program = machinery.Program(
             prepared, method, settings.proposal, settings.updates_per_draw
         )
-        self.chain = machinery.Chain(self.program, rng, self.tune)
+        self.chain = machinery.Chain(self.program, rng, self._adapts)
         self.chain.meet_violation(prepared.violation or "")
         method.require_subsampling(prepared)
         self.chain.compile()
@@ -139,6 +140,11 @@ class MinibatchStep(BlockedStep):
     def guarantee(self) -> Guarantee:
         """What the method promises of its draws."""
         return self.program.method.guarantee
+
+    @property
+    def adapts(self) -> bool:
+        """Whether chains adapt in warm-up. PyMC writes to `tune` while it samples."""
+        return self._adapts
 
     @property
     def exactness(self) -> str:
@@ -243,7 +249,7 @@ class MinibatchStep(BlockedStep):
         """Start a chain: take its generator and forget every earlier chain."""
         self.require_unchanged()
         # A chain of its own first: a copy of this step may hold the one that it leaves.
-        self.chain = own.machinery.Chain(self.program, self.rng, self.tune and tune > 0)
+        self.chain = own.machinery.Chain(self.program, self.rng, self.adapts and tune > 0)
         super().setup_chain(rng, tune, draws)
 
     def stop_tuning(self) -> None:

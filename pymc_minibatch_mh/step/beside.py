@@ -28,5 +28,5 @@ def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     # What states of the other step belong to is not what states of this one do.
     other.__dict__.update({name: v for name, v in step.__dict__.items() if name != "key"})
     other.program = Program(prepared, method, step.program.proposal, step.updates_per_draw)
-    other.chain = Chain(other.program, rng, other.tune)
+    other.chain = Chain(other.program, rng, other.adapts)
     return other

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numba import njit, types
+from numba.extending import overload
 
 from pymc_minibatch_mh.kernels.handle import Handle, LinkedRecord, record_at, record_type
 
@@ -77,3 +78,38 @@ def test_an_array_that_cannot_be_written_to_makes_no_other_type():
 def test_what_would_be_taken_for_other_words_is_refused(part):
     with pytest.raises(TypeError, match="record"):
         LinkedRecord(record()._replace(vector=part))
+
+
+def one_more(number):
+    class Same(NamedTuple):
+        number: float
+
+    @njit
+    def more(own):
+        return own.number + number
+
+    Same.more = more
+    return Same
+
+
+def added(own):
+    raise NotImplementedError
+
+
+@overload(added)
+def _added(own):
+    function = own.instance_class.more
+    return lambda own: function(own)
+
+
+@njit
+def add(handle):
+    return added(record_at(handle))
+
+
+def test_records_of_two_classes_of_one_name_are_told_from_each_other():
+    one, other = one_more(1.0), one_more(2.0)
+    linked = LinkedRecord(one(0.5))
+    assert linked.entry(add)(linked.address) == 1.5
+    linked = LinkedRecord(other(0.5))
+    assert linked.entry(add)(linked.address) == 2.5

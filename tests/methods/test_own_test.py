@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from conformance.harness import run
-from pymc_minibatch_mh import OwnTestMH, PenaltyMH, SettingError
+from pymc_minibatch_mh import MinibatchError, OwnTestMH, PenaltyMH, SettingError
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -58,6 +58,29 @@ def test_a_test_that_never_decides_reads_all_rows_and_ends(model_of):
     step = OwnTestMH(plan, undecided, numbers=[500], controls="nothing", model=model)
     trace = sample(model, step, 20, 20, random_seed=1)
     assert (trace.sample_stats["full_pass"] == 1).all()
+
+
+def raising(log_ratio, variance, skewness, n, total, uniform, numbers):
+    if uniform >= 0.0:
+        raise ValueError("no verdict")
+    return 1.0, 1.0, 0.0
+
+
+def no_number(log_ratio, variance, skewness, n, total, uniform, numbers):
+    return np.nan, 0.5, 0.0
+
+
+def beyond(log_ratio, variance, skewness, n, total, uniform, numbers):
+    return 1.0, 2.0, 0.0
+
+
+@pytest.mark.parametrize("own", [raising, no_number, beyond])
+@pytest.mark.parametrize("batch", [150, 10_000])
+def test_a_test_without_a_verdict_ends_the_run(model_of, own, batch):
+    model = model_of("logistic")
+    step = OwnTestMH(plan, own, numbers=[batch], controls="nothing", model=model)
+    with pytest.raises(MinibatchError, match="test of your own has raised an exception"):
+        sample(model, step, 20, 20, random_seed=1)
 
 
 def test_a_plan_that_asks_for_nothing_more_is_given_a_row(model_of):

@@ -11,6 +11,7 @@ from numba import njit
 from conformance.harness import run, same_state
 from pymc_minibatch_mh import OwnMove, PenaltyMH, SettingError, TunaMH, rows_gradient
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.kernels import counts as entry
 from statistical.budget import FAR
 from zoo import logistic, sample
 
@@ -143,6 +144,44 @@ def test_a_chain_with_a_move_of_ones_own_is_pickled_and_resumed(model):
     np.testing.assert_array_equal(again, expected)
     arrived.sampling_state = state
     same_state(arrived.sampling_state, state)
+
+
+def raising(position, new, rng, state, metric, rows):
+    new[0] = position[0]
+    if rng.random() < 2.0:
+        raise ValueError("no way")
+    return 0.0
+
+
+def half_written(position, new, rng, state, metric, rows):
+    new[0] = position[0] + 0.01 * rng.standard_normal()
+    return 0.0
+
+
+@pytest.mark.parametrize("move", [raising, half_written])
+def test_a_move_that_goes_nowhere_is_invalid(model, move):
+    step = TunaMH(model=model, proposal=OwnMove(move))
+    chain = Chain(step.program, np.random.default_rng(1), adapting=False)
+    before = chain.position.copy()
+    counts = chain.advance(50).counts
+    assert (counts[:, entry.INVALID] == 1).all()
+    assert not counts[:, entry.ACCEPTED].any()
+    np.testing.assert_array_equal(chain.position, before)
+
+
+def scaled_by(factors):
+    def move(position, new, rng, state, metric, rows):
+        new[0] = factors[0] * position[0]
+        return 0.0
+
+    return move
+
+
+def test_moves_that_differ_in_what_they_use_are_told_from_each_other():
+    pairs = [((0.1,), (9.0,)), (np.array([0.1]), np.array([9.0]))]
+    for one, other in pairs:
+        assert repr(OwnMove(scaled_by(one))) == repr(OwnMove(scaled_by(one)))
+        assert repr(OwnMove(scaled_by(one))) != repr(OwnMove(scaled_by(other)))
 
 
 def test_moves_are_told_from_each_other():

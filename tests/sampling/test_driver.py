@@ -134,6 +134,37 @@ def test_an_interrupt_keeps_the_draws(step_of, monkeypatch, caplog):
         np.testing.assert_array_equal(trace.posterior[name], again[name])
 
 
+def test_an_interrupt_hides_no_violation(step_of, monkeypatch):
+    step = step_of("two_likelihoods", "TunaMH")
+    advance = crew.Chain.advance
+
+    def violated(chain, *arguments):
+        if chain.state.n_draws > 2_000:
+            raise BoundViolationError("a row exceeds its bound")
+        return advance(chain, *arguments)
+
+    def show(self, chains):
+        if min(chain.drawn for chain in chains) > 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(crew.Chain, "advance", violated)
+    monkeypatch.setattr(crew, "LOOK", 0.5)
+    monkeypatch.setattr(bars.Bars, "show", show)
+    with pytest.raises(BoundViolationError):
+        driven(step, 10_000_000, cores=2)
+
+
+def test_a_setting_of_the_step_is_not_what_pymc_writes_to_it(model_of):
+    model = model_of("logistic")
+    fixed = METHODS["PenaltyMH"](model=model, tune=False)
+    settings = {"tune": 120, "chains": 2, "random_seed": 1, "discard_tuned_samples": False}
+    for trace in (by_pymc(model, fixed, 10, **settings), driven(fixed, 10, **settings)):
+        assert len(np.unique(trace.warmup_sample_stats["scaling"])) == 1
+    usual = METHODS["PenaltyMH"](model=model)
+    by_pymc(model, usual, 10, tune=0, chains=1)
+    assert len(np.unique(driven(usual, 10, **settings).warmup_sample_stats["scaling"])) > 2
+
+
 def test_an_interrupt_before_there_is_a_draw_is_one(step_of, monkeypatch):
     def show(self, chains):
         raise KeyboardInterrupt

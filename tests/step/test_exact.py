@@ -175,6 +175,23 @@ def test_a_chain_that_stops_names_row_ratio_and_move_of_the_worst_violation(mode
         assert ratio == pytest.approx(own, rel=0.01)
 
 
+def raises(position, new):
+    if position[0] < np.inf:
+        raise ValueError("no metric")
+    return 1.0
+
+
+def one_way(position, new):
+    return 1e3 if position[0] < new[0] else np.nan
+
+
+@pytest.mark.parametrize("metric", [raises, one_way])
+def test_where_a_metric_bounds_nothing_all_rows_decide(model, metric):
+    step = TunaMH(model=model, bounds=Bounds(NORMS, metric))
+    trace = sample(model, step, 20, 20, random_seed=1)
+    assert (trace.sample_stats["full_pass"] == 1).all()
+
+
 def test_the_metric_follows_the_centre(given):
     chain = given.chain.copy()
     here = chain.prepared.tables.arrays

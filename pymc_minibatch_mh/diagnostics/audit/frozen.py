@@ -42,7 +42,7 @@ def frozen_as_sampled(
     if number is not None:
         return FrozenChain(step.chain.copy(), f"chain {number}, as it ended")
     count = int(trace["posterior"].attrs.get("tuning_steps", USUAL_TUNE))
-    split, chain = step.target.split, Chain(step.program, rng, step.tune)
+    split, chain = step.target.split, Chain(step.program, rng, step.adapts)
     points = draws.random_points(count, rng)
     chain.adapt_on((split.ravel(point), split.ravel_others(point)) for point in points)
     return FrozenChain(chain, "adapted anew, on draws of the trace")
