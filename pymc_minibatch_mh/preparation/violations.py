@@ -73,14 +73,21 @@ def _moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> It
         noise = rng.standard_normal((2, surrogate.centre.size))
         here, there = surrogate.centre + noise @ surrogate.factor.T
         move = move_between(surrogate, here, there)
+        _require_metric(tables, here, there)
         best, m = smallest_table(tables.arrays, move, surrogate)
-        if m < 0.0:
-            raise SettingError(
-                f"bounds=Bounds(c, metric) has a metric of {m:g} for a move, which bounds nothing. "
-                "Give one that is never negative."
-            )
         if best >= 0:
             yield BoundedMove(here, there, best, m)
+
+
+def _require_metric(tables: Tables, here: np.ndarray, there: np.ndarray) -> None:
+    if tables.metric is None:
+        return
+    m = min(tables.compiled_metric(here, there), tables.compiled_metric(there, here))
+    if m < 0.0:
+        raise SettingError(
+            f"bounds=Bounds(c, metric) has a metric of {m:g} for a move, which bounds nothing. "
+            "Give one that is never negative."
+        )
 
 
 def violation_message(
