@@ -8,10 +8,9 @@ import numpy as np
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels import repeat
-from pymc_minibatch_mh.kernels.bound_tables import smallest_table
+from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.moments import add_moments, merge_moments
-from pymc_minibatch_mh.kernels.moves import move_between
 
 #: Rows that are read at a time.
 CHUNK = 65_536
@@ -193,8 +192,7 @@ class Probe:
 
     def _bounds_of(self, move: ProposedMove) -> tuple[np.ndarray | None, float]:
         tables, surrogate = self._posterior.tables, self._posterior.surrogate
-        ends = move_between(surrogate, move.position, move.new)
-        best, m = smallest_table(tables, ends, surrogate)
+        best, m = table_of_move(tables, surrogate, move.position, move.new)
         return (None, math.nan) if best < 0 else (tables.c[best], m)
 
     def _repeated(self, move: ProposedMove, repetitions: int) -> np.ndarray:

@@ -8,8 +8,7 @@ from scipy.linalg import cholesky, solve_triangular
 
 from pymc_minibatch_mh.expansion.mode import Mode
 from pymc_minibatch_mh.expansion.passes import Passes
-from pymc_minibatch_mh.kernels.looks import predicted_noise
-from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.kernels.looks import unit_noise
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 #: Rows times moves that a calibration reads, and the least and most moves.
@@ -84,7 +83,7 @@ def calibrate(
         theta = surrogate.centre + surrogate.factor @ a
         new = surrogate.centre + surrogate.factor @ b
         moments = passes.move(evaluate, theta, new, surrogate.centre)
-        unit = predicted_noise(move_between(surrogate, theta, new), surrogate, 1.0)
+        unit = unit_noise(surrogate, theta, new)
         if np.isfinite(moments.variance) and unit > 0.0:
             ratios.append(weight * moments.variance / unit)
             skews.append(abs(moments.skewness))

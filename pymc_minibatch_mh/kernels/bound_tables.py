@@ -6,7 +6,7 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.first_class import address_of, function_at
-from pymc_minibatch_mh.kernels.moves import GIVEN, products, size_of_move
+from pymc_minibatch_mh.kernels.moves import GIVEN, move_between, products, size_of_move
 from pymc_minibatch_mh.kernels.signatures import METRIC, METRIC_SIGNATURE
 
 # Columns of the heads of tables.
@@ -77,3 +77,9 @@ def smallest_table(tables, move, surrogate):
             if tables.heads[k, TOTAL] * m < best_size:
                 best, best_size, best_m = k, tables.heads[k, TOTAL] * m, m
     return best, best_m
+
+
+@compiled()
+def table_of_move(tables, surrogate, position, new):
+    """Return the same for two positions; what is called from Python is kept on disk by itself."""
+    return smallest_table(tables, move_between(surrogate, position, new), surrogate)

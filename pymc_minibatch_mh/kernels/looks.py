@@ -9,7 +9,7 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.draw import draw_more, reserve
 from pymc_minibatch_mh.kernels.moments import add_moments, skewness
-from pymc_minibatch_mh.kernels.moves import JOINT, products, size_of_move
+from pymc_minibatch_mh.kernels.moves import JOINT, move_between, products, size_of_move
 from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
 from pymc_minibatch_mh.kernels.roles import judge, plan
 
@@ -21,6 +21,12 @@ NO_BOUNDS = np.empty(0, dtype=np.float32)
 def predicted_noise(move, surrogate, kappa):
     """Return V = κ M(θ, θ')², the predicted variance of β N times the difference of one row."""
     return kappa * size_of_move(products(move), surrogate.order, JOINT) ** 2
+
+
+@compiled()
+def unit_noise(surrogate, position, new):
+    """Return V of two positions for κ = 1; what is called from Python is kept on disk by itself."""
+    return predicted_noise(move_between(surrogate, position, new), surrogate, 1.0)
 
 
 @compiled(inlined=True)

@@ -10,8 +10,7 @@ import numpy as np
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL, smallest_table
-from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 _log = logging.getLogger("pymc")
@@ -72,9 +71,8 @@ def _moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> It
     for _ in range(MOVES):
         noise = rng.standard_normal((2, surrogate.centre.size))
         here, there = surrogate.centre + noise @ surrogate.factor.T
-        move = move_between(surrogate, here, there)
         _require_metric(tables, here, there)
-        best, m = smallest_table(tables.arrays, move, surrogate)
+        best, m = table_of_move(tables.arrays, surrogate, here, there)
         if best >= 0:
             yield BoundedMove(here, there, best, m)
 
