@@ -9,6 +9,8 @@ from typing import Any
 
 from numba.extending import overload
 
+# What raises below is for compiled code alone, where the functions of a record take its place.
+
 #: The functions in between are compiled into their callers: see :func:`_jit.compiled`.
 INLINED = {"forceinline": True}
 

@@ -67,7 +67,8 @@ def _guarded(plain: Callable[..., float]) -> Any:
 class OwnMove(Proposal):
     """A move of your own, written in Python and compiled by numba.
 
-    Guarantee: that of the method it is used with, if the returned number is what it says.
+    Guarantee: that of the method it is used with, if the returned number is what it says. A move
+    that raises, or does not write all of its proposal, is rejected and counted in ``invalid``.
 
     Parameters
     ----------
