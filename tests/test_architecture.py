@@ -70,8 +70,8 @@ NARROW = {
     "proposals": {"kernels": {"batch", "counts", "first_class", "roles", "vectors"}},
     "methods": {
         "kernels": {
-            "alias", "counts", "first_class", "looks", "moves", "posterior", "roles", "signatures",
-            "bound_tables",
+            "alias", "counts", "first_class", "looks", "moves", "posterior", "roles", "scratch",
+            "signatures", "bound_tables",
         },
         "preparation": {"needs", "prepared"},
     },

@@ -3,6 +3,7 @@
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from pymc_minibatch_mh._jit import compiled
@@ -27,6 +28,23 @@ def load(typing_context, address, dtype):  # numba fixes the names and forbids a
         stored = context.get_data_type(scalar)
         pointer = builder.inttoptr(arguments[0], ir.PointerType(stored))
         return context.unpack_value(builder, scalar, pointer)
+
+    return signature, generate
+
+
+@intrinsic
+def prefetch(typing_context, address):  # numba fixes the names and forbids annotations here
+    """Ask for what lies at an address (int64), without waiting for it."""
+    signature = types.void(types.int64)
+
+    def generate(context, builder, _signature, arguments):
+        pointer = builder.inttoptr(arguments[0], cgutils.voidptr_t)
+        word = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        # To be read, likely more than once, and a number rather than an instruction.
+        builder.call(function, [pointer, word(0), word(3), word(1)])
+        return context.get_dummy_value()
 
     return signature, generate
 

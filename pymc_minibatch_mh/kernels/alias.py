@@ -55,4 +55,6 @@ def draw_alias(rng, thresholds, aliases, rows, count):
     size = thresholds.size
     for k in range(count):
         place = rng.integers(0, size)
-        rows[k] = place if rng.random() < thresholds[place] else aliases[place]
+        # Both are read at once: neither is likely to be in a cache.
+        threshold, alias = thresholds[place], aliases[place]
+        rows[k] = place if rng.random() < threshold else alias

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.data.reading import prefetch
 from pymc_minibatch_mh.kernels.first_class import address_of, function_at
 from pymc_minibatch_mh.kernels.moves import GIVEN, move_between, products, size_of_move
 from pymc_minibatch_mh.kernels.signatures import METRIC, METRIC_SIGNATURE
@@ -77,6 +78,14 @@ def smallest_table(tables, move, surrogate):
             if tables.heads[k, TOTAL] * m < best_size:
                 best, best_size, best_m = k, tables.heads[k, TOTAL] * m, m
     return best, best_m
+
+
+@compiled(inlined=True)
+def ask_for_bounds(tables, table, drawn):
+    """Have the bounds of drawn rows fetched, for when the rows have been read."""
+    c = tables.c[table]
+    for i in range(drawn.size):
+        prefetch(c.ctypes.data + c.itemsize * drawn[i])
 
 
 @compiled()

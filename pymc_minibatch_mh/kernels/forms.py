@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.data.reading import load, read_block, read_number
+from pymc_minibatch_mh.data.reading import load, prefetch, read_block, read_number
 from pymc_minibatch_mh.kernels.signatures import READ_SIGNATURE
-from pymc_minibatch_mh.kernels.vectors import inner
+from pymc_minibatch_mh.kernels.vectors import inner_of_line
 
 #: Where the places of the terms' parts stand in the context.
 TERMS = 3
@@ -183,11 +183,21 @@ def _apply_forms(context, part, forms, n, picked, vector, out, first):
         start = 0
         for a in range(context[part + N_ARGUMENTS]):
             stop = context[ends + a]
-            out[i, first + a] = inner(forms.fixed[i, start:stop], picked[start:stop])
+            out[i, first + a] = inner_of_line(forms.fixed, i, picked, start, stop)
             start = stop
         for g in range(context[part + N_CHOSEN]):
             a = context[context[part + CHOSEN_ARGUMENTS] + g]
             out[i, first + a] += forms.chosen[i, g] * vector[forms.places[i, g]]
+
+
+@compiled(inlined=True)
+def _ask_for_rows(context, part, rows):
+    """Have the leaves of rows fetched at once: rows that are drawn are rarely in a cache."""
+    for k in range(context[part + N_LEAVES]):
+        leaf = context[part + LEAVES] + LEAF_SIZE * k
+        address, stride = context[leaf + LEAF_ADDRESS], context[leaf + LEAF_STRIDE]
+        for i in range(rows.size):
+            prefetch(address + rows[i] * stride)
 
 
 @compiled(READ_SIGNATURE)
@@ -196,6 +206,7 @@ def read_rows(context, part, rows, vectors, fixed, places, chosen, inputs):
 
     Kernels call it by its address, so that each of them is compiled without its code.
     """
+    _ask_for_rows(context, part, rows)
     forms = Forms(fixed, places, chosen)
     _read_forms(context, part, rows, forms)
     picked = fixed[fixed.shape[0] - 1]

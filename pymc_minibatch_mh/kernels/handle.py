@@ -15,6 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import NativeValue, intrinsic, register_model, unbox
+from numba.np.arrayobj import make_array
 from numba.np.numpy_support import from_dtype
 
 from pymc_minibatch_mh._jit import compiled
@@ -52,6 +53,20 @@ def _unbox(handle, value, context):
     return NativeValue(address, is_error=failed)
 
 
+def _without_owners(context: Any, builder: Any, typed: types.Type, value: Any) -> Any:
+    """Tell the compiler that nobody owns the arrays of a record: it then counts no owners."""
+    if isinstance(typed, types.BaseNamedTuple):
+        for k, part in enumerate(typed):
+            within = builder.extract_value(value, k)
+            value = builder.insert_value(value, _without_owners(context, builder, part, within), k)
+    elif isinstance(typed, types.Array):
+        array = make_array(typed)(context, builder, value)
+        array.meminfo = ir.Constant(array.meminfo.type, None)
+        array.parent = ir.Constant(array.parent.type, None)
+        return array._getvalue()
+    return value
+
+
 @intrinsic
 def record_at(typing_context, handle):
     """Return the record that lies at a handle. Its arrays are borrowed."""
@@ -60,7 +75,8 @@ def record_at(typing_context, handle):
     def generate(context, builder, _signature, arguments):
         model = context.data_model_manager[handle.record]
         pointer = builder.inttoptr(arguments[0], model.get_data_type().as_pointer())
-        return model.load_from_data_pointer(builder, pointer)
+        record = model.load_from_data_pointer(builder, pointer)
+        return _without_owners(context, builder, handle.record, record)
 
     return signature, generate
 

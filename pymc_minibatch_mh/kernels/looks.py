@@ -12,6 +12,7 @@ from pymc_minibatch_mh.kernels.moments import add_moments, skewness
 from pymc_minibatch_mh.kernels.moves import JOINT, move_between, products, size_of_move
 from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
 from pymc_minibatch_mh.kernels.roles import judge, plan
+from pymc_minibatch_mh.kernels.scratch import scratch
 
 #: What a pass is handed that asks nothing about bounds.
 NO_BOUNDS = np.empty(0, dtype=np.float32)
@@ -33,8 +34,10 @@ def unit_noise(surrogate, position, new):
 def _look_at_more(posterior, move, drawn, n, target, moments):
     """Read rows n to `target` of those drawn; return the moments of all of them."""
     count = target - n
-    differences, scales = np.empty(count), np.empty(count)
-    read_drawn(posterior, move, drawn, n, target, differences, scales)
+    differences, scales = scratch(count, np.float64), scratch(count, np.float64)
+    rows = scratch(count, np.int64)
+    ends = scratch(posterior.space.term_starts.size - 1, np.int64)
+    read_drawn(posterior, move, drawn[n:target], rows, ends, differences, scales)
     return add_moments(n, moments[0], moments[1], moments[2], differences, count)
 
 

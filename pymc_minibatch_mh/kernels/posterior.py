@@ -61,22 +61,17 @@ def cheap_change(posterior, move):
 
 
 @compiled(inlined=True)
-def read_drawn(posterior, move, drawn, start, stop, differences, scales):
+def read_drawn(posterior, move, drawn, rows, ends, differences, scales):
     """Write the differences of remainders of drawn rows, term by term, and their scales.
 
-    Returns
-    -------
-    tuple of ndarray
-        Row numbers within their terms, in the order of the differences, and where each term ends.
+    Also written are `rows`, their numbers within their terms in the order of the differences, and
+    `ends`, where each term ends.
     """
     space = posterior.space
-    rows = np.empty(stop - start, np.int64)
-    ends = np.empty(space.term_starts.size - 1, np.int64)
-    arrange(drawn, start, stop, space.term_starts, rows, ends)
+    arrange(drawn, 0, drawn.size, space.term_starts, rows, ends)
     evaluate = function_at(posterior.evaluate, EVALUATE)
     centre, context = posterior.surrogate.centre, space.context
     evaluate(move.position, move.new, centre, rows, ends, context, differences, scales)
-    return rows, ends
 
 
 @compiled()

@@ -7,6 +7,7 @@ from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.forms import (
     DIFFERENCE,
     N_ARGUMENTS,
+    N_CHOSEN,
     N_FIXED,
     N_LEAVES,
     READ_ROWS,
@@ -23,6 +24,7 @@ from pymc_minibatch_mh.kernels.outer import (
     add_products,
     bend_of_row,
 )
+from pymc_minibatch_mh.kernels.scratch import scratch
 from pymc_minibatch_mh.kernels.signatures import (
     BEND_SIGNATURE,
     DERIVATIVES_SIGNATURE,
@@ -36,7 +38,7 @@ from pymc_minibatch_mh.kernels.signatures import (
 def evaluate_rows(position, new, centre, rows, ends, context, differences, scales):
     """Write differences of remainders and their rounding errors: see ``EVALUATE``."""
     # The arguments of a difference: forms of the centre, and of both ends seen from there.
-    vectors = np.empty((3, centre.size))
+    vectors = scratch((3, centre.size), np.float64)
     for j in range(centre.size):
         vectors[0, j] = centre[j]
         vectors[1, j] = position[j] - centre[j]
@@ -47,17 +49,17 @@ def evaluate_rows(position, new, centre, rows, ends, context, differences, scale
             continue
         part = context[TERMS + term]
         most = min(rows_of_block(context, part), ends[term] - start)
-        room = room_for_forms(context, part, most)
+        fixed = scratch((most + 1, context[part + N_FIXED]), np.float64)
+        places = scratch((most, context[part + N_CHOSEN]), np.int64)
+        chosen = scratch((most, context[part + N_CHOSEN]), np.float64)
         width = 3 * context[part + N_ARGUMENTS] + context[part + N_LEAVES]
-        numbers = np.empty(most * (width + 2))
-        inputs = numbers[: most * width].reshape((most, width))
-        outputs = numbers[most * width :].reshape((most, 2))
+        inputs, outputs = scratch((most, width), np.float64), scratch((most, 2), np.float64)
         read = function_at(context[part + READ_ROWS], READ)
         difference = function_at(context[part + DIFFERENCE], ROWWISE)
         while start < ends[term]:
             n = min(most, ends[term] - start)
             some = rows[start : start + n]
-            read(context, part, some, vectors, room.fixed, room.places, room.chosen, inputs)
+            read(context, part, some, vectors, fixed, places, chosen, inputs)
             difference(inputs[:n], outputs[:n])
             for i in range(n):
                 change = outputs[i, 0]

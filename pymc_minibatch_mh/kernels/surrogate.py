@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.kernels.vectors import inner_of_line
+from pymc_minibatch_mh.kernels.scratch import scratch
+from pymc_minibatch_mh.kernels.vectors import inner_by
 
 
 class Surrogate(NamedTuple):
@@ -44,15 +45,13 @@ class Surrogate(NamedTuple):
 @compiled(inlined=True)
 def expansion_change(surrogate, position, new):
     """Return β [T(new) - T(position)] without the cancellation of two large values."""
-    middle = np.empty(position.size)
+    middle, step = scratch(position.size, np.float64), scratch(position.size, np.float64)
+    total = 0.0
     for j in range(position.size):
         middle[j] = 0.5 * ((position[j] - surrogate.centre[j]) + (new[j] - surrogate.centre[j]))
-    total = 0.0
-    for i in range(position.size):
-        curved = surrogate.gradient[i] + inner_of_line(
-            surrogate.hessian, i, middle, 0, position.size
-        )
-        total += curved * (new[i] - position[i])
+        step[j] = new[j] - position[j]
+        total += surrogate.gradient[j] * step[j]
+    total += inner_by(surrogate.hessian, step, middle)
     return surrogate.inverse_temperature * total
 
 

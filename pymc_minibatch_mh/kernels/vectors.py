@@ -52,3 +52,15 @@ def inner_of_line(matrix, line, vector, start, stop):
     for j in range(np.uint64(start), np.uint64(stop)):
         total += matrix[line, j] * vector[j]
     return total
+
+
+@compiled(reassociate=True, inlined=True)
+def inner_by(matrix, one, other):
+    """Return the inner product of two vectors by a square matrix."""
+    total = 0.0
+    for i in range(np.uint64(one.size)):
+        line = 0.0
+        for j in range(np.uint64(other.size)):
+            line += matrix[i, j] * other[j]
+        total += one[i] * line
+    return total

@@ -56,10 +56,11 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.alias import draw_alias
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL, smallest_table
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, smallest_table
 from pymc_minibatch_mh.kernels.moves import ratio_to_bound
 from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.scratch import scratch
 from pymc_minibatch_mh.methods.base import Method
 from pymc_minibatch_mh.methods.chi import chi_from, require_subsampling, starting_chi
 from pymc_minibatch_mh.methods.guarantee import Guarantee, Promise
@@ -197,9 +198,11 @@ def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
     table, m, size = bounds
     c = posterior.tables.c[table]
     beta = posterior.surrogate.inverse_temperature
-    numbers = np.empty(2 * drawn.size)
-    differences, scales = numbers[: drawn.size], numbers[drawn.size :]
-    rows, ends = read_drawn(posterior, move, drawn, 0, drawn.size, differences, scales)
+    ask_for_bounds(posterior.tables, table, drawn)
+    differences, scales = scratch(drawn.size, np.float64), scratch(drawn.size, np.float64)
+    rows = scratch(drawn.size, np.int64)
+    ends = scratch(posterior.space.term_starts.size - 1, np.int64)
+    read_drawn(posterior, move, drawn, rows, ends, differences, scales)
     total, term = 0.0, 0
     for i in range(drawn.size):
         while i >= ends[term]:
@@ -259,7 +262,7 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
         count = rng.poisson(expected)
         product = 0.0
         if count > 0:
-            drawn = np.empty(count, np.int64)
+            drawn = scratch(count, np.int64)
             draw_alias(rng, tables.thresholds[table], tables.aliases[table], drawn, count)
             product = _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts)
             if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):

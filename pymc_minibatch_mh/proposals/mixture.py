@@ -78,6 +78,7 @@ def propose_from_mixture(numbers, move, posterior, rng):
     if component == 0:
         for i in range(first, size):
             white[i] = numbers.scale * rng.standard_normal()
+        for i in range(first, size):
             move.new[i] = move.position[i] + inner_of_line(factor, i, white, first, i + 1)
         return log_q, component
     rho = numbers.rho[component - 1]
@@ -87,7 +88,8 @@ def propose_from_mixture(numbers, move, posterior, rng):
         if i >= first:
             white[i] = rho * move.here[i] + scale * rng.standard_normal()
             log_q += 0.5 * (white[i] * white[i] - move.here[i] * move.here[i])
-            move.new[i] = surrogate.centre[i] + inner_of_line(factor, i, white, 0, i + 1)
+    for i in range(first, size):
+        move.new[i] = surrogate.centre[i] + inner_of_line(factor, i, white, 0, i + 1)
     return log_q, component
 
 

@@ -194,8 +194,8 @@ EDITED = [
         "later looks read the first rows again",
         Edit(
             "kernels.looks._look_at_more",
-            "read_drawn(posterior, move, drawn, n, target,",
-            "read_drawn(posterior, move, drawn, 0, count,",
+            "read_drawn(posterior, move, drawn[n:target],",
+            "read_drawn(posterior, move, drawn[:count],",
             (LOOKS, *LOOP),
         ),
         f"{UPDATE}[barker, grow]",
