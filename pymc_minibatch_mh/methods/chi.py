@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import erfc
 
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import counts as entry
@@ -21,10 +22,11 @@ ENOUGH_ROWS = 50
 #: Share of what is read in one pass that typical moves read at most with the χ of a start: some
 #: moves are larger.
 START_SHARE = 0.5
-# Where `best_chi` looks besides 0, and how close it gets on the logarithmic scale.
+# Where `best_chi` looks besides 0, how close it gets on the logarithmic scale, and in how many
+# places at a time.
 _CHI_GRID = np.geomspace(1e-8, 1e6, 141)
 _LOG_CHI_PRECISION = 1e-4
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+_FINER = 33
 
 
 def best_chi(
@@ -57,25 +59,22 @@ def best_chi(
     if moves.size == 0:
         return 0.0
 
-    def efficiency(chi: float) -> float:
-        raised = 1.0 + chi * moves
-        deviations = np.sqrt(mean_square * moves / (8.0 * raised))
-        accepted = np.array([math.erfc(deviation) for deviation in deviations])
+    def efficiency(chis: np.ndarray) -> np.ndarray:
+        raised = 1.0 + np.multiply.outer(chis, moves)
+        accepted = erfc(np.sqrt(mean_square * moves / (8.0 * raised)))
         accepted[moves * raised > max_rate] = 1.0
         effective = accepted / (2.0 - accepted)
-        return float(np.mean(effective / (1.0 + row_cost * np.minimum(moves * raised, max_rate))))
+        cost = 1.0 + row_cost * np.minimum(moves * raised, max_rate)
+        return (effective / cost).mean(axis=1)
 
-    best = int(np.argmax([efficiency(chi) for chi in _CHI_GRID]))
-    low, high = math.log(_CHI_GRID[max(best - 1, 0)]), math.log(_CHI_GRID[best])
-    if best + 1 < _CHI_GRID.size:
-        high = math.log(_CHI_GRID[best + 1])
+    best = int(np.argmax(efficiency(_CHI_GRID)))
+    low, high = np.log(_CHI_GRID[[max(best - 1, 0), min(best + 1, _CHI_GRID.size - 1)]])
     while high - low > _LOG_CHI_PRECISION:
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        if efficiency(math.exp(left)) >= efficiency(math.exp(right)):
-            high = right
-        else:
-            low = left
-    return max(0.0, float(_CHI_GRID[best]), math.exp(0.5 * (low + high)), key=efficiency)
+        finer = np.linspace(low, high, _FINER)
+        top = int(np.argmax(efficiency(np.exp(finer))))
+        low, high = finer[max(top - 1, 0)], finer[min(top + 1, _FINER - 1)]
+    found = np.array([0.0, _CHI_GRID[best], math.exp(0.5 * (low + high))])
+    return float(found[np.argmax(efficiency(found))])
 
 
 def largest_chi(size: float, max_rate: float) -> float:

@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import arviz as az
 import pymc as pm
@@ -22,18 +22,33 @@ from benchmarks.figures import logistic_data, logistic_model
 from flights import late_flights, load_table
 from quickstart import late_departures
 
-TURNS, TUNE = 5, 1_000
-#: Draws of each of two chains, by the driver and by pm.sample.
-DRAWS, FEWER = 500_000, 20_000
+TUNE = 1_000
+#: Draws of each of two chains by pm.sample.
+FEWER = 20_000
 SETTINGS: dict[str, Any] = {
     "tune": TUNE, "chains": 2, "random_seed": 3, "progressbar": False,
     "compute_convergence_checks": False,
 }  # fmt: skip
 
-MODELS: dict[str, Callable[[], pm.Model]] = {
-    "logistic, d = 10, N = 10⁶": lambda: logistic_model(*logistic_data(1_000_000)),
-    "logistic, d = 50, N = 10⁵": lambda: logistic_model(*logistic_data(100_000, 50)),
-    "flights, d = 27, N = 325,724": lambda: late_departures(late_flights(load_table())),
+
+class Problem(NamedTuple):
+    """A model, and how many draws of each of two chains the driver makes, how many times."""
+
+    build: Callable[[], pm.Model]
+    draws: int
+    turns: int
+
+
+PROBLEMS = {
+    "logistic, d = 10, N = 10⁶": Problem(
+        lambda: logistic_model(*logistic_data(1_000_000)), 500_000, 5
+    ),
+    "logistic, d = 50, N = 10⁵": Problem(
+        lambda: logistic_model(*logistic_data(100_000, 50)), 40_000, 3
+    ),
+    "flights, d = 27, N = 325,724": Problem(
+        lambda: late_departures(late_flights(load_table())), 40_000, 3
+    ),
 }
 
 
@@ -54,16 +69,18 @@ def main() -> None:
         "two threads to pm.sample |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    for name, build in MODELS.items():
-        with build():
+    for name, problem in PROBLEMS.items():
+        with problem.build():
             step = mb.TunaMH()
             runs = {
                 "pm": partial(pm.sample, FEWER, step=step, cores=1, **SETTINGS),
-                "one": partial(mb.sample, step, DRAWS, cores=1, **SETTINGS),
-                "two": partial(mb.sample, step, DRAWS, cores=2, **SETTINGS),
+                "one": partial(mb.sample, step, problem.draws, cores=1, **SETTINGS),
+                "two": partial(mb.sample, step, problem.draws, cores=2, **SETTINGS),
             }
-            turns = range(TURNS)
-            found = [{k: effective_per_second(run) for k, run in runs.items()} for _ in turns]
+            found = [
+                {k: effective_per_second(run) for k, run in runs.items()}
+                for _ in range(problem.turns)
+            ]
         median = statistics.median
         speeds = [median(turn[k][0] for turn in found) for k in runs]
         speeds.append(median(turn["two"][1] for turn in found))
