@@ -8,7 +8,7 @@ class MinibatchError(ValueError):
 
 
 class SettingError(MinibatchError):
-    """A setting of a step method that cannot be meant."""
+    """An invalid setting of a step method."""
 
 
 class UnsplittableModelError(MinibatchError):

@@ -19,6 +19,7 @@ from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.metric import compiled_metric
 from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
 from pymc_minibatch_mh.bounds.shipping import received, shipped
+from pymc_minibatch_mh.data import code_digest, digest
 from pymc_minibatch_mh.data.mapped import MappedArrays
 from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels.alias import build_alias
@@ -72,6 +73,14 @@ class Tables:
     looseness: float
     verified: bool = True
     metric: Callable[..., float] | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells these bounds from others of one model and one centre, in every process."""
+        if self.verified:
+            return "derived"
+        metric = "" if self.metric is None else code_digest(self.metric)
+        return f"{digest(self.c)} {metric}"
 
     @cached_property
     def alias(self) -> tuple[np.ndarray, np.ndarray]:

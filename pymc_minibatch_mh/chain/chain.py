@@ -53,21 +53,14 @@ class Chain:
         Its generator, the only source of randomness.
     adapting
         Whether it starts with warm-up.
-
-    Attributes
-    ----------
-    position : ndarray, shape (d,)
-        Where it is.
-    others : ndarray
-        Values of the variables that it does not move.
     """
 
     def __init__(self, program: Program, rng: np.random.Generator, adapting: bool) -> None:
         self.program = program
         self._rng = rng
         size = program.prepared.surrogate.centre.size
-        self.position = program.prepared.surrogate.centre.copy()
-        self.others = np.zeros(program.prepared.target.source.others.size)
+        self._position = program.prepared.surrogate.centre.copy()
+        self._others = np.zeros(program.prepared.target.source.others.size)
         self._state = new_state(
             size,
             program.proposal.n_components,
@@ -81,7 +74,7 @@ class Chain:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is bound to this process, and scratch."""
-        kept = ("program", "_rng", "position", "others", "_state")
+        kept = ("program", "_rng", "_position", "_others", "_state")
         return {name: self.__dict__[name] for name in kept}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
@@ -95,6 +88,16 @@ class Chain:
         program = own.pop("program")
         other.__setstate__({"program": program, **deepcopy(own)})
         return other
+
+    @property
+    def position(self) -> np.ndarray:
+        """Where it is, shape (d,): memory that compiled code writes to, never replaced."""
+        return self._position
+
+    @property
+    def others(self) -> np.ndarray:
+        """Values of the variables that it does not move, in memory as lasting."""
+        return self._others
 
     @property
     def rng(self) -> np.random.Generator:

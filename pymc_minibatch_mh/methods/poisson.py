@@ -312,9 +312,8 @@ class PoissonMethod(Method):
 
     @property
     def key(self) -> str:
-        """The settings, and whose the bounds are."""
-        own = self.form, self.chi, self.delayed_acceptance, self.tolerates_violations
-        return repr((*own, "derived" if self.bounds is None else "given"))
+        """The settings."""
+        return repr((self.form, self.chi, self.delayed_acceptance, self.tolerates_violations))
 
     def record(self, prepared: "Prepared") -> PoissonTest:
         """Return the settings; an automatic χ starts where typical moves do not read all rows."""

@@ -41,7 +41,7 @@ def overdispersed_initvals(
     Raises
     ------
     SettingError
-        If an argument cannot be meant, or if a variable has values along the dims of pymc.dims:
+        If an argument is invalid, or if a variable has values along the dims of pymc.dims:
         PyMC takes no starting values of those.
     """
     step = step_of(step)

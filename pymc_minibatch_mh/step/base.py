@@ -203,14 +203,16 @@ class MinibatchStep(BlockedStep):
     def key(self) -> dict[str, str]:
         """What the states of this step's chains belong to, the same in every process.
 
-        The method and the settings of its test, the proposal, the order, the temperature, the
-        model and the data: what -> digest, or what it is in words.
+        The method and the settings of its test, its bounds and its proposal, the order, the
+        temperature, the model and the data: what -> digest, or what it is in words.
         """
         # Taken when a state is, it has to be that of the data which the step was built from.
         self.require_unchanged()
+        tables = self.program.prepared.tables
         method = {
             "method": type(self).__name__,
             "the settings of its test": self.program.method.key,
+            "its bounds": "none" if tables is None else tables.key,
             "its proposal": repr(self.program.proposal),
         }
         return method | own.machinery.key_of(self.target)

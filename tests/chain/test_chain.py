@@ -89,12 +89,19 @@ def test_a_chain_changes_nothing_that_it_shares(program):
         np.testing.assert_array_equal(tables.c, c)
 
 
+@pytest.mark.parametrize("name", ["position", "others"])
+def test_what_compiled_code_writes_to_is_not_replaced(step_of, name):
+    chain = chain_of(step_of("two_likelihoods", "TunaMH").program, 7)
+    with pytest.raises(AttributeError, match=name):
+        setattr(chain, name, getattr(chain, name).copy())
+
+
 def test_a_copy_that_shares_its_scratch_is_noticed(step_of):
     program = step_of("two_likelihoods", "TunaMH").program
     whole = run(chain_of(program, 7))
     chain = chain_of(program, 7)
     mutant = chain.copy()
-    mutant.position = chain.position
+    mutant._position = chain.position
     run(mutant)
     assert not np.array_equal(run(chain), whole)
 

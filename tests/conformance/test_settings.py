@@ -1,4 +1,4 @@
-"""Settings that cannot be meant are refused by name, with the cause and the fix."""
+"""Invalid settings are refused by name, with the cause and the fix."""
 
 import math
 

@@ -14,7 +14,7 @@ import pymc as pm
 import pytest
 
 from conformance.harness import run, same_state
-from pymc_minibatch_mh import AustereMH, Bounds, Mixture, PenaltyMH, SettingError
+from pymc_minibatch_mh import AustereMH, Bounds, Mixture, PenaltyMH, SettingError, TunaMH
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.methods.poisson import PoissonMethod
 from pymc_minibatch_mh.model.reading.split import split
@@ -106,6 +106,8 @@ def file(own, tmp_path_factory):
     return path
 
 
+BOUNDS = np.full(2_000, 40.0)
+GIVEN = Bounds(BOUNDS)
 #: What differs -> how the other step is built, and what the refusal names.
 OTHERS = {
     "data": (
@@ -170,11 +172,24 @@ def test_the_settings_of_exact_tests_are_told_from_each_other():
     }
     changes = [
         {}, {"form": "paper"}, {"chi": 1.0}, {"delayed_acceptance": True},
-        {"bounds": Bounds(np.ones(3))}, {"tolerates_violations": True},
+        {"tolerates_violations": True},
     ]  # fmt: skip
     keys = [PoissonMethod(**usual | change).key for change in changes]
     assert len(set(keys)) == len(changes)
     assert keys[0] == PoissonMethod(**usual).key
+
+
+def farther(there, here):
+    return 2.0 * np.abs(there - here).sum()
+
+
+@pytest.mark.parametrize("other", [None, Bounds(np.full(2_000, 50.0)), Bounds(BOUNDS, farther)])
+def test_a_state_of_other_bounds_is_refused(model, own, file, other):
+    first, second = (TunaMH(model=model, prepared=file, bounds=b) for b in (GIVEN, other))
+    with refused_as_differing_in("its bounds"):
+        first.sampling_state = second.sampling_state
+    again = TunaMH(model=model, prepared=file, bounds=Bounds(BOUNDS.copy()))
+    first.sampling_state = again.sampling_state
 
 
 def test_a_state_is_that_of_the_same_step_built_again(own, file):

@@ -1,4 +1,4 @@
-"""Bounds, proposals, starting points and diagnostics that are given what cannot be meant."""
+"""Invalid arguments of bounds, proposals, starting points and diagnostics."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""One input that cannot be meant or cannot be served, and the message that it is refused with."""
+"""One input that is invalid or cannot be served, and the message that it is refused with."""
 
 import re
 import warnings

@@ -1,4 +1,4 @@
-"""Settings of step methods that cannot be meant."""
+"""Invalid settings of step methods."""
 
 import math
 
@@ -37,6 +37,15 @@ every.setting(
 )
 every.setting(
     "TunaMH", "rng", -1, "is no seed.", "Give an integer of 0 or more, or a generator of NumPy."
+)
+every.refuses(
+    "TunaMH(rng=Generator(RandomState(1)._bit_generator))",
+    "rng=Generator(MT19937)",
+    "has no seed sequence, of which the generators of chains are made.",
+    "Give an integer of 0 or more, or a generator of numpy.random.default_rng.",
+    call=lambda g: g.build(
+        "TunaMH", rng=np.random.Generator(np.random.RandomState(1)._bit_generator)
+    ),
 )
 every.setting(
     "TunaMH",

@@ -1,4 +1,4 @@
-"""What explain, audit, their plots and step.save() are given that cannot be meant."""
+"""Invalid arguments of explain, audit, their plots and step.save()."""
 
 import numpy as np
 import pymc as pm

@@ -237,6 +237,7 @@ for written, what, value, named in (
     ("of another temperature", "temperature", "2.0", " (2.0, not 1.0)"),
     ("of another method", "method", "PenaltyMH", " (PenaltyMH, not TunaMH)"),
     ("with another test", "the settings of its test", "", ""),
+    ("with other bounds", "its bounds", "", ""),
     ("with another proposal", "its proposal", "RandomWalk()", ""),
 ):
     states.refuses(

@@ -97,7 +97,7 @@ def explain(
     Raises
     ------
     SettingError
-        If a setting cannot be meant.
+        If a setting is invalid.
     """
     asked = _Asked(
         check.integer("draws", draws, LEAST_DRAWS),

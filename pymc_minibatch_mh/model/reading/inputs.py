@@ -137,8 +137,13 @@ def generator_of(name: str, seed: Any) -> np.random.Generator:
     Raises
     ------
     SettingError
-        If NumPy makes no generator of it.
+        If NumPy makes no generator of it, or it is one that has no seed sequence.
     """
+    if isinstance(seed, np.random.Generator) and seed.bit_generator.seed_seq is None:
+        raise SettingError(
+            f"{name}={seed} has no seed sequence, of which the generators of chains are made. "
+            "Give an integer of 0 or more, or a generator of numpy.random.default_rng."
+        )
     try:
         return get_random_generator(seed)
     except (TypeError, ValueError) as error:
