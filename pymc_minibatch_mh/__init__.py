@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.model.reading.split import split
     from pymc_minibatch_mh.proposals.mixture import Mixture
     from pymc_minibatch_mh.proposals.own_move import OwnMove
-    from pymc_minibatch_mh.proposals.single import Laplace, RandomWalk
+    from pymc_minibatch_mh.proposals.single import Laplace
+    from pymc_minibatch_mh.proposals.walk import RandomWalk
     from pymc_minibatch_mh.sampling.driver import sample
     from pymc_minibatch_mh.sampling.initvals import overdispersed_initvals
 
@@ -47,7 +48,7 @@ _ON_FIRST_USE = {
     "Laplace": "proposals.single",
     "Mixture": "proposals.mixture",
     "OwnMove": "proposals.own_move",
-    "RandomWalk": "proposals.single",
+    "RandomWalk": "proposals.walk",
     "audit": "diagnostics.audit.audit",
     "explain": "diagnostics.forecast.explain",
     "log_likelihood": "diagnostics.after.loglikelihood",

@@ -72,4 +72,5 @@ class Program:
             RowSpace(self._space.term_starts, context),
             prepared.surrogate,
             no_tables() if tables is None else tables.arrays,
+            float(self.method.most_drawn(prepared)),
         )

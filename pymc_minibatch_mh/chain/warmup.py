@@ -95,9 +95,9 @@ def _adapted_test(chain: Chain) -> object:
 
 
 def recentre(chain: Chain) -> None:
-    """Move the centre to where a chain has been in warm-up, if that is far from it."""
+    """Move a centre that was sought to where a chain has been in warm-up, if that is far."""
     state = chain.state
-    if state.n_draws < 2 * WINDOW:
+    if state.n_draws < 2 * WINDOW or chain.prepared.target.covariance is not None:
         return
     mean = state.warm_up_sum / (state.warm_up_weight + state.n_draws % WINDOW)
     if _distance(chain, mean) < MOVED * np.sqrt(mean.size):

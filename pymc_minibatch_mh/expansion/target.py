@@ -13,7 +13,12 @@ from pymc_minibatch_mh.expansion.mode import LOOSE_TOLERANCE, TOLERANCE, Mode, f
 from pymc_minibatch_mh.expansion.passes import Passes
 from pymc_minibatch_mh.expansion.scoring import find_centre
 from pymc_minibatch_mh.expansion.smoothing import smoothed
-from pymc_minibatch_mh.expansion.taylor import Calibration, calibrate, surrogate_at
+from pymc_minibatch_mh.expansion.taylor import (
+    Calibration,
+    calibrate,
+    plain_surrogate,
+    surrogate_at,
+)
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.model.compiled.graphs import OTHERS_SLOT, PlacedRows, row_source
@@ -42,6 +47,9 @@ class Target:
         β, which multiplies the log-likelihood only.
     compile_kwargs
         Passed on to :func:`pytensor.function`.
+    covariance : ndarray, shape (d, d), optional
+        What distances from the centre are measured by where the centre is the start; None where
+        centre and covariance are sought.
 
     Notes
     -----
@@ -58,32 +66,44 @@ class Target:
         taylor_order: int,
         inverse_temperature: float,
         compile_kwargs: Mapping[str, Any] | None,
+        covariance: np.ndarray | None = None,
     ) -> None:
-        self._place(CompiledModel(split, compile_kwargs), taylor_order, inverse_temperature)
+        compiled = CompiledModel(split, compile_kwargs)
+        self._place(compiled, taylor_order, inverse_temperature, covariance)
 
     def _place(
-        self, compiled: CompiledModel, taylor_order: int, inverse_temperature: float
+        self,
+        compiled: CompiledModel,
+        taylor_order: int,
+        inverse_temperature: float,
+        covariance: np.ndarray | None,
     ) -> None:
         self.compiled = compiled
         self.split = compiled.split
         self.taylor_order = taylor_order
         self.inverse_temperature = inverse_temperature
+        self.covariance = covariance
         self.source: ArrayRows = row_source(self.split)
 
-    def beside(self, taylor_order: int, inverse_temperature: float) -> "Target":
-        """Return the same model with another order or temperature; what is compiled is shared.
+    def beside(
+        self,
+        taylor_order: int,
+        inverse_temperature: float,
+        covariance: np.ndarray | None = None,
+    ) -> "Target":
+        """Return the same model with another expansion or temperature; what is compiled is shared.
 
         The variables outside of the position have values of their own in it.
         """
         other = object.__new__(Target)
-        other._place(self.compiled, taylor_order, inverse_temperature)
+        other._place(self.compiled, taylor_order, inverse_temperature, covariance)
         return other
 
     def __reduce__(self) -> tuple:
         """Leave out what is compiled and the addresses of this process."""
         compiled = self.compiled
         settings = self.taylor_order, self.inverse_temperature, compiled.compile_kwargs
-        return Target, (compiled.split, *settings)
+        return Target, (compiled.split, *settings, self.covariance)
 
     @property
     def row_functions(self) -> list[RowFunction] | BoundsError:
@@ -112,7 +132,10 @@ class Target:
         return self.passes.log_prior
 
     def expand(self, start: np.ndarray, rng: np.random.Generator) -> Surrogate:
-        """Find a centre from `start` and build control variates there."""
+        """Find a centre from `start`, unless it is one, and build control variates there."""
+        if self.covariance is not None:
+            plain = plain_surrogate(start, self.covariance, self.inverse_temperature)
+            return plain._replace(first=self.split.first)
         report("Searching for the mode")
         # A pass less, where passes take long: the way to the mean leads past the mode.
         many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS

@@ -54,6 +54,17 @@ def surrogate_at(mode: Mode, order: int, inverse_temperature: float) -> Surrogat
     )
 
 
+def plain_surrogate(
+    centre: np.ndarray, covariance: np.ndarray, inverse_temperature: float
+) -> Surrogate:
+    """Return control variates of order 0, all of them zero, around a point that nobody sought."""
+    size = centre.size
+    factor = np.ascontiguousarray(cholesky(covariance, lower=True))
+    whitener = np.ascontiguousarray(solve_triangular(factor, np.eye(size), lower=True))
+    gradient, hessian = np.zeros(size), np.zeros((size, size))
+    return Surrogate(np.array(centre), factor, whitener, gradient, hessian, 0, inverse_temperature)
+
+
 def whitening(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return L⁻¹ and L of a precision matrix."""
     # L Lᵀ = A⁻¹ with L lower triangular, so that norms need half of a product.

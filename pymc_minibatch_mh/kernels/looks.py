@@ -53,7 +53,7 @@ def look_until_decided(test, move, cheap, posterior, rng, counts):
     while True:
         target = plan(noise, n, total, test)
         counts[entry.N_LOOKS] += 1.0
-        if 2 * target >= total:
+        if target >= min(posterior.most_drawn, total):
             change, _ = read_all(posterior, move, NO_BOUNDS)
             n, log_ratio, variance, skew = total, cheap + beta * change, 0.0, 0.0
         else:

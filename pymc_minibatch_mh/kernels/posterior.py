@@ -39,6 +39,8 @@ class Posterior(NamedTuple):
         Control variates.
     tables
         Bounds of the remainders; none for tests without.
+    most_drawn
+        Rows from which on a look reads all of them instead.
     """
 
     prior: int
@@ -46,6 +48,7 @@ class Posterior(NamedTuple):
     space: RowSpace
     surrogate: Surrogate
     tables: BoundTables
+    most_drawn: float = np.inf
 
 
 @compiled(inlined=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
 
 from pymc_minibatch_mh.methods.guarantee import Guarantee
 
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 
     from pymc_minibatch_mh.preparation.needs import Needs
     from pymc_minibatch_mh.preparation.prepared import Prepared
+
+
+#: Share of all rows from which on one pass in order is as quick as as many random reads.
+PASS_SHARE = 0.5
 
 
 class Method(ABC):
@@ -26,6 +31,8 @@ class Method(ABC):
 
     #: Whether a chain goes on after a row exceeded its bound.
     tolerates_violations: bool = False
+    #: Rows above which a move is decided by all of them; None for a share that is as quick.
+    full_pass_above: float | None = None
     #: Whether the mean over batches of the probability that the test returns is that of accepting.
     #: In a test that stops by its uniform number, the verdicts alone tell it.
     returns_probability: bool = True
@@ -49,6 +56,19 @@ class Method(ABC):
     @abstractmethod
     def key(self) -> str:
         """What tells the user's settings of the test from others, in every process."""
+
+    def with_full_passes_above(self, rows: float | None) -> Self:
+        """Return this method with another limit on the rows that are drawn for a move."""
+        other = copy(self)
+        # Frozen is what a method is for those who have it, not for who makes it.
+        object.__setattr__(other, "full_pass_above", rows)
+        return other
+
+    def most_drawn(self, prepared: Prepared) -> float:
+        """Return the rows above which a move is decided by all of them."""
+        if self.full_pass_above is None:
+            return PASS_SHARE * prepared.n_rows
+        return self.full_pass_above
 
     @abstractmethod
     def record(self, prepared: Prepared) -> Any:

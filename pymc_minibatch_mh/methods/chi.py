@@ -160,7 +160,7 @@ def require_subsampling(chi: float, sizes: Sequence[float], limit: float) -> Non
     sizes
         C M of typical moves.
     limit
-        Rows that are read in one pass.
+        Rows above which a move is decided by all of them.
 
     Raises
     ------
@@ -172,6 +172,6 @@ def require_subsampling(chi: float, sizes: Sequence[float], limit: float) -> Non
     if min(size * (1.0 + chi * size) for size in sizes) > limit:
         raise SettingError(
             f"chi={chi:g} makes the Poisson means of all moves that were tried exceed "
-            f"{limit:,.0f}, half of the rows, so that every update would read all rows. Use "
+            f"{limit:,.0f}, above which a move reads all rows: every update would. Use "
             "chi='auto', or a smaller number."
         )

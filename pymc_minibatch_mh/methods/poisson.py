@@ -72,8 +72,8 @@ if TYPE_CHECKING:
 BEST, PAPER, FACTORIZED = range(3)
 FORMS = {"best": BEST, "paper": PAPER, "factorized": FACTORIZED}
 
-#: Share of all rows from which on one pass in order is as quick as as many random reads.
-PASS_SHARE = 0.5
+#: Rows that are read at a time, and expected to be read for a pair, at most.
+MOST_READ, MOST_RATE = 65_536, 1e15
 
 
 class PoissonTest(NamedTuple):
@@ -127,13 +127,8 @@ def settings(
             f"chi={chi} has no meaning with form='factorized', where every kept row rejects. "
             "Use chi=0, or form='best'."
         )
-    if not max_rate >= 0.0:
-        raise SettingError(
-            f"max_rate={max_rate} is no number of rows. Use a number of 0 or more, or inf for no "
-            "limit."
-        )
-    flags = int(bool(delayed_acceptance)), int(bool(tolerate))
-    return PoissonTest(FORMS[form], float(chi), flags[0], float(max_rate), flags[1])
+    delayed = int(delayed_acceptance)
+    return PoissonTest(FORMS[form], float(chi), delayed, float(max_rate), int(tolerate))
 
 
 @compiled(inlined=True)
@@ -258,13 +253,16 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
         counts[entry.SIZES] += size
         counts[entry.N_SIZES] += 1.0
     bounds = (table, m, size)
-    if expected <= test.max_rate and expected < np.inf:
-        count = rng.poisson(expected)
-        product = 0.0
-        if count > 0:
-            drawn = scratch(count, np.int64)
-            draw_alias(rng, tables.thresholds[table], tables.aliases[table], drawn, count)
-            product = _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts)
+    if expected <= min(test.max_rate, MOST_RATE):
+        count, product, left = 0, 0.0, rng.poisson(expected)
+        # A veto decides: rows that are drawn after one are not read.
+        portion = 1 if test.form == FACTORIZED else min(left, MOST_READ)
+        rows = scratch(portion, np.int64)
+        while left > 0 and product > -np.inf:
+            drawn = rows[: min(left, portion)]
+            draw_alias(rng, tables.thresholds[table], tables.aliases[table], drawn, drawn.size)
+            product += _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts)
+            count, left = count + drawn.size, left - drawn.size
             if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
                 return -1.0, 0.0, float(count)
     else:
@@ -283,12 +281,10 @@ class PoissonMethod(Method):
 
     Parameters
     ----------
-    form
-        "best", "paper" or "factorized".
+    form, delayed_acceptance
+        As in :func:`settings`.
     chi
         χ, or None to choose it in warm-up.
-    delayed_acceptance
-        Whether the cheap part decides first.
     bounds
         None to derive them, or the user's.
     tolerates_violations
@@ -321,7 +317,7 @@ class PoissonMethod(Method):
             self.form,
             self.chi or 0.0,
             delayed_acceptance=self.delayed_acceptance,
-            max_rate=PASS_SHARE * prepared.n_rows,
+            max_rate=self.most_drawn(prepared),
             tolerate=self.tolerates_violations,
         )
         if self.chi is not None:
@@ -331,14 +327,10 @@ class PoissonMethod(Method):
     def require_subsampling(self, prepared: "Prepared") -> None:
         """Refuse a χ that alone makes the Poisson means of typical moves too large."""
         if self.chi:
-            require_subsampling(self.chi, prepared.typical_sizes, PASS_SHARE * prepared.n_rows)
+            require_subsampling(self.chi, prepared.typical_sizes, self.most_drawn(prepared))
 
     def adapted(
-        self,
-        record: PoissonTest,
-        totals: np.ndarray,
-        prepared: "Prepared",
-        updates_per_draw: int,
+        self, record: PoissonTest, totals: np.ndarray, prepared: "Prepared", updates_per_draw: int
     ) -> PoissonTest:
         """Choose χ from the sizes of moves and the ratios of rows that were seen."""
         if self.chi is not None:

@@ -13,6 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.expansion.taylor import Calibration
@@ -22,21 +23,27 @@ from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Changes with what a file holds and with how it is computed.
-FORMAT = "pymc_minibatch_mh prepared step 4"
+FORMAT = "pymc_minibatch_mh prepared step 5"
 #: What reading a file of another kind, a damaged one or a folder may raise.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
 )  # fmt: skip
 
 
+def key_of_expansion(target: Target) -> dict[str, str]:
+    """Return what control variates depend on besides model and data: what -> in words or digest."""
+    given = target.covariance
+    return {
+        "taylor_order": str(target.taylor_order),
+        "temperature": repr(1.0 / target.inverse_temperature),
+        "the centre": "sought" if given is None else f"the start, {digest(given)}",
+    }
+
+
 def key_of(target: Target) -> dict[str, str]:
     """Return what prepared arrays depend on, in every process: what -> digest or number."""
     data = {f"{c.name!r} (column {k})": c.digest() for k, c in enumerate(target.source.columns)}
-    settings = {
-        "taylor_order": str(target.taylor_order),
-        "temperature": repr(1.0 / target.inverse_temperature),
-    }
-    return {**settings, **split_digests(target.split), **data}
+    return {**key_of_expansion(target), **split_digests(target.split), **data}
 
 
 def _key_of_file(target: Target) -> dict[str, str]:

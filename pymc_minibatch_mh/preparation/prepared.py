@@ -146,7 +146,9 @@ class Prepared:
 
         Bounds follow from the centre, so that a chain's state need not carry them.
         """
-        if np.array_equal(surrogate.centre, self.surrogate.centre):
+        own = self.surrogate
+        same = np.array_equal(surrogate.centre, own.centre)
+        if same and np.array_equal(surrogate.whitener, own.whitener):
             return replace(self, surrogate=surrogate)
         return replace(self._bare(), surrogate=surrogate).completed()
 

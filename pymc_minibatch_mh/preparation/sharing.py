@@ -19,7 +19,7 @@ from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.reading.inputs import Weights
 from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.model.reading.weights import weights_of
-from pymc_minibatch_mh.preparation.file import read
+from pymc_minibatch_mh.preparation.file import key_of_expansion, read
 from pymc_minibatch_mh.preparation.freshness import WatchedModel
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared
@@ -116,7 +116,7 @@ class SharedModel:
     request: Request | None
     watched: WatchedModel
     target: Target
-    _known: dict[tuple[int, float], Prepared] = field(default_factory=dict)
+    _known: dict[tuple[str, ...], Prepared] = field(default_factory=dict)
 
     def prepared(
         self,
@@ -141,7 +141,7 @@ class SharedModel:
         file
             A prepared step to read, if one was given.
         """
-        key = target.taylor_order, target.inverse_temperature
+        key = tuple(key_of_expansion(target).values())
         if file is not None:
             target.require_finite(start)
             found = read(file, target)

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from pymc_minibatch_mh.errors import SettingError
+
 
 class Proposal(ABC):
     """A move that is reversible with respect to a known density, and how it adapts.
@@ -48,3 +50,34 @@ class Proposal(ABC):
     @abstractmethod
     def scaling(self, record: Any) -> float:
         """Return the scale of the local move, for the sampler stats."""
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a setting is a real number."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def positive_definite(name: str, given: Any, size: int | None = None) -> np.ndarray:
+    """Return a setting as a positive definite matrix, a copy.
+
+    Raises
+    ------
+    SettingError
+        If it is none, or has another number of lines than `size`.
+    """
+    try:
+        matrix = np.array(given, dtype=np.float64)
+        np.linalg.cholesky(matrix)
+    except (TypeError, ValueError, np.linalg.LinAlgError) as error:
+        raise SettingError(
+            f"{name}={type(given).__name__} is no positive definite matrix. Give an array of shape "
+            "(d, d), d the number of unconstrained coordinates that are moved."
+        ) from error
+    if matrix.ndim != 2 or not np.allclose(matrix, matrix.T):
+        raise SettingError(f"{name}= is not symmetric. Give a covariance matrix.")
+    if size is not None and len(matrix) != size:
+        raise SettingError(
+            f"{name}= has {len(matrix)} lines, and the position {size} coordinates. Give one line "
+            "for each unconstrained coordinate."
+        )
+    return matrix

@@ -14,7 +14,8 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.counts import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCEPT, TRIED
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
-from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.proposals.base import Proposal, is_number
+from pymc_minibatch_mh.proposals.walk import adapted_scale
 
 #: Autoregressive coefficients: antithetic, independent, and three that move locally.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
@@ -116,7 +117,7 @@ class Mixture(Proposal):
     def __post_init__(self) -> None:
         """Check the settings."""
         sequence: Any = self.rho
-        if not isinstance(sequence, tuple | list) or not all(map(_is_number, sequence)):
+        if not isinstance(sequence, tuple | list) or not all(map(is_number, sequence)):
             raise SettingError(
                 f"rho={self.rho!r} is not a sequence of numbers. Give a tuple, such as (0.0, 0.5)."
             )
@@ -125,11 +126,11 @@ class Mixture(Proposal):
                 f"rho={self.rho!r} has a coefficient outside (-1, 1), where a Laplace move is "
                 "not stationary. Use coefficients inside it."
             )
-        if not (_is_number(self.walk_weight) and 0.0 <= self.walk_weight <= 1.0):
+        if not (is_number(self.walk_weight) and 0.0 <= self.walk_weight <= 1.0):
             raise SettingError(
                 f"walk_weight={self.walk_weight!r} is not a probability. Give a number from 0 to 1."
             )
-        if self.scale is not None and not (_is_number(self.scale) and 0.0 < self.scale < np.inf):
+        if self.scale is not None and not (is_number(self.scale) and 0.0 < self.scale < np.inf):
             raise SettingError(f"scale={self.scale!r} is not a positive number. Give one, or None.")
 
     @property
@@ -153,12 +154,8 @@ class Mixture(Proposal):
         size: int,
     ) -> MixtureNumbers:
         """Move the walk's acceptance to its target and weight to the best component."""
-        if window[0, TRIED] > 0:
-            gap = window[0, TALLY_ACCEPT] / window[0, TRIED] - walk_target
-            # One try says little: a gain of one is for windows of ten.
-            few = min(1.0, window[0, TRIED] / 10.0)
-            gain = few * min(1.0, 10.0 / np.sqrt(max(total[0, TRIED], 1.0)))
-            record = record._replace(scale=float(record.scale * np.exp(gain * gap)))
+        scale = adapted_scale(record.scale, window[0], total[0], walk_target)
+        record = record._replace(scale=scale)
         if self.rho and self.walk_weight > 0.0 and (total[:, TRIED] >= ENOUGH_TRIES).all():
             return record._replace(weights=self._weights(total, size))
         return record
@@ -174,10 +171,6 @@ class Mixture(Proposal):
         weights[local] = LOCAL_FLOOR / max(len(local), 1)
         weights[int(np.argmax(efficiency(total, size)))] += 1.0 - weights.sum()
         return weights
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:

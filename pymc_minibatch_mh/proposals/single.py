@@ -1,25 +1,8 @@
-"""The two kinds of move on their own."""
+"""Laplace moves on their own."""
 
 import numpy as np
 
 from pymc_minibatch_mh.proposals.mixture import LAPLACE_RHO, Mixture
-
-
-def RandomWalk(scale: float | None = None) -> Mixture:  # noqa: N802 - reads as a kind of proposal
-    """Return a random walk θ' = θ + s L ξ with the shape of the posterior.
-
-    Parameters
-    ----------
-    scale
-        Scale s before warm-up, which moves it to the acceptance that suits the test; by default
-        2.38/√d.
-
-    Examples
-    --------
-    >>> RandomWalk(scale=0.5).n_components
-    1
-    """
-    return Mixture(rho=(), walk_weight=1.0, scale=scale)
 
 
 def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N802

@@ -42,8 +42,9 @@ def starts_of(
 
         Unlike in ``pm.sample``, None stands for a draw from the Gaussian approximation of the
         posterior, two standard deviations wide: the starting point of
-        :func:`~pymc_minibatch_mh.overdispersed_initvals`. ``initvals={}`` is the default of
-        ``pm.sample``.
+        :func:`~pymc_minibatch_mh.overdispersed_initvals`; of a step with ``centre="start"``, for
+        which the posterior was not sought, it stands for the centre. ``initvals={}`` is the
+        default of ``pm.sample``.
     chains
         Number of chains.
     rng
@@ -96,6 +97,9 @@ def _for_each_chain(initvals: Any, chains: int) -> list[Mapping[Any, Any] | None
 
 def _dispersed(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
     split = step.target.split
+    if step.target.covariance is not None:
+        # Nobody has looked where the posterior lies.
+        return step.prepared.surrogate.centre.copy()
     for _ in range(TRIES):
         position = split.ravel(step.gaussian_draw(rng, NEW_START))
         inside = np.all((position >= split.lower) & (position <= split.upper))

@@ -102,12 +102,15 @@ class MinibatchStep(BlockedStep):
         machinery.tell_of_large(model, point, self.name)
         self._watched = read.watched
         discrete = read.target.split.discrete_in_rows
-        order = check.taylor_order_of(shared["taylor_order"], discrete)
-        target = read.target.beside(order, 1.0 / settings.temperature)
+        order = check.taylor_order_of(shared["taylor_order"], discrete, shared["centre"])
+        covariance = check.covariance_of(shared, read.target.split.size)
+        target = read.target.beside(order, 1.0 / settings.temperature, covariance)
         target.condition_on(point)
         start = target.split.ravel(point)
         default = point if initial_point is None else model.initial_point()
         self._default_start = target.split.ravel(default)
+        limit = check.rows_or_auto("full_pass_above", shared["full_pass_above"])
+        method = method.with_full_passes_above(limit)
         prepared = read.prepared(target, method.needs, model, start, shared["prepared"])
         self.program = machinery.Program(
             prepared, method, settings.proposal, settings.updates_per_draw
@@ -212,6 +215,7 @@ class MinibatchStep(BlockedStep):
         method = {
             "method": type(self).__name__,
             "the settings of its test": self.program.method.key,
+            "full_pass_above": str(self.program.method.full_pass_above),
             "its bounds": "none" if tables is None else tables.key,
             "its proposal": repr(self.program.proposal),
         }
@@ -288,8 +292,9 @@ class MinibatchStep(BlockedStep):
         position, s = chain.position, self.prepared.surrogate
         far = np.sqrt(own.machinery.chdtri(position.size, FAR_TAIL))
         unchosen = np.array_equal(position, self._default_start)
-        # A point that other steps share in is not this one's to leave.
-        alone = s.first == 0
+        # A point that other steps share in is not this one's to leave, and a centre that nobody
+        # sought does not tell which one is far off.
+        alone = s.first == 0 and self.target.covariance is None
         away = own.machinery.whitened_norm(s.whitener, position, s.centre)
         if chain.state.adapting and alone and unchosen and away > far:
             report.tell_of_new_start(self.name)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import pymc as pm
+from numpy.typing import ArrayLike
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.reading.inputs import Weights, value_variables
-from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.proposals.base import Proposal, is_number, positive_definite
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.preparation.sharing import ReadingSettings
@@ -27,6 +28,13 @@ class SharedSettings(TypedDict, total=False):
     ----------
     taylor_order
         Order of the control variates: "auto", 0, 1 or 2.
+    centre
+        "auto" seeks the posterior's mode and expands around the mean nearby. "start" takes
+        `initial_point` as it is: no mode is sought, which the posterior need not have, nothing is
+        expanded (``taylor_order=0``), and no moves start elsewhere than PyMC does.
+    covariance : array_like, shape (d, d)
+        With ``centre="start"``, in what distances are measured and moves are shaped, in the place
+        of the posterior's covariance; the identity by default.
     proposal
         "auto", or a :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
     temperature
@@ -43,6 +51,10 @@ class SharedSettings(TypedDict, total=False):
     prepared
         A file that ``step.save`` wrote for the same model and data: passes over all rows are then
         read instead of made.
+    full_pass_above
+        Rows above which a move is decided by all rows, exactly, instead of by as many drawn ones:
+        by default half of them, from where on a pass in order is as quick. With ``math.inf`` all
+        rows decide only where the test itself asks for them, as the tests were published.
     updates_per_draw
         Updates between two draws that are kept.
     tune
@@ -52,12 +64,15 @@ class SharedSettings(TypedDict, total=False):
     """
 
     taylor_order: int | str
+    centre: str
+    covariance: ArrayLike | None
     proposal: Proposal | str
     temperature: float
     observed: Sequence[str] | None
     weights: Weights | None
     observation_dims: Sequence[str]
     prepared: str | PathLike | None
+    full_pass_above: float | str
     updates_per_draw: int
     tune: bool
     model: pm.Model | None
@@ -70,12 +85,15 @@ class SharedSettings(TypedDict, total=False):
 #: What the shared settings are where nothing else is asked for.
 DEFAULTS: SharedSettings = {
     "taylor_order": "auto",
+    "centre": "auto",
+    "covariance": None,
     "proposal": "auto",
     "temperature": 1.0,
     "observed": None,
     "weights": None,
     "observation_dims": (),
     "prepared": None,
+    "full_pass_above": "auto",
     "updates_per_draw": 1,
     "tune": True,
     "model": None,
@@ -140,7 +158,7 @@ def of_chains(shared: SharedSettings) -> ChainSettings:
     """
     together(shared["blocked"])
     # Whether it suits the rows is known once they are read; what it may be at all is now.
-    taylor_order_of(shared["taylor_order"])
+    taylor_order_of(shared["taylor_order"], centre=shared["centre"])
     return ChainSettings(
         flag("tune", shared["tune"]),
         positive("temperature", shared["temperature"]),
@@ -168,7 +186,7 @@ def together(blocked: bool) -> None:
         )
 
 
-def taylor_order_of(setting: int | str, discrete: Sequence[str] = ()) -> int:
+def taylor_order_of(setting: int | str, discrete: Sequence[str] = (), centre: str = "auto") -> int:
     """Return the order of the control variates; "auto" is 2 where rows can be expanded.
 
     Parameters
@@ -177,10 +195,19 @@ def taylor_order_of(setting: int | str, discrete: Sequence[str] = ()) -> int:
         The user's choice.
     discrete
         Names of the discrete variables that rows depend on, in which nothing can be expanded.
+    centre
+        Where the centre is; around a start nothing is expanded.
     """
+    if centre not in ("auto", "start"):
+        raise SettingError(f"centre={centre!r} is unknown. Use 'auto' or 'start'.")
     if setting == "auto":
-        return 0 if discrete else 2
+        return 0 if discrete or centre == "start" else 2
     if setting in (0, 1, 2) and not isinstance(setting, bool):
+        if setting and centre == "start":
+            raise SettingError(
+                f"taylor_order={setting} needs a centre that is sought, but centre='start'. Use "
+                "taylor_order=0, or leave centre= out."
+            )
         if setting and discrete:
             raise SettingError(
                 f"taylor_order={setting} needs rows that can be expanded, but they depend on the "
@@ -188,6 +215,26 @@ def taylor_order_of(setting: int | str, discrete: Sequence[str] = ()) -> int:
             )
         return int(setting)
     raise SettingError(f"taylor_order={setting!r} is unknown. Use 'auto', 0, 1 or 2.")
+
+
+def covariance_of(shared: SharedSettings, size: int) -> np.ndarray | None:
+    """Return the covariance around a centre that is the start; None where it is sought.
+
+    Raises
+    ------
+    SettingError
+        If it is no positive definite matrix of as many lines as the position has coordinates, or
+        the centre is sought.
+    """
+    given = shared["covariance"]
+    if shared["centre"] != "start":
+        if given is not None:
+            raise SettingError(
+                "covariance= is for centre='start'; around a mode the posterior's own is known. "
+                "Leave it out, or set centre='start'."
+            )
+        return None
+    return np.eye(size) if given is None else positive_definite("covariance", given, size)
 
 
 def proposal_of(setting: Proposal | str) -> Proposal:
@@ -252,6 +299,18 @@ def integer(name: str, value: Any, least: int = 1) -> int:
     if not isinstance(value, bool) and isinstance(value, int | np.integer) and value >= least:
         return int(value)
     raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")
+
+
+def rows_or_auto(name: str, value: float | str) -> float | None:
+    """Return a number of rows, or None for "auto"."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    if is_number(value) and float(value) >= 0.0:
+        return float(value)
+    raise SettingError(
+        f"{name}={value!r} is no number of rows. Give one of 0 or more, math.inf for no limit, or "
+        "'auto'."
+    )
 
 
 def violation_rule(setting: str) -> bool:

@@ -20,7 +20,7 @@ class TunaMH(MinibatchStep):
     Guarantee: *exact given valid bounds*. The bounds of all rows are derived from the model's
     graph, with outward rounding, and every row that is read is checked against its own; bounds of
     your own are checked as well, but nobody has derived them. Moves outside the region in which
-    the bounds hold, and moves that would read more than half of the rows, are decided by all
+    the bounds hold, and moves that would read more rows than `full_pass_above`, are decided by all
     rows, which is exact and counted in the stat ``full_pass``.
 
     Parameters

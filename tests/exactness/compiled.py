@@ -132,8 +132,8 @@ def clean_posterior():
             differences[k] = table[j, rows[k]] - table[i, rows[k]]
 
     space = RowSpace(np.array([0, table.shape[1]]), NO_CONTEXT)
-    addresses = address_of(prior), address_of(evaluate)
-    return Posterior(*addresses, space, line(BETA), no_tables()), (prior, evaluate)
+    addresses, half = (address_of(prior), address_of(evaluate)), 0.5 * table.shape[1]
+    return Posterior(*addresses, space, line(BETA), no_tables(), half), (prior, evaluate)
 
 
 def by_looks(name):

@@ -126,6 +126,34 @@ for value in (0.0, math.nan, "wide"):
         call=lambda g, value=value: RandomWalk(scale=value),
     )
 proposals.refuses(
+    "RandomWalk(covariance='posterior')",
+    "covariance='posterior'",
+    "is unknown.",
+    "Use 'laplace', 'identity' or an array.",
+    call=lambda g: RandomWalk(covariance="posterior"),
+)
+proposals.refuses(
+    "RandomWalk(covariance=[[1, 0.5], [0, 1]])",
+    "covariance=",
+    "is not symmetric.",
+    "Give a covariance matrix.",
+    call=lambda g: RandomWalk(covariance=[[1, 0.5], [0, 1]]),
+)
+proposals.refuses(
+    "RandomWalk(covariance=np.eye(7)) of a model with two coordinates",
+    "covariance=",
+    "has 7 lines, and the position 2 coordinates.",
+    "Give one line for each unconstrained coordinate.",
+    call=lambda g: g.build("TunaMH", proposal=RandomWalk(covariance=np.eye(7)), prepared=g.file),
+)
+proposals.refuses(
+    "RandomWalk(adapt=None)",
+    "adapt=None",
+    "is neither True nor False.",
+    "Give one of them.",
+    call=lambda g: RandomWalk(adapt=None),
+)
+proposals.refuses(
     "Laplace(1.0)",
     "rho=(1.0,)",
     "has a coefficient outside (-1, 1), where a Laplace move is not stationary.",

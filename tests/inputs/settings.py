@@ -23,6 +23,36 @@ every.setting(
     "is unknown.",
     "Use 'auto', RandomWalk(), Laplace() or Mixture().",
 )
+every.setting("TunaMH", "centre", "mean", "is unknown.", "Use 'auto' or 'start'.")
+every.refuses(
+    "TunaMH(centre='start', taylor_order=2)",
+    "taylor_order=2",
+    "needs a centre that is sought, but centre='start'.",
+    "Use taylor_order=0, or leave centre= out.",
+    call=lambda g: g.build("TunaMH", centre="start", taylor_order=2),
+)
+every.refuses(
+    "TunaMH(covariance=np.eye(2))",
+    "covariance=",
+    "is for centre='start'; around a mode the posterior's own is known.",
+    "Leave it out, or set centre='start'.",
+    call=lambda g: g.build("TunaMH", covariance=np.eye(2)),
+)
+every.refuses(
+    "TunaMH(centre='start', covariance=-np.eye(2))",
+    "covariance=ndarray",
+    "is no positive definite matrix.",
+    "Give an array of shape (d, d), d the number of unconstrained coordinates that are moved.",
+    call=lambda g: g.build("TunaMH", centre="start", covariance=-np.eye(2)),
+)
+for value in (-1, math.nan, "half"):
+    every.setting(
+        "TunaMH",
+        "full_pass_above",
+        value,
+        "is no number of rows.",
+        "Give one of 0 or more, math.inf for no limit, or 'auto'.",
+    )
 for value in (0, 2.5):
     every.setting(
         "TunaMH", "updates_per_draw", value, "is not an integer of 1 or more.", "Give one."
@@ -149,10 +179,10 @@ every.refuses(
     "TunaMH(epsilon=0.1)",
     "epsilon=",
     "is no setting of TunaMH.",
-    "Choose from ['blocked', 'bounds', 'chi', 'compile_kwargs', 'delayed_acceptance', 'form', "
-    "'initial_point', 'model', 'observation_dims', 'observed', 'on_violation', 'prepared', "
-    "'proposal', 'rng', 'spectral_gap_ratio', 'taylor_order', 'temperature', 'tune', "
-    "'updates_per_draw', 'weights'].",
+    "Choose from ['blocked', 'bounds', 'centre', 'chi', 'compile_kwargs', 'covariance', "
+    "'delayed_acceptance', 'form', 'full_pass_above', 'initial_point', 'model', "
+    "'observation_dims', 'observed', 'on_violation', 'prepared', 'proposal', 'rng', "
+    "'spectral_gap_ratio', 'taylor_order', 'temperature', 'tune', 'updates_per_draw', 'weights'].",
     call=lambda g: g.build("TunaMH", epsilon=0.1),
 )
 every.refuses(
@@ -227,8 +257,8 @@ for value in (-1, math.nan, math.inf, "large"):
 own.refuses(
     "TunaMH(chi=1e12)",
     "chi=1e+12",
-    "makes the Poisson means of all moves that were tried exceed 2,500, half of the rows, so that "
-    "every update would read all rows.",
+    "makes the Poisson means of all moves that were tried exceed 2,500, above which a move reads "
+    "all rows: every update would.",
     "Use chi='auto', or a smaller number.",
     call=lambda g: g.build("TunaMH", chi=1e12, prepared=g.file),
 )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numba import njit
-from scipy.stats import binom, chi2
+from scipy.stats import binom, chi2, ttest_1samp
 from scipy.stats import poisson as poisson_law
 
 from exactness.poisson import Move, Rule, acceptance
@@ -49,7 +49,16 @@ def metric(position, new):
     return METRIC
 
 
-def run(settings, *, bounds=BOUNDS, weights=None, radius=np.inf, kind=GIVEN, read=evaluate):
+def run(
+    settings,
+    *,
+    bounds=BOUNDS,
+    weights=None,
+    radius=np.inf,
+    kind=GIVEN,
+    read=evaluate,
+    count=UPDATES,
+):
     """Return states before each update and the counts of each; weights draw rows, if not c_i."""
     heads = np.array([[radius, kind, bounds.sum(dtype=np.float64)]])
     thresholds, aliases = np.empty((1, TABLE.size)), np.empty((1, TABLE.size), dtype=np.int32)
@@ -61,7 +70,7 @@ def run(settings, *, bounds=BOUNDS, weights=None, radius=np.inf, kind=GIVEN, rea
         line(BETA),
         BoundTables(heads, bounds[None], thresholds, aliases, address_of(metric)),
     )
-    return draws_of(posterior, FLIP, settings, 0.0, count=UPDATES, seed=23)
+    return draws_of(posterior, FLIP, settings, 0.0, count=count, seed=23)
 
 
 def expected(settings, state, by_all_rows=False):
@@ -147,6 +156,36 @@ def test_rows_read_are_poisson():
     kept = probable > 20
     statistic = ((observed[kept] - probable[kept]) ** 2 / probable[kept]).sum()
     assert chi2(kept.sum()).sf(statistic) > LEVEL
+
+
+@pytest.mark.parametrize("name", ["factorized", "factorized, delayed"])
+def test_rows_after_a_veto_are_not_read(name):
+    states, counts = run(SETTINGS[name])
+    bounds = BOUNDS.astype(float) * METRIC
+    for state in (0.0, 1.0):
+        of_state = counts[states == state, entry.N_OBS]
+        of_state = of_state[of_state > 0]
+        change = -BETA * (1.0 - 2.0 * state) * TABLE
+        veto = (np.maximum(change, 0.0) / bounds * bounds / bounds.sum()).sum()
+        # Of B ~ Poisson(R) drawn rows, those up to the first veto, given B > 0.
+        rate = bounds.sum()
+        mean = (1.0 - np.exp(-rate * veto)) / veto / (1.0 - np.exp(-rate))
+        assert ttest_1samp(of_state, mean).pvalue > LEVEL
+        assert ttest_1samp(of_state, rate / (1.0 - np.exp(-rate))).pvalue < LEVEL
+
+
+def test_more_rows_than_are_read_at_a_time_decide_as_one_batch_does():
+    settings = poisson.settings("best", 200_000.0)
+    states, counts = run(settings, count=150)
+    rate = poisson.rate(float(BOUNDS.sum(dtype=float) * METRIC), settings)
+    assert rate > 3 * poisson.MOST_READ
+    assert (np.abs(counts[:, entry.N_OBS] / rate - 1.0) < 0.02).all()
+    assert not counts[:, entry.FULL_PASS].any()
+    for state in (0.0, 1.0):
+        sign = 1.0 - 2.0 * state
+        exact = sign * (LOG_PRIOR + LOG_Q + BETA * TABLE.sum())
+        found = counts[states == state, entry.LOG_RATIO]
+        assert found.mean() == pytest.approx(exact, abs=0.01)
 
 
 MUTANTS = {

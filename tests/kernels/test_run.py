@@ -16,6 +16,7 @@ from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
 from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE, LOGP_SIGNATURE
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.methods import austere
 from statistical.budget import FAR, LEVEL
 
 UPDATES = 40_000
@@ -111,6 +112,16 @@ def test_counts_are_of_rows_and_looks():
     assert (counts[:, entry.N_OBS] == rows).all()
     assert (counts[:, entry.N_LOOKS] == 1).all()
     assert not counts[:, entry.FULL_PASS].any()
+
+
+@pytest.mark.parametrize("most_drawn", [0.5, 1.0])
+def test_rows_are_drawn_up_to_the_limit(most_drawn):
+    posterior = toy.Toy(RULES["barker"]).posterior._replace(most_drawn=most_drawn * 16)
+    test = austere.settings(1e-9, batch_size=4)
+    _, counts = draws_of(posterior, toy.FLIP, test, 0.0, count=50, seed=27)
+    looks = 2 if most_drawn == 0.5 else 4
+    assert (counts[:, entry.N_LOOKS] == looks).all()
+    assert (counts[:, entry.FULL_PASS] == 1).all()
 
 
 def test_a_batch_of_half_the_rows_is_read_in_full():

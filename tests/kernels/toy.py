@@ -134,15 +134,21 @@ class Toy:
     kappa: float | None = None
     inverse_temperature: float = BETA
 
-    def steps(self, count, seed, **options):
-        """Return the states before each of `count` draws, and the draws' counts: see `draws_of`."""
-        posterior = Posterior(
+    @property
+    def posterior(self):
+        """What is sampled."""
+        return Posterior(
             address_of(self.prior),
             address_of(self.evaluate),
             RowSpace(STARTS, CONTEXT.copy()),
             line(self.inverse_temperature),
             no_tables(),
+            0.5 * TABLE.size,
         )
+
+    def steps(self, count, seed, **options):
+        """Return the states before each of `count` draws, and the draws' counts: see `draws_of`."""
+        posterior = self.posterior
         test = self.rule.settings._replace(kappa=self.spread if self.kappa is None else self.kappa)
         if self.kind is not None:
             test = self.kind(*test)

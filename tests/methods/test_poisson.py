@@ -163,8 +163,6 @@ def test_settings_are_held_by_name():
         ({"chi": math.inf}, "chi=inf"),
         ({"chi": math.nan}, "chi=nan"),
         ({"form": "factorized", "chi": 0.5}, "chi=0.5 has no meaning"),
-        ({"max_rate": -1.0}, "max_rate=-1.0"),
-        ({"max_rate": math.nan}, "max_rate=nan"),
     ],
 )
 def test_refused_settings(wrong, message):

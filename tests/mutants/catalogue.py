@@ -91,11 +91,18 @@ EDITED = [
         "updates that should read no row read one",
         Edit(
             THIN_ROWS,
-            "count = rng.poisson(expected)",
-            "count = max(rng.poisson(expected), 1)",
+            "left = 0, 0.0, rng.poisson(expected)",
+            "left = 0, 0.0, max(rng.poisson(expected), 1)",
             LOOP,
         ),
         f"{POISSON}[MH-SS]",
+        slow=True,
+    ),
+    Mutant(
+        "rows read after a veto",
+        "rows are read and counted that decide nothing any more",
+        Edit(THIN_ROWS, "left > 0 and product > -np.inf", "left > 0", LOOP),
+        "kernels/test_poisson.py::test_rows_after_a_veto_are_not_read[factorized]",
         slow=True,
     ),
     Mutant(
@@ -255,6 +262,12 @@ EDITED = [
         "proposals/test_mixture.py::test_conditional_moves_have_the_conditional_mean_and_covariance"
         "[0.0-1]",
     ),
+    Mutant(
+        "random walk always of the posterior's shape",
+        "a covariance of one's own is passed over",
+        Edit("proposals.walk.walk", "if numbers.shape == LAPLACE else", "if True else"),
+        "proposals/test_walk.py::test_steps_have_the_covariance_that_was_asked_for[given-0]",
+    ),
     # Bounds.
     Mutant(
         "bounds × 0.75",
@@ -395,7 +408,7 @@ EDITED = [
     Mutant(
         "a key without the order",
         "the state of a step of another order is taken",
-        Edit("preparation.file.key_of", '"taylor_order": str(target.taylor_order),', ""),
+        Edit("preparation.file.key_of_expansion", '"taylor_order": str(target.taylor_order),', ""),
         "step/test_prepared.py::test_a_key_tells_order_and_temperature",
     ),
     # What a chain keeps.

@@ -1,0 +1,163 @@
+"""The random walk, of the posterior's shape or of a given one."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.data import digest
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.counts import TALLY_ACCEPT, TRIED
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.vectors import inner_of_line
+from pymc_minibatch_mh.proposals.base import Proposal, is_number, positive_definite
+
+LAPLACE, IDENTITY, GIVEN = range(3)
+SHAPES = {"laplace": LAPLACE, "identity": IDENTITY}
+
+
+class WalkNumbers(NamedTuple):
+    """Numbers of a random walk in a chain.
+
+    Parameters
+    ----------
+    scale
+        s.
+    shape
+        LAPLACE, IDENTITY or GIVEN.
+    factor : ndarray, shape (d, d) or (0, 0)
+        L of a given shape, lower triangular.
+    """
+
+    scale: float
+    shape: int
+    factor: np.ndarray
+
+
+@role_of(WalkNumbers, "propose")
+@compiled(inlined=True)
+def walk(numbers, move, posterior, rng):
+    """Draw a step from a centred normal distribution: see :func:`roles.propose`.
+
+    With a lower triangular factor, steps of the coordinates from `first` on alone are those of
+    the conditional distribution given that the others stay.
+    """
+    surrogate = posterior.surrogate
+    first, size, white = surrogate.first, move.new.size, move.there
+    for i in range(first):
+        move.new[i] = move.position[i]
+    for i in range(first, size):
+        white[i] = numbers.scale * rng.standard_normal()
+    if numbers.shape == IDENTITY:
+        for i in range(first, size):
+            move.new[i] = move.position[i] + white[i]
+        return 0.0, 0
+    factor = surrogate.factor if numbers.shape == LAPLACE else numbers.factor
+    for i in range(first, size):
+        move.new[i] = move.position[i] + inner_of_line(factor, i, white, first, i + 1)
+    return 0.0, 0
+
+
+@dataclass(frozen=True, eq=False)
+class RandomWalk(Proposal):
+    """A random walk θ' = θ + s L ξ, ξ standard normal.
+
+    Guarantee: *exact*; the test it is combined with decides on the rest.
+
+    Parameters
+    ----------
+    scale
+        Scale s before warm-up; by default 2.38/√d.
+    covariance
+        L Lᵀ: "laplace" for the posterior's covariance around its centre, "identity", or an array
+        of shape (d, d) on the unconstrained scale.
+    adapt
+        Whether warm-up moves the scale to the acceptance that suits the test.
+
+    Raises
+    ------
+    SettingError
+        If a setting is invalid; when a step is built, if the covariance has another size than the
+        position.
+
+    Examples
+    --------
+    >>> RandomWalk(scale=0.05, covariance="identity", adapt=False).n_components
+    1
+    """
+
+    scale: float | None = None
+    covariance: Any = "laplace"
+    adapt: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the settings, and keep a covariance of one's own as it is now."""
+        if self.scale is not None and not (is_number(self.scale) and 0.0 < self.scale < np.inf):
+            raise SettingError(f"scale={self.scale!r} is not a positive number. Give one, or None.")
+        if not isinstance(self.adapt, bool):
+            raise SettingError(f"adapt={self.adapt!r} is neither True nor False. Give one of them.")
+        if not isinstance(self.covariance, str):
+            given = positive_definite("covariance", self.covariance)
+            object.__setattr__(self, "covariance", given)
+        elif self.covariance not in SHAPES:
+            raise SettingError(
+                f"covariance={self.covariance!r} is unknown. Use 'laplace', 'identity' or an array."
+            )
+
+    def __repr__(self) -> str:
+        """Return what tells this walk from others, in every process."""
+        given = self.covariance
+        shape = repr(given) if isinstance(given, str) else f"covariance {digest(given)}"
+        return f"RandomWalk({self.scale}, {shape}, adapt={self.adapt})"
+
+    @property
+    def n_components(self) -> int:
+        """One."""
+        return 1
+
+    def record(self, size: int) -> WalkNumbers:
+        """Return the scale that a chain starts with, and the shape."""
+        scale = float(2.38 / np.sqrt(size) if self.scale is None else self.scale)
+        if isinstance(self.covariance, str):
+            return WalkNumbers(scale, SHAPES[self.covariance], np.empty((0, 0)))
+        given = positive_definite("covariance", self.covariance, size)
+        return WalkNumbers(scale, GIVEN, np.ascontiguousarray(np.linalg.cholesky(given)))
+
+    def adapted(
+        self,
+        record: WalkNumbers,
+        window: np.ndarray,
+        total: np.ndarray,
+        walk_target: float,
+        size: int,
+    ) -> WalkNumbers:
+        """Move the acceptance to its target."""
+        if not self.adapt:
+            return record
+        return record._replace(scale=adapted_scale(record.scale, window[0], total[0], walk_target))
+
+    def scaling(self, record: WalkNumbers) -> float:
+        """Return the scale."""
+        return record.scale
+
+
+def adapted_scale(scale: float, window: np.ndarray, total: np.ndarray, walk_target: float) -> float:
+    """Return a walk's scale after a window of warm-up, moved towards an acceptance.
+
+    Parameters
+    ----------
+    scale
+        The scale in the window.
+    window, total : ndarray, shape (N_TALLIES,)
+        Tallies of the walk in the last window and in the whole warm-up.
+    walk_target
+        The acceptance.
+    """
+    if not window[TRIED] > 0:
+        return scale
+    gap = window[TALLY_ACCEPT] / window[TRIED] - walk_target
+    # One try says little: a gain of one is for windows of ten.
+    few = min(1.0, window[TRIED] / 10.0)
+    gain = few * min(1.0, 10.0 / np.sqrt(max(total[TRIED], 1.0)))
+    return float(scale * np.exp(gain * gap))
