@@ -32,9 +32,9 @@ class SharedSettings(TypedDict, total=False):
         "auto" seeks the posterior's mode and expands around the mean nearby. "start" takes
         `initial_point` as it is: no mode is sought, which the posterior need not have, nothing is
         expanded (``taylor_order=0``), and no moves start elsewhere than PyMC does.
-    covariance : array_like, shape (d, d)
-        With ``centre="start"``, in what distances are measured and moves are shaped, in the place
-        of the posterior's covariance; the identity by default.
+    covariance
+        With ``centre="start"``, what distances are measured by and moves are shaped by instead of
+        the posterior's covariance: an array of shape (d, d), by default the identity.
     proposal
         "auto", or a :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
     temperature
@@ -51,12 +51,12 @@ class SharedSettings(TypedDict, total=False):
     prepared
         A file that ``step.save`` wrote for the same model and data: passes over all rows are then
         read instead of made.
+    updates_per_draw
+        Updates between two draws that are kept.
     full_pass_above
         Rows above which a move is decided by all rows, exactly, instead of by as many drawn ones:
         by default half of them, from where on a pass in order is as quick. With ``math.inf`` all
         rows decide only where the test itself asks for them, as the tests were published.
-    updates_per_draw
-        Updates between two draws that are kept.
     tune
         Whether to adapt the proposal in warm-up.
     model, rng, initial_point, compile_kwargs, blocked
@@ -72,8 +72,8 @@ class SharedSettings(TypedDict, total=False):
     weights: Weights | None
     observation_dims: Sequence[str]
     prepared: str | PathLike | None
-    full_pass_above: float | str
     updates_per_draw: int
+    full_pass_above: float | str
     tune: bool
     model: pm.Model | None
     rng: Any
@@ -93,8 +93,8 @@ DEFAULTS: SharedSettings = {
     "weights": None,
     "observation_dims": (),
     "prepared": None,
-    "full_pass_above": "auto",
     "updates_per_draw": 1,
+    "full_pass_above": "auto",
     "tune": True,
     "model": None,
     "rng": None,
