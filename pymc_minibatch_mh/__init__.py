@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.diagnostics.after.loo import loo_subsample
     from pymc_minibatch_mh.diagnostics.after.predictive import posterior_predictive
     from pymc_minibatch_mh.diagnostics.audit.audit import audit
+    from pymc_minibatch_mh.diagnostics.forecast.design import design_sequential_test, tried_moves
     from pymc_minibatch_mh.diagnostics.forecast.explain import explain
     from pymc_minibatch_mh.diagnostics.forecast.explanation import Explanation
     from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
     from pymc_minibatch_mh.kernels.batch import rows_gradient
+    from pymc_minibatch_mh.methods.tables.designs import PerUpdate, SequentialDesign
+    from pymc_minibatch_mh.methods.tables.sequential import sequential_error, sequential_use
+    from pymc_minibatch_mh.methods.tables.tried_moves import TriedMoves
     from pymc_minibatch_mh.model.reading.split import split
     from pymc_minibatch_mh.proposals.mixture import Mixture
     from pymc_minibatch_mh.proposals.own_move import OwnMove
@@ -49,7 +53,11 @@ _ON_FIRST_USE = {
     "Mixture": "proposals.mixture",
     "OwnMove": "proposals.own_move",
     "RandomWalk": "proposals.walk",
+    "PerUpdate": "methods.tables.designs",
+    "SequentialDesign": "methods.tables.designs",
+    "TriedMoves": "methods.tables.tried_moves",
     "audit": "diagnostics.audit.audit",
+    "design_sequential_test": "diagnostics.forecast.design",
     "explain": "diagnostics.forecast.explain",
     "log_likelihood": "diagnostics.after.loglikelihood",
     "loo_subsample": "diagnostics.after.loo",
@@ -60,7 +68,10 @@ _ON_FIRST_USE = {
     "plot_rows": "diagnostics.plots",
     "posterior_predictive": "diagnostics.after.predictive",
     "rows_gradient": "kernels.batch",
+    "sequential_error": "methods.tables.sequential",
+    "sequential_use": "methods.tables.sequential",
     "split": "model.reading.split",
+    "tried_moves": "diagnostics.forecast.design",
 }
 
 __all__ = [
@@ -78,15 +89,19 @@ __all__ = [
     "OwnMove",
     "OwnTestMH",
     "PenaltyMH",
+    "PerUpdate",
     "Proposal",
     "RandomWalk",
     "ScalableSubsamplingMH",
+    "SequentialDesign",
     "SettingError",
     "SplitCheckError",
     "StaleDataError",
+    "TriedMoves",
     "TunaMH",
     "UnsplittableModelError",
     "audit",
+    "design_sequential_test",
     "explain",
     "log_likelihood",
     "loo_subsample",
@@ -97,7 +112,10 @@ __all__ = [
     "posterior_predictive",
     "rows_gradient",
     "sample",
+    "sequential_error",
+    "sequential_use",
     "split",
+    "tried_moves",
 ]
 
 

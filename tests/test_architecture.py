@@ -16,7 +16,7 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS = 350, 40, 8
 ARROWS = {
     "__init__": {
         "bounds", "diagnostics", "diagnostics.after", "diagnostics.audit", "diagnostics.forecast",
-        "errors", "kernels", "model.reading", "proposals", "sampling", "step",
+        "errors", "kernels", "methods", "model.reading", "proposals", "sampling", "step",
     },
     "_jit": set(),
     "collection": set(),

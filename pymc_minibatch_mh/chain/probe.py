@@ -52,7 +52,7 @@ class Acceptance(NamedTuple):
         Probability of accepting and its Monte Carlo standard error; NaN where a row exceeded its
         bound, which ends a chain.
     rows, fewest_rows
-        Mean and smallest number of rows that were read.
+        Mean number of rows that were read, and smallest number of those that decided.
     """
 
     mean: float

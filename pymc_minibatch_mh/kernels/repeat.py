@@ -19,8 +19,8 @@ from pymc_minibatch_mh.kernels.row_sums import BLOCK
 from pymc_minibatch_mh.kernels.signatures import EVALUATE, INDICES, VECTOR
 from pymc_minibatch_mh.kernels.vectors import copy_to
 
-# What repetitions of a test add up: Σp, Σp², Σ rows; the fewest rows; 1 for a row beyond
-# its bound.
+# What repetitions of a test add up: Σp, Σp², Σ rows; the fewest rows that decided; 1 for a row
+# beyond its bound.
 TOTAL, SQUARES, ROWS, FEWEST, VIOLATED = range(5)
 N_OUTCOMES = 5
 
@@ -82,7 +82,8 @@ def repeat_test(handle, generator, position, new, cheap, repetitions, by_verdict
         probability = verdict if by_verdict else accept
         outcomes[TOTAL] += probability
         outcomes[SQUARES] += probability * probability
-        outcomes[ROWS] += n
+        # A test that scans all rows before it decides has counted these already.
+        outcomes[ROWS] += n + counts[entry.N_OBS]
         outcomes[FEWEST] = min(outcomes[FEWEST], n)
 
 

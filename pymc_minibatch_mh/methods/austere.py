@@ -3,34 +3,59 @@
 The uniform is drawn first. Metropolis accepts iff the exact log ratio exceeds log(uniform); each
 look tests that with t = (D* - log uniform)/s and n - 1 degrees of freedom, which is the paper's
 statistic on the mean difference against mu_0 = (log uniform - cheap part)/N. It stops when the
-tail beyond |t| is below epsilon and reads `batch_size` more rows otherwise.
+tail beyond |t| is below epsilon and reads `batch_size` more rows otherwise. With another boundary
+than 0.5, early looks have a smaller tail: that of the normal limit G_0 (n/N)^(0.5 - boundary).
+
+In the variant with a design per update, all rows are scanned before the test, which tells how far
+the mean is from its threshold; batch size and epsilon are then those of the cheapest test whose
+error there is tolerated. It exists to reproduce published figures.
 
 Guarantee
 ---------
 Approximate: epsilon controls the error of one look, not of the chain, and only for batches whose
 mean is about normal. A batch that misses rare rows stops early and wrongly. A batch of equal
-differences, up to rounding, is undecided. With all rows read the decision is exact Metropolis.
+differences, up to rounding, is undecided. With all rows read the decision is exact Metropolis; at
+epsilon 0 every update reads all rows at once, and the test is exact.
 
 References
 ----------
 Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
-budget", ICML, doi:10.48550/arXiv.1304.5299.
+budget", ICML, doi:10.48550/arXiv.1304.5299; boundaries: its supplement.
+Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for Metropolis-Hastings",
+UAI, doi:10.48550/arXiv.1610.06848, section 6: the variant with a design per update.
 """
 
+from __future__ import annotations
+
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.looks import look_until_decided
+from pymc_minibatch_mh.kernels.posterior import moments_of_all
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.methods.batches import (
     GAUSSIAN_THIRD_MOMENT,
     BatchMethod,
     require_batches,
 )
-from pymc_minibatch_mh.methods.distributions import student_tail
+from pymc_minibatch_mh.methods.distributions import normal_cdf, student_tail
 from pymc_minibatch_mh.methods.guarantee import Guarantee, Promise
+from pymc_minibatch_mh.methods.tables.designs import PerUpdate, SequentialDesign, design_table
+from pymc_minibatch_mh.methods.tables.sequential import (
+    boundary_of,
+    normal_limit,
+    tail_probability,
+)
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.preparation.prepared import Prepared
 
 
 class AustereTest(NamedTuple):
@@ -46,7 +71,9 @@ class AustereTest(NamedTuple):
     kappa
         κ in the predicted variance V = κ M² of a move, adapted in warm-up.
     epsilon
-        Tail probability below which a look decides.
+        Tail probability below which a look decides; 0 for all rows at once.
+    boundary, limit
+        α and G_0 of the limits G_0 (n/N)^(0.5 - α) of the looks.
     """
 
     batch_size: int
@@ -54,6 +81,8 @@ class AustereTest(NamedTuple):
     third_moment: float
     kappa: float
     epsilon: float
+    boundary: float
+    limit: float
 
 
 AustereTest.decide = look_until_decided  # type: ignore[attr-defined]
@@ -63,35 +92,42 @@ AustereTest.decide = look_until_decided  # type: ignore[attr-defined]
 _ROUNDING = 1e-12
 
 
-def settings(epsilon: float = 0.05, *, batch_size: int = 100) -> AustereTest:
+def settings(epsilon: float = 0.05, *, batch_size: int = 100, boundary: float = 0.5) -> AustereTest:
     """Check the settings of the test, and return them.
 
     Parameters
     ----------
     epsilon
-        Tail probability below which a look decides, in (0, 0.5).
+        Tail probability below which a look decides, in [0, 0.5]; at 0 all rows are read at once.
     batch_size
         Rows of every look.
+    boundary
+        α of the limits of the looks, in [0.5, 1]; 0.5 for the same tail at every look.
 
     Raises
     ------
     SettingError
         If a setting is out of range.
     """
-    if not 0.0 < epsilon < 0.5:
-        raise SettingError(
-            f"epsilon={epsilon} is not a tail probability in (0, 0.5). Use 0.05, or less for a "
-            "smaller bias and more rows."
-        )
+    epsilon, boundary = tail_probability(epsilon), boundary_of(boundary)
     require_batches(batch_size, 0.0, GAUSSIAN_THIRD_MOMENT)
-    return AustereTest(int(batch_size), 0.0, GAUSSIAN_THIRD_MOMENT, math.inf, float(epsilon))
+    found = 0.0, GAUSSIAN_THIRD_MOMENT, math.inf
+    return AustereTest(int(batch_size), *found, epsilon, boundary, normal_limit(epsilon))
 
 
 @role_of(AustereTest, "plan")
 @compiled(inlined=True)
 def plan(noise, n, total, test):
-    """Return `batch_size` rows more than `n`, at most `total`; the noise is not used."""
-    return min(total, n + test.batch_size)
+    """Return `batch_size` rows more than `n`, all at epsilon 0; the noise is not used."""
+    return min(total, n + test.batch_size) if test.epsilon > 0.0 else total
+
+
+@compiled(inlined=True)
+def level(n, total, test):
+    """Return the tail probability below which a look at `n` rows decides."""
+    if test.boundary == 0.5:
+        return test.epsilon
+    return normal_cdf(-test.limit * (n / total) ** (0.5 - test.boundary))
 
 
 @role_of(AustereTest, "judge")
@@ -116,7 +152,7 @@ def judge(log_ratio, variance, skewness, n, total, uniform, test):
     -------
     tuple of float
         Verdict (1 accept, 0 reject, -1 read more), min(1, exp(D*)), and the tail probability
-        beyond |t| at this look: what epsilon is compared with, 0 with all rows read. A log ratio
+        beyond |t| at this look: what the level is compared with, 0 with all rows read. A log ratio
         of NaN or -inf rejects, +inf accepts.
     """
     if not log_ratio > -math.inf:
@@ -130,18 +166,156 @@ def judge(log_ratio, variance, skewness, n, total, uniform, test):
     if not deviation > _ROUNDING * max(1.0, abs(log_ratio)):
         return -1.0, probability, 0.5
     tail = student_tail(abs(log_ratio - threshold) / deviation, n - 1.0)
-    if tail < test.epsilon:
+    if tail < level(n, total, test):
         return verdict, probability, tail
     return -1.0, probability, tail
 
 
+class PerUpdateTest(NamedTuple):
+    """What the variant with a design per update runs on.
+
+    Parameters
+    ----------
+    skewness, third_moment, kappa
+        As above.
+    distances : ndarray, shape (K,)
+        Smallest |μ_std| that a design is for, ascending from 0.
+    batch_sizes : ndarray of int64, shape (K,)
+    epsilons : ndarray, shape (K,)
+        The designs.
+    """
+
+    skewness: float
+    third_moment: float
+    kappa: float
+    distances: np.ndarray
+    batch_sizes: np.ndarray
+    epsilons: np.ndarray
+
+
+class ChosenTest(NamedTuple):
+    """The test of one update, and its uniform number, which was drawn before the scan."""
+
+    batch_size: int
+    kappa: float
+    epsilon: float
+    boundary: float
+    limit: float
+    uniform: float
+
+
+@role_of(ChosenTest, "plan")
+@compiled(inlined=True)
+def plan_of_chosen(noise, n, total, test):
+    """Return what :func:`plan` does."""
+    return plan(noise, n, total, test)
+
+
+@role_of(ChosenTest, "judge")
+@compiled(inlined=True)
+def judge_by_chosen(log_ratio, variance, skewness, n, total, uniform, test):
+    """Decide by :func:`judge`, with the uniform number that the test was chosen for."""
+    return judge(log_ratio, variance, skewness, n, total, test.uniform, test)
+
+
+@role_of(PerUpdateTest, "decide")
+@compiled(inlined=True)
+def decide_after_scan(test, move, cheap, posterior, rng, counts):
+    """Scan all rows, choose a test for what they say, and run it on rows drawn anew.
+
+    The scan is counted as read rows, and as a full pass: see :func:`roles.decide`.
+    """
+    beta, uniform = posterior.surrogate.inverse_temperature, rng.random()
+    total, mean, second = moments_of_all(posterior, move)
+    threshold = math.log(uniform) if uniform > 0.0 else -math.inf
+    gap = abs(cheap + beta * total * mean - threshold)
+    sd = beta * math.sqrt(total * second / (total - 1.0))
+    # Where nothing can be said, the test of the farthest moves meets the same rows and rejects.
+    last = test.distances.size - 1
+    distance = gap / sd if sd > 0.0 else math.inf
+    k = np.searchsorted(test.distances, distance, side="right") - 1 if distance < math.inf else last
+    chosen = ChosenTest(test.batch_sizes[k], test.kappa, test.epsilons[k], 0.5, math.inf, uniform)
+    verdict, accept, n = look_until_decided(chosen, move, cheap, posterior, rng, counts)
+    counts[entry.N_OBS] += total
+    counts[entry.FULL_PASS] += n < total
+    return verdict, accept, n
+
+
+@dataclass(frozen=True, eq=False)
 class AustereMethod(BatchMethod):
     """The austere test, as a step runs it."""
 
+    walk_target = 0.234
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Exact where all rows decide."""
+        if self.settings.epsilon == 0.0:
+            return Guarantee(Promise.EXACT)
+        return Guarantee(
+            Promise.APPROXIMATE,
+            "probability epsilon of a wrong answer at each look, not the bias of the posterior",
+        )
+
+    @property
+    def returns_probability(self) -> bool:  # type: ignore[override]
+        """Whether all rows decide: of a look that decided, the uniform number has chosen it."""
+        return bool(self.settings.epsilon == 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class PerUpdateMethod(BatchMethod):
+    """The variant with a design per update, as a step runs it.
+
+    Parameters
+    ----------
+    settings
+        Its record, still without designs.
+    design
+        What they are chosen by, once the number of rows is known.
+    """
+
+    design: PerUpdate
+
     guarantee = Guarantee(
         Promise.APPROXIMATE,
-        "probability epsilon of a wrong answer at each look, not the bias of the posterior",
+        "probability of a wrong decision in an update, which all rows are scanned for, not the "
+        "bias of the posterior",
     )
     walk_target = 0.234
-    # Its probability is that of the look that decided, which the uniform number has chosen.
     returns_probability = False
+
+    @property
+    def key(self) -> str:
+        """Digest of what designs are chosen by."""
+        parts = self.design.tolerance, *self.design.batch_sizes, *self.design.epsilons
+        return digest(np.array([*parts, len(self.design.batch_sizes)]))
+
+    def record(self, prepared: Prepared) -> Any:
+        """Return the record with a design for every distance."""
+        table = design_table(self.design, prepared.n_rows)
+        return super().record(prepared)._replace(**table._asdict())
+
+
+def method_of(
+    batch_size: int, epsilon: float, boundary: float, design: SequentialDesign | PerUpdate | None
+) -> BatchMethod:
+    """Return the test that settings or a design describe.
+
+    Raises
+    ------
+    SettingError
+        If a setting is out of range, or no design.
+    """
+    if isinstance(design, PerUpdate):
+        nothing, none = np.zeros(0), np.zeros(0, dtype=np.int64)
+        empty = PerUpdateTest(0.0, GAUSSIAN_THIRD_MOMENT, math.inf, nothing, none, nothing)
+        return PerUpdateMethod(empty, design)
+    if isinstance(design, SequentialDesign):
+        batch_size, epsilon, boundary = design.batch_size, design.epsilon, design.boundary
+    elif design is not None:
+        raise SettingError(
+            f"design={design!r} is no design of a sequential test. Give what "
+            "design_sequential_test() returns, or a PerUpdate(tolerance=0.1)."
+        )
+    return AustereMethod(settings(epsilon, batch_size=batch_size, boundary=boundary))

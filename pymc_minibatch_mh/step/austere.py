@@ -1,13 +1,20 @@
 """The austere sequential test."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh import step as own
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.methods.tables.designs import PerUpdate, SequentialDesign
+
+#: Rows of a look, level and boundary, where nothing else is asked for.
+USUAL_BATCH, USUAL_EPSILON, USUAL_BOUNDARY = 500, 0.05, 0.5
 
 
 class AustereMH(MinibatchStep):
@@ -15,7 +22,9 @@ class AustereMH(MinibatchStep):
 
     Guarantee: *approximate*. `epsilon` is the level of the t-test at one look; it is neither the
     error of the acceptance probability nor a bias of the posterior, and no such figure follows
-    from it alone.
+    from it alone: :func:`sequential_error` has the error of a decision, and
+    :func:`design_sequential_test` chooses a test by it. With ``epsilon=0`` every update reads all
+    rows: the usual Metropolis–Hastings test, which is *exact*.
 
     Parameters
     ----------
@@ -24,7 +33,17 @@ class AustereMH(MinibatchStep):
     batch_size
         Rows that each look adds.
     epsilon
-        Tail probability below which a look decides, in (0, 0.5).
+        Tail probability below which a look decides, in [0, 0.5]. At 0 all rows decide, at 0.5 the
+        first look.
+    boundary
+        α in the limits G_0 π^(0.5 - α) of the looks' statistics, in [0.5, 1], with π the share of
+        the rows that was read and G_0 the normal quantile of 1 - `epsilon`. At 0.5 every look has
+        the level `epsilon`; above, early looks have a smaller one.
+    design
+        What :func:`design_sequential_test` returned, which sets the three above; or a
+        :class:`PerUpdate`, with which every update scans all rows to choose a test of its own. The
+        scan is counted: `n_obs` is the number of all rows and what the test has read besides, so
+        that this variant never saves anything.
     **settings
         What all step methods take: see :class:`SharedSettings`.
 
@@ -40,14 +59,21 @@ class AustereMH(MinibatchStep):
         self,
         vars: Sequence[Variable] | None = None,
         *,
-        batch_size: int = 500,
-        epsilon: float = 0.05,
+        batch_size: int = USUAL_BATCH,
+        epsilon: float = USUAL_EPSILON,
+        boundary: float = USUAL_BOUNDARY,
+        design: "SequentialDesign | PerUpdate | None" = None,
         **settings: Unpack[check.SharedSettings],
     ) -> None:
-        austere = own.machinery.austere
-        test_settings = austere.settings(
-            check.positive("epsilon", epsilon),
-            batch_size=check.integer("batch_size", batch_size, 2),
-        )
-        method = austere.AustereMethod(test_settings)
+        if design is not None:
+            _require_usual("batch_size", batch_size, USUAL_BATCH)
+            _require_usual("epsilon", epsilon, USUAL_EPSILON)
+            _require_usual("boundary", boundary, USUAL_BOUNDARY)
+        size = check.integer("batch_size", batch_size, 2)
+        method = own.machinery.austere.method_of(size, epsilon, boundary, design)
         self._prepare(vars, method, **settings)
+
+
+def _require_usual(name: str, value: object, usual: float) -> None:
+    if value != usual:
+        raise SettingError(f"{name}={value!r} and design= both set the test. Give one of them.")
