@@ -250,7 +250,7 @@ class AustereMethod(BatchMethod):
     @property
     def guarantee(self) -> Guarantee:
         """Exact where all rows decide."""
-        if self.settings.epsilon == 0.0:
+        if self.reads_all_rows:
             return Guarantee(Promise.EXACT)
         return Guarantee(
             Promise.APPROXIMATE,
@@ -258,9 +258,14 @@ class AustereMethod(BatchMethod):
         )
 
     @property
-    def returns_probability(self) -> bool:  # type: ignore[override]
-        """Whether all rows decide: of a look that decided, the uniform number has chosen it."""
+    def reads_all_rows(self) -> bool:  # type: ignore[override]
+        """At epsilon 0."""
         return bool(self.settings.epsilon == 0.0)
+
+    @property
+    def returns_probability(self) -> bool:  # type: ignore[override]
+        """Where all rows decide. Else the uniform number has chosen the look that decided."""
+        return self.reads_all_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,6 +288,7 @@ class PerUpdateMethod(BatchMethod):
         "bias of the posterior",
     )
     walk_target = 0.234
+    reads_all_rows = True
     returns_probability = False
 
     @property

@@ -36,6 +36,8 @@ class Method(ABC):
     #: Whether the mean over batches of the probability that the test returns is that of accepting.
     #: In a test that stops by its uniform number, the verdicts alone tell it.
     returns_probability: bool = True
+    #: Whether every update reads all rows, because the user asked for that.
+    reads_all_rows: bool = False
 
     @property
     @abstractmethod

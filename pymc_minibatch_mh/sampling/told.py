@@ -24,7 +24,8 @@ def tell_of_end(name: str, crew: Crew, seconds: float, interrupted: bool) -> Non
     """Say what was made, and what the chains of the step `name` warn of."""
     for chain in crew.chains:
         # One warning at a time, until nothing is left that was not told.
-        while (warning := report.warning_of(name, chain.state)) is not None:
+        asked = chain.program.method.reads_all_rows
+        while (warning := report.warning_of(name, chain.state, asked)) is not None:
             log_warning(warning)
     chains, draws = crew.complete()
     if interrupted:

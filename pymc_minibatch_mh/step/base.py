@@ -278,7 +278,8 @@ class MinibatchStep(BlockedStep):
         stats["scaling"] = chain.scaling
         stats["temperature"] = self.temperature
         stats["perf_counter_diff"] = time.perf_counter() - began
-        stats["warning"] = report.warning_of(self.name, chain.state)
+        reads_all_rows = self.program.method.reads_all_rows
+        stats["warning"] = report.warning_of(self.name, chain.state, reads_all_rows)
         return split.unravel(draws.positions[0], point), [stats]
 
     def start(self, chain: Chain) -> None:

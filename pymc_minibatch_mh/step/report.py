@@ -53,8 +53,11 @@ def progress_functions() -> tuple[Callable[[dict[str, Any]], dict[str, Any]]]:
     return (update_stats,)
 
 
-def warning_of(name: str, state: ChainState) -> SamplerWarning | None:
-    """Return what a chain of the step `name` has to warn of and has not warned of yet."""
+def warning_of(name: str, state: ChainState, reads_all_rows: bool = False) -> SamplerWarning | None:
+    """Return what a chain of the step `name` has to warn of and has not warned of yet.
+
+    A step that is asked to read all rows at every update does not warn of that.
+    """
     if state.adapting:
         return None
     if state.unmoved:
@@ -65,7 +68,7 @@ def warning_of(name: str, state: ChainState) -> SamplerWarning | None:
     if state.violation:
         state.warned = True
         return violation_warning(name, state.violation, state.n_draws)
-    counts = state.n_updates, state.n_accepted, state.n_full
+    counts = state.n_updates, state.n_accepted, 0 if reads_all_rows else state.n_full
     warning = chain_warning(name, *counts, state.n_draws)
     state.warned = warning is not None
     return warning

@@ -201,7 +201,7 @@ def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
             f"{names}: its likelihood was raised to the power 1/{temperatures.max():.3g}, so that "
             "the draws are not from the posterior. Leave temperature= out, or reweight."
         )
-    if full > FULL_PASSES:
+    if full > FULL_PASSES and not step.program.method.reads_all_rows:
         problems.append(
             f"{names}: {full:.0%} of the updates read all rows, because the control variates leave "
             "too much noise. Subsampling gains little here: use the centred form, or pm.NUTS()."

@@ -1,8 +1,8 @@
 """What a sequential test makes of the moves that a chain tries.
 
-For a move with log ratio Δ, all rows decide rightly: accept iff Δ > log u, with u the uniform number
-of the update. The test errs with probability E(μ_std(u)), μ_std(u) = (Δ - log u)/sd, so that its
-acceptance probability is off by
+For a move with log ratio Δ, all rows decide rightly: accept iff Δ > log u, with u the uniform
+number of the update. The test errs with probability E(μ_std(u)), μ_std(u) = (Δ - log u)/sd, so that
+its acceptance probability is off by
 
     ∫ over u > P_a of E(μ_std(u)) du - ∫ over u < P_a of E(μ_std(u)) du,    P_a = min(1, exp Δ).
 

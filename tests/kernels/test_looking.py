@@ -1,0 +1,222 @@
+"""The shipped sequential test errs and reads as the dynamic programme says, on real rows too."""
+
+import math
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from kernels import looking
+from pymc_minibatch_mh import PerUpdate, sequential_error, sequential_use
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.methods import austere
+from pymc_minibatch_mh.methods.tables.designs import design_table
+from statistical.budget import FAR
+
+FOLDER = "PYMC_MINIBATCH_MH_DATA"
+#: The published check simulated so many tests, and its figures lay within so many standard errors.
+PUBLISHED_TESTS, PUBLISHED_ERRORS = 1_000, 3.0
+TESTS = 6_000
+
+
+def normal_rows(n_rows=2_000):
+    return np.random.default_rng(71).standard_normal(n_rows)
+
+
+@cache
+def regression_rows():
+    """Changes of the log-likelihood of a logistic regression of digits in a step of a walk.
+
+    Of 7 against 9 on 50 principal components where the data are there, or else of a stand-in with
+    components as unequal as those.
+    """
+    rng = np.random.default_rng(72)
+    file = Path(os.environ.get(FOLDER, ".")) / "mnist_7v9_pca50.npz"
+    if file.exists():
+        with np.load(file) as stored:
+            X, y = stored["X_train"].astype(float), stored["y_train"]
+    else:
+        X = rng.standard_t(8, (12_214, 50)) * 2.0 / np.arange(1, 51) ** 0.6
+        y = rng.random(X.shape[0]) < expit(X @ rng.normal(0.0, 0.5, 50))
+    signs = np.where(y > 0, 1.0, -1.0)
+    beta = np.zeros(50)
+    for _ in range(8):
+        p = expit(X @ beta)
+        hessian = (X * (p * (1.0 - p))[:, None]).T @ X + 10.0 * np.eye(50)
+        beta += np.linalg.solve(hessian, X.T @ ((y > 0) - p) - 10.0 * beta)
+    new = beta + 0.01 * rng.standard_normal(50)
+    return np.logaddexp(0.0, -signs * (X @ beta)) - np.logaddexp(0.0, -signs * (X @ new))
+
+
+#: Rows, rows of a look, epsilon.
+SETS = {
+    "normal rows": (normal_rows, 100, 0.05),
+    "digits": (regression_rows, 500, 0.05),
+    "digits, epsilon .2": (regression_rows, 500, 0.2),
+}
+
+
+def looks(differences, distance, test, seed):
+    """Return updates at a distance of the mean from the threshold in standard deviations."""
+    wanted = math.log(looking.UNIFORM) + distance * looking.spread(differences)
+    return looking.updates(differences, wanted - differences.sum(), test, TESTS, seed)
+
+
+def allowed(share):
+    """Return three standard errors of the published number of tests."""
+    return PUBLISHED_ERRORS * math.sqrt(max(share * (1.0 - share), 1e-3) / PUBLISHED_TESTS)
+
+
+@pytest.mark.parametrize("boundary", [0.5, 0.8])
+@pytest.mark.parametrize("distance", [0.05, 0.5, 1.5])
+@pytest.mark.parametrize("name", SETS)
+def test_the_compiled_test_errs_and_reads_as_the_programme_says(name, distance, boundary):
+    rows_of, m, epsilon = SETS[name]
+    rows = rows_of()
+    test = looking.AtOneHalf(*austere.settings(epsilon, batch_size=m, boundary=boundary))
+    counts = looks(rows, distance, test, seed=73)
+    given = (distance, m, epsilon, rows.size)
+    options = {"boundary": boundary, "all_rows_from": 0.5}
+    error, use = sequential_error(*given, **options), sequential_use(*given, **options)
+    read = counts[:, entry.N_OBS] / rows.size
+    assert abs(1.0 - counts[:, entry.ACCEPTED].mean() - error) < allowed(error)
+    noise = PUBLISHED_ERRORS * read.std() / math.sqrt(PUBLISHED_TESTS)
+    assert abs(read.mean() - use) < noise
+
+
+def by_permutation(rows, distance, test, rng):
+    """Run the shipped looks on rows in a random order, all of them at the last look alone."""
+    uniform, total = 0.5, rows.size
+    cheap = math.log(uniform) + distance * looking.spread(rows) - rows.sum()
+    drawn, n = rng.permutation(rows), 0
+    while True:
+        n = austere.plan(0.0, n, total, test)
+        batch = drawn[:n]
+        variance = total**2 * batch.var(ddof=1) / n * (1.0 - n / total)
+        log_ratio = cheap + total * batch.mean()
+        verdict = austere.judge(log_ratio, variance, 0.0, n, total, uniform, test)[0]
+        if verdict >= 0.0:
+            return verdict, n / total
+
+
+@pytest.mark.parametrize("distance", [0.05, 0.5, 1.5])
+@pytest.mark.parametrize("name", ["normal rows", "digits"])
+def test_a_thousand_tests_as_published_err_as_the_programme_says(name, distance):
+    rows_of, m, epsilon = SETS[name]
+    rows, rng = rows_of(), np.random.default_rng(74)
+    test = austere.settings(epsilon, batch_size=m)
+    found = np.array([by_permutation(rows, distance, test, rng) for _ in range(PUBLISHED_TESTS)])
+    error = float(sequential_error(distance, m, epsilon, rows.size))
+    use = float(sequential_use(distance, m, epsilon, rows.size))
+    noise = FAR * np.array([math.sqrt(max(error, 1e-2) / PUBLISHED_TESTS), found[:, 1].std()])
+    noise[1] /= math.sqrt(PUBLISHED_TESTS)
+    gaps = np.abs(np.array([1.0 - found[:, 0].mean() - error, found[:, 1].mean() - use]))
+    assert (gaps < noise).all()
+
+
+def test_epsilon_zero_reads_all_rows_in_one_look():
+    rows = normal_rows()
+    counts = looks(rows, 1e-9, looking.AtOneHalf(*austere.settings(0.0, batch_size=100)), seed=75)
+    assert (counts[:, entry.N_OBS] == rows.size).all()
+    assert (counts[:, entry.N_LOOKS] == 1.0).all()
+    assert counts[:, entry.ACCEPTED].all()
+
+
+def test_epsilon_one_half_stops_at_the_first_look():
+    rows = normal_rows()
+    counts = looks(rows, 0.1, looking.AtOneHalf(*austere.settings(0.5, batch_size=100)), seed=76)
+    assert (counts[:, entry.N_OBS] == 100).all()
+    assert 0.3 < counts[:, entry.ACCEPTED].mean() < 0.7
+
+
+def per_update(tolerance, n_rows):
+    method = austere.method_of(500, 0.05, 0.5, PerUpdate(tolerance))
+    return method.settings._replace(**design_table(method.design, n_rows)._asdict())
+
+
+@pytest.mark.parametrize("tolerance", [0.02, 0.2])
+def test_a_design_per_update_errs_and_reads_as_its_designs_say(tolerance):
+    rows, log_ratio = 0.02 * normal_rows(), -0.8
+    test = per_update(tolerance, rows.size)
+    counts = looking.updates(rows, log_ratio - rows.sum(), test, 20_000, seed=77)
+    gaps = log_ratio - np.log((np.arange(400) + 0.5) / 400)
+    distances = np.abs(gaps) / looking.spread(rows)
+    places = np.searchsorted(test.distances, distances, side="right") - 1
+    given = zip(distances, test.batch_sizes[places], test.epsilons[places], strict=True)
+    designs = [(d, int(m), float(e), rows.size) for d, m, e in given]
+    error = np.array([sequential_error(*one, all_rows_from=0.5) for one in designs])
+    use = np.array([sequential_use(*one, all_rows_from=0.5) for one in designs])
+    assert error.max() <= tolerance
+    accepted = np.where(gaps > 0.0, 1.0 - error, error).mean()
+    assert counts[:, entry.ACCEPTED].mean() == pytest.approx(accepted, abs=0.02)
+    read = counts[:, entry.N_OBS] - rows.size
+    assert read.mean() == pytest.approx(rows.size * use.mean(), rel=0.05)
+
+
+def test_the_scan_of_a_design_per_update_is_counted():
+    rows = 0.02 * normal_rows()
+    counts = looking.updates(rows, 30.0, per_update(0.1, rows.size), 200, seed=78)
+    # Far from the threshold the test itself reads one batch.
+    assert (counts[:, entry.N_OBS] == rows.size + 50).all()
+    assert (counts[:, entry.FULL_PASS] == 1.0).all()
+    nearby = looking.updates(rows, 0.0, per_update(1e-4, rows.size), 200, seed=79)
+    assert (nearby[:, entry.FULL_PASS] == 1.0).all()
+    assert nearby[:, entry.N_OBS].max() == 2 * rows.size
+
+
+def test_the_test_of_an_update_is_chosen_for_its_own_uniform_number():
+    """All rows decide within a unit of the threshold, and far from it a batch that says little."""
+    rows = 0.02 * normal_rows()
+    sd = looking.spread(rows)
+    far, sizes = np.array([0.0, 1.0]), np.array([100, 100])
+    test = per_update(0.1, rows.size)._replace(
+        distances=far, batch_sizes=sizes, epsilons=np.array([0.0, 0.5])
+    )
+    counts = looking.updates(rows, -0.5 - rows.sum(), test, 4_000, seed=80)
+    by_all = counts[:, entry.N_OBS] == 2 * rows.size
+    # Where all rows decide, log u lies within sd of the log ratio: half of it accepts.
+    inside = min(1.0, math.exp(-0.5 + sd)) - math.exp(-0.5 - sd)
+    noise = FAR * math.sqrt(0.25 / 4_000)
+    assert by_all.mean() == pytest.approx(inside, abs=noise)
+    accepts = (math.exp(-0.5) - math.exp(-0.5 - sd)) / inside
+    share = counts[by_all, entry.ACCEPTED].mean()
+    assert share == pytest.approx(accepts, abs=FAR * math.sqrt(0.25 / by_all.sum()))
+
+
+def share_by_all_rows(n_rows, reads_all_from_half, updates=1_000):
+    """Return how often all rows decide on a normal mean, in steps as wide as its posterior."""
+    rng, test = np.random.default_rng(81), austere.settings(0.05, batch_size=100)
+    data, by_all = rng.normal(0.5, 1.0, n_rows), 0
+    for _ in range(updates):
+        theta = data.mean() + rng.standard_normal() / math.sqrt(n_rows)
+        new = theta + rng.standard_normal() / math.sqrt(n_rows)
+        rows = (new - theta) * (data - 0.5 * (theta + new))
+        uniform, drawn, n, verdict = rng.random(), rng.permutation(rows), 0, -1.0
+        while verdict < 0.0:
+            n = austere.plan(0.0, n, n_rows, test)
+            n = n_rows if reads_all_from_half and 2 * n >= n_rows else n
+            variance = n_rows**2 * drawn[:n].var(ddof=1) / n * (1.0 - n / n_rows)
+            log_ratio = n_rows * drawn[:n].mean()
+            verdict = austere.judge(log_ratio, variance, 0.0, n, n_rows, uniform, test)[0]
+        by_all += n == n_rows
+    return by_all / updates
+
+
+#: The chance of three events, none of which depends on the number of rows, in which the published
+#: lemma says that a sequential test takes all rows.
+LEMMA = 0.2997 * 0.14988 * 0.18932
+
+
+@pytest.mark.parametrize(("n_rows", "from_half"), [(1_000, False), (1_000, True), (8_000, True)])
+def test_all_rows_decide_as_often_as_the_lemma_says(n_rows, from_half):
+    share = share_by_all_rows(n_rows, from_half)
+    assert share - FAR * math.sqrt(share / 1_000) > LEMMA
+
+
+def test_with_ever_more_looks_wrong_stops_leave_all_rows_ever_less_often():
+    """The lemma takes it that a test of a mean at its threshold never stops."""
+    few, many = share_by_all_rows(1_000, False), share_by_all_rows(8_000, False)
+    assert many < 0.3 * few
