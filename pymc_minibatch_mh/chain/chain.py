@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.chain import warmup
+from pymc_minibatch_mh.chain.schedule import Stage, stage_of
 from pymc_minibatch_mh.chain.state import ChainState, new_state
 from pymc_minibatch_mh.errors import BoundViolationError, MinibatchError
 from pymc_minibatch_mh.kernels import counts as entry
@@ -155,6 +156,17 @@ class Chain:
         return guarantee.of_draws(self.prepared.tables, self._state.violation)
 
     @property
+    def stage(self) -> Stage:
+        """The stage of its schedule of temperatures that its next draw belongs to."""
+        return stage_of(self.program.schedule, self._state.n_draws, self._state.adapting)
+
+    @property
+    def temperature(self) -> float:
+        """Temperature K of the log-likelihood in its next draw."""
+        found = self.stage.temperature
+        return 1.0 / self.prepared.surrogate.inverse_temperature if found is None else found
+
+    @property
     def scaling(self) -> float:
         """Scale of the local move."""
         return self.program.proposal.scaling(self._state.proposal)
@@ -181,9 +193,12 @@ class Chain:
         counts = np.zeros((draws, entry.N_COUNTS))
         updates, made = thin * self.program.updates_per_draw, 0
         while made < draws:
-            until = min(draws, made + warmup.draws_until_adaptation(self._state))
+            until = min(draws, made + warmup.draws_until_adaptation(self))
             block = Draws(positions[made:until], counts[made:until])
             self._run(updates, *block)
+            block.counts[:, entry.N_OBS] += updates * self.program.proposal.rows_read(
+                self.prepared.n_rows
+            )
             warmup.keep_books(self, updates, *block)
             made = until
         return Draws(positions, counts)
@@ -200,6 +215,8 @@ class Chain:
             Positions and values of the variables that are not moved, one pair per draw.
         """
         self._state.started = True
+        # Draws of the posterior say nothing about moves at other temperatures.
+        self.program, self._linked = self.program.at_last_temperature, None
         for place in places:
             self.place(*place)
             self.advance(1)
@@ -212,6 +229,8 @@ class Chain:
         if not self._state.adapting:
             return
         self._state.adapting = False
+        # What is linked may belong to another temperature than the last.
+        self._linked = None
         warmup.recentre(self)
         if self.prepared.tables is not None and not self.certified:
             self.meet_violation(self.prepared.audited(PREPARATION_SEED + self._state.n_draws))
@@ -238,7 +257,7 @@ class Chain:
             # First, as it may compile what the posterior's context then has the address of.
             proposal = program.proposal.linked(state.proposal, program.prepared)
             record = Workings(
-                program.posterior(self.others),
+                program.posterior(self.others, self.stage.temperature),
                 proposal,
                 program.method.linked(state.test),
                 generator_addresses(self._rng),

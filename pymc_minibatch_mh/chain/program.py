@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pymc_minibatch_mh.chain.schedule import Schedule, tempered
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
@@ -31,15 +32,23 @@ class Program:
         The moves.
     updates_per_draw
         Updates between two draws.
+    schedule
+        Temperatures that chains go through in warm-up; none for that of `prepared` alone.
     """
 
     def __init__(
-        self, prepared: Prepared, method: Method, proposal: Proposal, updates_per_draw: int = 1
+        self,
+        prepared: Prepared,
+        method: Method,
+        proposal: Proposal,
+        updates_per_draw: int = 1,
+        schedule: Schedule = (),
     ) -> None:
         self.prepared = prepared
         self.method = method
         self.proposal = proposal
         self.updates_per_draw = updates_per_draw
+        self.schedule = schedule
         target = prepared.target
         # Addresses are only valid while the functions behind them are referenced.
         self._prior, self._evaluate = target.prior, target.evaluate
@@ -47,21 +56,30 @@ class Program:
 
     def __reduce__(self) -> tuple:
         """Leave the addresses of this process behind."""
-        return Program, (self.prepared, self.method, self.proposal, self.updates_per_draw)
+        settings = self.method, self.proposal, self.updates_per_draw, self.schedule
+        return Program, (self.prepared, *settings)
 
     def on(self, prepared: Prepared) -> Program:
         """Return the same method and proposal on what was found around another centre."""
         if prepared is self.prepared:
             return self
-        return Program(prepared, self.method, self.proposal, self.updates_per_draw)
+        settings = self.method, self.proposal, self.updates_per_draw, self.schedule
+        return Program(prepared, *settings)
 
-    def posterior(self, others: np.ndarray) -> Posterior:
+    @property
+    def at_last_temperature(self) -> Program:
+        """The same without a schedule of temperatures."""
+        return Program(self.prepared, self.method, self.proposal, self.updates_per_draw)
+
+    def posterior(self, others: np.ndarray, temperature: float | None = None) -> Posterior:
         """Return the posterior of a chain, given the variables that it does not move.
 
         Parameters
         ----------
         others : ndarray
             Their values, read where they lie: they may change between updates.
+        temperature
+            Temperature of a schedule; None for that of what was prepared.
         """
         prepared, context = self.prepared, self._space.context.copy()
         context[prepared.target.OTHERS_SLOT] = others.ctypes.data
@@ -70,7 +88,7 @@ class Program:
             address_of(self._prior),
             address_of(self._evaluate),
             RowSpace(self._space.term_starts, context),
-            prepared.surrogate,
+            tempered(prepared.surrogate, temperature),
             no_tables() if tables is None else tables.arrays,
             float(self.method.most_drawn(prepared)),
         )

@@ -13,7 +13,6 @@ from pymc_minibatch_mh.kernels.surrogate import whitened_norm
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.chain.chain import Chain
-    from pymc_minibatch_mh.chain.state import ChainState
 
 #: Draws between two adaptations.
 WINDOW = 50
@@ -30,9 +29,14 @@ UNDERESTIMATED_SHARE = 0.05
 MOVED = 1.0
 
 
-def draws_until_adaptation(state: ChainState) -> int:
-    """Return how many draws a chain makes before it learns from them."""
-    return WINDOW - state.n_draws % WINDOW if state.adapting else sys.maxsize
+def draws_until_adaptation(chain: Chain) -> int:
+    """Return how many draws a chain makes before it learns from them, or changes temperature."""
+    state = chain.state
+    if not state.adapting:
+        return sys.maxsize
+    stage = chain.stage
+    made = state.n_draws - stage.begin
+    return min(WINDOW - made % WINDOW, stage.end - state.n_draws)
 
 
 def keep_books(chain: Chain, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
@@ -48,7 +52,7 @@ def keep_books(chain: Chain, updates: int, positions: np.ndarray, counts: np.nda
     counts : ndarray, shape (draws, N_COUNTS)
         What their updates have counted.
     """
-    state = chain.state
+    state, stage = chain.state, chain.stage
     state.n_draws += len(positions)
     state.n_updates += len(positions) * updates
     # PyMC's loop makes one draw at a time, whose sum would take as long as the draw.
@@ -61,10 +65,22 @@ def keep_books(chain: Chain, updates: int, positions: np.ndarray, counts: np.nda
     for position, of_draw in zip(positions, counts, strict=True):
         state.window_counts += of_draw
         state.warm_up_sum += position
-    if state.n_draws % WINDOW == 0:
+    if (state.n_draws - stage.begin) % WINDOW == 0:
         _adapt(chain)
         away = _distance(chain, chain.position)
         state.settled = bool(away < np.sqrt(chain.position.size) + SETTLED)
+    if state.n_draws == stage.end:
+        _forget(chain)
+
+
+def _forget(chain: Chain) -> None:
+    """Begin anew at another temperature; the proposal keeps what it has learned so far."""
+    state = chain.state
+    for sums in (state.window, state.total, state.window_counts, state.total_counts):
+        sums[:] = 0.0
+    state.warm_up_sum[:] = 0.0
+    state.warm_up_weight, state.settled = 0.0, False
+    chain.change(test=chain.program.method.record(chain.prepared))
 
 
 def _adapt(chain: Chain) -> None:
@@ -97,9 +113,10 @@ def _adapted_test(chain: Chain) -> object:
 def recentre(chain: Chain) -> None:
     """Move a centre that was sought to where a chain has been in warm-up, if that is far."""
     state = chain.state
-    if state.n_draws < 2 * WINDOW or chain.prepared.target.covariance is not None:
+    made = state.n_draws - chain.stage.begin
+    if made < 2 * WINDOW or chain.prepared.target.covariance is not None:
         return
-    mean = state.warm_up_sum / (state.warm_up_weight + state.n_draws % WINDOW)
+    mean = state.warm_up_sum / (state.warm_up_weight + made % WINDOW)
     if _distance(chain, mean) < MOVED * np.sqrt(mean.size):
         return
     target = chain.prepared.target

@@ -77,7 +77,7 @@ def smallest_table(tables, move, surrogate):
             known = kind
             if tables.heads[k, TOTAL] * m < best_size:
                 best, best_size, best_m = k, tables.heads[k, TOTAL] * m, m
-    return best, best_m
+    return best, surrogate.relative * best_m
 
 
 @compiled(inlined=True)

@@ -21,7 +21,8 @@ NO_BOUNDS = np.empty(0, dtype=np.float32)
 @compiled(inlined=True)
 def predicted_noise(move, surrogate, kappa):
     """Return V = κ M(θ, θ')², the predicted variance of β N times the difference of one row."""
-    return kappa * size_of_move(products(move), surrogate.order, JOINT) ** 2
+    size = surrogate.relative * size_of_move(products(move), surrogate.order, JOINT)
+    return kappa * size**2
 
 
 @compiled()

@@ -30,6 +30,9 @@ class Surrogate(NamedTuple):
         β, which multiplies the log-likelihood only.
     first
         First coordinate that is moved; those before it belong to other steps.
+    relative
+        β over the one that bounds and the predicted noise of rows were found at, which both are
+        proportional to at order 0; 1 except where a schedule of temperatures is on its way.
     """
 
     centre: np.ndarray
@@ -40,6 +43,7 @@ class Surrogate(NamedTuple):
     order: int
     inverse_temperature: float
     first: int = 0
+    relative: float = 1.0
 
 
 @compiled(inlined=True)

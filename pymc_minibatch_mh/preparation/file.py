@@ -95,7 +95,7 @@ def read(path: str | PathLike, target: Target) -> Prepared:
     _require_same(str(path), json.loads(str(stored["key"])), _key_of_file(target))
     fields: dict[str, Any] = {name: stored[f"surrogate_{name}"] for name in Surrogate._fields}
     fields |= {name: int(fields[name]) for name in ("order", "first")}
-    fields["inverse_temperature"] = float(fields["inverse_temperature"])
+    fields |= {name: float(fields[name]) for name in ("inverse_temperature", "relative")}
     calibration, tables = None, None
     if "calibration_kappa" in stored:
         names = Calibration.__dataclass_fields__

@@ -47,6 +47,10 @@ class Proposal(ABC):
         """Return what compiled updates are handed: the record, unless they need addresses."""
         return record
 
+    def rows_read(self, n_rows: int) -> int:
+        """Return how many rows an update reads to propose, of `n_rows` in all; by default none."""
+        return 0
+
     @abstractmethod
     def scaling(self, record: Any) -> float:
         """Return the scale of the local move, for the sampler stats."""

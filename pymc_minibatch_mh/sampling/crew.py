@@ -75,8 +75,7 @@ class Record:
         self.stats["certified"][where] = made.certified & sound
         self.stats["scaling"][where] = made.scaling
         self.stats["scaling"][number, where[1].stop - 1] = of_chain.scaling
-        surrogate = of_chain.prepared.surrogate
-        self.stats["temperature"][where] = 1.0 / surrogate.inverse_temperature
+        self.stats["temperature"][where] = made.temperature
         self.stats["perf_counter_diff"][where] = made.seconds / len(block.positions)
 
     def of(self, chains: Sequence[int], draws: int) -> Record:
@@ -95,6 +94,7 @@ class Made:
     seconds: float
     certified: bool
     scaling: float
+    temperature: float
 
 
 @dataclass(eq=False)
@@ -163,7 +163,7 @@ class Crew:
         plan, chain, progress = self.plan, self.chains[number], self.progress[number]
         most = float(FIRST_BLOCK)
         while progress.tuned < plan.tune and not self._stop.is_set():
-            window = min(plan.tune - progress.tuned, draws_until_adaptation(chain.state))
+            window = min(plan.tune - progress.tuned, draws_until_adaptation(chain))
             most = self._advance(number, min(int(most), window), 1, self.warm_up)
         with self._one_at_a_time:
             if self._stop.is_set():
@@ -177,7 +177,7 @@ class Crew:
     def _advance(self, number: int, draws: int, thin: int, record: Record | None) -> float:
         """Make a block of draws; return how many the next one may have."""
         chain, progress = self.chains[number], self.progress[number]
-        before = chain.certified, chain.scaling
+        before = chain.certified, chain.scaling, chain.temperature
         began = time.perf_counter()
         first = progress.drawn if record is self.kept else progress.tuned
         room = None if record is None else record.positions[number, first : first + draws]

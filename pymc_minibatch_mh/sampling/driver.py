@@ -102,6 +102,7 @@ def sample(
     step = step_of(step)
     _require_alone(step)
     step.require_unchanged()
+    check.require_warm_up_for(step.program.schedule, plan.tune)
     model, split = model_behind(step), step.target.split
     rng = generator_of("random_seed", random_seed)
     generators = rng.spawn(plan.chains)

@@ -9,6 +9,7 @@ from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.shared import SharedSettings
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.methods.tables.designs import PerUpdate, SequentialDesign
@@ -63,7 +64,7 @@ class AustereMH(MinibatchStep):
         epsilon: float = USUAL_EPSILON,
         boundary: float = USUAL_BOUNDARY,
         design: "SequentialDesign | PerUpdate | None" = None,
-        **settings: Unpack[check.SharedSettings],
+        **settings: Unpack[SharedSettings],
     ) -> None:
         if design is not None:
             _require_usual("batch_size", batch_size, USUAL_BATCH)

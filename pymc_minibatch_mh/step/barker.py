@@ -9,6 +9,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.shared import SharedSettings
 
 
 class BarkerMinibatchMH(MinibatchStep):
@@ -55,7 +56,7 @@ class BarkerMinibatchMH(MinibatchStep):
         batch_rule: str = "predict",
         max_error: float | None = None,
         error_bound: str = "edgeworth",
-        **settings: Unpack[check.SharedSettings],
+        **settings: Unpack[SharedSettings],
     ) -> None:
         barker = own.machinery.barker
         test_settings = barker.settings(

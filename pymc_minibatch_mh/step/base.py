@@ -22,6 +22,7 @@ from pymc_minibatch_mh.step import report
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.describe import docstring_of, line_about, signature_of
 from pymc_minibatch_mh.step.sampling_state import MinibatchState, require_fitting
+from pymc_minibatch_mh.step.shared import SharedSettings
 from pymc_minibatch_mh.step.stats import STATS_DTYPES_SHAPES, stats_of_draw
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class MinibatchStep(BlockedStep):
         self,
         vars: Sequence[Variable] | None,
         method: Method,
-        **given: Unpack[check.SharedSettings],
+        **given: Unpack[SharedSettings],
     ) -> None:
         machinery, shared = own.machinery, check.shared(type(self), given)
         model, initial_point = model_of(shared["model"]), shared["initial_point"]
@@ -102,7 +103,9 @@ class MinibatchStep(BlockedStep):
         machinery.tell_of_large(model, point, self.name)
         self._watched = read.watched
         discrete = read.target.split.discrete_in_rows
-        order = check.taylor_order_of(shared["taylor_order"], discrete, shared["centre"])
+        order = check.taylor_order_of(
+            shared["taylor_order"], discrete, shared["centre"], settings.schedule
+        )
         covariance = check.covariance_of(shared, read.target.split.size)
         target = read.target.beside(order, 1.0 / settings.temperature, covariance)
         target.condition_on(point)
@@ -113,7 +116,11 @@ class MinibatchStep(BlockedStep):
         method = method.with_full_passes_above(limit)
         prepared = read.prepared(target, method.needs, model, start, shared["prepared"])
         self.program = machinery.Program(
-            prepared, method, settings.proposal, settings.updates_per_draw
+            prepared,
+            method,
+            settings.proposal,
+            settings.updates_per_draw,
+            settings.schedule,
         )
         self.chain = machinery.Chain(self.program, rng, self._adapts)
         self.chain.meet_violation(prepared.violation or "")
@@ -176,7 +183,7 @@ class MinibatchStep(BlockedStep):
 
     @property
     def temperature(self) -> float:
-        """Temperature K of the log-likelihood."""
+        """Temperature K of the log-likelihood, the last of a schedule."""
         return 1.0 / self.prepared.surrogate.inverse_temperature
 
     @property
@@ -219,7 +226,9 @@ class MinibatchStep(BlockedStep):
             "its bounds": "none" if tables is None else tables.key,
             "its proposal": repr(self.program.proposal),
         }
-        return method | own.machinery.key_of(self.target)
+        schedule = self.program.schedule
+        annealed = {"temperature": repr(list(schedule))} if schedule else {}
+        return method | own.machinery.key_of(self.target) | annealed
 
     @property
     def sampling_state(self) -> MinibatchState:
@@ -252,8 +261,15 @@ class MinibatchStep(BlockedStep):
         self._watched.require_unchanged(type(self).__name__)
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
-        """Start a chain: take its generator and forget every earlier chain."""
+        """Start a chain: take its generator and forget every earlier chain.
+
+        Raises
+        ------
+        SettingError
+            If warm-up ends before a schedule of temperatures does.
+        """
         self.require_unchanged()
+        check.require_warm_up_for(self.program.schedule, tune)
         # A chain of its own first: a copy of this step may hold the one that it leaves.
         self.chain = own.machinery.Chain(self.program, self.rng, self.adapts and tune > 0)
         super().setup_chain(rng, tune, draws)
@@ -272,11 +288,12 @@ class MinibatchStep(BlockedStep):
         if not chain.state.started:
             self.target.condition_on(point)
             self.start(chain)
+        temperature = chain.temperature
         draws = chain.advance(1)
         stats = stats_of_draw(draws.counts[0], self.updates_per_draw)
         stats["certified"] = chain.certified
         stats["scaling"] = chain.scaling
-        stats["temperature"] = self.temperature
+        stats["temperature"] = temperature
         stats["perf_counter_diff"] = time.perf_counter() - began
         reads_all_rows = self.program.method.reads_all_rows
         stats["warning"] = report.warning_of(self.name, chain.state, reads_all_rows)

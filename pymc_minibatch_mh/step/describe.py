@@ -6,7 +6,7 @@ from collections.abc import Callable
 from inspect import Parameter, Signature, cleandoc, signature
 from typing import TYPE_CHECKING
 
-from pymc_minibatch_mh.step.settings import DEFAULTS, SharedSettings
+from pymc_minibatch_mh.step.shared import DEFAULTS, SharedSettings
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.step.base import MinibatchStep
@@ -53,6 +53,10 @@ def line_about(step: MinibatchStep) -> str:
         step.guarantee.promise.value,
         f"order {step.prepared.surrogate.order}",
     ]
-    if step.temperature != 1.0:
+    if step.program.schedule:
+        facts.append(
+            "temperatures " + ", ".join(f"{k:g} from {n}" for n, k in step.program.schedule)
+        )
+    elif step.temperature != 1.0:
         facts.append(f"temperature {step.temperature:g}")
     return f"{type(step).__name__}({', '.join(facts)})"

@@ -8,6 +8,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.shared import SharedSettings
 
 
 class OwnTestMH(MinibatchStep):
@@ -55,7 +56,7 @@ class OwnTestMH(MinibatchStep):
         numbers: Sequence[float] = (),
         walk_target: float = 0.234,
         vars: Sequence[Variable] | None = None,
-        **settings: Unpack[check.SharedSettings],
+        **settings: Unpack[SharedSettings],
     ) -> None:
         own_test = own.machinery.own_test
         method = own_test.OwnTestMethod(

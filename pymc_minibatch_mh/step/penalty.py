@@ -8,6 +8,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.shared import SharedSettings
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.methods.penalty import PenaltyMethod
@@ -44,7 +45,7 @@ class PenaltyMH(MinibatchStep):
         vars: Sequence[Variable] | None = None,
         *,
         batch_size: int = USUAL_BATCH,
-        **settings: Unpack[check.SharedSettings],
+        **settings: Unpack[SharedSettings],
     ) -> None:
         size = check.integer("batch_size", batch_size, 2)
         self._prepare(vars, penalty_method(size), **settings)

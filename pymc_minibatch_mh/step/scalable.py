@@ -8,6 +8,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.shared import SharedSettings
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.preparation.needs import GivenBounds
@@ -43,7 +44,7 @@ class ScalableSubsamplingMH(MinibatchStep):
         delayed_acceptance: bool = False,
         bounds: "GivenBounds | None" = None,
         on_violation: str = "raise",
-        **settings: Unpack[check.SharedSettings],
+        **settings: Unpack[SharedSettings],
     ) -> None:
         method = own.machinery.PoissonMethod(
             "best",

@@ -1,107 +1,23 @@
 """Checks of the settings that all step methods share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from inspect import signature
-from os import PathLike
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pymc as pm
-from numpy.typing import ArrayLike
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.reading.inputs import Weights, value_variables
+from pymc_minibatch_mh.model.reading.inputs import value_variables
 from pymc_minibatch_mh.proposals.base import Proposal, is_number, positive_definite
+from pymc_minibatch_mh.step.shared import DEFAULTS, SharedSettings
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.preparation.sharing import ReadingSettings
-
-
-class SharedSettings(TypedDict, total=False):
-    """The settings that every step takes besides its own.
-
-    Parameters
-    ----------
-    taylor_order
-        Order of the control variates: "auto", 0, 1 or 2.
-    centre
-        "auto" seeks the posterior's mode and expands around the mean nearby. "start" takes
-        `initial_point` as it is: no mode is sought, which the posterior need not have, nothing is
-        expanded (``taylor_order=0``), and no moves start elsewhere than PyMC does.
-    covariance
-        With ``centre="start"``, what distances are measured by and moves are shaped by instead of
-        the posterior's covariance: an array of shape (d, d), by default the identity.
-    proposal
-        "auto", or a :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
-    temperature
-        K > 0 raises the likelihood, and only it, to the power 1/K; above 1 it is flattened. The
-        trace is then one of the tempered posterior, and says so in the stat ``temperature``.
-    observed
-        Names of the observed variables to subsample; by default all with 1,000 rows or more.
-    weights
-        What the log-likelihood of each row is multiplied by, such as survey weights, importance
-        weights or how often a row occurred: name of the observed variable -> array of shape (N,),
-        or the array if there is one such variable. They scale the rows' bounds as well.
-    observation_dims
-        Names of dims along which observations lie; by default they lie on the first axis.
-    prepared
-        A file that ``step.save`` wrote for the same model and data: passes over all rows are then
-        read instead of made.
-    updates_per_draw
-        Updates between two draws that are kept.
-    full_pass_above
-        Rows above which a move is decided by all rows, exactly, instead of by as many drawn ones:
-        by default half of them, from where on a pass in order is as quick. With ``math.inf`` all
-        rows decide only where the test itself asks for them, as the tests were published.
-    tune
-        Whether to adapt the proposal in warm-up.
-    model, rng, initial_point, compile_kwargs, blocked
-        As in PyMC's own step methods. `initial_point` is where the search for the mode starts.
-    """
-
-    taylor_order: int | str
-    centre: str
-    covariance: ArrayLike | None
-    proposal: Proposal | str
-    temperature: float
-    observed: Sequence[str] | None
-    weights: Weights | None
-    observation_dims: Sequence[str]
-    prepared: str | PathLike | None
-    updates_per_draw: int
-    full_pass_above: float | str
-    tune: bool
-    model: pm.Model | None
-    rng: Any
-    initial_point: Mapping[str, np.ndarray] | None
-    compile_kwargs: Mapping[str, Any] | None
-    blocked: bool
-
-
-#: What the shared settings are where nothing else is asked for.
-DEFAULTS: SharedSettings = {
-    "taylor_order": "auto",
-    "centre": "auto",
-    "covariance": None,
-    "proposal": "auto",
-    "temperature": 1.0,
-    "observed": None,
-    "weights": None,
-    "observation_dims": (),
-    "prepared": None,
-    "updates_per_draw": 1,
-    "full_pass_above": "auto",
-    "tune": True,
-    "model": None,
-    "rng": None,
-    "initial_point": None,
-    "compile_kwargs": None,
-    "blocked": True,
-}
 
 
 def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
@@ -135,7 +51,9 @@ class ChainSettings:
     tune
         Whether to adapt in warm-up.
     temperature
-        Temperature K of the log-likelihood.
+        Temperature K of the log-likelihood, the last of a schedule.
+    schedule
+        The schedule of temperatures; empty without one.
     updates_per_draw
         Updates between two draws.
     proposal
@@ -144,6 +62,7 @@ class ChainSettings:
 
     tune: bool
     temperature: float
+    schedule: tuple[tuple[int, float], ...]
     updates_per_draw: int
     proposal: Proposal
 
@@ -158,10 +77,13 @@ def of_chains(shared: SharedSettings) -> ChainSettings:
     """
     together(shared["blocked"])
     # Whether it suits the rows is known once they are read; what it may be at all is now.
-    taylor_order_of(shared["taylor_order"], centre=shared["centre"])
+    tune = flag("tune", shared["tune"])
+    schedule = schedule_of(shared["temperature"], tune)
+    taylor_order_of(shared["taylor_order"], centre=shared["centre"], schedule=schedule)
     return ChainSettings(
-        flag("tune", shared["tune"]),
-        positive("temperature", shared["temperature"]),
+        tune,
+        schedule[-1][1] if schedule else positive("temperature", shared["temperature"]),
+        schedule,
         integer("updates_per_draw", shared["updates_per_draw"]),
         proposal_of(shared["proposal"]),
     )
@@ -186,7 +108,52 @@ def together(blocked: bool) -> None:
         )
 
 
-def taylor_order_of(setting: int | str, discrete: Sequence[str] = (), centre: str = "auto") -> int:
+def schedule_of(setting: Any, tune: bool) -> tuple[tuple[int, float], ...]:
+    """Return the schedule that temperature= is, empty where it is one temperature.
+
+    Raises
+    ------
+    SettingError
+        If a schedule is no sequence of pairs (draw, K) with draws that ascend from 0 and K > 0, or
+        if there is no warm-up for it.
+    """
+    if not isinstance(setting, list | tuple):
+        return ()
+    try:
+        pairs = [(integer("draw", n, 0), positive("K", k)) for n, k in setting]
+        draws = [n for n, _ in pairs]
+        valid = draws[:1] == [0] and draws == sorted(set(draws))
+    except (SettingError, TypeError, ValueError):
+        valid = False
+    if not valid:
+        raise SettingError(
+            f"temperature={setting!r} is no schedule of temperatures. Give pairs (draw, K) with "
+            "draws that ascend from 0 and K above 0, such as [(0, 100), (400, 1)]."
+        )
+    if not tune:
+        raise SettingError(
+            f"temperature={setting!r} is a schedule for warm-up, which tune=False leaves out. Use "
+            "tune=True, or one temperature."
+        )
+    return tuple(pairs)
+
+
+def require_warm_up_for(schedule: Sequence[tuple[int, float]], tune: int) -> None:
+    """Refuse a warm-up that ends before the last temperature of a schedule is reached."""
+    if schedule and tune < schedule[-1][0]:
+        raise SettingError(
+            f"temperature={list(schedule)!r} reaches its last temperature at draw "
+            f"{schedule[-1][0]}, after a warm-up of tune={tune} draws has ended. Raise tune=, or "
+            "shorten the schedule."
+        )
+
+
+def taylor_order_of(
+    setting: int | str,
+    discrete: Sequence[str] = (),
+    centre: str = "auto",
+    schedule: Sequence[tuple[int, float]] = (),
+) -> int:
     """Return the order of the control variates; "auto" is 2 where rows can be expanded.
 
     Parameters
@@ -197,16 +164,23 @@ def taylor_order_of(setting: int | str, discrete: Sequence[str] = (), centre: st
         Names of the discrete variables that rows depend on, in which nothing can be expanded.
     centre
         Where the centre is; around a start nothing is expanded.
+    schedule
+        Schedule of temperatures, each of which would need an expansion of its own.
     """
     if centre not in ("auto", "start"):
         raise SettingError(f"centre={centre!r} is unknown. Use 'auto' or 'start'.")
     if setting == "auto":
-        return 0 if discrete or centre == "start" else 2
+        return 0 if discrete or schedule or centre == "start" else 2
     if setting in (0, 1, 2) and not isinstance(setting, bool):
         if setting and centre == "start":
             raise SettingError(
                 f"taylor_order={setting} needs a centre that is sought, but centre='start'. Use "
                 "taylor_order=0, or leave centre= out."
+            )
+        if setting and schedule:
+            raise SettingError(
+                f"taylor_order={setting} does not go with a schedule of temperatures, as control "
+                "variates hold one temperature. Use taylor_order=0, or one temperature."
             )
         if setting and discrete:
             raise SettingError(

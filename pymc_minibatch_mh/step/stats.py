@@ -24,7 +24,7 @@ STATS: dict[str, tuple[type, str]] = {
     "certified": (np.bool_, "whether the draw is exact by bounds that the model itself gave"),
     "invalid": (np.int64, "updates rejected because a log-density was not finite"),
     "scaling": (np.float64, "scale of the random walk"),
-    "temperature": (np.float64, "temperature K of the log-likelihood"),
+    "temperature": (np.float64, "temperature K of the log-likelihood in this draw"),
     "perf_counter_diff": (np.float64, "seconds spent in the draw"),
 }
 

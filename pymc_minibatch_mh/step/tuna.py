@@ -9,6 +9,7 @@ from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.shared import SharedSettings
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.preparation.needs import GivenBounds
@@ -71,7 +72,7 @@ class TunaMH(MinibatchStep):
         delayed_acceptance: bool = False,
         bounds: "GivenBounds | None" = None,
         on_violation: str = "raise",
-        **settings: Unpack[check.SharedSettings],
+        **settings: Unpack[SharedSettings],
     ) -> None:
         if form not in ("best", "paper"):
             raise SettingError(f"form={form!r} is unknown. Use 'best' or 'paper'.")

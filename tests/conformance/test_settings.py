@@ -9,7 +9,7 @@ from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk, SettingError, step
 from zoo import METHODS
 
 EVERY = {
-    "temperature": [0, -1, math.nan, math.inf, "a", True],
+    "temperature": [0, -1, math.nan, math.inf, "a", True, [], [(0, 2.0), (0, 1.0)], [(1, 2.0)]],
     "taylor_order": [3, -1, 1.5, "second", True],
     "proposal": ["x", None, 3],
     "updates_per_draw": [0, -1, 2.5, "a", True],

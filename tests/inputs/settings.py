@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 
 from inputs.case import Section
+from pymc_minibatch_mh import sample
 from zoo import METHODS
 
 every = Section("Settings of every step")
@@ -14,6 +15,41 @@ own = Section("Settings of one step")
 POSITIVE = ("is not a positive number.", "Give a number above 0.")
 for value in (0, -1.0, math.nan, math.inf, "hot", True):
     every.setting("PenaltyMH", "temperature", value, *POSITIVE)
+for value in ([], [(0, 100.0)] * 2, [(5, 2.0)], [(0, -1.0), (9, 1.0)], [(0, 2.0), (4.5, 1.0)], [3]):
+    every.setting(
+        "BarkerMinibatchMH",
+        "temperature",
+        value,
+        "is no schedule of temperatures.",
+        "Give pairs (draw, K) with draws that ascend from 0 and K above 0, such as "
+        "[(0, 100), (400, 1)].",
+    )
+every.refuses(
+    "TunaMH(temperature=[(0, 9.0), (50, 1.0)], tune=False)",
+    "temperature=[(0, 9.0), (50, 1.0)]",
+    "is a schedule for warm-up, which tune=False leaves out.",
+    "Use tune=True, or one temperature.",
+    call=lambda g: g.build("TunaMH", temperature=[(0, 9.0), (50, 1.0)], tune=False),
+)
+every.refuses(
+    "TunaMH(temperature=[(0, 9.0), (50, 1.0)], taylor_order=2)",
+    "taylor_order=2",
+    "does not go with a schedule of temperatures, as control variates hold one temperature.",
+    "Use taylor_order=0, or one temperature.",
+    call=lambda g: g.build("TunaMH", temperature=[(0, 9.0), (50, 1.0)], taylor_order=2),
+)
+
+
+@every.refuses(
+    "sample(TunaMH(temperature=[(0, 9.0), (50, 1.0)]), tune=49)",
+    "temperature=[(0, 9.0), (50, 1.0)]",
+    "reaches its last temperature at draw 50, after a warm-up of tune=49 draws has ended.",
+    "Raise tune=, or shorten the schedule.",
+)
+def ends_early(g):
+    sample(g.build("TunaMH", temperature=[(0, 9.0), (50, 1.0)]), 10, tune=49)
+
+
 for value in (3, "second", True):
     every.setting("TunaMH", "taylor_order", value, "is unknown.", "Use 'auto', 0, 1 or 2.")
 every.setting(

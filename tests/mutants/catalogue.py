@@ -419,6 +419,42 @@ EDITED = [
         "conformance/test_state.py::test_nothing_adapts_after_warm_up",
     ),
     Mutant(
+        "bounds of the last temperature in a schedule",
+        "a row exceeds its bound where it is colder",
+        Edit(
+            "kernels.bound_tables.smallest_table",
+            "surrogate.relative * best_m",
+            "best_m",
+            ("kernels.bound_tables.table_of_move",),
+        ),
+        "chain/test_schedule.py::test_bounds_and_noise_are_those_of_the_temperature",
+        slow=True,
+    ),
+    Mutant(
+        "noise predicted for the last temperature in a schedule",
+        "batches are not as large as the noise asks for",
+        Edit(
+            "kernels.looks.predicted_noise",
+            "surrogate.relative * size_of_move",
+            "size_of_move",
+            ("kernels.looks.unit_noise",),
+        ),
+        "chain/test_schedule.py::test_bounds_and_noise_are_those_of_the_temperature",
+        slow=True,
+    ),
+    Mutant(
+        "tallies of all temperatures of a schedule",
+        "what is learned at one temperature sets moves at another",
+        Edit("chain.warmup.keep_books", "_forget(chain)", "pass"),
+        "chain/test_schedule.py::test_what_was_learned_at_another_temperature_is_forgotten[TunaMH]",
+    ),
+    Mutant(
+        "a chain linked before the temperature changed",
+        "the first temperature holds for ever",
+        Edit("chain.warmup._forget", "chain.change(", "(lambda **_: None)("),
+        "chain/test_schedule.py::test_draws_are_those_of_pymc_and_say_their_temperature[TunaMH]",
+    ),
+    Mutant(
         "a state without the running tally",
         "a resumed chain adapts to something else",
         Edit(

@@ -110,6 +110,10 @@ RANDOM = [
         1, LEVEL, "chi-square of counts",
     ),
     Random(
+        "chain/test_schedule.py::test_a_stage_samples_the_posterior_at_its_temperature",
+        8, FAR_LEVEL, "means and mean squares at two temperatures, two methods",
+    ),
+    Random(
         "diagnostics/after/test_predictive.py::test_rows_are_drawn_as_by_pymc",
         60, LEVEL, "Kolmogorov–Smirnov for three rows and their sums",
     ),

@@ -1,0 +1,184 @@
+"""Temperatures that fall in warm-up: what a chain does at each of them, and that it can be cut."""
+
+import pickle
+import sys
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_minibatch_mh as mh
+from conformance.harness import run, same_draws
+from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, SettingError, TunaMH
+from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.schedule import Stage, stage_of, tempered
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels.bound_tables import table_of_move
+from pymc_minibatch_mh.kernels.looks import unit_noise
+from statistical.budget import FAR
+
+HOT = ((0, 16.0), (130, 4.0), (200, 1.0))
+#: An end of each stage that is no end of a window of 50 draws.
+TUNE = 260
+ROWS = 3_000
+
+
+def normal(rows=ROWS):
+    """Rows of a normal mean, whose tempered posterior is known."""
+    y = np.random.default_rng(4).standard_normal(rows) + 0.3
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mean", 0.0, 10.0), 1.0, observed=y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return normal()
+
+
+@pytest.fixture(scope="module", params=[TunaMH, BarkerMinibatchMH], ids=lambda cls: cls.__name__)
+def step(request, model):
+    return request.param(model=model, temperature=list(HOT))
+
+
+@pytest.mark.parametrize(
+    ("n_draws", "adapting", "expected"),
+    [
+        (0, True, Stage(0, 130, 16.0)),
+        (129, True, Stage(0, 130, 16.0)),
+        (130, True, Stage(130, 200, 4.0)),
+        (200, True, Stage(200, sys.maxsize, None)),
+        (900, False, Stage(200, sys.maxsize, None)),
+        (140, False, Stage(130, sys.maxsize, None)),
+    ],
+)
+def test_a_stage_is_that_of_the_next_draw(n_draws, adapting, expected):
+    assert stage_of(HOT, n_draws, adapting) == expected
+
+
+def test_one_temperature_is_one_stage():
+    assert stage_of((), 7, True) == Stage(0, sys.maxsize, None)
+
+
+def test_bounds_and_noise_are_those_of_the_temperature(model):
+    cold = TunaMH(model=model, taylor_order=0)
+    hot = TunaMH(model=model, taylor_order=0, temperature=4.0)
+    there = tempered(cold.surrogate, 4.0)
+    assert there.inverse_temperature == hot.surrogate.inverse_temperature
+    step = 0.1 * np.ones(1)
+    ends = cold.surrogate.centre, cold.surrogate.centre + step
+    table, m = table_of_move(cold.tables.arrays, cold.surrogate, *ends)
+    assert table_of_move(cold.tables.arrays, there, *ends) == (table, m / 4.0)
+    noise = unit_noise(cold.surrogate, *ends)
+    assert unit_noise(there, *ends) == pytest.approx(noise / 16.0, rel=1e-12)
+
+
+def test_draws_are_those_of_pymc_and_say_their_temperature(step, model):
+    settings = {"tune": TUNE, "chains": 2, "discard_tuned_samples": False}
+    quiet = {"compute_convergence_checks": False, "progressbar": False}
+    start = [{"mean": 0.2}, {"mean": 0.4}]
+    seed = {"random_seed": 8, "initvals": start}
+    with model:
+        usual = pm.sample(60, step=step, cores=1, **seed, **settings, **quiet)
+    own = mh.sample(step, 60, **seed, **settings, **quiet)
+    same_draws(usual, own)
+    before = own.warmup_sample_stats["temperature"].to_numpy()
+    np.testing.assert_array_equal(before, usual.warmup_sample_stats["temperature"].to_numpy())
+    np.testing.assert_array_equal(
+        own.warmup_posterior["mean"].to_numpy(), usual.warmup_posterior["mean"].to_numpy()
+    )
+    for chain in before:
+        expected = np.repeat([16.0, 4.0, 1.0], [130, 70, TUNE - 200])
+        np.testing.assert_array_equal(chain, expected)
+    assert (own.sample_stats["temperature"] == 1.0).all()
+
+
+@pytest.mark.parametrize("cut", [60, 130, 150, 230])
+def test_a_chain_is_cut_and_resumed_in_mid_schedule(step, model, cut):
+    start = model.initial_point()
+    step.setup_chain(np.random.default_rng(3), TUNE, 40)
+    whole, _ = run(step, start, TUNE + 40, stop_at=TUNE)
+    step.setup_chain(np.random.default_rng(3), TUNE, 40)
+    before, point = run(step, start, cut, stop_at=TUNE)
+    stored = pickle.dumps(step.sampling_state)
+    # Another chain in between, which ends at the last temperature.
+    step.setup_chain(np.random.default_rng(9), TUNE, 40)
+    run(step, start, TUNE + 5, stop_at=TUNE)
+    step.sampling_state = pickle.loads(stored)
+    after, _ = run(step, point, TUNE + 40 - cut, stop_at=TUNE - cut)
+    np.testing.assert_array_equal(np.vstack([before, after]), whole)
+
+
+@pytest.mark.parametrize("method", [TunaMH, PenaltyMH])
+def test_a_stage_samples_the_posterior_at_its_temperature(model, method):
+    """Rows of unit variance and a flat prior: the mean has a standard deviation of √(K/N)."""
+    hot = 0.25
+    step = method(model=model, temperature=[(0, hot), (12_000, 1.0)])
+    trace = mh.sample(
+        step, 12_000, tune=12_500, chains=2, random_seed=5, discard_tuned_samples=False,
+        compute_convergence_checks=False, progressbar=False,
+    )  # fmt: skip
+    y = model.rvs_to_values[model["y"]].data
+    warm = trace.warmup_posterior["mean"].to_numpy()[:, 500:12_000]
+    for draws, k in ((warm, hot), (trace.posterior["mean"].to_numpy(), 1.0)):
+        sd = np.sqrt(k / ROWS)
+        error = sd / np.sqrt(effective(draws))
+        assert abs(draws.mean() - y.mean()) < FAR * error
+        # The relative error of a standard deviation of normal draws, by the squares' own ess.
+        squares = ((draws - y.mean()) / sd) ** 2
+        assert abs(squares.mean() - 1.0) < FAR * np.sqrt(2.0 / effective(squares)) + 1e-3
+
+
+def effective(draws):
+    """Return an effective sample size, of batch means over a hundred batches of a chain."""
+    batches = draws[:, : draws.shape[1] // 100 * 100].reshape(draws.shape[0], 100, -1)
+    means = batches.mean(axis=2)
+    return draws.var() / (means.var() / means.size)
+
+
+def test_fewer_rows_are_read_where_it_is_hot(model):
+    step = BarkerMinibatchMH(model=model, temperature=[(0, 100.0), (100, 1.0)])
+    step.setup_chain(np.random.default_rng(2), 200, 10)
+    chain = step.chain
+    chain.place(step.surrogate.centre, np.empty(0))
+    hot, cold = chain.advance(100).counts, chain.advance(100).counts
+    # The first window walks at one scale, at both temperatures.
+    assert hot[:50, entry.N_OBS].mean() < 0.5 * cold[:50, entry.N_OBS].mean()
+
+
+def test_what_was_learned_at_another_temperature_is_forgotten(step, model):
+    step.setup_chain(np.random.default_rng(2), TUNE, 10)
+    run(step, model.initial_point(), 130)
+    state = step.chain.state
+    assert not state.total.any()
+    assert not state.total_counts.any()
+    assert not state.warm_up_sum.any()
+    fresh = step.program.method.record(step.program.prepared)
+    assert repr(state.test) == repr(fresh)
+
+
+def test_warm_up_that_ends_early_is_refused(step):
+    message = r"^temperature=\[.*reaches its last temperature at draw 200, after a warm-up of tune="
+    with pytest.raises(SettingError, match=message + "199 draws"):
+        step.setup_chain(np.random.default_rng(1), 199, 10)
+    with pytest.raises(SettingError, match=message + "0 draws"):
+        mh.sample(step, 10, tune=0)
+    step.setup_chain(np.random.default_rng(1), 200, 10)
+
+
+def test_a_state_of_another_schedule_is_refused(step, model):
+    other = type(step)(model=model, temperature=[(0, 16.0), (200, 1.0)])
+    with pytest.raises(SettingError, match=r"differs in temperature \(\[\(0, 16\.0\), \(200"):
+        step.sampling_state = other.sampling_state
+
+
+def test_a_schedule_is_shown_and_sets_the_order(step):
+    assert "order 0, temperatures 16 from 0, 4 from 130, 1 from 200)" in repr(step)
+
+
+def test_a_chain_that_does_not_warm_up_is_at_the_last_temperature(step):
+    assert Chain(step.program, np.random.default_rng(1), adapting=False).temperature == 1.0
+    adapted = Chain(step.program, np.random.default_rng(1), adapting=True)
+    assert adapted.temperature == 16.0
+    adapted.adapt_on([(step.surrogate.centre, np.empty(0))])
+    assert adapted.temperature == 1.0
