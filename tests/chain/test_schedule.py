@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -31,14 +32,19 @@ def normal(rows=ROWS):
     return model
 
 
-@pytest.fixture(scope="module")
-def model():
+@cache
+def given():
+    """Return the model, built once."""
     return normal()
 
 
-@pytest.fixture(scope="module", params=[TunaMH, BarkerMinibatchMH], ids=lambda cls: cls.__name__)
-def step(request, model):
-    return request.param(model=model, temperature=list(HOT))
+@cache
+def built(method):
+    """Return a step with the schedule, built once: sampling starts every chain of it anew."""
+    return method(model=given(), temperature=list(HOT))
+
+
+each = pytest.mark.parametrize("method", [TunaMH, BarkerMinibatchMH])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +66,8 @@ def test_one_temperature_is_one_stage():
     assert stage_of((), 7, True) == Stage(0, sys.maxsize, None)
 
 
-def test_bounds_and_noise_are_those_of_the_temperature(model):
+def test_bounds_and_noise_are_those_of_the_temperature():
+    model = given()
     cold = TunaMH(model=model, taylor_order=0)
     hot = TunaMH(model=model, taylor_order=0, temperature=4.0)
     there = tempered(cold.surrogate, 4.0)
@@ -73,7 +80,10 @@ def test_bounds_and_noise_are_those_of_the_temperature(model):
     assert unit_noise(there, *ends) == pytest.approx(noise / 16.0, rel=1e-12)
 
 
-def test_draws_are_those_of_pymc_and_say_their_temperature(step, model):
+@each
+def test_draws_are_those_of_pymc_and_say_their_temperature(method):
+    model = given()
+    step = built(method)
     settings = {"tune": TUNE, "chains": 2, "discard_tuned_samples": False}
     quiet = {"compute_convergence_checks": False, "progressbar": False}
     start = [{"mean": 0.2}, {"mean": 0.4}]
@@ -93,8 +103,11 @@ def test_draws_are_those_of_pymc_and_say_their_temperature(step, model):
     assert (own.sample_stats["temperature"] == 1.0).all()
 
 
+@each
 @pytest.mark.parametrize("cut", [60, 130, 150, 230])
-def test_a_chain_is_cut_and_resumed_in_mid_schedule(step, model, cut):
+def test_a_chain_is_cut_and_resumed_in_mid_schedule(method, cut):
+    model = given()
+    step = built(method)
     start = model.initial_point()
     step.setup_chain(np.random.default_rng(3), TUNE, 40)
     whole, _ = run(step, start, TUNE + 40, stop_at=TUNE)
@@ -110,8 +123,9 @@ def test_a_chain_is_cut_and_resumed_in_mid_schedule(step, model, cut):
 
 
 @pytest.mark.parametrize("method", [TunaMH, PenaltyMH])
-def test_a_stage_samples_the_posterior_at_its_temperature(model, method):
+def test_a_stage_samples_the_posterior_at_its_temperature(method):
     """Rows of unit variance and a flat prior: the mean has a standard deviation of √(K/N)."""
+    model = given()
     hot = 0.25
     step = method(model=model, temperature=[(0, hot), (12_000, 1.0)])
     trace = mh.sample(
@@ -136,7 +150,8 @@ def effective(draws):
     return draws.var() / (means.var() / means.size)
 
 
-def test_fewer_rows_are_read_where_it_is_hot(model):
+def test_fewer_rows_are_read_where_it_is_hot():
+    model = given()
     step = BarkerMinibatchMH(model=model, temperature=[(0, 100.0), (100, 1.0)])
     step.setup_chain(np.random.default_rng(2), 200, 10)
     chain = step.chain
@@ -146,7 +161,10 @@ def test_fewer_rows_are_read_where_it_is_hot(model):
     assert hot[:50, entry.N_OBS].mean() < 0.5 * cold[:50, entry.N_OBS].mean()
 
 
-def test_what_was_learned_at_another_temperature_is_forgotten(step, model):
+@each
+def test_what_was_learned_at_another_temperature_is_forgotten(method):
+    model = given()
+    step = built(method)
     step.setup_chain(np.random.default_rng(2), TUNE, 10)
     run(step, model.initial_point(), 130)
     state = step.chain.state
@@ -157,7 +175,9 @@ def test_what_was_learned_at_another_temperature_is_forgotten(step, model):
     assert repr(state.test) == repr(fresh)
 
 
-def test_warm_up_that_ends_early_is_refused(step):
+@each
+def test_warm_up_that_ends_early_is_refused(method):
+    step = built(method)
     message = r"^temperature=\[.*reaches its last temperature at draw 200, after a warm-up of tune="
     with pytest.raises(SettingError, match=message + "199 draws"):
         step.setup_chain(np.random.default_rng(1), 199, 10)
@@ -166,17 +186,24 @@ def test_warm_up_that_ends_early_is_refused(step):
     step.setup_chain(np.random.default_rng(1), 200, 10)
 
 
-def test_a_state_of_another_schedule_is_refused(step, model):
+@each
+def test_a_state_of_another_schedule_is_refused(method):
+    model = given()
+    step = built(method)
     other = type(step)(model=model, temperature=[(0, 16.0), (200, 1.0)])
     with pytest.raises(SettingError, match=r"differs in temperature \(\[\(0, 16\.0\), \(200"):
         step.sampling_state = other.sampling_state
 
 
-def test_a_schedule_is_shown_and_sets_the_order(step):
+@each
+def test_a_schedule_is_shown_and_sets_the_order(method):
+    step = built(method)
     assert "order 0, temperatures 16 from 0, 4 from 130, 1 from 200)" in repr(step)
 
 
-def test_a_chain_that_does_not_warm_up_is_at_the_last_temperature(step):
+@each
+def test_a_chain_that_does_not_warm_up_is_at_the_last_temperature(method):
+    step = built(method)
     assert Chain(step.program, np.random.default_rng(1), adapting=False).temperature == 1.0
     adapted = Chain(step.program, np.random.default_rng(1), adapting=True)
     assert adapted.temperature == 16.0
