@@ -16,6 +16,7 @@ from pymc_minibatch_mh.errors import (
 from pymc_minibatch_mh.proposals.base import Proposal
 from pymc_minibatch_mh.step.austere import AustereMH
 from pymc_minibatch_mh.step.barker import BarkerMinibatchMH
+from pymc_minibatch_mh.step.confidence import ConfidenceMH
 from pymc_minibatch_mh.step.factorized import FactorizedMH
 from pymc_minibatch_mh.step.own_test import OwnTestMH
 from pymc_minibatch_mh.step.penalty import PenaltyMH
@@ -80,6 +81,7 @@ __all__ = [
     "BoundViolationError",
     "Bounds",
     "BoundsError",
+    "ConfidenceMH",
     "Explanation",
     "FactorizedMH",
     "Laplace",

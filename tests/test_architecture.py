@@ -70,8 +70,8 @@ NARROW = {
     "proposals": {"kernels": {"batch", "counts", "first_class", "roles", "vectors"}},
     "methods": {
         "kernels": {
-            "alias", "counts", "first_class", "looks", "moves", "posterior", "roles", "scratch",
-            "signatures", "bound_tables",
+            "alias", "bound_tables", "counts", "draw", "first_class", "looks", "moments", "moves",
+            "posterior", "roles", "scan", "scratch", "signatures",
         },
         "preparation": {"needs", "prepared"},
     },

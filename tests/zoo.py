@@ -7,13 +7,14 @@ from scipy.special import expit
 from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
+    ConfidenceMH,
     FactorizedMH,
     PenaltyMH,
     ScalableSubsamplingMH,
     TunaMH,
 )
 
-APPROXIMATE = {cls.__name__: cls for cls in (AustereMH, BarkerMinibatchMH, PenaltyMH)}
+APPROXIMATE = {cls.__name__: cls for cls in (AustereMH, BarkerMinibatchMH, ConfidenceMH, PenaltyMH)}
 EXACT = {cls.__name__: cls for cls in (FactorizedMH, ScalableSubsamplingMH, TunaMH)}
 METHODS = APPROXIMATE | EXACT
 

@@ -21,7 +21,7 @@ from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.step.deterministics import tell_of_large
 
 if TYPE_CHECKING:
-    from pymc_minibatch_mh.methods import austere, barker, own_test, penalty
+    from pymc_minibatch_mh.methods import austere, barker, confidence, own_test, penalty
 
 __all__ = [
     "Bounds",
@@ -34,6 +34,7 @@ __all__ = [
     "barker",
     "chdtri",
     "chi_for_gap",
+    "confidence",
     "first_difference",
     "key_of",
     "own_test",
@@ -46,6 +47,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("austere", "barker", "own_test", "penalty"):
+    if name not in ("austere", "barker", "confidence", "own_test", "penalty"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_module(f"pymc_minibatch_mh.methods.{name}")

@@ -26,6 +26,13 @@ OWN = {
         "error_bound": ["x", None],
         "max_error": [0, -1, math.nan, 1e-9, "a"],
     },
+    "ConfidenceMH": BATCHES
+    | {
+        "gamma": [0, 1.0, math.inf, math.nan, "a"],
+        "p": [0, 1.0, math.inf, math.nan, "a"],
+        "delta": [0, 1.0, -1, math.nan, "a"],
+        "range": ["x", None, 1.0],
+    },
     "AustereMH": BATCHES | {"epsilon": [0, 0.5, -1, math.nan, "a"]},
     "PenaltyMH": BATCHES,
     "TunaMH": BOUNDED

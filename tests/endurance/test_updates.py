@@ -45,8 +45,8 @@ def growth(step, draws):
     return max(most - before, resident() - before, objects * SMALLEST)
 
 
-#: Updates per draw, of which there are 1,000; AustereMH reads too many rows for ten million.
-UPDATES = dict.fromkeys(METHODS, 10_000) | {"AustereMH": 500}
+#: Updates per draw, of which there are 1,000; these read too many rows for ten million.
+UPDATES = dict.fromkeys(METHODS, 10_000) | {"AustereMH": 500, "ConfidenceMH": 500}
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -322,7 +322,7 @@ for method in ("TunaMH", "ScalableSubsamplingMH", "FactorizedMH"):
         "Use 'raise', or 'warn' to go on and have the trace marked as not exact.",
     )
     own.setting(method, "delayed_acceptance", 1, "is neither True nor False.", "Give one of them.")
-for method in ("AustereMH", "BarkerMinibatchMH", "PenaltyMH"):
+for method in ("AustereMH", "BarkerMinibatchMH", "ConfidenceMH", "PenaltyMH"):
     for value in (1, 1.5):
         own.setting(method, "batch_size", value, "is not an integer of 2 or more.", "Give one.")
 own.setting(
@@ -355,5 +355,29 @@ own.setting(
     "Raise max_error or lower sigma.",
 )
 own.setting("BarkerMinibatchMH", "max_error", -1, *POSITIVE)
+
+own.setting(
+    "ConfidenceMH",
+    "gamma",
+    1.0,
+    "is not a factor above 1, by which batches could grow.",
+    "Use 2.0.",
+)
+own.setting(
+    "ConfidenceMH",
+    "p",
+    1.0,
+    "is not a power above 1: the errors of all looks would add up to more than delta.",
+    "Use 2.0.",
+)
+own.setting(
+    "ConfidenceMH",
+    "delta",
+    1.0,
+    "is not a probability between 0 and 1.",
+    "Use 0.01, or less for fewer wrong decisions and more rows.",
+)
+own.setting("ConfidenceMH", "delta", 0.0, *POSITIVE)
+own.setting("ConfidenceMH", "range", "guess", "is unknown.", "Use 'bounds' or 'scan'.")
 
 CASES = [*every.cases, *own.cases]

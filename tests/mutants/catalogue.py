@@ -12,6 +12,7 @@ from mutants.edit import Edit
 UPDATE = "kernels/test_run.py::test_moves_are_accepted_as_often_as_the_enumeration_says"
 POISSON = "kernels/test_poisson.py::test_moves_are_accepted_as_often_as_the_enumeration_says"
 LOOKS = "kernels.looks.look_until_decided"
+CONFIDENCE = "methods.confidence.decide_by_confidence"
 THIN_ROWS = "methods.poisson.thin_rows"
 PROPOSE = "proposals.mixture.propose_from_mixture"
 #: What has every test and every proposal compiled in, and what has the rows of a Poisson test.
@@ -218,6 +219,53 @@ EDITED = [
             LOOP,
         ),
         f"{UPDATE}[austere, eps=.05]",
+        slow=True,
+    ),
+    # The confidence sampler.
+    Mutant(
+        "the range left out of a confidence bound",
+        "batches without a rare row decide",
+        Edit("methods.confidence.half_width", "3.0 * reach", "0.0 * reach"),
+        "methods/test_confidence.py"
+        "::test_a_look_is_wrong_with_probability_delta_k_at_most[50-0.01]",
+    ),
+    Mutant(
+        "every look at the level of the first",
+        "the errors of all looks add up to more than delta",
+        Edit("methods.confidence.level", "look**test.p", "2.0**test.p"),
+        "methods/test_confidence.py::test_the_levels_of_all_looks_add_up_to_less_than_delta[2.0]",
+    ),
+    Mutant(
+        "a new uniform number at every look of the confidence sampler",
+        "the threshold of a sequential test moves",
+        Edit(
+            CONFIDENCE,
+            "judge(log_ratio, width, uniform)",
+            "judge(log_ratio, width, rng.random())",
+            LOOP,
+        ),
+        "exactness/test_confidence.py"
+        "::test_moves_are_accepted_as_often_as_the_enumeration_says[bounds]",
+        slow=True,
+    ),
+    Mutant(
+        "a scan that is not counted",
+        "an update seems to read a batch",
+        Edit(CONFIDENCE, "test.scans * total, FIRST_LOOK", "0, FIRST_LOOK", LOOP),
+        "exactness/test_confidence.py::test_what_is_spent_of_delta_is_counted_look_by_look[scan]",
+        slow=True,
+    ),
+    Mutant(
+        "half of the range of a move",
+        "a bound that is too narrow decides",
+        Edit(
+            "methods.confidence._known_before",
+            "2.0 * m * test.largest[table]",
+            "m * test.largest[table]",
+            (CONFIDENCE, *LOOP),
+        ),
+        "exactness/test_confidence.py"
+        "::test_moves_are_accepted_as_often_as_the_enumeration_says[bounds]",
         slow=True,
     ),
     Mutant(

@@ -44,6 +44,10 @@ RANDOM = [
         6, LEVEL, "chi-square of one-step frequencies",
     ),
     Random(
+        "exactness/test_confidence.py::test_moves_are_accepted_as_often_as_the_enumeration_says",
+        12, LEVEL, "binomial, both tails from two states, and mean rows",
+    ),
+    Random(
         "claims/test_batches.py::test_a_look_is_wrong_with_probability_epsilon_at_most",
         1, FAR_LEVEL, "share of wrong looks",
     ),
@@ -139,11 +143,11 @@ RANDOM = [
     ),
     Random(
         "statistical/test_posteriors.py::test_posterior_is_that_of_nuts",
-        24, TRACE_LEVEL, "means and standard deviations of all coordinates",
+        26, TRACE_LEVEL, "means and standard deviations of all coordinates",
     ),
     Random(
         "statistical/test_posteriors.py::test_temperature_flattens_the_likelihood_and_only_it",
-        6, TRACE_LEVEL, "means and standard deviations of all coordinates",
+        7, TRACE_LEVEL, "means and standard deviations of all coordinates",
     ),
     Random(
         "rows/test_rows.py::test_the_posterior_is_that_of_the_rows",
