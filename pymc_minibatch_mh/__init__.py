@@ -18,6 +18,7 @@ from pymc_minibatch_mh.step.austere import AustereMH
 from pymc_minibatch_mh.step.barker import BarkerMinibatchMH
 from pymc_minibatch_mh.step.confidence import ConfidenceMH
 from pymc_minibatch_mh.step.factorized import FactorizedMH
+from pymc_minibatch_mh.step.firefly import FireflyMH
 from pymc_minibatch_mh.step.own_test import OwnTestMH
 from pymc_minibatch_mh.step.penalty import PenaltyMH
 from pymc_minibatch_mh.step.scalable import ScalableSubsamplingMH
@@ -84,6 +85,7 @@ __all__ = [
     "ConfidenceMH",
     "Explanation",
     "FactorizedMH",
+    "FireflyMH",
     "Laplace",
     "MinibatchError",
     "Mixture",

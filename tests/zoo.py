@@ -9,13 +9,14 @@ from pymc_minibatch_mh import (
     BarkerMinibatchMH,
     ConfidenceMH,
     FactorizedMH,
+    FireflyMH,
     PenaltyMH,
     ScalableSubsamplingMH,
     TunaMH,
 )
 
 APPROXIMATE = {cls.__name__: cls for cls in (AustereMH, BarkerMinibatchMH, ConfidenceMH, PenaltyMH)}
-EXACT = {cls.__name__: cls for cls in (FactorizedMH, ScalableSubsamplingMH, TunaMH)}
+EXACT = {cls.__name__: cls for cls in (FactorizedMH, FireflyMH, ScalableSubsamplingMH, TunaMH)}
 METHODS = APPROXIMATE | EXACT
 
 

@@ -98,6 +98,8 @@ class Probe:
 
     def __init__(self, chain: Chain, rng: np.random.Generator) -> None:
         self._chain = chain.copy()
+        test = chain.program.method.probed(self._chain.state.test)
+        self._chain.change(test=test)
         # Tests have a stream of their own, so that pairs do not depend on what they read.
         (self._rows_rng,) = rng.spawn(1)
         self._moves_rng = rng

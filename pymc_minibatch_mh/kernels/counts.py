@@ -8,7 +8,9 @@ LOG_RATIO, LOG_RATIO_STD = 8, 9
 BOUND_RATIO, BOUND_ROW = 10, 11
 # What the choice of χ is made from: Σ C M, their number; Σ of squared ratios, their number.
 SIZES, N_SIZES, SQUARED_RATIOS, N_RATIOS = range(12, 16)
-N_COUNTS = 16
+#: Rows that were bright in the last update of a firefly sampler.
+N_BRIGHT = 16
+N_COUNTS = 17
 
 # Columns of the tally that is kept for each component of the proposal.
 TRIED, TALLY_ACCEPT, JUMP, SQUARE_JUMP, ROWS = range(5)

@@ -107,6 +107,13 @@ class Method(ABC):
         """
         return record
 
+    def probed(self, record: Any) -> Any:
+        """Return the record for decisions that are made one by one, each as if it were the first.
+
+        A test that remembers updates draws what it remembers anew for each of them.
+        """
+        return record
+
     def noisier(self, record: Any) -> Any:
         """Return the record for batches that are noisier than they were predicted to be."""
         return record

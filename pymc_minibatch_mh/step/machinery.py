@@ -21,7 +21,14 @@ from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.step.deterministics import tell_of_large
 
 if TYPE_CHECKING:
-    from pymc_minibatch_mh.methods import austere, barker, confidence, own_test, penalty
+    from pymc_minibatch_mh.methods import (
+        austere,
+        barker,
+        confidence,
+        firefly,
+        own_test,
+        penalty,
+    )
 
 __all__ = [
     "Bounds",
@@ -35,6 +42,7 @@ __all__ = [
     "chdtri",
     "chi_for_gap",
     "confidence",
+    "firefly",
     "first_difference",
     "key_of",
     "own_test",
@@ -47,6 +55,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("austere", "barker", "confidence", "own_test", "penalty"):
+    if name not in ("austere", "barker", "confidence", "firefly", "own_test", "penalty"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_module(f"pymc_minibatch_mh.methods.{name}")

@@ -321,7 +321,23 @@ class Hunt:
         return best
 
 
-def hunt(fitted, surrogate, tables, seed=1, *, moves=100_000, rows=200, climbs=150):
+class HuntFromCentre(Hunt):
+    """The same among moves that begin in the centre, where lower bounds of densities come from."""
+
+    def ratios(self, a, b):
+        """Return by how much of c m the log-density of each row lies below its expansion."""
+        s = self.surrogate
+        end = np.ascontiguousarray(s.centre + b @ s.factor.T)
+        start = np.broadcast_to(s.centre, end.shape).copy()
+        change, slack = self.remainders.change(start, end)
+        m = np.empty(len(b))
+        sizes_of_moves(s, start, end, int(self.kind), m)
+        missing = s.inverse_temperature * np.maximum(-change - slack, 0.0)
+        with np.errstate(all="ignore"):
+            return np.where(missing > 0.0, missing / (self.c * m), 0.0)
+
+
+def hunt(fitted, surrogate, tables, seed=1, *, moves=100_000, rows=200, climbs=150, search=Hunt):
     """Return the largest ratio of each table that a search finds among rows and moves."""
     rng = np.random.default_rng(seed)
     tries = -(-moves // (rows * len(tables.heads) * len(fitted.functions)))
@@ -332,7 +348,7 @@ def hunt(fitted, surrogate, tables, seed=1, *, moves=100_000, rows=200, climbs=1
             c = tables.c[k, first:last].astype(np.float64)
             numbers = np.union1d(rng.integers(0, len(c), rows), np.argsort(c)[-rows // 8 :])
             some = Rows(function, numbers, fitted.split.size)
-            search = Hunt(some, surrogate, (radius, kind, c[numbers]), rng)
-            worst[k] = max(worst[k], search.worst(tries, climbs).max())
+            found = search(some, surrogate, (radius, kind, c[numbers]), rng)
+            worst[k] = max(worst[k], found.worst(tries, climbs).max())
         first = last
     return worst

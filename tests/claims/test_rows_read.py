@@ -25,7 +25,10 @@ def test_an_update_reads_few_of_the_rows(model_of, step_of, method):
     trace = sample(model_of("logistic"), step, 400, 200, random_seed=61)
     rows = trace.sample_stats["n_obs"].to_numpy()
     assert rows.mean() < 0.2 * step.target.source.n_rows
-    if step.chain.certified:
+    if method == "FireflyMH":
+        # Of the dark rows, a share q is read; hardly any is bright.
+        assert trace.sample_stats["n_bright"].mean() < 5.0
+    elif step.chain.certified:
         assert rows.mean() < 20.0
         assert np.median(rows) <= 5.0
 

@@ -241,10 +241,18 @@ def frozen_after_warm_up(step, start):
     before = step.sampling_state
     step.tune = True
     run(step, point, 150)
-    learned = ("proposal", "test", "window_counts", "warm_up_sum", "surrogate")
-    after = step.sampling_state.chain_state
-    pairs = [(getattr(after, name), getattr(before.chain_state, name)) for name in learned]
+    learned = ("proposal", "window_counts", "warm_up_sum", "surrogate")
+    after, before = step.sampling_state.chain_state, before.chain_state
+    pairs = [(getattr(after, name), getattr(before, name)) for name in learned]
+    pairs.append((settings_of(after.test), settings_of(before.test)))
     return all(unequal(*pair) == [] for pair in pairs)
+
+
+def settings_of(test):
+    """Return the numbers of a test's record; its arrays are what it remembers."""
+    if not isinstance(test, tuple):
+        return test
+    return tuple(settings_of(value) for value in test if not isinstance(value, np.ndarray))
 
 
 def unequal(one, other):

@@ -48,6 +48,14 @@ RANDOM = [
         12, LEVEL, "binomial, both tails from two states, and mean rows",
     ),
     Random(
+        "exactness/test_firefly.py::test_the_loop_steps_as_enumerated",
+        3, LEVEL, "chi-square of one-step frequencies",
+    ),
+    Random(
+        "exactness/test_firefly.py::test_brightness_is_drawn_anew_for_single_decisions",
+        1, LEVEL, "chi-square of one-step frequencies",
+    ),
+    Random(
         "claims/test_batches.py::test_a_look_is_wrong_with_probability_epsilon_at_most",
         1, FAR_LEVEL, "share of wrong looks",
     ),

@@ -1,0 +1,305 @@
+"""Transition matrices of Firefly Monte Carlo on positions and brightnesses, and its compiled loop.
+
+The functions that are enumerated are the shipped `log_odds`, `chance_to_be_bright` and
+`log_ratio_of_move`, and the shipped choice of a table. A state of the chain is a position on a
+line, and which rows are bright, the bits of a number; or that this has yet to be drawn.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+
+from exactness.compiled import NO_CONTEXT, Asymmetric, nearest
+from kernels.chain import COMPONENTS, line, nothing_kept
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_metric, table_of_move
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.generator import generator_addresses
+from pymc_minibatch_mh.kernels.handle import LinkedRecord
+from pymc_minibatch_mh.kernels.moves import SHARP, Move
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
+from pymc_minibatch_mh.kernels.run import ARGUMENTS, Workings, run
+from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE, LOGP_SIGNATURE
+from pymc_minibatch_mh.methods import brightness, firefly
+
+#: The centre of the expansion, which is no state.
+CENTRE = np.zeros(1)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Positions on a line, rows, and a mixture of proposals.
+
+    Shapes: positions and log_prior (S,), log_likelihood and expansion (S, N), remainder_at_centre
+    (N,), weights (K,), proposals (K, S, S), radii (T,), bounds (T, N).
+    """
+
+    positions: np.ndarray
+    log_prior: np.ndarray
+    log_likelihood: np.ndarray
+    expansion: np.ndarray
+    remainder_at_centre: np.ndarray
+    inverse_temperature: float
+    weights: np.ndarray
+    proposals: np.ndarray
+    radii: np.ndarray
+    bounds: np.ndarray
+
+    @property
+    def n_rows(self):
+        return self.log_likelihood.shape[1]
+
+    def target(self):
+        """Return the tempered posterior of the positions, shape (S,)."""
+        log_weights = self.log_prior + self.inverse_temperature * self.log_likelihood.sum(axis=1)
+        weights = np.exp(log_weights - log_weights.max())
+        return weights / weights.sum()
+
+    def tables(self):
+        """Return the bounds as kernels read them."""
+        c = self.bounds.astype(np.float32)
+        heads = [
+            [r, SHARP, row.sum(dtype=np.float64)] for r, row in zip(self.radii, c, strict=True)
+        ]
+        unused = np.empty((len(c), 0))
+        return BoundTables(
+            np.array(heads), c, unused, unused.astype(np.int32), address_of(no_metric)
+        )
+
+
+def random_chain(rng, *, beta, components, outside):
+    """Return a chain of heavy-tailed rows, expanded to first order about the centre.
+
+    Of the states, the first two lie in the smaller of two regions, and the last `outside` ones in
+    neither. A row at a time, the bound of a state is attained up to a factor.
+    """
+    states, rows = 4 + outside, 3
+    sides = rng.choice([-1.0, 1.0], states)
+    lengths = np.concatenate(
+        [rng.uniform(0.3, 0.9, 2), rng.uniform(1.1, 1.9, 2), np.full(outside, 3.0)]
+    )
+    positions = np.sort(sides * (lengths + 0.01 * np.arange(states)))
+    slope, shift = (
+        rng.choice([-1.0, 1.0], rows) * rng.uniform(0.6, 1.4, rows),
+        rng.normal(size=rows),
+    )
+
+    def likelihood(x):
+        return -2.0 * np.log1p((np.multiply.outer(x, slope) - shift) ** 2)
+
+    derivative = (likelihood(1e-4) - likelihood(-1e-4)) / 2e-4
+    value, expansion = likelihood(positions), np.outer(positions, derivative)
+    change = beta * np.abs(value - expansion - likelihood(0.0))
+    radii, bounds = np.array([1.0, 2.5]), []
+    for radius in radii:
+        inside = np.abs(positions) <= radius
+        needed = (change[inside] / np.abs(positions[inside])[:, None]).max(axis=0)
+        bounds.append(needed * rng.uniform(1.01, 1.6, rows))
+    proposals = rng.uniform(0.2, 1.0, size=(components, states, states))
+    return Chain(
+        positions=positions,
+        # A prior that makes up for the likelihood: otherwise one state holds all mass.
+        log_prior=0.5 * rng.normal(size=states) - 0.8 * beta * value.sum(axis=1),
+        log_likelihood=value,
+        expansion=expansion,
+        remainder_at_centre=likelihood(0.0),
+        inverse_temperature=beta,
+        weights=rng.dirichlet(np.ones(components)),
+        proposals=proposals / proposals.sum(axis=2, keepdims=True),
+        radii=radii,
+        bounds=np.stack(bounds),
+    )
+
+
+def place(chain, state, other):
+    """Return the table that serves a state, below 0 for none, and its M."""
+    end = chain.positions[state : state + 1]
+    return table_of_move(chain.tables(), line(chain.inverse_temperature), CENTRE, end)
+
+
+def excess(chain, state, table, m):
+    """Return log(L_i/B_i) of all rows."""
+    remainder = chain.log_likelihood[state] - chain.expansion[state] - chain.remainder_at_centre
+    c = chain.bounds[table].astype(np.float32).astype(np.float64)
+    return chain.inverse_temperature * remainder + c * m
+
+
+def law_of_brightness(rule, odds, before):
+    """Return the law of which rows are bright after their update, shape (2^N,)."""
+    law, q = np.ones(1), rule.q
+    for row, own in enumerate(odds):
+        if before is None:
+            bright = rule.chance(own, q, brightness.ANEW)
+        elif before >> row & 1:
+            bright = rule.chance(own, q, brightness.BRIGHT)
+        else:
+            bright = q * rule.chance(own, q, brightness.DARK)
+        law = np.concatenate([law * (1.0 - bright), law * bright])
+    return law
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The shipped functions and the loop around them; a mutant replaces one of them."""
+
+    q: float
+    log_odds: Callable = brightness.log_odds
+    chance: Callable = brightness.chance_to_be_bright
+    log_ratio: Callable = firefly.log_ratio_of_move
+    place: Callable = place
+    excess: Callable = excess
+    law: Callable = law_of_brightness
+    #: What becomes of brightness after a move that all rows decide; None: drawn anew.
+    after_all_rows: int | None = None
+
+
+def cheap_part(chain, i, j, k):
+    """Return λ_c of a proposal."""
+    cheap = chain.log_prior + chain.inverse_temperature * chain.expansion.sum(axis=1)
+    return cheap[j] - cheap[i] + np.log(chain.proposals[k, j, i] / chain.proposals[k, i, j])
+
+
+def _both_ends(chain, rule, i, j):
+    """Return C m and the log odds of all rows at both ends; None where all rows decide."""
+    ends = []
+    for state, other in ((i, j), (j, i)):
+        table, m = rule.place(chain, state, other)
+        if table < 0:
+            return None
+        odds = [rule.log_odds(x) for x in rule.excess(chain, state, table, m)]
+        ends.append((chain.tables().heads[table, 2] * m, np.array(odds)))
+    return ends
+
+
+def transition_matrix(chain, rule):
+    """Return the transition matrix, shape (S (2^N + 1),) * 2: brightness varies fastest."""
+    states, sets = len(chain.positions), 2**chain.n_rows
+    matrix = np.zeros((states, sets + 1, states, sets + 1))
+    bits = np.arange(sets)[:, None] >> np.arange(chain.n_rows) & 1
+    for i in range(states):
+        for j in range(states):
+            ends = _both_ends(chain, rule, i, j)
+            for k, weight in enumerate(chain.weights):
+                drawn = weight * chain.proposals[k, i, j]
+                cheap = cheap_part(chain, i, j, k)
+                if ends is None:
+                    _by_all_rows(matrix, chain, rule, (i, j), drawn, cheap)
+                    continue
+                (size, odds), (new_size, new_odds) = ends
+                for before in range(sets + 1):
+                    law = rule.law(rule, odds, before if before < sets else None)
+                    for after in np.flatnonzero(law):
+                        own = bits[after] == 1
+                        sums = odds[own].sum(), new_odds[own].sum()
+                        ratio = rule.log_ratio(cheap, (size, new_size), sums)
+                        accepted = np.exp(min(0.0, ratio))
+                        matrix[i, before, j, after] += drawn * law[after] * accepted
+                        matrix[i, before, i, after] += drawn * law[after] * (1.0 - accepted)
+    return matrix.reshape((states * (sets + 1),) * 2)
+
+
+def _by_all_rows(matrix, chain, rule, pair, drawn, cheap):
+    i, j = pair
+    remainder = (chain.log_likelihood - chain.expansion).sum(axis=1)
+    ratio = cheap + chain.inverse_temperature * (remainder[j] - remainder[i])
+    accepted = np.exp(min(0.0, ratio))
+    unknown = matrix.shape[1] - 1
+    after = unknown if rule.after_all_rows is None else rule.after_all_rows
+    for before in range(unknown + 1):
+        matrix[i, before, j, after] += drawn * accepted
+        matrix[i, before, i, before] += drawn * (1.0 - accepted)
+
+
+def law_given_positions(chain):
+    """Return the law of brightness at every state inside, shape (S, 2^N); NaN outside."""
+    laws = []
+    for state in range(len(chain.positions)):
+        table, m = place(chain, state, state)
+        if table < 0:
+            laws.append(np.full(2**chain.n_rows, np.nan))
+            continue
+        law = np.ones(1)
+        # By the density itself: B_i/L_i and 1 - B_i/L_i.
+        for dark in np.exp(-excess(chain, state, table, m)):
+            law = np.concatenate([law * dark, law * (1.0 - dark)])
+        laws.append(law)
+    return np.array(laws)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the loop is handed, and what must not be forgotten."""
+
+    chain: Chain
+    posterior: Posterior
+    functions: tuple
+
+    def transitions(self, test, updates, seed):
+        """Return how often each state was followed by each, and what the updates counted.
+
+        Shapes: ((2^N + 1) S,) * 2 and (updates, N_COUNTS).
+        """
+        chain, sets = self.chain, 2**self.chain.n_rows
+        rng, position = np.random.default_rng(seed), chain.positions[:1].copy()
+        sums = np.cumsum(chain.proposals, axis=2)
+        proposal = Asymmetric(chain.positions, chain.weights, chain.proposals, sums)
+        move = Move(position, *np.zeros((4, 1)))
+        scratch = np.zeros((COMPONENTS, entry.N_TALLIES)), np.zeros((2, 1))
+        workings = Workings(
+            self.posterior, proposal, test, generator_addresses(rng), move, *scratch
+        )
+        bound = LinkedRecord(workings)
+        with nothing_kept():
+            update = bound.entry(run, *ARGUMENTS)
+        found = np.zeros(((sets + 1) * len(chain.positions),) * 2)
+        draws, counts = np.empty((1, 1)), np.zeros((updates, entry.N_COUNTS))
+        before = self._state(position, test)
+        for k in range(updates):
+            assert update(bound.address, 1, draws, counts[k : k + 1]) == 1
+            after = self._state(position, test)
+            found[before, after] += 1.0
+            before = after
+        return found, counts
+
+    def _state(self, position, test):
+        own, sets = test.brightness, 2**self.chain.n_rows
+        n_bright = int(own.n_bright[0])
+        bright = sets if n_bright < 0 else int((1 << own.rows[:n_bright].astype(np.int64)).sum())
+        return int(nearest(self.chain.positions, position)) * (sets + 1) + bright
+
+
+def compiled(chain):
+    """Return a chain as the shipped loop runs it; its rows belong to two likelihoods."""
+    positions = np.append(chain.positions, CENTRE)
+    remainder = np.vstack([chain.log_likelihood - chain.expansion, chain.remainder_at_centre])
+    beta = chain.inverse_temperature
+    cheap = np.append(chain.log_prior + beta * chain.expansion.sum(axis=1), np.nan)
+    first = 1
+
+    @njit(LOGP_SIGNATURE)
+    def prior(position, context):
+        return cheap[nearest(positions, position)]
+
+    @njit(EVALUATE_SIGNATURE)
+    def evaluate(position, new, centre, rows, ends, context, differences, scales):
+        i, j = nearest(positions, position), nearest(positions, new)
+        for k in range(rows.size):
+            row = rows[k] + (first if k >= ends[0] else 0)
+            differences[k] = remainder[j, row] - remainder[i, row]
+            scales[k] = 1.0
+
+    posterior = Posterior(
+        address_of(prior),
+        address_of(evaluate),
+        RowSpace(np.array([0, first, chain.n_rows]), NO_CONTEXT),
+        line(beta),
+        chain.tables(),
+    )
+    return Compiled(chain, posterior, (prior, evaluate))
+
+
+def scaled(chain, factor):
+    """Return a chain with other bounds."""
+    return replace(chain, bounds=factor * chain.bounds)

@@ -1,0 +1,297 @@
+"""Firefly Monte Carlo is exact on small chains, and mutants of it are not."""
+
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+
+from exactness import firefly as enumeration
+from exactness.compiled import chance
+from exactness.enumeration import stationary_law
+from exactness.firefly import (
+    Rule,
+    compiled,
+    law_given_positions,
+    law_of_brightness,
+    random_chain,
+    scaled,
+    transition_matrix,
+)
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.methods import brightness, firefly
+from statistical.budget import LEVEL
+
+# 12 chains: β, components of the proposal, states that need all rows.
+DESIGN = list(product((1.0, 0.5), (1, 2), (0, 1, 2)))
+QS = (0.05, 0.4, 1.0)
+UPDATES = 40_000
+
+
+@cache
+def chains():
+    rng = np.random.default_rng(20241122)
+    names = ("beta", "components", "outside")
+    return [random_chain(rng, **dict(zip(names, case, strict=True))) for case in DESIGN]
+
+
+@cache
+def matrices(q):
+    return [transition_matrix(chain, Rule(q)) for chain in chains()]
+
+
+def positions_of(law, chain):
+    """Return the law of the position, shape (S,)."""
+    return law.reshape(len(chain.positions), -1).sum(axis=1)
+
+
+def distance(chain, matrix):
+    return 0.5 * np.abs(positions_of(stationary_law(matrix), chain) - chain.target()).sum()
+
+
+def test_chains_have_room_to_be_wrong():
+    shares, tables = [], set()
+    for chain in chains():
+        assert chain.target().min() > 0.005
+        laws = law_given_positions(chain)
+        inside = np.isfinite(laws).all(axis=1)
+        assert inside.sum() == 4
+        assert laws[inside].min() >= 0.0
+        # That all rows are dark, or bright.
+        shares += [laws[inside][:, 0].mean(), laws[inside][:, -1].mean()]
+        tables |= {enumeration.place(chain, k, k)[0] for k in np.flatnonzero(inside)}
+        for state in np.flatnonzero(inside):
+            table, m = enumeration.place(chain, state, state)
+            assert enumeration.excess(chain, state, table, m).min() >= 0.0
+    assert tables == {0, 1}
+    assert np.mean(shares) > 0.1
+    assert max(shares) < 0.9
+
+
+@pytest.mark.parametrize("q", QS)
+def test_the_law_of_the_position_is_the_target(q):
+    assert max(distance(*pair) for pair in zip(chains(), matrices(q), strict=True)) <= 1e-13
+
+
+@pytest.mark.parametrize("q", QS)
+def test_one_update_keeps_the_joint_law(q):
+    for chain, matrix in zip(chains(), matrices(q), strict=True):
+        laws = law_given_positions(chain)
+        if np.isfinite(laws).all():
+            joint = chain.target()[:, None] * np.column_stack([laws, np.zeros(len(laws))])
+            assert np.abs(joint.ravel() @ matrix - joint.ravel()).sum() <= 1e-14
+
+
+@pytest.mark.parametrize("q", QS)
+def test_brightness_that_is_known_has_its_law_given_the_position(q):
+    for chain, matrix in zip(chains(), matrices(q), strict=True):
+        found = stationary_law(matrix).reshape(len(chain.positions), -1)
+        for own, law in zip(found, law_given_positions(chain), strict=True):
+            if np.isfinite(law).all():
+                np.testing.assert_allclose(own[:-1] / own[:-1].sum(), law, atol=1e-12)
+            else:
+                assert np.abs(own[:-1]).max() <= 1e-14
+
+
+@pytest.mark.parametrize("q", QS)
+def test_the_update_of_brightness_balances_every_pair(q):
+    chain = chains()[0]
+    for state, law in enumerate(law_given_positions(chain)):
+        odds = [
+            brightness.log_odds(x) for x in enumeration.excess(chain, state, *_place(chain, state))
+        ]
+        kernel = np.array([law_of_brightness(Rule(q), odds, k) for k in range(len(law))])
+        flow = law[:, None] * kernel
+        assert np.abs(flow - flow.T).max() <= 1e-15
+        anew = law_of_brightness(Rule(q), odds, None)
+        np.testing.assert_allclose(anew, law, atol=1e-15)
+
+
+def _place(chain, state):
+    return enumeration.place(chain, state, state)
+
+
+@pytest.mark.parametrize("q", QS)
+def test_chains_are_irreducible_and_aperiodic(q):
+    for matrix in matrices(q):
+        reached = stationary_law(matrix) > 1e-15
+        inner = matrix[np.ix_(reached, reached)]
+        assert np.sort(np.abs(np.linalg.eigvals(inner)))[-2] < 1.0 - 1e-4
+
+
+def test_the_odds_of_a_row_far_above_its_bound_and_on_it():
+    assert brightness.log_odds(0.0) == brightness.log_odds(-1e-9) == -np.inf
+    for excess in (1e-12, 0.3, 1.0, 1.5, 30.0):
+        assert brightness.log_odds(excess) == pytest.approx(np.log(np.expm1(excess)), rel=1e-14)
+    assert brightness.log_odds(800.0) == 800.0
+    for kind, chance_of_none, chance_of_all in (
+        (brightness.ANEW, 0.0, 1.0),
+        (brightness.DARK, 0.0, 1.0),
+        (brightness.BRIGHT, 0.0, 1.0),
+    ):
+        assert brightness.chance_to_be_bright(-np.inf, 0.1, kind) == chance_of_none
+        assert brightness.chance_to_be_bright(800.0, 0.1, kind) == chance_of_all
+
+
+# Mutants: of the odds and the chances ...
+
+
+def lit_without_q(odds, q, kind):
+    return brightness.chance_to_be_bright(odds, 1.0 if kind == brightness.DARK else q, kind)
+
+
+def darkened_without_q(odds, q, kind):
+    return brightness.chance_to_be_bright(odds, 1.0 if kind == brightness.BRIGHT else q, kind)
+
+
+def likelihood_in_place_of_its_excess(excess):
+    return max(excess, -745.0)
+
+
+# ... of the bound ...
+
+
+def table_of_the_pair(chain, state, other):
+    tables = [enumeration.place(chain, k, k) for k in (state, other)]
+    larger = max(table for table, _ in tables)
+    return (-1 if min(table for table, _ in tables) < 0 else larger), tables[0][1]
+
+
+def remainder_at_the_centre_left_out(chain, state, table, m):
+    beta = chain.inverse_temperature
+    return enumeration.excess(chain, state, table, m) + beta * chain.remainder_at_centre
+
+
+def remainder_without_temperature(chain, state, table, m):
+    remainder = chain.log_likelihood[state] - chain.expansion[state] - chain.remainder_at_centre
+    return (
+        enumeration.excess(chain, state, table, m) + (1.0 - chain.inverse_temperature) * remainder
+    )
+
+
+# ... of the log ratio ...
+
+
+def bounds_left_out(cheap, sizes, odds):
+    return firefly.log_ratio_of_move(cheap, (0.0, 0.0), odds)
+
+
+def bounds_the_wrong_way(cheap, sizes, odds):
+    return firefly.log_ratio_of_move(cheap, sizes[::-1], odds)
+
+
+def bright_rows_left_out(cheap, sizes, odds):
+    return firefly.log_ratio_of_move(cheap, sizes, (0.0, 0.0))
+
+
+def odds_of_the_proposal_alone(cheap, sizes, odds):
+    return firefly.log_ratio_of_move(cheap, sizes, (0.0, odds[1]))
+
+
+# ... and of the update of brightness.
+
+
+def lit_and_darkened_in_turn(rule, odds, before):
+    """Rows that became bright are at once proposed to become dark again."""
+    if before is None:
+        return law_of_brightness(rule, odds, before)
+    law = np.ones(1)
+    for row, own in enumerate(odds):
+        stays = rule.chance(own, rule.q, brightness.BRIGHT)
+        lit = 1.0 if before >> row & 1 else rule.q * rule.chance(own, rule.q, brightness.DARK)
+        law = np.concatenate([law * (1.0 - lit * stays), law * lit * stays])
+    return law
+
+
+def dark_rows_only(rule, odds, before):
+    """Bright rows are never proposed to become dark."""
+    law = np.ones(1)
+    for row, own in enumerate(odds):
+        lit = rule.q * rule.chance(own, rule.q, brightness.DARK)
+        bright = 1.0 if before is not None and before >> row & 1 else lit
+        law = np.concatenate([law * (1.0 - bright), law * bright])
+    return law
+
+
+MUTANTS = {
+    "rows light up without q": {"chance": lit_without_q},
+    "rows darken without q": {"chance": darkened_without_q},
+    "the excess in place of its odds": {"log_odds": likelihood_in_place_of_its_excess},
+    "table of the pair": {"place": table_of_the_pair},
+    "remainder at the centre left out": {"excess": remainder_at_the_centre_left_out},
+    "remainder without temperature": {"excess": remainder_without_temperature},
+    "bounds left out of the ratio": {"log_ratio": bounds_left_out},
+    "bounds the wrong way round": {"log_ratio": bounds_the_wrong_way},
+    "bright rows left out of the ratio": {"log_ratio": bright_rows_left_out},
+    "odds of the proposal alone": {"log_ratio": odds_of_the_proposal_alone},
+    "lit and darkened in turn": {"law": lit_and_darkened_in_turn},
+    "bright rows never darken": {"law": dark_rows_only},
+    "dark after a move that all rows decide": {"after_all_rows": 0},
+    "bright after a move that all rows decide": {"after_all_rows": 7},
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_not_exact(name):
+    mutant = Rule(0.4, **MUTANTS[name])
+    assert max(distance(c, transition_matrix(c, mutant)) for c in chains()[1::3]) > 1e-3
+
+
+def test_bounds_that_do_not_hold_are_not_exact():
+    found = [
+        max(distance(c, transition_matrix(scaled(c, factor), Rule(0.4))) for c in chains()[::3])
+        for factor in (0.75, 0.5)
+    ]
+    assert 1e-3 < 2.0 * found[0] < found[1]
+
+
+# The compiled loop.
+
+
+def started(chain, q):
+    return firefly.FireflyTest(brightness.unknown_brightness(q, chain.n_rows, 1), 0, 0)
+
+
+@pytest.fixture(scope="module")
+def loop():
+    """Two components of the proposal, two tables and a state that all rows decide."""
+    return compiled(chains()[4])
+
+
+@pytest.mark.parametrize("q", QS)
+def test_the_loop_steps_as_enumerated(loop, q):
+    found, _ = loop.transitions(started(loop.chain, q), UPDATES, seed=51)
+    assert chance(found, matrices(q)[4]) > LEVEL
+
+
+@pytest.mark.parametrize(
+    "name", ["rows darken without q", "table of the pair", "bounds left out of the ratio"]
+)
+def test_another_law_would_be_noticed(loop, name):
+    found, _ = loop.transitions(started(loop.chain, 0.4), UPDATES, seed=52)
+    other = transition_matrix(loop.chain, Rule(0.4, **MUTANTS[name]))
+    assert chance(found, other) < 1e-3 * LEVEL
+
+
+def test_brightness_is_drawn_anew_for_single_decisions(loop):
+    test = started(loop.chain, 0.4)._replace(forgets=1)
+    found, counts = loop.transitions(test, UPDATES, seed=53)
+    anew = Rule(0.4, law=lambda rule, odds, before: law_of_brightness(rule, odds, None))
+    states = len(loop.chain.positions)
+    shape = (states, 2**loop.chain.n_rows + 1) * 2
+    matrix = transition_matrix(loop.chain, anew).reshape(shape)[:, -1].sum(-1)
+    assert chance(found.reshape(shape).sum((1, 3)), matrix) > LEVEL
+    assert (counts[:, entry.FULL_PASS] == 1.0).all()
+
+
+def test_rows_that_are_read_are_counted():
+    """With q = 1 all rows are read where an update begins, and the bright ones where it ends."""
+    inside = compiled(replace(chains()[3]))
+    test = started(inside.chain, 1.0)
+    _, counts = inside.transitions(test, 500, seed=54)
+    np.testing.assert_array_equal(counts[:, entry.N_OBS], 3 + counts[:, entry.N_BRIGHT])
+    assert counts[0, entry.FULL_PASS] == 1.0
+    assert not counts[1:, entry.FULL_PASS].any()
+    assert sorted(test.brightness.rows) == [0, 1, 2]
+    assert np.ptp(counts[:, entry.N_BRIGHT]) == 3
