@@ -9,6 +9,7 @@ from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.shared import SharedSettings
 
 
 class ConfidenceMH(MinibatchStep):
@@ -67,7 +68,7 @@ class ConfidenceMH(MinibatchStep):
         p: float = 2.0,
         delta: float = 0.01,
         range: str = "bounds",  # noqa: A002 - the field's word for it
-        **settings: Unpack[check.SharedSettings],
+        **settings: Unpack[SharedSettings],
     ) -> None:
         if range not in ("bounds", "scan"):
             raise SettingError(f"range={range!r} is unknown. Use 'bounds' or 'scan'.")

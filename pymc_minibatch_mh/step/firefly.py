@@ -10,6 +10,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.reading.inputs import model_of
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.shared import SharedSettings
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -70,7 +71,7 @@ class FireflyMH(MinibatchStep):
         bound: str = "map",
         bounds: "GivenBounds | None" = None,
         on_violation: str = "raise",
-        **settings: Unpack[check.SharedSettings],
+        **settings: Unpack[SharedSettings],
     ) -> None:
         if bound != "map":
             raise SettingError(f"bound={bound!r} is unknown. Use 'map'.")
@@ -80,6 +81,7 @@ class FireflyMH(MinibatchStep):
             check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )
+        check.together(settings.get("blocked", True))
         _require_alone(model_of(settings.get("model")), vars)
         self._prepare(vars, method, **settings)
 

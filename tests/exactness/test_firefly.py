@@ -253,34 +253,33 @@ def started(chain, q):
     return firefly.FireflyTest(brightness.unknown_brightness(q, chain.n_rows, 1), 0, 0)
 
 
-@pytest.fixture(scope="module")
+@cache
 def loop():
     """Two components of the proposal, two tables and a state that all rows decide."""
     return compiled(chains()[4])
 
 
 @pytest.mark.parametrize("q", QS)
-def test_the_loop_steps_as_enumerated(loop, q):
-    found, _ = loop.transitions(started(loop.chain, q), UPDATES, seed=51)
+def test_the_loop_steps_as_enumerated(q):
+    found, _ = loop().transitions(started(loop().chain, q), UPDATES, seed=51)
     assert chance(found, matrices(q)[4]) > LEVEL
 
 
 @pytest.mark.parametrize(
     "name", ["rows darken without q", "table of the pair", "bounds left out of the ratio"]
 )
-def test_another_law_would_be_noticed(loop, name):
-    found, _ = loop.transitions(started(loop.chain, 0.4), UPDATES, seed=52)
-    other = transition_matrix(loop.chain, Rule(0.4, **MUTANTS[name]))
+def test_another_law_would_be_noticed(name):
+    found, _ = loop().transitions(started(loop().chain, 0.4), UPDATES, seed=52)
+    other = transition_matrix(loop().chain, Rule(0.4, **MUTANTS[name]))
     assert chance(found, other) < 1e-3 * LEVEL
 
 
-def test_brightness_is_drawn_anew_for_single_decisions(loop):
-    test = started(loop.chain, 0.4)._replace(forgets=1)
-    found, counts = loop.transitions(test, UPDATES, seed=53)
+def test_brightness_is_drawn_anew_for_single_decisions():
+    chain, test = loop().chain, started(loop().chain, 0.4)._replace(forgets=1)
+    found, counts = loop().transitions(test, UPDATES, seed=53)
     anew = Rule(0.4, law=lambda rule, odds, before: law_of_brightness(rule, odds, None))
-    states = len(loop.chain.positions)
-    shape = (states, 2**loop.chain.n_rows + 1) * 2
-    matrix = transition_matrix(loop.chain, anew).reshape(shape)[:, -1].sum(-1)
+    shape = (len(chain.positions), 2**chain.n_rows + 1) * 2
+    matrix = transition_matrix(chain, anew).reshape(shape)[:, -1].sum(-1)
     assert chance(found.reshape(shape).sum((1, 3)), matrix) > LEVEL
     assert (counts[:, entry.FULL_PASS] == 1.0).all()
 

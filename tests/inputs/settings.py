@@ -322,6 +322,23 @@ for method in ("TunaMH", "ScalableSubsamplingMH", "FactorizedMH"):
         "Use 'raise', or 'warn' to go on and have the trace marked as not exact.",
     )
     own.setting(method, "delayed_acceptance", 1, "is neither True nor False.", "Give one of them.")
+own.setting(
+    "FireflyMH",
+    "q",
+    1.5,
+    "is not a probability above 0 and up to 1.",
+    "Use 0.1, or about the share of the rows that are bright.",
+)
+own.setting("FireflyMH", "q", 0, *POSITIVE)
+own.setting("FireflyMH", "bound", "tight", "is unknown.", "Use 'map'.")
+own.refuses(
+    "FireflyMH(['level'])",
+    "vars=",
+    "leaves 'slope' to another step, but which rows are bright belongs to the values of all "
+    "variables.",
+    "Use TunaMH(), which moves variables beside other steps.",
+    call=lambda g: g.build("FireflyMH", vars=[g.model["level"]]),
+)
 for method in ("AustereMH", "BarkerMinibatchMH", "ConfidenceMH", "PenaltyMH"):
     for value in (1, 1.5):
         own.setting(method, "batch_size", value, "is not an integer of 2 or more.", "Give one.")

@@ -14,6 +14,9 @@ POISSON = "kernels/test_poisson.py::test_moves_are_accepted_as_often_as_the_enum
 LOOKS = "kernels.looks.look_until_decided"
 CONFIDENCE = "methods.confidence.decide_by_confidence"
 THIN_ROWS = "methods.poisson.thin_rows"
+FIREFLY = "exactness/test_firefly.py"
+BRIGHTNESS = "methods.brightness"
+BRIGHT_ROWS = "methods.firefly.decide_by_bright_rows"
 PROPOSE = "proposals.mixture.propose_from_mixture"
 #: What has every test and every proposal compiled in, and what has the rows of a Poisson test.
 LOOP = ("kernels.run._update", "kernels.run.run")
@@ -168,6 +171,67 @@ EDITED = [
             THINNING,
         ),
         "kernels/test_poisson.py::test_pairs_that_all_rows_decide_are_exact[radius-best]",
+        slow=True,
+    ),
+    # Firefly Monte Carlo.
+    Mutant(
+        "lower bounds left out of the log ratio",
+        "bright rows alone decide",
+        Edit("methods.firefly.log_ratio_of_move", " - (sizes[1] - sizes[0])", ""),
+        f"{FIREFLY}::test_the_law_of_the_position_is_the_target[0.4]",
+    ),
+    Mutant(
+        "rows light up as if all dark ones were proposed",
+        "the law of which rows are bright",
+        Edit("methods.brightness.chance_to_be_bright", "odds - math.log(q)", "odds"),
+        f"{FIREFLY}::test_the_update_of_brightness_balances_every_pair[0.4]",
+    ),
+    Mutant(
+        "rows that went dark left among the bright ones",
+        "rows are bright that should not be, and others dark",
+        Edit(
+            f"{BRIGHTNESS}.update_brightness",
+            "_swap(rows, left + k, n_bright + k)",
+            "pass",
+            (BRIGHT_ROWS, *LOOP),
+        ),
+        f"{FIREFLY}::test_the_loop_steps_as_enumerated[0.4]",
+        slow=True,
+    ),
+    Mutant(
+        "bounds of rows of another term in a firefly sampler",
+        "odds are those of other rows",
+        Edit(
+            f"{BRIGHTNESS}._read",
+            "row = inside[i] + starts[term]",
+            "row = inside[i]",
+            (
+                *(f"{BRIGHTNESS}.{f}" for f in ("_partition", "odds_of_bright")),
+                f"{BRIGHTNESS}.update_brightness",
+                BRIGHT_ROWS,
+                *LOOP,
+            ),
+        ),
+        f"{FIREFLY}::test_the_loop_steps_as_enumerated[0.4]",
+        slow=True,
+    ),
+    Mutant(
+        "bright rows kept after a move that all rows decide",
+        "bright rows of another position",
+        Edit(BRIGHT_ROWS, "own.n_bright[0] = UNKNOWN", "pass", LOOP),
+        f"{FIREFLY}::test_the_loop_steps_as_enumerated[0.4]",
+        slow=True,
+    ),
+    Mutant(
+        "single decisions measured with the bright rows of the one before",
+        "an audit's repetitions are not independent",
+        Edit(
+            "methods.firefly._follow",
+            "same = not test.forgets",
+            "same = True",
+            (BRIGHT_ROWS, *LOOP),
+        ),
+        f"{FIREFLY}::test_brightness_is_drawn_anew_for_single_decisions",
         slow=True,
     ),
     # Tests that read batches, and the loop around all tests.
