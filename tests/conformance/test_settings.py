@@ -33,7 +33,12 @@ OWN = {
         "delta": [0, 1.0, -1, math.nan, "a"],
         "range": ["x", None, 1.0],
     },
-    "AustereMH": BATCHES | {"epsilon": [0, 0.5, -1, math.nan, "a"]},
+    "AustereMH": BATCHES
+    | {
+        "epsilon": [-0.1, 0.6, -1, math.nan, "a", True],
+        "boundary": [0.4, 1.1, math.nan, "a"],
+        "design": ["per_update", 0.1],
+    },
     "PenaltyMH": BATCHES,
     "TunaMH": BOUNDED
     | {

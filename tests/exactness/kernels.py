@@ -50,4 +50,5 @@ FULL_DATA_RULES = {
     "barker, grow": rule(barker, barker.settings(batch_size=7, batch_rule="grow")),
     "penalty": rule(penalty, penalty.settings(batch_size=7)),
     "austere": rule(austere, austere.settings(batch_size=7)),
+    "austere, eps=0": rule(austere, austere.settings(0.0, batch_size=3)),
 }

@@ -5,8 +5,14 @@ import math
 import numpy as np
 import pymc as pm
 
-from inputs.case import Section
-from pymc_minibatch_mh import sample
+from inputs.case import NUMBER, Section
+from pymc_minibatch_mh import (
+    PerUpdate,
+    TriedMoves,
+    design_sequential_test,
+    sample,
+    sequential_error,
+)
 from zoo import METHODS
 
 every = Section("Settings of every step")
@@ -342,14 +348,94 @@ own.refuses(
 for method in ("AustereMH", "BarkerMinibatchMH", "ConfidenceMH", "PenaltyMH"):
     for value in (1, 1.5):
         own.setting(method, "batch_size", value, "is not an integer of 2 or more.", "Give one.")
+for value in (0.6, -0.1, "small", True):
+    own.setting(
+        "AustereMH",
+        "epsilon",
+        value,
+        "is not a tail probability in [0, 0.5].",
+        "Use 0.05, less for a smaller bias and more rows, or 0 to have all rows decide.",
+    )
+own.accepts("AustereMH(epsilon=0)", lambda g: g.build("AustereMH", epsilon=0))
+own.accepts("AustereMH(epsilon=0.5)", lambda g: g.build("AustereMH", epsilon=0.5))
 own.setting(
     "AustereMH",
-    "epsilon",
-    0.5,
-    "is not a tail probability in (0, 0.5).",
-    "Use 0.05, or less for a smaller bias and more rows.",
+    "boundary",
+    0.4,
+    "is not in [0.5, 1].",
+    "Use 0.5 for the same limit at every look, or more for wider limits at early looks.",
 )
-own.setting("AustereMH", "epsilon", 0.0, *POSITIVE)
+own.setting(
+    "AustereMH",
+    "design",
+    "per_update",
+    "is no design of a sequential test.",
+    "Give what design_sequential_test() returns, or a PerUpdate(tolerance=0.1).",
+)
+own.refuses(
+    "AustereMH(epsilon=0.1, design=PerUpdate(0.1))",
+    "epsilon=0.1",
+    "and design= both set the test.",
+    "Give one of them.",
+    call=lambda g: g.build("AustereMH", epsilon=0.1, design=PerUpdate(0.1)),
+)
+for value in (0, 0.6, "small"):
+    own.refuses(
+        f"PerUpdate(tolerance={value!r})",
+        f"tolerance={value!r}",
+        "is not an error probability in (0, 0.5].",
+        "Use 0.1, or less for a smaller bias and more rows.",
+        call=lambda g, value=value: PerUpdate(value),
+    )
+own.refuses(
+    "design_sequential_test(2_000, 1e-6)",
+    "tolerance=1e-06",
+    f"is below {NUMBER}, the smallest error of the tests that were tried.",
+    "Raise it, give smaller epsilons=, or use AustereMH(epsilon=0), which is exact.",
+    call=lambda g: design_sequential_test(2_000, 1e-6),
+)
+own.refuses(
+    "design_sequential_test(2_000, 0.1, 'average')",
+    "kind='average'",
+    "needs moves, of which 2000 rows tell nothing.",
+    "Give a step, or what tried_moves(step) returns.",
+    call=lambda g: design_sequential_test(2_000, 0.1, "average"),
+)
+own.refuses(
+    "design_sequential_test(2_000, 0.1, 'best')",
+    "kind='best'",
+    "is unknown.",
+    "Use 'worst' or 'average'.",
+    call=lambda g: design_sequential_test(2_000, 0.1, "best"),
+)
+own.refuses(
+    "design_sequential_test(2_000, 0.1, batch_sizes=[])",
+    "batch_sizes=[]",
+    "is no list of numbers.",
+    "Give one or more.",
+    call=lambda g: design_sequential_test(2_000, 0.1, batch_sizes=[]),
+)
+own.refuses(
+    "sequential_error(0.0, 100, 0.05, 2_000, all_rows_from=0)",
+    "all_rows_from=0",
+    "is not a share of the rows in (0, 1].",
+    "Use 0.5 for AustereMH, or 1 for the published test.",
+    call=lambda g: sequential_error(0.0, 100, 0.05, 2_000, all_rows_from=0),
+)
+own.refuses(
+    "sequential_error(nan, 100, 0.05, 2_000)",
+    "mu_std=nan",
+    "is not a number, or an array of them.",
+    "Give one.",
+    call=lambda g: sequential_error(math.nan, 100, 0.05, 2_000),
+)
+own.refuses(
+    "TriedMoves(100, [0.0], [-1.0])",
+    "sd=",
+    "has negative entries.",
+    "Give standard deviations.",
+    call=lambda g: TriedMoves(100, [0.0], [-1.0]),
+)
 own.setting(
     "BarkerMinibatchMH",
     "sigma",

@@ -1,10 +1,14 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import stdtr
+from scipy.special import ndtr, ndtri, stdtr
 from scipy.stats import ttest_1samp
 
+from exactness.enumeration import acceptance, sample_statistics, subsets
+from exactness.kernels import BETA, CHAINS, RULES
+from pymc_minibatch_mh import PerUpdate, SequentialDesign
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.methods import austere
 
@@ -65,12 +69,65 @@ def test_every_look_adds_a_batch():
     assert [austere.plan(1.0, n, 250, DEFAULT) for n in (0, 100, 200)] == [100, 200, 250]
 
 
+@pytest.mark.parametrize("n", [0, 100, 249])
+def test_at_epsilon_zero_all_rows_are_read_at_once(n):
+    assert austere.plan(1.0, n, 250, austere.settings(0.0)) == 250
+
+
+def test_at_epsilon_one_half_the_first_look_decides_by_its_own_ratio():
+    rule = replace(RULES["austere, eps=.05"], settings=austere.settings(0.5, batch_size=3))
+    rows = CHAINS["clean"].log_likelihood[2] - CHAINS["clean"].log_likelihood[0]
+    ratios, *_ = sample_statistics(-0.3, rows[subsets(rows.size, 3)], rows.size, BETA)
+    found = acceptance(rule, -0.3, rows, BETA)
+    assert found == pytest.approx(np.exp(np.minimum(0.0, ratios)).mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("boundary", [0.5, 0.75, 1.0])
+def test_the_level_of_a_look_is_that_of_its_limit(boundary):
+    test = austere.settings(0.05, boundary=boundary)
+    levels = np.array([austere.level(n, 1_000, test) for n in (50, 200, 999)])
+    limits = ndtri(0.95) * np.array([0.05, 0.2, 0.999]) ** (0.5 - boundary)
+    np.testing.assert_allclose(levels, ndtr(-limits), rtol=1e-10)
+    for n, expected in zip((50, 200, 999), levels, strict=True):
+        for t in (1.0, 1.5, 2.0, 3.0, 5.0, 9.0):
+            verdict = austere.judge(t, 1.0, 0.0, n, 1_000, 1.0 - 1e-16, test)[0]
+            assert verdict == (1.0 if stdtr(n - 1, -t) < expected else -1.0)
+
+
+def test_epsilon_zero_alone_is_declared_exact():
+    guarantees = [austere.method_of(100, e, 0.5, None).guarantee for e in (0.0, 1e-9, 0.5)]
+    assert [g.promise for g in guarantees] == ["exact", "approximate", "approximate"]
+    assert not austere.method_of(100, 0.05, 0.5, PerUpdate(0.1)).guarantee.is_exact
+
+
+def test_a_design_sets_the_test():
+    design = SequentialDesign(450, 0.01, 0.1, 0.9, 0.75)
+    assert austere.method_of(500, 0.05, 0.5, design).settings == austere.settings(
+        0.01, batch_size=450, boundary=0.75
+    )
+
+
+def test_designs_per_update_have_keys_of_their_own():
+    designs = [
+        PerUpdate(0.1),
+        PerUpdate(0.2),
+        PerUpdate(0.1, batch_sizes=(50,)),
+        PerUpdate(0.1, epsilons=(0.1,)),
+    ]
+    keys = {austere.method_of(100, 0.05, 0.5, design).key for design in designs}
+    assert len(keys) == len(designs)
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": 0.5}, "epsilon"),
+        ({"epsilon": -0.01}, "epsilon"),
+        ({"epsilon": 0.51}, "epsilon"),
         ({"epsilon": math.nan}, "epsilon"),
+        ({"epsilon": "small"}, "epsilon"),
+        ({"boundary": 0.4}, "boundary"),
+        ({"boundary": 1.1}, "boundary"),
+        ({"boundary": math.nan}, "boundary"),
         ({"batch_size": 1}, "batch_size"),
     ],
 )

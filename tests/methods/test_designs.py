@@ -51,7 +51,7 @@ def test_a_design_says_what_it_is():
 @pytest.mark.parametrize("log_ratio", [-3.0, -0.4, 0.0, 0.7, -900.0, 900.0])
 @pytest.mark.parametrize("sd", [0.05, 2.0, 40.0])
 def test_error_and_use_of_a_move_are_means_over_the_uniform_number(log_ratio, sd):
-    found = TriedMoves(N_ROWS, [log_ratio], [sd]).error_and_use(200, 0.05)
+    found = TriedMoves(N_ROWS, [log_ratio], [sd]).error_and_use_of(200, 0.05)
     # Midpoints of -log u, finer where the decision turns.
     turn = max(0.0, -log_ratio)
     near = turn + sd * np.linspace(-3.0, 3.0, 4_001)
@@ -65,15 +65,15 @@ def test_error_and_use_of_a_move_are_means_over_the_uniform_number(log_ratio, sd
 
 
 def test_errors_in_both_directions_cancel():
-    even = TriedMoves(N_ROWS, [np.log(0.5)], [0.5]).error_and_use(200, 0.05).error[0]
-    sure = TriedMoves(N_ROWS, [0.0], [0.5]).error_and_use(200, 0.05).error[0]
+    even = TriedMoves(N_ROWS, [np.log(0.5)], [0.5]).error_and_use_of(200, 0.05).error[0]
+    sure = TriedMoves(N_ROWS, [0.0], [0.5]).error_and_use_of(200, 0.05).error[0]
     # At P_a = 1 every error rejects.
     assert sure < -0.03
     assert abs(even) < 0.3 * abs(sure)
 
 
 def test_rows_that_are_all_alike_are_decided_at_the_first_look():
-    found = TriedMoves(N_ROWS, [-0.5], [0.0]).error_and_use(200, 0.05)
+    found = TriedMoves(N_ROWS, [-0.5], [0.0]).error_and_use_of(200, 0.05)
     assert found.error[0] == 0.0
     assert found.use[0] == pytest.approx(0.05, rel=1e-9)
 
@@ -85,7 +85,7 @@ def test_an_average_design_keeps_its_error_on_other_moves_and_reads_less():
     assert average.error <= tolerance
     fresh = moves(2, 400)
     of_average, of_worst = (
-        fresh.error_and_use(design.batch_size, design.epsilon) for design in (average, worst)
+        fresh.error_and_use_of(design.batch_size, design.epsilon) for design in (average, worst)
     )
     assert 0.5 * tolerance < np.abs(of_average.error).mean() < 1.5 * tolerance
     # The worst case is that of no move.

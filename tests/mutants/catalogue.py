@@ -333,6 +333,63 @@ EDITED = [
         slow=True,
     ),
     Mutant(
+        "looks at epsilon zero",
+        "the exact baseline reads its rows batch by batch",
+        Edit("methods.austere.plan", " if test.epsilon > 0.0 else total", ""),
+        "methods/test_austere.py::test_at_epsilon_zero_all_rows_are_read_at_once[0]",
+    ),
+    Mutant(
+        "limits that grow with the rows that were read",
+        "the level of a look with another boundary",
+        Edit("methods.austere.level", "0.5 - test.boundary", "test.boundary - 0.5"),
+        "methods/test_austere.py::test_the_level_of_a_look_is_that_of_its_limit[0.75]",
+    ),
+    Mutant(
+        "a test chosen for another uniform number",
+        "the design of an update is not that of its threshold",
+        Edit(
+            "methods.austere.judge_by_chosen",
+            "test.uniform, test",
+            "uniform, test",
+            ("methods.austere.decide_after_scan", *LOOP),
+        ),
+        "kernels/test_looking.py::test_the_test_of_an_update_is_chosen_for_its_own_uniform_number",
+        slow=True,
+    ),
+    Mutant(
+        "a scan that is not counted",
+        "the variant with a design per update looks cheap",
+        Edit("methods.austere.decide_after_scan", "counts[entry.N_OBS] += total", "pass", LOOP),
+        "kernels/test_looking.py::test_the_scan_of_a_design_per_update_is_counted",
+        slow=True,
+    ),
+    Mutant(
+        "rows with replacement in the dynamic programme",
+        "error and use of a sequential test",
+        Edit(
+            "methods.tables.sequential.error_and_use",
+            "shares[:-1] / (1.0 - shares[:-1])",
+            "shares[:-1]",
+        ),
+        "methods/test_sequential.py::test_figures_to_three_digits",
+    ),
+    Mutant(
+        "errors added up without their sign",
+        "average designs of a sequential test",
+        Edit(
+            "methods.tables.tried_moves.TriedMoves.error_and_use_of",
+            "-np.sign(gaps) * error",
+            "-error",
+        ),
+        "methods/test_designs.py::test_errors_in_both_directions_cancel",
+    ),
+    Mutant(
+        "the design with the most rows",
+        "which of the tolerated tests is chosen",
+        Edit("methods.tables.designs.best_design", "return min(", "return max("),
+        "methods/test_designs.py::test_published_designs_are_found[0.1-13000-450]",
+    ),
+    Mutant(
         "density ratio of the proposal dropped in the kernel",
         "asymmetric proposals are not corrected for",
         Edit("kernels.run._update", " + log_q", "", LOOP[1:]),

@@ -89,6 +89,28 @@ RANDOM = [
         8, LEVEL, "chi-square of counts",
     ),
     Random(
+        "methods/test_sequential.py::test_simulated_walks_stop_as_often",
+        50, FAR_LEVEL, "errors and rows of walks at five distances",
+    ),
+    Random(
+        "kernels/test_looking.py::test_the_compiled_test_errs_and_reads_as_the_programme_says",
+        36, FAR_LEVEL, "errors and rows, within seven standard errors",
+    ),
+    Random(
+        "kernels/test_looking.py::"
+        "test_a_thousand_tests_as_published_err_as_the_programme_says",
+        12, FAR_LEVEL, "errors and rows at three distances",
+    ),
+    Random(
+        "kernels/test_looking.py::"
+        "test_the_test_of_an_update_is_chosen_for_its_own_uniform_number",
+        2, FAR_LEVEL, "shares of updates",
+    ),
+    Random(
+        "kernels/test_looking.py::test_all_rows_decide_as_often_as_the_lemma_says",
+        3, FAR_LEVEL, "shares of updates",
+    ),
+    Random(
         "proposals/test_mixture.py::test_moves_leave_the_target_invariant",
         18, FAR_LEVEL, "means and second moments of three coordinates",
     ),

@@ -195,7 +195,7 @@ def average_designs(
 ) -> Iterator[SequentialDesign]:
     """Yield the tests of a grid, with mean absolute error and mean use over moves."""
     for batch_size, epsilon, boundary in grid.tests():
-        found = moves.error_and_use(
+        found = moves.error_and_use_of(
             batch_size, epsilon, boundary=boundary, all_rows_from=all_rows_from
         )
         error, use = float(np.abs(found.error).mean()), float(found.use.mean())

@@ -81,7 +81,7 @@ class TriedMoves:
                 "one of each for every move."
             )
 
-    def error_and_use(
+    def error_and_use_of(
         self,
         batch_size: int,
         epsilon: float,
