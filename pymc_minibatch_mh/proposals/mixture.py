@@ -15,7 +15,7 @@ from pymc_minibatch_mh.kernels.counts import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCE
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal, is_number
-from pymc_minibatch_mh.proposals.walk import adapted_scale
+from pymc_minibatch_mh.proposals.tuning import tuned
 
 #: Autoregressive coefficients: antithetic, independent, and three that move locally.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
@@ -154,8 +154,7 @@ class Mixture(Proposal):
         size: int,
     ) -> MixtureNumbers:
         """Move the walk's acceptance to its target and weight to the best component."""
-        scale = adapted_scale(record.scale, window[0], total[0], walk_target)
-        record = record._replace(scale=scale)
+        record = record._replace(scale=tuned(record.scale, window[0], total[0], walk_target))
         if self.rho and self.walk_weight > 0.0 and (total[:, TRIED] >= ENOUGH_TRIES).all():
             return record._replace(weights=self._weights(total, size))
         return record

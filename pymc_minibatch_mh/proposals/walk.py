@@ -8,10 +8,10 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.counts import TALLY_ACCEPT, TRIED
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal, is_number, positive_definite
+from pymc_minibatch_mh.proposals.tuning import tuned
 
 LAPLACE, IDENTITY, GIVEN = range(3)
 SHAPES = {"laplace": LAPLACE, "identity": IDENTITY}
@@ -135,29 +135,8 @@ class RandomWalk(Proposal):
         """Move the acceptance to its target."""
         if not self.adapt:
             return record
-        return record._replace(scale=adapted_scale(record.scale, window[0], total[0], walk_target))
+        return record._replace(scale=tuned(record.scale, window[0], total[0], walk_target))
 
     def scaling(self, record: WalkNumbers) -> float:
         """Return the scale."""
         return record.scale
-
-
-def adapted_scale(scale: float, window: np.ndarray, total: np.ndarray, walk_target: float) -> float:
-    """Return a walk's scale after a window of warm-up, moved towards an acceptance.
-
-    Parameters
-    ----------
-    scale
-        The scale in the window.
-    window, total : ndarray, shape (N_TALLIES,)
-        Tallies of the walk in the last window and in the whole warm-up.
-    walk_target
-        The acceptance.
-    """
-    if not window[TRIED] > 0:
-        return scale
-    gap = window[TALLY_ACCEPT] / window[TRIED] - walk_target
-    # One try says little: a gain of one is for windows of ten.
-    few = min(1.0, window[TRIED] / 10.0)
-    gain = few * min(1.0, 10.0 / np.sqrt(max(total[TRIED], 1.0)))
-    return float(scale * np.exp(gain * gap))

@@ -77,6 +77,10 @@ RANDOM = [
     ),
     Random("kernels/test_poisson.py::test_rows_read_are_poisson", 1, LEVEL, "chi-square of counts"),
     Random(
+        "kernels/test_poisson.py::test_rows_after_a_veto_are_not_read",
+        4, LEVEL, "mean rows from two states",
+    ),
+    Random(
         "kernels/test_draw.py::test_every_pair_is_drawn_equally_often",
         6, LEVEL, "chi-square of counts, both tails",
     ),
@@ -111,12 +115,45 @@ RANDOM = [
         3, FAR_LEVEL, "shares of updates",
     ),
     Random(
+        "proposals/test_walk.py::test_steps_have_the_covariance_that_was_asked_for",
+        34, LEVEL, "chi-square of each coordinate, both tails, and of a product",
+    ),
+    Random(
         "proposals/test_mixture.py::test_moves_leave_the_target_invariant",
         18, FAR_LEVEL, "means and second moments of three coordinates",
     ),
     Random(
         "proposals/test_own_move.py::test_a_langevin_move_on_a_batch_of_rows_is_exact",
         6, FAR_LEVEL, "means and standard deviations of three coordinates",
+    ),
+    Random(
+        "proposals/test_langevin.py::test_the_posterior_is_that_of_the_usual_moves",
+        18, FAR_LEVEL, "means and standard deviations of three coordinates, three steps",
+    ),
+    Random(
+        "proposals/test_langevin.py::"
+        "test_moves_leave_the_target_invariant_if_their_density_is_counted",
+        12, FAR_LEVEL, "means and second moments of three coordinates",
+    ),
+    Random(
+        "proposals/test_langevin.py::test_moves_go_up_by_the_drift_and_as_far_as_the_noise",
+        12, FAR_LEVEL, "means and second moments of the noise",
+    ),
+    Random(
+        "proposals/test_stiefel.py::test_steps_and_their_reverse_are_equally_likely",
+        6, FAR_LEVEL, "odd moments of the three turns",
+    ),
+    Random(
+        "proposals/test_stiefel.py::test_the_uniform_law_stays",
+        6, LEVEL, "Kolmogorov–Smirnov for two entries",
+    ),
+    Random(
+        "proposals/test_stiefel.py::test_steps_are_as_long_as_their_scale",
+        2, LEVEL, "chi-square of squared lengths, both tails",
+    ),
+    Random(
+        "examples/test_birth_death.py::test_a_law_with_atoms_is_left_as_it_is",
+        9, LEVEL, "binomial, both tails, and means of three weights",
     ),
     Random(
         "proposals/test_own_move.py::test_a_batch_estimates_the_gradient_of_all_rows",

@@ -1,0 +1,225 @@
+"""Moves that drift along a gradient, estimated from a batch of rows.
+
+θ' = θ + (h²/2) P g(θ) + h P^½ ξ, with g an estimate of the gradient of the log-density and
+P = L Lᵀ, about the posterior covariance, or the identity. With an estimate from a batch this is the
+proposal of stochastic gradient Langevin dynamics.
+
+Guarantee
+---------
+That of the test it is used with: the density of the move is known given the batch, and the batch is
+drawn before a position is looked at and serves both directions, so that each batch has a reversible
+kernel of its own. The rows of the test are drawn independently of it.
+
+References
+----------
+Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
+budget", section 6.4, ICML, doi:10.48550/arXiv.1304.5299.
+Welling, Teh (2011), "Bayesian learning via stochastic gradient Langevin dynamics", ICML.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.batch import draw_batch
+from pymc_minibatch_mh.kernels.drift import rise
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.proposals.tuning import tuned
+
+#: Acceptance at which moves along an exact gradient are most efficient in many dimensions:
+#: Roberts, Rosenthal (1998), doi:10.1111/1467-9868.00123.
+BEST_ACCEPTANCE = 0.574
+LAPLACE, IDENTITY = range(2)
+PRECONDITIONERS = {"laplace": LAPLACE, "identity": IDENTITY}
+
+
+class LangevinNumbers(NamedTuple):
+    """Numbers of a Langevin move in a chain.
+
+    Parameters
+    ----------
+    step
+        h.
+    preconditioner
+        LAPLACE or IDENTITY.
+    """
+
+    step: float
+    preconditioner: int
+
+
+class LinkedLangevin(NamedTuple):
+    """The same for compiled updates, with the address of the rows' derivatives."""
+
+    step: float
+    preconditioner: int
+    batch_size: int
+    derivatives: int
+
+
+@compiled(inlined=True)
+def _whitened_rise(own, posterior, rows, position, gradient, out):
+    """Write Lᵀ g(θ), or g(θ) where there is no preconditioner, from the first moved coordinate."""
+    surrogate, size = posterior.surrogate, position.size
+    rise(posterior, rows, position, gradient)
+    for j in range(surrogate.first, size):
+        out[j] = gradient[j]
+        if own.preconditioner == LAPLACE:
+            out[j] = 0.0
+            for i in range(j, size):
+                out[j] += surrogate.factor[i, j] * gradient[i]
+
+
+@role_of(LinkedLangevin, "propose")
+@compiled(inlined=True)
+def propose_langevin(own, move, posterior, rng):
+    """Drift, and add noise: see :func:`roles.propose`.
+
+    With v = Lᵀ g(θ) and v' = Lᵀ g(θ'), the noise that leads back is -ξ - h (v + v')/2.
+    """
+    surrogate, size, h = posterior.surrogate, move.new.size, own.step
+    first = surrogate.first
+    # Before a position is looked at: the batch must know nothing of it.
+    rows = draw_batch(rng, own.batch_size, own.derivatives, posterior)
+    noise, gradient = np.empty(size), np.empty(size)
+    here, there = np.zeros(size), np.zeros(size)
+    _whitened_rise(own, posterior, rows, move.position, gradient, here)
+    for i in range(first, size):
+        noise[i] = rng.standard_normal()
+    for i in range(size):
+        change = 0.0
+        if own.preconditioner == IDENTITY and i >= first:
+            change = 0.5 * h * here[i] + noise[i]
+        elif i >= first:
+            for j in range(first, i + 1):
+                change += surrogate.factor[i, j] * (0.5 * h * here[j] + noise[j])
+        move.new[i] = move.position[i] + h * change
+    _whitened_rise(own, posterior, rows, move.new, gradient, there)
+    log_q = 0.0
+    for i in range(first, size):
+        back = noise[i] + 0.5 * h * (here[i] + there[i])
+        log_q += 0.5 * (noise[i] * noise[i] - back * back)
+    return log_q, 0
+
+
+@dataclass(frozen=True)
+class Langevin(Proposal):
+    """Moves θ' = θ + (h²/2) P g(θ) + h P^½ ξ along a gradient g of the log-density.
+
+    Guarantee: that of the step it is used with. The gradient of the prior part is that of its
+    differences; the gradient of the log-likelihood is estimated from a batch, which is drawn
+    before a position is looked at and serves both directions, or is that of the control variates.
+
+    Parameters
+    ----------
+    step_size
+        h before warm-up; by default 1.65/d^(1/6). In posterior standard deviations with
+        ``preconditioner="laplace"``, and in units of the unconstrained coordinates with
+        "identity". Stochastic gradient Langevin dynamics writes α for h².
+    batch_size
+        Rows of the batch; read twice in every update and counted in ``n_obs``. 0 takes the
+        gradient of the control variates of order 2, which reads no row.
+    preconditioner
+        "laplace" for P = L Lᵀ, about the posterior covariance; "identity" for P = I, which needs a
+        `step_size`.
+    adapt
+        Whether warm-up moves h to an acceptance of 0.574.
+
+    Raises
+    ------
+    SettingError
+        If a setting is invalid; when the step is built, if `batch_size` is 0 and the order is below
+        2.
+
+    References
+    ----------
+    Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
+    budget", section 6.4, ICML, doi:10.48550/arXiv.1304.5299.
+
+    Examples
+    --------
+    >>> Langevin(batch_size=100).n_components
+    1
+    """
+
+    step_size: float | None = None
+    batch_size: int = 500
+    preconditioner: str = "laplace"
+    adapt: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        step: Any = self.step_size
+        number = isinstance(step, int | float | np.integer | np.floating)
+        if step is not None and (isinstance(step, bool) or not number or not 0.0 < step < np.inf):
+            raise SettingError(f"step_size={step!r} is not a positive number. Give one, or None.")
+        size: Any = self.batch_size
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise SettingError(
+                f"batch_size={size!r} is no number of rows. Give an integer of 0 or more."
+            )
+        if self.preconditioner not in PRECONDITIONERS:
+            raise SettingError(
+                f"preconditioner={self.preconditioner!r} is unknown. Use 'laplace' or 'identity'."
+            )
+        if self.preconditioner == "identity" and step is None:
+            raise SettingError(
+                "step_size=None has no default with preconditioner='identity', which knows no "
+                "scale. Give a number, or use 'laplace'."
+            )
+        if not isinstance(self.adapt, bool | np.bool_):
+            raise SettingError(f"adapt={self.adapt!r} is neither True nor False. Give one of them.")
+
+    @property
+    def n_components(self) -> int:
+        """One."""
+        return 1
+
+    def rows_read(self, n_rows: int) -> int:
+        """Return the rows of the batch, once for each end; half of the rows stand for all."""
+        return 2 * (n_rows if 2 * self.batch_size >= n_rows else self.batch_size)
+
+    def record(self, size: int) -> LangevinNumbers:
+        """Return the step that a chain starts with."""
+        step = 1.65 / size ** (1.0 / 6.0) if self.step_size is None else self.step_size
+        return LangevinNumbers(float(step), PRECONDITIONERS[self.preconditioner])
+
+    def adapted(
+        self,
+        record: LangevinNumbers,
+        window: np.ndarray,
+        total: np.ndarray,
+        walk_target: float,
+        size: int,
+    ) -> LangevinNumbers:
+        """Move the acceptance to that of the most efficient step."""
+        if not self.adapt:
+            return record
+        return record._replace(step=tuned(record.step, window[0], total[0], BEST_ACCEPTANCE))
+
+    def linked(self, record: LangevinNumbers, prepared: Any) -> LinkedLangevin:
+        """Return the numbers with the address of this process.
+
+        Raises
+        ------
+        SettingError
+            If there is neither a batch nor a gradient of control variates.
+        """
+        if not self.batch_size and prepared.surrogate.order < 2:
+            raise SettingError(
+                f"batch_size=0 leaves Langevin() without a gradient of the likelihood at "
+                f"taylor_order={prepared.surrogate.order}. Give a batch_size such as 500, or use "
+                "taylor_order=2."
+            )
+        target = prepared.target
+        derivatives = address_of(target.passes.row_derivatives) if self.batch_size else 0
+        return LinkedLangevin(*record, self.batch_size, derivatives)
+
+    def scaling(self, record: LangevinNumbers) -> float:
+        """Return the step h."""
+        return record.step

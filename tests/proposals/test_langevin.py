@@ -1,0 +1,239 @@
+"""Langevin moves: the density that they return, with one batch for both directions."""
+
+import copy
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy.stats import multivariate_normal
+
+from conformance.harness import run, same_state
+from kernels.chain import role
+from proposals.test_own_move import moments
+from pymc_minibatch_mh import AustereMH, Langevin, PenaltyMH, SettingError, TunaMH
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles
+from pymc_minibatch_mh.kernels.batch import draw_batch
+from pymc_minibatch_mh.kernels.bound_tables import no_tables
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.moves import Move, whiten
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
+from pymc_minibatch_mh.kernels.signatures import DERIVATIVES_SIGNATURE, LOGP_SIGNATURE
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LinkedLangevin
+from statistical.budget import FAR
+from zoo import logistic, sample
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+
+SIZE, ROWS, BETA, WIDTH = 3, 40, 0.7, 2.0
+DATA = np.random.default_rng(6).standard_normal((ROWS, SIZE)) + 0.5
+CENTRE = np.array([0.3, 0.1, 0.6])
+FACTOR = np.array([[0.2, 0.0, 0.0], [0.06, 0.15, 0.0], [-0.04, 0.03, 0.1]])
+
+
+@njit(LOGP_SIGNATURE)
+def prior(position, context):
+    """Normal of standard deviation WIDTH."""
+    return -0.5 * np.sum(position * position) / WIDTH**2
+
+
+@njit(DERIVATIVES_SIGNATURE)
+def derivatives(position, rows, ends, context, sums, hessian):
+    """Rows of normal means."""
+    for row in rows:
+        for j in range(position.size):
+            sums[1 + j] += DATA[row, j] - position[j]
+
+
+def posterior(first=0):
+    """Return a posterior of normal means, whose control variates are exact."""
+    gradient = (DATA - CENTRE).sum(axis=0)
+    hessian = -ROWS * np.eye(SIZE)
+    surrogate = Surrogate(CENTRE, FACTOR, np.linalg.inv(FACTOR), gradient, hessian, 2, BETA, first)
+    space = RowSpace(np.array([0, ROWS]), np.zeros(0, dtype=np.int64))
+    return Posterior(address_of(prior), 0, space, surrogate, no_tables())
+
+
+def linked(step, preconditioner, batch_size):
+    address = address_of(derivatives) if batch_size else 0
+    return LinkedLangevin(step, PRECONDITIONERS[preconditioner], batch_size, address)
+
+
+@role
+def _proposed(own, posterior, positions, rng, new, log_q):
+    surrogate, size = posterior.surrogate, new.shape[1]
+    here, there, step = np.empty(size), np.empty(size), np.empty(size)
+    for k in range(len(positions)):
+        whiten(surrogate.whitener, positions[k], surrogate.centre, here)
+        move = Move(positions[k], new[k], here, there, step)
+        log_q[k], _ = roles.propose(own, move, posterior, rng)
+
+
+def proposed(own, positions, rng, first=0):
+    """Return proposals and their density ratios, one for each position."""
+    new, log_q = np.empty_like(positions), np.empty(len(positions))
+    _proposed(own, posterior(first), positions, rng, new, log_q)
+    return new, log_q
+
+
+def rise(position, rows):
+    """Return the gradient of the log-density, with that of some rows for that of all."""
+    likelihood = (DATA[rows] - position).sum(axis=0) * ROWS / len(rows)
+    return BETA * likelihood - position / WIDTH**2
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("batch_size", [0, 7])
+@pytest.mark.parametrize("preconditioner", ["laplace", "identity"])
+def test_density_ratio_is_that_of_one_batch_both_ways(preconditioner, batch_size, first):
+    own, rng = linked(0.8, preconditioner, batch_size), np.random.default_rng(2)
+    factor = FACTOR[first:, first:] if preconditioner == "laplace" else np.eye(SIZE - first)
+    covariance = factor @ factor.T
+
+    def log_density(there, here, rows):
+        mean = here[first:] + 0.5 * 0.8**2 * covariance @ rise(here, rows)[first:]
+        return multivariate_normal(mean, 0.8**2 * covariance).logpdf(there[first:])
+
+    for _ in range(10):
+        position = CENTRE + 0.3 * rng.standard_normal(SIZE)
+        twin = copy.deepcopy(rng)
+        (new,), (log_q,) = proposed(own, position[None], rng, first)
+        rows = np.arange(ROWS)
+        if batch_size:
+            # The batch is what the generator gives first, before a position is looked at.
+            rows = draw_batch(twin, batch_size, 0, posterior(first)).drawn
+        assert len(rows) == (batch_size or ROWS)
+        np.testing.assert_array_equal(new[:first], position[:first])
+        expected = log_density(position, new, rows) - log_density(new, position, rows)
+        assert log_q == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("preconditioner", ["laplace", "identity"])
+def test_moves_go_up_by_the_drift_and_as_far_as_the_noise(preconditioner):
+    count, h = 4_000, 0.1
+    own, rng = linked(h, preconditioner, 0), np.random.default_rng(3)
+    position = CENTRE + np.array([0.5, -0.2, 0.3])
+    new, _ = proposed(own, np.tile(position, (count, 1)), rng)
+    factor = FACTOR if preconditioner == "laplace" else np.eye(SIZE)
+    drift = 0.5 * h**2 * factor @ factor.T @ rise(position, np.arange(ROWS))
+    noise = np.linalg.solve(h * factor, (new - position - drift).T)
+    assert np.abs(noise.mean(axis=1)).max() < FAR / np.sqrt(count)
+    assert np.abs((noise**2).mean(axis=1) - 1.0).max() < FAR * np.sqrt(2.0 / count)
+
+
+def normal_target():
+    precision = BETA * ROWS + 1.0 / WIDTH**2
+    return BETA * DATA.sum(axis=0) / precision, 1.0 / precision
+
+
+@pytest.mark.parametrize("correct", [1.0, 0.0])
+@pytest.mark.parametrize("batch_size", [0, 5])
+def test_moves_leave_the_target_invariant_if_their_density_is_counted(batch_size, correct):
+    """Particles start in the target: a move that leaves it invariant keeps them there."""
+    mean, variance = normal_target()
+    rng, count = np.random.default_rng(4), 8_000
+    positions = mean + np.sqrt(variance) * rng.standard_normal((count, SIZE))
+    own = linked(1.5, "laplace", batch_size)
+    for _ in range(4):
+        new, log_q = proposed(own, positions, rng)
+        squares = ((positions - mean) ** 2 - (new - mean) ** 2).sum(axis=1)
+        accept = np.log(rng.random(count)) < 0.5 * squares / variance + correct * log_q
+        positions[accept] = new[accept]
+    white = (positions - mean) / np.sqrt(variance)
+    means = np.abs(white.mean(axis=0)).max() * np.sqrt(count)
+    spread = np.abs((white**2).mean(axis=0) - 1.0).max() * np.sqrt(count / 2.0)
+    assert (max(means, spread) < FAR) == (correct == 1.0)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return logistic(rows=5_000)
+
+
+@pytest.fixture(scope="module")
+def usual(model):
+    return moments(sample(model, TunaMH(model=model), 10_000, 500, random_seed=1))
+
+
+METHODS = [
+    (TunaMH, 1_500, {}),
+    (TunaMH, 0, {}),
+    (AustereMH, 1_500, {"epsilon": 0.01, "batch_size": 500}),
+]
+
+
+@pytest.mark.parametrize(("method", "batch_size", "settings"), METHODS)
+def test_the_posterior_is_that_of_the_usual_moves(model, usual, method, batch_size, settings):
+    step = method(model=model, proposal=Langevin(batch_size=batch_size), **settings)
+    trace = sample(model, step, 8_000, 1_000, random_seed=2)
+    (mean, sd, ess), (own_mean, own_sd, own_ess) = usual, moments(trace)
+    noise = np.sqrt(1.0 / ess + 1.0 / own_ess)
+    assert (np.abs(own_mean - mean) < FAR * sd * noise).all()
+    assert (np.abs(np.log(own_sd / sd)) < FAR * noise / np.sqrt(2.0)).all()
+    assert own_ess.min() > 300
+    # The rows of the batch are read at both ends, and those of the test come on top.
+    rows = trace.sample_stats["n_obs"]
+    assert (rows >= 2 * batch_size).all()
+    if method is TunaMH:
+        assert float(rows.mean()) < 2 * batch_size + 100
+        assert trace.sample_stats["certified"].all()
+        assert float(trace.sample_stats["accept"].mean()) == pytest.approx(0.574, abs=0.15)
+
+
+def test_the_step_adapts_unless_it_is_told_not_to(model):
+    for adapt in (True, False):
+        proposal = Langevin(step_size=0.2, batch_size=100, adapt=adapt)
+        step = TunaMH(model=model, proposal=proposal)
+        step.setup_chain(np.random.default_rng(1), 200, 10)
+        run(step, model.initial_point(), 120)
+        assert (step.chain.scaling != 0.2) == adapt
+
+
+def test_a_chain_is_cut_and_resumed(model):
+    step = PenaltyMH(model=model, proposal=Langevin(batch_size=50))
+    step.setup_chain(np.random.default_rng(3), 100, 100)
+    _, point = run(step, model.initial_point(), 70)
+    state = step.sampling_state
+    expected, _ = run(step, point, 60, stop_at=30)
+    after = step.sampling_state
+    step.sampling_state = state
+    again, _ = run(step, point, 60, stop_at=30)
+    np.testing.assert_array_equal(again, expected)
+    same_state(step.sampling_state, after)
+
+
+def test_half_of_the_rows_stand_for_all():
+    assert Langevin(batch_size=400).rows_read(1_000) == 800
+    assert Langevin(batch_size=500).rows_read(1_000) == 2_000
+    assert Langevin(batch_size=0).rows_read(1_000) == 0
+
+
+def test_rows_are_counted_in_every_update(model):
+    step = TunaMH(model=model, proposal=Langevin(batch_size=40), updates_per_draw=3)
+    step.setup_chain(np.random.default_rng(1), 0, 10)
+    plain = TunaMH(model=model, updates_per_draw=3).chain.advance(20).counts[:, entry.N_OBS]
+    assert plain.min() < 240
+    assert step.chain.advance(20).counts[:, entry.N_OBS].min() >= 240
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"step_size": 0.0}, r"^step_size=0\.0 is not a positive number\. Give one, or None\.$"),
+        ({"step_size": "x"}, r"^step_size='x' is not"),
+        ({"batch_size": -1}, r"^batch_size=-1 is no number of rows"),
+        ({"batch_size": 1.5}, r"^batch_size=1\.5 is no number of rows"),
+        ({"preconditioner": "fisher"}, r"^preconditioner='fisher' is unknown\. Use 'laplace'"),
+        ({"preconditioner": "identity"}, r"^step_size=None has no default with"),
+        ({"adapt": "no"}, r"^adapt='no' is neither True nor False"),
+    ],
+)
+def test_what_is_no_move_is_refused(settings, message):
+    with pytest.raises(SettingError, match=message):
+        Langevin(**settings)
+
+
+def test_a_move_without_any_gradient_is_refused(model):
+    with pytest.raises(SettingError, match=r"^batch_size=0 leaves Langevin\(\) without .*_order=1"):
+        TunaMH(model=model, taylor_order=1, proposal=Langevin(batch_size=0))
