@@ -36,12 +36,15 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
     from pymc_minibatch_mh.kernels.batch import rows_gradient
     from pymc_minibatch_mh.methods.tables.designs import PerUpdate, SequentialDesign
+    from pymc_minibatch_mh.methods.tables.ridge import correction_errors
     from pymc_minibatch_mh.methods.tables.sequential import sequential_error, sequential_use
     from pymc_minibatch_mh.methods.tables.tried_moves import TriedMoves
     from pymc_minibatch_mh.model.reading.split import split
+    from pymc_minibatch_mh.proposals.langevin import Langevin
     from pymc_minibatch_mh.proposals.mixture import Mixture
     from pymc_minibatch_mh.proposals.own_move import OwnMove
     from pymc_minibatch_mh.proposals.single import Laplace
+    from pymc_minibatch_mh.proposals.stiefel import StiefelWalk
     from pymc_minibatch_mh.proposals.walk import RandomWalk
     from pymc_minibatch_mh.sampling.driver import sample
     from pymc_minibatch_mh.sampling.initvals import overdispersed_initvals
@@ -51,25 +54,28 @@ if TYPE_CHECKING:
 _ON_FIRST_USE = {
     "Bounds": "bounds.user_bounds",
     "Explanation": "diagnostics.forecast.explanation",
+    "Langevin": "proposals.langevin",
     "Laplace": "proposals.single",
     "Mixture": "proposals.mixture",
     "OwnMove": "proposals.own_move",
-    "RandomWalk": "proposals.walk",
     "PerUpdate": "methods.tables.designs",
+    "RandomWalk": "proposals.walk",
     "SequentialDesign": "methods.tables.designs",
+    "StiefelWalk": "proposals.stiefel",
     "TriedMoves": "methods.tables.tried_moves",
     "audit": "diagnostics.audit.audit",
+    "correction_errors": "methods.tables.ridge",
     "design_sequential_test": "diagnostics.forecast.design",
     "explain": "diagnostics.forecast.explain",
     "log_likelihood": "diagnostics.after.loglikelihood",
     "loo_subsample": "diagnostics.after.loo",
-    "sample": "sampling.driver",
     "overdispersed_initvals": "sampling.initvals",
     "plot_audit": "diagnostics.plots",
     "plot_bounds": "diagnostics.plots",
     "plot_rows": "diagnostics.plots",
     "posterior_predictive": "diagnostics.after.predictive",
     "rows_gradient": "kernels.batch",
+    "sample": "sampling.driver",
     "sequential_error": "methods.tables.sequential",
     "sequential_use": "methods.tables.sequential",
     "split": "model.reading.split",
@@ -86,6 +92,7 @@ __all__ = [
     "Explanation",
     "FactorizedMH",
     "FireflyMH",
+    "Langevin",
     "Laplace",
     "MinibatchError",
     "Mixture",
@@ -101,10 +108,12 @@ __all__ = [
     "SettingError",
     "SplitCheckError",
     "StaleDataError",
+    "StiefelWalk",
     "TriedMoves",
     "TunaMH",
     "UnsplittableModelError",
     "audit",
+    "correction_errors",
     "design_sequential_test",
     "explain",
     "log_likelihood",

@@ -1,10 +1,11 @@
 """All inputs and what becomes of them: one table for the tests and for docs/inputs.md."""
 
-from inputs import arguments, data, models, settings, trust, use
+from inputs import arguments, data, models, moves, settings, trust, use
 
 CASES = [
     *settings.CASES,
     *arguments.CASES,
+    *moves.CASES,
     *trust.CASES,
     *data.CASES,
     *models.CASES,

@@ -512,6 +512,87 @@ EDITED = [
         Edit("kernels.moves._ordered", "if not swap:", "if True:", (SIZE,)),
         "kernels/test_moves.py::test_sizes_are_symmetric_bit_by_bit[2-2]",
     ),
+    # Moves that drift or turn.
+    Mutant(
+        "another batch for the way back",
+        "a move whose density depends on rows of one direction",
+        Edit(
+            "proposals.langevin.propose_langevin",
+            "    _whitened_rise(own, posterior, rows, move.new",
+            "    rows = draw_batch(rng, own.batch_size, own.derivatives, posterior)\n"
+            "    _whitened_rise(own, posterior, rows, move.new",
+        ),
+        "proposals/test_langevin.py::"
+        "test_density_ratio_is_that_of_one_batch_both_ways[laplace-7-0]",
+        slow=True,
+    ),
+    Mutant(
+        "a drift that is not turned back by the preconditioner",
+        "the density of a preconditioned move",
+        Edit(
+            "proposals.langevin._whitened_rise",
+            "surrogate.factor[i, j] * gradient[i]",
+            "surrogate.factor[j, i] * gradient[i]",
+            ("proposals.langevin.propose_langevin",),
+        ),
+        "proposals/test_langevin.py::"
+        "test_density_ratio_is_that_of_one_batch_both_ways[laplace-0-0]",
+        slow=True,
+    ),
+    Mutant(
+        "the prior part left out of the drift",
+        "a move that does not see the prior",
+        Edit(
+            "kernels.drift.rise",
+            "out[i] += slope",
+            "out[i] += 0.0",
+            ("proposals.langevin._whitened_rise", "proposals.langevin.propose_langevin"),
+        ),
+        "proposals/test_langevin.py::"
+        "test_density_ratio_is_that_of_one_batch_both_ways[identity-7-0]",
+        slow=True,
+    ),
+    Mutant(
+        "rows of a proposal that are not counted",
+        "a Langevin step seems to read hardly any row",
+        Edit("proposals.langevin.Langevin.rows_read", "2 * (", "0 * ("),
+        "proposals/test_langevin.py::test_half_of_the_rows_stand_for_all",
+    ),
+    Mutant(
+        "a turn that only goes one way",
+        "a walk that is not symmetric",
+        Edit(
+            "proposals.stiefel.propose_rotation",
+            "own.scale * rng.standard_normal()",
+            "own.scale * abs(rng.standard_normal())",
+        ),
+        "proposals/test_stiefel.py::test_steps_and_their_reverse_are_equally_likely",
+        slow=True,
+    ),
+    Mutant(
+        "rounding errors of turns that add up",
+        "a chain leaves the manifold",
+        Edit(
+            "proposals.stiefel._polished",
+            "return -0.5 * np.dot(vectors, products)",
+            "return vectors + 0.0 * np.dot(vectors, products)",
+            ("proposals.stiefel.propose_rotation",),
+        ),
+        "proposals/test_stiefel.py::test_a_walk_stays_on_the_manifold_to_rounding[shape0]",
+        slow=True,
+    ),
+    Mutant(
+        "a start off the manifold that is projected",
+        "a chain moves where there is no density",
+        Edit(
+            "proposals.stiefel._orthonormal",
+            "return False",
+            "return True",
+            ("proposals.stiefel.propose_rotation",),
+        ),
+        "proposals/test_stiefel.py::test_a_position_off_the_manifold_goes_nowhere",
+        slow=True,
+    ),
     # Reading the model.
     Mutant(
         "an axis recognised by its length",

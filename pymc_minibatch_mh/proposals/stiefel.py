@@ -1,0 +1,214 @@
+"""A random walk on matrices with orthonormal columns or rows, as unmixing matrices have them.
+
+X' = Q X with Q = (I - S/2)⁻¹ (I + S/2), S skew-symmetric with independent normal entries of
+standard deviation `scale` above the diagonal. Q is a rotation, and -S, which is as likely as S,
+leads back: X = Qᵀ X'. The walk is symmetric with respect to the measure that rotations leave as it
+is, the uniform one of the manifold, so that its density ratio is 1. Where rows are orthonormal, the
+same is done to the transpose.
+
+Guarantee
+---------
+That of the test it is used with, for a log-density with respect to the uniform (Haar) measure,
+which is the Hausdorff measure of the manifold up to a constant: a model writes it as a function of
+all entries of the matrix, of which values on the manifold alone count.
+
+References
+----------
+Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
+budget", section 6.2, ICML, doi:10.48550/arXiv.1304.5299.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.proposals.tuning import tuned
+
+#: How far products of columns may be from 0 and 1 before a position is off the manifold.
+TOLERANCE = 1e-6
+
+
+class StiefelNumbers(NamedTuple):
+    """Numbers of the walk in a chain."""
+
+    scale: float
+
+
+class LinkedStiefel(NamedTuple):
+    """The same for compiled updates, with where the matrix lies in the position.
+
+    Parameters
+    ----------
+    scale
+        Standard deviation of the entries of S.
+    first
+        Place of its first entry.
+    length, width
+        Length and number of the orthonormal vectors.
+    along, across
+        Places from one entry of a vector to the next, and from one vector to the next.
+    """
+
+    scale: float
+    first: int
+    length: int
+    width: int
+    along: int
+    across: int
+
+
+@compiled(inlined=True)
+def _orthonormal(vectors):
+    """Return whether vectors are orthonormal, up to the tolerance: columns, shape (length, width).
+
+    Entries that are no numbers are not.
+    """
+    for j in range(vectors.shape[1]):
+        for k in range(j + 1):
+            product = -1.0 if j == k else 0.0
+            for i in range(vectors.shape[0]):
+                product += vectors[i, j] * vectors[i, k]
+            if not abs(product) <= TOLERANCE:
+                return False
+    return True
+
+
+@compiled(inlined=True)
+def _polished(vectors):
+    """Return vectors that are orthonormal up to rounding, from some that nearly are.
+
+    One step of Newton's iteration for the polar factor: without it, rounding errors of many updates
+    would add up.
+    """
+    products = np.dot(vectors.T, vectors)
+    for j in range(products.shape[0]):
+        products[j, j] -= 3.0
+    return -0.5 * np.dot(vectors, products)
+
+
+@role_of(LinkedStiefel, "propose")
+@compiled(inlined=True)
+def propose_rotation(own, move, posterior, rng):
+    """Rotate the matrix: see :func:`roles.propose`. A position off the manifold goes nowhere."""
+    for i in range(move.new.size):
+        move.new[i] = move.position[i]
+    vectors = np.empty((own.length, own.width))
+    for i in range(own.length):
+        for j in range(own.width):
+            vectors[i, j] = move.position[own.first + i * own.along + j * own.across]
+    if not _orthonormal(vectors):
+        return np.nan, 0
+    plus, minus = np.eye(own.length), np.eye(own.length)
+    for i in range(own.length):
+        for k in range(i):
+            half = 0.5 * own.scale * rng.standard_normal()
+            plus[i, k] += half
+            plus[k, i] -= half
+            minus[i, k] -= half
+            minus[k, i] += half
+    turned = _polished(np.linalg.solve(minus, np.dot(plus, vectors)))
+    for i in range(own.length):
+        for j in range(own.width):
+            move.new[own.first + i * own.along + j * own.across] = turned[i, j]
+    return 0.0, 0
+
+
+@dataclass(frozen=True)
+class StiefelWalk(Proposal):
+    """A random walk on matrices with orthonormal columns, or rows if there are fewer of them.
+
+    Guarantee: that of the step it is used with, for the density that the model has with respect to
+    the uniform (Haar) measure of the manifold. Symmetric, so that its density ratio is 1. A chain
+    has to start on the manifold: give `initvals` with an orthonormal matrix. Elsewhere every
+    proposal is rejected and counted in the stat ``invalid``.
+
+    There is no mode to expand around on a manifold: use ``taylor_order=0, centre="start"``. An
+    update takes a time that grows with the cube of the longer side.
+
+    Parameters
+    ----------
+    scale
+        Standard deviation of the angles that each pair of axes is turned by, in radians, before
+        warm-up, which moves it to the acceptance that suits the test.
+    adapt
+        Whether it is moved in warm-up.
+
+    Raises
+    ------
+    SettingError
+        If a setting is invalid; when the step is built, if the step does not move one matrix alone.
+
+    References
+    ----------
+    Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
+    budget", section 6.2, ICML, doi:10.48550/arXiv.1304.5299.
+
+    Examples
+    --------
+    >>> StiefelWalk(0.05).n_components
+    1
+    """
+
+    scale: float = 0.1
+    adapt: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        scale: Any = self.scale
+        number = isinstance(scale, int | float | np.integer | np.floating)
+        if isinstance(scale, bool) or not number or not 0.0 < scale < np.inf:
+            raise SettingError(f"scale={scale!r} is not a positive number. Give an angle.")
+        if not isinstance(self.adapt, bool | np.bool_):
+            raise SettingError(f"adapt={self.adapt!r} is neither True nor False. Give one of them.")
+
+    @property
+    def n_components(self) -> int:
+        """One."""
+        return 1
+
+    def record(self, size: int) -> StiefelNumbers:
+        """Return the scale that a chain starts with."""
+        return StiefelNumbers(float(self.scale))
+
+    def adapted(
+        self,
+        record: StiefelNumbers,
+        window: np.ndarray,
+        total: np.ndarray,
+        walk_target: float,
+        size: int,
+    ) -> StiefelNumbers:
+        """Move the acceptance to that of a random walk."""
+        if not self.adapt:
+            return record
+        return StiefelNumbers(tuned(record.scale, window[0], total[0], walk_target))
+
+    def linked(self, record: StiefelNumbers, prepared: Any) -> LinkedStiefel:
+        """Return the scale with the place of the matrix.
+
+        Raises
+        ------
+        SettingError
+            If the step does not move one matrix alone.
+        """
+        split = prepared.target.split
+        moved = [block for block in split.blocks if block.start >= split.first]
+        if len(moved) != 1 or len(moved[0].shape) != 2:
+            shapes = ", ".join(f"{block.name!r} of shape {block.shape}" for block in moved)
+            raise SettingError(
+                f"proposal=StiefelWalk() moves one matrix, and this step moves {shapes}. Pass "
+                "vars=[...] with the matrix, and let other steps move the rest."
+            )
+        (block,) = moved
+        rows, columns = block.shape
+        sides = (rows, columns, columns, 1) if rows >= columns else (columns, rows, 1, columns)
+        return LinkedStiefel(record.scale, block.start, *sides)
+
+    def scaling(self, record: StiefelNumbers) -> float:
+        """Return the scale."""
+        return record.scale
