@@ -24,11 +24,11 @@ class FireflyMH(MinibatchStep):
     Guarantee: *exact given valid bounds*. Every row has a lower bound of its likelihood, and is
     bright or dark; a move reads bright rows only. Which rows are bright is part of the chain's
     state, so that draws are correlated through it as well. The lower bounds are made of the
-    expansion around the mode and of the bounds that :class:`TunaMH` uses, and every row that is
-    read is checked against its own. Moves that begin or end outside the region in which bounds
-    hold are decided by all rows, which is exact and counted in the stat ``full_pass``, as are the
-    updates that draw the brightness of all rows: the first one of a chain, and the one after such a
-    move.
+    expansion around the mode and of the bounds that :class:`TunaMH` uses: they are tight at the
+    mode, as in the published FlyMC-MAP. Every row that is read is checked against its own. Moves
+    that begin or end outside the region in which bounds hold are decided by all rows, which is
+    exact and counted in the stat ``full_pass``, as are the updates that draw anew which rows are
+    bright: the first one of a chain, and the one after such a move.
 
     An update reads the bright rows twice, and a share `q` of the dark ones. The stat ``n_bright``
     has the number of bright rows.
@@ -41,8 +41,6 @@ class FireflyMH(MinibatchStep):
         Probability in (0, 1] with which an update proposes a dark row to become bright: more rows
         read, and brightness that is forgotten sooner. A good one is about the share of the rows
         that are bright.
-    bound
-        "map": lower bounds that are tight at the mode.
     bounds, on_violation
         As in :class:`TunaMH`.
     **settings
@@ -68,13 +66,10 @@ class FireflyMH(MinibatchStep):
         vars: Sequence[Variable] | None = None,
         *,
         q: float = 0.1,
-        bound: str = "map",
         bounds: "GivenBounds | None" = None,
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
-        if bound != "map":
-            raise SettingError(f"bound={bound!r} is unknown. Use 'map'.")
         firefly = own.machinery.firefly
         method = firefly.FireflyMethod(
             firefly.require_probability(check.positive("q", q)),

@@ -336,7 +336,6 @@ own.setting(
     "Use 0.1, or about the share of the rows that are bright.",
 )
 own.setting("FireflyMH", "q", 0, *POSITIVE)
-own.setting("FireflyMH", "bound", "tight", "is unknown.", "Use 'map'.")
 own.refuses(
     "FireflyMH(['level'])",
     "vars=",

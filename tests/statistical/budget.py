@@ -56,6 +56,10 @@ RANDOM = [
         1, LEVEL, "chi-square of one-step frequencies",
     ),
     Random(
+        "kernels/test_brightness.py::test_rows_are_bright_as_often_as_their_odds_say",
+        24, LEVEL, "binomial, both tails",
+    ),
+    Random(
         "claims/test_batches.py::test_a_look_is_wrong_with_probability_epsilon_at_most",
         1, FAR_LEVEL, "share of wrong looks",
     ),

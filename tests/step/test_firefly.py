@@ -1,0 +1,129 @@
+"""FireflyMH as a step: which rows it reads, what its state is, and how it is measured."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from altered import with_tables
+from pymc_minibatch_mh import (
+    BoundViolationError,
+    FireflyMH,
+    SettingError,
+    audit,
+    explain,
+    overdispersed_initvals,
+)
+from pymc_minibatch_mh.diagnostics.forecast import nuts
+from pymc_minibatch_mh.kernels.bound_tables import RADIUS
+from pymc_minibatch_mh.methods.brightness import UNKNOWN
+from zoo import sample
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+
+
+@pytest.fixture
+def step(step_of):
+    own = copy.copy(step_of("two_likelihoods", "FireflyMH"))
+    own.setup_chain(np.random.default_rng(1), 0, 100)
+    return own
+
+
+@pytest.fixture
+def start(step):
+    return overdispersed_initvals(step, 1, scale=1.0, seed=2)[0]
+
+
+def brightness(step):
+    return step.chain.state.test.brightness
+
+
+def advanced(step, start, draws):
+    stats = []
+    for _ in range(draws):
+        start, (own,) = step.step(start)
+        stats.append(own)
+    return start, {name: np.array([own[name] for own in stats]) for name in stats[0]}
+
+
+def test_rows_are_drawn_once_and_then_by_their_share(step, start):
+    assert brightness(step).n_bright[0] == UNKNOWN
+    _, stats = advanced(step, start, 80)
+    n, bright = step.target.source.n_rows, stats["n_bright"]
+    assert stats["full_pass"][0] == 1
+    assert stats["n_obs"][0] == n + bright[0]
+    assert not stats["full_pass"][1:].any()
+    # A tenth of the dark rows, and the bright ones at both ends.
+    expected = 0.1 * (n - bright[:-1]) + bright[:-1] + bright[1:]
+    assert stats["n_obs"][1:].mean() == pytest.approx(expected.mean(), rel=0.03)
+    assert brightness(step).n_bright[0] == bright[-1]
+    assert (np.sort(brightness(step).rows) == np.arange(n)).all()
+
+
+def test_bright_rows_of_another_place_are_not_used(step, start):
+    """As where a chain is taken up at another point: they are drawn anew there."""
+    point, _ = advanced(step, start, 20)
+    _, stats = advanced(step, point, 1)
+    assert stats["full_pass"] == [0]
+    _, stats = advanced(step, start, 1)
+    assert stats["full_pass"] == [1]
+
+
+def test_moves_out_of_the_region_read_all_rows(step, start):
+    narrow = with_tables(step, 1.0)
+    heads = narrow.prepared.tables.heads
+    heads[:, RADIUS] = np.minimum(heads[:, RADIUS], 1.5)
+    narrow.setup_chain(np.random.default_rng(3), 0, 100)
+    _, stats = advanced(narrow, start, 400)
+    n = step.target.source.n_rows
+    outside = (stats["n_bright"] == n) & (stats["full_pass"] == 1)
+    assert 0.1 < outside.mean() < 0.9
+    assert (stats["n_obs"][outside] == n).all()
+    # After an accepted one the bright rows are drawn, when next a pair is inside.
+    drawn = ~outside & (stats["full_pass"] == 1)
+    assert drawn.any()
+    np.testing.assert_array_equal(stats["n_obs"][drawn], n + stats["n_bright"][drawn])
+    assert (stats["n_obs"][stats["full_pass"] == 0] < 0.2 * n).all()
+
+
+def test_a_smaller_q_reads_less(model_of):
+    model = model_of("logistic")
+    step = FireflyMH(model=model, q=0.01)
+    trace = sample(model, step, 300, 100, random_seed=6)
+    assert 40.0 < float(trace.sample_stats["n_obs"].mean()) < 60.0
+
+
+def test_other_steps_have_no_bright_rows(model_of, step_of):
+    trace = sample(model_of("logistic"), step_of("logistic", "TunaMH"), 50, 20, random_seed=7)
+    assert not trace.sample_stats["n_bright"].any()
+
+
+def test_a_step_for_some_of_the_variables_is_refused(model_of):
+    model = model_of("poisson")
+    with pytest.raises(SettingError, match=r"^vars= leaves 'slope' to another step, .*TunaMH"):
+        FireflyMH([model["level"]], model=model)
+
+
+def test_a_violated_bound_is_named(model_of, step_of):
+    step = with_tables(step_of("logistic", "FireflyMH"), 0.2)
+    with pytest.raises(BoundViolationError, match=r"'y': row \d+ changes by .* times its bound"):
+        sample(model_of("logistic"), step, 500, 0, random_seed=8)
+
+
+def test_an_audit_draws_bright_rows_anew_and_leaves_the_chain_alone(model_of, step_of):
+    model, step = model_of("logistic"), step_of("logistic", "FireflyMH")
+    trace = sample(model, step, 300, 200, random_seed=9)
+    before = copy.deepcopy(step.chain.state)
+    found = audit(trace, step, pairs=30, random_seed=1)
+    assert step.chain.state == before
+    assert (found["rows_read"] >= step.target.source.n_rows).all()
+    verdicts = dict(zip(found["check"].values, found["verdict"].values, strict=True))
+    assert verdicts["bounds"] == verdicts["bias"] == "ok"
+
+
+def test_rows_are_forecast(step_of, monkeypatch):
+    monkeypatch.setattr(nuts, "seconds_per_call", lambda *_: (30.0, 1e-3))
+    found = explain(step_of("logistic", "FireflyMH"), draws=100, tune=50, random_seed=1)
+    assert found.method == "FireflyMH"
+    assert 450.0 < found.forecast.rows_per_update < 550.0
+    assert found.certificate.certified
