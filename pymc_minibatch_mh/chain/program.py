@@ -49,10 +49,11 @@ class Program:
         self.proposal = proposal
         self.updates_per_draw = updates_per_draw
         self.schedule = schedule
-        target = prepared.target
+        target, below = prepared.target, prepared.below
         # Addresses are only valid while the functions behind them are referenced.
-        self._prior, self._evaluate = target.prior, target.evaluate
-        self._space = target.passes.space
+        self._prior = target.prior
+        self._evaluate = target.evaluate if below is None else below.evaluate
+        self._space = target.passes.space if below is None else below.space
 
     def __reduce__(self) -> tuple:
         """Leave the addresses of this process behind."""
@@ -83,12 +84,15 @@ class Program:
         """
         prepared, context = self.prepared, self._space.context.copy()
         context[prepared.target.OTHERS_SLOT] = others.ctypes.data
-        tables = prepared.tables
+        surrogate, tables = prepared.surrogate, prepared.tables
+        arrays = no_tables() if tables is None else tables.arrays
+        if prepared.below is not None:
+            surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(
             address_of(self._prior),
             address_of(self._evaluate),
             RowSpace(self._space.term_starts, context),
-            tempered(prepared.surrogate, temperature),
-            no_tables() if tables is None else tables.arrays,
+            tempered(surrogate, temperature),
+            arrays,
             float(self.method.most_drawn(prepared)),
         )

@@ -18,6 +18,7 @@ from pymc_minibatch_mh.kernels.row_sums import (
     bend_of_prior,
     largest_ratio,
     move_moments,
+    row_values,
 )
 from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
 from pymc_minibatch_mh.model.compiled.graphs import PlacedRows
@@ -108,6 +109,17 @@ class Passes:
             sums += own_sums
             products += own_products
         return Derivatives(float(sums[0]), sums[1:], 0.5 * (products + products.T))
+
+    def values(self, theta: np.ndarray) -> np.ndarray:
+        """Return the log-likelihood of every row, shape (N,)."""
+        address = address_of(self.row_derivatives)
+
+        def chunk_values(some: np.ndarray) -> np.ndarray:
+            out = np.empty(len(some))
+            row_values(address, theta, self.space, np.asarray(some), out)
+            return out
+
+        return np.concatenate(list(on_all_cores(chunk_values, self._chunks(None))))
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part."""

@@ -7,7 +7,7 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data.reading import prefetch
 from pymc_minibatch_mh.kernels.first_class import address_of, function_at
-from pymc_minibatch_mh.kernels.moves import GIVEN, move_between, products, size_of_move
+from pymc_minibatch_mh.kernels.moves import FROM_CENTRE, GIVEN, move_between, products, size_of_move
 from pymc_minibatch_mh.kernels.signatures import METRIC, METRIC_SIGNATURE
 
 # Columns of the heads of tables.
@@ -72,6 +72,8 @@ def smallest_table(tables, move, surrogate):
                 forth, back = metric(move.position, move.new), metric(move.new, move.position)
                 # What bounds nothing lets all rows decide, there and back.
                 m = max(forth, back) if forth >= 0.0 and back >= 0.0 else np.inf
+            elif kind == FROM_CENTRE:
+                m = 1.0 if dots.here == 0.0 else np.inf
             elif kind != known:
                 m = size_of_move(dots, surrogate.order, kind)
             known = kind

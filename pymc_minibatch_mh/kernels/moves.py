@@ -12,8 +12,9 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 
 #: Kinds of tables of c_i: sums over directions; over the joint length of the arguments; one
-#: argument; a metric that the user gave.
-DIRECTIONAL, JOINT, SHARP, GIVEN = range(4)
+#: argument; a metric that the user gave; what a row lies above its lower bound in the centre, which
+#: bounds how far it can fall in a move from there, and nothing else.
+DIRECTIONAL, JOINT, SHARP, GIVEN, FROM_CENTRE = range(5)
 
 #: Panels of the trapezoid along the path. The integrand is convex, so that any number is a bound.
 PANELS = 4

@@ -41,6 +41,19 @@ def add_derivatives(address, theta, space, drawn, sums, hessian):
 
 
 @compiled()
+def row_values(address, theta, space, drawn, out):
+    """Write the value of every row; arguments as in :func:`add_derivatives`."""
+    derivatives = function_at(address, DERIVATIVES)
+    row, ends = np.empty(1, np.int64), np.empty(space.term_starts.size - 1, np.int64)
+    sums, no_hessian = np.empty(1 + theta.size), np.empty((0, 0))
+    for k in range(drawn.size):
+        arrange(drawn, k, k + 1, space.term_starts, row, ends)
+        sums[0] = 0.0
+        derivatives(theta, row, ends, space.context, sums, no_hessian)
+        out[k] = sums[0]
+
+
+@compiled()
 def add_bend(address, theta, factor, space, drawn, out):
     """Add averages of third derivatives of some rows.
 

@@ -150,11 +150,12 @@ def _read(place, posterior, rows, odds, counts):
             term += 1
         row = inside[i] + starts[term]
         rows[i] = row
-        bound = c[row] * place.m
-        ratio = ratio_to_bound(differences[i], scales[i], bound, beta)
+        bound, change = c[row] * place.m, differences[i]
+        # A lower bound says nothing of how far a row can rise.
+        ratio = ratio_to_bound(0.0 if change > 0.0 else change, scales[i], bound, beta)
         if not ratio <= counts[entry.BOUND_RATIO]:
             counts[entry.BOUND_RATIO], counts[entry.BOUND_ROW] = ratio, row
-        odds[i] = log_odds(beta * differences[i] + bound)
+        odds[i] = log_odds(beta * change + bound)
 
 
 @compiled()

@@ -64,6 +64,10 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.preparation.prepared import Prepared
 
 
+#: ξ, where untuned lower bounds touch: the published one for logistic regression.
+UNTUNED = 1.5
+
+
 class FireflyTest(NamedTuple):
     """Settings and state of the test in a chain.
 
@@ -177,6 +181,8 @@ class FireflyMethod(Method):
     ----------
     q
         Probability that a dark row is proposed to become bright.
+    touching
+        ξ, where quadratic lower bounds touch; None for those made of derived bounds.
     bounds
         None to derive them, or the user's.
     tolerates_violations
@@ -184,22 +190,31 @@ class FireflyMethod(Method):
     """
 
     q: float
+    touching: float | None
     bounds: GivenBounds | None
     tolerates_violations: bool
 
-    guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
     #: That of exact Metropolis–Hastings.
     walk_target = 0.234
 
     @property
+    def guarantee(self) -> Guarantee:
+        """Exact; quadratic lower bounds are inequalities that hold whatever the model."""
+        if self.touching is not None:
+            return Guarantee(Promise.EXACT)
+        return Guarantee(Promise.EXACT_GIVEN_BOUNDS)
+
+    @property
     def needs(self) -> Needs:
-        """Bounds, derived from the model unless the user gave some."""
+        """Quadratic lower bounds, or bounds, derived from the model unless the user gave some."""
+        if self.touching is not None:
+            return Needs(touching=self.touching)
         return Needs(derived_bounds=self.bounds is None, given_bounds=self.bounds)
 
     @property
     def key(self) -> str:
         """The settings."""
-        return repr((self.q, self.tolerates_violations))
+        return repr((self.q, self.touching, self.tolerates_violations))
 
     def record(self, prepared: "Prepared") -> FireflyTest:
         """Return the settings, with bright rows that have yet to be drawn."""

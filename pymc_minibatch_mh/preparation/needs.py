@@ -22,8 +22,11 @@ class Needs:
         Bounds of all rows, derived from the model.
     given_bounds
         Bounds of a user, in the place of derived ones.
+    touching
+        ξ, where quadratic lower bounds of rows touch them; None for none.
     """
 
     calibration: bool = False
     derived_bounds: bool = False
     given_bounds: GivenBounds | None = None
+    touching: float | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from pymc_minibatch_mh.bounds.tables import BoundsPass, Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import BoundsError, SettingError
+from pymc_minibatch_mh.expansion.below import Below, below
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.violations import (
@@ -68,6 +69,8 @@ class Prepared:
         Bounds of all rows; None for methods without.
     violation
         What rows had against the bounds, empty if nothing; None where they were not asked.
+    below
+        Quadratic lower bounds of all rows; None where they were not asked for.
     """
 
     target: Target
@@ -76,6 +79,7 @@ class Prepared:
     calibration: Calibration | None = None
     tables: Tables | None = None
     violation: str | None = None
+    below: Below | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep the tables apart, which another process may not find any more."""
@@ -124,6 +128,10 @@ class Prepared:
             found = replace(found, tables=self._derived())
         elif found.tables is None and needs.given_bounds is not None:
             found = replace(found, tables=self._given())
+        if needs.touching is None:
+            found = replace(found, below=None)
+        elif found.below is None or found.below.xi != needs.touching:
+            found = replace(found, below=below(found.target, found.surrogate, needs.touching))
         if found.tables is not None and found.violation is None:
             found = replace(found, violation=found.audited(PREPARATION_SEED))
         return found
@@ -160,7 +168,7 @@ class Prepared:
         return audited(self.target, self.surrogate, self.tables, rng)
 
     def _bare(self) -> Prepared:
-        return replace(self, calibration=None, tables=None, violation=None)
+        return replace(self, calibration=None, tables=None, violation=None, below=None)
 
     def _derived(self) -> Tables:
         functions = self.target.row_functions

@@ -41,8 +41,13 @@ class FireflyMH(MinibatchStep):
         Probability in (0, 1] with which an update proposes a dark row to become bright: more rows
         read, and brightness that is forgotten sooner. A good one is about the share of the rows
         that are bright.
+    bound
+        "map": lower bounds that are made of the expansion and of derived bounds. "untuned": the
+        published ones, quadratic in the parameters, for logistic regressions (Jaakkola and Jordan,
+        touching at ξ = 1.5) and for Student-t errors of a known scale (touching at errors of 1.5
+        scales). They know nothing of the posterior: about as many rows are bright at every N.
     bounds, on_violation
-        As in :class:`TunaMH`.
+        As in :class:`TunaMH`, for ``bound="map"``.
     **settings
         What all step methods take: see :class:`SharedSettings`.
 
@@ -66,13 +71,23 @@ class FireflyMH(MinibatchStep):
         vars: Sequence[Variable] | None = None,
         *,
         q: float = 0.1,
+        bound: str = "map",
         bounds: "GivenBounds | None" = None,
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
         firefly = own.machinery.firefly
+        if bound not in ("map", "untuned"):
+            raise SettingError(f"bound={bound!r} is unknown. Use 'map' or 'untuned'.")
+        untuned = bound == "untuned"
+        if untuned and (bounds is not None or on_violation != "raise"):
+            raise SettingError(
+                "bound='untuned' takes neither bounds= nor on_violation=, as its lower bounds are "
+                "known to hold. Leave them out, or use bound='map'."
+            )
         method = firefly.FireflyMethod(
             firefly.require_probability(check.positive("q", q)),
+            firefly.UNTUNED if untuned else None,
             check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )

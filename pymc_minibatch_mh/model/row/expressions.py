@@ -54,7 +54,7 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Cell, Cell]
     ]
     differences = Differences(cells, [move.difference for move in moves])
     # Summands that are polynomials of this order have no remainder, and need not cancel.
-    parts = [x for x in summands(function.root) if not _degree(x) <= order]
+    parts = [x for x in summands(function.root) if not degree(x) <= order]
     known = [differences.of(x) for x in parts]
     terms = [
         plain.multiply(slope, _change_of_product(plain, [moves[k] for k in index]))
@@ -99,14 +99,14 @@ def _indices(m: int, order: int) -> list[tuple[int, ...]]:
     return [x for k in range(1, order + 1) for x in combinations_with_replacement(range(m), k)]
 
 
-def _degree(cell: Cell) -> float:
+def degree(cell: Cell) -> float:
     """Return the degree of a polynomial in the arguments, infinity for what is none."""
     if cell.is_data:
         return 0
     if isinstance(cell, Argument):
         return 1
     if is_a(cell, scalar.Add):
-        return max(map(_degree, cell.inputs))
+        return max(map(degree, cell.inputs))
     if is_a(cell, scalar.Mul):
-        return sum(map(_degree, cell.inputs))
-    return 2 * _degree(cell.inputs[0]) if is_a(cell, scalar.Sqr) else float("inf")
+        return sum(map(degree, cell.inputs))
+    return 2 * degree(cell.inputs[0]) if is_a(cell, scalar.Sqr) else float("inf")
