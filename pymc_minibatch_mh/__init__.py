@@ -21,11 +21,13 @@ from pymc_minibatch_mh.step.factorized import FactorizedMH
 from pymc_minibatch_mh.step.firefly import FireflyMH
 from pymc_minibatch_mh.step.own_test import OwnTestMH
 from pymc_minibatch_mh.step.penalty import PenaltyMH
+from pymc_minibatch_mh.step.poisson import PoissonMH
 from pymc_minibatch_mh.step.scalable import ScalableSubsamplingMH
 from pymc_minibatch_mh.step.tuna import TunaMH
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.bounds.user_bounds import Bounds
+    from pymc_minibatch_mh.bounds.user_ranges import Ranges
     from pymc_minibatch_mh.diagnostics.after.loglikelihood import log_likelihood
     from pymc_minibatch_mh.diagnostics.after.loo import loo_subsample
     from pymc_minibatch_mh.diagnostics.after.predictive import posterior_predictive
@@ -60,6 +62,7 @@ _ON_FIRST_USE = {
     "OwnMove": "proposals.own_move",
     "PerUpdate": "methods.tables.designs",
     "RandomWalk": "proposals.walk",
+    "Ranges": "bounds.user_ranges",
     "SequentialDesign": "methods.tables.designs",
     "StiefelWalk": "proposals.stiefel",
     "TriedMoves": "methods.tables.tried_moves",
@@ -101,8 +104,10 @@ __all__ = [
     "OwnTestMH",
     "PenaltyMH",
     "PerUpdate",
+    "PoissonMH",
     "Proposal",
     "RandomWalk",
+    "Ranges",
     "ScalableSubsamplingMH",
     "SequentialDesign",
     "SettingError",

@@ -17,9 +17,9 @@ FOLDER = Path(__file__).parent / "statistical"
 def model_of():
     """Name of a model of the zoo -> the model, one object per session."""
     from families import FAMILIES
-    from zoo import MODELS
+    from zoo import MODELS, bounded
 
-    return cache(lambda name: (MODELS | FAMILIES)[name]())
+    return cache(lambda name: (MODELS | FAMILIES | {"bounded": bounded})[name]())
 
 
 @pytest.fixture(scope="session")
@@ -29,11 +29,11 @@ def step_of(model_of):
     Sampling starts every chain of a step anew, so tests may share it; a test that changes more
     than a chain's state works on a copy.
     """
-    from zoo import METHODS
+    from zoo import METHODS, RANGED
 
     @cache
     def build(model, method, **settings):
-        return METHODS[method](model=model_of(model), **settings)
+        return (METHODS | RANGED)[method](model=model_of(model), **settings)
 
     return build
 

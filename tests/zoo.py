@@ -11,6 +11,7 @@ from pymc_minibatch_mh import (
     FactorizedMH,
     FireflyMH,
     PenaltyMH,
+    PoissonMH,
     ScalableSubsamplingMH,
     TunaMH,
 )
@@ -18,6 +19,8 @@ from pymc_minibatch_mh import (
 APPROXIMATE = {cls.__name__: cls for cls in (AustereMH, BarkerMinibatchMH, ConfidenceMH, PenaltyMH)}
 EXACT = {cls.__name__: cls for cls in (FactorizedMH, FireflyMH, ScalableSubsamplingMH, TunaMH)}
 METHODS = APPROXIMATE | EXACT
+#: What needs the ranges of log-likelihoods, which only `bounded` has of these models.
+RANGED = {"PoissonMH": PoissonMH}
 
 
 def logistic(rows=5_000):
@@ -67,6 +70,17 @@ def poisson(rows=5_000):
         level = pm.Normal("level", 0.0, 2.0)
         slope = pm.Normal("slope", 0.0, 2.0)
         pm.Poisson("counts", mu=pm.math.exp(level + slope * x), observed=counts)
+    return model
+
+
+def bounded(rows=5_000):
+    """Parameters between two numbers, so that every log-likelihood has a range, a narrow one."""
+    rng = np.random.default_rng(17)
+    X = np.column_stack([np.ones(rows), rng.uniform(-1.0, 1.0, (rows, 2))])
+    y = (rng.random(rows) < 0.5 + 0.02 * (X @ [0.4, -0.5, 0.6])).astype(np.int8)
+    with pm.Model() as model:
+        beta = pm.Uniform("beta", -1.0, 1.0, shape=3)
+        pm.Bernoulli("y", p=0.5 + 0.02 * (pm.Data("X", X) @ beta), observed=y)
     return model
 
 

@@ -40,6 +40,41 @@ def explain_unbounded(
     )
 
 
+def explain_without_range(
+    function: RowFunction, data: RowData, boxes: Sequence[Interval], row: int
+) -> BoundsError:
+    """Return the error that names the first operation whose values have no bound.
+
+    Parameters
+    ----------
+    function, data
+        The row and its term.
+    boxes
+        Interval of every argument over the whole space.
+    row
+        Number of the row, for the message.
+    """
+    jets = Jets(data, boxes, 1)
+    culprit = next((c for c in _in_order(function.root) if _loses_values(jets, c)), None)
+    why = "the parameters, as they are sampled, have no bounds that stop it"
+    if culprit is not None:
+        why = f"{_called(culprit)} has no bound"
+    return BoundsError(
+        f"{function.name!r} has no range: in row {row} its log-likelihood is not bounded on both "
+        f"sides over the supports of the parameters, because {why}. Use priors that end where it "
+        "is still finite, such as pm.Uniform, or ranges=Ranges(low, high) of your own, or "
+        "TunaMH(), which needs a bound for a move only."
+    )
+
+
+def _loses_values(jets: Jets, cell: Apply) -> bool:
+    def bounded(part: Cell) -> bool:
+        value = jets.of(part)[()]
+        return bool(np.isfinite(value.lo).all() and np.isfinite(value.hi).all())
+
+    return all(bounded(part) for part in cell.inputs if not part.is_data) and not bounded(cell)
+
+
 def _called(culprit: Apply | None) -> str:
     if culprit is None:
         return "the log-likelihood"

@@ -23,9 +23,9 @@ from pymc_minibatch_mh.data import code_digest, digest
 from pymc_minibatch_mh.data.mapped import MappedArrays
 from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels.alias import build_alias
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL, BoundTables, no_metric
+from pymc_minibatch_mh.kernels.bound_tables import KIND, TOTAL, BoundTables, no_metric
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
+from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, RANGE, SHARP
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.row.function import RowFunction
 from pymc_minibatch_mh.model.row.values import RowData
@@ -73,6 +73,11 @@ class Tables:
     looseness: float
     verified: bool = True
     metric: Callable[..., float] | None = None
+
+    @property
+    def are_ranges(self) -> bool:
+        """Whether they are the ranges of log-likelihoods: see :mod:`bounds.ranges`."""
+        return bool(self.heads[0, KIND] == RANGE)
 
     @property
     def key(self) -> str:

@@ -289,4 +289,6 @@ class Chain:
         last = counts[int(np.flatnonzero(~(ratios <= 1.0))[-1])]
         row, ratio = int(last[entry.BOUND_ROW]), float(last[entry.BOUND_RATIO])
         here, there = workings.record.worst_move
-        self.meet_violation(violation_message(self.prepared.target, row, here, there, ratio))
+        of_range, target = self.prepared.needs.ranges, self.prepared.target
+        message = violation_message(target, row, here, there, ratio, of_range=of_range)
+        self.meet_violation(message)

@@ -51,7 +51,7 @@ def draw_more(rng, total, rows, table, n, target):
     ----------
     rng : numpy.random.Generator
     total
-        Number of rows to draw from.
+        Number of rows to draw from. Drawing slows down as `target` comes near it.
     rows, table : ndarray of int64
         The rows drawn so far and the set of them, from :func:`reserve`; extended in place.
     n, target

@@ -13,8 +13,9 @@ from pymc_minibatch_mh._jit import compiled
 
 #: Kinds of tables of c_i: sums over directions; over the joint length of the arguments; one
 #: argument; a metric that the user gave; what a row lies above its lower bound in the centre, which
-#: bounds how far it can fall in a move from there, and nothing else.
-DIRECTIONAL, JOINT, SHARP, GIVEN, FROM_CENTRE = range(5)
+#: bounds how far it can fall in a move from there, and nothing else; widths of the ranges of
+#: log-likelihoods, with M = 1.
+DIRECTIONAL, JOINT, SHARP, GIVEN, FROM_CENTRE, RANGE = range(6)
 
 #: Panels of the trapezoid along the path. The integrand is convex, so that any number is a bound.
 PANELS = 4
@@ -180,8 +181,10 @@ def size_of_move(dots, order, kind):
     order
         Order of the control variates.
     kind
-        DIRECTIONAL, JOINT or SHARP.
+        DIRECTIONAL, JOINT, SHARP or RANGE.
     """
+    if kind == RANGE:
+        return 1.0
     if order == 0:
         return np.sqrt(dots.step) * _ROUNDING
     dots = _ordered(dots)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
+from pymc_minibatch_mh.bounds.user_ranges import Ranges
 
 GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]
+GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +26,28 @@ class Needs:
         Bounds of a user, in the place of derived ones.
     touching
         ξ, where quadratic lower bounds of rows touch them; None for none.
+    derived_ranges, given_ranges
+        The same for the ranges of log-likelihoods over the whole space.
     """
 
     calibration: bool = False
     derived_bounds: bool = False
     given_bounds: GivenBounds | None = None
     touching: float | None = None
+    derived_ranges: bool = False
+    given_ranges: GivenRanges | None = None
+
+    @property
+    def ranges(self) -> bool:
+        """Whether what bounds rows are ranges of their log-likelihoods."""
+        return self.derived_ranges or self.given_ranges is not None
+
+    @property
+    def derives(self) -> bool:
+        """Whether bounds or ranges are derived from the model."""
+        return self.derived_bounds or self.derived_ranges
+
+    @property
+    def given(self) -> bool:
+        """Whether the user gave bounds or ranges."""
+        return self.given_bounds is not None or self.given_ranges is not None

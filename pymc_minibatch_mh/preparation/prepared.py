@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.ranges import RangesPass
 from pymc_minibatch_mh.bounds.tables import BoundsPass, Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
+from pymc_minibatch_mh.bounds.user_ranges import Ranges
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.expansion.below import Below, below
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
@@ -124,10 +126,12 @@ class Prepared:
         if needs.calibration and found.calibration is None:
             rng = np.random.default_rng(PREPARATION_SEED)
             found = replace(found, calibration=self.target.calibrate(self.surrogate, rng))
-        if found.tables is None and needs.derived_bounds:
-            found = replace(found, tables=self._derived())
-        elif found.tables is None and needs.given_bounds is not None:
-            found = replace(found, tables=self._given())
+        bounded = needs.derives or needs.given
+        if found.tables is not None and bounded and found.tables.are_ranges != needs.ranges:
+            # Those of another method on the same model, or of a file of its.
+            found = replace(found, tables=None, violation=None)
+        if found.tables is None and bounded:
+            found = replace(found, tables=self._derived() if needs.derives else self._given())
         if needs.touching is None:
             found = replace(found, below=None)
         elif found.below is None or found.below.xi != needs.touching:
@@ -175,9 +179,12 @@ class Prepared:
         if isinstance(functions, BoundsError):
             raise functions
         support = self.target.split.lower, self.target.split.upper
-        return BoundsPass(functions, self.surrogate, support).tables()
+        kind = RangesPass if self.needs.ranges else BoundsPass
+        return kind(functions, self.surrogate, support).tables()
 
     def _given(self) -> Tables:
+        if self.needs.ranges:
+            return self._given_ranges()
         given = self.needs.given_bounds
         if not isinstance(given, Bounds):
             assert given is not None
@@ -187,6 +194,22 @@ class Prepared:
                 f"bounds= is a function that returned a {type(given).__name__}. Return "
                 "Bounds(c, metric) for the centre that it is called with."
             )
-        names = ", ".join(repr(term.name) for term in self.target.split.terms)
-        tell_of_unverified_bounds(names)
+        tell_of_unverified_bounds(self._names, "bounds")
         return given.tables(self.n_rows)
+
+    def _given_ranges(self) -> Tables:
+        given = self.needs.given_ranges
+        if not isinstance(given, Ranges):
+            assert given is not None
+            given = given(self.target.split.unravel(self.surrogate.centre, {}))
+        if not isinstance(given, Ranges):
+            raise SettingError(
+                f"ranges= is a function that returned a {type(given).__name__}. Return "
+                "Ranges(low, high) for the centre that it is called with."
+            )
+        tell_of_unverified_bounds(self._names, "ranges")
+        return given.tables(self.n_rows, self.surrogate.inverse_temperature)
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(repr(term.name) for term in self.target.split.terms)

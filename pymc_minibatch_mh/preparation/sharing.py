@@ -148,7 +148,7 @@ class SharedModel:
         else:
             found = self._known.get(key) or _expanded(target, model, start)
         found = replace(found, target=target, needs=needs)
-        if needs.given_bounds is not None:
+        if needs.given:
             # Those of a user are shared with nobody.
             return replace(found, calibration=None, tables=None, violation=None).completed()
         found = found.completed()
@@ -174,7 +174,7 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Prepared:
 
 def _needed(found: Prepared) -> Prepared:
     needs = found.needs
-    if not needs.derived_bounds:
+    if not needs.derives:
         found = replace(found, tables=None, violation=None)
     return found if needs.calibration else replace(found, calibration=None)
 

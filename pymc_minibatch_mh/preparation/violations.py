@@ -11,6 +11,8 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.repeat import differences_of, largest_of
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 _log = logging.getLogger("pymc")
@@ -18,6 +20,8 @@ _log = logging.getLogger("pymc")
 #: Moves that an audit makes, each with all rows, and changes of rows that it asks for at most
 #: where the bounds were derived: those of a user are proven by nothing else.
 MOVES, CHANGES = 4, 1_000_000
+#: Rows that are held against their ranges at a time.
+CHUNK = 65_536
 
 
 class BoundedMove(NamedTuple):
@@ -51,7 +55,14 @@ def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random
     moves = MOVES
     if tables.verified:
         moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
-    for move in islice(_moves(surrogate, tables, rng), moves):
+    # What is outside of the support is refused before a row is read.
+    support = target.split.lower, target.split.upper
+    for move in islice(_moves(surrogate, tables, rng, support), moves):
+        if tables.are_ranges:
+            found = _out_of_range(target, surrogate, tables, (move.position, move.new))
+            if found:
+                return found
+            continue
         ends = move.position, move.new, surrogate.centre
         ratio, row = target.passes.largest_ratio(
             target.evaluate, ends, tables.c[move.table], move.m, surrogate.inverse_temperature
@@ -61,16 +72,52 @@ def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random
     return ""
 
 
+def _out_of_range(
+    target: Target, surrogate: Surrogate, tables: Tables, places: tuple[np.ndarray, np.ndarray]
+) -> str:
+    """Return which row leaves its range at some places, or an empty string."""
+    for place in places:
+        ratio, row = _furthest_out(target, surrogate, tables, place)
+        if not ratio <= 1.0:
+            return violation_message(target, row, surrogate.centre, place, ratio, of_range=True)
+    return ""
+
+
+def _furthest_out(
+    target: Target, surrogate: Surrogate, tables: Tables, position: np.ndarray
+) -> tuple[float, int]:
+    """Return the largest distance from the middle of a range, in halves of that, and its row."""
+    address, space = address_of(target.evaluate), target.passes.space
+    beta = surrogate.inverse_temperature
+    largest, worst = 0.0, 0
+    for first in range(0, target.source.n_rows, CHUNK):
+        last = min(first + CHUNK, target.source.n_rows)
+        differences, scales = np.zeros((2, last - first))
+        ends = surrogate.centre, position, surrogate.centre
+        differences_of(address, ends, space, first, last, differences, scales)
+        width, below = tables.c[:, first:last].astype(np.float64)
+        differences += (below - 0.5 * width) / beta
+        ratio, place = largest_of(differences, scales, width, 0.5, beta)
+        if ratio > largest:
+            largest, worst = ratio, first + place
+    return largest, worst
+
+
 def sizes_of_moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> list[float]:
     """Return C M of moves between points of the Gaussian approximation, where it is bounded."""
     moves = _moves(surrogate, tables, rng)
     return [float(tables.heads[move.table, TOTAL] * move.m) for move in moves]
 
 
-def _moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> Iterator[BoundedMove]:
+def _moves(
+    surrogate: Surrogate,
+    tables: Tables,
+    rng: np.random.Generator,
+    support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
+) -> Iterator[BoundedMove]:
     for _ in range(MOVES):
         noise = rng.standard_normal((2, surrogate.centre.size))
-        here, there = surrogate.centre + noise @ surrogate.factor.T
+        here, there = np.clip(surrogate.centre + noise @ surrogate.factor.T, *support)
         _require_metric(tables, here, there)
         best, m = table_of_move(tables.arrays, surrogate, here, there)
         if best >= 0:
@@ -89,25 +136,38 @@ def _require_metric(tables: Tables, here: np.ndarray, there: np.ndarray) -> None
 
 
 def violation_message(
-    target: Target, row: int, position: np.ndarray, new: np.ndarray, ratio: float
+    target: Target,
+    row: int,
+    position: np.ndarray,
+    new: np.ndarray,
+    ratio: float,
+    *,
+    of_range: bool = False,
 ) -> str:
-    """Return the message about a row that exceeded its bound in a move from `position` to `new`."""
+    """Return the message about a row that exceeded its bound in a move from `position` to `new`.
+
+    A row that left its range is `ratio` halves of the range's width away from the middle of it.
+    """
     term = int(np.searchsorted(target.source.term_starts, row, side="right")) - 1
     name, inside = target.split.terms[term].name, row - int(target.source.term_starts[term])
     show = np.array2string
+    exceeds, what = f"changes by {ratio:.3g} times its bound", "bounds"
+    if of_range:
+        exceeds, what = f"is {ratio:.3g} halves of its range from the middle of it", "ranges"
     return (
-        f"{name!r}: row {inside} changes by {ratio:.3g} times its bound in the move from "
+        f"{name!r}: row {inside} {exceeds} in the move from "
         f"{show(position, precision=6, threshold=20)} to {show(new, precision=6, threshold=20)} "
-        "(unconstrained values), so the draws would not be exact. Enlarge bounds of your own, "
-        "report derived ones, or use PenaltyMH(), which needs none."
+        "(unconstrained values), so the draws would not be exact. Enlarge "
+        f"{what} of your own, report derived ones, or use PenaltyMH(), which needs none."
     )
 
 
-def tell_of_unverified_bounds(names: str) -> None:
+def tell_of_unverified_bounds(names: str, setting: str) -> None:
     """Say that a user's bounds are taken as they are."""
     _log.warning(
-        "%s: bounds= are unverified. They are held against all rows for some moves, before "
+        "%s: %s= are unverified. They are held against all rows for some moves, before "
         "sampling and at the end of warm-up, and against every row that is read; the draws are "
         "exact if they hold everywhere.",
         names,
+        setting,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scipy.special import chdtri
 
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
+from pymc_minibatch_mh.bounds.user_ranges import Ranges
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.kernels.surrogate import whitened_norm
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         firefly,
         own_test,
         penalty,
+        poisson_levels,
     )
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "Mixture",
     "PoissonMethod",
     "Program",
+    "Ranges",
     "ReadingSettings",
     "austere",
     "barker",
@@ -47,6 +50,7 @@ __all__ = [
     "key_of",
     "own_test",
     "penalty",
+    "poisson_levels",
     "read_model",
     "tell_of_large",
     "whitened_norm",
@@ -54,7 +58,11 @@ __all__ = [
 ]
 
 
+#: Methods whose kernels are compiled when they are imported.
+_LATE = ("austere", "barker", "confidence", "firefly", "own_test", "penalty", "poisson_levels")
+
+
 def __getattr__(name: str) -> Any:
-    if name not in ("austere", "barker", "confidence", "firefly", "own_test", "penalty"):
+    if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_module(f"pymc_minibatch_mh.methods.{name}")

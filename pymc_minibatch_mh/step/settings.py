@@ -268,6 +268,30 @@ def bounds_of(setting: Any) -> Any:
     )
 
 
+def ranges_of(setting: Any) -> Any:
+    """Return ranges that are derived or given in full; arrays of the user are copied."""
+    if isinstance(setting, own.machinery.Ranges):
+        return deepcopy(setting)
+    if setting is None or callable(setting):
+        return setting
+    raise SettingError(
+        f"ranges={type(setting).__name__} is not a set of ranges. Pass Ranges(low, high), or a "
+        "function that returns it for the centre that it is called with."
+    )
+
+
+def lam_of(lam: float | str) -> float | None:
+    """Return λ, or None for "auto"."""
+    if isinstance(lam, str) and lam == "auto":
+        return None
+    number = isinstance(lam, int | float | np.integer | np.floating) and not isinstance(lam, bool)
+    if not number or not 0.0 < float(lam) < np.inf:
+        raise SettingError(
+            f"lam={lam!r} is not a positive number. Give one, or 'auto' to have it chosen."
+        )
+    return float(lam)
+
+
 def integer(name: str, value: Any, least: int = 1) -> int:
     """Return `value` if it is an integer of at least `least`."""
     if not isinstance(value, bool) and isinstance(value, int | np.integer) and value >= least:

@@ -13,7 +13,7 @@ import pytensor
 import xarray as xr
 
 from pymc_minibatch_mh import SettingError
-from zoo import METHODS
+from zoo import METHODS, RANGED
 
 #: What stands for a number whose last digits depend on the machine.
 NUMBER = "<number>"
@@ -132,7 +132,7 @@ class Shared:
     def build(self, method: str, **settings: object) -> object:
         """Build a step on the shared model."""
         point = {"initial_point": self.start}
-        return METHODS[method](**{"model": self.model, **point, **settings})
+        return (METHODS | RANGED)[method](**{"model": self.model, **point, **settings})
 
     def trace(self, **changed: np.ndarray) -> xr.DataTree:
         """Return a trace of the shared model, some of its variables changed."""

@@ -7,7 +7,9 @@ import pymc as pm
 
 from inputs.case import NUMBER, Section
 from pymc_minibatch_mh import (
+    BoundsError,
     PerUpdate,
+    Ranges,
     TriedMoves,
     design_sequential_test,
     sample,
@@ -480,6 +482,52 @@ own.setting(
     "Use 0.01, or less for fewer wrong decisions and more rows.",
 )
 own.setting("ConfidenceMH", "delta", 0.0, *POSITIVE)
+for value in (0.0, -1.0, math.inf, "much", True):
+    own.setting(
+        "PoissonMH",
+        "lam",
+        value,
+        "is not a positive number.",
+        "Give one, or 'auto' to have it chosen.",
+    )
+own.setting(
+    "PoissonMH",
+    "taylor_order",
+    2,
+    "leaves remainders, but PoissonMH draws rows by their log-likelihoods themselves.",
+    "Leave it out, or use TunaMH().",
+)
+own.setting(
+    "PoissonMH",
+    "on_violation",
+    "ignore",
+    "is unknown.",
+    "Use 'raise', or 'warn' to go on and have the trace marked as not exact.",
+)
+own.refuses(
+    "PoissonMH(ranges=3.0)",
+    "ranges=float",
+    "is not a set of ranges.",
+    "Pass Ranges(low, high), or a function that returns it for the centre that it is called with.",
+    call=lambda g: g.build("PoissonMH", ranges=3.0),
+)
+own.refuses(
+    "PoissonMH(ranges=Ranges([-1.0], [1.0]))",
+    "ranges=Ranges(low, high)",
+    "has low of shape (1,) for 5,000 rows.",
+    "Give one number per row of the subsampled terms.",
+    call=lambda g: g.build("PoissonMH", ranges=Ranges([-1.0], [1.0])),
+)
+own.refuses(
+    "PoissonMH() of a regression with normal priors",
+    "'counts'",
+    "has no range: in row 0 its log-likelihood is not bounded on both sides over the supports of "
+    "the parameters, because the parameters, as they are sampled, have no bounds that stop it.",
+    "Use priors that end where it is still finite, such as pm.Uniform, or ranges=Ranges(low, high) "
+    "of your own, or TunaMH(), which needs a bound for a move only.",
+    error=BoundsError,
+    call=lambda g: g.build("PoissonMH"),
+)
 own.setting("ConfidenceMH", "range", "guess", "is unknown.", "Use 'bounds' or 'scan'.")
 
 CASES = [*every.cases, *own.cases]

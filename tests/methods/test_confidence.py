@@ -37,7 +37,7 @@ def test_the_width_is_the_one_of_the_comparison():
     assert found == pytest.approx(expected, rel=1e-15)
 
 
-def test_batches_grow_by_gamma_until_half_of_the_rows():
+def test_batches_grow_by_gamma_until_all_rows_decide():
     def looks(total, test):
         n, found = 0, []
         while n < total:
@@ -47,6 +47,8 @@ def test_batches_grow_by_gamma_until_half_of_the_rows():
 
     assert looks(13_000, DEFAULT) == [100, 200, 400, 800, 1600, 3200, 6400, 13_000]
     assert looks(2_000, confidence.settings(gamma=1.5)) == [100, 150, 225, 338, 507, 761, 2_000]
+    # After a scan, until there are no more.
+    assert looks(13_000, confidence.settings(scans=True))[-2:] == [12_800, 13_000]
     # A factor that adds less than a row still adds one.
     assert looks(9, confidence.settings(2, gamma=1.01)) == [2, 3, 4, 9]
 

@@ -285,6 +285,41 @@ EDITED = [
         f"{UPDATE}[austere, eps=.05]",
         slow=True,
     ),
+    # PoissonMH.
+    Mutant(
+        "intensities without the lower end of the range",
+        "rows are kept by another number than the ratio assumes",
+        Edit("methods.poisson_levels.keep_probability", "(raised + share)", "share"),
+        "exactness/test_poisson_levels.py::test_stationary_law_is_the_target[lam=1]",
+    ),
+    Mutant(
+        "the ratio of log-likelihoods for that of intensities",
+        "the chain does not keep the posterior",
+        Edit("methods.poisson_levels.log_growth", "(raised + share)", "(share + 1e-9)"),
+        "exactness/test_poisson_levels.py::test_stationary_law_is_the_target[lam=1]",
+    ),
+    Mutant(
+        "rows thinned at the proposal",
+        "the counts are drawn for another position than the ratio is of",
+        Edit(
+            "methods.poisson_levels._product_of_drawn",
+            "_shares_at(move.position, drawn",
+            "_shares_at(move.new, drawn",
+            ("methods.poisson_levels.weigh_rows", *LOOP),
+        ),
+        "exactness/test_poisson_levels.py::test_the_compiled_loop_steps_as_enumerated[lam=1]",
+        slow=True,
+    ),
+    Mutant(
+        "ranges that forget where the centre is",
+        "the lower end of a range is taken for its middle",
+        Edit(
+            "bounds.ranges.table_of_ranges",
+            "_rounded_up(np.maximum(-low, 0.0))",
+            "_rounded_up(0.5 * (high - low))",
+        ),
+        "bounds/test_ranges.py::test_ranges_are_rounded_up_and_hold_the_centre",
+    ),
     # The confidence sampler.
     Mutant(
         "the range left out of a confidence bound",

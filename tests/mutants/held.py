@@ -35,6 +35,11 @@ HELD = [
         f"{EXACTNESS}[all rows after a violation]",
     ),
     Held(
+        "ranges × 0.5",
+        "exactness of PoissonMH",
+        "exactness/test_poisson_levels.py::test_mutant_is_not_exact[ranges halved]",
+    ),
+    Held(
         "finite-population correction dropped",
         "Barker's test",
         f"{FIGURES}[finite-population correction dropped]",

@@ -60,6 +60,10 @@ RANDOM = [
         24, LEVEL, "binomial, both tails",
     ),
     Random(
+        "exactness/test_poisson_levels.py::test_the_compiled_loop_steps_as_enumerated",
+        4, LEVEL, "chi-square of one-step frequencies",
+    ),
+    Random(
         "claims/test_batches.py::test_a_look_is_wrong_with_probability_epsilon_at_most",
         1, FAR_LEVEL, "share of wrong looks",
     ),

@@ -80,12 +80,12 @@ def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
             OK,
             f"No row exceeds its bound; {name!r}, row {row}, comes closest: {ratios[worst]:.3g}.",
         )
-    own = step.prepared.needs.derived_bounds
+    own = step.prepared.needs.derives
     return Verdict(
         FAIL,
         f"{name!r}: row {row} changes by {ratios[worst]:.3g} times its bound in pair {worst}, so "
         f"that {'the draws are not exact' if exact else 'no error is controlled by bounds'}. "
-        + ("Please report it; " if own else "Enlarge bounds=, or leave them out; ")
+        + ("Please report it; " if own else "Enlarge your own, or leave them out; ")
         + "PenaltyMH() needs no bounds.",
     )
 

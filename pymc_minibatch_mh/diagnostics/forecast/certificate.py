@@ -4,7 +4,7 @@ from scipy.special import chdtrc
 
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.diagnostics.forecast.records import BoundTable, Certificate
-from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
+from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, RANGE, SHARP
 from pymc_minibatch_mh.methods.guarantee import Promise
 from pymc_minibatch_mh.step.base import MinibatchStep
 
@@ -13,6 +13,7 @@ KINDS = {
     JOINT: "over the joint length of the arguments",
     SHARP: "sharp, one argument a row",
     GIVEN: "with a metric of the user's own",
+    RANGE: "the widths of the ranges of all log-likelihoods",
 }
 
 
@@ -40,6 +41,7 @@ def bound_tables(tables: Tables, size: int) -> tuple[BoundTable, ...]:
     return tuple(
         BoundTable(float(radius), float(chdtrc(size, radius**2)), KINDS[int(kind)], float(total))
         for radius, kind, total in tables.heads
+        if radius >= 0.0
     )
 
 

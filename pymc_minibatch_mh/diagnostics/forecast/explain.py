@@ -181,7 +181,7 @@ def _of_step(
         terms=subsampled(parts, step.target.compiled.why_graph),
         others=not_subsampled(model, parts),
         taylor_order=step.target.taylor_order,
-        order_reason=_why_order(step.target.taylor_order, parts),
+        order_reason=_why_order(step, parts),
         certificate=certificate(step, pilot.certified, why_not_exact),
         forecast=found,
         approximate=approximate,
@@ -242,7 +242,10 @@ def _of_refused(
     )
 
 
-def _why_order(order: int, parts: Split) -> str:
+def _why_order(step: MinibatchStep, parts: Split) -> str:
+    order = step.target.taylor_order
+    if step.prepared.needs.ranges:
+        return "log-likelihoods themselves have ranges, so that nothing is expanded"
     if order == 2:
         return "rows are expanded to second order, which leaves the smallest remainders"
     if parts.discrete_in_rows:

@@ -1,0 +1,135 @@
+"""Ranges of log-likelihoods hold everywhere in the support, and are hardly wider than need be."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_minibatch_mh import BoundsError, Ranges, SettingError
+from pymc_minibatch_mh.bounds.ranges import OF_NO_MOVE, RangesPass, table_of_ranges
+from pymc_minibatch_mh.kernels.moves import RANGE
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.function import row_functions
+
+RNG = np.random.default_rng(91)
+X = RNG.normal(0.5, 1.6, 1_000)
+SEEN = (RNG.random(1_000) < 0.4).astype(np.int8)
+GRID = np.linspace(-3.0, 3.0, 61)
+
+
+def tables_of(model, centre, beta=1.0):
+    parts = split(model, model.value_vars)
+    one = np.eye(len(centre))
+    zero = np.zeros(len(centre))
+    s = Surrogate(np.asarray(centre, dtype=float), one, one, zero, 0.0 * one, 0, beta)
+    return RangesPass(row_functions(parts), s, (parts.lower, parts.upper)).tables()
+
+
+def mixture(**transform):
+    with pm.Model() as model:
+        a, b = pm.Uniform("a", -3, 3, **transform), pm.Uniform("b", -3, 3, **transform)
+        mu = pm.math.stack([a, a + b])
+        pm.NormalMixture("x", w=np.array([0.5, 0.5]), mu=mu, sigma=2**0.5, observed=X)
+    return model
+
+
+def log_likelihood_of_mixture(a, b):
+    return np.logaddexp(-((X - a) ** 2) / 4.0, -((X - a - b) ** 2) / 4.0)
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.01])
+@pytest.mark.parametrize("transform", [{}, {"default_transform": None}], ids=["line", "box"])
+def test_the_range_of_a_mixture(transform, beta):
+    # 0 is the middle of the interval on either scale.
+    found = tables_of(mixture(**transform), [0.0, 0.0], beta)
+    middle = log_likelihood_of_mixture(0.0, 0.0)
+    levels = np.array([log_likelihood_of_mixture(a, b) - middle for a in GRID for b in GRID])
+    low, high = beta * levels.min(axis=0), beta * levels.max(axis=0)
+    width, below = found.c.astype(np.float64)
+    assert (-below <= low).all()
+    assert (width - below >= high).all()
+    assert width.sum() < 1.05 * (high - low).sum()
+    assert found.verified
+    assert found.are_ranges
+
+
+def test_both_terms_are_enclosed_and_each_branch_by_itself():
+    with pm.Model() as model:
+        p = pm.Uniform("p", 0.2, 0.7, default_transform=None)
+        pm.Bernoulli("seen", p=p, observed=SEEN)
+        pm.Normal("x", p, 2.0, observed=X)
+    width, below = tables_of(model, [0.5]).c.astype(np.float64)
+    low = np.where(SEEN, np.log(0.2 / 0.5), np.log(0.3 / 0.5))
+    high = np.where(SEEN, np.log(0.7 / 0.5), np.log(0.8 / 0.5))
+    np.testing.assert_allclose(-below[:1_000], low, rtol=1e-6)
+    np.testing.assert_allclose((width - below)[:1_000], high, rtol=1e-6)
+    grid = np.linspace(0.2, 0.7, 101)
+    levels = (-((X - grid[:, None]) ** 2) + (X - 0.5) ** 2) / 8.0
+    assert (-below[1_000:] <= levels.min(axis=0)).all()
+    assert ((width - below)[1_000:] >= levels.max(axis=0)).all()
+
+
+def test_a_likelihood_that_is_bounded_by_itself_needs_no_bounded_prior():
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        p = 0.1 + 0.8 * pm.math.sigmoid(a + 0.1 * X)
+        pm.Bernoulli("seen", p=p, observed=SEEN)
+    width, below = tables_of(model, [0.0]).c.astype(np.float64)
+    np.testing.assert_allclose(width, np.log(9.0), rtol=1e-5)
+    assert ((below > 0.0) & (below < width)).all()
+
+
+@pytest.mark.parametrize(
+    ("declare", "why"),
+    [
+        (
+            lambda: pm.Bernoulli("y", logit_p=pm.Normal("a") * X, observed=SEEN),
+            "the parameters, as they are sampled, have no bounds",
+        ),
+        (
+            lambda: pm.Bernoulli(
+                "y", p=pm.Uniform("a", 0, 1, default_transform=None), observed=SEEN
+            ),
+            "'log.*' has no bound",
+        ),
+    ],
+    ids=["normal prior", "a probability of 0"],
+)
+def test_a_log_likelihood_without_a_range_is_refused_with_the_reason(declare, why):
+    with pm.Model() as model:
+        declare()
+    with pytest.raises(BoundsError, match=rf"'y' has no range: in row 0 .*{why}.* TunaMH\(\)"):
+        tables_of(model, [0.1])
+
+
+def test_ranges_are_rounded_up_and_hold_the_centre():
+    low, high = np.array([-0.1, 0.0, -1e-9, 3e-9]), np.array([0.3, 0.2, 1e-12, 0.7])
+    found = table_of_ranges(low, high, verified=False)
+    width, below = found.c.astype(np.float64)
+    assert (-below <= low).all()
+    assert (width - below >= high).all()
+    assert (below >= 0.0).all()
+    np.testing.assert_allclose(width, high - np.minimum(low, 0.0), rtol=1e-6)
+    np.testing.assert_array_equal(found.heads[:, :2], [[np.inf, RANGE], [OF_NO_MOVE, RANGE]])
+    np.testing.assert_allclose(found.heads[:, 2], found.c.sum(axis=1, dtype=float))
+
+
+def test_ranges_of_ones_own_are_tempered():
+    found = Ranges([-1.0, -2.0], [3.0, 0.0]).tables(2, 0.25)
+    np.testing.assert_array_equal(found.c, np.float32([[1.0, 0.5], [0.25, 0.5]]))
+    assert not found.verified
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        (Ranges([-1.0], [1.0, 2.0]), r"low of shape \(1,\) for 2 rows"),
+        (Ranges([-1.0, -1.0], [1.0]), r"high of shape \(1,\) for 2 rows"),
+        (Ranges([-1.0, -np.inf], [1.0, 1.0]), r"low\[1\]=-inf, which bounds nothing"),
+        (Ranges([-1.0, 0.5], [1.0, 1.0]), r"low\[1\]=0.5 and high\[1\]=1.0, between which 0 is"),
+        (Ranges(["a", "b"], [1.0, 1.0]), "low that is no array of numbers"),
+    ],
+)
+def test_impossible_ranges_are_refused(ranges, message):
+    with pytest.raises(SettingError, match=rf"^ranges=Ranges\(low, high\) has .*{message}"):
+        ranges.tables(2, 1.0)

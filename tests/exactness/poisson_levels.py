@@ -1,0 +1,83 @@
+"""Transition matrices of PoissonMH, summed over every vector of counts.
+
+The functions that are enumerated are the shipped `keep_probability`, `log_growth` and
+`accept_probability`. Row i is kept a Poisson number of times with mean R M_i/L times its
+probability to be kept. Log-likelihoods are relative to those of the first state.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from exactness.enumeration import stationary_law
+from exactness.poisson import NEGLIGIBLE, accept, counts_of
+from pymc_minibatch_mh.methods import poisson_levels as levels
+
+#: How much wider the ranges are than they have to be.
+MARGIN = 1.15
+
+
+def ranges(chain):
+    """Return M_i and m_i of a chain, the ends of β times relative log-likelihoods, shape (N,)."""
+    level = chain.inverse_temperature * (chain.log_likelihood - chain.log_likelihood[0])
+    low, high = MARGIN * level.min(axis=0), MARGIN * level.max(axis=0)
+    return high - low, -low
+
+
+def shares(chain, state):
+    """Return where in their ranges the log-likelihoods lie."""
+    widths, below = ranges(chain)
+    level = chain.inverse_temperature * (chain.log_likelihood[state] - chain.log_likelihood[0])
+    return (below + level) / widths
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The shipped functions and what they are handed; a mutant replaces one of them."""
+
+    settings: levels.LevelsTest
+    keep: Callable = levels.keep_probability
+    growth: Callable = levels.log_growth
+    shares: Callable = shares
+    ranges: Callable = ranges
+
+
+def acceptance(chain, rule, cheap, i, j):
+    """Return the probability that a move from state i to state j is accepted."""
+    beta, lam = chain.inverse_temperature, rule.settings.lam
+    widths, _ = rule.ranges(chain)
+    total = widths.sum()
+    if lam + total > rule.settings.max_rate:
+        change = beta * (chain.log_likelihood[j] - chain.log_likelihood[i]).sum()
+        return accept(cheap, change, 0.0)
+    products, weights = np.zeros(1), np.ones(1)
+    here, there = (np.clip(rule.shares(chain, k), 0.0, 1.0) for k in (i, j))
+    for width, share, new in zip(widths, here, there, strict=True):
+        kept = (lam + total) * width / total * rule.keep(share, lam / total)
+        counts, masses = counts_of(kept)
+        products = np.add.outer(products, counts * rule.growth(share, new, lam / total)).ravel()
+        weights = np.multiply.outer(weights, masses).ravel()
+        matters = weights >= NEGLIGIBLE
+        products, weights = products[matters], weights[matters]
+    return weights @ accept(cheap, products, 0.0)
+
+
+def transition_matrix(chain, rule):
+    """Return the transition matrix, shape (S, S)."""
+    states = len(chain.log_prior)
+    matrix = np.zeros((states, states))
+    for i in range(states):
+        for j in range(states):
+            for weight, q in zip(chain.weights, chain.proposals, strict=True):
+                if i != j:
+                    cheap = chain.log_prior[j] - chain.log_prior[i] + np.log(q[j, i] / q[i, j])
+                    matrix[i, j] += weight * q[i, j] * acceptance(chain, rule, cheap, i, j)
+        matrix[i, i] = 1.0 - matrix[i].sum()
+    return matrix
+
+
+def total_variation(chain, rule):
+    """Return the distance of the chain's stationary law to its target."""
+    law = stationary_law(transition_matrix(chain, rule))
+    return 0.5 * np.abs(law - chain.target()).sum()

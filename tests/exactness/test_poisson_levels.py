@@ -1,0 +1,198 @@
+"""PoissonMH is exact on small chains, mutants of it are not, and the loop does what it says."""
+
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from numba import njit
+
+from exactness import law
+from exactness import poisson_levels as enumeration
+from exactness.compiled import NO_CONTEXT, Asymmetric, Compiled, chance, nearest
+from exactness.poisson import logistic, random_chain, student
+from exactness.poisson_levels import Rule, shares, total_variation, transition_matrix
+from kernels.chain import draws_of, line
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels.alias import build_alias
+from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_metric
+from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.moves import RANGE
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
+from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE, LOGP_SIGNATURE
+from pymc_minibatch_mh.methods import poisson_levels as levels
+from statistical.budget import LEVEL
+
+UPDATES = 60_000
+DESIGN = list(product((logistic, student), (1.0, 0.4, 1.6), (1, 2)))
+RULES = {
+    "lam=1": levels.settings(1.0),
+    "small lam": levels.settings(0.05),
+    "large lam": levels.settings(6.0),
+    "too many rows": levels.settings(1.0, max_rate=1.5),
+}
+
+
+@cache
+def chains():
+    rng = np.random.default_rng(20260801)
+    names = ("family", "beta", "components")
+    return [
+        random_chain(rng, order=0, outside=0, **dict(zip(names, case, strict=True)))
+        for case in DESIGN
+    ]
+
+
+@cache
+def matrices(name):
+    return [transition_matrix(chain, Rule(RULES[name])) for chain in chains()]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_stationary_law_is_the_target(name):
+    found = law.worst(chains(), matrices(name))
+    assert found["total variation"] <= 1e-12
+    assert found["drift"] <= 1e-12
+    assert found["imbalance"] <= 1e-14
+    assert found["gap"] > 1e-4
+
+
+def test_a_larger_lam_accepts_at_least_as_often():
+    for more, fewer in (("too many rows", "large lam"), ("large lam", "lam=1")):
+        gains = [
+            (one - other)[~np.eye(len(one), dtype=bool)]
+            for one, other in zip(matrices(more), matrices(fewer), strict=True)
+        ]
+        assert min(gain.min() for gain in gains) >= -1e-14
+        assert max(gain.max() for gain in gains) > 1e-3
+
+
+@cache
+def chosen():
+    """Return a tempered chain of two components, with levels on both sides of the first one's."""
+    for k, chain in enumerate(chains()):
+        level = chain.log_likelihood - chain.log_likelihood[0]
+        ends = min(-level.min(), level.max())
+        if ends > 0.1 and len(chain.weights) == 2 and chain.inverse_temperature != 1.0:
+            return k
+    raise AssertionError("no such chain")
+
+
+def narrow(chain):
+    widths, below = enumeration.ranges(chain)
+    return 0.5 * widths, 0.5 * below
+
+
+def shares_of_narrow(chain, state):
+    widths, below = enumeration.ranges(chain)
+    return (shares(chain, state) * widths - 0.5 * below) / (0.5 * widths)
+
+
+MUTANTS = {
+    "ranges halved": {"ranges": narrow, "shares": shares_of_narrow},
+    "from the centre instead of the lower end": {
+        "shares": lambda chain, k: shares(chain, k) - shares(chain, 0)
+    },
+    "without temperature": {
+        "shares": lambda chain, k: (
+            shares(chain, 0) + (shares(chain, k) - shares(chain, 0)) / chain.inverse_temperature
+        )
+    },
+    "without lam in the ratio": {
+        "growth": lambda share, new, _: np.log(max(new, 1e-9) / max(share, 1e-9))
+    },
+    "every row kept": {"keep": lambda share, raised: 1.0},
+    "kept by what is left of the range": {
+        "keep": lambda share, raised: levels.keep_probability(1.0 - share, raised)
+    },
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_not_exact(name):
+    mutant = replace(Rule(RULES["lam=1"]), **MUTANTS[name])
+    assert max(total_variation(chain, mutant) for chain in chains()) > 1e-4
+
+
+def compiled(chain, settings):
+    """Return a chain with a mixture of asymmetric proposals, run by the loop."""
+    states, rows = chain.log_likelihood.shape
+    positions, table = np.arange(float(states)), chain.log_likelihood
+    log_prior, starts = chain.log_prior, np.array([0, 1, rows])
+
+    @njit(LOGP_SIGNATURE)
+    def prior(position, context):
+        return log_prior[nearest(positions, position)]
+
+    @njit(EVALUATE_SIGNATURE)
+    def evaluate(position, new, centre, numbers, ends, context, differences, scales):
+        i, j = nearest(positions, position), nearest(positions, new)
+        for k in range(numbers.size):
+            row = numbers[k] + (starts[1] if k >= ends[0] else 0)
+            differences[k] = table[j, row] - table[i, row]
+            scales[k] = 1.0
+
+    c = np.stack(enumeration.ranges(chain)).astype(np.float32)
+    thresholds, aliases = np.empty((2, rows)), np.empty((2, rows), dtype=np.int32)
+    for k in range(2):
+        build_alias(c[k], thresholds[k], aliases[k])
+    totals = c.sum(axis=1, dtype=np.float64)
+    heads = np.array([[np.inf, RANGE, totals[0]], [-1.0, RANGE, totals[1]]])
+    posterior = Posterior(
+        address_of(prior),
+        address_of(evaluate),
+        RowSpace(starts, NO_CONTEXT),
+        line(chain.inverse_temperature),
+        BoundTables(heads, c, thresholds, aliases, address_of(no_metric)),
+    )
+    sums = np.cumsum(chain.proposals, axis=2)
+    proposal = Asymmetric(positions, chain.weights, chain.proposals, sums)
+    return Compiled(positions, posterior, proposal, settings, (prior, evaluate))
+
+
+@pytest.fixture(scope="module")
+def functions():
+    return compiled(chains()[chosen()], RULES["lam=1"])
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_compiled_loop_steps_as_enumerated(functions, name):
+    found = replace(functions, settings=RULES[name]).transitions(UPDATES, seed=45)
+    assert chance(found, matrices(name)[chosen()]) > LEVEL
+
+
+def test_another_lam_would_be_noticed(functions):
+    found = replace(functions, settings=RULES["small lam"]).transitions(UPDATES, seed=46)
+    assert chance(found, matrices("large lam")[chosen()]) < 1e-3 * LEVEL
+
+
+def test_rows_are_read_at_the_same_rate_in_every_move(functions):
+    start = float(functions.positions[0])
+    run = functions.posterior, functions.proposal, RULES["lam=1"], start
+    _, counts = draws_of(*run, count=UPDATES, seed=47)
+    expected = 1.0 + enumeration.ranges(chains()[chosen()])[0].sum()
+    moved = counts[:, entry.N_LOOKS] > 0.0
+    rows = counts[moved, entry.N_OBS]
+    assert abs(rows.mean() - expected) < 5.0 * np.sqrt(expected / rows.size)
+    assert abs(rows.var() / rows.mean() - 1.0) < 5.0 * np.sqrt(2.0 / rows.size)
+    assert 0.0 < counts[:, entry.BOUND_RATIO].max() <= 1.0
+
+
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_a_log_likelihood_out_of_its_range_stops_before_the_move_and_is_named(functions, end):
+    chain, c = chains()[chosen()], functions.posterior.tables.c.copy()
+    level = chain.inverse_temperature * (chain.log_likelihood - chain.log_likelihood[0])
+    row = int(np.argmin(level.min(axis=0)) if end == "low" else np.argmax(level.max(axis=0)))
+    width, below = c[:, row]
+    # The range ends at half of the way to where the log-likelihood goes, below or above.
+    c[:, row] = (width - 0.5 * below, 0.5 * below)
+    if end == "high":
+        c[:, row] = (0.5 * (width + below), below)
+    posterior = functions.posterior._replace(tables=functions.posterior.tables._replace(c=c))
+    run = posterior, functions.proposal, RULES["large lam"], float(functions.positions[0])
+    _, counts = draws_of(*run, count=2_000, seed=48)
+    stopped = counts[:, entry.BOUND_RATIO] > 1.0
+    assert stopped.any()
+    assert (counts[stopped, entry.BOUND_ROW] == row).all()
+    assert not counts[stopped, entry.ACCEPTED].any()

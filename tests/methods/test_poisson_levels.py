@@ -1,0 +1,52 @@
+import math
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.methods import poisson_levels as levels
+
+RNG = np.random.default_rng(7)
+
+
+@pytest.mark.parametrize("lam", [0.3, 5.0, 400.0])
+def test_thinning_leaves_the_published_intensity(lam):
+    widths = RNG.exponential(size=50)
+    total = widths.sum()
+    for width, share in zip(widths, RNG.random(50), strict=True):
+        # Of R = λ + L rows on average, this one is drawn with probability M_i/L.
+        kept = (lam + total) * width / total * levels.keep_probability(share, lam / total)
+        assert kept == pytest.approx(lam * width / total + share * width, rel=1e-13)
+
+
+def test_the_log_ratio_is_that_of_the_intensities():
+    for share, new, raised in RNG.random((200, 3)):
+        found = levels.log_growth(share, new, raised)
+        assert found == pytest.approx(math.log((raised + new) / (raised + share)), abs=1e-14)
+        assert found == pytest.approx(-levels.log_growth(new, share, raised), abs=1e-14)
+    assert levels.log_growth(1.0, 0.0, 1e-3) == pytest.approx(math.log(1e-3 / 1.001))
+
+
+def test_ends_of_a_range_are_kept_always_and_seldom():
+    assert levels.keep_probability(1.0, 0.25) == 1.0
+    assert levels.keep_probability(0.0, 0.25) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("total", "n_rows", "lam"),
+    [
+        (20.0, 100_000, 400.0),
+        (300.0, 100_000, 24_700.0),
+        (20_000.0, 100_000, 20_000.0),
+        (0.5, 100_000, 0.25),
+        (0.0, 100_000, 1.0),
+    ],
+)
+def test_an_automatic_lam_is_the_square_of_the_ranges_or_reads_a_quarter(total, n_rows, lam):
+    assert levels.automatic_lam(total, n_rows) == lam
+
+
+@pytest.mark.parametrize("lam", [0.0, -1.0, math.inf, math.nan])
+def test_an_impossible_lam_is_refused_by_name(lam):
+    with pytest.raises(SettingError, match=r"^lam="):
+        levels.settings(lam)

@@ -1,0 +1,181 @@
+"""PoissonMH as a step: its posterior, its ranges, and what it does where they do not hold."""
+
+import inspect
+import pickle
+from functools import cache
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import pymc_minibatch_mh
+import zoo
+from conformance import test_contract as contract
+from conformance.harness import run
+from pymc_minibatch_mh import (
+    BoundsError,
+    BoundViolationError,
+    PoissonMH,
+    Ranges,
+    SettingError,
+    TunaMH,
+    audit,
+    explain,
+)
+from zoo import RANGED, sample
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+
+DRAWS, TUNE, SEED = 6_000, 1_000, 33
+#: What the tests of PyMC's contract ask of a step on a model with "beta" and "X".
+CONTRACT = [
+    contract.test_constructs_without_arguments_inside_a_model_and_samples,
+    contract.test_a_random_variable_becomes_its_value_variable,
+    contract.test_stats_reach_a_netcdf_file_with_their_types,
+    contract.test_warning_stat_can_be_kept,
+    contract.test_earlier_chains_leave_no_trace,
+    contract.test_progress_functions_report_rows_acceptance_and_full_passes,
+    contract.test_data_set_after_construction_are_noticed_before_sampling,
+    contract.test_an_interrupt_keeps_the_draws,
+]
+
+
+@pytest.fixture
+def bounded(model_of):
+    return model_of("bounded")
+
+
+@pytest.fixture
+def step(step_of):
+    return step_of("bounded", "PoissonMH")
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+def test_it_keeps_to_the_contract(check, bounded, step, step_of, tmp_path, monkeypatch):
+    monkeypatch.setitem(zoo.METHODS, "PoissonMH", RANGED["PoissonMH"])
+    given = {
+        "logistic": bounded,
+        "step": step,
+        "step_of": lambda _, method, **settings: step_of("bounded", method, **settings),
+        "method": "PoissonMH",
+        "tmp_path": tmp_path,
+    }
+    check(**{name: given[name] for name in inspect.signature(check).parameters})
+
+
+@cache
+def by_quadrature():
+    """Return means and standard deviations of the three coefficients, on a grid."""
+    model = zoo.bounded()
+    X, y = model["X"].get_value(), model.rvs_to_values[model["y"]].data
+    grid = (np.arange(20) + 0.5) / 10.0 - 1.0
+    places = np.stack(np.meshgrid(grid, grid, grid, indexing="ij"), axis=-1).reshape(-1, 3)
+    p = 0.5 + 0.02 * (places @ X.T)
+    log_likelihood = np.log(np.where(y, p, 1.0 - p)).sum(axis=1)
+    weights = np.exp(log_likelihood - log_likelihood.max())
+    weights /= weights.sum()
+    means = weights @ places
+    return means, np.sqrt(weights @ (places - means) ** 2)
+
+
+def test_posterior_is_that_of_quadrature(bounded, step):
+    trace = sample(bounded, step, DRAWS, TUNE, random_seed=SEED)
+    means, sds = by_quadrature()
+    draws = trace.posterior["beta"].to_numpy()
+    # Means of twenty parts of each chain tell the noise.
+    parts = draws.reshape(2, 20, -1, 3).mean(axis=2).reshape(40, 3)
+    errors = parts.std(axis=0, ddof=1) / np.sqrt(40.0)
+    assert (errors < 0.1 * sds).all()
+    assert (np.abs(draws.mean(axis=(0, 1)) - means) < 5.0 * errors).all()
+    np.testing.assert_allclose(draws.std(axis=(0, 1)), sds, rtol=0.1)
+    stats = trace.sample_stats
+    assert stats["certified"].all()
+    assert not stats["full_pass"].any()
+    assert 0.3 < float(stats["bound_ratio"].max()) <= 1.0
+    expected = step.chain.state.test.lam + step.tables.heads[0, 2]
+    assert float(stats["n_obs"].mean()) == pytest.approx(expected, rel=0.05)
+
+
+def test_a_step_that_was_sent_goes_on_as_the_original(bounded, step):
+    other, ends = pickle.loads(cloudpickle.dumps(step)), []
+    for one in (step, other):
+        one.setup_chain(np.random.default_rng(4), 100, 100)
+        ends.append(run(one, bounded.initial_point(), 120, stop_at=60)[0])
+    assert len(np.unique(ends[0], axis=0)) > 20
+    np.testing.assert_array_equal(*ends)
+
+
+def test_its_own_loop_draws_the_same(bounded, step):
+    start = [{"beta": np.full(3, 0.1)}] * 2
+    by_pymc = sample(bounded, step, 80, 60, random_seed=4, initvals=start)
+    own = pymc_minibatch_mh.sample(
+        step, 80, tune=60, chains=2, random_seed=4, initvals=start, progressbar=False
+    )
+    np.testing.assert_allclose(own.posterior["beta"], by_pymc.posterior["beta"], rtol=1e-12)
+
+
+def test_another_method_on_the_model_has_bounds_of_its_own(bounded, tmp_path):
+    for first, second in ((PoissonMH, TunaMH), (TunaMH, PoissonMH)):
+        steps = [cls(model=bounded, taylor_order=0) for cls in (first, second, first)]
+        kinds = [step.tables.are_ranges for step in steps]
+        assert kinds == [cls is PoissonMH for cls in (first, second, first)]
+    file = tmp_path / "step.npz"
+    ranged = PoissonMH(model=bounded)
+    ranged.save(file)
+    again = PoissonMH(model=bounded, prepared=file)
+    np.testing.assert_array_equal(again.tables.c, ranged.tables.c)
+    assert not TunaMH(model=bounded, taylor_order=0, prepared=file).tables.are_ranges
+
+
+def test_it_is_explained_and_audited(bounded, step):
+    found = explain(step, draws=100, tune=50, random_seed=1)
+    assert found.certificate.certified
+    text = str(found)
+    assert "the widths of the ranges of all" in text
+    assert "log-likelihoods themselves have ranges" in text
+    trace = sample(bounded, step, 100, 100, random_seed=3)
+    checks = audit(trace, step, pairs=8, random_seed=1)
+    verdicts = dict(zip(checks["check"].values, checks["verdict"].values, strict=True))
+    assert verdicts["bounds"] == "ok"
+    assert verdicts["bias"] != "fail"
+
+
+def relative(centre, scale=1.0):
+    """Return ranges of the model by hand: p lies between .44 and .56."""
+    model = zoo.bounded()
+    X, y = model["X"].get_value(), model.rvs_to_values[model["y"]].data
+    beta = 2.0 / (1.0 + np.exp(-centre["beta_interval__"])) - 1.0
+    reach = 0.02 * np.abs(X).sum(axis=1)
+    p = 0.5 + 0.02 * (X @ beta)
+    p = np.where(y, p, 1.0 - p)
+    return Ranges(scale * np.log((0.5 - reach) / p), scale * np.log((0.5 + reach) / p))
+
+
+def test_ranges_of_ones_own_are_held_against_the_rows(bounded, step, caplog):
+    own = PoissonMH(model=bounded, ranges=relative)
+    assert "'y': ranges= are unverified" in caplog.text
+    np.testing.assert_allclose(own.tables.c, step.tables.c, rtol=1e-4)
+    assert not own.chain.certified
+    with pytest.raises(BoundViolationError, match=r"halves of its range .* Enlarge ranges of"):
+        PoissonMH(model=bounded, ranges=lambda centre: relative(centre, 0.05))
+
+
+def test_a_violation_can_be_gone_past_with_a_mark(bounded):
+    narrow = PoissonMH(
+        model=bounded, ranges=lambda centre: relative(centre, 0.2), on_violation="warn"
+    )
+    trace = sample(bounded, narrow, 60, 60, random_seed=5)
+    assert float(trace.sample_stats["bound_ratio"].max()) > 1.0
+    assert not trace.sample_stats["certified"].any()
+    assert narrow.chain.exactness == "not exact: a row exceeded its bound"
+
+
+def test_a_function_that_returns_no_ranges_is_refused(bounded):
+    with pytest.raises(SettingError, match=r"^ranges= is a function that returned a list"):
+        PoissonMH(model=bounded, ranges=lambda centre: [0.0])
+
+
+@pytest.mark.parametrize("name", ["logistic", "student", "poisson"])
+def test_models_whose_rows_have_no_range_are_refused(model_of, name):
+    with pytest.raises(BoundsError, match=r"has no range: .* pm\.Uniform"):
+        PoissonMH(model=model_of(name))
