@@ -386,7 +386,7 @@ EDITED = [
             "methods.austere.judge_by_chosen",
             "test.uniform, test",
             "uniform, test",
-            ("methods.austere.decide_after_scan", *LOOP),
+            (LOOKS, "methods.austere.decide_after_scan", *LOOP),
         ),
         "kernels/test_looking.py::test_the_test_of_an_update_is_chosen_for_its_own_uniform_number",
         slow=True,
