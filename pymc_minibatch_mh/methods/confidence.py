@@ -127,14 +127,14 @@ def settings(
 
 
 @compiled(inlined=True)
-def next_rows(n, total, test):
+def next_rows(n, total, most_drawn, test):
     """Return how many rows the look after one at `n` rows must have read, `total` at most.
 
-    Half of them stand for all, but after a scan, where looks are as published.
+    From `most_drawn` on all are read, but after a scan, where looks are as published.
     """
     target = max(n + 1, math.ceil(test.gamma * n)) if n > 0 else test.batch_size
-    share = 1 if test.scans else 2
-    return total if share * target >= total else target
+    limit = total if test.scans else min(most_drawn, total)
+    return total if target >= limit else target
 
 
 @compiled(inlined=True)
@@ -241,7 +241,7 @@ def decide_by_confidence(test, move, cheap, posterior, rng, counts):
     drawn, table = np.empty(0, np.int64), np.empty(0, np.int64)
     n, read, look, moments = 0, test.scans * total, FIRST_LOOK, (0, 0.0, 0.0, 0.0)
     while True:
-        target = next_rows(n, total, test) if reach < np.inf else total
+        target = next_rows(n, total, posterior.most_drawn, test) if reach < np.inf else total
         counts[entry.N_LOOKS] += 1.0
         if target == total:
             if test.scans == 0:

@@ -93,7 +93,7 @@ def enumerated(name, state):
     undecided = np.ones((UNIFORMS.size, 1))
     accepted, rows = 0.0, {}
     while undecided.sum() > 0.0:
-        target = confidence.next_rows(n, TOTAL, test)
+        target = confidence.next_rows(n, TOTAL, 0.5 * TOTAL, test)
         if target == TOTAL:
             exact = sign * (LOG_PRIOR + LOG_Q + BETA * TABLE.sum())
             left = undecided.sum(axis=1)

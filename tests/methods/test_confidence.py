@@ -41,7 +41,7 @@ def test_batches_grow_by_gamma_until_all_rows_decide():
     def looks(total, test):
         n, found = 0, []
         while n < total:
-            n = confidence.next_rows(n, total, test)
+            n = confidence.next_rows(n, total, 0.5 * total, test)
             found.append(n)
         return found
 
