@@ -62,7 +62,9 @@ def run(name, updates=UPDATES, margin=MARGIN, radius=np.inf):
     tables = no_tables() if name == "scan" else tables_with(margin, radius)
     settings = SETTINGS[name]._replace(largest=tables.c.max(axis=1, initial=0.0).astype(float))
     space = RowSpace(STARTS, np.zeros(0, dtype=np.int64))
-    posterior = Posterior(address_of(prior), address_of(evaluate), space, line(BETA), tables)
+    posterior = Posterior(
+        address_of(prior), address_of(evaluate), space, line(BETA), tables, 0.5 * TOTAL
+    )
     return draws_of(posterior, FLIP, settings, 0.0, count=updates, seed=71)
 
 

@@ -71,7 +71,8 @@ def updates(differences, cheap, test, count, seed):
     """
     context = np.ascontiguousarray(differences, dtype=np.float64).view(np.int64)
     space = RowSpace(np.array([0, context.size]), context)
-    posterior = Posterior(address_of(flat), address_of(evaluate), space, line(1.0), no_tables())
+    addresses, half = (address_of(flat), address_of(evaluate)), 0.5 * context.size
+    posterior = Posterior(*addresses, space, line(1.0), no_tables(), half)
     return draws_of(posterior, Stay(float(cheap)), test, 0.0, count=count, seed=seed)[1]
 
 
