@@ -151,25 +151,25 @@ def compiled(chain, settings):
     return Compiled(positions, posterior, proposal, settings, (prior, evaluate))
 
 
-@pytest.fixture(scope="module")
+@cache
 def functions():
     return compiled(chains()[chosen()], RULES["lam=1"])
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_the_compiled_loop_steps_as_enumerated(functions, name):
-    found = replace(functions, settings=RULES[name]).transitions(UPDATES, seed=45)
+def test_the_compiled_loop_steps_as_enumerated(name):
+    found = replace(functions(), settings=RULES[name]).transitions(UPDATES, seed=45)
     assert chance(found, matrices(name)[chosen()]) > LEVEL
 
 
-def test_another_lam_would_be_noticed(functions):
-    found = replace(functions, settings=RULES["small lam"]).transitions(UPDATES, seed=46)
+def test_another_lam_would_be_noticed():
+    found = replace(functions(), settings=RULES["small lam"]).transitions(UPDATES, seed=46)
     assert chance(found, matrices("large lam")[chosen()]) < 1e-3 * LEVEL
 
 
-def test_rows_are_read_at_the_same_rate_in_every_move(functions):
-    start = float(functions.positions[0])
-    run = functions.posterior, functions.proposal, RULES["lam=1"], start
+def test_rows_are_read_at_the_same_rate_in_every_move():
+    start = float(functions().positions[0])
+    run = functions().posterior, functions().proposal, RULES["lam=1"], start
     _, counts = draws_of(*run, count=UPDATES, seed=47)
     expected = 1.0 + enumeration.ranges(chains()[chosen()])[0].sum()
     moved = counts[:, entry.N_LOOKS] > 0.0
@@ -180,8 +180,8 @@ def test_rows_are_read_at_the_same_rate_in_every_move(functions):
 
 
 @pytest.mark.parametrize("end", ["low", "high"])
-def test_a_log_likelihood_out_of_its_range_stops_before_the_move_and_is_named(functions, end):
-    chain, c = chains()[chosen()], functions.posterior.tables.c.copy()
+def test_a_log_likelihood_out_of_its_range_stops_before_the_move_and_is_named(end):
+    chain, c = chains()[chosen()], functions().posterior.tables.c.copy()
     level = chain.inverse_temperature * (chain.log_likelihood - chain.log_likelihood[0])
     row = int(np.argmin(level.min(axis=0)) if end == "low" else np.argmax(level.max(axis=0)))
     width, below = c[:, row]
@@ -189,8 +189,8 @@ def test_a_log_likelihood_out_of_its_range_stops_before_the_move_and_is_named(fu
     c[:, row] = (width - 0.5 * below, 0.5 * below)
     if end == "high":
         c[:, row] = (0.5 * (width + below), below)
-    posterior = functions.posterior._replace(tables=functions.posterior.tables._replace(c=c))
-    run = posterior, functions.proposal, RULES["large lam"], float(functions.positions[0])
+    posterior = functions().posterior._replace(tables=functions().posterior.tables._replace(c=c))
+    run = posterior, functions().proposal, RULES["large lam"], float(functions().positions[0])
     _, counts = draws_of(*run, count=2_000, seed=48)
     stopped = counts[:, entry.BOUND_RATIO] > 1.0
     assert stopped.any()
