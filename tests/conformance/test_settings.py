@@ -48,7 +48,7 @@ OWN = {
     },
     "ScalableSubsamplingMH": BOUNDED,
     "FactorizedMH": BOUNDED,
-    "FireflyMH": BOUNDED | {"q": [0, -0.1, 1.1, math.nan, "a", True]},
+    "FireflyMH": BOUNDED | {"q": [0, -0.1, 1.1, math.nan, "a", True], "bound": ["x", None]},
 }
 CASES = [
     pytest.param(method, name, value, id=f"{method}-{name}-{value}")

@@ -338,6 +338,22 @@ own.setting(
     "Use 0.1, or about the share of the rows that are bright.",
 )
 own.setting("FireflyMH", "q", 0, *POSITIVE)
+own.setting("FireflyMH", "bound", "tight", "is unknown.", "Use 'map' or 'untuned'.")
+own.refuses(
+    "FireflyMH(bound='untuned', on_violation='warn')",
+    "bound='untuned'",
+    "takes neither bounds= nor on_violation=, as its lower bounds are known to hold.",
+    "Leave them out, or use bound='map'.",
+    call=lambda g: g.build("FireflyMH", bound="untuned", on_violation="warn"),
+)
+own.refuses(
+    "FireflyMH(bound='untuned') of a Poisson regression",
+    "'counts'",
+    "has no quadratic lower bound, as it goes through exp of the parameters.",
+    "Use bound='map', whose lower bounds are made of derived ones, or TunaMH().",
+    call=lambda g: g.build("FireflyMH", bound="untuned"),
+    error=BoundsError,
+)
 own.refuses(
     "FireflyMH(['level'])",
     "vars=",

@@ -26,21 +26,21 @@ from statistical.budget import LEVEL
 EXCESSES = np.array([0.0, 1e-3, 0.1, 0.7, 3.0, 50.0])
 STARTS = np.array([0, 1_301, 3_000])
 N, REPETITIONS = int(STARTS[-1]), 60
-HALF = 0.5 * EXCESSES
+FALLEN, BOUNDS = 0.5 * EXCESSES, 1.5 * EXCESSES
 
 
 @njit(EVALUATE_SIGNATURE)
 def evaluate(position, new, centre, rows, ends, context, differences, scales):
-    """Half of the excess is the remainder's, the other half the bound's."""
+    """Rows have fallen by a third of what their bounds allow."""
     for k in range(rows.size):
         row = rows[k] + (1_301 if k >= ends[0] else 0)
-        differences[k] = HALF[row % HALF.size]
+        differences[k] = -FALLEN[row % FALLEN.size]
         scales[k] = 1.0
 
 
 @pytest.fixture(scope="module")
 def posterior():
-    c = np.tile(HALF, N // HALF.size)[None].astype(np.float32)
+    c = np.tile(BOUNDS, N // BOUNDS.size)[None].astype(np.float32)
     heads = np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]])
     tables = no_tables()._replace(heads=heads, c=c)
     space = RowSpace(STARTS, np.zeros(0, dtype=np.int64))
@@ -89,4 +89,18 @@ def test_sums_and_counts_are_those_of_the_bright_rows(posterior, q):
         assert again == pytest.approx(odds)
         assert counts[entry.FULL_PASS] == (k == 0)
         assert read == N if k == 0 or q == 1.0 else before < read < before + 0.1 * N
-        assert 0.99 < counts[entry.BOUND_RATIO] <= 1.0 + 1e-6
+        assert counts[entry.BOUND_RATIO] == pytest.approx(1.0 / 3.0, rel=1e-6)
+
+
+def test_the_row_that_falls_farthest_below_its_bound_is_marked(posterior):
+    """Rising above it is no violation."""
+    tables = posterior.tables
+    for factor, violated in ((0.3, True), (0.34, False), (-1.0, False)):
+        # Bounds of the other sign are rows that have risen.
+        c = np.abs(factor) * tables.c
+        c[0, 2_500] *= 0.5
+        low = posterior._replace(tables=tables._replace(c=c))
+        own, rng = unknown_brightness(1.0, N, 1), np.random.default_rng(63)
+        _, _, counts = updated(own, low, rng)
+        assert counts[entry.BOUND_ROW] == 2_500
+        assert (counts[entry.BOUND_RATIO] > 1.0) == (violated or factor > 0.0)

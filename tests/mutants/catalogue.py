@@ -234,6 +234,29 @@ EDITED = [
         f"{FIREFLY}::test_brightness_is_drawn_anew_for_single_decisions",
         slow=True,
     ),
+    Mutant(
+        "a lower bound that is too steep",
+        "a quadratic that crosses the log-likelihood",
+        Edit(
+            "model.row.gap._above_softplus",
+            "/ (4.0 * xi)",
+            "/ (5.0 * xi)",
+            ("model.row.gap._gap", "model.row.gap.gap_of"),
+        ),
+        "model/row/test_gap.py"
+        "::test_no_row_lies_below_its_lower_bound_and_what_remains_is_quadratic[logistic-1.5]",
+    ),
+    Mutant(
+        "gaps left out of the sum of lower bounds",
+        "the sum of the log-likelihoods in place of that of their lower bounds",
+        Edit(
+            "expansion.below.below",
+            "gradient=whole.gradient - own.gradient",
+            "gradient=whole.gradient",
+        ),
+        "statistical/test_posteriors.py::test_posterior_under_untuned_lower_bounds_is_that_of_nuts",
+        slow=True,
+    ),
     # Tests that read batches, and the loop around all tests.
     Mutant(
         "finite-population correction dropped in the kernel",

@@ -221,6 +221,11 @@ RANDOM = [
         26, TRACE_LEVEL, "means and standard deviations of all coordinates",
     ),
     Random(
+        "statistical/test_posteriors.py"
+        "::test_posterior_under_untuned_lower_bounds_is_that_of_nuts",
+        2, TRACE_LEVEL, "means and standard deviations of all coordinates",
+    ),
+    Random(
         "statistical/test_posteriors.py::test_temperature_flattens_the_likelihood_and_only_it",
         7, TRACE_LEVEL, "means and standard deviations of all coordinates",
     ),

@@ -34,6 +34,16 @@ def test_posterior_is_that_of_nuts(model_of, step_of, references, model, method)
     assert off.small
 
 
+def test_posterior_under_untuned_lower_bounds_is_that_of_nuts(model_of, step_of, references):
+    step = step_of("logistic", "FireflyMH", bound="untuned")
+    # Bright rows hold a move back, and are forgotten slowly.
+    starts = overdispersed_initvals(step, 2, seed=SEED)
+    trace = sample(model_of("logistic"), step, 3 * DRAWS, TUNE, random_seed=SEED, initvals=starts)
+    off = distance(trace, references["logistic"])
+    assert off.seen
+    assert off.small
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_posterior_of_a_mutant_is_not(model_of, step_of, references, name):
     model, mutate = MUTANTS[name]

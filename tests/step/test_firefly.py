@@ -1,12 +1,15 @@
 """FireflyMH as a step: which rows it reads, what its state is, and how it is measured."""
 
 import copy
+import pickle
 
+import cloudpickle
 import numpy as np
 import pytest
 
 from altered import with_tables
 from pymc_minibatch_mh import (
+    BoundsError,
     BoundViolationError,
     FireflyMH,
     SettingError,
@@ -91,6 +94,51 @@ def test_a_smaller_q_reads_less(model_of):
     step = FireflyMH(model=model, q=0.01)
     trace = sample(model, step, 300, 100, random_seed=6)
     assert 40.0 < float(trace.sample_stats["n_obs"].mean()) < 60.0
+
+
+@pytest.fixture(scope="module")
+def untuned(model_of):
+    return FireflyMH(model=model_of("logistic"), bound="untuned")
+
+
+def test_untuned_lower_bounds_leave_more_rows_bright(model_of, step_of, untuned):
+    model, bright = model_of("logistic"), []
+    for own in (untuned, step_of("logistic", "FireflyMH")):
+        stats = sample(model, own, 400, 200, random_seed=10).sample_stats
+        assert not stats["full_pass"].any()
+        assert stats["certified"].all()
+        assert float(stats["bound_ratio"].max()) <= 1.0
+        bright.append(float(stats["n_bright"].mean()))
+    assert bright[0] > 50.0 > 1.0 > bright[1]
+
+
+def test_untuned_lower_bounds_need_no_derived_ones(untuned):
+    assert untuned.tables is None
+    assert untuned.exactness == "exact"
+    assert "exact, order 2" in repr(untuned)
+
+
+def test_a_chain_with_untuned_lower_bounds_is_resumed_bit_for_bit(model_of, untuned):
+    start = model_of("logistic").initial_point()
+    untuned.setup_chain(np.random.default_rng(11), 0, 100)
+    point, _ = advanced(untuned, start, 40)
+    stored = pickle.dumps(untuned.sampling_state)
+    expected, _ = advanced(untuned, point, 40)
+    other = cloudpickle.loads(cloudpickle.dumps(untuned))
+    other.setup_chain(np.random.default_rng(12), 0, 100)
+    other.sampling_state = pickle.loads(stored)
+    found, _ = advanced(other, point, 40)
+    np.testing.assert_array_equal(found["beta"], expected["beta"])
+
+
+def test_the_state_of_a_chain_with_other_lower_bounds_is_refused(step_of, untuned):
+    with pytest.raises(SettingError, match="differs in the settings of its test"):
+        untuned.sampling_state = step_of("logistic", "FireflyMH").sampling_state
+
+
+def test_untuned_lower_bounds_are_refused_where_there_are_none(model_of):
+    with pytest.raises(BoundsError, match=r"'counts' has no quadratic lower bound.*bound='map'"):
+        FireflyMH(model=model_of("poisson"), bound="untuned")
 
 
 def test_other_steps_have_no_bright_rows(model_of, step_of):

@@ -1,0 +1,89 @@
+"""The sum of quadratic lower bounds, and the gaps that rows leave, add up to the log-likelihood."""
+
+import pickle
+from functools import cache
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH
+from pymc_minibatch_mh.expansion.passes import Passes
+from pymc_minibatch_mh.kernels.bound_tables import table_of_move
+from pymc_minibatch_mh.kernels.surrogate import expansion_change
+from zoo import logistic
+
+
+@cache
+def model():
+    return logistic(2_000)
+
+
+@cache
+def step_at(temperature):
+    return FireflyMH(model=model(), bound="untuned", temperature=temperature)
+
+
+@pytest.fixture
+def step():
+    return step_at(1.0)
+
+
+def positions(surrogate):
+    noise = np.random.default_rng(151).standard_normal((6, surrogate.centre.size))
+    return surrogate.centre + 3.0 * noise @ surrogate.factor.T
+
+
+def gaps(below, position):
+    passes = Passes(below.rows, below.target.compiled.prior, below.target.source)
+    return passes.values(position)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_lower_bounds_and_gaps_add_up(temperature):
+    step = step_at(temperature)
+    below, target = step.prepared.below, step.target
+    centre, beta = below.surrogate.centre, below.surrogate.inverse_temperature
+
+    def whole(position):
+        return target.log_likelihood(position) - gaps(below, position).sum()
+
+    for position in positions(below.surrogate):
+        expected = beta * (whole(position) - whole(centre))
+        assert expansion_change(below.surrogate, centre, position) == pytest.approx(
+            expected, abs=1e-8
+        )
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_gaps_in_the_centre_are_rounded_up(temperature):
+    below = step_at(temperature).prepared.below
+    exact = below.surrogate.inverse_temperature * gaps(below, below.surrogate.centre)
+    assert (below.gaps > exact).all()
+    np.testing.assert_allclose(below.gaps, exact, rtol=1e-6, atol=1e-8)
+
+
+def test_they_bound_moves_from_the_centre_and_no_others(step):
+    below = step.prepared.below
+    one, other, *_ = positions(below.surrogate)
+    own = below.tables, below.surrogate
+    assert table_of_move(*own, below.surrogate.centre, one) == (0, 1.0)
+    assert table_of_move(*own, one, other)[0] == -1
+    assert table_of_move(*own, one, below.surrogate.centre)[0] == -1
+
+
+def test_they_are_pickled_and_found_again(step):
+    arrived = pickle.loads(pickle.dumps(step.prepared)).below
+    np.testing.assert_array_equal(arrived.gaps, step.prepared.below.gaps)
+    np.testing.assert_array_equal(
+        gaps(arrived, arrived.surrogate.centre), gaps(step.prepared.below, arrived.surrogate.centre)
+    )
+
+
+def test_other_steps_on_the_model_know_nothing_of_them(step, tmp_path):
+    step.save(tmp_path / "step.npz")
+    for method in (TunaMH, PenaltyMH):
+        settings = {"model": model()}
+        for file in ({}, {"prepared": tmp_path / "step.npz"}):
+            other = method(**settings, **file)
+            assert other.prepared.below is None
+            np.testing.assert_allclose(other.surrogate.hessian, step.surrogate.hessian, rtol=1e-12)

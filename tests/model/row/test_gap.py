@@ -1,0 +1,109 @@
+"""Quadratic lower bounds of rows: never above them, and quadratic."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from bounds.certified import evaluate
+from families import FAMILIES
+from pymc_minibatch_mh import BoundsError
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.model.row.gap import gap_of
+from pymc_minibatch_mh.model.row.values import RowData
+
+ROWS, SCALE, NU = 2_000, 1.3, 4.0
+TOUCHING = (0.4, 1.5, 6.0)
+
+
+def student():
+    """Errors with heavy tails of a known scale, and an offset."""
+    rng = np.random.default_rng(141)
+    X, y = rng.standard_normal((ROWS, 2)), rng.standard_t(NU, ROWS)
+    with pm.Model() as model:
+        slopes = pm.Normal("slopes", 0.0, 1.0, shape=2)
+        pm.StudentT("y", nu=NU, mu=X @ slopes + 0.3, sigma=SCALE, observed=y)
+    return model
+
+
+def logistic():
+    return FAMILIES["bernoulli_logit"](ROWS)
+
+
+MODELS = {f.__name__: f for f in (logistic, student)}
+
+
+def functions_of(name, xi):
+    """Return a model's row function and its gap."""
+    model = MODELS[name]()
+    (function,) = row_functions(split(model, model.value_vars))
+    assert len(function.arguments) == 1
+    return function, gap_of(function, xi)
+
+
+def values(function, u, row=0):
+    """Return a row at some values of its argument."""
+    data = RowData(function, np.full(len(u), row))
+    return np.broadcast_to(evaluate(function, data, [u])[0], u.shape)
+
+
+@pytest.mark.parametrize("xi", TOUCHING)
+@pytest.mark.parametrize("name", MODELS)
+def test_no_row_lies_below_its_lower_bound_and_what_remains_is_quadratic(name, xi):
+    function, gap = functions_of(name, xi)
+    u = np.linspace(-30.0, 30.0, 6_001)
+    for row in range(20):
+        above = values(gap, u, row)
+        assert above.min() > -1e-12
+        # Within the spacing of the points, both places are met.
+        assert np.sort(above)[0] < 1e-4
+        bound = values(function, u, row) - above
+        fitted = np.polynomial.Polynomial.fit(u, bound, 2)
+        assert np.abs(bound - fitted(u)).max() < 1e-9 * np.abs(bound).max()
+
+
+@pytest.mark.parametrize("xi", TOUCHING)
+def test_the_bound_of_a_logistic_row_is_the_published_one(xi):
+    function, gap = functions_of("logistic", xi)
+    u = np.linspace(-8.0, 8.0, 41)
+    for row in range(20):
+        signed = u if values(function, np.array([50.0]), row)[0] > -1.0 else -u
+        # log σ(s) >= log σ(ξ) + (s - ξ)/2 - tanh(ξ/2)/(4ξ) (s² - ξ²)
+        bound = -np.log1p(np.exp(-xi)) + 0.5 * (signed - xi)
+        bound -= np.tanh(0.5 * xi) / (4.0 * xi) * (signed**2 - xi**2)
+        np.testing.assert_allclose(
+            values(function, u, row) - values(gap, u, row), bound, atol=1e-12
+        )
+        ends = values(gap, np.array([-xi, xi]), row)
+        np.testing.assert_allclose(ends, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("xi", TOUCHING)
+def test_the_bound_of_a_student_row_touches_at_errors_of_xi_scales(xi):
+    function, gap = functions_of("student", xi)
+    u = np.linspace(-10.0, 10.0, 4_001)
+    for row in range(20):
+        # Where the log-likelihood is largest the error is 0.
+        middle = u[np.argmax(values(function, u, row))]
+        ends = values(gap, middle + xi * SCALE * np.array([-1.0, 1.0]), row)
+        assert ends.max() < 1e-4
+        peak = values(gap, np.array([middle]), row)[0]
+        shape = 0.5 * (NU + 1.0)
+        assert peak == pytest.approx(
+            shape * (np.log1p(xi**2 / NU) - (xi**2 / NU) / (1.0 + xi**2 / NU)), rel=1e-3
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("student_fixed", "goes through log1p of the parameters"),
+        ("poisson_exposure", "goes through Switch of the parameters"),
+        ("normal_scale", "of the parameters"),
+    ],
+)
+def test_rows_without_a_quadratic_lower_bound_are_refused(name, reason):
+    model = FAMILIES[name](ROWS)
+    (function,) = row_functions(split(model, model.value_vars))
+    with pytest.raises(BoundsError, match=rf"^'\w+' has no quadratic .*{reason}.*bound='map'"):
+        gap_of(function, 1.5)
