@@ -42,6 +42,15 @@ for kind, name, value, cause, fix in REFUSED:
         fix,
         call=lambda g, kind=kind, name=name, value=value: kind(**{name: value}),
     )
+moves.setting("BarkerMinibatchMH", "skew_correction", "yes", *FLAG)
+moves.refuses(
+    "BarkerMinibatchMH(skew_correction=True, batch_rule='grow')",
+    "skew_correction=True",
+    "is for batches that are sized before they are drawn, which those of batch_rule='grow' are "
+    "not.",
+    "Use 'predict'.",
+    call=lambda g: g.build("BarkerMinibatchMH", skew_correction=True, batch_rule="grow"),
+)
 moves.refuses(
     "Langevin(preconditioner='identity')",
     "step_size=None",

@@ -570,6 +570,17 @@ EDITED = [
         Edit("kernels.moves._ordered", "if not swap:", "if True:", (SIZE,)),
         "kernels/test_moves.py::test_sizes_are_symmetric_bit_by_bit[2-2]",
     ),
+    Mutant(
+        "skewness corrected for with the wrong sign",
+        "the error of skewed batches is doubled",
+        Edit(
+            "methods.barker.skew_shift",
+            "return (2.0 - f) * skewness",
+            "return (f - 2.0) * skewness",
+            ("methods.barker.judge",),
+        ),
+        "methods/test_skew.py::test_the_correction_lowers_the_error_of_skewed_batches",
+    ),
     # Moves that drift or turn.
     Mutant(
         "another batch for the way back",
