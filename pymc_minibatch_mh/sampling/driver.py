@@ -24,6 +24,7 @@ from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.given import model_behind, step_of
+from pymc_minibatch_mh.step.schedule import require_warm_up_for
 
 
 @showing_all
@@ -102,7 +103,7 @@ def sample(
     step = step_of(step)
     _require_alone(step)
     step.require_unchanged()
-    check.require_warm_up_for(step.program.schedule, plan.tune)
+    require_warm_up_for(step.program.schedule, plan.tune)
     model, split = model_behind(step), step.target.split
     rng = generator_of("random_seed", random_seed)
     generators = rng.spawn(plan.chains)

@@ -22,6 +22,7 @@ from pymc_minibatch_mh.step import report
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.describe import docstring_of, line_about, signature_of
 from pymc_minibatch_mh.step.sampling_state import MinibatchState, require_fitting
+from pymc_minibatch_mh.step.schedule import require_warm_up_for
 from pymc_minibatch_mh.step.shared import SharedSettings
 from pymc_minibatch_mh.step.stats import STATS_DTYPES_SHAPES, stats_of_draw
 
@@ -269,7 +270,7 @@ class MinibatchStep(BlockedStep):
             If warm-up ends before a schedule of temperatures does.
         """
         self.require_unchanged()
-        check.require_warm_up_for(self.program.schedule, tune)
+        require_warm_up_for(self.program.schedule, tune)
         # A chain of its own first: a copy of this step may hold the one that it leaves.
         self.chain = own.machinery.Chain(self.program, self.rng, self.adapts and tune > 0)
         super().setup_chain(rng, tune, draws)

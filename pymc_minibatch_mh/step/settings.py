@@ -14,6 +14,7 @@ from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.reading.inputs import value_variables
 from pymc_minibatch_mh.proposals.base import Proposal, is_number, positive_definite
+from pymc_minibatch_mh.step.schedule import schedule_of
 from pymc_minibatch_mh.step.shared import DEFAULTS, SharedSettings
 
 if TYPE_CHECKING:
@@ -105,46 +106,6 @@ def together(blocked: bool) -> None:
         raise SettingError(
             "blocked=False would give each variable its own step, but all move together here. "
             "Leave it out."
-        )
-
-
-def schedule_of(setting: Any, tune: bool) -> tuple[tuple[int, float], ...]:
-    """Return the schedule that temperature= is, empty where it is one temperature.
-
-    Raises
-    ------
-    SettingError
-        If a schedule is no sequence of pairs (draw, K) with draws that ascend from 0 and K > 0, or
-        if there is no warm-up for it.
-    """
-    if not isinstance(setting, list | tuple):
-        return ()
-    try:
-        pairs = [(integer("draw", n, 0), positive("K", k)) for n, k in setting]
-        draws = [n for n, _ in pairs]
-        valid = draws[:1] == [0] and draws == sorted(set(draws))
-    except (SettingError, TypeError, ValueError):
-        valid = False
-    if not valid:
-        raise SettingError(
-            f"temperature={setting!r} is no schedule of temperatures. Give pairs (draw, K) with "
-            "draws that ascend from 0 and K above 0, such as [(0, 100), (400, 1)]."
-        )
-    if not tune:
-        raise SettingError(
-            f"temperature={setting!r} is a schedule for warm-up, which tune=False leaves out. Use "
-            "tune=True, or one temperature."
-        )
-    return tuple(pairs)
-
-
-def require_warm_up_for(schedule: Sequence[tuple[int, float]], tune: int) -> None:
-    """Refuse a warm-up that ends before the last temperature of a schedule is reached."""
-    if schedule and tune < schedule[-1][0]:
-        raise SettingError(
-            f"temperature={list(schedule)!r} reaches its last temperature at draw "
-            f"{schedule[-1][0]}, after a warm-up of tune={tune} draws has ended. Raise tune=, or "
-            "shorten the schedule."
         )
 
 
