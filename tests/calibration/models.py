@@ -73,7 +73,8 @@ def two_likelihoods():
         squares = ((data["measured"] - level) ** 2).sum(-1)
         return bernoulli_sum(level + slope * x, data["seen"]) - 0.5 * squares / 1.2**2
 
-    return Simulator(lambda: model, prior, log_prior, observe, log_likelihood, ("level", "slope"))
+    names = "level", "slope"
+    return Simulator(zoo.two_likelihoods, prior, log_prior, observe, log_likelihood, names)
 
 
 def poisson(rows=1_500):

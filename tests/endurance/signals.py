@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from zoo import METHODS, poisson, sample
 
-TUNE, DRAWS, CORES = 100, 40_000, 2
+TUNE, DRAWS, CORES = 100, 80_000, 2
 #: Seconds in which a signal comes, and after which a process hangs.
 LATEST, PATIENCE = 1.6, 120.0
 fork = multiprocessing.get_context("fork")

@@ -35,6 +35,9 @@ def test_interrupts_leave_draws_and_nothing_else():
     begun = [r for r in results if sum(r.get("recorded", [0])) > 0]
     whole = [r for r in begun if sum(r["recorded"]) == CORES * (TUNE + DRAWS)]
     cut = [r for r in begun if r["expected"] and r not in whole]
+    # A quick machine may be done before the interrupt comes.
+    late = [r for r in whole if not r["places"]]
+    dropped = [r for r in whole if r["places"]]
     broken = [r for r in cut if r["error"]]
     kept = [r for r in cut if not r["error"] and r["alike"]]
     # PyMC ends its workers where it is done with them, but not yet where it creates them: those
@@ -50,7 +53,8 @@ def test_interrupts_leave_draws_and_nothing_else():
         "workers, which wait for the program to end); draws kept, as those of an uninterrupted "
         f"run, in {len(kept)} of {len(cut)} that fell among draws ({len(broken)} broke PyMC's own "
         f"record of a draw); {len(begun) - len(cut) - len(whole)} fell in warm-up, "
-        f"{len(results) - len(begun)} before it, and Python dropped {len(whole)} in a finaliser",
+        f"{len(results) - len(begun)} before it, {len(late)} after the last draw, and Python dropped "
+        f"{len(dropped)} in a finaliser",
         seed=SEED,
     )
     hanging = [r for r in results if r["hangs"] or r["orphans"] or r["workers"]]
@@ -63,7 +67,7 @@ def test_interrupts_leave_draws_and_nothing_else():
     assert len(broken) <= INTERRUPTS // 50
     assert all("SystemError" in r["error"] and "record" in r["places"][0] for r in broken)
     # Python drops what is raised in a finaliser or while it forks; the run goes on to its end.
-    assert all(any(name in r["places"][0] for name in FINALISERS) for r in whole)
+    assert all(any(name in r["places"][0] for name in FINALISERS) for r in dropped)
     assert all(r["alike"] and not r["error"] for r in whole)
     for result in kept:
         # The interrupt may fall between a draw's record and its count.

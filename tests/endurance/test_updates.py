@@ -1,6 +1,5 @@
 """Ten million updates, and hundreds of thousands of draws, without growing."""
 
-import copy
 import pickle
 import sys
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 from diagnostics.memory import resident
+from pymc_minibatch_mh.chain import warmup
 from recording import record
 from zoo import METHODS
 
@@ -79,14 +79,12 @@ def test_many_draws_need_no_more_memory(step_of, method):
     assert grown <= PER_RUN_OF_DRAWS
 
 
-def test_a_step_that_keeps_one_number_per_draw_is_noticed(step_of):
-    step, kept = copy.copy(step_of(MODEL, "PenaltyMH")), []
-    step.setup_chain(np.random.default_rng(SEED), 0, 1)
-    plain = step._keep_books
+def test_a_step_that_keeps_one_number_per_draw_is_noticed(step_of, monkeypatch):
+    plain, kept = warmup.keep_books, []
 
-    def leaking(position, sums):
-        kept.append(float(position[0]))
-        plain(position, sums)
+    def leaking(chain, updates, positions, counts):
+        kept.append(float(positions[0, 0]))
+        plain(chain, updates, positions, counts)
 
-    step._keep_books = leaking
-    assert growth(step, 200_000) > PER_RUN_OF_DRAWS
+    monkeypatch.setattr(warmup, "keep_books", leaking)
+    assert growth(step_of(MODEL, "PenaltyMH"), 200_000) > PER_RUN_OF_DRAWS

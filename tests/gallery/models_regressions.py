@@ -258,7 +258,7 @@ EXAMPLES = [
         "order 2",
         "depends on 11 different linear combinations",
         truth=FEATURES,
-        no_mode="cannot be moved towards a mode",
+        no_mode="'chi_d455_simplex__[",
         ported="model B",
     ),
 ]
