@@ -53,8 +53,8 @@ def test_interrupts_leave_draws_and_nothing_else():
         "workers, which wait for the program to end); draws kept, as those of an uninterrupted "
         f"run, in {len(kept)} of {len(cut)} that fell among draws ({len(broken)} broke PyMC's own "
         f"record of a draw); {len(begun) - len(cut) - len(whole)} fell in warm-up, "
-        f"{len(results) - len(begun)} before it, {len(late)} after the last draw, and Python dropped "
-        f"{len(dropped)} in a finaliser",
+        f"{len(results) - len(begun)} before it, {len(late)} after the last draw, and Python "
+        f"dropped {len(dropped)} in a finaliser",
         seed=SEED,
     )
     hanging = [r for r in results if r["hangs"] or r["orphans"] or r["workers"]]
