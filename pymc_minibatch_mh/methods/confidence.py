@@ -300,6 +300,11 @@ class ConfidenceMethod(Method):
         )
 
     @property
+    def reads_all_rows(self) -> bool:  # type: ignore[override]
+        """With a scan."""
+        return bool(self.settings.scans)
+
+    @property
     def needs(self) -> Needs:
         """Derived bounds, or nothing with a scan."""
         return Needs(derived_bounds=not self.settings.scans)

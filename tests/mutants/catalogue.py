@@ -415,7 +415,7 @@ EDITED = [
         slow=True,
     ),
     Mutant(
-        "a scan that is not counted",
+        "a scan of a design per update that is not counted",
         "the variant with a design per update looks cheap",
         Edit("methods.austere.decide_after_scan", "counts[entry.N_OBS] += total", "pass", LOOP),
         "kernels/test_looking.py::test_the_scan_of_a_design_per_update_is_counted",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from scipy.stats import norm
 
 #: Smallest accepted p-value of one comparison.
-LEVEL = 5e-7
+LEVEL = 4e-7
 #: Largest accepted distance of one comparison in standard errors, and the chance to exceed it.
 FAR = 5.0
 FAR_LEVEL = 2.0 * float(norm.sf(FAR))

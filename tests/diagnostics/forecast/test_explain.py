@@ -129,8 +129,8 @@ def test_memory_is_that_of_the_arrays(of_step, step_of):
     assert memory.data == 5_000 * 32
     # Thresholds, places and c_i of every row, and three numbers in the head of a table.
     assert memory.tables == n_tables * (5_000 * 16 + 24)
-    # Three matrices, two vectors and three numbers.
-    assert memory.sums == 8 * (3 * 9 + 2 * 3 + 3)
+    # Three matrices, two vectors and four numbers.
+    assert memory.sums == 8 * (3 * 9 + 2 * 3 + 4)
 
 
 def test_speeds_follow_from_times_and_effective_draws(of_step):
