@@ -8,7 +8,6 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.bound_tables import BoundTables
 from pymc_minibatch_mh.kernels.draw import arrange, arrange_block
 from pymc_minibatch_mh.kernels.first_class import function_at
-from pymc_minibatch_mh.kernels.moments import add_moments
 from pymc_minibatch_mh.kernels.signatures import EVALUATE, LOGP
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, expansion_change
 
@@ -113,29 +112,3 @@ def read_all(posterior, move, c):
             if c[first + i] > 0.0:
                 squares += differences[i] ** 2 / c[first + i]
     return change, squares
-
-
-@compiled()
-def moments_of_all(posterior, move):
-    """Read all rows, in bounded memory.
-
-    Returns
-    -------
-    tuple
-        Their number, the mean of their differences d_i, and Σ (d_i - mean)².
-    """
-    space, centre = posterior.space, posterior.surrogate.centre
-    evaluate = function_at(posterior.evaluate, EVALUATE)
-    total = space.term_starts[-1]
-    rows = np.empty(BLOCK, np.int64)
-    ends = np.empty(space.term_starts.size - 1, np.int64)
-    differences = np.empty(BLOCK)
-    scales = np.empty(BLOCK)
-    mean, second, third = 0.0, 0.0, 0.0
-    for first in range(0, total, BLOCK):
-        last = min(first + BLOCK, total)
-        arrange_block(first, last, space.term_starts, rows, ends)
-        some, count = rows[: last - first], last - first
-        evaluate(move.position, move.new, centre, some, ends, space.context, differences, scales)
-        _, mean, second, third = add_moments(first, mean, second, third, differences, count)
-    return total, mean, second

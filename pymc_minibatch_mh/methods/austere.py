@@ -38,8 +38,8 @@ from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.looks import look_until_decided
-from pymc_minibatch_mh.kernels.posterior import moments_of_all
 from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.scan import scan_rows
 from pymc_minibatch_mh.methods.batches import (
     GAUSSIAN_THIRD_MOMENT,
     BatchMethod,
@@ -226,10 +226,11 @@ def decide_after_scan(test, move, cheap, posterior, rng, counts):
     The scan is counted as read rows, and as a full pass: see :func:`roles.decide`.
     """
     beta, uniform = posterior.surrogate.inverse_temperature, rng.random()
-    total, mean, second = moments_of_all(posterior, move)
+    total = posterior.space.term_starts[-1]
+    mean, variance, _ = scan_rows(posterior, move)
     threshold = math.log(uniform) if uniform > 0.0 else -math.inf
     gap = abs(cheap + beta * total * mean - threshold)
-    sd = beta * math.sqrt(total * second / (total - 1.0))
+    sd = beta * total * math.sqrt(variance / (total - 1.0))
     # Where nothing can be said, the test of the farthest moves meets the same rows and rejects.
     last = test.distances.size - 1
     distance = gap / sd if sd > 0.0 else math.inf
