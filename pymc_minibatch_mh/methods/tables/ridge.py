@@ -34,10 +34,10 @@ class CorrectionErrors(NamedTuple):
     points, sigma, ridge
         The paper's N, σ and λ.
     ridge_error
-        sup |F - S| over the points of the published deconvolution, with F the law of its sum with
-        N(0, σ²), and S the logistic one.
+        sup ``|F - S|`` over the points of the published deconvolution, with F the law of its sum
+        with N(0, σ²), and S the logistic one.
     minimax_error
-        A bound on sup |F - S| over all reals of the table that :class:`BarkerMinibatchMH` uses.
+        A bound on sup ``|F - S|`` over all reals of the table that :class:`BarkerMinibatchMH` uses.
     """
 
     points: int
