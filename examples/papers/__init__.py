@@ -1,0 +1,11 @@
+"""The experiments of the papers that the methods come from, run with the steps of this package.
+
+One script a section of a paper. Each fits the authors' model with PyMC, samples it with the steps
+that this package has for their methods, and writes what came out beside what they published:
+
+    cd examples
+    python -m papers.seita_mixture            # minutes: fewer trials than published
+    python -m papers.seita_mixture --full     # the stored results, papers/results/
+
+``python -m papers.page`` then writes the stored results into the page of the documentation.
+"""
