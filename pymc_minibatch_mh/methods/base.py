@@ -38,6 +38,13 @@ class Method(ABC):
     returns_probability: bool = True
     #: Whether every update reads all rows, because the user asked for that.
     reads_all_rows: bool = False
+    #: Why moves are decided by all rows where that was not asked for.
+    all_rows_because: str = "the control variates leave too much noise for a batch to decide"
+    #: What to do where most of them are.
+    all_rows_way_on: str = (
+        "Subsampling gains nothing here: write hierarchies of large groups in their centred form, "
+        "or use pm.NUTS()."
+    )
 
     @property
     @abstractmethod

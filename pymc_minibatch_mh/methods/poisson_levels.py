@@ -215,6 +215,13 @@ class LevelsMethod(Method):
 
     guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
     walk_target = 0.234
+    all_rows_because = (
+        "λ + L, what an update would draw, is more than full_pass_above=, by default half of them"
+    )
+    all_rows_way_on = (
+        "Give narrower ranges=, a higher temperature= or a smaller lam=, or use TunaMH(), which "
+        "reads fewer rows for shorter moves."
+    )
 
     @property
     def needs(self) -> Needs:

@@ -24,8 +24,8 @@ def tell_of_end(name: str, crew: Crew, seconds: float, interrupted: bool) -> Non
     """Say what was made, and what the chains of the step `name` warn of."""
     for chain in crew.chains:
         # One warning at a time, until nothing is left that was not told.
-        asked = chain.program.method.reads_all_rows
-        while (warning := report.warning_of(name, chain.state, asked)) is not None:
+        method = chain.program.method
+        while (warning := report.warning_of(name, chain.state, method)) is not None:
             log_warning(warning)
     chains, draws = crew.complete()
     if interrupted:

@@ -296,8 +296,7 @@ class MinibatchStep(BlockedStep):
         stats["scaling"] = chain.scaling
         stats["temperature"] = temperature
         stats["perf_counter_diff"] = time.perf_counter() - began
-        reads_all_rows = self.program.method.reads_all_rows
-        stats["warning"] = report.warning_of(self.name, chain.state, reads_all_rows)
+        stats["warning"] = report.warning_of(self.name, chain.state, self.program.method)
         return split.unravel(draws.positions[0], point), [stats]
 
     def start(self, chain: Chain) -> None:

@@ -15,6 +15,7 @@ from rich.table import Column
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.chain.state import ChainState
+    from pymc_minibatch_mh.methods.base import Method
 
 _log = logging.getLogger("pymc")
 
@@ -22,7 +23,6 @@ _log = logging.getLogger("pymc")
 FULL_PASS_WARNING, FULL_PASS_STRONG = 0.1, 0.5
 #: Share of accepted moves below which a chain is stuck.
 STUCK = 0.01
-WAY_ON = "write hierarchies of large groups in their centred form, or use pm.NUTS()."
 #: Updates to see before a warning.
 ENOUGH_UPDATES = 500
 
@@ -53,10 +53,10 @@ def progress_functions() -> tuple[Callable[[dict[str, Any]], dict[str, Any]]]:
     return (update_stats,)
 
 
-def warning_of(name: str, state: ChainState, reads_all_rows: bool = False) -> SamplerWarning | None:
+def warning_of(name: str, state: ChainState, method: Method) -> SamplerWarning | None:
     """Return what a chain of the step `name` has to warn of and has not warned of yet.
 
-    A step that is asked to read all rows at every update does not warn of that.
+    A method that is asked to read all rows at every update does not warn of that.
     """
     if state.adapting:
         return None
@@ -68,14 +68,15 @@ def warning_of(name: str, state: ChainState, reads_all_rows: bool = False) -> Sa
     if state.violation:
         state.warned = True
         return violation_warning(name, state.violation, state.n_draws)
-    counts = state.n_updates, state.n_accepted, 0 if reads_all_rows else state.n_full
-    warning = chain_warning(name, *counts, state.n_draws)
+    counts = state.n_updates, state.n_accepted, 0 if method.reads_all_rows else state.n_full
+    words = method.all_rows_because, method.all_rows_way_on
+    warning = chain_warning(name, counts, state.n_draws, words)
     state.warned = warning is not None
     return warning
 
 
 def chain_warning(
-    name: str, n_updates: int, n_accepted: int, n_full: int, draw: int
+    name: str, counts: tuple[int, int, int], draw: int, words: tuple[str, str]
 ) -> SamplerWarning | None:
     """Return a warning of the step `name` about a chain that hardly moves or reads everything.
 
@@ -83,11 +84,14 @@ def chain_warning(
     ----------
     name
         Name of the step.
-    n_updates, n_accepted, n_full
+    counts
         Updates after warm-up, and how many of them were accepted and read all rows.
     draw
         Number of the draw.
+    words
+        Why updates read all rows, and what to do where most of them do.
     """
+    n_updates, n_accepted, n_full = counts
     if n_updates < ENOUGH_UPDATES:
         return None
     accepted, full_passes = n_accepted / n_updates, n_full / n_updates
@@ -102,11 +106,9 @@ def chain_warning(
     if full_passes <= FULL_PASS_WARNING:
         return None
     strong = full_passes > FULL_PASS_STRONG
-    message = (
-        f"{name}: {full_passes:.0%} of the updates read all rows, because the control variates "
-        "leave too much noise for a batch to decide. "
-        + ("Subsampling gains nothing here: " + WAY_ON if strong else "")
-    )
+    because, way_on = words
+    message = f"{name}: {full_passes:.0%} of the updates read all rows, because {because}. "
+    message += way_on if strong else ""
     return SamplerWarning(
         WarningType.BAD_PARAMS, message.strip(), "error" if strong else "warn", draw
     )

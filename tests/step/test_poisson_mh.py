@@ -170,6 +170,20 @@ def test_a_violation_can_be_gone_past_with_a_mark(bounded):
     assert narrow.chain.exactness == "not exact: a row exceeded its bound"
 
 
+def test_a_lam_that_reads_all_rows_is_told_with_what_helps(bounded):
+    step = PoissonMH(model=bounded, lam=1e6)
+    step.setup_chain(np.random.default_rng(7), 0, 500)
+    point, warnings = bounded.initial_point(), []
+    for _ in range(500):
+        point, (stats,) = step.step(point)
+        warnings.append(stats["warning"])
+    (warning,) = filter(None, warnings)
+    assert warning.level == "error"
+    assert "100% of the updates read all rows, because λ + L" in warning.message
+    assert all(f"{name}=" in warning.message for name in ("ranges", "temperature", "lam"))
+    assert "control variates" not in warning.message
+
+
 def test_a_function_that_returns_no_ranges_is_refused(bounded):
     with pytest.raises(SettingError, match=r"^ranges= is a function that returned a list"):
         PoissonMH(model=bounded, ranges=lambda centre: [0.0])
