@@ -53,6 +53,23 @@ def test_the_range_of_a_mixture(transform, beta):
     assert found.are_ranges
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.45, 0.55), (0.02, 0.9), (0.97, 0.99)])
+def test_an_interval_that_is_transformed_has_the_range_of_one_that_is_not(low, high):
+    found = []
+    for transform, centre in (({}, 0.0), ({"default_transform": None}, 0.5 * (low + high))):
+        with pm.Model() as model:
+            p = pm.Uniform("p", low, high, **transform)
+            pm.Bernoulli("seen", p=p, observed=SEEN)
+        found.append(tables_of(model, [centre]).c.astype(np.float64))
+    np.testing.assert_allclose(*found, rtol=1e-6)
+    grid = np.linspace(low, high, 101)[:, None]
+    levels = np.log(np.where(SEEN, grid, 1.0 - grid))
+    levels -= levels[50]
+    width, below = found[0]
+    assert (-below <= levels.min(axis=0)).all()
+    assert (width - below >= levels.max(axis=0)).all()
+
+
 def test_both_terms_are_enclosed_and_each_branch_by_itself():
     with pm.Model() as model:
         p = pm.Uniform("p", 0.2, 0.7, default_transform=None)

@@ -537,6 +537,20 @@ EDITED = [
         "bounds/test_interval.py::test_arithmetic_holds_exact_results[mul]",
     ),
     Mutant(
+        "a transformed interval counted from its larger end",
+        "digits near the smaller end of an interval are lost",
+        Edit("model.row.arithmetic._with_mirror", "abs(m) <= abs(k)", "abs(m) > abs(k)"),
+        "model/row/test_simplify.py::test_an_interval_keeps_its_digits_where_it_is_near_zero"
+        "[-1000000000.0-0.001]",
+    ),
+    Mutant(
+        "the ends of a transformed interval added",
+        "an interval is wider than it is",
+        Edit("model.row.arithmetic._with_mirror", "(high, -low)", "(high, low)"),
+        "bounds/test_ranges.py::"
+        "test_an_interval_that_is_transformed_has_the_range_of_one_that_is_not[0.45-0.55]",
+    ),
+    Mutant(
         "a rule with a wrong derivative",
         "the third derivative of softplus",
         Edit("bounds.rules.logistic._sigmoid_values", "1.0 - 6.0 * slope", "1.0 - 4.0 * slope"),

@@ -117,21 +117,36 @@ def _cancelled(cells: Cells, left: Cell, right: Cell) -> Cell | None:
 
 
 def _completed(cells: Cells, parts: list[Cell]) -> list[Cell]:
-    """Replace k σ(x) + k σ(-x) by k."""
+    """Replace y σ(x) + y σ(-x) by y, and for numbers k σ(x) + m σ(-x) by m + (k - m) σ(x)."""
     kept: list[Cell] = []
     for part in parts:
-        factors = factors_of(part)
-        for factor in factors:
-            if is_a(factor, scalar_math.Sigmoid):
-                mirror = sigmoid(cells, negative(cells, factor.inputs[0]))
-                rest = without(factors, factor)
-                partner = multiply(cells, mirror, *rest)
-                if partner in kept:
-                    kept[kept.index(partner)] = multiply(cells, *rest)
-                    break
+        for share in (x for x in factors_of(part) if is_a(x, scalar_math.Sigmoid)):
+            place, total = _with_mirror(cells, share, without(factors_of(part), share), kept)
+            if total is not None:
+                kept[place] = total
+                break
         else:
             kept.append(part)
     return kept
+
+
+def _with_mirror(
+    cells: Cells, share: Cell, rest: list[Cell], kept: list[Cell]
+) -> tuple[int, Cell | None]:
+    """Return which summand has the mirror σ(-x) of the share σ(x), and the sum of the two."""
+    mirror = sigmoid(cells, negative(cells, share.inputs[0]))
+    partner = multiply(cells, mirror, *rest)
+    if partner in kept:
+        return kept.index(partner), multiply(cells, *rest)
+    k = number(multiply(cells, *rest))
+    for place, (core, factor) in enumerate(scaled_core(cells, x) for x in kept):
+        m = number(factor)
+        if core is mirror and k is not None and m is not None:
+            # Beside the smaller number, nothing is lost where the share of the other is small.
+            low, high, growing = (m, k, share) if abs(m) <= abs(k) else (k, m, mirror)
+            slope = cells.constant(sum_of((high, -low)))
+            return place, add(cells, cells.constant(low), multiply(cells, slope, growing))
+    return 0, None
 
 
 def _gamma_ratio(cells: Cells, left: Cell, right: Cell) -> Cell | None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
+from scipy.special import expit
 
 from model.row.expressions import Builder, operations, value_of
 from pymc_minibatch_mh.model.row import arithmetic, logic, patterns, probability, simplify
@@ -288,6 +289,18 @@ IDENTITIES = {
             f.mul(p, v, f.sigmoid(u)), x, f.mul(p, v, f.sigmoid(f.neg(u)))
         ),
         set(),
+    ),
+    "an interval's transform": (
+        lambda f, u, v, w, x, k, p, s: f.add(
+            f.mul(f.sigmoid(u), 0.7), f.mul(f.sub(1.0, f.sigmoid(u)), 0.2)
+        ),
+        {"Add", "Mul", "Sigmoid"},
+    ),
+    "an interval's transform, with the larger number below": (
+        lambda f, u, v, w, x, k, p, s: f.add(
+            f.mul(f.sigmoid(u), -1.0), f.mul(f.sub(1.0, f.sigmoid(u)), -3.0), x
+        ),
+        {"Add", "Mul", "Sigmoid"},
     ),
     "a ratio of gamma functions": (
         lambda f, u, v, w, x, k, p, s: f.sub(
@@ -745,3 +758,17 @@ def test_numbers_and_affine_cells_stay_what_they_are():
     assert simplified.value == 0.0
     simplified, _ = both(lambda f, u, v, w, x, *_: f.mul(x, f.sub(u, v)))
     assert isinstance(simplified, Affine)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.2, 0.7), (-3.0, -1.0), (-1e9, 1e-3), (-1e-3, 1e9)])
+def test_an_interval_keeps_its_digits_where_it_is_near_zero(low, high):
+    cells = Cells()
+    u = cells.coordinate(0)
+    f = Builder(cells, simplify.apply)
+    share = f.sigmoid(u)
+    folded = f.add(f.mul(share, high), f.mul(f.sub(1.0, share), low))
+    assert operations(folded) == {"Add", "Mul", "Sigmoid"}
+    z = np.linspace(-60.0, 60.0, 241)
+    parts = np.stack([expit(z) * high, expit(-z) * low])
+    lost = 4.0 * np.finfo(float).eps * np.abs(parts).sum(axis=0)
+    assert (np.abs(value_of(folded, z[None]) - parts.sum(axis=0)) <= lost).all()
