@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pymc as pm
 import pytest
 
 from conformance.harness import same_draws
@@ -11,6 +12,7 @@ from pymc_minibatch_mh import (
     PerUpdate,
     RandomWalk,
     SettingError,
+    StiefelWalk,
     audit,
     design_sequential_test,
     explain,
@@ -78,6 +80,18 @@ def test_moves_are_those_of_the_seed_and_leave_the_step_alone(rough, moves):
     np.testing.assert_array_equal(again.log_ratio, moves.log_ratio)
     np.testing.assert_array_equal(again.sd, moves.sd)
     assert rough.chain.state == before
+
+
+def test_moves_on_a_manifold_are_tried_from_the_start():
+    """Beside it there is nothing: a draw around the start would be off the manifold."""
+    x = np.random.default_rng(10).standard_normal((1_200, 2))
+    with pm.Model() as model:
+        turn = pm.Flat("turn", shape=(2, 2), initval=np.eye(2))
+        pm.Laplace("y", (x @ turn)[:, 0], 1.0, observed=x[:, 0])
+    walk = StiefelWalk(0.05)
+    step = AustereMH(model=model, centre="start", batch_size=100, proposal=walk)
+    assert tried_moves(step, 8, random_seed=11).log_ratio.size == 8
+    assert explain(step, draws=100, tune=50, random_seed=12).forecast.acceptance > 0.0
 
 
 def test_better_control_variates_need_fewer_rows(model_of, rough):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.chain.probe import Probe
-from pymc_minibatch_mh.diagnostics.forecast.pilot import fresh_chain
+from pymc_minibatch_mh.diagnostics.forecast.pilot import first_point, fresh_chain
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.methods.tables.designs import (
     BATCH_SIZES,
@@ -138,7 +138,7 @@ def tried_moves(step: MinibatchStep, moves: int = MOVES, random_seed: Any = None
     before = others.copy()
     try:
         copied = fresh_chain(step, rng, TUNE)
-        point = {**model.initial_point(), **step.gaussian_draw(rng, 1.0)}
+        point = first_point(step, model, rng)
         for _ in range(TUNE):
             point, _ = copied.step(point)
         copied.stop_tuning()

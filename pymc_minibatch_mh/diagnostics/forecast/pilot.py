@@ -68,13 +68,29 @@ def fresh_chain(step: MinibatchStep, rng: np.random.Generator, tune: int) -> Min
     return other
 
 
+def first_point(
+    step: MinibatchStep, model: pm.Model, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Return where a pilot starts: at a draw from the Gaussian approximation.
+
+    A step with ``centre="start"`` has none that tells of the posterior, and what lies around its
+    centre may have no density, as beside a manifold: its pilot starts at the centre.
+    """
+    if step.target.covariance is None:
+        return {**model.initial_point(), **step.gaussian_draw(rng, 1.0)}
+    return {
+        **model.initial_point(),
+        **step.target.split.unravel(step.prepared.surrogate.centre, {}),
+    }
+
+
 def fly(
     step: MinibatchStep, model: pm.Model, draws: int, tune: int, rng: np.random.Generator
 ) -> Pilot:
     """Run a chain of a copy of `step`.
 
-    It starts at a draw from the Gaussian approximation. Variables of other steps stay there, and
-    at the model's initial point if no row depends on them or they are discrete.
+    It starts at :func:`first_point`. Variables of other steps stay there, and at the model's
+    initial point if no row depends on them or they are discrete.
 
     Parameters
     ----------
@@ -95,7 +111,7 @@ def fly(
     try:
         with counting(label, tune + draws) as advance:
             chain = fresh_chain(step, rng, tune)
-            point = {**model.initial_point(), **step.gaussian_draw(rng, 1.0)}
+            point = first_point(step, model, rng)
             for _ in range(tune):
                 point, _ = chain.step(point)
                 advance()
