@@ -19,20 +19,20 @@ import numpy as np
 from pytensor.scalar.basic import Switch
 from scipy.special import logit
 
-from pymc_minibatch_mh.bounds.diagnose import explain_without_range
-from pymc_minibatch_mh.bounds.geometry import box_of_support, geometry
-from pymc_minibatch_mh.bounds.interval import Array, Interval
-from pymc_minibatch_mh.bounds.jets import Jets
-from pymc_minibatch_mh.bounds.rules import NoRuleError
-from pymc_minibatch_mh.bounds.tables import (
+from pymc_minibatch_mh.bounds.bounds_pass import (
     BOUNDING,
     CHUNK,
     MOST_BOXES,
     MOST_BOXES_OF_A_ROW,
     TRIAL_ROWS,
     WORTH_A_CUT,
-    Tables,
 )
+from pymc_minibatch_mh.bounds.diagnose import explain_without_range
+from pymc_minibatch_mh.bounds.geometry import box_of_support, geometry
+from pymc_minibatch_mh.bounds.interval import Array, Interval
+from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.bounds.rules import NoRuleError
+from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels.intervals import RELATIVE

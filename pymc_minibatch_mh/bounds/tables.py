@@ -4,50 +4,28 @@ A table holds for pairs of positions inside its radius. Small radii have small b
 serves a pair follows from the pair alone, symmetrically.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from scipy.special import chdtri
 
-from pymc_minibatch_mh.bounds.diagnose import explain_unbounded
-from pymc_minibatch_mh.bounds.enclose import suprema
-from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
-from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.metric import compiled_metric
-from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
 from pymc_minibatch_mh.bounds.shipping import received, shipped
 from pymc_minibatch_mh.data import code_digest, digest
 from pymc_minibatch_mh.data.mapped import MappedArrays
-from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels.alias import build_alias
-from pymc_minibatch_mh.kernels.bound_tables import KIND, TOTAL, BoundTables, no_metric
+from pymc_minibatch_mh.kernels.bound_tables import (
+    KIND,
+    NO_ROWS,
+    TOTAL,
+    BoundTables,
+    no_metric,
+    no_tables,
+)
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, RANGE, SHARP
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.model.row.function import RowFunction
-from pymc_minibatch_mh.model.row.values import RowData
-from pymc_minibatch_mh.progress import report
-
-#: Chances that a normal posterior leaves the nested trust regions.
-TAILS = (1e-2, 1e-6, 1e-12)
-#: Rows that are bounded at a time.
-CHUNK = 16_384
-#: Rows from which the regions and the pieces of the arguments' intervals are chosen.
-TRIAL_ROWS = 512
-#: Boxes that may be enclosed over the smallest region, for all rows and for one row.
-MOST_BOXES, MOST_BOXES_OF_A_ROW = 1_000_000, 16
-#: Rows per update below which tighter bounds are not worth the time that they take.
-FEW_ROWS = 0.1
-#: Least relative gain for which intervals are cut once more, or a smaller region is kept.
-WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.05
-#: Excess up to which the table without a radius also serves the largest region.
-WORTH_INFINITY = 0.25
-
-#: What is said while it takes long.
-BOUNDING = "Bounding all rows"
+from pymc_minibatch_mh.kernels.moves import RANGE
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +44,8 @@ class Tables:
         Whether the bounds were derived from the model; those of a user were not.
     metric
         The M of a user's bounds, before it is compiled.
+    heavy : ndarray of int64
+        Rows that are read at every update where a test draws rows: see :mod:`preparation.heavy`.
     """
 
     heads: np.ndarray
@@ -73,6 +53,7 @@ class Tables:
     looseness: float
     verified: bool = True
     metric: Callable[..., float] | None = None
+    heavy: np.ndarray = field(default_factory=lambda: NO_ROWS)
 
     @property
     def are_ranges(self) -> bool:
@@ -89,18 +70,46 @@ class Tables:
 
     @cached_property
     def alias(self) -> tuple[np.ndarray, np.ndarray]:
-        """Alias tables, shapes (T, N): thresholds float64 and places int32."""
+        """Alias tables of all rows but the heavy ones, shapes (T, N): float64 and int32."""
         thresholds = np.empty(self.c.shape)
         aliases = np.empty(self.c.shape, dtype=np.int32)
-        for k, weights in enumerate(self.c):
-            build_alias(weights, thresholds[k], aliases[k])
+        for k in range(len(self.c)):
+            build_alias(self._light(k), thresholds[k], aliases[k])
         return thresholds, aliases
 
     @cached_property
     def arrays(self) -> BoundTables:
-        """The tables as kernels read them."""
+        """The tables as tests read them that draw rows by their bounds."""
+        thresholds, aliases = self.alias
+        return self.undrawn._replace(
+            heads=self.heads_of_drawn, thresholds=thresholds, aliases=aliases, heavy=self.heavy
+        )
+
+    @cached_property
+    def undrawn(self) -> BoundTables:
+        """The tables as tests read them that draw no rows by their bounds."""
         metric = address_of(self.compiled_metric)
-        return BoundTables(self.heads, self.c, *self.alias, metric)
+        return no_tables()._replace(heads=self.heads, c=self.c, metric=metric)
+
+    @cached_property
+    def heads_of_drawn(self) -> np.ndarray:
+        """The heads, with Σc_i over the rows that are drawn: all but the heavy ones."""
+        if not self.heavy.size:
+            return self.heads
+        heads = self.heads.copy()
+        heads[:, TOTAL] = [self._light(k).sum(dtype=np.float64) for k in range(len(self.c))]
+        return heads
+
+    def reading_always(self, heavy: np.ndarray) -> Self:
+        """Return the same bounds with other rows that every update reads."""
+        return replace(self, heavy=np.ascontiguousarray(heavy, np.int64))
+
+    def _light(self, table: int) -> np.ndarray:
+        if not self.heavy.size:
+            return self.c[table]
+        light = self.c[table].copy()
+        light[self.heavy] = 0.0
+        return light
 
     @cached_property
     def compiled_metric(self) -> Any:
@@ -120,7 +129,14 @@ class Tables:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave large arrays to a file that processes share, and addresses behind."""
-        dropped = ("alias", "arrays", "compiled_metric", "_mapped")
+        dropped = (
+            "alias",
+            "arrays",
+            "compiled_metric",
+            "heads_of_drawn",
+            "undrawn",
+            "_mapped",
+        )
         state = {name: value for name, value in self.__dict__.items() if name not in dropped}
         return {**state, "c": shipped(self.c, lambda: self._mapped)}
 
@@ -133,209 +149,3 @@ class Tables:
             If the bounds are not there any more.
         """
         self.__dict__.update(state | received(state["c"]))
-
-
-class BoundsPass:
-    """Bounds every row of a model's terms over nested trust regions.
-
-    Parameters
-    ----------
-    functions
-        The terms.
-    surrogate
-        Centre, metric, order and temperature.
-    support
-        Lower and upper ends of the coordinates' supports, which bound the trust region of control
-        variates of order 0; shapes (d,).
-    """
-
-    def __init__(
-        self,
-        functions: Sequence[RowFunction],
-        surrogate: Surrogate,
-        support: tuple[Array, Array],
-    ) -> None:
-        self._functions = functions
-        self._surrogate = surrogate
-        self._support = support
-        self._order = surrogate.order + 1
-        self.size = surrogate.centre.size
-
-    def tables(self) -> Tables:
-        """Bound all rows.
-
-        Raises
-        ------
-        BoundsError
-            If a row has no bound even over the smallest region.
-        """
-        report(BOUNDING)
-        trials = [self._trial(function) for function in self._functions]
-        radii = self._radii(trials)
-        plans = [[trial.pieces(radius) for trial in trials] for radius in radii[:1]]
-        plans += [[trial.whole for trial in trials] for _ in radii[1:]]
-        found = self._bound_all(radii, plans)
-        usable = [k for k in range(len(radii)) if np.isfinite(found[k]).all()]
-        if not usable:
-            row = int(np.flatnonzero(~np.isfinite(found[0]).all(axis=0))[0])
-            raise self._unbounded(row, radii[0])
-        base = sum(trial.total(0.0, trial.whole) for trial in trials)
-        tables = [table for k in usable for table in self._kinds(radii[k], found[k])]
-        heads = np.array([[radius, kind, c.sum(dtype=np.float64)] for radius, kind, c in tables])
-        c = np.stack([c for _, _, c in tables])
-        return Tables(heads, c, float(heads[:, TOTAL].min() / base) if base > 0.0 else 1.0)
-
-    def _trial(self, function: RowFunction) -> "_Trial":
-        rows = np.unique(np.linspace(0, function.n_rows - 1, TRIAL_ROWS).astype(np.int64))
-        data = RowData(function, rows)
-        return _Trial(self, function, data, self.geometry(function, data))
-
-    def geometry(self, function: RowFunction, data: RowData) -> Geometry:
-        """Return where the arguments of some rows lie."""
-        return geometry(function, data, self._surrogate.centre, self._surrogate.factor)
-
-    def bounds(
-        self,
-        function: RowFunction,
-        data: RowData,
-        place: Geometry,
-        radius: float,
-        pieces: Sequence[int],
-    ) -> tuple[Array, Array]:
-        """Return c_i and c̃_i of some rows."""
-        boxes = place.boxes(radius)
-        if radius == np.inf and self._order == 1:
-            boxes = box_of_support(function, data, *self._support)
-        found = suprema(function, data, boxes, self._order, pieces)
-        terms = weighted(found, place.norms)
-        if not terms:
-            return np.zeros(()), np.zeros(())
-        beta = self._surrogate.inverse_temperature
-        along = directional(terms, beta)
-        together = joint(terms, place.correlation_norm(), self._surrogate.order, beta)
-        if self._order == 1:
-            along = together = np.fmin(along, together)
-        return along, together
-
-    def _radii(self, trials: Sequence["_Trial"]) -> list[float]:
-        nested = [float(np.sqrt(chdtri(self.size, tail))) for tail in TAILS]
-        totals = {r: sum(t.total(r, t.whole) for t in trials) for r in [*nested, np.inf]}
-        # A table without a radius spares full passes altogether, where there is one.
-        kept = [np.inf] if np.isfinite(totals[np.inf]) else []
-        if not kept or totals[np.inf] > (1.0 + WORTH_INFINITY) * totals[nested[-1]]:
-            kept.insert(0, nested[-1])
-        for radius in reversed(nested[:-1]):
-            if not totals[radius] > (1.0 - WORTH_A_TABLE) * totals[kept[0]]:
-                kept.insert(0, radius)
-        return kept
-
-    def _bound_all(
-        self, radii: Sequence[float], plans: Sequence[Sequence[Sequence[int]]]
-    ) -> np.ndarray:
-        """Return c_i and c̃_i over every region, shape (regions, 2, N), float32 rounded up."""
-        starts = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
-        chunks = [
-            (k, first, min(first + CHUNK, function.n_rows))
-            for k, function in enumerate(self._functions)
-            for first in range(0, function.n_rows, CHUNK)
-        ]
-        result = np.empty((len(radii), 2, int(starts[-1])), dtype=np.float32)
-
-        def work(chunk: Any) -> None:
-            k, first, last = chunk
-            function = self._functions[k]
-            data = RowData(function, slice(first, last))
-            place = self.geometry(function, data)
-            target = slice(starts[k] + first, starts[k] + last)
-            for number, radius in enumerate(radii):
-                pair = self.bounds(function, data, place, radius, plans[number][k])
-                for kind, c in enumerate(pair):
-                    result[number, kind, target] = _rounded_up(c)
-
-        for _ in on_all_cores(work, chunks, BOUNDING):
-            pass
-        return result
-
-    def _kinds(self, radius: float, found: np.ndarray) -> list[tuple[float, int, np.ndarray]]:
-        along, together = found
-        if self._order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
-            return [(radius, SHARP, along)]
-        one, other = float(along.sum(dtype=np.float64)), float(together.sum(dtype=np.float64))
-        tables = []
-        # Directions gain a factor of .385 at most, and independence moves little of that.
-        if one <= 2.0 * other:
-            tables.append((radius, DIRECTIONAL, along))
-        if other < one:
-            tables.append((radius, JOINT, together))
-        return tables
-
-    def _unbounded(self, row: int, radius: float) -> Exception:
-        for function in self._functions:
-            if row < function.n_rows:
-                break
-            row -= function.n_rows
-        data = RowData(function, np.array([row]))
-        boxes = self.geometry(function, data).boxes(radius)
-        return explain_unbounded(function, data, boxes, self._order, row)
-
-
-class _Trial:
-    """A few rows of a term, on which regions and cuts are tried."""
-
-    def __init__(
-        self, owner: BoundsPass, function: RowFunction, data: RowData, place: Geometry
-    ) -> None:
-        self._owner = owner
-        self._function = function
-        self._data = data
-        self._place = place
-        self.whole = (1,) * len(function.arguments)
-        self._totals: dict[tuple[float, tuple[int, ...]], float] = {}
-        self._pieces: dict[float, tuple[int, ...]] = {}
-
-    def total(self, radius: float, pieces: tuple[int, ...]) -> float:
-        """Return what Σc_i over all rows would be, by these rows."""
-        key = (radius, pieces)
-        if key not in self._totals:
-            along, together = self._owner.bounds(
-                self._function, self._data, self._place, radius, pieces
-            )
-            best = np.broadcast_to(np.fmin(along, together), (self._n_trial,))
-            self._totals[key] = float(best.mean()) * self._function.n_rows
-        return self._totals[key]
-
-    @property
-    def _n_trial(self) -> int:
-        return min(TRIAL_ROWS, self._function.n_rows)
-
-    def pieces(self, radius: float) -> tuple[int, ...]:
-        """Return into how many pieces each argument's interval is best cut."""
-        if radius not in self._pieces:
-            self._pieces[radius] = self._best_cuts(radius)
-        return self._pieces[radius]
-
-    def _best_cuts(self, radius: float) -> tuple[int, ...]:
-        most = min(MOST_BOXES_OF_A_ROW, MOST_BOXES // self._function.n_rows)
-        best = self.whole
-        typical = (2.0 * self._owner.size**1.5) / 6.0
-        while radius < np.inf and self.total(radius, best) * typical > FEW_ROWS:
-            finer = [
-                (*best[:k], 2 * count, *best[k + 1 :])
-                for k, count in enumerate(best)
-                if 2 * np.prod(best) <= most
-            ]
-            # Two cuts at once: one alone can gain nothing where two arguments multiply.
-            candidate = min(finer, key=lambda p: self.total(radius, p), default=None)
-            if candidate is None:
-                return best
-            gain = 1.0 - self.total(radius, candidate) / max(self.total(radius, best), 1e-300)
-            if not gain > WORTH_A_CUT:
-                return best
-            best = candidate
-        return best
-
-
-def _rounded_up(c: Array) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        single = np.asarray(c, dtype=np.float32)
-    return np.where(single < c, np.nextafter(single, np.float32(np.inf)), single)

@@ -85,7 +85,10 @@ class Program:
         prepared, context = self.prepared, self._space.context.copy()
         context[prepared.target.OTHERS_SLOT] = others.ctypes.data
         surrogate, tables = prepared.surrogate, prepared.tables
-        arrays = no_tables() if tables is None else tables.arrays
+        if tables is None:
+            arrays = no_tables()
+        else:
+            arrays = tables.arrays if self.method.reads_heavy_rows else tables.undrawn
         if prepared.below is not None:
             surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(

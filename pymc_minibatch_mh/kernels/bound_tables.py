@@ -12,6 +12,7 @@ from pymc_minibatch_mh.kernels.signatures import METRIC, METRIC_SIGNATURE
 
 # Columns of the heads of tables.
 RADIUS, KIND, TOTAL = range(3)
+NO_ROWS = np.empty(0, np.int64)
 
 
 class BoundTables(NamedTuple):
@@ -27,6 +28,9 @@ class BoundTables(NamedTuple):
         Alias tables, to draw rows in proportion to c_i.
     metric
         Address of a user's M (``METRIC``), for tables of the kind GIVEN.
+    heavy : ndarray of int64
+        Rows that every update reads and never draws, in order: totals and alias tables are those
+        of all others.
     """
 
     heads: np.ndarray
@@ -34,6 +38,7 @@ class BoundTables(NamedTuple):
     thresholds: np.ndarray
     aliases: np.ndarray
     metric: int
+    heavy: np.ndarray = NO_ROWS
 
 
 @compiled(METRIC_SIGNATURE)

@@ -78,6 +78,28 @@ def read_drawn(posterior, move, drawn, rows, ends, differences, scales):
 
 
 @compiled()
+def read_chosen(posterior, move, chosen, c):
+    """Sum the differences of chosen rows, and their squares over c: see :func:`read_all`."""
+    change, squares = 0.0, 0.0
+    starts = posterior.space.term_starts
+    rows, ends = np.empty(BLOCK, np.int64), np.empty(starts.size - 1, np.int64)
+    differences, scales = np.empty(BLOCK), np.empty(BLOCK)
+    for first in range(0, chosen.size, BLOCK):
+        some = chosen[first : first + BLOCK]
+        count = some.size
+        read_drawn(posterior, move, some, rows[:count], ends, differences, scales)
+        term = 0
+        for i in range(count):
+            while i >= ends[term]:
+                term += 1
+            row = rows[i] + starts[term]
+            change += differences[i]
+            if c.size and c[row] > 0.0:
+                squares += differences[i] ** 2 / c[row]
+    return change, squares
+
+
+@compiled()
 def read_all(posterior, move, c):
     """Sum the differences of all rows, and their squares over c, in bounded memory.
 

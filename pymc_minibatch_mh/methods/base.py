@@ -36,6 +36,9 @@ class Method(ABC):
     #: Whether the mean over batches of the probability that the test returns is that of accepting.
     #: In a test that stops by its uniform number, the verdicts alone tell it.
     returns_probability: bool = True
+    #: Whether rows are drawn by their bounds, and those that would be drawn nearly always are read
+    #: at every update instead.
+    reads_heavy_rows: bool = False
     #: Whether every update reads all rows, because the user asked for that.
     reads_all_rows: bool = False
     #: Why moves are decided by all rows where that was not asked for.

@@ -31,6 +31,9 @@ q the proposal, moving from θ to θ' with counts s has the density
 and -U_i(θ) - φ_i(θ→θ') = -U_i(θ') - φ_i(θ'→θ) turns the second entry into the first with θ and
 θ' exchanged; with delayed acceptance each stage balances its own factor of the target.
 
+Rows that would be drawn at nearly every update are *heavy*: every update reads them, their change
+counts with λ_c in the last decision, and C is that of the others. Which they are is fixed.
+
 A pair may be decided by all rows instead, if what decides so is symmetric in θ and θ' and knows
 no row that was drawn. Clipping a change to ± its bound is odd, hence the test still balances the
 pair, but for another ratio wherever a bound does not hold.
@@ -58,7 +61,7 @@ from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.alias import draw_alias
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, smallest_table
 from pymc_minibatch_mh.kernels.moves import ratio_to_bound
-from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
+from pymc_minibatch_mh.kernels.posterior import read_all, read_chosen, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.scratch import scratch
 from pymc_minibatch_mh.methods.base import Method
@@ -224,8 +227,10 @@ def _product_of_all(move, posterior, bounds, informs, counts):
     could not be found to be too large.
     """
     table, m, size = bounds
-    c = posterior.tables.c
-    change, squares = read_all(posterior, move, c[table] if informs else c[0, :0])
+    c = posterior.tables.c[table] if informs else posterior.tables.c[0, :0]
+    change, squares = read_all(posterior, move, c)
+    if informs and posterior.tables.heavy.size:
+        squares -= read_chosen(posterior, move, posterior.tables.heavy, c)[1]
     beta = posterior.surrogate.inverse_temperature
     if np.isfinite(squares) and informs:
         counts[entry.SQUARED_RATIOS] += beta * beta * squares / m
@@ -253,8 +258,13 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
         counts[entry.SIZES] += size
         counts[entry.N_SIZES] += 1.0
     bounds = (table, m, size)
-    if expected <= min(test.max_rate, MOST_RATE):
-        count, product, left = 0, 0.0, rng.poisson(expected)
+    heavy = tables.heavy
+    if expected + heavy.size <= min(test.max_rate, MOST_RATE):
+        count, product, left = heavy.size, 0.0, rng.poisson(expected)
+        if heavy.size:
+            change, _ = read_chosen(posterior, move, heavy, tables.c[0, :0])
+            product = posterior.surrogate.inverse_temperature * change
+            counts[entry.INVALID] += not np.isfinite(change)
         # A veto decides: rows that are drawn after one are not read.
         portion = 1 if test.form == FACTORIZED else min(left, MOST_READ)
         rows = scratch(portion, np.int64)
@@ -298,6 +308,7 @@ class PoissonMethod(Method):
     tolerates_violations: bool
 
     guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
+    reads_heavy_rows = True
     #: That of exact Metropolis–Hastings, to which little noise is added.
     walk_target = 0.234
 

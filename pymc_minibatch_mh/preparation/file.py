@@ -74,6 +74,7 @@ def write(path: str | PathLike, prepared: Prepared) -> None:
     tables = prepared.tables
     if tables is not None and tables.verified:
         arrays |= {"heads": tables.heads, "c": tables.c, "looseness": np.asarray(tables.looseness)}
+        arrays["heavy"] = tables.heavy
     arrays["key"] = np.asarray(json.dumps(_key_of_file(prepared.target)))
     with open(path, "wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
@@ -102,6 +103,7 @@ def read(path: str | PathLike, target: Target) -> Prepared:
         calibration = Calibration(**{n: float(stored[f"calibration_{n}"]) for n in names})
     if "heads" in stored:
         tables = Tables(stored["heads"], stored["c"], float(stored["looseness"]))
+        tables = tables.reading_always(stored["heavy"])
     return Prepared(target, Needs(), Surrogate(**fields), calibration, tables)
 
 
@@ -134,7 +136,7 @@ def _names(stored: dict[str, np.ndarray]) -> set[str]:
     names = {"key", *(f"surrogate_{name}" for name in Surrogate._fields)}
     if "calibration_kappa" in stored:
         names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
-    return names | ({"c", "looseness"} if "heads" in stored else set())
+    return names | ({"c", "looseness", "heavy"} if "heads" in stored else set())
 
 
 def _require_same(path: str, stored: dict[str, str], current: dict[str, str]) -> None:

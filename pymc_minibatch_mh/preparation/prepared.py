@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.ranges import RangesPass
-from pymc_minibatch_mh.bounds.tables import BoundsPass, Tables
+from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.bounds.user_ranges import Ranges
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.expansion.below import Below, below
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.preparation.heavy import heavy_rows
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.violations import (
     audited,
@@ -132,6 +134,7 @@ class Prepared:
             found = replace(found, tables=None, violation=None)
         if found.tables is None and bounded:
             found = replace(found, tables=self._derived() if needs.derives else self._given())
+            found = found._reading_heavy_rows()
         if needs.touching is None:
             found = replace(found, below=None)
         elif found.below is None or found.below.xi != needs.touching:
@@ -173,6 +176,15 @@ class Prepared:
 
     def _bare(self) -> Prepared:
         return replace(self, calibration=None, tables=None, violation=None, below=None)
+
+    def _reading_heavy_rows(self) -> Prepared:
+        """Return this with the rows that every update reads; none where no mode was sought."""
+        assert self.tables is not None
+        if self.tables.are_ranges or self.target.covariance is not None:
+            return self
+        rng = np.random.default_rng(PREPARATION_SEED)
+        heavy = heavy_rows(self.surrogate, self.tables, rng)
+        return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
 
     def _derived(self) -> Tables:
         functions = self.target.row_functions

@@ -57,7 +57,7 @@ def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random
         moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
     # What is outside of the support is refused before a row is read.
     support = target.split.lower, target.split.upper
-    for move in islice(_moves(surrogate, tables, rng, support), moves):
+    for move in islice(typical_moves(surrogate, tables, rng, support), moves):
         if tables.are_ranges:
             found = _out_of_range(target, surrogate, tables, (move.position, move.new))
             if found:
@@ -104,22 +104,28 @@ def _furthest_out(
 
 
 def sizes_of_moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> list[float]:
-    """Return C M of moves between points of the Gaussian approximation, where it is bounded."""
-    moves = _moves(surrogate, tables, rng)
-    return [float(tables.heads[move.table, TOTAL] * move.m) for move in moves]
+    """Return C M of moves between points of the Gaussian approximation, where it is bounded.
+
+    C is that of the rows that are drawn.
+    """
+    moves = typical_moves(surrogate, tables, rng)
+    totals = tables.heads_of_drawn[:, TOTAL]
+    return [float(totals[move.table] * move.m) for move in moves]
 
 
-def _moves(
+def typical_moves(
     surrogate: Surrogate,
     tables: Tables,
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
 ) -> Iterator[BoundedMove]:
+    """Make moves between points of the Gaussian approximation, those that are bounded."""
+    arrays = tables.undrawn._replace(heads=tables.heads_of_drawn)
     for _ in range(MOVES):
         noise = rng.standard_normal((2, surrogate.centre.size))
         here, there = np.clip(surrogate.centre + noise @ surrogate.factor.T, *support)
         _require_metric(tables, here, there)
-        best, m = table_of_move(tables.arrays, surrogate, here, there)
+        best, m = table_of_move(arrays, surrogate, here, there)
         if best >= 0:
             yield BoundedMove(here, there, best, m)
 

@@ -20,7 +20,7 @@ from figures import TURNS, logistic_data, logistic_model, run_chain
 
 import pymc_minibatch_mh as mb
 from flights import late_flights
-from pymc_minibatch_mh.bounds.tables import BoundsPass
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.model.row.function import row_functions
 from pymc_minibatch_mh.step.base import MinibatchStep
 

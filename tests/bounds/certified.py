@@ -15,9 +15,9 @@ from scipy import optimize, special
 
 from bounds.vectors import VECTORS
 from families import FAMILIES
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.jets import Jets
-from pymc_minibatch_mh.bounds.tables import BoundsPass
 from pymc_minibatch_mh.expansion.mode import Mode
 from pymc_minibatch_mh.expansion.passes import Derivatives
 from pymc_minibatch_mh.expansion.taylor import surrogate_at

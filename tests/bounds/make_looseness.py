@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from bounds.certified import fit, hunt
 from families import FAMILIES
-from pymc_minibatch_mh.bounds.tables import TAILS, TOTAL
+from pymc_minibatch_mh.bounds.bounds_pass import TAILS, TOTAL
 
 FILE = Path(__file__).with_name("looseness.json")
 COMMAND = "PYTHONPATH=.:tests python tests/bounds/make_looseness.py"

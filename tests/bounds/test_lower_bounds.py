@@ -11,7 +11,7 @@ import pytest
 
 from bounds.certified import HuntFromCentre, fit, hunt
 from bounds.test_certified import EVERY_CASE, ONE_ARGUMENT, ROWS
-from pymc_minibatch_mh.bounds.tables import TOTAL
+from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.moves import (
     DIRECTIONAL,

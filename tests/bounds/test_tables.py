@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import chi2
 
 from bounds.certified import fit
-from pymc_minibatch_mh.bounds.tables import TAILS, TOTAL, BoundsPass, Tables
+from pymc_minibatch_mh.bounds.bounds_pass import TAILS, TOTAL, BoundsPass
+from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, SHARP

@@ -6,7 +6,7 @@ import pytest
 from numba import njit
 
 from bounds.certified import fit
-from pymc_minibatch_mh.bounds.tables import TOTAL, BoundsPass
+from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
 from pymc_minibatch_mh.kernels.bound_tables import no_tables, smallest_table
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moves import GIVEN, move_between, ratio_to_bound

@@ -16,8 +16,8 @@ from exactness import enumeration, kernels
 from exactness import poisson as counts
 from exactness.kernels import BETA, POSITIONS
 from kernels.chain import draws_of, line, role
-from pymc_minibatch_mh.kernels.alias import build_alias
-from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_tables
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moves import GIVEN
 from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
@@ -172,16 +172,15 @@ def by_counts(chain, settings):
     def metric(position, new):
         return sizes[nearest(positions, position), nearest(positions, new)]
 
-    c = chain.bounds.astype(np.float32)
-    thresholds, aliases = np.empty((1, rows)), np.empty((1, rows), dtype=np.int32)
-    build_alias(c, thresholds[0], aliases[0])
-    heads = np.array([[50.0, GIVEN, c.sum(dtype=np.float64)]])
+    heads = np.array([[50.0, GIVEN, chain.bounds.astype(np.float32).sum(dtype=np.float64)]])
+    c = chain.bounds.astype(np.float32)[None]
+    tables = Tables(heads, c, 1.0).reading_always(np.array(chain.heavy, np.int64))
     posterior = Posterior(
         address_of(prior),
         address_of(evaluate),
         RowSpace(np.array([0, rows]), NO_CONTEXT),
         line(beta),
-        BoundTables(heads, c[None], thresholds, aliases, address_of(metric)),
+        tables.arrays._replace(metric=address_of(metric)),
     )
     sums = np.cumsum(chain.proposals, axis=2)
     proposal = Asymmetric(positions, chain.weights, chain.proposals, sums)

@@ -31,7 +31,7 @@ class Chain:
     """A discrete state space, its rows, and a mixture of proposals.
 
     Shapes: log_prior (S,), log_likelihood and expansion (S, N), weights (K,), proposals
-    (K, S, S), bounds (N,), sizes (S, S), outside (S,).
+    (K, S, S), bounds (N,), sizes (S, S), outside (S,). Rows of `heavy` are read by every test.
     """
 
     log_prior: np.ndarray
@@ -43,6 +43,7 @@ class Chain:
     bounds: np.ndarray
     sizes: np.ndarray
     outside: np.ndarray
+    heavy: tuple[int, ...] = ()
 
     def target(self):
         """Return the tempered posterior, shape (S,)."""
@@ -53,13 +54,17 @@ class Chain:
 
 @dataclass(frozen=True)
 class Move:
-    """What the compiled test knows of a pair: λ_c, dU_i, c_i M, and who decides."""
+    """What the compiled test knows of a pair: λ_c, dU_i, c_i M, and who decides.
+
+    `known` is what rows that are always read add to the log ratio; the others can be drawn.
+    """
 
     cheap: float
     changes: np.ndarray
     bounds: np.ndarray
     by_all_rows: bool
     settings: poisson.PoissonTest
+    known: float = 0.0
 
 
 def move(chain, settings, i, j, component):
@@ -67,14 +72,17 @@ def move(chain, settings, i, j, component):
     beta, proposal = chain.inverse_temperature, chain.proposals[component]
     cheap = chain.log_prior + beta * chain.expansion.sum(axis=1)
     remainder = chain.log_likelihood - chain.expansion
-    bounds = chain.bounds * chain.sizes[i, j]
-    too_many = poisson.rate(bounds.sum(), settings) > settings.max_rate
+    drawn = np.delete(np.arange(len(chain.bounds)), chain.heavy)
+    bounds = chain.bounds[drawn] * chain.sizes[i, j]
+    expected = poisson.rate(bounds.sum(), settings) + len(chain.heavy)
+    changes = -beta * (remainder[j] - remainder[i])
     return Move(
         cheap=cheap[j] - cheap[i] + np.log(proposal[j, i]) - np.log(proposal[i, j]),
-        changes=-beta * (remainder[j] - remainder[i]),
+        changes=changes[drawn],
         bounds=bounds,
-        by_all_rows=too_many or chain.outside[i] or chain.outside[j],
+        by_all_rows=expected > settings.max_rate or chain.outside[i] or chain.outside[j],
         settings=settings,
+        known=-changes[list(chain.heavy)].sum(),
     )
 
 
@@ -132,9 +140,9 @@ def acceptance(rule, move):
     """Return the probability that a move is accepted, over all vectors of counts."""
     delayed = float(move.settings.delayed)
     if move.by_all_rows:
-        return rule.accept_by_all_rows(move.cheap, -move.changes.sum(), delayed)
+        return rule.accept_by_all_rows(move.cheap, move.known - move.changes.sum(), delayed)
     products, weights = rule.log_products(rule, move)
-    return weights @ rule.accept(move.cheap, products, delayed)
+    return weights @ rule.accept(move.cheap, move.known + products, delayed)
 
 
 def transition_matrix(chain, rule):

@@ -7,7 +7,7 @@ import numpy as np
 
 from forms.form import Form
 from forms.reading import parts_of
-from pymc_minibatch_mh.bounds.tables import BoundsPass
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.reading.split import Split

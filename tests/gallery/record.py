@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from bounds.certified import Rows
 from model.reading.evaluation import evaluate
 from pymc_minibatch_mh import BoundsError, UnsplittableModelError
-from pymc_minibatch_mh.bounds.tables import TAILS, BoundsPass
+from pymc_minibatch_mh.bounds.bounds_pass import TAILS, BoundsPass
 from pymc_minibatch_mh.expansion.mode import Mode
 from pymc_minibatch_mh.expansion.passes import Derivatives
 from pymc_minibatch_mh.expansion.taylor import surrogate_at

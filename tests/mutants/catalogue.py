@@ -499,7 +499,7 @@ EDITED = [
     Mutant(
         "bounds × 0.75",
         "rows exceed their bounds",
-        Edit("bounds.tables._rounded_up", "np.asarray(c,", "np.asarray(0.75 * c,"),
+        Edit("bounds.bounds_pass._rounded_up", "np.asarray(c,", "np.asarray(0.75 * c,"),
         "bounds/test_certified.py::test_no_row_exceeds_its_bound[bernoulli_logit-2]",
     ),
     Mutant(
@@ -511,7 +511,7 @@ EDITED = [
     Mutant(
         "c_i rounded inward",
         "a bound stored in float32 is below the derived one",
-        Edit("bounds.tables._rounded_up", "np.float32(np.inf)", "np.float32(-np.inf)"),
+        Edit("bounds.bounds_pass._rounded_up", "np.float32(np.inf)", "np.float32(-np.inf)"),
         "bounds/test_tables.py::test_bounds_are_rounded_up[bernoulli_logit]",
     ),
     Mutant(

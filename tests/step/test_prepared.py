@@ -12,7 +12,7 @@ import pytest
 from conformance.harness import same_draws
 from families import FAMILIES
 from pymc_minibatch_mh import PenaltyMH, SettingError, StaleDataError, TunaMH
-from pymc_minibatch_mh.bounds.tables import BoundsPass
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.reading.digest import split_digests
 from pymc_minibatch_mh.model.reading.split import split

@@ -4,6 +4,7 @@ from scipy.special import chdtrc
 
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.diagnostics.forecast.records import BoundTable, Certificate
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, RANGE, SHARP
 from pymc_minibatch_mh.methods.guarantee import Promise
 from pymc_minibatch_mh.step.base import MinibatchStep
@@ -33,14 +34,25 @@ def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Cer
     found = () if tables is None else bound_tables(tables, step.target.split.size)
     looseness = float("nan") if tables is None else tables.looseness
     reason = why_not_exact or _reason(step, certified)
-    return Certificate(str(step.guarantee), certified, reason, order, found, looseness)
+    heavy = 0
+    if tables is not None and step.program.method.reads_heavy_rows:
+        heavy = tables.heavy.size
+    return Certificate(str(step.guarantee), certified, reason, order, found, looseness, heavy)
 
 
 def bound_tables(tables: Tables, size: int) -> tuple[BoundTable, ...]:
     """Return what the heads of tables say, in `size` dimensions."""
     return tuple(
-        BoundTable(float(radius), float(chdtrc(size, radius**2)), KINDS[int(kind)], float(total))
-        for radius, kind, total in tables.heads
+        BoundTable(
+            float(radius),
+            float(chdtrc(size, radius**2)),
+            KINDS[int(kind)],
+            float(total),
+            float(drawn),
+        )
+        for (radius, kind, total), drawn in zip(
+            tables.heads, tables.heads_of_drawn[:, TOTAL], strict=True
+        )
         if radius >= 0.0
     )
 

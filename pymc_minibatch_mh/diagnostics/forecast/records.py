@@ -83,12 +83,15 @@ class BoundTable:
         Which bound it is: see docs/bounds.md.
     total
         C = Σ c_i.
+    drawn
+        The same over the rows that are drawn: all but the heavy ones.
     """
 
     radius: float
     left_with_probability: float
     kind: str
     total: float
+    drawn: float
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ class Certificate:
     looseness
         Σ c_i over that of enclosures of zero radius, at the smallest radius; NaN without derived
         bounds.
+    n_heavy
+        Rows that are read at every update, instead of being drawn at nearly every one.
     """
 
     guarantee: str
@@ -118,6 +123,7 @@ class Certificate:
     order: int
     tables: tuple[BoundTable, ...]
     looseness: float
+    n_heavy: int = 0
 
 
 @dataclass(frozen=True)

@@ -78,8 +78,9 @@ EXPLANATION = Explanation(
         certified=True,
         reason="bounds were derived",
         order=2,
-        tables=(BoundTable(3.37, 0.01, "sharp", 0.0308),),
+        tables=(BoundTable(3.37, 0.01, "sharp", 0.0308, 0.0207),),
         looseness=1.16,
+        n_heavy=412,
     ),
     forecast=FORECAST,
     approximate=APPROXIMATE,
@@ -127,5 +128,7 @@ WRITTEN = {
     3.37: "3.37 posterior sds",
     0.01: "1e-02",
     0.0308: "0.0308",
+    0.0207: "0.0207",
+    412: "412",
     1.16: "1.16 times",
 }
