@@ -6,19 +6,21 @@ they are read at every update, and all others are drawn by bounds that are then 
 are read is fixed before sampling, so that the test stays exact whichever they are.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.preparation.violations import typical_moves
+from pymc_minibatch_mh.preparation.violations import BoundedMove
 
-#: Cost of a row that is read at every update, in order, in units of that of a row that is drawn.
+#: Cost of a row that is read at every update, which stays in a cache, in units of that of a row
+#: that is drawn from data which do not fit one.
 COST_IN_ORDER = 0.4
 #: By how much expected rows have to fall to make up for a second way of reading rows.
 WORTHWHILE = 0.8
 
 
-def heavy_rows(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> np.ndarray:
+def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     """Return the rows that are better read at every update than drawn, in order.
 
     A row of bound c_i is drawn c_i M times on average in a move of size M, so that it is better
@@ -26,19 +28,17 @@ def heavy_rows(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -
 
     Parameters
     ----------
-    surrogate
-        Control variates that the bounds belong to.
     tables
         The bounds.
-    rng
-        Draws moves between points of the Gaussian approximation.
+    typical
+        Moves between points of the posterior, as far as they are bounded.
 
     Returns
     -------
     ndarray of int64
-        Empty where no typical move is bounded, or where few rows would be saved.
+        Empty where no move is bounded, or where few rows would be saved.
     """
-    moves = list(typical_moves(surrogate, tables, rng))
+    moves = list(typical)
     if not moves:
         return np.empty(0, np.int64)
     served = [move.table for move in moves]

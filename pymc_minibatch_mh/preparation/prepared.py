@@ -22,6 +22,7 @@ from pymc_minibatch_mh.preparation.violations import (
     audited,
     sizes_of_moves,
     tell_of_unverified_bounds,
+    typical_moves,
 )
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class Prepared:
         if self.tables.are_ranges or self.target.covariance is not None:
             return self
         rng = np.random.default_rng(PREPARATION_SEED)
-        heavy = heavy_rows(self.surrogate, self.tables, rng)
+        heavy = heavy_rows(self.tables, typical_moves(self.surrogate, self.tables, rng))
         return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
 
     def _derived(self) -> Tables:

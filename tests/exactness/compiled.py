@@ -91,13 +91,17 @@ class Compiled:
 
     def transitions(self, updates, seed):
         """Return how often each state was followed by each, shape (S, S)."""
-        start = float(self.positions[0])
-        run = self.posterior, self.proposal, self.settings, start
-        visited, _ = draws_of(*run, count=updates + 1, seed=seed)
+        visited, _ = self.run(updates + 1, seed)
         states = np.abs(visited[:, None] - self.positions).argmin(axis=1)
         found = np.zeros((len(self.positions),) * 2)
         np.add.at(found, (states[:-1], states[1:]), 1.0)
         return found
+
+    def run(self, updates, seed):
+        """Return the positions after each update, and what each has counted."""
+        start = float(self.positions[0])
+        run = self.posterior, self.proposal, self.settings, start
+        return draws_of(*run, count=updates, seed=seed)
 
 
 def chance(found, matrix):

@@ -95,8 +95,8 @@ EDITED = [
         "updates that should read no row read one",
         Edit(
             THIN_ROWS,
-            "left = 0, 0.0, rng.poisson(expected)",
-            "left = 0, 0.0, max(rng.poisson(expected), 1)",
+            "rng.poisson(expected)",
+            "max(rng.poisson(expected), 1)",
             LOOP,
         ),
         f"{POISSON}[MH-SS]",
@@ -159,6 +159,44 @@ EDITED = [
         ),
         "kernels/test_poisson.py"
         "::test_a_choice_of_chi_learns_the_same_from_drawn_rows_and_from_all[True]",
+        slow=True,
+    ),
+    Mutant(
+        "heavy rows that count the wrong way round",
+        "what is read at every update draws the chain away from the posterior",
+        Edit(
+            THIN_ROWS,
+            "posterior.surrogate.inverse_temperature * change",
+            "-posterior.surrogate.inverse_temperature * change",
+            LOOP,
+        ),
+        "exactness/test_heavy.py::test_the_loop_steps_as_enumerated[paper]",
+        slow=True,
+    ),
+    Mutant(
+        "heavy rows drawn as well",
+        "rows that are read at every update count twice",
+        Edit("bounds.tables.Tables._light", "light[self.heavy] = 0.0", "pass"),
+        "exactness/test_heavy.py::test_what_is_drawn_is_of_the_other_rows",
+    ),
+    Mutant(
+        "heavy rows by half their cost",
+        "rows are read at every update that are better drawn",
+        Edit(
+            "preparation.heavy.heavy_rows", "drawn > COST_IN_ORDER", "drawn > 0.5 * COST_IN_ORDER"
+        ),
+        "preparation/test_heavy.py::test_rows_are_heavy_where_they_would_be_drawn_often",
+    ),
+    Mutant(
+        "a choice of χ that learns from heavy rows",
+        "χ is chosen for noise that rows which are always read do not make",
+        Edit(
+            "methods.poisson._product_of_all",
+            "squares -= read_chosen(posterior, move, posterior.tables.heavy, c)[1]",
+            "pass",
+            THINNING,
+        ),
+        "exactness/test_heavy.py::test_a_choice_of_chi_learns_from_the_other_rows",
         slow=True,
     ),
     Mutant(

@@ -11,8 +11,7 @@ from scipy.special import expit
 from pymc_minibatch_mh import Bounds, FireflyMH, TunaMH, explain
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.preparation import heavy
-from pymc_minibatch_mh.preparation.heavy import COST_IN_ORDER, WORTHWHILE
+from pymc_minibatch_mh.preparation.heavy import COST_IN_ORDER, WORTHWHILE, heavy_rows
 from pymc_minibatch_mh.preparation.violations import BoundedMove
 from zoo import logistic, sample
 
@@ -106,19 +105,19 @@ def test_they_are_stored_and_sent_along(grouped, step, tmp_path):
         np.testing.assert_array_equal(other.tables.arrays.heads, step.tables.arrays.heads)
 
 
-def test_rows_are_heavy_where_they_would_be_drawn_often(monkeypatch):
-    def tables(c):
-        c = np.asarray(c, np.float32)[None]
-        return Tables(np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]]), c, 1.0)
-
+def chosen(c, moves):
+    """Return the heavy rows of bounds, for typical moves of given sizes."""
+    c = np.asarray(c, np.float32)[None]
+    tables = Tables(np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]]), c, 1.0)
     nowhere = np.zeros(1)
-    move = BoundedMove(nowhere, nowhere, table=0, m=2.0)
-    monkeypatch.setattr(heavy, "typical_moves", lambda *_: [move])
+    made = [BoundedMove(nowhere, nowhere, table=0, m=m) for m in moves]
+    return heavy_rows(tables, made).tolist()
+
+
+def test_rows_are_heavy_where_they_would_be_drawn_often():
     c = np.full(1_000, 1e-3)
     c[:3] = 50.0, 0.505 * COST_IN_ORDER, 0.495 * COST_IN_ORDER
-    assert heavy.heavy_rows(None, tables(c), None).tolist() == [0, 1]
+    assert chosen(c, [2.0]) == [0, 1]
     # To read all that is heavy would read as many rows as before.
-    even = np.full(1_000, 0.495 / WORTHWHILE)
-    assert heavy.heavy_rows(None, tables(even), None).size == 0
-    monkeypatch.setattr(heavy, "typical_moves", lambda *_: [])
-    assert heavy.heavy_rows(None, tables(c), None).size == 0
+    assert chosen(np.full(1_000, 0.495 / WORTHWHILE), [2.0]) == []
+    assert chosen(c, []) == []
