@@ -233,8 +233,8 @@ def acceptance(size: Size, seed: int) -> tuple[list[Claim], Panel]:
         "FactorizedMH": (poisson.settings("factorized"), FactorizedMH)
     }
     for chi in CHIS:
-        step = partial(TunaMH, chi=chi, form="paper")
-        kinds[f"TunaMH, χ = {chi:g}"] = poisson.settings("paper", chi), step
+        test = poisson.settings("paper", chi)
+        kinds[f"TunaMH, χ = {chi:g}"] = test, partial(TunaMH, chi=chi, form="paper")
     grid = np.geomspace(0.1, 30.0, size.of(5, 30, 40))
     curves, found, errors = [], {}, []
     for name, (test, step) in kinds.items():

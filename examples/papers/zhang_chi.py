@@ -1,0 +1,150 @@
+"""Zhang, Cooper and De Sa (2020), section 5: how to choose χ.
+
+The paper takes about the largest χ at which χC²M² < 1 in most steps. Here, on the regression of
+section 5.3, that rule is measured beside other values, the published ones and ``chi="auto"``: by
+rows and by time for an effective draw. First with the published isotropic walks and bounds without
+control variates, over lengths of the walk, of which each χ is given its best; then with TunaMH as
+it is by default, apart from χ.
+
+"Most steps" are taken for nine of ten: χ = 1/q², where q is the quantile of 90 % of the rows that
+χ = 0 reads, whose expectation is CM.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from papers.data import sevens_and_nines
+from papers.report import Cell, Claim, Panel, Report, Table, curve
+from papers.runner import Run, Size, main, trials
+from papers.zhang_logistic import least_updates, regression, seconds_per_update, walk
+from pymc_minibatch_mh import TunaMH
+
+WALKS = (5e-4, 1e-3, 1.5e-3, 2.5e-3, 4e-3)
+PUBLISHED = (1e-5, 1e-4, 5e-4)
+RULE, AUTO = "χC²M² < 1", 'chi="auto"'
+#: Values of χ for control variates of order 2, beside the rule's.
+OTHERS = (1e-4, 3e-4, 1e-3)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A run, and what an effective draw of the slowest weight cost in rows."""
+
+    run: Run
+    rows: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of one core for an effective draw."""
+        return self.rows / self.run.rows_per_update[0] * seconds_per_update(self.run)
+
+
+def by_rule(run: Run) -> float:
+    """Return the χ of the paper's rule from a run with χ = 0."""
+    return float(1.0 / np.quantile(run.rows, 0.9) ** 2)
+
+
+def walks(model: pm.Model, reference: Run, size: Size, seed: int) -> dict[str, dict[float, Cost]]:
+    """Measure every χ with every walk, without control variates."""
+    starts = [{"beta": chain[-1]} for chain in reference.values("beta")]
+    spread = reference.values("beta").var(axis=(0, 1))
+    shared: dict[str, Any] = {"model": model, "centre": "start", "full_pass_above": np.inf}
+
+    def cost(chi: Any, scale: float) -> Cost:
+        draws, tune = size.of(100, 1_000, 3_000), size.of(100, 500, 500) * (chi == "auto")
+        step = TunaMH(chi=chi, form="paper", proposal=walk(scale), **shared)
+        run = trials(step, draws, starts=starts, tune=tune, seed=seed)
+        return Cost(run, run.rows_per_update[0] * least_updates(run, spread))
+
+    found: dict[str, dict[float, Cost]] = {}
+    for scale in WALKS[: size.of(1, 5, 5)]:
+        none = cost(0.0, scale)
+        values = {RULE: by_rule(none.run)} | {f"{chi:g}": chi for chi in PUBLISHED} | {AUTO: "auto"}
+        costs = {"0": none} | {name: cost(chi, scale) for name, chi in values.items()}
+        for name, one in costs.items():
+            found.setdefault(name, {})[scale] = one
+    return found
+
+
+def by_default(model: pm.Model, size: Size, seed: int) -> dict[str, Cost]:
+    """Measure χ with control variates and moves as they are by default."""
+
+    def cost(chi: Any) -> Cost:
+        draws, tune = size.of(200, 1_000, 8_000), size.of(100, 500, 1_000)
+        run = trials(TunaMH(model=model, chi=chi), draws, chains=2, tune=tune, seed=seed)
+        return Cost(run, run.rows_per_effective_draw("beta"))
+
+    none = cost(0.0)
+    values = {RULE: by_rule(none.run)} | {f"{chi:g}": chi for chi in OTHERS} | {AUTO: "auto"}
+    return {"0": none} | {name: cost(chi) for name, chi in values.items()}
+
+
+def experiment(size: Size, seed: int) -> Report:
+    """Measure all χ with the published walks, and with ours."""
+    digits = sevens_and_nines()
+    model = regression(digits)
+    ours = by_default(model, size, seed)
+    plain = walks(model, ours["0"].run, size, seed)
+    scales = {name: min(costs, key=lambda s: costs[s].rows) for name, costs in plain.items()}
+    best = {name: plain[name][scale] for name, scale in scales.items()}
+    return Report(
+        "Zhang, Cooper and De Sa (2020), section 5: the choice of χ",
+        claims(ours, best),
+        [
+            table("Published walks and bounds, each χ with its best walk", best, scales),
+            table("TunaMH() but for χ: order 2, moves by default", ours, {}),
+        ],
+        panels(plain, ours),
+        digits.differences,
+    )
+
+
+def claims(ours: dict[str, Cost], best: dict[str, Cost]) -> list[Claim]:
+    """Return what ``chi="auto"`` has to do better than the rule: in time, which it is made for."""
+    result = []
+    for what, costs in (("published walks", best), ("TunaMH() but for χ", ours)):
+        ratio = costs[AUTO].seconds / costs[RULE].seconds
+        name = f"{what}: seconds an effective draw at {AUTO}, in those of the paper's rule"
+        result.append(Claim(name, "-", None, 1.0, ratio))
+    published = min(best[f"{chi:g}"].rows for chi in PUBLISHED)
+    ratio = published / ours[AUTO].rows
+    name = "rows an effective draw, those of the best published χ and walk (at least) in TunaMH()'s"
+    return [*result, Claim(name, "-", 1_000.0, None, ratio)]
+
+
+def table(caption: str, costs: dict[str, Cost], scales: dict[str, float]) -> Table:
+    """Return what an effective draw costs with every χ."""
+    size = costs["0"].run.rows_per_update[0]
+    lines: list[list[Cell]] = []
+    for name, cost in costs.items():
+        run = cost.run
+        # R = CM (1 + χ CM) tells a χ that was chosen in warm-up, for moves of the same size.
+        same = scales.get(name) == scales.get("0")
+        chi = (run.rows_per_update[0] / size - 1.0) / size if same else None
+        line = [name, chi, scales.get(name), run.rows_per_update, run.acceptance]
+        lines.append([*line, cost.rows, cost.seconds])
+    head = ["χ", "from its rows", "walk", "rows an update", "acceptance"]
+    head += ["rows an effective draw", "seconds of one core an effective draw"]
+    return Table(caption, head, lines)
+
+
+def panels(plain: dict[str, dict[float, Cost]], ours: dict[str, Cost]) -> list[Panel]:
+    """Return rows and seconds of an effective draw against the walk."""
+    found = []
+    for place, what in (("rows", "rows"), ("seconds", "seconds of one core")):
+        curves = [
+            curve(name, list(costs), [float(getattr(cost, place)) for cost in costs.values()])
+            for name, costs in plain.items()
+        ]
+        level = [float(getattr(ours[AUTO], place))] * 2
+        curves.append(curve("TunaMH()", [WALKS[0], WALKS[-1]], level, "dashed"))
+        title = f"χ: {what} of an effective draw, at least"
+        found.append(Panel(title, "sd of the walk", what, curves, True, True))
+    return found
+
+
+if __name__ == "__main__":
+    main(experiment)
