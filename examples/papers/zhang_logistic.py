@@ -214,7 +214,7 @@ def rows_table(zero: dict[str, Run]) -> Table:
 
 
 def passing_table(zero: dict[str, Run]) -> Table:
-    """Return when the means of TFMH and FlyMC pass the published ones, and what was read by then."""
+    """Return when means of TFMH and FlyMC pass the published ones, and the rows read by then."""
     lines: list[list[Cell]] = []
     for name, (mean, _) in ((TFMH, TFMH_ROWS), (FLY, FLY_ROWS)):
         run, thin = zero[name], updates(name)

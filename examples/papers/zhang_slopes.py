@@ -58,7 +58,7 @@ def experiment(size: Size, seed: int) -> Report:
     for rows in size.of((1_000, 4_000), (1_000, 10_000, 100_000), (10**3, 10**4, 10**5, 10**6)):
         for name, step in steps(regression(rows, seed)).items():
             # What is rare at a large N takes more updates to see.
-            draws = size.of(200, 2_000, 4_000 if name == "order 0" else 40_000)
+            draws = size.of(200, 2_000, 1_000 if name == "order 0" else 20_000)
             tune = size.of(100, 500, 1_000) if name == OURS else 0
             run = trials(step, draws, chains=size.of(2, 2, 4), tune=tune, seed=seed)
             found.setdefault(name, {})[rows] = run
