@@ -1,0 +1,314 @@
+"""Zhang, Cooper and De Sa (2020), section 5.2: a truncated mixture of two normal distributions.
+
+The mixture's column of table 1, and figure 3: rows that four exact methods read, and how near their
+draws come to the tempered posterior, of which the truth is known on a grid.
+
+Settings that the text does not have are chosen here. Data, likelihood and temperature are those of
+Seita et al. (2017), to whom the text refers, and the prior is uniform, as theirs is flat once it is
+tempered like the likelihood. The walk is the one at which the expected rows of TunaMH are the
+published ones, by hand-made bounds: the gradient of a row's log-likelihood is at most (|x| + 6)/√2
+long, as no mean is further than that from the row. FlyMC's lower bounds are constants, which
+truncation makes finite: half the first component's density at its furthest mean. PoissonMH has the
+ranges that begin there.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+
+from papers.report import Cell, Claim, Panel, Report, Table, curve, mean_sd
+from papers.runner import Array, Run, Size, main, trials
+from pymc_minibatch_mh import (
+    AustereMH,
+    Bounds,
+    FactorizedMH,
+    FireflyMH,
+    PoissonMH,
+    RandomWalk,
+    Ranges,
+    TunaMH,
+)
+from pymc_minibatch_mh.step.base import MinibatchStep
+
+VARIANCE, TEMPERATURE, CHI, END = 2.0, 1e4, 1e-4, 3.0
+START = {"first": 0.5, "apart": 0.0}
+TUNA, TFMH, FLY, POISSON = "TunaMH", "TFMH", "FlyMC", "PoissonMH"
+DERIVED, SMALL_LAM, OURS, FULL = (
+    "TunaMH, derived bounds",
+    "PoissonMH, λ = L",
+    "default TunaMH",
+    "MH",
+)
+#: Published rows an update, and standard errors over 3 runs.
+PUBLISHED = {TFMH: (13.91, 0.016), FLY: (811.52, 234.16), POISSON: (3969.67, 327.26)}
+PUBLISHED[TUNA] = (86.45, 0.04)
+#: Edges of cells, and points a cell and axis at which the posterior is evaluated.
+EDGES, FINER = np.linspace(-END, END, 25), 4
+
+
+def mixture(rows: int, seed: int) -> tuple[pm.Model, NDArray[np.float64]]:
+    """Return the truncated model on data from θ = (0, 1), and the data."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(rng.integers(0, 2, rows), np.sqrt(VARIANCE))
+    with pm.Model() as model:
+        first = pm.Uniform("first", -END, END, default_transform=None)
+        apart = pm.Uniform("apart", -END, END, default_transform=None)
+        means = pt.stack([first, first + apart])
+        pm.NormalMixture("x", w=[0.5, 0.5], mu=means, sigma=np.sqrt(VARIANCE), observed=x)
+    return model, x
+
+
+def distance(start: Array, end: Array) -> float:
+    """Return the length of a move, the M of hand-made bounds."""
+    return np.sqrt(((end - start) ** 2).sum())
+
+
+def constant(start: Array, end: Array) -> float:
+    """Return what a bound that does not depend on the move is multiplied by."""
+    return 1.0
+
+
+def lipschitz(x: Array) -> Array:
+    """Return what no gradient of a row's log-likelihood is longer than."""
+    return np.sqrt(2.0) * (np.abs(x) + 2.0 * END) / VARIANCE
+
+
+def ranges(x: Array) -> Callable[[Any], Ranges]:
+    """Return hand-made ranges, as a function of the centre to which they are relative."""
+    furthest = -((np.abs(x) + END) ** 2) / (2.0 * VARIANCE)
+
+    def relative(centre: Any) -> Ranges:
+        near = x - centre["first"]
+        squares = near**2, (near - centre["apart"]) ** 2
+        own = np.logaddexp(*(-square / (2.0 * VARIANCE) for square in squares))
+        return Ranges(furthest - own, np.log(2.0) - own)
+
+    return relative
+
+
+def walk_that_reads(rows: float, total: float) -> float:
+    """Return the walk's standard deviation at which TunaMH is expected to read some rows.
+
+    They are CM + χ(CM)², M the length of a move, with twice the walk's variance as mean square.
+    """
+    linear, square = total * np.sqrt(np.pi / 2.0), 2.0 * CHI * total**2
+    return float((np.sqrt(linear**2 + 4.0 * square * rows) - linear) / (2.0 * square))
+
+
+def steps(model: pm.Model, x: Array, temperature: float) -> dict[str, Callable[[], MinibatchStep]]:
+    """Return what makes each of the steps that are compared, all on one walk."""
+    c, levels = lipschitz(x) / temperature, ranges(x)
+    by_hand = Bounds(c, distance)
+    walk = RandomWalk(
+        walk_that_reads(PUBLISHED[TUNA][0], c.sum()), covariance="identity", adapt=False
+    )
+    shared: dict[str, Any] = {
+        "model": model,
+        "centre": "start",
+        "initial_point": START,
+        "temperature": temperature,
+        "proposal": walk,
+        "full_pass_above": np.inf,
+    }
+    size = (np.log(2.0) + (np.abs(x) + END) ** 2 / (2.0 * VARIANCE)).sum() / temperature
+    published = max(PUBLISHED[POISSON][0] - size, size)
+
+    def below(centre: Any) -> Bounds:
+        return Bounds(-np.asarray(levels(centre).low) / temperature, constant)
+
+    return {
+        TFMH: lambda: FactorizedMH(bounds=by_hand, **shared),
+        TUNA: lambda: TunaMH(chi=CHI, form="paper", bounds=by_hand, **shared),
+        FLY: lambda: FireflyMH(q=5e-4, bounds=below, **shared),
+        POISSON: lambda: PoissonMH(lam=published, ranges=levels, **shared),
+        SMALL_LAM: lambda: PoissonMH(lam=size, ranges=levels, **shared),
+        DERIVED: lambda: TunaMH(chi=CHI, form="paper", **shared),
+        OURS: lambda: TunaMH(model=model, temperature=temperature, taylor_order=0),
+        FULL: lambda: AustereMH(epsilon=0.0, **shared),
+    }
+
+
+def shares(x: Array, temperature: float) -> Array:
+    """Return the posterior's share of every cell, by the midpoint rule on a finer grid."""
+    # Data enter through a histogram: rows that share a cell of .005 are taken for equal.
+    counts, edges = np.histogram(x, np.arange(x.min() - 0.01, x.max() + 0.01, 0.005))
+    middles, kept = 0.5 * (edges[1:] + edges[:-1])[counts > 0], counts[counts > 0]
+    n_cells = EDGES.size - 1
+    fine = np.linspace(-END, END, n_cells * FINER + 1)
+    points = 0.5 * (fine[1:] + fine[:-1])
+    log_density = np.empty((points.size, points.size))
+    for i, first in enumerate(points):
+        near = -((middles - first) ** 2) / (2.0 * VARIANCE)
+        far = -((middles[:, None] - first - points) ** 2) / (2.0 * VARIANCE)
+        log_density[i] = kept @ np.logaddexp(near[:, None], far) / temperature
+    density = np.exp(log_density - log_density.max())
+    cells = density.reshape(n_cells, FINER, n_cells, FINER).sum(axis=(1, 3))
+    return np.asarray(cells / cells.sum())
+
+
+def divergence(first: Array, apart: Array, cells: Array) -> float:
+    """Return the symmetric KL divergence of draws from the posterior, on cells.
+
+    Half a draw is added to every cell. Cells with less than 1e-4 of the posterior are left out.
+    """
+    large = cells > 1e-4
+    counts = np.histogram2d(first, apart, EDGES)[0][large] + 0.5
+    p, q = counts / counts.sum(), cells[large] / cells[large].sum()
+    return float(((p - q) * np.log(p / q)).sum())
+
+
+def approach(run: Run, cells: Array) -> tuple[Array, Array, Array]:
+    """Return divergences after some numbers of draws, and rows read and seconds until then."""
+    first, apart, rows = run.values("first"), run.values("apart"), run.rows
+    ends = np.unique(np.geomspace(10, first.shape[1], 25).astype(int))
+    found = [
+        np.mean([divergence(a[:end], b[:end], cells) for a, b in zip(first, apart, strict=True)])
+        for end in ends
+    ]
+    read = rows.cumsum(axis=1).mean(axis=0)[ends - 1]
+    return np.array(found), read, run.seconds / rows.size * ends
+
+
+def experiment(size: Size, seed: int) -> Report:
+    """Run all steps on one walk, and count what they read and how near they come."""
+    rows, draws = size.of(20_000, 10**6, 10**6), size.of(100, 3_000, 30_000)
+    temperature = TEMPERATURE * rows / 10**6
+    model, x = mixture(rows, seed)
+    cells = shares(x, temperature)
+    runs = {}
+    for name, make in steps(model, x, temperature).items():
+        slower = {FLY: 2, POISSON: 10, SMALL_LAM: 5, OURS: 3, FULL: 100}.get(name, 1)
+        tune = size.of(50, 500, 500) if name == OURS else 0
+        count = max(draws // slower, 20)
+        # One thread, so that seconds are those of one chain after the other.
+        options = {"tune": tune, "seed": seed, "cores": 1}
+        runs[name] = trials(make(), count, starts=[START] * 3, **options)
+    paths = {name: approach(run, cells) for name, run in runs.items()}
+    return Report(
+        "Zhang, Cooper and De Sa (2020), section 5.2: table 1 and figure 3",
+        claims(runs),
+        [table(runs, paths), shorter_walks(model, x, temperature, size, seed)],
+        drawn(runs, paths, cells),
+        [
+            "Data, prior, the walk, lower bounds of FlyMC and λ of PoissonMH are not in the text. "
+            "All methods take the walk at which TunaMH reads the published rows; the authors "
+            "tuned the walk of each to some acceptance.",
+            "λ of PoissonMH is the one with which λ + L is the published figure.",
+            "FlyMC's rows are its bright ones. SMH-1 and FlyMC-MAP, which need a single mode, are "
+            "not run.",
+        ],
+    )
+
+
+def rows_of(name: str, run: Run) -> tuple[float, float]:
+    """Return rows an update, mean and standard deviation over trials; of FlyMC the bright ones."""
+    return mean_sd((run.stat("n_bright") if name == FLY else run.rows).mean(axis=1))
+
+
+def claims(runs: dict[str, Run]) -> list[Claim]:
+    """Return what must come out."""
+    rows = {name: rows_of(name, run)[0] for name, run in runs.items()}
+
+    def ratio(one: str, other: str, low: float | None, high: float | None) -> Claim:
+        known = one in PUBLISHED and other in PUBLISHED
+        published = f"{PUBLISHED[one][0] / PUBLISHED[other][0]:.2f}" if known else "-"
+        what = f"rows of {one}, in those of {other}"
+        return Claim(what, published, low, high, rows[one] / rows[other])
+
+    return [
+        ratio(TFMH, TUNA, None, 1.0),
+        ratio(FLY, TUNA, 5.0, 15.0),
+        ratio(POISSON, TUNA, 25.0, 80.0),
+        ratio(POISSON, FLY, 1.0, None),
+        ratio(DERIVED, TUNA, None, 2.0),
+    ]
+
+
+def table(runs: dict[str, Run], paths: dict[str, Any]) -> Table:
+    """Return the column of table 1 beside ours."""
+    lines: list[list[Cell]] = []
+    for name, run in runs.items():
+        found, read, _ = paths[name]
+        # Divergence at the same number of rows, where the run got there.
+        at_a_million = np.interp(1e6, read, found) if read[0] <= 1e6 <= read[-1] else None
+        lines.append(
+            [
+                name,
+                PUBLISHED.get(name),
+                rows_of(name, run),
+                run.rows_per_update,
+                run.acceptance,
+                1e6 * run.seconds / run.rows.size,
+                at_a_million,
+            ]
+        )
+    head = ["method", "rows, table 1 (± standard error)", "ours (± sd over trials)"]
+    head += ["read in all", "acceptance", "µs an update", "symmetric KL after 10⁶ rows"]
+    return Table("Rows an update, all on one walk", head, lines)
+
+
+def shorter_walks(model: pm.Model, x: Array, temperature: float, size: Size, seed: int) -> Table:
+    """Return rows and acceptance of the factorised test on shorter walks."""
+    c = lipschitz(x) / temperature
+    longest = walk_that_reads(PUBLISHED[TUNA][0], c.sum())
+    lines: list[list[Cell]] = []
+    for share in (1.0, 0.5, 0.25, 0.125):
+        step = FactorizedMH(
+            model=model,
+            centre="start",
+            temperature=temperature,
+            proposal=RandomWalk(share * longest, covariance="identity", adapt=False),
+            full_pass_above=np.inf,
+            bounds=Bounds(c, distance),
+        )
+        run = trials(step, size.of(50, 2_000, 10_000), starts=[START] * 3, seed=seed)
+        lines.append([share * longest, run.rows_per_update, run.acceptance])
+    caption = f"TFMH on shorter walks; the paper's read {PUBLISHED[TFMH][0]} rows"
+    return Table(caption, ["sd of the walk", "rows an update", "acceptance"], lines)
+
+
+def drawn(runs: dict[str, Run], paths: dict[str, Any], cells: Array) -> list[Panel]:
+    """Return figure 3: divergences, and densities of the first coordinate."""
+    divergences = [
+        Panel(
+            f"Symmetric KL against {what}",
+            what,
+            "symmetric KL",
+            [curve(name, path[k], path[0]) for name, path in paths.items()],
+            log_x=True,
+            log_y=True,
+        )
+        for k, what in ((1, "rows read"), (2, "seconds"))
+    ]
+    width, middles = EDGES[1] - EDGES[0], 0.5 * (EDGES[1:] + EDGES[:-1])
+    truth = curve("posterior", middles, cells.sum(axis=1) / width, "dashed")
+    lines = [truth]
+    for name in (TFMH, TUNA, FLY, POISSON):
+        run = runs[name]
+        reached = run.rows[0].cumsum() <= 5e6
+        values = run.values("first")[0][reached]
+        density = np.histogram(values, EDGES)[0] / (max(values.size, 1) * width)
+        lines.append(curve(name, middles, density))
+    clouds = [
+        Panel(
+            f"{name}: draws",
+            "θ₁",
+            "θ₂",
+            [
+                curve(
+                    "draws", runs[name].values("first")[0], runs[name].values("apart")[0], "points"
+                )
+            ],
+        )
+        for name in (TUNA, FLY, POISSON)
+    ]
+    marginal = Panel("θ₁ after 5·10⁶ rows", "θ₁", "density", lines)
+    return [*divergences, marginal, *clouds]
+
+
+if __name__ == "__main__":
+    main(experiment)
