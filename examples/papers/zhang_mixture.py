@@ -37,12 +37,7 @@ from pymc_minibatch_mh.step.base import MinibatchStep
 VARIANCE, TEMPERATURE, CHI, END = 2.0, 1e4, 1e-4, 3.0
 START = {"first": 0.5, "apart": 0.0}
 TUNA, TFMH, FLY, POISSON = "TunaMH", "TFMH", "FlyMC", "PoissonMH"
-DERIVED, SMALL_LAM, OURS, FULL = (
-    "TunaMH, derived bounds",
-    "PoissonMH, λ = L",
-    "default TunaMH",
-    "MH",
-)
+DERIVED, SMALL_LAM, FULL = "TunaMH, derived bounds", "PoissonMH, λ = L", "MH"
 #: Published rows an update, and standard errors over 3 runs.
 PUBLISHED = {TFMH: (13.91, 0.016), FLY: (811.52, 234.16), POISSON: (3969.67, 327.26)}
 PUBLISHED[TUNA] = (86.45, 0.04)
@@ -127,7 +122,6 @@ def steps(model: pm.Model, x: Array, temperature: float) -> dict[str, Callable[[
         POISSON: lambda: PoissonMH(lam=published, ranges=levels, **shared),
         SMALL_LAM: lambda: PoissonMH(lam=size, ranges=levels, **shared),
         DERIVED: lambda: TunaMH(chi=CHI, form="paper", **shared),
-        OURS: lambda: TunaMH(model=model, temperature=temperature, taylor_order=0),
         FULL: lambda: AustereMH(epsilon=0.0, **shared),
     }
 
@@ -181,11 +175,10 @@ def experiment(size: Size, seed: int) -> Report:
     cells = shares(x, temperature)
     runs = {}
     for name, make in steps(model, x, temperature).items():
-        slower = {FLY: 2, POISSON: 10, SMALL_LAM: 5, OURS: 3, FULL: 100}.get(name, 1)
-        tune = size.of(50, 500, 500) if name == OURS else 0
+        slower = {FLY: 2, POISSON: 10, SMALL_LAM: 5, FULL: 100}.get(name, 1)
         count = max(draws // slower, 20)
         # One thread, so that seconds are those of one chain after the other.
-        options = {"tune": tune, "seed": seed, "cores": 1}
+        options = {"seed": seed, "cores": 1}
         runs[name] = trials(make(), count, starts=[START] * 3, **options)
     paths = {name: approach(run, cells) for name, run in runs.items()}
     return Report(

@@ -6,9 +6,9 @@ without and with knowledge of the mode.
 Settings that the text does not have are chosen here. Covariates and errors are standard normal,
 coefficients 1, the prior is flat and the scale of the errors known; at the largest N, FlyMC and
 TunaMH are run on errors of the model's own Student-t distribution as well. FlyMC proposes a tenth
-of the dark rows at an update, from the mode a hundredth, as its authors did. Chains start at draws from the
-normal approximation of the posterior instead of where the authors' did, which is unknown, so that
-MH and TunaMH from the mode are the same chains as without it. Every walk is tuned to the published
+of the dark rows at an update, from the mode a hundredth. Chains start at draws from the normal
+approximation of the posterior instead of where the authors' did, which is unknown, so that MH and
+TunaMH from the mode are the same chains as without it. Every walk is tuned to the published
 acceptance of .25 by short trials.
 
 Walks need far more updates for an effective draw than can be run for all methods. Effective draws
