@@ -193,7 +193,7 @@ def compare(rows: int, size: Size, seed: int, heavy: bool = False) -> tuple[dict
             continue
         quick = name in (TFMH, TUNA)
         draws = size.of(40, 1_000, 4_000) if quick else size.of(40, 200, 500)
-        step = tuned(make, guess, min(draws, 300), options)
+        step = tuned(make, guess, min(draws // 2, 1_000), options)
         measured[name] = found(name, trials(step, draws, **options), variances)
     draws = size.of(100, 500, 1_000)
     run = trials(ours, draws, tune=draws, **options)
