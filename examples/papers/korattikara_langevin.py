@@ -149,7 +149,7 @@ def table(posterior: Posterior, found: dict[str, Array], runs: dict[str, Run]) -
             [
                 name,
                 posterior.distance(draws),
-                None if effective is None else KOLMOGOROV / np.sqrt(effective),
+                None if effective is None else float(KOLMOGOROV / np.sqrt(effective)),
                 float((draws < 0.0).mean()),
                 float(BATCH) if run is None else run.rows_per_update,
                 1.0 if run is None else run.acceptance,
@@ -158,13 +158,7 @@ def table(posterior: Posterior, found: dict[str, Array], runs: dict[str, Run]) -
         )
     exact = float(np.interp(0.0, posterior.grid, posterior.below))
     lines.append(["the posterior", 0.0, None, exact, None, None, None])
-    head = [
-        "chain",
-        "distance, all draws",
-        "distance, one chain",
-        "share below 0",
-        "rows an update",
-    ]
+    head = ["chain", "distance", "distance of as many exact draws", "share below 0"]
     head += ["rows an update", "accepted", "effective draws a draw"]
     return Table("Draws of the weight against the posterior", head, lines)
 
