@@ -1,0 +1,66 @@
+"""Draw the panels of a report as one figure."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from papers.report import Curve, Panel
+
+COLUMNS, WIDTH, HEIGHT = 3, 3.5, 2.7
+COLOURS = ("#1f6fb2", "#e2711d", "#2a9d74", "#a23b72", "#6b7280", "#c9a227", "#3d3d8f", "#8a5a44")
+STYLE: dict[Any, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#b8bcc4",
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9.5,
+    "font.size": 8,
+    "grid.color": "#e6e8ec",
+    "legend.fontsize": 6.5,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "papers",
+}
+LOOKS: dict[str, dict[str, Any]] = {
+    "line": {"linewidth": 1.4},
+    "dashed": {"linewidth": 1.1, "linestyle": "--"},
+    "points": {"linestyle": "none", "marker": "o", "markersize": 2, "alpha": 0.6},
+}
+
+
+def draw(panels: Sequence[Panel], file: Path) -> None:
+    """Write the panels to an SVG file, at most three beside each other."""
+    columns = min(COLUMNS, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    with plt.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH * columns, HEIGHT * lines), layout="constrained")
+        for k, panel in enumerate(panels):
+            _draw_panel(figure.add_subplot(lines, columns, k + 1), panel)
+        file.parent.mkdir(exist_ok=True)
+        figure.savefig(file, metadata={"Date": None, "Creator": None})
+    # Lines of the file end without spaces, as everywhere in the repository.
+    lines_written = file.read_text(encoding="utf-8").splitlines()
+    file.write_text("\n".join(map(str.rstrip, lines_written)) + "\n", encoding="utf-8")
+
+
+def _draw_panel(ax: Axes, panel: Panel) -> None:
+    for k, curve in enumerate(panel.curves):
+        _draw_curve(ax, curve, COLOURS[k % len(COLOURS)])
+    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    if panel.log_x:
+        ax.set_xscale("log")
+    if panel.log_y:
+        ax.set_yscale("log")
+    if len(panel.curves) > 1:
+        ax.legend()
+
+
+def _draw_curve(ax: Axes, curve: Curve, colour: str) -> None:
+    ax.plot(curve.x, curve.y, color=colour, label=curve.label, **LOOKS[curve.look])
