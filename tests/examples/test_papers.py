@@ -1,0 +1,150 @@
+"""The papers' experiments: their scripts, their stored results, and the page that shows them."""
+
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import papers
+from papers import page
+from papers.report import RESULTS, Claim, Curve, Panel, Report, Table, curve, histogram, mean_sd
+from papers.runner import Size, measured
+
+SCRIPTS = sorted(
+    file.stem
+    for file in Path(papers.__file__).parent.glob("*.py")
+    if "def experiment(" in file.read_text(encoding="utf-8")
+)
+#: The experiment that the fast tests run, at its smallest size.
+SMOKE = "seita_mixture"
+STORED = sorted(file.stem for file in RESULTS.glob("*.json"))
+
+
+def found(script):
+    """Run an experiment at its smallest size, and check what it found in form."""
+    report = measured(import_module(f"papers.{script}").experiment, Size.SMOKE, 1)
+    assert report.claims or report.tables
+    for each in report.tables:
+        assert all(len(row) == len(each.head) for row in each.rows)
+    for claim in report.claims:
+        assert np.isfinite(claim.measured), claim
+    for panel in report.panels:
+        assert all(np.isfinite([c.x, c.y]).all() and len(c.x) > 0 for c in panel.curves)
+    return report
+
+
+def test_an_experiment_runs_from_data_to_page(tmp_path):
+    report = found(SMOKE)
+    rows = next(claim for claim in report.claims if claim.what == "Barker: rows a test")
+    # The move decides how many rows are read, not how many there are.
+    assert rows.reached
+    file = tmp_path / "stored.json"
+    report.write(file)
+    stored = Report.read(file)
+    assert page.block("stored", stored) == page.block("stored", report)
+    assert f"| Barker: rows a test | {rows.published} | 140 to 215 |" in page.block("x", report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script != SMOKE])
+def test_experiments_run(script):
+    found(script)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_results_are_stored_with_command_and_seed(script):
+    stored = json.loads((RESULTS / f"{script}.json").read_text(encoding="utf-8"))
+    assert stored["run"]["command"].startswith(f"python -m papers.{script} --full")
+    assert stored["run"].keys() == {"command", "seed", "seconds", "python", "versions"}
+
+
+def test_the_page_shows_all_that_is_stored():
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.written(text) == text
+    assert sorted(re.findall(r"<!-- results (\w+) -->", text)) == SCRIPTS == STORED
+
+
+def test_all_of_it_takes_four_hours_at_most():
+    reports = [Report.read(RESULTS / f"{script}.json") for script in SCRIPTS]
+    assert sum(report.run["seconds"] for report in reports) <= 4 * 3_600
+
+
+def test_another_result_would_show(monkeypatch, tmp_path):
+    report = Report.read(RESULTS / f"{SMOKE}.json")
+    first, *others = report.claims
+    changed = Claim(first.what, first.published, first.low, first.high, 1e6)
+    Report(report.source, [changed, *others], run=report.run).write(tmp_path / f"{SMOKE}.json")
+    monkeypatch.setattr(page, "RESULTS", tmp_path)
+    text = f"<!-- results {SMOKE} -->\n<!-- end -->"
+    assert "| 1,000,000 | missed |" in page.written(text)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "measured", "reached"),
+    [
+        (1.0, 2.0, 1.0, True),
+        (1.0, 2.0, 2.0, True),
+        (1.0, 2.0, 0.99, False),
+        (1.0, 2.0, 2.01, False),
+        (None, 2.0, -5.0, True),
+        (None, 2.0, 2.01, False),
+        (1.0, None, 9.0, True),
+        (1.0, None, 0.99, False),
+        (1.0, 2.0, np.nan, False),
+    ],
+)
+def test_a_claim_is_reached_between_its_limits(low, high, measured, reached):
+    assert Claim("", "", low, high, measured).reached is reached
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (0.0, "0"),
+        (182.34, "182.3"),
+        (65_758.9, "65,759"),
+        (-1_307.0, "-1,307"),
+        (0.0047, "0.0047"),
+        (5.4e-8, "5.40e-8"),
+        (3e7, "3.00e7"),
+    ],
+)
+def test_numbers_are_written_with_the_digits_that_count(x, text):
+    assert page.number(x) == text
+
+
+def test_means_are_given_with_deviations_over_trials():
+    assert mean_sd([1.0, 3.0]) == (2.0, pytest.approx(np.sqrt(2.0)))
+    assert mean_sd([1.0]) == (1.0, 0.0)
+    assert page.cell((182.31, 11.42)) == "182.3 ± 11"
+    assert page.cell((2.0, 0.0)) == "2"
+    assert page.cell(None) == ""
+
+
+def test_long_curves_are_thinned_evenly():
+    line = curve("line", np.arange(1_001), np.arange(1_001))
+    assert (line.x[0], line.x[-1], len(line.x)) == (0, 1_000, 200)
+
+
+def test_histograms_share_out_all_values():
+    values = np.random.default_rng(1).lognormal(5.0, 1.0, 1_000)
+    assert sum(histogram("", values).y) == pytest.approx(1.0)
+    assert sum(histogram("", np.full(10, 100)).y) == pytest.approx(1.0)
+
+
+def test_figures_are_drawn_alike_from_the_same_results(tmp_path):
+    lines = [Curve("a", [1.0, 10.0], [1.0, 2.0]), Curve("b", [1.0], [2.0], "points")]
+    panel = Panel("rows", "x", "y", lines, log_x=True)
+    for name in ("one.svg", "two.svg"):
+        page.draw([panel] * 4, tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+def test_tables_have_a_line_for_each_row():
+    report = Report(
+        "", tables=[Table("rows", ["a", "b"], [["x", 1.0]])], run={"seconds": 60.0, "command": "c"}
+    )
+    assert "rows:\n\n| a | b |\n| --- | --- |\n| x | 1 |\n" in page.block("x", report)
