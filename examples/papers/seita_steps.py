@@ -68,8 +68,7 @@ def deformed(digits: Digits, count: int, seed: int = 3) -> Digits:
 def experiment(size: Size, seed: int) -> Report:
     """Run Barker's test with three steps of the walk, and the others with the middle one."""
     digits = deformed(ones_and_sevens(), size.of(3_000, 100_000, 100_000))
-    # Half the memory: grey values have eight bits.
-    model, d = regression(digits.X.astype(np.float32), digits.y), digits.X.shape[1]
+    model, d = regression(digits.X, digits.y), digits.X.shape[1]
     count, draws = size.of(2, 2, 5), size.of(20, 1_000, 3_000)
     shared: dict[str, Any] = {
         "model": model,
