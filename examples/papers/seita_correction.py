@@ -87,6 +87,9 @@ def tests(model: pm.Model, mean: float, n_rows: int) -> dict[str, MinibatchStep]
     published = {**shared, "full_pass_above": np.inf}
     return {
         "Austere": AustereMH(batch_size=100, epsilon=0.05, **published),
+        "Austere, looks of N/10 rows": AustereMH(
+            batch_size=n_rows // 10, epsilon=0.05, **published
+        ),
         "Austere, all rows from half of them on": AustereMH(batch_size=100, epsilon=0.05, **shared),
         "Confidence": ConfidenceMH(batch_size=100, gamma=2.0, range="scan", **published),
         "Barker": BarkerMinibatchMH(batch_size=100, batch_rule="grow", sigma=1.0, **published),
