@@ -1,0 +1,123 @@
+"""Seita et al. (2017), section 6.2: what the start of the logistic regression decides.
+
+Table 2 (first column) and figure 3 (left) again. From draws of U(0, 1), where the authors' own runs
+start, the draws of :mod:`papers.seita_logistic` first walk a long way at several hundred rows a
+test, so that means over 5,000 draws and rows until digits are classified depend on the start more
+than on the test. Here other starts stand beside it, and rows with scans beside those without.
+"""
+
+import numpy as np
+
+from papers.data import Digits, ones_and_sevens
+from papers.report import Cell, Claim, Panel, Report, Table, curve, mean_sd
+from papers.runner import Array, Size, main, trials
+from papers.seita_logistic import EVERY, LEVELS, PUBLISHED, Trials, kept, regression, starts, steps
+from pymc_minibatch_mh.step.base import MinibatchStep
+
+NAMES = ("Barker", "Austere (nc)")
+#: Draws of the two tests.
+DRAWS = {"Barker": (60, 1_000, 5_000), "Austere (nc)": (20, 300, 700)}
+
+type Starts = list[dict[str, Array]]
+type Found = dict[tuple[str, str], Trials]
+
+
+def places(count: int, seed: int, size: int) -> dict[str, Starts]:
+    """Return starts for trials, by their names."""
+    rng = np.random.default_rng(seed)
+    return {
+        "U(0, 1)": starts(count, seed, size),
+        "N(0, 1)": [{"beta": rng.standard_normal(size)} for _ in range(count)],
+        "0": [{"beta": np.zeros(size)}] * count,
+    }
+
+
+def both(steps_: dict[str, MinibatchStep], digits: Digits, size: Size, seed: int) -> Found:
+    """Run both tests from all starts; the one that scans from two of them, in fewer trials."""
+    found = {}
+    for name in NAMES:
+        count = size.of(2, 4, 10) if name == "Barker" else 2
+        for place, first in places(count, seed, digits.X.shape[1]).items():
+            if name == "Barker" or place != "N(0, 1)":
+                run = trials(steps_[name], size.of(*DRAWS[name]), starts=first, seed=seed)
+                found[name, place] = kept(name, [run], digits)
+    return found
+
+
+def reach(trial: Trials, level: float, scanned: int) -> float:
+    """Return the rows read until the accuracy is at a level, with scans of so many rows a draw."""
+    above = np.flatnonzero(trial.accuracy.mean(axis=0) >= level)
+    return float(trial.read[above[0]] + scanned * (EVERY * above[0] + 1)) if above.size else np.inf
+
+
+def experiment(size: Size, seed: int) -> Report:
+    """Run both tests from all starts."""
+    digits = ones_and_sevens()
+    found = both(steps(regression(digits.X, digits.y)), digits, size, seed)
+    n_rows = digits.y.size
+    return Report(
+        "Seita et al. (2017), section 6.2: table 2 and figure 3 (left), from other starts",
+        claims(found, n_rows),
+        [table(found, n_rows)],
+        drawn(found),
+        [
+            "2 trials of 700 draws of the test that scans all rows, of 10 trials of 5,000",
+            *digits.differences,
+        ],
+    )
+
+
+def claims(found: Found, n_rows: int) -> list[Claim]:
+    """Return what must come out of figures that depend on the start."""
+    result = []
+    mean, sd = PUBLISHED["Barker"]
+    for (name, place), trial in found.items():
+        if name == "Barker":
+            rows = mean_sd(trial.rows.mean(axis=1))
+            what = f"Barker from {place}: rows a test"
+            result.append(Claim(what, f"{mean} ± {sd}", 0.75 * mean, 1.25 * mean, *rows))
+    for place in ("U(0, 1)", "0"):
+        barker = reach(found["Barker", place], LEVELS[1], 0)
+        for said, scanned in (("without scans", 0), ("with scans", n_rows)):
+            ratio = reach(found["Austere (nc)", place], LEVELS[1], scanned) / barker
+            if np.isfinite(ratio):
+                what = f"rows until 95% are classified correctly from {place}, (nc) to Barker"
+                result.append(Claim(f"{what}, {said}", "more than 10", 10.0, None, ratio))
+    return result
+
+
+def table(found: Found, n_rows: int) -> Table:
+    """Return rows of both tests, by start."""
+    lines: list[list[Cell]] = []
+    for (name, place), trial in found.items():
+        scanned = n_rows if name != "Barker" else 0
+        reached = [reach(trial, level, k) for k in (0, scanned) for level in LEVELS]
+        later = trial.rows[:, trial.rows.shape[1] // 3 :]
+        lines.append(
+            [
+                name,
+                place,
+                float(trial.rows.shape[1]),
+                mean_sd(trial.rows.mean(axis=1)),
+                mean_sd(later.mean(axis=1)),
+                *[rows if np.isfinite(rows) else None for rows in reached],
+            ]
+        )
+    head = ["test", "start", "draws", "rows a test", "without the first third of the draws"]
+    head += [f"rows until {level:.0%} are classified correctly" for level in LEVELS]
+    head += [f"until {level:.0%}, with scans" for level in LEVELS]
+    return Table("Rows by start", head, lines)
+
+
+def drawn(found: Found) -> list[Panel]:
+    """Return figure 3 (left) by start."""
+    curves = [
+        curve(f"{name} from {place}", trial.read, trial.accuracy.mean(axis=0))
+        for (name, place), trial in found.items()
+    ]
+    share = "share that is classified correctly"
+    return [Panel("Digits of the test set", "rows read, without scans", share, curves, True)]
+
+
+if __name__ == "__main__":
+    main(experiment)
