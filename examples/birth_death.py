@@ -68,21 +68,27 @@ def birth_death(
     return log_ratio
 
 
-def selection(rows: int = 20_000, features: int = 8, kept: int = 3, seed: int = 1) -> pm.Model:
-    """Write a logistic regression of which the first features alone matter."""
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((rows, features))
-    truth = np.where(np.arange(features) < kept, 0.6, 0.0)
-    y = (rng.random(rows) < 1.0 / (1.0 + np.exp(-x @ truth))).astype(np.int8)
+def regression(x: Vector, y: NDArray[np.integer], start: Vector) -> pm.Model:
+    """Write a logistic regression that selects features, with the weights that chains start at."""
+    features = x.shape[1]
     with pm.Model() as model:
         # Flat, as the potential is the whole prior.
-        w = pm.Flat("w", shape=features, initval=np.full(features, 0.1))
+        w = pm.Flat("w", shape=features, initval=start)
         k = pt.neq(w, 0.0).sum()
         inverse_scale = -k * pt.log(2.0 * pt.abs(w).sum())
         size = k * np.log(PENALTY) + pt.gammaln(k) + pt.gammaln(features - k + 1.0)
         pm.Potential("prior", inverse_scale + size)
         pm.Bernoulli("y", logit_p=pt.dot(x, w), observed=y)
     return model
+
+
+def selection(rows: int = 20_000, features: int = 8, kept: int = 3, seed: int = 1) -> pm.Model:
+    """Write a logistic regression of which the first features alone matter."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, features))
+    truth = np.where(np.arange(features) < kept, 0.6, 0.0)
+    y = (rng.random(rows) < 1.0 / (1.0 + np.exp(-x @ truth))).astype(np.int8)
+    return regression(x, y, np.full(features, 0.1))
 
 
 def main() -> None:
