@@ -149,7 +149,7 @@ class Truth:
 
 def truth_of(mixed: Mixed, step: AustereMH, size: Size, seed: int) -> Truth:
     """Run the test of all rows for long."""
-    kept = size.of(40, 600, 1_200)
+    kept = size.of(40, 300, 800)
     run = trials(step, kept, starts=[{"W": mixed.start}] * 2, tune=1_000, seed=seed, thin=10)
     distances = amari(run.values("W"), mixed.unmixing)
     error = float(az.mcse(distances))
@@ -158,7 +158,7 @@ def truth_of(mixed: Mixed, step: AustereMH, size: Size, seed: int) -> Truth:
 
 def level(step: AustereMH, mixed: Mixed, truth: Truth, size: Size, seed: int) -> Level:
     """Run a level from draws of the posterior, on a number of rows that all levels have."""
-    rows, passes, count = len(mixed.x), size.of(30, 300, 600), size.of(2, 6, 10)
+    rows, passes, count = len(mixed.x), size.of(30, 100, 400), size.of(2, 6, 10)
     chosen = np.linspace(0, len(truth.draws) - 1, count).astype(int)
     starts = [{"W": truth.draws[i]} for i in chosen]
     pilot = trials(step, 200, starts=starts[:2], seed=seed)
@@ -202,8 +202,8 @@ def experiment(size: Size, seed: int) -> Report:
 
 def differences(size: Size, rows: int) -> list[str]:
     """Return what was not as published."""
-    count, passes = size.of(2, 6, 10), size.of(30, 300, 600)
-    kept = size.of(40, 600, 1_200)
+    count, passes = size.of(2, 6, 10), size.of(30, 100, 400)
+    kept = size.of(40, 300, 800)
     return [
         "synthetic recordings; step size of our own",
         f"{rows:,} rows instead of {PUBLISHED_ROWS:,}, looks at {BATCH} rows instead of about 500",

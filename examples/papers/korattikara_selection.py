@@ -149,10 +149,10 @@ class Level:
 
 def level(step: AustereMH, given: Data, start: Array, truth: Array, size: Size, seed: int) -> Level:
     """Run a level from one feature, on a number of rows that all levels have."""
-    rows, passes = len(given.X), size.of(20, 100, 300)
-    starts = [{"w": start}] * size.of(2, 3, 5)
+    rows, passes = len(given.X), size.of(20, 60, 200)
+    starts = [{"w": start}] * size.of(2, 2, 4)
     # Updates read more rows while the chain moves far than later on.
-    pilot = trials(step, size.of(20, 200, 600), starts=starts[:2], seed=seed)
+    pilot = trials(step, size.of(20, 100, 300), starts=starts[:2], seed=seed)
     per_update = pilot.rows_per_update[0]
     updates = int(1.15 * passes * rows / per_update)
     thin = max(1, updates // KEPT)
@@ -172,20 +172,20 @@ def experiment(size: Size, seed: int) -> Report:
     mode = mode_of(given)
     model = regression(given.X, given.y, mode)
     steps = {epsilon: austere(model, epsilon) for epsilon in EPSILONS}
-    draws = size.of(100, 800, 2_500)
+    draws = size.of(100, 500, 1_600)
     ends = {
         name: settled(trials(steps[0.0], draws, starts=[{"w": w}] * 2, seed=seed + i), given)
         for i, (name, w) in enumerate({ONE: one, MODE: mode}.items())
     }
     later = ends[MODE].run.values("w")[:, draws // 2 :].reshape(-1, FEATURES + 1)
-    truth = expit(later[:: size.of(1, 4, 10)] @ given.X_test.T).mean(axis=0)
+    truth = expit(later[:: size.of(1, 4, 8)] @ given.X_test.T).mean(axis=0)
     levels = {
         epsilon: level(step, given, one, truth, size, seed + 10 * i)
         for i, (epsilon, step) in enumerate(steps.items(), 1)
     }
     ours = TunaMH(model=model, proposal=OwnMove(birth_death, state=[UPDATE, BIRTH]))
-    starts = [{"w": mode * 1.0001}] * 2
-    ends[OURS] = settled(trials(ours, size.of(50, 200, 600), starts=starts, seed=seed + 90), given)
+    starts = [{"w": mode}] * 2
+    ends[OURS] = settled(trials(ours, size.of(50, 100, 300), starts=starts, seed=seed + 90), given)
     return Report(
         "Korattikara et al. (2014), section 6.3: figure 4",
         claims(ends, levels),
@@ -200,7 +200,7 @@ def differences(given: Data, size: Size, draws: int) -> list[str]:
     told = "made-up rows" if given.stand_in else "Covertype"
     return [
         f"{told} in place of MiniBooNE, which can show orderings only",
-        f"{size.of(2, 3, 5)} trials of a level instead of 10, on {size.of(20, 100, 300)} passes "
+        f"{size.of(2, 2, 4)} trials of a level instead of 10, on {size.of(20, 60, 200)} passes "
         "over the training rows instead of 24,583",
         f"the true predictive mean is that of {draws // 2:,} draws of each of two exact chains "
         "from the mode, instead of 400,000 from one feature, which have not settled after so few",
