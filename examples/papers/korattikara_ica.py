@@ -228,9 +228,22 @@ def claims(name: str, levels: dict[float, Level]) -> list[Claim]:
     ]
 
 
+def best_at(levels: dict[float, Level]) -> dict[float, str]:
+    """Return the first and last number of passes over the rows at which each level is the best."""
+    read = levels[0.0].read
+    risks = [np.interp(read, found.read, found.risk) for found in levels.values()]
+    best, passes = np.argmin(risks, axis=0), read / levels[0.0].rows_per_update
+    told = {}
+    for i, epsilon in enumerate(levels):
+        there = passes[best == i]
+        told[epsilon] = f"{there[0]:.0f} to {there[-1]:.0f}" if there.size else "none"
+    return told
+
+
 def table(name: str, levels: dict[float, Level], truth: Truth) -> Table:
     """Return what the levels read, and how near they come."""
     exact = levels[0.0].rows_per_update
+    best = best_at(levels)
     lines: list[list[Any]] = [
         [
             epsilon,
@@ -240,12 +253,14 @@ def table(name: str, levels: dict[float, Level], truth: Truth) -> Table:
             mean_sd(found.estimates),
             found.bias_share,
             float(found.risk[-1]),
+            best[epsilon],
             found.run.seconds / found.estimates.size,
         ]
         for epsilon, found in levels.items()
     ]
     head = ["ε", "rows an update", "updates at equal rows, relative to ε = 0", "acceptance"]
-    head += ["estimate", "share of squared bias", "risk", "seconds a trial"]
+    head += ["estimate", "share of squared bias", "risk"]
+    head += ["least risk at passes over the rows", "seconds a trial"]
     told = f"{name}: mean of the Amari distance, {truth.mean:.5f} ± {truth.error:.5f} by a long run"
     return Table(told, head, lines)
 
