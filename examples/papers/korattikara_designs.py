@@ -5,8 +5,8 @@ that is tolerated: on average over moves of a chain, in the worst case, and with
 which ε alone is chosen. Tests are chosen on 100 moves and judged on another 100.
 
 Step size, grid and the levels of error are not given in the text. The mixed sources are those of
-:mod:`papers.korattikara_ica`, with a fifth of the rows. How much a design saves depends on the size
-of the steps, so that small ones are tried as well.
+:mod:`papers.korattikara_ica`, with a tenth of the rows published. How much a design saves depends on
+the size of the steps, so that small ones are tried as well.
 """
 
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def in_usual(found: dict[str, list[Judged]], average: Judged) -> float:
 
 def experiment(size: Size, seed: int) -> Report:
     """Measure moves of chains, and choose and judge tests on them."""
-    rows = PUBLISHED_ROWS // size.of(100, 10, 5)
+    rows = PUBLISHED_ROWS // size.of(100, 20, 10)
     batches = tuple(batch for batch in BATCHES if batch <= rows // 9)
     model = model_of(recordings(rows, seed))
     claimed: list[Claim] = []
