@@ -5,8 +5,8 @@ that is tolerated: on average over moves of a chain, in the worst case, and with
 which ε alone is chosen. Tests are chosen on 100 moves and judged on another 100.
 
 Step size, grid and the levels of error are not given in the text. The mixed sources are those of
-:mod:`papers.korattikara_ica`, with a tenth of the rows published. How much a design saves depends on
-the size of the steps, so that small ones are tried as well.
+:mod:`papers.korattikara_ica`, with a tenth of the rows published. How much a design saves depends
+on the size of the steps, so that small ones are tried as well.
 """
 
 from dataclasses import dataclass
