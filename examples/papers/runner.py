@@ -18,7 +18,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from papers.report import RESULTS, Report, mean_sd
-from pymc_minibatch_mh import sample
+from pymc_minibatch_mh import audit, sample
 
 type Array = NDArray[np.float64]
 
@@ -109,6 +109,13 @@ def trials(
     began = time.perf_counter()
     trace = sample(step, draws, tune=tune, **settings)
     return Run(trace, time.perf_counter() - began)
+
+
+def acceptance_error(run: Run, step: Any, pairs: int, seed: int) -> float:
+    """Return the root mean square error of acceptance probabilities, without that of measuring."""
+    found = audit(run.trace, step, pairs=pairs, random_seed=seed)
+    squares = found["acceptance_error"] ** 2 - found["acceptance_error_mcse"] ** 2
+    return float(np.sqrt(max(float(squares.mean()), 0.0)))
 
 
 def main(experiment: Callable[[Size, int], Report]) -> None:

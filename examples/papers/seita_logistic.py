@@ -17,7 +17,7 @@ import pymc as pm
 
 from papers.data import Digits, ones_and_sevens
 from papers.report import Claim, Curve, Panel, Report, Table, curve, histogram, mean_sd
-from papers.runner import Array, Run, Size, main, trials
+from papers.runner import Array, Run, Size, acceptance_error, main, trials
 from papers.seita_mixture import compared_rows as without_scan
 from pymc_minibatch_mh import (
     AustereMH,
@@ -25,7 +25,6 @@ from pymc_minibatch_mh import (
     ConfidenceMH,
     PerUpdate,
     RandomWalk,
-    audit,
     design_sequential_test,
 )
 from pymc_minibatch_mh.step.base import MinibatchStep
@@ -42,6 +41,8 @@ DESIGNS = {(0.1, 13_000): (450, 0.01), (0.2, 100_000): (300, 0.01)}
 OURS, UNMOVED = "Barker, predicted batches", "Barker, predicted from the start"
 #: Share of the draws that are burn-in of ours, and the least rows of its batches.
 BURN_IN, SMALLEST = 0.3, 50
+#: Moves whose acceptance is measured.
+PAIRS = 4, 100, 1_000
 #: Draws from one whose accuracy is computed to the next, and the draw from which a mean is taken.
 EVERY, SETTLED = 5, 0.2
 LEVELS = (0.9, 0.95, 0.97)
@@ -143,12 +144,6 @@ def kept(name: str, runs: list[Run], digits: Digits) -> Trials:
     )
 
 
-def error_of(run: Run, step: MinibatchStep, size: Size, seed: int) -> float:
-    """Return the mean error of the acceptance probability over moves of a run."""
-    pairs = audit(run.trace, step, pairs=size.of(4, 40, 100), random_seed=seed)
-    return float(np.abs(pairs["acceptance_error"]).mean())
-
-
 def ours(model: pm.Model, digits: Digits, count: int, size: Size, seed: int) -> Trials:
     """Run Barker's test with growing batches to where the posterior is, then with predicted ones.
 
@@ -171,7 +166,7 @@ def ours(model: pm.Model, digits: Digits, count: int, size: Size, seed: int) -> 
         batch_size=SMALLEST, initial_point=last[0], covariance=WALK**2 * np.eye(d), **shared
     )
     rest = trials(then, draws - burn_in, starts=last, seed=seed + 1)
-    error = error_of(rest, then, size, seed)
+    error = acceptance_error(rest, then, size.of(*PAIRS), seed)
     return replace(kept(OURS, [begun, rest], digits), error=error)
 
 
@@ -186,9 +181,8 @@ def theirs(model: pm.Model, digits: Digits, size: Size, seed: int) -> dict[str, 
         if name == "Barker":
             # Of the later draws, as of ours: those before are still on their way.
             late = run.trace.isel(draw=slice(int(BURN_IN * draws), None))
-            found[name] = replace(
-                found[name], error=error_of(Run(late, run.seconds), step, size, seed)
-            )
+            error = acceptance_error(Run(late, run.seconds), step, size.of(*PAIRS), seed)
+            found[name] = replace(found[name], error=error)
     return found
 
 

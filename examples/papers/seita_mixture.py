@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from papers.report import Claim, Panel, Report, Table, curve, histogram, mean_sd
-from papers.runner import Array, Run, Size, main, trials
-from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, ConfidenceMH, RandomWalk, audit
+from papers.runner import Array, Run, Size, acceptance_error, main, trials
+from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, ConfidenceMH, RandomWalk
 from pymc_minibatch_mh.step.base import MinibatchStep
 
 VARIANCE, TEMPERATURE, WALK = 2.0, 1e4, 0.15
@@ -149,13 +149,6 @@ def quality(run: Run, cells: Array, draws: int | None = None) -> list[tuple[floa
         variation = 0.5 * np.abs(counts / SCALED_TO - cells).sum()
         found.append((log_likelihood, chi_squared, variation))
     return [mean_sd(values) for values in np.transpose(found)]
-
-
-def acceptance_error(run: Run, step: MinibatchStep, pairs: int, seed: int) -> float:
-    """Return the root mean square error of acceptance probabilities, without that of measuring."""
-    found = audit(run.trace, step, pairs=pairs, random_seed=seed)
-    squares = found["acceptance_error"] ** 2 - found["acceptance_error_mcse"] ** 2
-    return float(np.sqrt(max(float(squares.mean()), 0.0)))
 
 
 def experiment(size: Size, seed: int) -> Report:
