@@ -56,6 +56,8 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     if panel.log_x:
         ax.set_xscale("log")
+    else:
+        ax.locator_params(axis="x", nbins=6)
     if panel.log_y:
         ax.set_yscale("log")
     if len(panel.curves) > 1:

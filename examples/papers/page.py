@@ -61,7 +61,7 @@ def block(name: str, report: Report) -> str:
     minutes = report.run["seconds"] / 60.0
     parts = [f"`{report.run['command']}`, {number(float(f'{minutes:.2g}'))} minutes.\n"]
     if report.differences:
-        parts.append("".join(f"- {sentence}.\n" for sentence in report.differences))
+        parts.append("".join(f"- {each.rstrip('.')}.\n" for each in report.differences))
     if report.claims:
         rows = [
             [c.what, c.published, asked(c), spread(c.measured, c.sd), "" if c.reached else "missed"]
