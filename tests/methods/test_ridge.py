@@ -3,21 +3,10 @@
 import numpy as np
 import pytest
 
+from papers.seita_correction import PUBLISHED, RIDGES
 from pymc_minibatch_mh import SettingError, correction_errors
 from pymc_minibatch_mh.methods.tables.correction import ridge_correction
 
-RIDGES = (100.0, 10.0, 1.0, 0.1, 0.01)
-#: Seita et al. (2017), table 3: (N, σ) -> errors for these λ.
-PUBLISHED = {
-    (2000, 0.8): (2.6e-3, 4.0e-4, 6.7e-5, 1.4e-5, 5.0e-6),
-    (2000, 0.9): (3.3e-3, 6.4e-4, 1.6e-4, 1.3e-4, 2.7e-4),
-    (2000, 1.0): (4.4e-3, 1.3e-3, 1.1e-3, 2.0e-3, 3.6e-3),
-    (2000, 1.1): (6.8e-3, 4.6e-3, 7.5e-3, 1.3e-2, 2.4e-2),
-    (4000, 0.8): (8.3e-4, 1.3e-4, 2.5e-5, 6.7e-6, 7.4e-6),
-    (4000, 0.9): (1.2e-3, 2.6e-4, 1.0e-4, 2.0e-4, 3.9e-4),
-    (4000, 1.0): (1.9e-3, 8.9e-4, 1.6e-3, 2.8e-3, 5.2e-3),
-    (4000, 1.1): (4.3e-3, 6.0e-3, 1.0e-2, 1.2e-2, 3.5e-2),
-}
 #: The one entry that is off, probably a misprint of 1.9e-2.
 OFF = (4000, 1.1, 0.1)
 EXPECTED = {
