@@ -88,7 +88,7 @@ class Program:
         if tables is None:
             arrays = no_tables()
         else:
-            arrays = tables.arrays if self.method.reads_heavy_rows else tables.undrawn
+            arrays = tables.arrays if self.method.draws_by_bounds else tables.undrawn
         if prepared.below is not None:
             surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(

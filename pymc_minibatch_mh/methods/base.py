@@ -38,7 +38,7 @@ class Method(ABC):
     returns_probability: bool = True
     #: Whether rows are drawn by their bounds, and those that would be drawn nearly always are read
     #: at every update instead.
-    reads_heavy_rows: bool = False
+    draws_by_bounds: bool = False
     #: Whether every update reads all rows, because the user asked for that.
     reads_all_rows: bool = False
     #: Why moves are decided by all rows where that was not asked for.

@@ -308,7 +308,7 @@ class PoissonMethod(Method):
     tolerates_violations: bool
 
     guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
-    reads_heavy_rows = True
+    draws_by_bounds = True
     #: That of exact Metropolis–Hastings, to which little noise is added.
     walk_target = 0.234
 

@@ -214,6 +214,7 @@ class LevelsMethod(Method):
     tolerates_violations: bool
 
     guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
+    draws_by_bounds = True
     walk_target = 0.234
     all_rows_because = (
         "λ + L, what an update would draw, is more than full_pass_above=, by default half of them"

@@ -35,7 +35,7 @@ def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Cer
     looseness = float("nan") if tables is None else tables.looseness
     reason = why_not_exact or _reason(step, certified)
     heavy = 0
-    if tables is not None and step.program.method.reads_heavy_rows:
+    if tables is not None and step.program.method.draws_by_bounds:
         heavy = tables.heavy.size
     return Certificate(str(step.guarantee), certified, reason, order, found, looseness, heavy)
 
