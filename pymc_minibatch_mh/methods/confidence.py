@@ -8,7 +8,7 @@ n rows, drawn without replacement, stops where the mean of theirs is further fro
 
 an empirical Bernstein bound: s has divisor n, and R is at least the range of the l_i. Otherwise
 the next look has gamma times as many rows, until all of them decide: with "bounds" already where
-it would have half of them, as one pass in order is then as quick.
+it would exceed `full_pass_above`, by default half of them.
 
     range     s                      R                    rows beside the batches
     bounds    of the batch           2 M max c_i          none

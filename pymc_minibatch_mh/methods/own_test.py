@@ -3,7 +3,8 @@
 Guarantee
 ---------
 Approximate: whoever writes the test says which error it controls. With all rows read it should be
-exact, as that is what the loop does where a batch would be half of the rows.
+exact, as that is what the loop does where a batch would exceed
+`full_pass_above`, by default half of the rows.
 """
 
 from collections.abc import Callable, Sequence
