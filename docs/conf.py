@@ -26,4 +26,4 @@ numpydoc_show_class_members = False
 html_theme = "pydata_sphinx_theme"
 html_title = project
 html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
-myst_heading_anchors = 2
+myst_heading_anchors = 3

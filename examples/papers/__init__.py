@@ -4,8 +4,8 @@ One script a section of a paper. Each fits the authors' model with PyMC, samples
 that this package has for their methods, and writes what came out beside what they published:
 
     cd examples
-    python -m papers.seita_mixture            # minutes: fewer trials than published
-    python -m papers.seita_mixture --full     # the stored results, papers/results/
+    python -m uv run python -m papers.seita_mixture           # minutes: fewer trials
+    python -m uv run python -m papers.seita_mixture --full    # the stored results
 
 ``python -m papers.page`` then writes the stored results into the page of the documentation.
 """
