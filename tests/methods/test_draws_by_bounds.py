@@ -1,0 +1,33 @@
+"""Only methods that say so are handed tables to draw rows by."""
+
+import inspect
+import pkgutil
+from importlib import import_module
+
+import pytest
+
+from pymc_minibatch_mh import methods
+from pymc_minibatch_mh.kernels.alias import draw_alias
+from pymc_minibatch_mh.methods.base import Method
+
+MODULES = [
+    import_module(f"{methods.__name__}.{found.name}")
+    for found in pkgutil.iter_modules(methods.__path__)
+]
+METHODS = [
+    each
+    for module in MODULES
+    for _, each in inspect.getmembers(module, inspect.isclass)
+    if issubclass(each, Method) and each.__module__ == module.__name__
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+def test_who_draws_rows_by_their_bounds_says_so(method):
+    # Compiled code does not check places in arrays: those of other methods are empty.
+    module = inspect.getmodule(method)
+    assert method.draws_by_bounds == (getattr(module, "draw_alias", None) is draw_alias)
+
+
+def test_some_do_and_some_do_not():
+    assert {method.draws_by_bounds for method in METHODS} == {True, False}
