@@ -164,7 +164,7 @@ def _started(
 ) -> Chain:
     chain = Chain(step.program, rng, adapting)
     chain.place(start, np.empty(0))
-    step.start(chain, chosen=True)
+    step.start(chain)
     return chain
 
 

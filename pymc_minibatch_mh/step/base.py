@@ -299,15 +299,8 @@ class MinibatchStep(BlockedStep):
         stats["warning"] = report.warning_of(self.name, chain.state, self.program.method)
         return split.unravel(draws.positions[0], point), [stats]
 
-    def start(self, chain: Chain, *, chosen: bool = False) -> None:
+    def start(self, chain: Chain) -> None:
         """Check where a chain starts; leave PyMC's own starting point if it is far off.
-
-        Parameters
-        ----------
-        chain
-            The chain.
-        chosen
-            Whether the start was chosen, and stays; PyMC's loop does not tell.
 
         Raises
         ------
@@ -316,7 +309,7 @@ class MinibatchStep(BlockedStep):
         """
         position, s = chain.position, self.prepared.surrogate
         far = np.sqrt(own.machinery.chdtri(position.size, FAR_TAIL))
-        unchosen = not chosen and np.array_equal(position, self._default_start)
+        unchosen = np.array_equal(position, self._default_start)
         # A point that other steps share in is not this one's to leave, and a centre that nobody
         # sought does not tell which one is far off.
         alone = s.first == 0 and self.target.covariance is None

@@ -1,18 +1,9 @@
-import logging
-
 import numpy as np
 import pymc as pm
 import pytest
 from pymc.initial_point import make_initial_point_fns_per_chain
 
-from pymc_minibatch_mh import (
-    MinibatchError,
-    SettingError,
-    TunaMH,
-    overdispersed_initvals,
-    sample,
-)
-from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh import MinibatchError, SettingError, overdispersed_initvals
 from pymc_minibatch_mh.sampling import starts
 from pymc_minibatch_mh.sampling.starts import starts_of
 from sampling import models
@@ -252,28 +243,3 @@ def test_a_posterior_without_dispersed_starts_is_named(step_of, monkeypatch):
     monkeypatch.setattr(step, "gaussian_draw", lambda *_: nowhere)
     with pytest.raises(SettingError, match="'sigma_log__', 'tau_log__', 'effect': none of 100"):
         starts_of(step, None, 2, generator())
-
-
-def test_a_start_that_was_given_stays_where_it_is(step_of, caplog):
-    step = TunaMH(model=step_model(step_of("student", "TunaMH")))
-    # Of an empty dictionary comes the model's own start, which is far outside of the posterior.
-    caplog.set_level(logging.INFO, "pymc")
-    sample(
-        step,
-        1,
-        tune=50,
-        chains=1,
-        initvals={},
-        random_seed=1,
-        progressbar=False,
-        compute_convergence_checks=False,
-    )
-    assert "Pass initvals= to choose" not in caplog.text
-    start = starts_of(step, {}, 1, generator())[0]
-    chain = Chain(step.program, generator(), adapting=True)
-    chain.place(start, np.empty(0))
-    step.start(chain, chosen=True)
-    np.testing.assert_array_equal(chain.position, start)
-    step.start(chain)
-    assert "Pass initvals= to choose" in caplog.text
-    assert not np.array_equal(chain.position, start)
