@@ -154,6 +154,11 @@ def _tree(
         duration,
         warm_up=None if before is None else Draws(before.positions, before.stats),
     )
+    if len(chains) < crew.plan.chains:
+        # After an interrupt: chains keep their numbers.
+        tree = tree.map_over_datasets(
+            lambda group: group.assign_coords(chain=chains) if "chain" in group.dims else group
+        )
     # How many updates a draw stands for is part of what its stats mean.
     tree["posterior"].attrs["thin"] = crew.plan.thin
     return tree

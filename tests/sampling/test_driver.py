@@ -134,6 +134,18 @@ def test_an_interrupt_keeps_the_draws(step_of, monkeypatch, caplog):
         np.testing.assert_array_equal(trace.posterior[name], again[name])
 
 
+def test_chains_that_an_interrupt_leaves_keep_their_numbers(step_of, monkeypatch):
+    step = step_of("two_likelihoods", "TunaMH")
+    whole = driven(step, 30)
+    monkeypatch.setattr(crew.Crew, "complete", lambda self: ([1], 30))
+    left = driven(step, 30)
+    for group in ("posterior", "sample_stats"):
+        assert left[group]["chain"].to_numpy().tolist() == [1]
+    for name in whole.posterior.data_vars:
+        np.testing.assert_array_equal(left.posterior[name], whole.posterior[name].sel(chain=[1]))
+    assert left.posterior.attrs.keys() == whole.posterior.attrs.keys()
+
+
 def test_an_interrupt_hides_no_violation(step_of, monkeypatch):
     step = step_of("two_likelihoods", "TunaMH")
     advance = crew.Chain.advance
