@@ -48,6 +48,8 @@ def test_an_experiment_runs_from_data_to_page(tmp_path):
     assert f"| Barker: rows a test | {rows.published} | 140 to 215 |" in page.block("x", report)
 
 
+# PyTensor keeps no file of a function that holds a large table of data.
+@pytest.mark.filterwarnings("ignore:.*Cannot cache compiled:numba.core.errors.NumbaWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [script for script in SCRIPTS if script != SMOKE])
 def test_experiments_run(script):
