@@ -11,6 +11,8 @@ from scipy.special import expit
 from pymc_minibatch_mh import Bounds, FireflyMH, TunaMH, explain
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
+from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.kernels.posterior import BLOCK, read_all, read_chosen
 from pymc_minibatch_mh.preparation.heavy import COST_IN_ORDER, WORTHWHILE, heavy_rows
 from pymc_minibatch_mh.preparation.violations import BoundedMove
 from zoo import logistic, sample
@@ -121,3 +123,17 @@ def test_rows_are_heavy_where_they_would_be_drawn_often():
     # To read all that is heavy would read as many rows as before.
     assert chosen(np.full(1_000, 0.495 / WORTHWHILE), [2.0]) == []
     assert chosen(c, []) == []
+
+
+def test_chosen_rows_of_two_terms_add_up_to_all(step_of):
+    step = step_of("two_likelihoods", "TunaMH")
+    posterior, rng = step.program.posterior(np.empty(0)), np.random.default_rng(3)
+    surrogate, c = posterior.surrogate, posterior.tables.c[0]
+    noise = rng.standard_normal((2, surrogate.centre.size))
+    move = move_between(surrogate, *(surrogate.centre + noise @ surrogate.factor.T))
+    rows = np.arange(posterior.space.term_starts[-1])
+    # More than a block of them, from both terms.
+    some = np.sort(rng.choice(rows, BLOCK + 500, replace=False))
+    parts = [read_chosen(posterior, move, part, c) for part in (some, np.setdiff1d(rows, some))]
+    np.testing.assert_allclose(np.sum(parts, axis=0), read_all(posterior, move, c), rtol=1e-10)
+    assert 0.0 < parts[0][1] < parts[0][1] + parts[1][1]
