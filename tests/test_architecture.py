@@ -36,7 +36,9 @@ ARROWS = {
         "data", "errors", "expansion", "kernels", "model.compiled", "model.reading", "model.row",
         "progress",
     },
-    "preparation": {"bounds", "data", "errors", "expansion", "kernels", "model.reading"},
+    "preparation": {
+        "bounds", "data", "errors", "expansion", "kernels", "model.reading", "model.row",
+    },
     "methods": {"_jit", "bounds", "data", "errors", "kernels", "preparation"},
     "chain": {"errors", "expansion", "kernels", "methods", "preparation", "proposals"},
     "step": {

@@ -189,7 +189,7 @@ class Target:
                 "as it is written": lambda x: density.as_written(x, others),
                 "after PyTensor's stabilising rewrites": lambda x: density.stabilised(x, others),
             },
-            lambda x: (self.log_prior(x), self.log_likelihood(x)),
+            lambda x: (self.log_prior(x) - self.split.log_jacobian(x), self.log_likelihood(x)),
             points,
             [term.name for term in self.split.terms],
         )

@@ -19,6 +19,7 @@ from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.reading.inputs import Weights
 from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.model.reading.weights import weights_of
+from pymc_minibatch_mh.model.row.scaled import in_linear_coordinates
 from pymc_minibatch_mh.preparation.file import key_of_expansion, read
 from pymc_minibatch_mh.preparation.freshness import WatchedModel
 from pymc_minibatch_mh.preparation.needs import Needs
@@ -222,6 +223,7 @@ def read_model(
         observation_dims=reading.observation_dims,
         initial_point=point,
     )
+    parts = in_linear_coordinates(parts)
     watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))
     found = SharedModel(request, watched, Target(parts, 2, 1.0, reading.compile_kwargs))
     if request is not None:

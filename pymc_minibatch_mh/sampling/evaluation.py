@@ -74,9 +74,9 @@ class OneByOneError(Exception):
 
 
 def values_at(
-    model: pm.Model, split: Split, variables: Sequence[Variable], positions: np.ndarray
+    model: pm.Model, split: Split, variables: Sequence[Variable], draws: np.ndarray
 ) -> list[np.ndarray]:
-    """Evaluate variables of a model at positions.
+    """Evaluate variables of a model at draws of its value variables.
 
     Blocks of draws are evaluated together. Where that cannot be done, as for a loop or a function
     of the user's own, the variable is evaluated draw by draw by what PyMC itself compiles for
@@ -87,11 +87,11 @@ def values_at(
     model
         The model; all of its value variables are in the position.
     split
-        Tells their places in the position.
+        Tells where they lie in a draw.
     variables
         Graphs in the value variables of the model, without random variables.
-    positions : ndarray, shape (n, d)
-        On the unconstrained scale.
+    draws : ndarray, shape (n, d)
+        The value variables, ravelled.
 
     Returns
     -------
@@ -99,13 +99,13 @@ def values_at(
         For each variable its values, shape (n, *shape of the variable), equal to rounding to those
         of ``pm.sample``.
     """
-    if not len(positions):
+    if not len(draws):
         anywhere = np.zeros((1, split.size))
         return [x[:0] for x in values_at(model, split, variables, anywhere)]
-    found = dict(_evaluated(split.blocks, list(variables), positions))
+    found = dict(_evaluated(split.blocks, list(variables), draws))
     left = [v for v in variables if v not in found]
     if left:
-        found |= zip(left, _draw_by_draw(model, split, left, positions), strict=True)
+        found |= zip(left, _draw_by_draw(model, split, left, draws), strict=True)
     return [found[v] for v in variables]
 
 
@@ -259,7 +259,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _draw_by_draw(
-    model: pm.Model, split: Split, variables: list[Variable], positions: np.ndarray
+    model: pm.Model, split: Split, variables: list[Variable], draws: np.ndarray
 ) -> list[np.ndarray]:
     evaluate = model.compile_fn(
         outs=[pytensor.Out(v, borrow=True) for v in variables],
@@ -269,10 +269,10 @@ def _draw_by_draw(
         trust_input=True,
     )
     out: list[np.ndarray] = []
-    for i, position in enumerate(positions):
-        values = evaluate(*split.unravel(position, {}).values())
+    for i, draw in enumerate(draws):
+        values = evaluate(*split.cut(draw).values())
         if not out:
-            out = [np.empty((len(positions), *np.shape(x)), x.dtype) for x in values]
+            out = [np.empty((len(draws), *np.shape(x)), x.dtype) for x in values]
         for whole, value in zip(out, values, strict=True):
             whole[i] = value
     return out

@@ -168,14 +168,11 @@ def _values(
 ) -> dict[str, np.ndarray]:
     """Return the values of variables by name, shape (chains, draws, *shape of the variable)."""
     leading = positions.shape[:2]
-    own = {
-        block.variable: positions[..., block.start : block.stop]
-        .reshape((*leading, *block.shape))
-        .astype(block.variable.dtype, copy=False)
-        for block in split.blocks
-    }
+    draws = split.values(positions)
+    by_name = split.cut(draws)
+    own = {block.variable: by_name[block.name] for block in split.blocks}
     others = [v for v in variables if v not in own]
-    flat = values_at(model, split, others, positions.reshape(-1, positions.shape[-1]))
+    flat = values_at(model, split, others, draws.reshape(-1, draws.shape[-1]))
     own |= {v: x.reshape((*leading, *x.shape[1:])) for v, x in zip(others, flat, strict=True)}
     return {str(v.name): own[v] for v in variables}
 

@@ -36,9 +36,10 @@ class ValueDraws:
 
     def positions(self, step: MinibatchStep) -> np.ndarray:
         """Return all draws of the variables of a step's position, shape (chain, draw, d)."""
-        blocks = step.target.split.blocks
+        split = step.target.split
         shape = self.chains, self.draws, -1
-        return np.concatenate([self.values[b.name].reshape(shape) for b in blocks], axis=-1)
+        parts = [self.values[b.name].reshape(shape) for b in split.blocks]
+        return split.positions(np.concatenate(parts, axis=-1))
 
     def random_points(
         self, count: int, rng: np.random.Generator

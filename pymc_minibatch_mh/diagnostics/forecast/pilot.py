@@ -120,7 +120,7 @@ def fly(
             stats = []
             for k in range(draws):
                 point, (one,) = chain.step(point)
-                positions[k] = split.ravel(point)
+                positions[k] = split.ravel_values(point)
                 stats.append(one)
                 advance()
             seconds_in_blocks = _seconds_in_blocks(chain.chain)

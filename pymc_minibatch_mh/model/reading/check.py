@@ -111,9 +111,10 @@ class ModelDensity:
         return values
 
     def _pieces(self, position: np.ndarray, others: np.ndarray) -> list[np.ndarray]:
+        free = self._split.values(position)
         return [
             values[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
-            for values, blocks in ((position, self._split.blocks), (others, self._split.others))
+            for values, blocks in ((free, self._split.blocks), (others, self._split.others))
             for b in blocks
         ]
 

@@ -16,6 +16,7 @@ from pytensor.xtensor.type import XTensorType
 
 from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
 from pymc_minibatch_mh.model.reading.batch import BatchTerm, data_values
+from pymc_minibatch_mh.model.reading.coordinates import Coordinates
 from pymc_minibatch_mh.model.reading.dims import as_read
 from pymc_minibatch_mh.model.reading.indices import require_indices_in_range
 from pymc_minibatch_mh.model.reading.inputs import Weights, model_of, value_variables
@@ -70,6 +71,8 @@ class Split:
         `other_values`.
     arrays
         The constants and shared variables of the model that all of this is computed from.
+    coordinates
+        What the position stands for where it is not the value variables themselves.
     """
 
     position: Variable
@@ -83,6 +86,7 @@ class Split:
     upper: np.ndarray
     natural: dict[str, Variable]
     arrays: ModelArrays
+    coordinates: Coordinates | None = None
 
     @property
     def size(self) -> int:
@@ -98,8 +102,32 @@ class Split:
             names += [f"{block.name}{list(cell)}" if cell else block.name for cell in cells]
         return names
 
+    def positions(self, values: np.ndarray) -> np.ndarray:
+        """Return the positions of ravelled value variables, of the same shape (..., d)."""
+        if self.coordinates is None:
+            return values
+        flat = values.reshape(-1, self.size)
+        return self.coordinates.positions(flat).reshape(values.shape)
+
+    def values(self, positions: np.ndarray) -> np.ndarray:
+        """Return the ravelled value variables at positions, of the same shape (..., d)."""
+        if self.coordinates is None:
+            return positions
+        flat = positions.reshape(-1, self.size)
+        return self.coordinates.values(flat).reshape(positions.shape)
+
+    def log_jacobian(self, position: np.ndarray) -> float:
+        """Return log |∂ values / ∂ position|, which is part of the prior part."""
+        if self.coordinates is None:
+            return 0.0
+        return float(self.coordinates.log_jacobians(position[None])[0])
+
     def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the position of a point given by the names of its value variables."""
+        return self.positions(self.ravel_values(point))
+
+    def ravel_values(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the value variables of the position at a point, shape (d,)."""
         return _ravelled(self.blocks, point)
 
     def ravel_others(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -110,11 +138,17 @@ class Split:
         self, position: np.ndarray, point: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
         """Return `point` with the value variables moved to `position`."""
-        moved = dict(point)
-        for block in self.blocks:
-            values = position[block.start : block.stop].reshape(block.shape)
-            moved[block.name] = values.astype(block.variable.dtype, copy=False)
-        return moved
+        return {**point, **self.cut(self.values(position))}
+
+    def cut(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        """Return ravelled value variables, shape (..., d), by their names."""
+        leading = values.shape[:-1]
+        return {
+            block.name: values[..., block.start : block.stop]
+            .reshape((*leading, *block.shape))
+            .astype(block.variable.dtype, copy=False)
+            for block in self.blocks
+        }
 
     @property
     def discrete_in_rows(self) -> list[str]:

@@ -262,11 +262,11 @@ class Cells:
 
     def coordinate(self, place: Place) -> Affine:
         """Return a coordinate of the position."""
-        return self._affine((Term(1.0, (), place),), self.zero)
+        return self.affine((Term(1.0, (), place),), self.zero)
 
     def linear(self, affine: Affine) -> Affine:
         """Return an affine cell without its offset."""
-        return self._affine(affine.terms, self.zero)
+        return self.affine(affine.terms, self.zero)
 
     def scaled(self, affine: Affine, factor: Cell) -> Cell:
         """Return an affine cell times data."""
@@ -277,7 +277,7 @@ class Cells:
         )
         terms = tuple(term for term in scaled if term.factor != 0.0)
         offset = self.times(affine.offset, factor)
-        return self._affine(terms, offset) if terms else offset
+        return self.affine(terms, offset) if terms else offset
 
     def _factors(self, data: Cell) -> tuple[float, tuple[Cell, ...]]:
         """Return the number in a product of data, and its other factors."""
@@ -301,7 +301,7 @@ class Cells:
         sums = {key: sum_of(numbers) for key, numbers in factors.items()}
         terms = tuple(Term(factor, *key) for key, factor in sums.items() if factor != 0.0)
         offset = self.plus([*(a.offset for a in affines), *offsets])
-        return self._affine(terms, offset) if terms else offset
+        return self.affine(terms, offset) if terms else offset
 
     def times(self, left: Cell, right: Cell) -> Cell:
         """Return a product of data, as one number times other factors."""
@@ -326,7 +326,8 @@ class Cells:
             return cells
         return [self.real(cells[0]), *cells[1:]]
 
-    def _affine(self, terms: tuple[Term, ...], offset: Cell) -> Affine:
+    def affine(self, terms: Sequence[Term], offset: Cell) -> Affine:
+        """Return a sum of terms, plus data."""
         ordered = tuple(sorted(terms, key=self._order_of_term))
         return self._once((Affine, ordered, offset), lambda: Affine(ordered, offset))
 

@@ -24,6 +24,7 @@ from pymc_minibatch_mh.model.row.cells import (
     Gather,
     LoweringError,
     RowNumber,
+    Term,
 )
 from pymc_minibatch_mh.model.row.lower import Tensor, lowered, single
 from pymc_minibatch_mh.model.row.patterns import reachable
@@ -234,10 +235,20 @@ def _pick_affine(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
 
 
 def _gathered(cells: Cells, choices: Sequence[Affine], index: Cell) -> Cell | None:
-    """Return numbers times coordinates that lie evenly spaced, chosen by data."""
-    terms = [choice.terms[0] for choice in choices]
+    """Return what all choices share, and numbers times evenly spaced coordinates of each."""
+    shared = [t for t in choices[0].terms if all(t in choice.terms for choice in choices)]
+    own = [[t for t in choice.terms if t not in shared] for choice in choices]
+    if len(set(map(len, own))) > 1:
+        return None
+    columns = [_gathered_terms(cells, terms, index) for terms in zip(*own, strict=True)]
+    common = [cells.affine(shared, cells.zero)] if shared else []
+    found = [column for column in columns if column is not None]
+    return add(cells, *common, *found) if len(found) == len(columns) else None
+
+
+def _gathered_terms(cells: Cells, terms: Sequence[Term], index: Cell) -> Cell | None:
     places = [term.place for term in terms if isinstance(term.place, int) and not term.monomial]
-    if len(places) < len(choices) or any(len(choice.terms) > 1 for choice in choices):
+    if len(places) < len(terms):
         return None
     step = places[1] - places[0]
     if places != [places[0] + k * step for k in range(len(places))] or step == 0:

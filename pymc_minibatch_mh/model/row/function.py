@@ -7,7 +7,8 @@ found symbolically. Forms that differ by a constant or a factor count once.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from pytensor.graph.basic import Variable
@@ -79,6 +80,65 @@ class RowFunction:
     cells: Cells
 
 
+@dataclass(frozen=True, eq=False)
+class LoweredRow:
+    """The log-likelihood of one row of a term, taken apart.
+
+    Parameters
+    ----------
+    term
+        The term.
+    cells
+        Where the cells were made.
+    root : Cell
+        The log-likelihood, in coordinates of the position and data.
+    """
+
+    term: BatchTerm
+    cells: Cells
+    root: Cell
+
+    @cached_property
+    def arguments(self) -> "_Arguments":
+        """The linear forms that it depends on."""
+        return _Arguments(self.cells, self.root)
+
+
+#: What was taken apart of a split model: once for all.
+_lowered: WeakKeyDictionary[Split, list[LoweredRow]] = WeakKeyDictionary()
+
+
+def lowered_rows(split: Split) -> list[LoweredRow]:
+    """Return a row of every likelihood term of a model, taken apart.
+
+    Raises
+    ------
+    BoundsError
+        If rows depend on a discrete variable, or an operation cannot be taken apart.
+    """
+    if split.discrete_in_rows:
+        raise BoundsError(
+            f"{split.terms[0].name!r} depends on the discrete variable "
+            f"{split.discrete_in_rows[0]!r} of another step, whose every value would need bounds "
+            f"of its own. {WAY_ON}"
+        )
+    if split not in _lowered:
+        _lowered[split] = [_lowered_row(term, split) for term in split.terms]
+    return _lowered[split]
+
+
+def _lowered_row(term: BatchTerm, split: Split) -> LoweredRow:
+    cells = Cells()
+    try:
+        (root,) = np.ravel(lower(cells, term.logp, _leaves(cells, term, split)).cells)
+    except LoweringError as error:
+        raise BoundsError(
+            f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
+            f"for it. {WAY_ON}"
+        ) from error
+    return LoweredRow(term, cells, root)
+
+
 def row_functions(split: Split) -> list[RowFunction]:
     """Return f and its arguments for every likelihood term of a model.
 
@@ -88,33 +148,19 @@ def row_functions(split: Split) -> list[RowFunction]:
         If rows depend on a discrete variable, an operation cannot be taken apart, or there are
         more than 8 arguments.
     """
-    if split.discrete_in_rows:
-        raise BoundsError(
-            f"{split.terms[0].name!r} depends on the discrete variable "
-            f"{split.discrete_in_rows[0]!r} of another step, whose every value would need bounds "
-            f"of its own. {WAY_ON}"
-        )
-    return [_row_function(term, split) for term in split.terms]
+    return [_row_function(row) for row in lowered_rows(split)]
 
 
-def _row_function(term: BatchTerm, split: Split) -> RowFunction:
-    cells = Cells()
-    try:
-        (root,) = np.ravel(lower(cells, term.logp, _leaves(cells, term, split)).cells)
-    except LoweringError as error:
-        raise BoundsError(
-            f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
-            f"for it. {WAY_ON}"
-        ) from error
-    arguments = _Arguments(cells, root)
-    root = arguments.rebuilt(root)
+def _row_function(row: LoweredRow) -> RowFunction:
+    term, arguments = row.term, row.arguments
+    root = arguments.rebuilt(row.root)
     columns = tuple(column for column, _ in term.batches)
     if len(arguments.forms) > MOST_ARGUMENTS:
         raise BoundsError(
             f"{term.name!r} depends on {len(arguments.forms)} different linear combinations of the "
             f"parameters in each row; bounds are derived for up to {MOST_ARGUMENTS}. {WAY_ON}"
         )
-    return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, cells)
+    return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, row.cells)
 
 
 def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tensor]:

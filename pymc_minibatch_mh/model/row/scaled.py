@@ -1,0 +1,290 @@
+"""Variables that rows meet only as part of a + B z, where coordinates α = a + B z make rows linear.
+
+What is tried here needs no proof to be exact: with its Jacobian, every map is. That rows are linear
+in α is seen by taking them apart again in the new coordinates; a map that does not bring that about
+is dropped, and the reason is kept.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.model.reading.coordinates import Coordinates, Scaled, in_coordinates
+from pymc_minibatch_mh.model.reading.split import Block, Split
+from pymc_minibatch_mh.model.row.cells import Gather
+from pymc_minibatch_mh.model.row.function import LinearForm, lowered_rows
+from pymc_minibatch_mh.model.row.meetings import Column, Factor, Meeting, meetings
+
+Factors = Counter[Factor]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Entries of B for a set of groups: rows of the lower triangle, as products of factors."""
+
+    places: np.ndarray
+    rows: tuple[tuple[Factors, ...], ...]
+
+    @property
+    def factors(self) -> set[Factor]:
+        return {factor for row in self.rows for entry in row for factor in entry}
+
+    @property
+    def depends_on(self) -> set[int]:
+        return {place for factor in self.factors for place in factor.places}
+
+    @property
+    def positive(self) -> bool:
+        return all(factor.positive for row in self.rows for factor in row[-1])
+
+
+def in_linear_coordinates(split: Split) -> Split:
+    """Return a model in coordinates in which rows are linear, where it is not written in them.
+
+    Parameters
+    ----------
+    split
+        A model in its own variables.
+
+    Returns
+    -------
+    Split
+        `split` itself if there is nothing to map. Why a variable that rows meet in products with
+        others is not mapped stands in the field ``coordinates``.
+    """
+    try:
+        rows = lowered_rows(split)
+    except BoundsError:
+        return split
+    met: defaultdict[Column, set[Meeting]] = defaultdict(set)
+    for row in rows:
+        for column, ways in meetings(row).items():
+            met[column] |= ways
+    refused: list[str] = []
+    scaled: list[Scaled] = []
+    for block, name in _candidates(split):
+        try:
+            scaled += _Search(split, block, name, met).found(scaled)
+        except _RefusedError as reason:
+            refused.append(f"{name!r} {reason}")
+    if not scaled and not refused:
+        return split
+    return in_coordinates(split, Coordinates(split.position, tuple(scaled), tuple(refused)))
+
+
+class _RefusedError(Exception):
+    """Why a variable stays as it is."""
+
+
+def _candidates(split: Split) -> list[tuple[Block, str]]:
+    """Return own blocks that can take any real value, and the names of their variables."""
+    return [
+        (block, name)
+        for block, name in zip(split.blocks, split.natural, strict=True)
+        if block.start >= split.first
+        and block.stop > block.start
+        and np.isneginf(split.lower[block.start : block.stop]).all()
+        and np.isposinf(split.upper[block.start : block.stop]).all()
+    ]
+
+
+class _Search:
+    """The search for the B of one block."""
+
+    def __init__(
+        self, split: Split, block: Block, name: str, met: dict[Column, set[Meeting]]
+    ) -> None:
+        self._split, self._block, self._name = split, block, name
+        self._met = {
+            column: ways for column, ways in met.items() if block.start <= column[0] < block.stop
+        }
+
+    def found(self, before: Sequence[Scaled]) -> list[Scaled]:
+        """Return the maps of the block, none if rows meet it in no product.
+
+        Raises
+        ------
+        _RefusedError
+            If they do, but no map makes rows linear in it.
+        """
+        kept_out: set[Factor] = set()
+        while True:
+            plans = self._plans(kept_out)
+            if not plans:
+                return []
+            self._require_valid(plans, before)
+            scaled = [self._scaled(plan, (-1,) * len(plan.rows)) for plan in plans]
+            forms = _forms(self._split, [*before, *scaled])
+            left = _places_in(forms).intersection(*[set().union(*(p.depends_on for p in plans))])
+            again = {f for plan in plans for f in plan.factors if f.places & left}
+            if not again:
+                return self._located(plans, scaled, forms, before)
+            kept_out |= again
+            if not self._plans(kept_out):
+                names = ", ".join(sorted({repr(self._name_at(place)) for place in left}))
+                raise _RefusedError(
+                    f"is multiplied by {names} in rows, which also depend on {names} by itself, so "
+                    "that no coordinates make them linear in it"
+                )
+
+    def _plans(self, kept_out: set[Factor]) -> list[_Plan]:
+        """Return B for the groups of the block; none where nothing multiplies it."""
+        ways = {
+            column: [
+                replace(way, factors=tuple(f for f in way.factors if f not in kept_out))
+                for way in ways
+            ]
+            for column, ways in self._met.items()
+        }
+        if not any(way.factors for found in ways.values() for way in found):
+            return []
+        common = self._common(ways)
+        if all(common.values()):
+            return _by_factors(common)
+        triangle = _triangle(ways)
+        if triangle is None:
+            raise _RefusedError(
+                "is multiplied by other parameters in some places of the rows and not in others, "
+                "so that no coordinates make them linear in it"
+            )
+        return [triangle]
+
+    def _common(self, ways: dict[Column, list[Meeting]]) -> dict[int, Factors]:
+        """Return what multiplies each coordinate wherever it is met."""
+        found: dict[int, Factors] = {}
+        for (first, step, count), of_column in ways.items():
+            shared = reduce(lambda x, y: x & y, (way.counted for way in of_column))
+            for place in range(first, first + step * count, step):
+                found[place] = found[place] & shared if place in found else shared
+        return found
+
+    def _require_valid(self, plans: Sequence[_Plan], before: Sequence[Scaled]) -> None:
+        mapped = {int(k) for one in before for k in one.places.flat}
+        mapped |= {int(k) for plan in plans for k in plan.places.flat}
+        for plan in plans:
+            names = ", ".join(sorted({repr(self._name_at(k)) for k in plan.depends_on}))
+            if not plan.positive:
+                raise _RefusedError(
+                    f"is multiplied by a function of {names} that is not known to be positive, so "
+                    "that coordinates in which rows are linear would not be one to one"
+                )
+            if min(plan.depends_on) < self._split.first:
+                raise _RefusedError(
+                    f"is multiplied by {names}, which another step moves. Let this step move both"
+                )
+            if plan.depends_on & mapped:
+                raise _RefusedError(f"is multiplied by a function of {names}, which are mapped too")
+
+    def _scaled(self, plan: _Plan, locations: tuple[int, ...]) -> Scaled:
+        position = self._split.position
+        rows = tuple(tuple(_product(entry, position) for entry in row) for row in plan.rows)
+        names = dict.fromkeys(self._name_at(k) for k in sorted(plan.depends_on))
+        simple = len(plan.rows) == 1 and len(names) == 1
+        size = "".join(names) if simple else f"f({', '.join(names)})"
+        shifts = dict.fromkeys(self._name_at(k) for k in locations if k >= 0)
+        words = " + ".join([*shifts, f"{size} × {self._name}"])
+        return Scaled(self._name, plan.places, rows, locations, words)
+
+    def _name_at(self, place: int) -> str:
+        names = zip(self._split.blocks, self._split.natural, strict=True)
+        return next(name for block, name in names if place < block.stop)
+
+    def _located(
+        self,
+        plans: Sequence[_Plan],
+        scaled: list[Scaled],
+        forms: Sequence[LinearForm],
+        before: Sequence[Scaled],
+    ) -> list[Scaled]:
+        """Return maps with the locations that come with every α and nowhere else."""
+        taken = {k for one in before for k in one.locations}
+        taken |= {int(k) for one in (*before, *scaled) for k in one.places.flat}
+        found = []
+        for plan, one in zip(plans, scaled, strict=True):
+            columns = [_coefficients(forms, set(map(int, places))) for places in plan.places.T]
+            locations = [self._location(forms, column, taken) for column in columns]
+            found.append(self._scaled(plan, tuple(locations)) if max(locations) >= 0 else one)
+        if found == scaled:
+            return scaled
+        left = _places_in(_forms(self._split, [*before, *found]))
+        gone = all(k not in left for one in found for k in one.locations)
+        return found if gone else scaled
+
+    def _location(self, forms: Sequence[LinearForm], column: dict, taken: set[int]) -> int:
+        alike = [
+            place
+            for block, _ in _candidates(self._split)
+            for place in range(block.start, block.stop)
+            if place not in taken and _coefficients(forms, {place}) == column
+        ]
+        return alike[0] if len(alike) == 1 else -1
+
+
+def _by_factors(common: dict[int, Factors]) -> list[_Plan]:
+    """Return a B of one number for the coordinates that share it."""
+    groups: defaultdict[frozenset, list[int]] = defaultdict(list)
+    for place, factors in sorted(common.items()):
+        groups[frozenset(factors.items())].append(place)
+    return [_Plan(np.array(places)[:, None], ((common[places[0]],),)) for places in groups.values()]
+
+
+def _triangle(ways: dict[Column, list[Meeting]]) -> _Plan | None:
+    """Return a triangular B: every entry of α goes with data of its own."""
+    entries: dict[object, dict[Column, Factors]] = defaultdict(dict)
+    for column, of_column in ways.items():
+        for way in of_column:
+            if entries[way.data].setdefault(column, way.counted) != way.counted:
+                return None
+    order: list[Column] = []
+    rows = []
+    for row in sorted(entries.values(), key=len):
+        new = [column for column in row if column not in order]
+        if len(new) != 1:
+            return None
+        order += new
+        rows.append(tuple(row.get(column, Counter()) for column in order))
+    if len({count for _, _, count in order}) != 1 or len(order) != len(ways):
+        return None
+    places = np.stack([np.arange(k, k + step * count, step) for k, step, count in order], axis=1)
+    return _Plan(places, tuple(rows))
+
+
+def _product(factors: Factors, position: Variable) -> Variable:
+    """Return a product of factors; without any, of a triangle's entry, zero."""
+    graphs = [factor.graph(position) for factor in factors.elements()]
+    if not graphs:
+        return pt.constant(0.0)
+    return graphs[0] if len(graphs) == 1 else pt.mul(*graphs)
+
+
+def _forms(split: Split, scaled: Sequence[Scaled]) -> list[LinearForm]:
+    """Return the linear forms of the rows in new coordinates."""
+    there = in_coordinates(split, Coordinates(split.position, tuple(scaled)))
+    return [form for row in lowered_rows(there) for form in row.arguments.forms]
+
+
+def _places_in(forms: Sequence[LinearForm]) -> set[int]:
+    """Return the coordinates that forms depend on."""
+    return {k for form in forms for term in form.terms for k in _coordinates(term.place)}
+
+
+def _coordinates(place: int | Gather) -> range:
+    if isinstance(place, Gather):
+        return range(place.first, place.first + place.step * place.size, place.step)
+    return range(place, place + 1)
+
+
+def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
+    """Return what some coordinates are multiplied by: form and data -> number."""
+    found: defaultdict[tuple, float] = defaultdict(float)
+    for k, form in enumerate(forms):
+        for term in form.terms:
+            if places.issuperset(_coordinates(term.place)):
+                found[k, term.monomial] += term.factor
+    return dict(found)
