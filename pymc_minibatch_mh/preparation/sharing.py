@@ -43,12 +43,15 @@ class ReadingSettings:
         Names of dims along which observations lie.
     compile_kwargs
         Passed on to :func:`pytensor.function`.
+    in_linear_coordinates
+        Whether positions may lie in coordinates in which rows are linear.
     """
 
     observed: Sequence[str] | None
     weights: Weights | None
     observation_dims: Sequence[str]
     compile_kwargs: Mapping[str, Any] | None
+    in_linear_coordinates: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,12 @@ class Request:
         weights = _arrays(reading.weights)
         if weights is None or reading.compile_kwargs:
             return None
-        named = reading.observed, reading.observation_dims, model.named_vars_to_dims
+        named = (
+            reading.observed,
+            reading.observation_dims,
+            reading.in_linear_coordinates,
+            model.named_vars_to_dims,
+        )
         return cls(tuple(vars), Contents.of(point.items()), Contents.of(weights), repr(named))
 
 
@@ -223,7 +231,8 @@ def read_model(
         observation_dims=reading.observation_dims,
         initial_point=point,
     )
-    parts = in_linear_coordinates(parts)
+    if reading.in_linear_coordinates:
+        parts = in_linear_coordinates(parts)
     watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))
     found = SharedModel(request, watched, Target(parts, 2, 1.0, reading.compile_kwargs))
     if request is not None:

@@ -17,6 +17,11 @@ class Proposal(ABC):
     """
 
     @property
+    def in_own_terms(self) -> bool:
+        """Whether its settings are in terms of the model's own variables, as the chain then is."""
+        return False
+
+    @property
     @abstractmethod
     def n_components(self) -> int:
         """Number of components that the compiled move draws from."""

@@ -140,6 +140,11 @@ class OwnMove(Proposal):
         return OwnMove, (self.move, self.state, self.batch_size, self.adapt)
 
     @property
+    def in_own_terms(self) -> bool:
+        """True: the function is handed the model's own variables."""
+        return True
+
+    @property
     def n_components(self) -> int:
         """One."""
         return 1

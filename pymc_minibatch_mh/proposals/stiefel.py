@@ -167,6 +167,11 @@ class StiefelWalk(Proposal):
             raise SettingError(f"adapt={self.adapt!r} is neither True nor False. Give one of them.")
 
     @property
+    def in_own_terms(self) -> bool:
+        """True: the matrix is one of the model's own variables."""
+        return True
+
+    @property
     def n_components(self) -> int:
         """One."""
         return 1

@@ -112,6 +112,11 @@ class RandomWalk(Proposal):
         return f"RandomWalk({self.scale}, {shape}, adapt={self.adapt})"
 
     @property
+    def in_own_terms(self) -> bool:
+        """Whether the covariance is a given one."""
+        return not (isinstance(self.covariance, str) and self.covariance == "laplace")
+
+    @property
     def n_components(self) -> int:
         """One."""
         return 1

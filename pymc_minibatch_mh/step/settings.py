@@ -90,13 +90,30 @@ def of_chains(shared: SharedSettings) -> ChainSettings:
     )
 
 
-def reading_of(shared: SharedSettings) -> "ReadingSettings":
-    """Return how the model is to be read."""
+def reading_of(shared: SharedSettings, *, in_own_terms: bool) -> "ReadingSettings":
+    """Return how the model is to be read.
+
+    Parameters
+    ----------
+    shared
+        Settings of a step.
+    in_own_terms
+        Whether other settings are in terms of the model's own variables.
+
+    Raises
+    ------
+    SettingError
+        If `coordinates` are unknown.
+    """
+    coordinates = shared["coordinates"]
+    if coordinates not in ("auto", "model"):
+        raise SettingError(f"coordinates={coordinates!r} is unknown. Use 'auto' or 'model'.")
     return own.machinery.ReadingSettings(
         shared["observed"],
         shared["weights"],
         shared["observation_dims"],
         shared["compile_kwargs"],
+        coordinates == "auto" and shared["centre"] == "auto" and not in_own_terms,
     )
 
 

@@ -26,6 +26,12 @@ class SharedSettings(TypedDict, total=False):
     covariance
         With ``centre="start"``, what distances are measured by and moves are shaped by instead of
         the posterior's covariance: an array of shape (d, d), by default the identity.
+    coordinates
+        "auto" runs the chain in coordinates in which rows are linear, such as α = mu + tau z of a
+        hierarchy that is written with ``mu + tau * z``, and maps draws back to the model's own
+        variables: exact, by the Jacobian of the map. "model" runs it in the model's own, as "auto"
+        does where settings are in terms of them: ``centre="start"``, bounds or ranges of your own,
+        the covariance of a walk, a proposal of your own.
     proposal
         "auto", or a :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
     temperature
@@ -61,6 +67,7 @@ class SharedSettings(TypedDict, total=False):
     taylor_order: int | str
     centre: str
     covariance: ArrayLike | None
+    coordinates: str
     proposal: Proposal | str
     temperature: float | Sequence[tuple[int, float]]
     observed: Sequence[str] | None
@@ -82,6 +89,7 @@ DEFAULTS: SharedSettings = {
     "taylor_order": "auto",
     "centre": "auto",
     "covariance": None,
+    "coordinates": "auto",
     "proposal": "auto",
     "temperature": 1.0,
     "observed": None,

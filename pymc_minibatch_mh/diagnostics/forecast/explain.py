@@ -21,6 +21,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     NutsLimit,
 )
 from pymc_minibatch_mh.diagnostics.forecast.subsampled import (
+    in_coordinates,
     not_subsampled,
     of_refused_model,
     subsampled,
@@ -180,6 +181,7 @@ def _of_step(
         size=parts.size,
         terms=subsampled(parts, step.target.compiled.why_graph),
         others=not_subsampled(model, parts),
+        coordinates=in_coordinates(parts),
         taylor_order=step.target.taylor_order,
         order_reason=_why_order(step, parts),
         certificate=certificate(step, pilot.certified, why_not_exact),
@@ -231,6 +233,7 @@ def _of_refused(
         size=sum(int(np.size(start[v.name])) for v in own),
         terms=terms,
         others=others,
+        coordinates=(),
         taylor_order=None,
         order_reason="",
         certificate=None,

@@ -7,6 +7,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     Approximate,
     Certificate,
     Forecast,
+    InCoordinates,
     NotSubsampled,
     NutsForecast,
     NutsLimit,
@@ -42,6 +43,9 @@ class Explanation:
         What is subsampled.
     others
         What is not, and why.
+    coordinates
+        Variables in whose place the chain has others, in which rows are linear, and what stands
+        against that for others; empty where it runs in the model's own.
     taylor_order
         Order of the control variates; None where the model is refused.
     order_reason
@@ -70,6 +74,7 @@ class Explanation:
     size: int
     terms: tuple[SubsampledTerm, ...]
     others: tuple[NotSubsampled, ...]
+    coordinates: tuple[InCoordinates, ...]
     taylor_order: int | None
     order_reason: str
     certificate: Certificate | None
@@ -95,6 +100,8 @@ class Explanation:
             wording.subsampled(self.terms),
             wording.not_subsampled(self.others),
         ]
+        if self.coordinates:
+            sections.append(wording.coordinates(self.coordinates))
         if self.certificate is not None and self.taylor_order is not None:
             sections.append(wording.expansion(self.taylor_order, self.order_reason))
             sections.append(wording.certificate(self.certificate))

@@ -26,7 +26,7 @@ def _form(form: LinearForm, function: RowFunction, split: Split) -> str:
     groups: dict[tuple[str, str], list[Term]] = {}
     for term in form.terms:
         data = " × ".join(_data(cell, function, entries=False) for cell in term.monomial)
-        groups.setdefault((data, _block_at(_first(term), split).name), []).append(term)
+        groups.setdefault((data, _name_at(_first(term), split)), []).append(term)
     words = ""
     for (data, block), terms in groups.items():
         if len(terms) > 1:
@@ -44,14 +44,24 @@ def _single(term: Term, function: RowFunction, split: Split) -> str:
     factors += [_data(cell, function, entries=True) for cell in term.monomial]
     if isinstance(term.place, Gather):
         index = _data(term.place.index, function, entries=True)
-        coordinate = f"{_block_at(term.place.first, split).name}[{index}]"
+        coordinate = f"{_name_at(term.place.first, split)}[{index}]"
     else:
-        coordinate = split.coordinate_names[term.place]
+        entry = split.coordinate_names[term.place].removeprefix(_block_at(term.place, split).name)
+        coordinate = _name_at(term.place, split) + entry
     return " × ".join([*factors, coordinate])
 
 
 def _first(term: Term) -> int:
     return term.place.first if isinstance(term.place, Gather) else term.place
+
+
+def _name_at(place: int, split: Split) -> str:
+    """Return what lies at a place: a block, or what the chain has in the place of one."""
+    scaled = split.coordinates.scaled if split.coordinates is not None else ()
+    for one in scaled:
+        if place in one.places:
+            return f"({one.words})"
+    return _block_at(place, split).name
 
 
 def _block_at(place: int, split: Split) -> Block:

@@ -70,6 +70,25 @@ class NotSubsampled:
 
 
 @dataclass(frozen=True)
+class InCoordinates:
+    """A variable in whose place the chain has other coordinates, or why it has none.
+
+    Parameters
+    ----------
+    name
+        The variable.
+    words
+        What stands in its place; empty for nothing.
+    refused
+        Why rows are not linear in it, and are in nothing else; empty where they are.
+    """
+
+    name: str
+    words: str
+    refused: str = ""
+
+
+@dataclass(frozen=True)
 class BoundTable:
     """Bounds c_i of all rows over one trust region.
 

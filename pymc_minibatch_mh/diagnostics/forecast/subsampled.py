@@ -9,7 +9,12 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.diagnostics.forecast.linear_forms import in_words
-from pymc_minibatch_mh.diagnostics.forecast.records import DataArray, NotSubsampled, SubsampledTerm
+from pymc_minibatch_mh.diagnostics.forecast.records import (
+    DataArray,
+    InCoordinates,
+    NotSubsampled,
+    SubsampledTerm,
+)
 from pymc_minibatch_mh.errors import BoundsError, UnsplittableModelError
 from pymc_minibatch_mh.model.reading.batch import BatchTerm
 from pymc_minibatch_mh.model.reading.split import Split, split
@@ -47,6 +52,15 @@ def _array(column: Column) -> DataArray:
     rows = column.rows_first
     size = rows.itemsize * int(np.prod(rows.shape[1:], dtype=int))
     return DataArray(column.name, str(rows.dtype), rows.shape[1:], size)
+
+
+def in_coordinates(parts: Split) -> tuple[InCoordinates, ...]:
+    """Return which variables have others in their place, and what stands against it for more."""
+    if parts.coordinates is None:
+        return ()
+    mapped = [InCoordinates(one.name, one.words) for one in parts.coordinates.scaled]
+    refused = [InCoordinates(name, "", why) for name, why in parts.coordinates.refused]
+    return (*dict.fromkeys(mapped), *refused)
 
 
 def not_subsampled(model: pm.Model, parts: Split) -> tuple[NotSubsampled, ...]:

@@ -8,6 +8,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     Certificate,
     DataArray,
     Forecast,
+    InCoordinates,
     Memory,
     NotSubsampled,
     NutsForecast,
@@ -50,6 +51,15 @@ def not_subsampled(others: tuple[NotSubsampled, ...]) -> Section:
     """Return what is not subsampled, and why."""
     lines = tuple((other.name, other.reason) for other in others)
     return Section("Not subsampled", lines or (("nothing", ""),))
+
+
+def coordinates(found: tuple[InCoordinates, ...]) -> Section:
+    """Return what the chain moves in the place of the model's own variables."""
+    lines = [
+        (one.name, one.refused or f"moved as {one.words}, and mapped back in every draw")
+        for one in found
+    ]
+    return Section("Coordinates", tuple(lines))
 
 
 def expansion(order: int, reason: str) -> Section:

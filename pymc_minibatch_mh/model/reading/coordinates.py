@@ -61,12 +61,12 @@ class Coordinates:
     scaled
         The blocks that are mapped.
     refused
-        Why others are not, in words.
+        Names of others that rows meet in products, and why these are not.
     """
 
     position: Variable
     scaled: tuple[Scaled, ...]
-    refused: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
 
     def values(self, positions: np.ndarray) -> np.ndarray:
         """Return the model's own variables at positions, both of shape (n, d)."""

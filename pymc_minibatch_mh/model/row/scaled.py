@@ -66,13 +66,13 @@ def in_linear_coordinates(split: Split) -> Split:
     for row in rows:
         for column, ways in meetings(row).items():
             met[column] |= ways
-    refused: list[str] = []
+    refused: list[tuple[str, str]] = []
     scaled: list[Scaled] = []
     for block, name in _candidates(split):
         try:
             scaled += _Search(split, block, name, met).found(scaled)
         except _RefusedError as reason:
-            refused.append(f"{name!r} {reason}")
+            refused.append((name, str(reason)))
     if not scaled and not refused:
         return split
     return in_coordinates(split, Coordinates(split.position, tuple(scaled), tuple(refused)))
