@@ -34,6 +34,20 @@ class Factor:
     positive: bool
     places: frozenset[int]
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is a linear form of coordinates."""
+        return self.expression[0] == "linear"
+
+    @property
+    def divides(self) -> bool:
+        """Whether it is a reciprocal, such as exp(-x): what rows are divided by is their noise."""
+        kind, *parts = self.expression
+        if kind != "apply" or not isinstance(parts[0], scalar.Exp):
+            return kind == "apply" and isinstance(parts[0], scalar.Reciprocal)
+        inner = parts[1]
+        return inner[0] == "linear" and all(k < 0.0 for k, _ in inner[1])
+
     def graph(self, position: Variable) -> Variable:
         """Return the function as a graph."""
         return _graph(self.expression, position)
@@ -53,6 +67,11 @@ class Meeting:
 
     data: Hashable
     factors: tuple[Factor, ...]
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether no other coordinate multiplies it as it is."""
+        return not any(factor.is_linear for factor in self.factors)
 
     @property
     def counted(self) -> Counter[Factor]:
@@ -101,13 +120,18 @@ class _Walk:
         known = [x for x in cell.inputs if x.is_data]
         others = [x for x in cell.inputs if not x.is_data]
         data = data.union(*map(_leaves, known))
+        linear = [x for x in others if isinstance(x, Affine) or is_a(x, scalar.Add)]
         after: list = []
-        for k, x in enumerate(others):
-            rest = [factor(y) for y in (*others[:k], *others[k + 1 :])]
-            more = tuple(y for y in rest if y is not None)
-            linear = isinstance(x, Affine) or is_a(x, scalar.Add)
-            after.append((x, data, (*factors, *more)) if linear else (x, frozenset(), ()))
-        return after
+        for x in linear:
+            rest = others.copy()
+            rest.remove(x)
+            if isinstance(x, Affine) and any(isinstance(y, Affine) and not factor(y) for y in rest):
+                # A slope of what data choose: the other of the two is met, times this one.
+                continue
+            more = tuple(y for y in map(factor, rest) if y is not None)
+            after.append((x, data, (*factors, *more)))
+        walked = [x for x in others if x not in linear and not (linear and factor(x))]
+        return [*after, *((x, frozenset(), ()) for x in walked)]
 
     def _meet(self, cell: Affine, data: frozenset[Cell], factors: tuple[Factor, ...]) -> None:
         for term in cell.terms:

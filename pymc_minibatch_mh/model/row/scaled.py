@@ -104,6 +104,11 @@ class _Search:
         self._met = {
             column: ways for column, ways in met.items() if block.start <= column[0] < block.stop
         }
+        alone = [c for c, ways in met.items() if any(way.by_itself for way in ways)]
+        places = {k for first, step, n in alone for k in range(first, first + step * n, step)}
+        factors = {f for ways in self._met.values() for way in ways for f in way.factors}
+        #: What rows depend on beside the products, as on the scale of their own noise.
+        self._in_rows_by_themselves = {f for f in factors if f.places & places}
 
     def found(self, before: Sequence[Scaled]) -> list[Scaled]:
         """Return the maps of the block, none if rows meet it in no product.
@@ -113,25 +118,31 @@ class _Search:
         _RefusedError
             If they do, but no map makes rows linear in it.
         """
-        kept_out: set[Factor] = set()
-        while True:
-            plans = self._plans(kept_out)
-            if not plans:
-                return []
+        kept_out = self._in_rows_by_themselves
+        while plans := self._plans(kept_out):
             self._require_valid(plans, before)
             scaled = [self._scaled(plan, (-1,) * len(plan.rows)) for plan in plans]
             forms = _forms(self._split, [*before, *scaled])
-            left = _places_in(forms).intersection(*[set().union(*(p.depends_on for p in plans))])
+            left = _places_in(forms)
             again = {f for plan in plans for f in plan.factors if f.places & left}
             if not again:
                 return self._located(plans, scaled, forms, before)
-            kept_out |= again
-            if not self._plans(kept_out):
-                names = ", ".join(sorted({repr(self._name_at(place)) for place in left}))
-                raise _RefusedError(
-                    f"is multiplied by {names} in rows, which also depend on {names} by itself, so "
-                    "that no coordinates make them linear in it"
-                )
+            kept_out = kept_out | again
+        self._require_none_lost(kept_out)
+        return []
+
+    def _require_none_lost(self, kept_out: set[Factor]) -> None:
+        """Refuse in words what scales the block everywhere, but is in the rows besides."""
+        shared = [
+            reduce(lambda x, y: x & y, (w.counted for w in ways)) for ways in self._met.values()
+        ]
+        lost = {f for factors in shared for f in factors if f in kept_out and not f.divides}
+        if lost:
+            names = ", ".join(sorted({repr(self._name_at(k)) for f in lost for k in f.places}))
+            raise _RefusedError(
+                f"is multiplied by {names} in rows, which also depend on {names} by itself, so "
+                "that no coordinates make them linear in it"
+            )
 
     def _plans(self, kept_out: set[Factor]) -> list[_Plan]:
         """Return B for the groups of the block; none where nothing multiplies it."""
