@@ -89,6 +89,7 @@ every.refuses(
     "Give an array of shape (d, d), d the number of unconstrained coordinates that are moved.",
     call=lambda g: g.build("TunaMH", centre="start", covariance=-np.eye(2)),
 )
+every.setting("TunaMH", "coordinates", "linear", "is unknown.", "Use 'auto' or 'model'.")
 for value in (-1, math.nan, "half"):
     every.setting(
         "TunaMH",
@@ -223,8 +224,8 @@ every.refuses(
     "TunaMH(epsilon=0.1)",
     "epsilon=",
     "is no setting of TunaMH.",
-    "Choose from ['blocked', 'bounds', 'centre', 'chi', 'compile_kwargs', 'covariance', "
-    "'delayed_acceptance', 'form', 'full_pass_above', 'initial_point', 'model', "
+    "Choose from ['blocked', 'bounds', 'centre', 'chi', 'compile_kwargs', 'coordinates', "
+    "'covariance', 'delayed_acceptance', 'form', 'full_pass_above', 'initial_point', 'model', "
     "'observation_dims', 'observed', 'on_violation', 'prepared', 'proposal', 'rng', "
     "'spectral_gap_ratio', 'taylor_order', 'temperature', 'tune', 'updates_per_draw', 'weights'].",
     call=lambda g: g.build("TunaMH", epsilon=0.1),

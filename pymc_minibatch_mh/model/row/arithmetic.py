@@ -1,9 +1,9 @@
 """Sums, products and exponentials of cells, by identities that keep bounds tight.
 
-Every rule is an identity of real functions wherever its left side is defined; where it is not,
-the likelihood of the row is zero and needs no bound. The rules find the affine parts of an
-expression, keep products of exponentials in one exponential, and undo what would otherwise be
-computed twice from the same argument, which intervals cannot see.
+Every rule is an identity of real functions wherever its left side is defined; where it is not, the
+likelihood of the row is zero and needs no bound. The rules find the affine parts of an expression,
+keep products of exponentials in one, and undo what would be computed twice from the same argument,
+which intervals cannot see.
 """
 
 from collections.abc import Callable
@@ -29,6 +29,7 @@ from pymc_minibatch_mh.model.row.patterns import (
     scaled_core,
     summands,
     without,
+    without_reciprocals,
 )
 
 
@@ -159,9 +160,8 @@ def _gamma_ratio(cells: Cells, left: Cell, right: Cell) -> Cell | None:
 
 def _split_off_data(cells: Cells, cell: Cell) -> tuple[Cell, Cell]:
     parts = summands(cell)
-    data = [part for part in parts if part.is_data]
     others = [part for part in parts if not part.is_data]
-    return add(cells, *others), cells.plus(data)
+    return add(cells, *others), cells.plus([part for part in parts if part.is_data])
 
 
 @remembered
@@ -174,7 +174,7 @@ def multiply(cells: Cells, *operands: Cell) -> Cell:
     if spread is not None:
         data_factors = [x for x in factors if x.is_data]
         return add(cells, *(multiply(cells, *data_factors, *part) for part in spread))
-    others = _with_log_ratios(cells, others)
+    others = _with_log_ratios(cells, without_reciprocals(others))
     others = _with_softplus_raised(cells, _with_exponentials_joined(cells, others))
     others = _squares(cells, others)
     # Exponentials that cancel leave data.

@@ -69,6 +69,16 @@ def without(factors: Sequence[Cell], one: Cell) -> list[Cell]:
     return rest
 
 
+def without_reciprocals(factors: Sequence[Cell]) -> list[Cell]:
+    """Return factors without pairs of x and 1/x, of a positive x."""
+    for factor in factors:
+        if is_a(factor, scalar.Reciprocal):
+            x = factor.inputs[0]
+            if x in factors and is_positive(x):
+                return without_reciprocals(without(without(factors, factor), x))
+    return list(factors)
+
+
 def scaled_core(cells: Cells, cell: Cell) -> tuple[Cell, Cell]:
     """Return what is not data in a product, and the data."""
     if not is_a(cell, scalar.Mul) or not cell.inputs[0].is_data:

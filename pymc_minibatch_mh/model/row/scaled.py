@@ -75,6 +75,7 @@ def in_linear_coordinates(split: Split) -> Split:
             refused.append((name, str(reason)))
     if not scaled and not refused:
         return split
+    scaled = _located(split, scaled)
     return in_coordinates(split, Coordinates(split.position, tuple(scaled), tuple(refused)))
 
 
@@ -121,12 +122,11 @@ class _Search:
         kept_out = self._in_rows_by_themselves
         while plans := self._plans(kept_out):
             self._require_valid(plans, before)
-            scaled = [self._scaled(plan, (-1,) * len(plan.rows)) for plan in plans]
-            forms = _forms(self._split, [*before, *scaled])
-            left = _places_in(forms)
+            scaled = [self._scaled(plan) for plan in plans]
+            left = _places_in(_forms(self._split, [*before, *scaled]))
             again = {f for plan in plans for f in plan.factors if f.places & left}
             if not again:
-                return self._located(plans, scaled, forms, before)
+                return scaled
             kept_out = kept_out | again
         self._require_none_lost(kept_out)
         return []
@@ -138,7 +138,9 @@ class _Search:
         ]
         lost = {f for factors in shared for f in factors if f in kept_out and not f.divides}
         if lost:
-            names = ", ".join(sorted({repr(self._name_at(k)) for f in lost for k in f.places}))
+            names = ", ".join(
+                sorted({repr(_name_at(self._split, k)) for f in lost for k in f.places})
+            )
             raise _RefusedError(
                 f"is multiplied by {names} in rows, which also depend on {names} by itself, so "
                 "that no coordinates make them linear in it"
@@ -179,7 +181,7 @@ class _Search:
         mapped = {int(k) for one in before for k in one.places.flat}
         mapped |= {int(k) for plan in plans for k in plan.places.flat}
         for plan in plans:
-            names = ", ".join(sorted({repr(self._name_at(k)) for k in plan.depends_on}))
+            names = ", ".join(sorted({repr(_name_at(self._split, k)) for k in plan.depends_on}))
             if not plan.positive:
                 raise _RefusedError(
                     f"is multiplied by a function of {names} that is not known to be positive, so "
@@ -192,49 +194,44 @@ class _Search:
             if plan.depends_on & mapped:
                 raise _RefusedError(f"is multiplied by a function of {names}, which are mapped too")
 
-    def _scaled(self, plan: _Plan, locations: tuple[int, ...]) -> Scaled:
+    def _scaled(self, plan: _Plan) -> Scaled:
         position = self._split.position
         rows = tuple(tuple(_product(entry, position) for entry in row) for row in plan.rows)
-        names = dict.fromkeys(self._name_at(k) for k in sorted(plan.depends_on))
+        names = dict.fromkeys(_name_at(self._split, k) for k in sorted(plan.depends_on))
         simple = len(plan.rows) == 1 and len(names) == 1
         size = "".join(names) if simple else f"f({', '.join(names)})"
-        shifts = dict.fromkeys(self._name_at(k) for k in locations if k >= 0)
-        words = " + ".join([*shifts, f"{size} × {self._name}"])
-        return Scaled(self._name, plan.places, rows, locations, words)
+        nowhere = (-1,) * len(plan.rows)
+        return Scaled(self._name, plan.places, rows, nowhere, f"{size} × {self._name}")
 
-    def _name_at(self, place: int) -> str:
-        names = zip(self._split.blocks, self._split.natural, strict=True)
-        return next(name for block, name in names if place < block.stop)
 
-    def _located(
-        self,
-        plans: Sequence[_Plan],
-        scaled: list[Scaled],
-        forms: Sequence[LinearForm],
-        before: Sequence[Scaled],
-    ) -> list[Scaled]:
-        """Return maps with the locations that come with every α and nowhere else."""
-        taken = {k for one in before for k in one.locations}
-        taken |= {int(k) for one in (*before, *scaled) for k in one.places.flat}
-        found = []
-        for plan, one in zip(plans, scaled, strict=True):
-            columns = [_coefficients(forms, set(map(int, places))) for places in plan.places.T]
-            locations = [self._location(forms, column, taken) for column in columns]
-            found.append(self._scaled(plan, tuple(locations)) if max(locations) >= 0 else one)
-        if found == scaled:
-            return scaled
-        left = _places_in(_forms(self._split, [*before, *found]))
-        gone = all(k not in left for one in found for k in one.locations)
-        return found if gone else scaled
+def _located(split: Split, scaled: Sequence[Scaled]) -> list[Scaled]:
+    """Return maps with the locations that come with every α of one map and nowhere else."""
+    forms = _forms(split, scaled)
+    mapped = {int(k) for one in scaled for k in one.places.flat}
+    columns = [_coefficients(forms, set(map(int, p))) for one in scaled for p in one.places.T]
+    found = [-1] * len(columns)
+    for block, _ in _candidates(split):
+        for place in range(block.start, block.stop):
+            alike = [k for k, c in enumerate(columns) if c == _coefficients(forms, {place})]
+            if place not in mapped and len(alike) == 1 and found[alike[0]] < 0:
+                found[alike[0]] = place
+    places = iter(found)
+    located = [_at(one, tuple(next(places) for _ in one.locations), split) for one in scaled]
+    left = _places_in(_forms(split, located))
+    return [
+        other if left.isdisjoint(other.locations) else one
+        for one, other in zip(scaled, located, strict=True)
+    ]
 
-    def _location(self, forms: Sequence[LinearForm], column: dict, taken: set[int]) -> int:
-        alike = [
-            place
-            for block, _ in _candidates(self._split)
-            for place in range(block.start, block.stop)
-            if place not in taken and _coefficients(forms, {place}) == column
-        ]
-        return alike[0] if len(alike) == 1 else -1
+
+def _at(one: Scaled, locations: tuple[int, ...], split: Split) -> Scaled:
+    shifts = dict.fromkeys(_name_at(split, k) for k in locations if k >= 0)
+    return replace(one, locations=locations, words=" + ".join([*shifts, one.words]))
+
+
+def _name_at(split: Split, place: int) -> str:
+    names = zip(split.blocks, split.natural, strict=True)
+    return next(name for block, name in names if place < block.stop)
 
 
 def _by_factors(common: dict[int, Factors]) -> list[_Plan]:

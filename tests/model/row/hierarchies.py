@@ -1,0 +1,198 @@
+"""Small hierarchies in the spellings that people use, each with what rows are linear in."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+N, G = 40, 5
+RNG = np.random.default_rng(23)
+g = RNG.integers(0, G, N)
+h = RNG.integers(0, 3, N)
+#: Rows of every group of g lie in one group of regions.
+REGION = np.array([0, 1, 1, 0, 1])
+x, w = RNG.normal(size=(2, N))
+X = RNG.normal(size=(N, 6))
+y = RNG.normal(size=N)
+ones = RNG.integers(0, 2, N)
+
+
+def _bernoulli(eta):
+    pm.Bernoulli("y", logit_p=eta, observed=ones)
+
+
+def _level():
+    return pm.Normal("mu"), pm.HalfNormal("tau"), pm.Normal("b")
+
+
+def _spelled(effect):
+    def model():
+        with pm.Model() as built:
+            mu, tau, b = _level()
+            z = pm.Normal("z", shape=G)
+            _bernoulli(effect(mu, tau, z) + b * x)
+        return built
+
+    return model
+
+
+def with_potential():
+    with pm.Model() as built:
+        mu, tau, b = _level()
+        z = pm.Normal("z", shape=G)
+        pm.Potential("sums_to_zero", -0.5 * (z.sum() / 0.01) ** 2)
+        _bernoulli((mu + tau * z)[g] + b * x)
+    return built
+
+
+def student_rows():
+    with pm.Model() as built:
+        mu, tau, b = _level()
+        z = pm.StudentT("z", nu=4, shape=G)
+        sigma = pm.HalfNormal("sigma")
+        pm.StudentT("y", nu=5, mu=mu + tau * z[g] + b * x, sigma=sigma, observed=y)
+    return built
+
+
+def crossed():
+    with pm.Model() as built:
+        mu, tau, _ = _level()
+        z = pm.Normal("z", shape=G)
+        v = pm.Normal("v", shape=3)
+        spread = pm.HalfNormal("spread")
+        _bernoulli(mu + tau * z[g] + spread * v[h])
+    return built
+
+
+def uniform_scale():
+    with pm.Model() as built:
+        spread = pm.Uniform("spread", 0.0, 10.0)
+        _bernoulli(spread * pm.Normal("z", shape=G)[g] + pm.Normal("b") * x)
+    return built
+
+
+def nested():
+    with pm.Model() as built:
+        mu, tau, b = _level()
+        upper = pm.HalfNormal("upper")
+        v = pm.Normal("v", shape=2)
+        z = pm.Normal("z", shape=G)
+        region = mu + upper * v
+        _bernoulli((region[REGION] + tau * z)[g] + b * x)
+    return built
+
+
+def slopes():
+    with pm.Model() as built:
+        mu = pm.Normal("mu", shape=2)
+        tau = pm.HalfNormal("tau", shape=2)
+        z = pm.Normal("z", shape=(G, 2))
+        effect = pm.Deterministic("effect", mu + tau * z)
+        _bernoulli(effect[g, 0] + effect[g, 1] * x)
+    return built
+
+
+def correlated(rows_first=False):
+    def model():
+        with pm.Model() as built:
+            mu = pm.Normal("mu", shape=2)
+            chol, _, _ = pm.LKJCholeskyCov(
+                "chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=2)
+            )
+            z = pm.Normal("z", shape=(G, 2) if rows_first else (2, G))
+            effect = z @ chol.T if rows_first else (chol @ z).T
+            effect = pm.Deterministic("effect", mu + effect)
+            _bernoulli(effect[g, 0] + effect[g, 1] * x)
+        return built
+
+    return model
+
+
+def ridge():
+    with pm.Model() as built:
+        tau, sigma = pm.HalfCauchy("tau", 1.0), pm.HalfNormal("sigma")
+        z = pm.Normal("z", shape=6)
+        pm.Normal("y", X @ (tau * z), sigma, observed=y)
+    return built
+
+
+def horseshoe():
+    with pm.Model() as built:
+        tau, sigma = pm.HalfCauchy("tau", 1.0), pm.HalfNormal("sigma")
+        lam = pm.HalfCauchy("lam", 1.0, shape=6)
+        z = pm.Normal("z", shape=6)
+        pm.Normal("y", X @ (z * lam * tau), sigma, observed=y)
+    return built
+
+
+def gaussian_process():
+    with pm.Model() as built:
+        eta, ell = pm.Exponential("eta", 1.0), pm.InverseGamma("ell", 2.0, 1.0)
+        gp = pm.gp.HSGP(m=[5], L=[3.0], cov_func=eta**2 * pm.gp.cov.ExpQuad(1, ls=ell))
+        phi, psd = gp.prior_linearized(x[:, None])
+        z = pm.Normal("z", shape=5)
+        _bernoulli(phi @ (z * pt.sqrt(psd)))
+    return built
+
+
+def two_likelihoods():
+    with pm.Model() as built:
+        mu, tau, b = _level()
+        z = pm.Normal("z", shape=G)
+        effect = mu + tau * z
+        _bernoulli(effect[g] + b * x)
+        pm.Normal("other", effect[g], 2.0, observed=y)
+    return built
+
+
+def precision():
+    with pm.Model() as built:
+        mu, b = pm.Normal("mu"), pm.Normal("b")
+        kappa = pm.Gamma("kappa", 2.0, 1.0)
+        z = pm.Normal("z", shape=G)
+        _bernoulli(mu + z[g] / pt.sqrt(kappa) + b * x)
+    return built
+
+
+def home_and_away():
+    with pm.Model() as built:
+        mu, tau, _ = _level()
+        z = pm.Normal("z", shape=G)
+        skill = tau * z
+        _bernoulli(mu + skill[g] - skill[h])
+    return built
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """A model, and what the chain has in the place of its variables."""
+
+    build: object
+    words: tuple[str, ...]
+
+
+LEVEL = ("mu + tau × z",)
+SPELLINGS = {
+    "scaled, then chosen": Spelling(_spelled(lambda mu, tau, z: (mu + tau * z)[g]), LEVEL),
+    "chosen, then scaled": Spelling(_spelled(lambda mu, tau, z: mu + tau * z[g]), LEVEL),
+    "scale behind": Spelling(_spelled(lambda mu, tau, z: mu + z[g] * tau), LEVEL),
+    "a deterministic": Spelling(
+        _spelled(lambda mu, tau, z: pm.Deterministic("effect", mu + tau * z)[g]), LEVEL
+    ),
+    "times data": Spelling(_spelled(lambda mu, tau, z: tau * z[g] * w), ("tau × z",)),
+    "a potential": Spelling(with_potential, LEVEL),
+    "student rows": Spelling(student_rows, LEVEL),
+    "crossed": Spelling(crossed, ("tau × z", "spread × v")),
+    "uniform scale": Spelling(uniform_scale, ("spread × z",)),
+    "nested": Spelling(nested, ("upper × v", "tau × z")),
+    "slopes": Spelling(slopes, ("mu + tau × z", "mu + tau × z")),
+    "correlated": Spelling(correlated(), ("mu + f(chol) × z",)),
+    "correlated, groups first": Spelling(correlated(True), ("mu + f(chol) × z",)),
+    "ridge": Spelling(ridge, ("tau × z",)),
+    "horseshoe": Spelling(horseshoe, ("f(tau, lam) × z",) * 6),
+    "Gaussian process": Spelling(gaussian_process, ("f(eta, ell) × z",) * 5),
+    "two likelihoods": Spelling(two_likelihoods, LEVEL),
+    "precision": Spelling(precision, ("mu + kappa × z",)),
+    "home and away": Spelling(home_and_away, ("tau × z",)),
+}

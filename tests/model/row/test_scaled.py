@@ -1,0 +1,178 @@
+"""Rows of hierarchies are linear in the coordinates that are found, and the density is the same."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from model.reading.evaluation import evaluate, split_of
+from model.row.hierarchies import SPELLINGS, G, N, g, ones, x, y
+from pymc_minibatch_mh.model.reading.check import ModelDensity
+from pymc_minibatch_mh.model.row.cells import Gather
+from pymc_minibatch_mh.model.row.function import lowered_rows
+from pymc_minibatch_mh.model.row.scaled import in_linear_coordinates
+
+# Said by PyTensor where no BLAS is installed, of the start of correlated effects.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
+SPELLED = pytest.mark.parametrize("spelling", SPELLINGS)
+
+
+def mapped(name):
+    model = SPELLINGS[name].build()
+    return model, in_linear_coordinates(split_of(model))
+
+
+def values_near_start(model, parts, seed=3):
+    start = parts.ravel_values(model.initial_point())
+    return start + 0.3 * np.random.default_rng(seed).standard_normal(start.size)
+
+
+def places_of(parts, name):
+    """Return the coordinates of a variable."""
+    (block,) = (b for b, n in zip(parts.blocks, parts.natural, strict=True) if n == name)
+    return set(range(block.start, block.stop))
+
+
+def places_in_rows(parts):
+    found = set()
+    for row in lowered_rows(parts):
+        for form in row.arguments.forms:
+            for term in form.terms:
+                place = term.place
+                if isinstance(place, Gather):
+                    found |= {place.first + k * place.step for k in range(place.size)}
+                else:
+                    found.add(place)
+    return found
+
+
+@SPELLED
+def test_every_spelling_is_found(spelling):
+    _, parts = mapped(spelling)
+    assert tuple(one.words for one in parts.coordinates.scaled) == SPELLINGS[spelling].words
+    assert parts.coordinates.refused == ()
+
+
+@SPELLED
+def test_rows_are_free_of_the_scales(spelling):
+    _, parts = mapped(spelling)
+    scales = {"tau", "upper", "spread", "chol", "lam", "eta", "ell", "kappa"}
+    hidden = set().union(*(places_of(parts, name) for name in scales & set(parts.natural)))
+    assert hidden
+    assert hidden.isdisjoint(places_in_rows(parts))
+    moved = [one for one in parts.coordinates.scaled if max(one.locations) >= 0]
+    assert {k for one in moved for k in one.locations}.isdisjoint(places_in_rows(parts))
+
+
+@SPELLED
+def test_the_map_is_one_to_one(spelling):
+    model, parts = mapped(spelling)
+    values = values_near_start(model, parts)
+    there_and_back = parts.values(parts.positions(values))
+    np.testing.assert_allclose(there_and_back, values, rtol=1e-12, atol=1e-13)
+    many = np.stack([values, 2.0 * values])
+    np.testing.assert_array_equal(parts.positions(many)[0], parts.positions(values))
+    assert np.abs(parts.positions(values) - values).max() > 0.01
+
+
+@SPELLED
+def test_the_jacobian_is_the_numerical_one(spelling):
+    model, parts = mapped(spelling)
+    position = parts.positions(values_near_start(model, parts))
+    step = 1e-6 * np.eye(parts.size)
+    slopes = (parts.values(position + step) - parts.values(position - step)) / 2e-6
+    _, log_size = np.linalg.slogdet(slopes)
+    assert parts.log_jacobian(position) == pytest.approx(log_size, abs=1e-7)
+
+
+@SPELLED
+def test_the_parts_add_up_to_the_model(spelling):
+    model, parts = mapped(spelling)
+    density, others = ModelDensity(model, parts), np.empty(0)
+    for seed in (3, 4):
+        position = parts.positions(values_near_start(model, parts, seed))
+        rows = 0.0
+        for term in parts.terms:
+            inputs = [parts.position, term.length, *(batch for _, batch in term.batches)]
+            data = [c.rows_first.astype(batch.dtype) for c, batch in term.batches]
+            rows += evaluate(inputs, term.logp, [position, N, *data]).sum()
+        prior = evaluate([parts.position], parts.prior, [position])
+        whole = density.as_written(position, others).value
+        assert prior + rows - parts.log_jacobian(position) == pytest.approx(whole, rel=1e-11)
+
+
+@SPELLED
+def test_free_variables_are_those_of_the_model(spelling):
+    model, parts = mapped(spelling)
+    values = values_near_start(model, parts)
+    point = parts.cut(values)
+    plain = split_of(model)
+    for name, graph in parts.natural.items():
+        found = evaluate([parts.position], graph, [parts.positions(values)])
+        own = evaluate([plain.position], plain.natural[name], [values])
+        np.testing.assert_allclose(found, own, rtol=1e-10, atol=1e-12, err_msg=name)
+    assert set(point) == {b.name for b in parts.blocks}
+
+
+def test_a_centred_spelling_stays_as_it_is():
+    with pm.Model() as model:
+        effect = pm.Normal("effect", pm.Normal("mu"), pm.HalfNormal("tau"), shape=G)
+        sigma = pm.HalfNormal("sigma")
+        pm.StudentT("y", nu=4, mu=effect[g] + pm.Normal("b") * x, sigma=sigma, observed=y)
+    parts = split_of(model)
+    assert in_linear_coordinates(parts) is parts
+
+
+def test_both_spellings_have_the_same_prior_part():
+    _, parts = mapped("chosen, then scaled")
+    with pm.Model() as model:
+        mu, tau, b = pm.Normal("mu"), pm.HalfNormal("tau"), pm.Normal("b")
+        effect = pm.Normal("effect", mu, tau, shape=G)
+        pm.Bernoulli("y", logit_p=effect[g] + b * x, observed=ones)
+    centred = split_of(model)
+    for seed in range(3):
+        position = np.random.default_rng(seed).standard_normal(parts.size)
+        one, other = (evaluate([p.position], p.prior, [position]) for p in (parts, centred))
+        assert one == pytest.approx(other, rel=1e-13)
+
+
+def _refused(build):
+    with pm.Model() as model:
+        build()
+    coordinates = in_linear_coordinates(split_of(model)).coordinates
+    assert coordinates.scaled == ()
+    return dict(coordinates.refused).get("z", "")
+
+
+def scale_is_noise_too():
+    sigma, z = pm.HalfNormal("sigma"), pm.Normal("z", shape=G)
+    pm.Normal("y", sigma * z[g], sigma, observed=y)
+
+
+def scale_has_a_sign():
+    size, z = pm.Normal("size"), pm.Normal("z", shape=G)
+    pm.Normal("y", size * z[g], 1.0, observed=y)
+
+
+def two_scales():
+    size, other, z = pm.HalfNormal("size"), pm.HalfNormal("other"), pm.Normal("z", shape=G)
+    pm.Normal("y", size * z[g] + other * z[g] * x, 1.0, observed=y)
+
+
+REFUSALS = {
+    "also noise": (scale_is_noise_too, "also depend on 'sigma' by itself"),
+    "of either sign": (scale_has_a_sign, "'size' that is not known to be positive"),
+    "two scales": (two_scales, "in some places of the rows and not in others"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_stands_against_a_map_is_named(case):
+    build, reason = REFUSALS[case]
+    assert reason in _refused(build)
+
+
+def test_a_scale_that_another_step_moves_is_named():
+    model = SPELLINGS["chosen, then scaled"].build()
+    own = [v for v in model.value_vars if v.name != "tau_log__"]
+    coordinates = in_linear_coordinates(split_of(model, vars=own)).coordinates
+    assert "by 'tau', which another step moves" in dict(coordinates.refused).get("z", "")

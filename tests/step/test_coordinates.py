@@ -1,0 +1,163 @@
+"""However a hierarchy is written, its chain is the same, and draws are the model's variables."""
+
+import pickle
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import expit
+
+from pymc_minibatch_mh import (
+    BarkerMinibatchMH,
+    Bounds,
+    OwnMove,
+    PenaltyMH,
+    RandomWalk,
+    TunaMH,
+    audit,
+    explain,
+    log_likelihood,
+    overdispersed_initvals,
+)
+from pymc_minibatch_mh import sample as sample_in_blocks
+from pymc_minibatch_mh.step import settings as check
+from pymc_minibatch_mh.step.shared import DEFAULTS
+from zoo import sample
+
+ROWS, GROUPS = 4_000, 6
+
+
+def _data():
+    rng = np.random.default_rng(61)
+    group, x = rng.integers(0, GROUPS, ROWS), rng.uniform(-1.0, 1.0, ROWS)
+    effect = 0.8 * rng.standard_normal(GROUPS)
+    return group, x, (rng.random(ROWS) < expit(effect[group] + 0.5 * x)).astype(int)
+
+
+@cache
+def hierarchy(spelling):
+    """Return a logistic hierarchy; `spelling` is "centred" or "non-centred"."""
+    group, x, y = _data()
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0.0, 2.0), pm.HalfNormal("tau", 1.0)
+        if spelling == "centred":
+            effect = pm.Normal("effect", mu, tau, shape=GROUPS)
+        else:
+            z = pm.Normal("z", shape=GROUPS)
+            effect = pm.Deterministic("effect", mu + tau * z)
+        pm.Bernoulli("y", logit_p=effect[group] + pm.Normal("b") * x, observed=y)
+    return model
+
+
+@cache
+def step_of(spelling, method=TunaMH):
+    return method(model=hierarchy(spelling), rng=5)
+
+
+def drawn(spelling, method=TunaMH):
+    with hierarchy(spelling):
+        return sample_in_blocks(
+            step_of(spelling, method), 300, tune=300, chains=1, random_seed=4, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("method", [TunaMH, BarkerMinibatchMH, PenaltyMH])
+def test_both_spellings_give_the_same_draws(method):
+    centred, other = (drawn(spelling, method) for spelling in ("centred", "non-centred"))
+    for name in ("mu", "tau", "b", "effect"):
+        one, two = centred.posterior[name].values, other.posterior[name].values
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-10, err_msg=name)
+    np.testing.assert_array_equal(centred.sample_stats["n_obs"], other.sample_stats["n_obs"])
+
+
+def test_draws_hold_the_models_own_variables():
+    posterior = drawn("non-centred").posterior
+    mu, tau, z = (posterior[name].values for name in ("mu", "tau", "z"))
+    built = mu[..., None] + tau[..., None] * z
+    np.testing.assert_allclose(posterior["effect"].values, built, rtol=1e-12)
+    # Given the others, z is near standard normal in none of its draws: it moves with them.
+    assert 0.3 < z.std() < 3.0
+
+
+def test_the_loop_of_pymc_stays_in_the_models_own_variables():
+    model = hierarchy("non-centred")
+    trace = sample(model, TunaMH(model=model, rng=5), 300, 300, chains=1, random_seed=4)
+    built = trace.posterior["mu"] + trace.posterior["tau"] * trace.posterior["z"]
+    np.testing.assert_allclose(trace.posterior["effect"].values, built.values, rtol=1e-12)
+    assert float(trace.sample_stats["accepted_share"].mean()) > 0.3
+
+
+def test_a_point_is_where_its_step_put_it():
+    step = step_of("non-centred")
+    split = step.target.split
+    point = step.gaussian_draw(np.random.default_rng(2), 1.0)
+    position = split.ravel(point)
+    assert set(point) == {"mu", "tau_log__", "z", "b"}
+    tau, z = np.exp(point["tau_log__"]), point["z"]
+    block = next(b for b in split.blocks if b.name == "z")
+    np.testing.assert_allclose(position[block.start : block.stop], point["mu"] + tau * z)
+
+
+def test_the_models_own_coordinates_can_be_asked_for():
+    split = TunaMH(model=hierarchy("non-centred"), coordinates="model").target.split
+    assert split.coordinates is None
+
+
+def _still(position, new, rng, state, metric, rows):
+    new[:] = position
+    return 0.0
+
+
+def _far(centre):
+    return Bounds(np.full(ROWS, 1.0), np.eye(9))
+
+
+SETTINGS = {
+    "start": {"centre": "start"},
+    "bounds": {"bounds": _far},
+    "move": {"proposal": OwnMove(_still)},
+    "covariance": {"proposal": RandomWalk(covariance=np.eye(9))},
+    "identity": {"proposal": RandomWalk(covariance="identity")},
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_settings_in_the_models_own_terms_keep_them(settings):
+    given = SETTINGS[settings]
+    proposal = check.proposal_of(given.get("proposal", "auto"))
+    in_own_terms = proposal.in_own_terms or "bounds" in given
+    reading = check.reading_of(DEFAULTS | given, in_own_terms=in_own_terms)
+    assert not reading.in_linear_coordinates
+    assert check.reading_of(DEFAULTS, in_own_terms=False).in_linear_coordinates
+
+
+def test_explain_names_the_coordinates():
+    found = explain(step_of("non-centred"), draws=100, tune=50, random_seed=3)
+    (mapped,) = found.coordinates
+    assert (mapped.name, mapped.words, mapped.refused) == ("z", "mu + tau × z", "")
+    assert "moved as mu + tau × z" in str(found)
+    assert "(mu + tau × z)[" in found.terms[0].arguments[0]
+    assert explain(step_of("centred"), draws=100, tune=50).coordinates == ()
+
+
+def test_what_comes_after_sampling_sees_the_models_own_variables():
+    model, step, trace = hierarchy("non-centred"), step_of("non-centred"), drawn("non-centred")
+    with model:
+        found = audit(trace, step, random_seed=1)
+        assert "fail" not in found["verdict"].to_numpy()
+        rows = log_likelihood(trace, [0, 7])
+        starts = overdispersed_initvals(step, 2, seed=1)
+    assert np.isfinite(rows.values).all()
+    assert set(starts[0]) == {"mu", "tau", "z", "b"}
+
+
+def test_a_pickled_and_a_saved_step_go_on_in_the_same_coordinates(tmp_path):
+    step = step_of("non-centred")
+    other = pickle.loads(pickle.dumps(step))
+    point = step.gaussian_draw(np.random.default_rng(2), 1.0)
+    np.testing.assert_array_equal(other.target.split.ravel(point), step.target.split.ravel(point))
+    step.save(tmp_path / "step")
+    again = TunaMH(model=hierarchy("non-centred"), prepared=tmp_path / "step", rng=5)
+    np.testing.assert_array_equal(again.surrogate.centre, step.surrogate.centre)
