@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.graph.replace import vectorize_graph
 
 from forms.form import Section
 from forms.regressions import line, ordered, slopes
@@ -50,6 +51,21 @@ def stacked_weights(d):
     p = pm.math.sigmoid(line(d))
     w = pt.stack([p, 1.0 - p], axis=-1)
     pm.Mixture("y", w, [pm.Poisson.dist(2.0), pm.Poisson.dist(5.0)], observed=d.counts)
+
+
+@mixed.accepts("latent classes summed out", 'pymc_extras.marginalize(model, ["k"]) of mu[k]')
+def latent_classes(d):
+    m, s = pm.Normal("m", shape=3), pm.HalfNormal("s", shape=3)
+    pm.CustomDist("y", weights(3), m, s, logp=_over_classes, observed=d.y)
+
+
+def _over_classes(value, w, m, s):
+    """Return the log-density of all classes together, put as marginalize() puts it."""
+    n, n_classes = value.shape[0], 3
+    k = pt.tensor("k", dtype="int64", shape=(None,))
+    given = pm.logp(pm.Normal.dist(m[k], s[k]), value) + pt.log(w[k])
+    classes = pt.alloc(np.arange(n_classes)[:, None], n_classes, n)
+    return pt.logsumexp(vectorize_graph(given, {k: classes}), axis=0)
 
 
 @mixed.accepts("ordered means", "pm.NormalMixture(mu=pm.Normal(..., transform=ordered))")

@@ -141,6 +141,14 @@ def switch_point(d):
     respond(d, late)
 
 
+@columns.accepts(
+    "smooth change point", "late + (early - late) * pm.math.sigmoid((tau - time) / width)"
+)
+def smooth_change_point(d):
+    early, late = pm.Normal("early"), pm.Normal("late")
+    respond(d, late + (early - late) * pm.math.sigmoid((pm.Normal("tau") - d.x) / 0.3))
+
+
 @columns.accepts("change of slope", "a + b * x + c * pm.math.maximum(x - k, 0)")
 def hinge(d):
     respond(d, line(d) + pm.Normal("c") * pm.math.maximum(d.x - pm.Normal("k"), 0.0))

@@ -7,6 +7,7 @@ carry the observation axis (``walk.rows``) and for those that must be the same f
 assumed to mix them. No rule looks at the length of an axis to find out which one it is.
 """
 
+from collections.abc import Sequence
 from functools import singledispatch
 from math import prod
 from typing import Protocol
@@ -191,6 +192,13 @@ def _blockwise(op: Blockwise, node: Apply, axis: int, walk: Walk) -> Variable:
     n_batch = op.batch_ndim(node)
     if isinstance(op.core_op, Dot) and n_batch == 0:
         return _dot(op.core_op, node, axis, walk)
+    if isinstance(op.core_op, AdvancedSubtensor) and all(
+        node.inputs[0].type.broadcastable[:n_batch]
+    ):
+        # The same entries are chosen from for all of a batch, as by each value of a latent class.
+        x, *index = node.inputs
+        shared = x[(0,) * n_batch]
+        return walk.rows(shared[tuple(_entries(op.core_op, shared, index))], axis)
     if axis >= n_batch:
         inputs = _columns_apart(op, node, axis - n_batch, walk)
     else:
@@ -214,11 +222,16 @@ def _columns_apart(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> li
     return inputs
 
 
+def _entries(op: Subtensor | AdvancedSubtensor, x: Variable, index: Sequence[Variable]) -> list:
+    """Return what indexes each axis of x."""
+    entries = list(indices_from_subtensor(index, op.idx_list))
+    return entries + [slice(None)] * (x.type.ndim - len(entries))
+
+
 @batch_of.register(Subtensor)
 def _subtensor(op: Subtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     x = node.inputs[0]
-    entries = list(indices_from_subtensor(node.inputs[1:], op.idx_list))
-    entries += [slice(None)] * (x.type.ndim - len(entries))
+    entries = _entries(op, x, node.inputs[1:])
     kept = [k for k, entry in enumerate(entries) if isinstance(entry, slice)]
     source = kept[axis]
     inner = walk.rows(x, source)
@@ -230,8 +243,7 @@ def _subtensor(op: Subtensor, node: Apply, axis: int, walk: Walk) -> Variable:
 @batch_of.register(AdvancedSubtensor)
 def _advanced_subtensor(op: AdvancedSubtensor, node: Apply, axis: int, walk: Walk) -> Variable:
     x = node.inputs[0]
-    entries = list(indices_from_subtensor(node.inputs[1:], op.idx_list))
-    entries += [slice(None)] * (x.type.ndim - len(entries))
+    entries = _entries(op, x, node.inputs[1:])
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
     if any(entries[k].type.dtype == "bool" for k in arrays):
         raise MixedRowsError(op, "a boolean mask selects observations")

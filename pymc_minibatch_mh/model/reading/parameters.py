@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.tensor.basic import Alloc, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All, Sum
 from pytensor.tensor.special import Softmax
@@ -26,6 +28,11 @@ _POSITIVE_OPS = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus, scalar_m
 _SIGN_OF_ARGUMENT = (scalar.Sign, scalar.Sqrt, scalar.Identity)
 # Rounding errors that a check of a sum has to tolerate, to hold for all sums that are one.
 _ROUNDED = 1e-9
+
+
+def _passes_on(op: Op) -> bool:
+    """Whether what comes out is among what comes in first."""
+    return isinstance(op.core_op if isinstance(op, Blockwise) else op, _PASS_ON)
 
 
 def conditions(check: Variable) -> list[Variable]:
@@ -73,7 +80,7 @@ def _never_holds(condition: Variable) -> bool:
     node = condition.owner
     if node is None:
         return False
-    if isinstance(node.op, _PASS_ON):
+    if _passes_on(node.op):
         return _never_holds(node.inputs[0])
     if not isinstance(node.op, Elemwise):
         return False
@@ -167,7 +174,7 @@ def _sign(variable: Variable) -> int:
     node = variable.owner
     if node is None:
         return UNKNOWN
-    if isinstance(node.op, _PASS_ON):
+    if _passes_on(node.op):
         return _sign(node.inputs[0])
     if isinstance(node.op, MakeVector):
         return min(_sign(part) for part in node.inputs)
@@ -215,7 +222,7 @@ def _at_most(variable: Variable, bound: float, *, strictly: bool = False) -> boo
     node = variable.owner
     if node is None:
         return False
-    if isinstance(node.op, _PASS_ON):
+    if _passes_on(node.op):
         return _at_most(node.inputs[0], bound, strictly=strictly)
     if isinstance(node.op, MakeVector):
         return all(_at_most(part, bound, strictly=strictly) for part in node.inputs)
@@ -254,4 +261,4 @@ def _at_least(variable: Variable, bound: float) -> bool:
     if isinstance(variable, Constant):
         return bool((variable.data >= bound).all())
     node = variable.owner
-    return node is not None and isinstance(node.op, _PASS_ON) and _at_least(node.inputs[0], bound)
+    return node is not None and _passes_on(node.op) and _at_least(node.inputs[0], bound)

@@ -44,6 +44,32 @@ def _advanced(op: AdvancedSubtensor, node: Node, inputs: Sequence[Tensor], cells
     return _indexed(op, node, inputs, cells)
 
 
+def of_shared(
+    op: AdvancedSubtensor, width: int, node: Node, inputs: Sequence[Tensor], cells: Cells
+) -> Tensor:
+    """Index what all of a batch share, as each value of a latent class does.
+
+    Parameters
+    ----------
+    op
+        The operation.
+    width
+        Number of axes of the batch.
+    node, inputs, cells
+        As in :func:`lowered`.
+
+    Raises
+    ------
+    LoweringError
+        If there is an array of its own for each of the batch.
+    """
+    x, *index = inputs
+    if x.axis is not None or any(n != 1 for n in x.cells.shape[:width]):
+        raise LoweringError(op, "chooses from an array of its own for each of a batch")
+    shared = Tensor(x.cells.reshape(x.cells.shape[width:]), None)
+    return _indexed(op, node, [shared, *index], cells)
+
+
 def _indexed(op: Any, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
     x, *given = inputs
     entries = list(indices_from_subtensor(given, op.idx_list))

@@ -14,9 +14,11 @@ from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
+from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_minibatch_mh.model.row.arithmetic import add, divide, multiply, subtract
 from pymc_minibatch_mh.model.row.cells import REAL, Cell, Cells, Constant, LoweringError
+from pymc_minibatch_mh.model.row.choice import of_shared
 from pymc_minibatch_mh.model.row.logic import IN_DOUBLE
 from pymc_minibatch_mh.model.row.lower import Tensor, constants, lowered, row_axis
 from pymc_minibatch_mh.model.row.patterns import is_positive, number, summands
@@ -30,10 +32,12 @@ _SYMMETRIC = ("sym", "her", "pos")
 @lowered.register(Blockwise)
 def _blockwise(op: Blockwise, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
     """Apply an operation on matrices to each of a batch."""
+    width = op.batch_ndim(node)
+    if isinstance(op.core_op, AdvancedSubtensor):
+        return of_shared(op.core_op, width, node, inputs, cells)
     rule = _BY_MATRIX.get(type(op.core_op))
     if rule is None:
         raise LoweringError(op)
-    width = op.batch_ndim(node)
     if width == 0:
         return rule(op.core_op, node, inputs, cells)
     axis = row_axis(op, inputs)
