@@ -248,8 +248,9 @@ every.refuses(
     "is no setting of TunaMH.",
     "Choose from ['blocked', 'bounds', 'centre', 'chi', 'compile_kwargs', 'covariance', "
     "'delayed_acceptance', 'form', 'full_pass_above', 'initial_point', 'model', "
-    "'moves_without_rows', 'observation_dims', 'observed', 'on_violation', 'prepared', 'proposal', 'rng', "
-    "'spectral_gap_ratio', 'taylor_order', 'temperature', 'tune', 'updates_per_draw', 'weights'].",
+    "'moves_without_rows', 'observation_dims', 'observed', 'on_violation', 'prepared', "
+    "'proposal', 'rng', 'spectral_gap_ratio', 'taylor_order', 'temperature', 'tune', "
+    "'updates_per_draw', 'weights'].",
     call=lambda g: g.build("TunaMH", epsilon=0.1),
 )
 every.refuses(

@@ -89,6 +89,7 @@ FOUND = {
     "two sums": (lambda: weighted((1.0, 3.0), (1.0, 3.0 + 1e-9)), []),
     "small beside large": (lambda: weighted((1.0, 1e-12), (0.0, 0.0)), [{"one", "other"}]),
     "small and needed": (lambda: weighted((1.0, 1e-12), (1.0, 0.0)), []),
+    "small and different": (lambda: weighted((1.0, 1e-20), (1.0, 2e-20)), []),
 }
 
 
