@@ -147,13 +147,9 @@ def _moved_without_rows(parts: Split, directions: Sequence[np.ndarray]) -> dict[
         for name in moved:
             others = " and ".join(repr(other) for other in moved if other != name)
             if np.count_nonzero(direction) == 1:
-                found[name] = "no row depends on it, so that it moves by the prior alone as well"
+                found[name] = "no row depends on it, so that it is also moved without rows"
             elif others:
-                found.setdefault(
-                    name, f"it moves by the prior alone as well, against {others}: no row changes"
-                )
+                found.setdefault(name, f"also moved without rows, together with {others}")
             else:
-                found.setdefault(
-                    name, "it moves by the prior alone as well, as a whole: no row changes"
-                )
+                found.setdefault(name, "also moved without rows, all of it alike")
     return found

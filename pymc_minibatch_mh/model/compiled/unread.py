@@ -55,11 +55,12 @@ def unread_directions(split: Split, functions: Sequence[RowFunction] | BoundsErr
     equations = [classes.equation(part) for form in forms for part in _parts(form)]
     # What other steps move stays where it is.
     equations += [{classes.of(k): 1.0} for k in range(split.first)]
-    solutions = list(_solutions(equations, set(map(classes.of, range(split.size)))))
+    labels = np.array([classes.of(k) for k in range(split.size)])
+    solutions = list(_solutions(equations, set(labels.tolist())))
     found = np.zeros((len(solutions), split.size))
     for line, solution in zip(found, solutions, strict=True):
-        for k in range(split.size):
-            line[k] = solution.get(classes.of(k), 0.0)
+        for own, weight in solution.items():
+            line[labels == own] = weight
     order = sorted(range(len(found)), key=lambda j: (np.count_nonzero(found[j]) > 1, j))
     return found[order]
 
