@@ -264,6 +264,7 @@ class Chain:
                 Move(self.position, *(np.zeros(size) for _ in Move._fields[1:])),
                 state.window,
                 np.zeros((2, size)),
+                program.slices,
             )
             self._linked = LinkedRecord(record)
         return self._linked

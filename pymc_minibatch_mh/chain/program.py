@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pymc_minibatch_mh.chain.moves_without_rows import slices_of, whitened_directions
 from pymc_minibatch_mh.chain.schedule import Schedule, tempered
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
+from pymc_minibatch_mh.kernels.slices import Slices
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.methods.base import Method
@@ -34,6 +37,8 @@ class Program:
         Updates between two draws.
     schedule
         Temperatures that chains go through in warm-up; none for that of `prepared` alone.
+    moves_without_rows
+        Moves of coordinates that no row depends on after each update; None to have it chosen.
     """
 
     def __init__(
@@ -43,12 +48,14 @@ class Program:
         proposal: Proposal,
         updates_per_draw: int = 1,
         schedule: Schedule = (),
+        moves_without_rows: int | None = None,
     ) -> None:
         self.prepared = prepared
         self.method = method
         self.proposal = proposal
         self.updates_per_draw = updates_per_draw
         self.schedule = schedule
+        self.moves_without_rows = moves_without_rows
         target, below = prepared.target, prepared.below
         # Addresses are only valid while the functions behind them are referenced.
         self._prior = target.prior
@@ -57,20 +64,34 @@ class Program:
 
     def __reduce__(self) -> tuple:
         """Leave the addresses of this process behind."""
-        settings = self.method, self.proposal, self.updates_per_draw, self.schedule
-        return Program, (self.prepared, *settings)
+        return Program, (self.prepared, *self._settings)
 
     def on(self, prepared: Prepared) -> Program:
         """Return the same method and proposal on what was found around another centre."""
         if prepared is self.prepared:
             return self
-        settings = self.method, self.proposal, self.updates_per_draw, self.schedule
-        return Program(prepared, *settings)
+        return Program(prepared, *self._settings)
 
     @property
     def at_last_temperature(self) -> Program:
         """The same without a schedule of temperatures."""
-        return Program(self.prepared, self.method, self.proposal, self.updates_per_draw)
+        method, proposal, updates, _, moves = self._settings
+        return Program(self.prepared, method, proposal, updates, (), moves)
+
+    @property
+    def _settings(self) -> tuple[Method, Proposal, int, Schedule, int | None]:
+        return (
+            self.method,
+            self.proposal,
+            self.updates_per_draw,
+            self.schedule,
+            self.moves_without_rows,
+        )
+
+    @cached_property
+    def slices(self) -> Slices:
+        """The coordinates that chains move without rows, between updates."""
+        return slices_of(self)
 
     def posterior(self, others: np.ndarray, temperature: float | None = None) -> Posterior:
         """Return the posterior of a chain, given the variables that it does not move.
@@ -89,6 +110,8 @@ class Program:
             arrays = no_tables()
         else:
             arrays = tables.arrays if self.method.draws_by_bounds else tables.undrawn
+            if tables.verified:
+                arrays = arrays._replace(unread=whitened_directions(prepared))
         if prepared.below is not None:
             surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(

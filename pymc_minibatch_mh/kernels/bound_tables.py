@@ -7,12 +7,22 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data.reading import prefetch
 from pymc_minibatch_mh.kernels.first_class import address_of, function_at
-from pymc_minibatch_mh.kernels.moves import FROM_CENTRE, GIVEN, move_between, products, size_of_move
+from pymc_minibatch_mh.kernels.moves import (
+    FROM_CENTRE,
+    GIVEN,
+    Move,
+    move_between,
+    products,
+    size_of_move,
+)
+from pymc_minibatch_mh.kernels.scratch import scratch
 from pymc_minibatch_mh.kernels.signatures import METRIC, METRIC_SIGNATURE
+from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line
 
 # Columns of the heads of tables.
 RADIUS, KIND, TOTAL = range(3)
 NO_ROWS = np.empty(0, np.int64)
+NO_DIRECTIONS = np.empty((0, 0))
 
 
 class BoundTables(NamedTuple):
@@ -31,6 +41,9 @@ class BoundTables(NamedTuple):
     heavy : ndarray of int64
         Rows that every update reads and never draws, in order: totals and alias tables are those
         of all others.
+    unread : ndarray, shape (n, d)
+        Whitened directions along which no row changes, orthonormal: bounds take moves without
+        what lies along them.
     """
 
     heads: np.ndarray
@@ -39,6 +52,7 @@ class BoundTables(NamedTuple):
     aliases: np.ndarray
     metric: int
     heavy: np.ndarray = NO_ROWS
+    unread: np.ndarray = NO_DIRECTIONS
 
 
 @compiled(METRIC_SIGNATURE)
@@ -60,12 +74,34 @@ def no_tables() -> BoundTables:
 
 
 @compiled(inlined=True)
+def _read_part(unread, vector, out):
+    """Write a whitened vector without what lies along directions that change no row."""
+    copy_to(out, vector)
+    for k in range(unread.shape[0]):
+        along = -inner_of_line(unread, k, vector, 0, vector.size)
+        for i in range(vector.size):
+            out[i] += along * unread[k, i]
+
+
+@compiled()
+def _products_of_read(unread, here, there, step):
+    """Return the products of what rows can change by in a move; symmetric as those of the move."""
+    ends = scratch((3, step.size), np.float64)
+    for part, vector in enumerate((here, there, step)):
+        _read_part(unread, vector, ends[part])
+    return products(Move(ends[0], ends[0], ends[0], ends[1], ends[2]))
+
+
+@compiled(inlined=True)
 def smallest_table(tables, move, surrogate):
     """Return the table with the smallest C M of those that hold for a move, and its M.
 
     Symmetric in the two positions. Without a table the number is -1.
     """
-    dots = products(move)
+    if tables.unread.shape[0]:
+        dots = _products_of_read(tables.unread, move.here, move.there, move.step)
+    else:
+        dots = products(move)
     outer = np.sqrt(max(dots.here, dots.there)) * (1.0 + 1e-12)
     best, best_size, best_m = -1, np.inf, np.inf
     known, m = -1, np.inf

@@ -10,7 +10,9 @@ BOUND_RATIO, BOUND_ROW = 10, 11
 SIZES, N_SIZES, SQUARED_RATIOS, N_RATIOS = range(12, 16)
 #: Rows that were bright in the last update of a firefly sampler.
 N_BRIGHT = 16
-N_COUNTS = 17
+#: Evaluations of the prior part by moves without rows.
+N_PRIOR = 17
+N_COUNTS = 18
 
 # Columns of the tally that is kept for each component of the proposal.
 TRIED, TALLY_ACCEPT, JUMP, SQUARE_JUMP, ROWS = range(5)

@@ -17,6 +17,7 @@ from pymc_minibatch_mh.kernels.moves import Move, whiten
 from pymc_minibatch_mh.kernels.posterior import Posterior, cheap_change, log_prior
 from pymc_minibatch_mh.kernels.roles import decide, propose
 from pymc_minibatch_mh.kernels.signatures import MATRIX
+from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices, move_without_rows
 from pymc_minibatch_mh.kernels.vectors import copy_to
 
 
@@ -38,6 +39,8 @@ class Workings(NamedTuple):
     worst_move : ndarray, shape (2, d)
         Overwritten, if a bound is violated, by position and proposal of the move in which a row
         exceeds its bound most: the row and the ratio in the counts belong to it.
+    slices
+        Coordinates that no row depends on, which move between updates; by default none.
     """
 
     posterior: Posterior
@@ -47,6 +50,7 @@ class Workings(NamedTuple):
     move: Move
     tallies: np.ndarray
     worst_move: np.ndarray
+    slices: Slices = NO_SLICES
 
 
 #: What `run` takes behind the record: see there.
@@ -101,6 +105,19 @@ def _update(own, rng, prior_here, counts):
     return prior_here, True
 
 
+@compiled(inlined=True)
+def _without_rows(own, rng, prior_here, counts):
+    """Move what no row depends on; return the prior part where that ends."""
+    posterior, move = own.posterior, own.move
+    prior, context = posterior.prior, posterior.space.context
+    prior_here, evaluations = move_without_rows(
+        move.position, own.slices, prior, context, prior_here, rng
+    )
+    whiten(posterior.surrogate.whitener, move.position, posterior.surrogate.centre, move.here)
+    counts[entry.N_PRIOR] += evaluations
+    return prior_here
+
+
 @compiled()
 def run(handle, n_updates, draws, counts):
     """Make draws of a chain, which ends at the last of them.
@@ -133,5 +150,7 @@ def run(handle, n_updates, draws, counts):
             if not goes_on:
                 copy_to(draws[k], move.position)
                 return k + 1
+            if own.slices.moves:
+                prior_here = _without_rows(own, rng, prior_here, counts[k])
         copy_to(draws[k], move.position)
     return draws.shape[0]

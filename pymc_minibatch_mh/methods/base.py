@@ -41,6 +41,8 @@ class Method(ABC):
     draws_by_bounds: bool = False
     #: Whether every update reads all rows, because the user asked for that.
     reads_all_rows: bool = False
+    #: Whether coordinates that no row depends on may move between updates, by the prior part alone.
+    moves_without_rows: bool = True
     #: Why moves are decided by all rows where that was not asked for.
     all_rows_because: str = "the control variates leave too much noise for a batch to decide"
     #: What to do where most of them are.

@@ -196,6 +196,9 @@ class FireflyMethod(Method):
 
     #: That of exact Metropolis–Hastings.
     walk_target = 0.234
+    #: Lower bounds of rows depend on how far the whole position is from the centre: which rows are
+    #: bright would have to be drawn anew, from all of them.
+    moves_without_rows = False
 
     @property
     def guarantee(self) -> Guarantee:

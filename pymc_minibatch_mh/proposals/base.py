@@ -16,6 +16,10 @@ class Proposal(ABC):
     (:func:`pymc_minibatch_mh.kernels.roles.role_of`, ``propose``).
     """
 
+    #: Whether single coordinates may move by the prior part in between: True; None only if the user
+    #: asks for it; False where that would leave the set that the move keeps to, as a manifold.
+    moves_without_rows: bool | None = True
+
     @property
     def in_own_terms(self) -> bool:
         """Whether its settings are in terms of the model's own variables, as the chain then is."""

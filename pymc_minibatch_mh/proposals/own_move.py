@@ -102,6 +102,8 @@ class OwnMove(Proposal):
     _compiled: Any = field(init=False, repr=False)
     # Taken now: numba has frozen what the function uses.
     _digest: str = field(init=False, repr=False)
+    #: What set it keeps to is not known, such as a manifold, or points with a mass of their own.
+    moves_without_rows = None
 
     def __post_init__(self) -> None:
         """Compile the move."""

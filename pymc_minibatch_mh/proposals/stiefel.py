@@ -156,6 +156,8 @@ class StiefelWalk(Proposal):
 
     scale: float = 0.1
     adapt: bool = True
+    #: One entry alone would leave the manifold.
+    moves_without_rows = False
 
     def __post_init__(self) -> None:
         """Check the settings."""

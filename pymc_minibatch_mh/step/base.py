@@ -96,6 +96,9 @@ class MinibatchStep(BlockedStep):
         machinery, shared = own.machinery, check.shared(type(self), given)
         model, initial_point = model_of(shared["model"]), shared["initial_point"]
         settings = check.of_chains(shared)
+        moves = check.moves_without_rows_of(
+            shared["moves_without_rows"], type(self).__name__, method, settings.proposal
+        )
         rng = generator_of("rng", shared["rng"])
         self.vars = check.own_variables(model, vars)
         self.tune = self._adapts = settings.tune
@@ -124,6 +127,7 @@ class MinibatchStep(BlockedStep):
             settings.proposal,
             settings.updates_per_draw,
             settings.schedule,
+            moves,
         )
         self.chain = machinery.Chain(self.program, rng, self._adapts)
         self.chain.meet_violation(prepared.violation or "")
@@ -228,6 +232,7 @@ class MinibatchStep(BlockedStep):
             "full_pass_above": str(self.program.method.full_pass_above),
             "its bounds": "none" if tables is None else tables.key,
             "its proposal": repr(self.program.proposal),
+            "moves_without_rows": str(self.program.moves_without_rows),
         }
         schedule = self.program.schedule
         annealed = {"temperature": repr(list(schedule))} if schedule else {}

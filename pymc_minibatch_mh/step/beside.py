@@ -27,6 +27,8 @@ def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     other = object.__new__(PenaltyMH)
     # What states of the other step belong to is not what states of this one do.
     other.__dict__.update({name: v for name, v in step.__dict__.items() if name != "key"})
-    other.program = Program(prepared, method, step.program.proposal, step.updates_per_draw)
+    own = step.program
+    settings = own.proposal, own.updates_per_draw, (), own.moves_without_rows
+    other.program = Program(prepared, method, *settings)
     other.chain = Chain(other.program, rng, other.adapts)
     return other

@@ -18,6 +18,7 @@ from pymc_minibatch_mh.step.schedule import schedule_of
 from pymc_minibatch_mh.step.shared import DEFAULTS, SharedSettings
 
 if TYPE_CHECKING:
+    from pymc_minibatch_mh.methods.base import Method
     from pymc_minibatch_mh.preparation.sharing import ReadingSettings
 
 
@@ -115,6 +116,39 @@ def reading_of(shared: SharedSettings, *, in_own_terms: bool) -> "ReadingSetting
         shared["compile_kwargs"],
         coordinates == "auto" and shared["centre"] == "auto" and not in_own_terms,
     )
+
+
+def moves_without_rows_of(
+    setting: int | str, name: str, method: "Method", proposal: Proposal
+) -> int | None:
+    """Return the number of moves without rows, or None for "auto".
+
+    Parameters
+    ----------
+    setting
+        The user's choice.
+    name
+        Name of the step's class.
+    method, proposal
+        What such moves would lie in between of.
+    """
+    if isinstance(setting, str) and setting == "auto":
+        return None
+    if isinstance(setting, bool) or not isinstance(setting, int | np.integer) or setting < 0:
+        raise SettingError(
+            f"moves_without_rows={setting!r} is not an integer of 0 or more. Give one, or 'auto'."
+        )
+    if setting and not method.moves_without_rows:
+        raise SettingError(
+            f"moves_without_rows={setting!r} does not go with {name}: all that it remembers of "
+            "rows depends on every coordinate. Leave it out."
+        )
+    if setting and proposal.moves_without_rows is False:
+        raise SettingError(
+            f"moves_without_rows={setting!r} does not go with {type(proposal).__name__}: one "
+            "coordinate alone would leave the manifold. Leave it out."
+        )
+    return int(setting)
 
 
 def together(blocked: bool) -> None:

@@ -58,6 +58,14 @@ class SharedSettings(TypedDict, total=False):
         Rows above which a move is decided by all rows, exactly, instead of by as many drawn ones:
         by default half of them, from where on a pass in order is as quick. With ``math.inf`` all
         rows decide only where the test itself asks for them, as the tests were published.
+    moves_without_rows
+        How many moves follow each update that read no row: slice sampling by the prior part, along
+        one direction each that no row changes along, such as the scale of group effects, or a
+        location against the effects that it is added to. They are exact, whatever the method, and
+        models without such directions have none. "auto" takes each direction once, up to 10 of
+        them in turn. None is the default of proposals that may keep to a set of positions
+        (:func:`OwnMove`, :class:`StiefelWalk`) and all that :class:`FireflyMH` can make. Source:
+        Neal (2003), doi:10.1214/aos/1056562461.
     tune
         Whether to adapt the proposal in warm-up.
     model, rng, initial_point, compile_kwargs, blocked
@@ -76,6 +84,7 @@ class SharedSettings(TypedDict, total=False):
     prepared: str | PathLike | None
     updates_per_draw: int
     full_pass_above: float | str
+    moves_without_rows: int | str
     tune: bool
     model: pm.Model | None
     rng: Any
@@ -98,6 +107,7 @@ DEFAULTS: SharedSettings = {
     "prepared": None,
     "updates_per_draw": 1,
     "full_pass_above": "auto",
+    "moves_without_rows": "auto",
     "tune": True,
     "model": None,
     "rng": None,

@@ -10,6 +10,7 @@ from pymc_minibatch_mh import (
     BoundsError,
     PerUpdate,
     Ranges,
+    StiefelWalk,
     TriedMoves,
     design_sequential_test,
     sample,
@@ -98,6 +99,28 @@ for value in (-1, math.nan, "half"):
         "is no number of rows.",
         "Give one of 0 or more, math.inf for no limit, or 'auto'.",
     )
+for value in (-1, 2.5, True, "all"):
+    every.setting(
+        "TunaMH",
+        "moves_without_rows",
+        value,
+        "is not an integer of 0 or more.",
+        "Give one, or 'auto'.",
+    )
+every.setting(
+    "FireflyMH",
+    "moves_without_rows",
+    2,
+    "does not go with FireflyMH: all that it remembers of rows depends on every coordinate.",
+    "Leave it out.",
+)
+every.refuses(
+    "TunaMH(proposal=StiefelWalk(), moves_without_rows=2)",
+    "moves_without_rows=2",
+    "does not go with StiefelWalk: one coordinate alone would leave the manifold.",
+    "Leave it out.",
+    call=lambda g: g.build("TunaMH", proposal=StiefelWalk(), moves_without_rows=2),
+)
 for value in (0, 2.5):
     every.setting(
         "TunaMH", "updates_per_draw", value, "is not an integer of 1 or more.", "Give one."
@@ -226,8 +249,9 @@ every.refuses(
     "is no setting of TunaMH.",
     "Choose from ['blocked', 'bounds', 'centre', 'chi', 'compile_kwargs', 'coordinates', "
     "'covariance', 'delayed_acceptance', 'form', 'full_pass_above', 'initial_point', 'model', "
-    "'observation_dims', 'observed', 'on_violation', 'prepared', 'proposal', 'rng', "
-    "'spectral_gap_ratio', 'taylor_order', 'temperature', 'tune', 'updates_per_draw', 'weights'].",
+    "'moves_without_rows', 'observation_dims', 'observed', 'on_violation', 'prepared', "
+    "'proposal', 'rng', 'spectral_gap_ratio', 'taylor_order', 'temperature', 'tune', "
+    "'updates_per_draw', 'weights'].",
     call=lambda g: g.build("TunaMH", epsilon=0.1),
 )
 every.refuses(

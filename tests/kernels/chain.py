@@ -12,6 +12,7 @@ from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.handle import LinkedRecord
 from pymc_minibatch_mh.kernels.moves import Move
 from pymc_minibatch_mh.kernels.run import ARGUMENTS, Workings, run
+from pymc_minibatch_mh.kernels.slices import NO_SLICES
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 #: Compiles a function for a role as the package does, and keeps nothing of it.
@@ -34,20 +35,22 @@ def line(inverse_temperature):
     return Surrogate(zero, one, one, zero, 0.0 * one, 0, inverse_temperature)
 
 
-def draws_of(posterior, proposal, test, start, *, count, seed, updates=1, calls=1):
+def draws_of(posterior, proposal, test, start, *, count, seed, slices=NO_SLICES, **calling):
     """Return the positions before each of `count` draws of some updates, and the draws' counts.
 
     Positions of one number, as `start` is one then, have shape (count,), and others (count, d).
-    The draws are shared out among a number of calls. A violated bound ends a call after the draw
-    that it is met in, at the old position; the chain is taken up there.
+    The draws are shared out among a number of `calls`, of some `updates` each. A violated
+    bound ends a call after the draw that it is met in, at the old position; the chain is taken up
+    there.
     """
+    updates, calls = calling.pop("updates", 1), calling.pop("calls", 1)
+    assert not calling
     rng = np.random.default_rng(seed)
     position = np.atleast_1d(np.array(start, dtype=np.float64))
     move = Move(position, *np.zeros((4, position.size)))
     tallies, worst = np.zeros((COMPONENTS, entry.N_TALLIES)), np.zeros((2, position.size))
-    bound = LinkedRecord(
-        Workings(posterior, proposal, test, generator_addresses(rng), move, tallies, worst)
-    )
+    rest = generator_addresses(rng), move, tallies, worst, slices
+    bound = LinkedRecord(Workings(posterior, proposal, test, *rest))
     with nothing_kept():
         make_draws = bound.entry(run, *ARGUMENTS)
     draws, counts, made = np.empty((count, position.size)), np.zeros((count, entry.N_COUNTS)), 0

@@ -16,8 +16,13 @@ CONFIDENCE = "methods.confidence.decide_by_confidence"
 THIN_ROWS = "methods.poisson.thin_rows"
 FIREFLY = "exactness/test_firefly.py"
 BRIGHTNESS = "methods.brightness"
+SLICES, UNREAD = "kernels/test_slices.py", "model/compiled/test_unread.py"
 BRIGHT_ROWS = "methods.firefly.decide_by_bright_rows"
 PROPOSE = "proposals.mixture.propose_from_mixture"
+UNSEEN = (
+    "kernels/test_bound_tables.py::test_bounds_are_those_in_the_coordinates_that_rows_depend_on"
+)
+MEASURED = ("kernels.bound_tables._products_of_read", "kernels.bound_tables.smallest_table")
 #: What has every test and every proposal compiled in, and what has the rows of a Poisson test.
 LOOP = ("kernels.run._update", "kernels.run.run")
 THINNING = (THIN_ROWS, *LOOP)
@@ -256,6 +261,30 @@ EDITED = [
             THINNING,
         ),
         "kernels/test_poisson.py::test_pairs_that_all_rows_decide_are_exact[radius-best]",
+        slow=True,
+    ),
+    Mutant(
+        "bounds that measure what changes no row",
+        "scales in their tails read all rows",
+        Edit(
+            "kernels.bound_tables._read_part",
+            "along = -inner_of_line",
+            "along = -0.0 * inner_of_line",
+            (*MEASURED, "kernels.bound_tables.table_of_move"),
+        ),
+        f"{UNSEEN}[2-2]",
+        slow=True,
+    ),
+    Mutant(
+        "the start of a move taken for its end",
+        "rows exceed their bounds",
+        Edit(
+            "kernels.bound_tables._products_of_read",
+            "_read_part(unread, vector, ends[part])",
+            "_read_part(unread, ends[0] if part else vector, ends[part])",
+            (*MEASURED[1:], "kernels.bound_tables.table_of_move"),
+        ),
+        f"{UNSEEN}[2-2]",
         slow=True,
     ),
     # Firefly Monte Carlo.
@@ -828,6 +857,109 @@ EDITED = [
         "the state of a step of another order is taken",
         Edit("preparation.file.key_of_expansion", '"taylor_order": str(target.taylor_order),', ""),
         "step/test_prepared.py::test_a_key_tells_order_and_temperature",
+    ),
+    # Moves without rows.
+    Mutant(
+        "a stale prior part after a move without rows",
+        "the next update weighs a position that the chain has left",
+        Edit("kernels.run.run", "prior_here = _without_rows(", "_without_rows("),
+        f"{SLICES}::test_updates_go_on_from_where_moves_without_rows_end",
+        slow=True,
+    ),
+    Mutant(
+        "a stale whitened position after a move without rows",
+        "proposals and bounds of the next update",
+        Edit(
+            "kernels.run._without_rows",
+            "whiten(posterior.surrogate.whitener, move.position",
+            "whiten(0.0 * posterior.surrogate.whitener, move.position",
+            ("kernels.run.run",),
+        ),
+        f"{SLICES}::test_updates_go_on_from_where_moves_without_rows_end",
+        slow=True,
+    ),
+    Mutant(
+        "a slice at a fixed depth",
+        "the law of a scale",
+        Edit("kernels.slices.move_by_slice", "np.log1p(-rng.random())", "np.log(0.5)"),
+        f"{SLICES}::test_a_slice_is_reversible[log scale]",
+    ),
+    Mutant(
+        "a slice below half of the density's logarithm",
+        "the law of a scale",
+        Edit(
+            "kernels.slices.move_by_slice",
+            "np.log1p(-rng.random())",
+            "0.5 * np.log1p(-rng.random())",
+        ),
+        f"{SLICES}::test_a_slice_is_reversible[log scale]",
+    ),
+    Mutant(
+        "all steps of a slice to the left first",
+        "reversibility where the limit of steps is met",
+        Edit("kernels.slices.move_by_slice", "int(MOST_STEPS * rng.random())", "MOST_STEPS - 1"),
+        f"{SLICES}::test_a_slice_is_reversible[normal]",
+    ),
+    Mutant(
+        "steps of a slice that begin where it starts",
+        "reversibility",
+        Edit("kernels.slices.move_by_slice", "low = -rng.random()", "low = 0.0"),
+        f"{SLICES}::test_a_slice_is_reversible[normal]",
+    ),
+    Mutant(
+        "a density that is infinite inside of a slice",
+        "a chain that never leaves again",
+        Edit(
+            "kernels.slices._inside",
+            "level <= value < np.inf",
+            "not value < level",
+            ("kernels.slices.move_by_slice",),
+        ),
+        f"{SLICES}::test_a_slice_is_reversible[half line]",
+    ),
+    Mutant(
+        "the first direction whenever moves are fewer",
+        "the others never move",
+        Edit(
+            "kernels.slices.move_without_rows",
+            "rng.integers(0, n)",
+            "0",
+            ("kernels.run._without_rows", "kernels.run.run"),
+        ),
+        f"{SLICES}::test_directions_have_an_equal_share_of_fewer_moves",
+        slow=True,
+    ),
+    Mutant(
+        "effects of a group apart from the others",
+        "rows change in moves that read none",
+        Edit(
+            "model.compiled.unread._Classes.join_gathers",
+            "self._above[other] = first = one",
+            "pass",
+        ),
+        f"{UNREAD}::test_directions_are_those_that_change_no_row[crossed]",
+    ),
+    Mutant(
+        "coordinates of other steps moved",
+        "Gibbs turns of two steps",
+        Edit("model.compiled.unread.unread_directions", "range(split.first)", "range(0)"),
+        f"{UNREAD}::test_what_other_steps_move_stays",
+    ),
+    Mutant(
+        "small coefficients taken for rounding",
+        "rows change in moves that read none",
+        Edit(
+            "model.compiled.unread._solutions",
+            "<= ROUNDED * (np.abs(matrix) @ np.abs(solution))",
+            "<= 1e-9 * np.abs(matrix).max()",
+        ),
+        f"{UNREAD}::test_directions_are_those_that_change_no_row[small and different]",
+    ),
+    Mutant(
+        "a graph of the whole position read in pieces",
+        "rows change in moves that read none",
+        Edit("model.compiled.unread._pieces", "piece = slice(None)", "piece = slice(0)"),
+        f"{UNREAD}::test_a_graph_that_takes_the_whole_position_reads_all_of_it",
     ),
     # What a chain keeps.
     Mutant(

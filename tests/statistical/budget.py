@@ -87,6 +87,14 @@ RANDOM = [
         "kernels/test_poisson.py::test_pairs_that_all_rows_decide_are_exact",
         16, LEVEL, "binomial, both tails from two states",
     ),
+    Random(
+        "kernels/test_slices.py::test_a_slice_is_reversible",
+        3, 1e-8, "chi-square of moves there and back",
+    ),
+    Random(
+        "kernels/test_slices.py::test_directions_have_an_equal_share_of_fewer_moves",
+        2, 1e-8, "binomial, both tails",
+    ),
     Random("kernels/test_poisson.py::test_rows_read_are_poisson", 1, LEVEL, "chi-square of counts"),
     Random(
         "kernels/test_poisson.py::test_rows_after_a_veto_are_not_read",

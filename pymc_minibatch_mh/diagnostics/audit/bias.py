@@ -12,7 +12,9 @@ updates, of which the trace tells τ = 1 + 2 Σ_j ρ_(jk), and ρ between draws 
 
     Σ_j ρ_j = (1 + τ)/2 · (1 - ρ^k)/(1 - ρ),    1 - ρ = E[ã (f(θ') - f(θ))²] / (2 Var f),
 
-which is 1/(1 - ρ) where the autocorrelations are geometric.
+which is 1/(1 - ρ) where the autocorrelations are geometric. Moves without rows between the updates
+leave π as it is, so that P and P̃ differ in the test alone with them as without. They make g smaller
+in what they move, which is not counted: an estimate is too large rather than too small there.
 """
 
 from typing import NamedTuple

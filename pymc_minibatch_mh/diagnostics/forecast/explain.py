@@ -180,7 +180,7 @@ def _of_step(
         n_rows=n_rows,
         size=parts.size,
         terms=subsampled(parts, step.target.compiled.why_graph),
-        others=not_subsampled(model, parts),
+        others=not_subsampled(model, parts, tuple(step.program.slices.steps)),
         coordinates=in_coordinates(parts),
         taylor_order=step.target.taylor_order,
         order_reason=_why_order(step, parts),

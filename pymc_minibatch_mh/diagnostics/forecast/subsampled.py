@@ -1,6 +1,7 @@
 """What of a model is subsampled, what is not, and why."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from pymc_minibatch_mh.model.reading.batch import BatchTerm
 from pymc_minibatch_mh.model.reading.split import Split, split
 from pymc_minibatch_mh.model.reading.terms import MIN_ROWS, number_of_rows
 from pymc_minibatch_mh.model.row.function import row_functions
+
+PRIOR = "a prior, which has no rows"
 
 
 def subsampled(parts: Split, why_graph: str = "") -> tuple[SubsampledTerm, ...]:
@@ -63,7 +66,9 @@ def in_coordinates(parts: Split) -> tuple[InCoordinates, ...]:
     return (*dict.fromkeys(mapped), *refused)
 
 
-def not_subsampled(model: pm.Model, parts: Split) -> tuple[NotSubsampled, ...]:
+def not_subsampled(
+    model: pm.Model, parts: Split, directions: Sequence[np.ndarray] = ()
+) -> tuple[NotSubsampled, ...]:
     """Return what of a model that can be subsampled is evaluated otherwise.
 
     Parameters
@@ -72,6 +77,8 @@ def not_subsampled(model: pm.Model, parts: Split) -> tuple[NotSubsampled, ...]:
         The model.
     parts
         How it was split.
+    directions
+        Directions of the position that are moved along without rows.
     """
     chosen = {term.name for term in parts.terms}
     found = [
@@ -79,7 +86,10 @@ def not_subsampled(model: pm.Model, parts: Split) -> tuple[NotSubsampled, ...]:
         for rv in model.observed_RVs
         if rv.name not in chosen
     ]
-    return (*found, *_without_rows(model, _reasons_of_variables(parts)))
+    reasons = _reasons_of_variables(parts)
+    for name, why in _moved_without_rows(parts, directions).items():
+        reasons[name] = f"{reasons.get(name, PRIOR)}; {why}"
+    return (*found, *_without_rows(model, reasons))
 
 
 def of_refused_model(
@@ -118,9 +128,8 @@ def _why_in_full(count: int) -> str:
 
 
 def _without_rows(model: pm.Model, of_others: dict[str, str]) -> list[NotSubsampled]:
-    prior = "a prior, which has no rows"
     found = [
-        NotSubsampled(str(rv.name), of_others.get(str(model.rvs_to_values[rv].name), prior))
+        NotSubsampled(str(rv.name), of_others.get(str(model.rvs_to_values[rv].name), PRIOR))
         for rv in model.free_RVs
     ]
     potentials = [str(potential.name) for potential in model.potentials]
@@ -140,5 +149,21 @@ def _reasons_of_variables(parts: Split) -> dict[str, str]:
             why = "rows depend on it, but another step moves it: the pilot holds it"
         else:
             continue
-        reasons[block.name] = f"a prior, which has no rows; {why}"
+        reasons[block.name] = f"{PRIOR}; {why}"
     return reasons
+
+
+def _moved_without_rows(parts: Split, directions: Sequence[np.ndarray]) -> dict[str, str]:
+    """Return how variables move without rows: name of the value variable -> in words."""
+    found = {}
+    for direction in directions:
+        moved = [b.name for b in parts.blocks if direction[b.start : b.stop].any()]
+        for name in moved:
+            others = " and ".join(repr(other) for other in moved if other != name)
+            if np.count_nonzero(direction) == 1:
+                found[name] = "no row depends on it, so that it is also moved without rows"
+            elif others:
+                found.setdefault(name, f"also moved without rows, together with {others}")
+            else:
+                found.setdefault(name, "also moved without rows, all of it alike")
+    return found

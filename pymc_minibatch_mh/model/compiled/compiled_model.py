@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.compiled.form_rows import FormRows
 from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
 from pymc_minibatch_mh.model.compiled.graphs import GraphRows, numba_options, row_source
 from pymc_minibatch_mh.model.compiled.scalar_prior import ScalarPrior
+from pymc_minibatch_mh.model.compiled.unread import unread_directions
 from pymc_minibatch_mh.model.reading.split import Split
 from pymc_minibatch_mh.model.row.cells import LoweringError
 from pymc_minibatch_mh.model.row.function import RowFunction, row_functions
@@ -39,6 +42,11 @@ class CompiledModel:
             return row_functions(self.split)
         except BoundsError as reason:
             return reason
+
+    @cached_property
+    def unread(self) -> np.ndarray:
+        """Directions along which no row changes and a step moves, shape (n, d)."""
+        return unread_directions(self.split, self.row_functions)
 
     @cached_property
     def rows(self) -> FormRows | GraphRows:

@@ -1,0 +1,53 @@
+"""Along which directions chains move between updates, without rows, and how often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pymc_minibatch_mh.kernels.bound_tables import NO_DIRECTIONS
+from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.chain.program import Program
+    from pymc_minibatch_mh.preparation.prepared import Prepared
+
+#: Moves after each update at most, where their number is not set: each of them evaluates the prior
+#: part some five times.
+MOST_MOVES = 10
+#: Width of a step, in conditional standard deviations along a direction: about what is left of a
+#: normal density above a level.
+WIDTH = 2.5
+
+
+#: Directions that moves are measured without, at most: leaving one out takes time at every update.
+MOST_LEFT_OUT = 32
+
+
+def slices_of(program: Program) -> Slices:
+    """Return the directions along which no row changes, where they may be moved along."""
+    asked, suits = program.moves_without_rows, program.proposal.moves_without_rows
+    off = asked == 0 or suits is False or (asked is None and suits is None)
+    if off or not program.method.moves_without_rows:
+        return NO_SLICES
+    directions = program.prepared.target.compiled.unread
+    if not len(directions):
+        return NO_SLICES
+    lengths = np.linalg.norm(directions @ program.prepared.surrogate.whitener.T, axis=1)
+    steps = np.ascontiguousarray(WIDTH * directions / lengths[:, None])
+    ends = [(inside[0], inside[-1] + 1) for inside in map(np.flatnonzero, steps)]
+    moves = min(len(steps), MOST_MOVES) if asked is None else asked
+    return Slices(steps, np.array(ends, dtype=np.int64), moves)
+
+
+def whitened_directions(prepared: Prepared) -> np.ndarray:
+    """Return the directions along which no row changes, whitened and orthonormal, shape (n, d).
+
+    The bounds of a row hold by inner products with whitened forms, which are orthogonal to them.
+    """
+    directions = prepared.target.compiled.unread
+    if not 0 < len(directions) <= MOST_LEFT_OUT:
+        return NO_DIRECTIONS
+    basis, _ = np.linalg.qr((directions @ prepared.surrogate.whitener.T).T)
+    return np.ascontiguousarray(basis.T)

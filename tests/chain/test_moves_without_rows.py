@@ -1,0 +1,249 @@
+"""Moves without rows in chains: who makes them, what stays, and how bounds measure."""
+
+import pickle
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import expit
+
+import pymc_minibatch_mh as mh
+from gallery.models_hierarchies import rugby
+from pymc_minibatch_mh import OwnMove, PenaltyMH, StiefelWalk, TunaMH, explain
+from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.moves_without_rows import MOST_MOVES, whitened_directions
+from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
+from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels.bound_tables import table_of_move
+from pymc_minibatch_mh.kernels.slices import NO_SLICES
+from zoo import METHODS
+
+TUNE, DRAWS = 100, 200
+
+
+def chain_of(program, seed, *, adapting=True):
+    chain = Chain(program, np.random.default_rng(seed), adapting)
+    chain.state.started = True
+    return chain
+
+
+def run(program, seed=1):
+    chain = chain_of(program, seed)
+    warm_up = chain.advance(TUNE)
+    chain.stop_adapting()
+    after = chain.advance(DRAWS)
+    pairs = zip(warm_up, after, strict=True)
+    return [np.concatenate(pair) for pair in pairs]
+
+
+@pytest.fixture(scope="module")
+def teams():
+    """A step with two scales that no row reads, and effects that are read less their mean."""
+    return TunaMH(model=rugby(4_000))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_models_without_such_directions_run_as_if_nothing_were_there(step_of, method):
+    by_default = step_of("two_likelihoods", method)
+    without = step_of("two_likelihoods", method, moves_without_rows=0)
+    assert by_default.program.slices is NO_SLICES
+    assert not chain_of(by_default.program, 0).workings().record.posterior.tables.unread.size
+    positions, counts = run(by_default.program)
+    same, of_same = run(without.program)
+    np.testing.assert_array_equal(positions, same)
+    np.testing.assert_array_equal(counts, of_same)
+    assert not counts[:, entry.N_PRIOR].any()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scales_of_a_hierarchy_move_without_rows(step_of, method):
+    step = step_of("student", method)
+    tau = step.target.split.coordinate_names.index("tau_log__")
+    if method == "FireflyMH":
+        assert step.program.slices is NO_SLICES
+        return
+    assert np.flatnonzero(step.program.slices.steps).tolist() == [tau]
+    positions, counts = run(step.program)
+    assert (counts[:, entry.N_PRIOR] >= 1.0).all()
+    assert np.unique(positions[:, tau]).size == len(positions)
+
+
+@pytest.mark.parametrize("cut", [30, TUNE + 30])
+def test_a_chain_is_copied_and_resumed_bit_by_bit(teams, cut):
+    def on(chain, first, last):
+        out = []
+        for draw in range(first, last):
+            if draw == TUNE:
+                chain.stop_adapting()
+            out.append(chain.advance(1))
+        return [np.concatenate(parts) for parts in zip(*out, strict=True)]
+
+    chain = chain_of(teams.program, 4)
+    on(chain, 0, cut)
+    arrived, copied = pickle.loads(cloudpickle.dumps(chain)), chain.copy()
+    expected = on(chain, cut, TUNE + 60)
+    for other in (arrived, copied):
+        for one, same in zip(expected, on(other, cut, TUNE + 60), strict=True):
+            np.testing.assert_array_equal(one, same)
+
+
+def test_both_loops_make_them(teams):
+    model = rugby(4_000)
+    with model:
+        step = TunaMH()
+        trace = pm.sample(
+            30, tune=60, step=step, chains=1, random_seed=2, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    blocks = mh.sample(teams, 30, tune=60, chains=1, random_seed=2, progressbar=False)
+    for found in (trace, blocks):
+        assert (found.sample_stats["n_prior"] >= 4).all()
+
+
+def test_how_many_moves_is_chosen(teams):
+    own = teams.program
+    names = teams.target.split.coordinate_names
+    assert (own.slices.moves, len(own.slices.steps)) == (4, 4)
+    # A step is 2.5 standard deviations long, given all that lies in other directions.
+    precision = teams.surrogate.whitener.T @ teams.surrogate.whitener
+    k = names.index("sd_att_log__")
+    assert own.slices.steps[0, k] == pytest.approx(2.5 / np.sqrt(precision[k, k]))
+    assert own.slices.ends[0].tolist() == [k, k + 1]
+    asked = TunaMH(model=rugby(4_000), moves_without_rows=7)
+    assert asked.program.slices.moves == 7
+    assert "moves_without_rows" in teams.key
+    assert asked.key != teams.key
+    assert MOST_MOVES > 4
+
+
+def moving(step, proposal, moves):
+    """Return the slices of a program with another proposal and number of moves."""
+    own = step.program
+    return Program(own.prepared, own.method, proposal, 1, (), moves).slices
+
+
+def stay(position, new, rng, state, metric, rows):
+    """Propose what is there."""
+    for i in range(position.size):
+        new[i] = position[i]
+    return 0.0
+
+
+def test_proposals_that_may_keep_to_a_set_have_none(teams):
+    own_move = OwnMove(stay)
+    assert moving(teams, own_move, None) is NO_SLICES
+    assert moving(teams, own_move, 3).moves == 3
+    for moves in (None, 3):
+        assert moving(teams, StiefelWalk(), moves) is NO_SLICES
+
+
+def test_programs_that_are_made_of_a_program_move_the_same(teams):
+    for program in (
+        teams.program.at_last_temperature,
+        pickle.loads(cloudpickle.dumps(teams.program)),
+    ):
+        assert program.moves_without_rows == teams.program.moves_without_rows
+        assert program.slices.moves == 4
+
+
+# How bounds measure moves.
+
+
+def shifted(step, position, times):
+    """Return a position far along all directions that change no row."""
+    directions = step.target.compiled.unread
+    return position + times * np.array([1.0, -0.7, 2.0, -1.5])[: len(directions)] @ directions
+
+
+def test_bounds_do_not_see_what_changes_no_row(teams):
+    surrogate = teams.surrogate
+    tables = chain_of(teams.program, 0).workings().record.posterior.tables
+    joint = teams.tables.arrays
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        noise = 0.5 * rng.standard_normal((2, surrogate.centre.size))
+        here, there = surrogate.centre + noise @ surrogate.factor.T
+        table, m = table_of_move(tables, surrogate, here, there)
+        assert table >= 0
+        assert m < table_of_move(joint, surrogate, here, there)[1]
+        assert table_of_move(tables, surrogate, there, here) == (table, m)
+        far = shifted(teams, here, 3.0), shifted(teams, there, -5.0)
+        assert table_of_move(joint, surrogate, *far)[0] == -1
+        same, m_of_far = table_of_move(tables, surrogate, *far)
+        assert same == table
+        assert m_of_far == pytest.approx(m, rel=1e-9)
+    along = shifted(teams, here, 0.4)
+    assert table_of_move(tables, surrogate, here, along)[1] < 1e-12
+    assert table_of_move(joint, surrogate, here, along)[1] > 0.1
+
+
+def test_directions_are_whitened_and_orthonormal(teams):
+    basis = whitened_directions(teams.prepared)
+    np.testing.assert_allclose(basis @ basis.T, np.eye(4), atol=1e-13)
+    rest = teams.target.compiled.unread @ teams.surrogate.whitener.T
+    np.testing.assert_allclose(rest - rest @ basis.T @ basis, 0.0, atol=1e-11)
+
+
+def test_no_row_exceeds_its_bound_where_scales_are_far_out(teams):
+    """All rows of moves between positions that the joint norm has no bounds for."""
+    rng, surrogate = np.random.default_rng(6), teams.surrogate
+    probe = Probe(chain_of(teams.program, 1), rng)
+    largest = []
+    for times in (1.0, 10.0, 100.0):
+        for _ in range(10):
+            noise = rng.standard_normal((2, surrogate.centre.size))
+            here, there = surrogate.centre + noise @ surrogate.factor.T
+            move = ProposedMove(shifted(teams, here, times), shifted(teams, there, -times), 0.0)
+            rows = probe.rows(move)
+            assert rows.bound_row >= 0
+            largest.append(rows.bound_ratio)
+    assert 0.01 < max(largest) <= 1.0
+
+
+def test_bounds_of_ones_own_measure_as_they_are_given(model_of):
+    step = TunaMH(model=model_of("student"), bounds=mh.Bounds(np.full(5_000, 1e3)))
+    assert not chain_of(step.program, 0).workings().record.posterior.tables.unread.size
+
+
+# What is said of them.
+
+
+def test_an_audit_measures_the_updates_between_them():
+    model = rugby(4_000)
+    step = TunaMH(model=model)
+    trace = mh.sample(step, 1_000, tune=500, chains=2, random_seed=3, progressbar=False)
+    found = mh.audit(trace, step, pairs=60, random_seed=1)
+    verdicts = dict(zip(found.check.values.tolist(), found.verdict.values.tolist(), strict=True))
+    assert {verdicts[name] for name in ("bounds", "bias", "drift", "trace")} == {"ok"}
+    # That of an exact method is zero but for its Monte Carlo error, in what they move as well.
+    assert (np.abs(found.bias) <= 5.0 * found.bias_mcse + 1e-6).all()
+
+
+def test_an_explanation_names_what_moves(teams):
+    found = explain(teams, draws=100, tune=50, random_seed=1)
+    reasons = {other.name: other.reason for other in found.others}
+    for name in ("sd_att", "sd_def"):
+        assert "no row depends on it, so that it is also moved without rows" in reasons[name]
+    assert "all of it alike" in reasons["atts_star"]
+    assert reasons["home"] == "a prior, which has no rows"
+
+
+def location_and_effects(rows=2_000):
+    rng = np.random.default_rng(2)
+    group = rng.integers(0, 6, rows)
+    y = (rng.random(rows) < expit(0.3 * rng.standard_normal(6))[group]).astype(np.int8)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 1.0)
+        effect = pm.Normal("effect", 0.0, 0.5, shape=6)
+        pm.Bernoulli("y", logit_p=mu + effect[group], observed=y)
+    return model
+
+
+def test_a_location_is_said_to_move_against_its_effects():
+    step = PenaltyMH(model=location_and_effects())
+    found = explain(step, draws=100, tune=50, random_seed=1)
+    reasons = {other.name: other.reason for other in found.others}
+    assert "also moved without rows, together with 'effect'" in reasons["mu"]
+    assert "together with 'mu'" in reasons["effect"]

@@ -1,0 +1,216 @@
+"""Moves without rows: what a slice leaves as it is, and what the loop goes on with after it."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy.stats import binom, chi2, gamma, norm
+
+from exactness.kernels import FULL_DATA_RULES
+from kernels import toy
+from kernels.chain import draws_of, role
+from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels.bound_tables import no_tables
+from pymc_minibatch_mh.kernels.first_class import address_of, function_at
+from pymc_minibatch_mh.kernels.generator import generator_addresses, generator_at
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.signatures import LOGP, LOGP_SIGNATURE
+from pymc_minibatch_mh.kernels.slices import Slices, move_by_slice
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+
+#: Bins of equal mass, and moves from draws of a law; moves from which a pair of bins is compared.
+BINS, MOVES, OFTEN = 8, 200_000, 50
+#: Smallest accepted p-value: far below what any mistake leaves of so many moves.
+FAR_OFF = 1e-8
+#: Groups whose effects a scale is that of, and the sum of their squares.
+GROUPS, SQUARES = 3, 0.8
+NO_CONTEXT = np.zeros(0, dtype=np.int64)
+
+
+@njit(LOGP_SIGNATURE)
+def normal(position, context):
+    return -0.5 * position[0] ** 2
+
+
+@njit(LOGP_SIGNATURE)
+def log_scale(position, context):
+    """A scale given the effects of groups, on the log scale: its right tail is exponential."""
+    return -GROUPS * position[0] - 0.5 * SQUARES * np.exp(-2.0 * position[0])
+
+
+@njit(LOGP_SIGNATURE)
+def half_line(position, context):
+    """Normal where it is positive; not a number elsewhere, nor far out."""
+    if position[0] < 0.0 or position[0] > 30.0:
+        return np.nan if position[0] < 0.0 else np.inf
+    return -0.5 * position[0] ** 2
+
+
+def quantile_of_log_scale(p):
+    return -0.5 * np.log(2.0 * gamma(0.5 * GROUPS).isf(p) / SQUARES)
+
+
+LAWS = {
+    "normal": (normal, norm.ppf),
+    "log scale": (log_scale, quantile_of_log_scale),
+    "half line": (half_line, lambda p: norm.ppf(0.5 + 0.5 * p)),
+}
+#: Widths of steps: the slice in many steps up to their limit, in a few, and in one.
+WIDTHS = [0.02, 0.7, 50.0]
+
+
+@njit
+def logp_at(prior, position):
+    return function_at(prior, LOGP)(position, np.empty(0, np.int64))
+
+
+@njit
+def move_each(generator, positions, width, prior, values):
+    rng = generator_at(generator[0], generator[1], generator[2], generator[3])
+    position, step, context = np.zeros(1), np.full(1, width), np.empty(0, np.int64)
+    for k in range(positions.size):
+        position[0] = positions[k]
+        here = logp_at(prior, position)
+        values[k], _ = move_by_slice(position, (step, 0, 1), prior, context, here, rng)
+        positions[k] = position[0]
+
+
+def moves_from_equilibrium(law, width, seed):
+    """Return how many moves from draws of a law end in each bin, by the bin where they start."""
+    density, quantile = LAWS[law]
+    rng = np.random.default_rng(seed)
+    starts = quantile(rng.random(MOVES))
+    ends, values = starts.copy(), np.empty(MOVES)
+    move_each(generator_addresses(rng), ends, width, address_of(density), values)
+    at_ends = [density(np.array([x]), NO_CONTEXT) for x in ends[:100]]
+    np.testing.assert_array_equal(values[:100], at_ends)
+    edges = quantile(np.arange(1, BINS) / BINS)
+    found = np.zeros((BINS, BINS))
+    np.add.at(found, (np.searchsorted(edges, starts), np.searchsorted(edges, ends)), 1.0)
+    return found
+
+
+def surprise(law):
+    """Return the p-value of moves there and back between bins, as often in equilibrium."""
+    statistic, degrees = 0.0, 0
+    for seed, width in enumerate(WIDTHS):
+        found = moves_from_equilibrium(law, width, seed)
+        there, back = found[np.triu_indices(BINS, 1)], found.T[np.triu_indices(BINS, 1)]
+        often = there + back >= OFTEN
+        statistic += ((there - back)[often] ** 2 / (there + back)[often]).sum()
+        degrees += int(often.sum())
+    return float(chi2(degrees).sf(statistic))
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_slice_is_reversible(law):
+    assert surprise(law) > FAR_OFF
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_slice_goes_as_far_as_its_steps_let_it(law):
+    stays = [np.trace(moves_from_equilibrium(law, width, 9)) / MOVES for width in WIDTHS]
+    assert 0.3 < stays[0] < 0.95
+    assert max(stays[1:]) < 0.25
+
+
+class FlipFirst(NamedTuple):
+    """A flip of the first coordinate, which remembers what it was handed.
+
+    Shapes: whitener (2, 2); furthest (1,), how far what it was handed was from what it should be.
+    """
+
+    log_q: float
+    whitener: np.ndarray
+    furthest: np.ndarray
+
+
+@role_of(FlipFirst, "propose")
+@role
+def propose(proposal, move, posterior, rng):
+    for i in range(2):
+        here = 0.0
+        for j in range(i + 1):
+            here += proposal.whitener[i, j] * move.position[j]
+        proposal.furthest[0] = max(proposal.furthest[0], abs(here - move.here[i]))
+    move.new[0], move.new[1] = 1.0 - move.position[0], move.position[1]
+    return proposal.log_q * (move.new[0] - move.position[0]), 0
+
+
+@njit(LOGP_SIGNATURE)
+def effect_and_location(position, context):
+    """A location that no row reads, and an effect around it that rows read."""
+    return -0.5 * position[1] ** 2 - 2.0 * (position[0] - position[1]) ** 2
+
+
+def hierarchy(slices, count, **options):
+    """Return positions and counts of a chain with moves without rows, and its proposal."""
+    whitener = np.array([[1.0, 0.0], [0.5, 2.0]])
+    zero = np.zeros((2, 2))
+    surrogate = Surrogate(
+        np.zeros(2), np.linalg.inv(whitener), whitener, zero[0], zero, 0, toy.BETA
+    )
+    functions = address_of(effect_and_location), address_of(toy.evaluate)
+    space = RowSpace(toy.STARTS, toy.CONTEXT.copy())
+    posterior = Posterior(*functions, space, surrogate, no_tables(), 0.0)
+    proposal = FlipFirst(toy.LOG_Q, whitener, np.zeros(1))
+    test = FULL_DATA_RULES["austere, eps=0"].settings
+    start = np.array([0.0, 0.3])
+    draws, counts = draws_of(
+        posterior, proposal, test, start, count=count, seed=5, slices=slices, **options
+    )
+    return draws, counts, proposal
+
+
+LOCATION = Slices(np.array([[0.0, 1.5]]), np.array([[1, 2]]), 1)
+
+
+def test_updates_go_on_from_where_moves_without_rows_end():
+    draws, counts, proposal = hierarchy(LOCATION, 400)
+    effects, locations = draws.T
+    change = [
+        effect_and_location(np.array([1.0 - x, mu]), NO_CONTEXT)
+        - effect_and_location(np.array([x, mu]), NO_CONTEXT)
+        for x, mu in draws
+    ]
+    rows = toy.LOG_Q + toy.BETA * toy.TABLE.sum()
+    expected = np.array(change) + rows * (1.0 - 2.0 * effects)
+    np.testing.assert_allclose(counts[:, entry.LOG_RATIO], expected, rtol=0.0, atol=1e-12)
+    assert proposal.furthest[0] < 1e-12
+    assert np.unique(effects).tolist() == [0.0, 1.0]
+    assert np.unique(locations).size == len(locations)
+
+
+def test_moves_without_rows_are_counted_and_cut_anywhere():
+    draws, counts, _ = hierarchy(LOCATION, 300)
+    assert (counts[:, entry.N_PRIOR] >= 1.0).all()
+    cut, of_cut, _ = hierarchy(LOCATION, 300, calls=60)
+    np.testing.assert_array_equal(cut, draws)
+    np.testing.assert_array_equal(of_cut, counts)
+    by_three, of_three, _ = hierarchy(LOCATION, 100, updates=3)
+    np.testing.assert_array_equal(by_three, draws[::3])
+    expected = counts[:, entry.N_PRIOR].reshape(-1, 3).sum(axis=1)
+    np.testing.assert_array_equal(of_three[:, entry.N_PRIOR], expected)
+
+
+def test_directions_have_an_equal_share_of_fewer_moves():
+    """One move an update: along the location alone, or along both coordinates together."""
+    steps = np.array([[0.0, 1.5], [0.5, 0.5]])
+    slices = Slices(steps, np.array([[1, 2], [0, 2]]), 1)
+    draws, _, _ = hierarchy(slices, 1_000)
+    # What is read changes by an update to its negative, so that moves along both can be told.
+    change = np.diff(draws[:, 0])
+    together = (np.abs(change) > 0.0) & (np.abs(np.abs(change) - np.abs(1 - 2 * draws[:-1, 0])) > 0)
+    count = int(together.sum())
+    assert binom.cdf(count, together.size, 0.5) > FAR_OFF
+    assert binom.sf(count - 1, together.size, 0.5) > FAR_OFF
+    three, _, _ = hierarchy(slices._replace(moves=2), 300)
+    assert (np.diff(three[:, 0]) != 0.0).all()
+
+
+def test_nothing_is_drawn_without_directions():
+    draws, counts, _ = hierarchy(Slices(np.empty((0, 2)), np.empty((0, 2), np.int64), 0), 300)
+    assert not counts[:, entry.N_PRIOR].any()
+    assert np.unique(draws[:, 1]).tolist() == [0.3]
