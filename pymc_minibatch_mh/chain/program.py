@@ -89,6 +89,8 @@ class Program:
             arrays = no_tables()
         else:
             arrays = tables.arrays if self.method.draws_by_bounds else tables.undrawn
+        if prepared.heavy is not None and not self.method.draws_by_bounds:
+            arrays = arrays._replace(heavy=prepared.heavy)
         if prepared.below is not None:
             surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(
