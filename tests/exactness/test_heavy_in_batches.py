@@ -2,6 +2,7 @@
 
 from functools import cache
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from statistical.budget import LEVEL
 
 UPDATES = 60_000
 DATA = "outlier, read always"
+PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 #: Of the tests on batches, one with a single look and one with several.
 COMPILED = ("penalty", "austere, eps=.05")
 
@@ -43,6 +45,16 @@ def test_the_loop_steps_as_enumerated(name):
 @pytest.mark.parametrize("name", kernels.RULES)
 def test_reading_the_row_in_question_takes_most_of_the_bias(name, data):
     assert FIGURES[name][f"{data}, read always"] < 0.15 * FIGURES[name][data]
+
+
+def test_the_page_has_the_stored_figures():
+    rows = [
+        f"| {name} | {data} | {FIGURES[name][data]:.1e} | "
+        f"{FIGURES[name][f'{data}, read always']:.1e} |"
+        for name in ("barker", "penalty", "austere, eps=.05")
+        for data in ("outlier", "rare event")
+    ]
+    assert "\n".join(rows) in PAGE.read_text(encoding="utf-8")
 
 
 @cache

@@ -258,12 +258,12 @@ EDITED = [
         "rare levels sought in a few moves alone",
         "a group is missed that hardly moves in four moves",
         Edit(
-            "expansion.taylor.calibrate",
-            "largest.look_again(seen, units, _units(surrogate, further))",
-            "seen = seen[:0]",
+            "expansion.heavy.Largest.look_again",
+            "self._sizes(differences)])",
+            "0.0 * self._sizes(differences)])",
         ),
-        "preparation/test_heavy_in_batches.py"
-        "::test_rare_levels_are_found_where_typical_moves_are_few[0]",
+        "expansion/test_heavy.py"
+        "::test_further_moves_tell_of_a_group_that_the_first_ones_hardly_moved",
     ),
     Mutant(
         "an audit of rows that no batch is drawn from",

@@ -20,6 +20,7 @@ from pymc_minibatch_mh import (
     explain,
 )
 from pymc_minibatch_mh.expansion import taylor
+from pymc_minibatch_mh.expansion.passes import MoveMoments
 from zoo import MODELS, sample
 
 ROWS, MEMBERS = 20_000, 12
@@ -88,12 +89,44 @@ def test_rare_levels_are_found_where_typical_moves_are_few(monkeypatch, seed):
     assert set(members) <= set(PenaltyMH(model=model).prepared.heavy)
 
 
+def test_rare_levels_are_found_among_a_million_rows():
+    """Of which a preparation makes four moves only."""
+    model, members = few_members(10, rows=taylor.CALIBRATION_READS // taylor.FEWEST_MOVES)
+    np.testing.assert_array_equal(PenaltyMH(model=model).prepared.heavy, members)
+
+
 @pytest.mark.parametrize("order", [1, 2])
 def test_small_groups_of_an_index_are_found(order):
     model, members = by_index()
     np.testing.assert_array_equal(
         PenaltyMH(model=model, taylor_order=order).prepared.heavy, members
     )
+
+
+class Unread:
+    """Passes over rows that are all alike, which count moves."""
+
+    def __init__(self, n_rows):
+        self.n_rows, self.all_rows, self.largest_rows = n_rows, 0, 0
+
+    def moves(self, evaluate, moves, centre, largest):
+        self.all_rows = len(moves)
+        largest.add(largest.of_chunk(np.arange(3), np.zeros((len(moves), 3))))
+        return [MoveMoments(1.0, 0.0, 1.0)] * len(moves)
+
+    def differences(self, evaluate, moves, centre, rows):
+        self.largest_rows = len(moves)
+        return np.zeros((len(moves), rows.size))
+
+
+@pytest.mark.parametrize(
+    ("rows", "moves"), [(1_000, 32), (125_000, 32), (500_000, 8), (10**6, 4), (10**8, 4)]
+)
+def test_as_many_moves_are_made_as_the_page_says(step, rows, moves):
+    passes, rng = Unread(rows), np.random.default_rng(5)
+    _, heavy = taylor.calibrate(passes, None, step.surrogate, rng, seeks_heavy=True)
+    assert heavy.size == 0
+    assert (passes.all_rows, passes.largest_rows) == (moves, 32 - moves)
 
 
 def test_an_outlier_is_found():
@@ -112,7 +145,8 @@ def test_no_row_is_heavy_where_all_are_alike(step_of, name):
     assert step_of(name, "PenaltyMH").prepared.heavy.size == 0
 
 
-def test_what_is_calibrated_are_the_others(step):
+def test_what_is_calibrated_are_the_others():
+    step = PenaltyMH(model=few_members()[0])
     prepared, target = step.prepared, step.target
     whole, _ = target.calibrate(prepared.surrogate, np.random.default_rng(2))
     rest, heavy = target.calibrate(prepared.surrogate, np.random.default_rng(2), seeks_heavy=True)
@@ -177,8 +211,9 @@ def test_explain_counts_them(rare, step):
     assert f"{len(members)} are read at every update; batches are drawn from all" in str(found)
 
 
-def test_an_audit_judges_the_rows_that_batches_are_of(rare, step):
-    model, _ = rare
+def test_an_audit_judges_the_rows_that_batches_are_of():
+    model, _ = few_members()
+    step = PenaltyMH(model=model)
     trace = sample(model, step, 400, 200, random_seed=2)
     found = audit(trace, step, pairs=20, random_seed=3)
     # Members, twelve of 20,000 and nearly alike, would have a skewness of about forty.
