@@ -69,9 +69,9 @@ class RowsOfMove(NamedTuple):
     log_ratio
         The exact log ratio; -inf where a row's is not finite.
     variance, skewness
-        Of the rows' differences.
+        Of the differences of the rows that are drawn: all but the heavy ones.
     largest_share, top_share
-        Share of the row with the largest deviation, and of `n_top` rows, in the variance.
+        Share of the row with the largest deviation, and of `n_top` rows, in this variance.
     bound_ratio, bound_row
         Largest |dU_i|/(c_i M), and its row; NaN and -1 for a move that no bounds are there for.
     """
@@ -147,6 +147,7 @@ class Probe:
         """Read all rows for a move, in blocks."""
         posterior, n_top = self._posterior, self.n_top
         c, m = self._bounds_of(move)
+        heavy = posterior.tables.heavy
         ends_of_move = move.position, move.new, posterior.surrogate.centre
 
         def part(ends: tuple[int, int]) -> tuple:
@@ -159,25 +160,34 @@ class Probe:
             if c is not None:
                 ratio, place = repeat.largest_of(differences, scales, c[first:last], m, self._beta)
                 worst = ratio, first + place
-            moments = add_moments(0, 0.0, 0.0, 0.0, differences, last - first)
-            return moments, _extremes(differences, n_top), worst
+            inside = heavy[slice(*np.searchsorted(heavy, ends))] - first
+            known, drawn = differences[inside].sum(), np.delete(differences, inside)
+            moments = add_moments(0, 0.0, 0.0, 0.0, drawn, drawn.size)
+            return (known, *moments), _extremes(drawn, n_top), worst
 
         starts = range(0, self.n_rows, CHUNK)
         chunks = [(first, min(first + CHUNK, self.n_rows)) for first in starts]
-        moments, top = (0, 0.0, 0.0, 0.0), np.empty(0)
+        known, moments, top = 0.0, (0, 0.0, 0.0, 0.0), np.empty(0)
         worst = (math.nan if c is None else -1.0), -1
-        for own_moments, own_top, own_worst in on_all_cores(part, chunks):
-            moments = merge_moments(*moments, *own_moments)
+        for (own_known, *own_moments), own_top, own_worst in on_all_cores(part, chunks):
+            known += own_known
+            if own_moments[0]:
+                moments = merge_moments(*moments, *own_moments)
             top = _extremes(np.concatenate([top, own_top]), n_top)
             if own_worst[0] > worst[0]:
                 worst = own_worst
-        return self._summary(move, moments, top, worst)
+        return self._summary(move, known, moments, top, worst)
 
     def _summary(
-        self, move: ProposedMove, moments: tuple, top: np.ndarray, worst: tuple[float, int]
+        self,
+        move: ProposedMove,
+        known: float,
+        moments: tuple,
+        top: np.ndarray,
+        worst: tuple[float, int],
     ) -> RowsOfMove:
         n, mean, second, third = moments
-        log_ratio = move.cheap + self._beta * n * mean
+        log_ratio = move.cheap + self._beta * (n * mean + known)
         if not np.isfinite(log_ratio):
             return RowsOfMove(-math.inf, math.nan, math.nan, math.nan, math.nan, *worst)
         if not second > 0.0:

@@ -112,6 +112,8 @@ class Program:
             arrays = tables.arrays if self.method.draws_by_bounds else tables.undrawn
             if tables.verified:
                 arrays = arrays._replace(unread=whitened_directions(prepared))
+        if prepared.heavy is not None and not self.method.draws_by_bounds:
+            arrays = arrays._replace(heavy=prepared.heavy)
         if prepared.below is not None:
             surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(

@@ -1,6 +1,6 @@
 """Passes over all rows: chunked, on all cores, in bounded memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.expansion.heavy import Changes, Largest
 from pymc_minibatch_mh.expansion.parallel import Consecutive, on_all_cores
+from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moments import merge_moments
 from pymc_minibatch_mh.kernels.posterior import RowSpace
@@ -17,7 +19,7 @@ from pymc_minibatch_mh.kernels.row_sums import (
     add_derivatives,
     bend_of_prior,
     largest_ratio,
-    move_moments,
+    moments_of_move,
     row_values,
 )
 from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
@@ -49,6 +51,19 @@ class MoveMoments:
     variance: float
     skewness: float
     third_absolute: float
+
+
+def _merged(one: tuple, other: tuple) -> tuple:
+    """Merge n, mean, central sums of order 2 and 3 and Σ|d|³ of two sets of rows."""
+    if not other[0]:
+        return one
+    return (*merge_moments(*one[:4], *other[:4]), one[4] + other[4])
+
+
+def _moments(n: int, mean: float, second: float, third: float, absolute: float) -> MoveMoments:
+    variance = second / max(n - 1, 1)
+    scale = variance**1.5 or 1.0
+    return MoveMoments(variance, third / n / scale, absolute / n / scale)
 
 
 class Passes:
@@ -165,26 +180,61 @@ class Passes:
         bend_of_prior(address_of(self.log_prior), theta, factor, self.space.context, out)
         return out
 
-    def move(
-        self, evaluate: Callable, theta: np.ndarray, new: np.ndarray, centre: np.ndarray
-    ) -> MoveMoments:
-        """Return moments over all rows of the differences that one move makes."""
+    def moves(
+        self,
+        evaluate: Callable,
+        moves: Sequence[tuple[np.ndarray, np.ndarray]],
+        centre: np.ndarray,
+        left_out: np.ndarray = NO_ROWS,
+        largest: Largest | None = None,
+    ) -> list[MoveMoments]:
+        """Return moments over rows of the differences that each of some moves makes.
+
+        Parameters
+        ----------
+        evaluate
+            Compiled differences (``EVALUATE``).
+        moves
+            The position and the new one of each.
+        centre
+            The centre of the expansion.
+        left_out
+            Rows that do not count, in order.
+        largest
+            Where the rows that change most are to be collected.
+        """
         address = address_of(evaluate)
 
-        def chunk_moments(rows: np.ndarray) -> tuple[float, ...]:
-            return move_moments(address, theta, new, centre, self.space, rows)
+        def of_chunk(rows: np.ndarray) -> tuple[list[tuple], Changes | None]:
+            inside = slice(*np.searchsorted(left_out, (rows[0], rows[-1] + 1)))
+            rows = np.delete(rows, left_out[inside] - rows[0])
+            found = np.empty((len(moves), rows.size))
+            moments = [
+                moments_of_move(address, (*ends, centre), self.space, rows, differences)
+                for ends, differences in zip(moves, found, strict=True)
+            ]
+            return moments, None if largest is None else largest.of_chunk(rows, found)
 
-        n, mean, second, third, absolute = 0, 0.0, 0.0, 0.0, 0.0
-        for m, own_mean, own_second, own_third, own_absolute in on_all_cores(
-            chunk_moments, self._chunks(None)
-        ):
-            n, mean, second, third = merge_moments(
-                n, mean, second, third, m, own_mean, own_second, own_third
-            )
-            absolute += own_absolute
-        variance = second / max(n - 1, 1)
-        scale = variance**1.5 or 1.0
-        return MoveMoments(variance, third / n / scale, absolute / n / scale)
+        totals = [(0, 0.0, 0.0, 0.0, 0.0)] * len(moves)
+        for moments, changes in on_all_cores(of_chunk, self._chunks(None)):
+            totals = [_merged(*pair) for pair in zip(totals, moments, strict=True)]
+            if largest is not None and changes is not None:
+                largest.add(changes)
+        return [_moments(*total) for total in totals]
+
+    def differences(
+        self,
+        evaluate: Callable,
+        moves: Sequence[tuple[np.ndarray, np.ndarray]],
+        centre: np.ndarray,
+        rows: np.ndarray,
+    ) -> np.ndarray:
+        """Return the differences of a few rows, in order, in each move: shape (moves, rows)."""
+        found = np.empty((len(moves), rows.size))
+        for ends, differences in zip(moves, found, strict=True):
+            address = address_of(evaluate)
+            moments_of_move(address, (*ends, centre), self.space, rows, differences)
+        return found
 
     def largest_ratio(
         self,

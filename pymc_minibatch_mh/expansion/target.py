@@ -147,10 +147,16 @@ class Target:
         surrogate = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
         return surrogate._replace(first=self.split.first)
 
-    def calibrate(self, surrogate: Surrogate, rng: np.random.Generator) -> Calibration:
-        """Measure the remainders of rows, for tests that choose batches by their size."""
+    def calibrate(
+        self, surrogate: Surrogate, rng: np.random.Generator, *, seeks_heavy: bool = False
+    ) -> tuple[Calibration, np.ndarray]:
+        """Measure the remainders of rows, for tests that choose batches by their size.
+
+        Rows that every update better reads are known only where typical moves are: around a mode.
+        """
         report("Measuring the remainders of rows")
-        return calibrate(self.passes, self.evaluate, surrogate, rng)
+        seeks_heavy = seeks_heavy and self.covariance is None
+        return calibrate(self.passes, self.evaluate, surrogate, rng, seeks_heavy=seeks_heavy)
 
     def mode(
         self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
+from pymc_minibatch_mh.expansion.heavy import Largest
 from pymc_minibatch_mh.expansion.mode import Mode
 from pymc_minibatch_mh.expansion.passes import Passes
+from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.looks import unit_noise
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
@@ -20,7 +22,7 @@ COVERED = 0.9
 
 @dataclass(frozen=True)
 class Calibration:
-    """Moments of the differences of rows, over moves like those of a chain.
+    """Moments of the differences of rows that are drawn, over moves like those of a chain.
 
     Parameters
     ----------
@@ -80,24 +82,64 @@ def calibrate(
     evaluate: Callable,
     surrogate: Surrogate,
     rng: np.random.Generator,
-) -> Calibration:
+    *,
+    seeks_heavy: bool = False,
+) -> tuple[Calibration, np.ndarray]:
     """Measure the remainders on all rows, over moves from the Gaussian approximation.
 
     The batch size of a move is chosen from the resulting prediction, which is symmetric in the
     move and frozen while a chain runs: a batch size that reacts to the batch would bias the test.
+
+    Parameters
+    ----------
+    passes, evaluate, surrogate
+        The rows, their compiled differences (``EVALUATE``) and the control variates.
+    rng
+        Draws the moves.
+    seeks_heavy
+        Whether rows are sought that every update better reads: see :mod:`expansion.heavy`.
+
+    Returns
+    -------
+    tuple
+        What was measured of the rows that are drawn, and the rows that are not: every update
+        reads them.
     """
-    moves = int(np.clip(CALIBRATION_READS // passes.n_rows, FEWEST_MOVES, MOST_MOVES))
-    weight = (surrogate.inverse_temperature * passes.n_rows) ** 2
+    count = int(np.clip(CALIBRATION_READS // passes.n_rows, FEWEST_MOVES, MOST_MOVES))
+    moves, centre = _typical_moves(count, surrogate, rng), surrogate.centre
+    largest = Largest(passes.n_rows, surrogate.inverse_temperature) if seeks_heavy else None
+    found, heavy = passes.moves(evaluate, moves, centre, largest=largest), NO_ROWS
+    units = _units(surrogate, moves)
+    if largest is not None:
+        counted = np.isfinite([moments.variance for moments in found])
+        further = _typical_moves(MOST_MOVES - count, surrogate, rng)
+        seen = passes.differences(evaluate, further, centre, largest.rows)
+        largest.look_again(seen, units, _units(surrogate, further))
+        heavy = largest.heavy(np.append(counted, np.isfinite(seen).all(axis=1)))
+    if heavy.size:
+        found = passes.moves(evaluate, moves, centre, heavy)
+    weight = (surrogate.inverse_temperature * (passes.n_rows - heavy.size)) ** 2
     ratios, skews, thirds = [], [0.0], [0.0]
-    for _ in range(moves):
-        a, b = rng.standard_normal((2, surrogate.centre.size))
-        theta = surrogate.centre + surrogate.factor @ a
-        new = surrogate.centre + surrogate.factor @ b
-        moments = passes.move(evaluate, theta, new, surrogate.centre)
-        unit = unit_noise(surrogate, theta, new)
+    for unit, moments in zip(units, found, strict=True):
         if np.isfinite(moments.variance) and unit > 0.0:
             ratios.append(weight * moments.variance / unit)
             skews.append(abs(moments.skewness))
             thirds.append(moments.third_absolute)
     kappa = float(np.quantile(ratios, COVERED)) if ratios else np.inf
-    return Calibration(kappa, max(skews), max(thirds))
+    return Calibration(kappa, max(skews), max(thirds)), heavy
+
+
+def _units(surrogate: Surrogate, moves: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Return the noise that is predicted of moves for κ = 1."""
+    return np.array([unit_noise(surrogate, *ends) for ends in moves])
+
+
+def _typical_moves(
+    count: int, surrogate: Surrogate, rng: np.random.Generator
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Draw moves between points of the Gaussian approximation."""
+    noise = rng.standard_normal((count, 2, surrogate.centre.size))
+    return [
+        (surrogate.centre + surrogate.factor @ a, surrogate.centre + surrogate.factor @ b)
+        for a, b in noise
+    ]

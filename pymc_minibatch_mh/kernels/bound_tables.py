@@ -40,7 +40,7 @@ class BoundTables(NamedTuple):
         Address of a user's M (``METRIC``), for tables of the kind GIVEN.
     heavy : ndarray of int64
         Rows that every update reads and never draws, in order: totals and alias tables are those
-        of all others.
+        of all others, and batches are drawn from these. Tests without bounds may have them too.
     unread : ndarray, shape (n, d)
         Whitened directions along which no row changes, orthonormal: bounds take moves without
         what lies along them.

@@ -64,6 +64,31 @@ def draw_more(rng, total, rows, table, n, target):
             n += 1
 
 
+@compiled()
+def skip_rows(numbers, skipped, rows):
+    """Write the rows that numbers among all rows but some stand for.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64
+        k for the k-th of the rows that are not skipped, from 0 on.
+    skipped : ndarray of int64
+        Rows that no number stands for, in order.
+    rows : ndarray of int64
+        Overwritten, of the length of `numbers`.
+    """
+    for i in range(numbers.size):
+        # How many skipped rows lie before: the m-th does if as many others lie before it.
+        low, high = 0, skipped.size
+        while low < high:
+            middle = (low + high) // 2
+            if skipped[middle] - middle <= numbers[i]:
+                low = middle + 1
+            else:
+                high = middle
+        rows[i] = numbers[i] + low
+
+
 @compiled(inlined=True)
 def arrange(drawn, start, stop, term_starts, rows, ends):
     """Sort drawn rows by term and number them within their terms.

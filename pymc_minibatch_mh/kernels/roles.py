@@ -75,7 +75,8 @@ def plan(noise, n, total, test):
     noise
         V, with V(1/b - 1/total) the predicted variance of the log ratio from b rows.
     n, total
-        Rows read so far, and all rows.
+        Rows drawn so far, and all that are drawn from: without the heavy ones, which are read at
+        every update.
     test : named tuple
         Settings of the test.
     """
@@ -92,7 +93,7 @@ def judge(log_ratio, variance, skewness, n, total, uniform, test):
     skewness
         Of the rows' differences.
     n, total
-        Rows read, and all rows.
+        Rows drawn, and all that are drawn from.
     uniform
         Uniform number in [0, 1), the same at every look.
     test : named tuple

@@ -109,27 +109,46 @@ def bend_of_prior(address, theta, factor, context, out):
 
 @compiled()
 def move_moments(address, theta, new, centre, space, drawn):
-    """Return moments of the differences that a move makes to some rows.
+    """Return moments of the differences that a move makes to some rows: see below."""
+    return moments_of_move(address, (theta, new, centre), space, drawn, np.empty(drawn.size))
+
+
+@compiled()
+def moments_of_move(address, ends_of_move, space, drawn, differences):
+    """Write the differences that a move makes to some rows, and return moments of them.
+
+    Parameters
+    ----------
+    address
+        Address of an ``EVALUATE`` function.
+    ends_of_move : tuple of ndarray
+        The position, the new one and the centre of the expansion.
+    space : RowSpace
+    drawn : ndarray of int64
+        Row numbers through all terms, those of a term together.
+    differences : ndarray, shape (drawn.size,)
+        Overwritten.
 
     Returns
     -------
     tuple
         n, mean, Σ(d - mean)², Σ(d - mean)³, Σ|d|³.
     """
+    theta, new, centre = ends_of_move
     evaluate = function_at(address, EVALUATE)
     n, mean, second, third, absolute = 0, 0.0, 0.0, 0.0, 0.0
     rows = np.empty(min(BLOCK, drawn.size), np.int64)
     ends = np.empty(space.term_starts.size - 1, np.int64)
-    differences = np.empty(rows.size)
     scales = np.empty(rows.size)
     for start in range(0, drawn.size, BLOCK):
         stop = min(start + BLOCK, drawn.size)
         arrange(drawn, start, stop, space.term_starts, rows, ends)
         count = stop - start
-        evaluate(theta, new, centre, rows[:count], ends, space.context, differences, scales)
-        n, mean, second, third = add_moments(n, mean, second, third, differences, count)
+        some = differences[start:stop]
+        evaluate(theta, new, centre, rows[:count], ends, space.context, some, scales)
+        n, mean, second, third = add_moments(n, mean, second, third, some, count)
         for i in range(count):
-            absolute += abs(differences[i]) ** 3
+            absolute += abs(some[i]) ** 3
     return n, mean, second, third, absolute
 
 

@@ -53,6 +53,7 @@ from pymc_minibatch_mh.methods.tables.sequential import (
     normal_limit,
     tail_probability,
 )
+from pymc_minibatch_mh.preparation.needs import Needs
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.preparation.prepared import Prepared
@@ -291,6 +292,11 @@ class PerUpdateMethod(BatchMethod):
     walk_target = 0.234
     reads_all_rows = True
     returns_probability = False
+
+    @property
+    def needs(self) -> Needs:
+        """The remainders of rows measured; its scan knows every row, so that none is hidden."""
+        return Needs(calibration=True)
 
     @property
     def key(self) -> str:

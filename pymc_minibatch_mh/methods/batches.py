@@ -102,8 +102,8 @@ class BatchMethod(Method):
 
     @property
     def needs(self) -> Needs:
-        """The remainders of rows measured."""
-        return Needs(calibration=True)
+        """The remainders of rows measured, and those read always that batches hardly contain."""
+        return Needs(calibration=True, heavy=True)
 
     @property
     def key(self) -> str:

@@ -23,7 +23,7 @@ from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Changes with what a file holds and with how it is computed.
-FORMAT = "pymc_minibatch_mh prepared step 5"
+FORMAT = "pymc_minibatch_mh prepared step 6"
 #: What reading a file of another kind, a damaged one or a folder may raise.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
@@ -71,6 +71,8 @@ def write(path: str | PathLike, prepared: Prepared) -> None:
     if prepared.calibration is not None:
         measured = asdict(prepared.calibration)
         arrays |= {f"calibration_{k}": np.asarray(v) for k, v in measured.items()}
+        if prepared.heavy is not None:
+            arrays["heavy_in_batches"] = prepared.heavy
     tables = prepared.tables
     if tables is not None and tables.verified:
         arrays |= {"heads": tables.heads, "c": tables.c, "looseness": np.asarray(tables.looseness)}
@@ -104,7 +106,8 @@ def read(path: str | PathLike, target: Target) -> Prepared:
     if "heads" in stored:
         tables = Tables(stored["heads"], stored["c"], float(stored["looseness"]))
         tables = tables.reading_always(stored["heavy"])
-    return Prepared(target, Needs(), Surrogate(**fields), calibration, tables)
+    heavy = stored.get("heavy_in_batches")
+    return Prepared(target, Needs(), Surrogate(**fields), calibration, heavy, tables)
 
 
 def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:

@@ -1,9 +1,10 @@
-"""Rows that every update reads: those that would be drawn at nearly every update anyway.
+"""Rows that every update reads: those that bounds would have drawn at nearly every update anyway.
 
 A few rows can hold nearly all of C = Σ c_i, as the members of a rare group do: the posterior knows
 little of their coefficient, so that moves along it are long. Their change is known exactly where
 they are read at every update, and all others are drawn by bounds that are then small. Which rows
-are read is fixed before sampling, so that the test stays exact whichever they are.
+are read is fixed before sampling, so that the test stays exact whichever they are. For tests that
+draw all rows alike, without bounds, they are measured: see :mod:`expansion.heavy`.
 """
 
 from collections.abc import Iterable
@@ -11,13 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.expansion.heavy import COST_IN_ORDER, WORTHWHILE
 from pymc_minibatch_mh.preparation.violations import BoundedMove
-
-#: Cost of a row that is read at every update, which stays in a cache, in units of that of a row
-#: that is drawn from data which do not fit one.
-COST_IN_ORDER = 0.4
-#: By how much expected rows have to fall to make up for a second way of reading rows.
-WORTHWHILE = 0.8
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:

@@ -20,6 +20,9 @@ class Needs:
     ----------
     calibration
         How large the remainders of rows are, to choose batches by.
+    heavy
+        Which rows a batch that is drawn from all alike would hardly ever contain, though they
+        matter: they are read at every update, and calibrated are the others.
     derived_bounds
         Bounds of all rows, derived from the model.
     given_bounds
@@ -31,6 +34,7 @@ class Needs:
     """
 
     calibration: bool = False
+    heavy: bool = False
     derived_bounds: bool = False
     given_bounds: GivenBounds | None = None
     touching: float | None = None

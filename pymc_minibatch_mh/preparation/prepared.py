@@ -70,6 +70,9 @@ class Prepared:
         Control variates.
     calibration
         How large their remainders are; None where it was not asked for.
+    heavy : ndarray of int64, optional
+        Rows that tests on batches read at every update and never draw, in order; None where they
+        were not asked for. What was calibrated are the others.
     tables
         Bounds of all rows; None for methods without.
     violation
@@ -82,6 +85,7 @@ class Prepared:
     needs: Needs
     surrogate: Surrogate
     calibration: Calibration | None = None
+    heavy: np.ndarray | None = None
     tables: Tables | None = None
     violation: str | None = None
     below: Below | None = None
@@ -105,6 +109,11 @@ class Prepared:
         return self.target.source.n_rows
 
     @property
+    def n_drawn(self) -> int:
+        """Number of rows that tests on batches draw from."""
+        return self.n_rows - (0 if self.heavy is None else self.heavy.size)
+
+    @property
     def n_bytes(self) -> int:
         """Size of the data in bytes."""
         return self.target.source.nbytes
@@ -126,9 +135,8 @@ class Prepared:
             If a user's bounds are invalid.
         """
         found, needs = self, self.needs
-        if needs.calibration and found.calibration is None:
-            rng = np.random.default_rng(PREPARATION_SEED)
-            found = replace(found, calibration=self.target.calibrate(self.surrogate, rng))
+        if needs.calibration and not (found.calibration and found._knows_heavy == needs.heavy):
+            found = found._calibrated()
         bounded = needs.derives or needs.given
         if found.tables is not None and bounded and found.tables.are_ranges != needs.ranges:
             # Those of another method on the same model, or of a file of its.
@@ -176,7 +184,18 @@ class Prepared:
         return audited(self.target, self.surrogate, self.tables, rng)
 
     def _bare(self) -> Prepared:
-        return replace(self, calibration=None, tables=None, violation=None, below=None)
+        nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
+        return replace(self, **nothing, below=None)
+
+    @property
+    def _knows_heavy(self) -> bool:
+        return self.heavy is not None
+
+    def _calibrated(self) -> Prepared:
+        """Return this with the remainders of the rows measured that are drawn."""
+        rng, seeks_heavy = np.random.default_rng(PREPARATION_SEED), self.needs.heavy
+        measured, heavy = self.target.calibrate(self.surrogate, rng, seeks_heavy=seeks_heavy)
+        return replace(self, calibration=measured, heavy=heavy if seeks_heavy else None)
 
     def _reading_heavy_rows(self) -> Prepared:
         """Return this with the rows that every update reads; none where no mode was sought."""

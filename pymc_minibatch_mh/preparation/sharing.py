@@ -159,7 +159,8 @@ class SharedModel:
         found = replace(found, target=target, needs=needs)
         if needs.given:
             # Those of a user are shared with nobody.
-            return replace(found, calibration=None, tables=None, violation=None).completed()
+            found = replace(found, calibration=None, heavy=None, tables=None, violation=None)
+            return found.completed()
         found = found.completed()
         if file is None:
             # Arrays can be large: those of another order or temperature make room.
@@ -185,7 +186,7 @@ def _needed(found: Prepared) -> Prepared:
     needs = found.needs
     if not needs.derives:
         found = replace(found, tables=None, violation=None)
-    return found if needs.calibration else replace(found, calibration=None)
+    return found if needs.calibration else replace(found, calibration=None, heavy=None)
 
 
 #: The last that was read of every model that is still in use.

@@ -23,7 +23,7 @@ class OwnTestMH(MinibatchStep):
         ``plan(noise, n, total, numbers) -> int``: how many rows the next look must have read.
         `noise` is V, with V(1/b - 1/N) the predicted variance of the log ratio from b rows,
         symmetric in the two positions; `n` rows were read, of `total`. Half of the rows or more
-        stand for all of them.
+        stand for all of them. Rows that every update reads are in neither.
     judge
         ``judge(log_ratio, variance, skewness, n, total, uniform, numbers) -> (verdict, acceptance
         probability, error estimate)``, all floats: 1 accepts, 0 rejects, -1 reads more. `uniform`

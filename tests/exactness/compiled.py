@@ -120,9 +120,9 @@ def chance(found, matrix):
 
 
 @cache
-def clean_posterior():
-    """Return the posterior of clean data, and the functions that it is made of."""
-    chain = kernels.CHAINS["clean"]
+def gaussian_posterior(data):
+    """Return the posterior of some Gaussian data, and the functions that it is made of."""
+    chain = kernels.CHAINS[data]
     table, positions, log_prior = chain.log_likelihood, POSITIONS, chain.log_prior
 
     @njit(LOGP_SIGNATURE)
@@ -137,16 +137,18 @@ def clean_posterior():
 
     space = RowSpace(np.array([0, table.shape[1]]), NO_CONTEXT)
     addresses, half = (address_of(prior), address_of(evaluate)), 0.5 * table.shape[1]
-    return Posterior(*addresses, space, line(BETA), no_tables(), half), (prior, evaluate)
+    tables = no_tables()._replace(heavy=np.array(chain.heavy, np.int64))
+    return Posterior(*addresses, space, line(BETA), tables, half), (prior, evaluate)
 
 
-def by_looks(name):
-    """Return the chain on clean data under a test that reads batches."""
-    table = kernels.CHAINS["clean"].log_likelihood
+def by_looks(name, data="clean"):
+    """Return the chain on some Gaussian data under a test that reads batches."""
+    chain = kernels.CHAINS[data]
+    table = np.delete(chain.log_likelihood, chain.heavy, axis=1)
     # Differences of a normal mean are linear in the move: their variance goes with its square.
     gap = (table[1] - table[0]) / (POSITIONS[1] - POSITIONS[0])
     kappa = float(enumeration.audited_spread(gap, BETA))
-    posterior, functions = clean_posterior()
+    posterior, functions = gaussian_posterior(data)
     settings = kernels.RULES[name].settings._replace(kappa=kappa)
     return Compiled(POSITIONS, posterior, Elsewhere(POSITIONS), settings, functions)
 

@@ -1,7 +1,8 @@
 """Transition matrices of small chains, summed over every minibatch and every uniform.
 
 The functions that are enumerated are the shipped `plan` and `judge`. The loop around them is
-the compiled one's: a look that would read half of the rows or more reads all of them.
+the compiled one's: a look that would read half of the rows or more reads all of them, and heavy
+rows are read before the first look and never drawn.
 """
 
 from collections.abc import Callable
@@ -17,11 +18,15 @@ BELOW_ONE = 1.0 - 2.0**-53
 
 @dataclass(frozen=True)
 class Chain:
-    """A discrete state space with its log-prior, shape (S,), and log-likelihoods, shape (S, N)."""
+    """A discrete state space with its log-prior, shape (S,), and log-likelihoods, shape (S, N).
+
+    Rows of `heavy` are read by every update.
+    """
 
     log_prior: np.ndarray
     log_likelihood: np.ndarray
     inverse_temperature: float
+    heavy: tuple[int, ...] = ()
 
     def target(self):
         """Return the tempered posterior, shape (S,)."""
@@ -106,8 +111,11 @@ def _largest_uniform(holds):
     return low
 
 
-def acceptance(rule, cheap, differences, beta):
+def acceptance(rule, cheap, differences, beta, heavy=()):
     """Return the probability that a proposal is accepted, over all batches and uniforms."""
+    most_drawn = 0.5 * differences.size - len(heavy)
+    cheap = cheap + beta * differences[list(heavy)].sum()
+    differences = np.delete(differences, heavy)
     total = differences.size
     spread = rule.spread(differences, beta)
     rows, accepted = 0, 0.0
@@ -116,7 +124,7 @@ def acceptance(rule, cheap, differences, beta):
     low, high, weight = np.zeros(1), np.ones(1), np.ones(1)
     while True:
         target = rule.plan(spread, rows, total, rule.settings)
-        target = total if 2 * target >= total else target
+        target = total if target >= most_drawn else target
         if rows == 0:
             next_batches = np.arange(len(subsets(total, target)))[None]
         else:
@@ -162,6 +170,7 @@ def transition_matrix(chain, rule):
                     chain.log_prior[j] - chain.log_prior[i],
                     chain.log_likelihood[j] - chain.log_likelihood[i],
                     chain.inverse_temperature,
+                    chain.heavy,
                 ) / (states - 1)
         matrix[i, i] = 1.0 - matrix[i].sum()
     return matrix

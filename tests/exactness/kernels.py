@@ -1,5 +1,7 @@
 """The small chains and the shipped tests that are enumerated."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from exactness.enumeration import Chain, Rule, audited_spread, sample_statistics
@@ -34,6 +36,11 @@ CHAINS = {
 
 def rule(module, settings):
     return Rule(module.plan, module.judge, settings, sample_statistics, audited_spread)
+
+
+# The same with the row in question read at every update, and batches of all others.
+CHAINS["outlier, read always"] = replace(CHAINS["outlier"], heavy=(13,))
+CHAINS["rare event, read always"] = replace(CHAINS["rare event"], heavy=(7,))
 
 
 RULES = {

@@ -17,7 +17,8 @@ EXACT = json.loads(law.EXACT_FILE.read_text())
 
 
 def is_a_law_of_moves(moves):
-    return moves.min() >= 0.0 and np.abs(moves.sum(axis=1) - 1.0).max() <= 1e-14
+    # The diagonal is what is left of 1.
+    return moves.min() >= -1e-14 and np.abs(moves.sum(axis=1) - 1.0).max() <= 1e-14
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -46,8 +47,8 @@ def test_figures_of_an_approximate_test_are_the_stored_ones(name, chain):
     assert is_a_law_of_moves(moves)
     found = law.of(moves, kernels.CHAINS[chain].target())
     assert found == pytest.approx(STORED[name][chain], rel=0, abs=1e-10)
-    # None of them is exact, and every one is ergodic.
-    assert found["drift"] > 1e-5
+    # None of them is exact, though nearly so where a rare row is always read; all are ergodic.
+    assert found["drift"] > (1e-10 if kernels.CHAINS[chain].heavy else 1e-5)
     assert found["gap"] > 0.01
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from pymc_minibatch_mh.kernels.draw import arrange, arrange_block, draw_more, reserve
+from pymc_minibatch_mh.kernels.draw import arrange, arrange_block, draw_more, reserve, skip_rows
 from statistical.budget import LEVEL
 
 
@@ -51,6 +51,16 @@ def test_drawing_on_is_drawing_more_at_once():
     at_once = drawn(np.random.default_rng(4), 1_000, 400)
     in_goes = drawn(np.random.default_rng(4), 1_000, 50, 51, 200, 400)
     np.testing.assert_array_equal(at_once, in_goes)
+
+
+def test_numbers_of_all_rows_but_some_stand_for_each_of_them_once():
+    for total in range(1, 8):
+        for some in range(total):
+            for skipped in combinations(range(total), some):
+                numbers = np.arange(total - some)
+                rows = np.empty_like(numbers)
+                skip_rows(numbers, np.array(skipped, dtype=np.int64), rows)
+                assert rows.tolist() == [k for k in range(total) if k not in skipped]
 
 
 def arranged(rows, starts):

@@ -12,6 +12,7 @@ from mutants.edit import Edit
 UPDATE = "kernels/test_run.py::test_moves_are_accepted_as_often_as_the_enumeration_says"
 POISSON = "kernels/test_poisson.py::test_moves_are_accepted_as_often_as_the_enumeration_says"
 LOOKS = "kernels.looks.look_until_decided"
+HEAVY_IN_BATCHES = "exactness/test_heavy_in_batches.py"
 CONFIDENCE = "methods.confidence.decide_by_confidence"
 THIN_ROWS = "methods.poisson.thin_rows"
 FIREFLY = "exactness/test_firefly.py"
@@ -250,6 +251,77 @@ EDITED = [
         ),
         "exactness/test_heavy.py::test_a_choice_of_chi_learns_from_the_other_rows",
         slow=True,
+    ),
+    Mutant(
+        "a row that is skipped too late",
+        "rows that every update reads are drawn as well",
+        Edit("kernels.draw.skip_rows", "- middle <= numbers[i]", "- middle < numbers[i]"),
+        "kernels/test_draw.py::test_numbers_of_all_rows_but_some_stand_for_each_of_them_once",
+    ),
+    Mutant(
+        "heavy rows drawn in batches as well",
+        "rows that are read at every update count twice, and the last rows never",
+        Edit(
+            "kernels.looks._read_others",
+            "skip_rows(numbers, posterior.tables.heavy, drawn)",
+            "drawn[:] = numbers",
+            ("kernels.looks._look_at_more", LOOKS, *LOOP),
+        ),
+        f"{HEAVY_IN_BATCHES}::test_batches_are_all_those_of_the_other_rows[2]",
+        slow=True,
+    ),
+    Mutant(
+        "heavy rows left out of tests on batches",
+        "rows that no batch is drawn from never count",
+        Edit(LOOKS, "known = beta * read_chosen", "known = 0.0 * read_chosen", LOOP),
+        f"{HEAVY_IN_BATCHES}::test_batches_are_all_those_of_the_other_rows[2]",
+        slow=True,
+    ),
+    Mutant(
+        "batches of the other rows that stand for all",
+        "the sum over a batch is multiplied by N in place of N - |S|",
+        Edit(
+            LOOKS,
+            "cheap + beta * total * mean",
+            "cheap + beta * (total + heavy.size) * mean",
+            LOOP,
+        ),
+        f"{HEAVY_IN_BATCHES}::test_batches_are_all_those_of_the_other_rows[3]",
+        slow=True,
+    ),
+    Mutant(
+        "heavy rows that are not counted as read",
+        "updates look cheaper than they are",
+        Edit(LOOKS, "float(n + heavy.size)", "float(n)", LOOP),
+        f"{HEAVY_IN_BATCHES}::test_a_full_pass_reads_every_row_once[3-5.0]",
+        slow=True,
+    ),
+    Mutant(
+        "noise predicted with the heavy rows",
+        "batches are sized for rows that they are not drawn from",
+        Edit(
+            "expansion.taylor.calibrate",
+            "found = passes.moves(evaluate, moves, centre, heavy)",
+            "pass",
+        ),
+        "preparation/test_heavy_in_batches.py::test_what_is_calibrated_are_the_others",
+    ),
+    Mutant(
+        "rare levels sought in a few moves alone",
+        "a group is missed that hardly moves in four moves",
+        Edit(
+            "expansion.heavy.Largest.look_again",
+            "self._sizes(differences)])",
+            "0.0 * self._sizes(differences)])",
+        ),
+        "expansion/test_heavy.py"
+        "::test_further_moves_tell_of_a_group_that_the_first_ones_hardly_moved",
+    ),
+    Mutant(
+        "an audit of rows that no batch is drawn from",
+        "batches are called skewed by rows that are read at every update",
+        Edit("chain.probe.Probe.rows", "np.delete(differences, inside)", "differences"),
+        "preparation/test_heavy_in_batches.py::test_an_audit_judges_the_rows_that_batches_are_of",
     ),
     Mutant(
         "one end of a move inside the trust region",

@@ -48,6 +48,10 @@ RANDOM = [
         3, LEVEL, "chi-square of one-step frequencies",
     ),
     Random(
+        "exactness/test_heavy_in_batches.py::test_the_loop_steps_as_enumerated",
+        2, LEVEL, "chi-square of one-step frequencies",
+    ),
+    Random(
         "exactness/test_confidence.py::test_moves_are_accepted_as_often_as_the_enumeration_says",
         12, LEVEL, "binomial, both tails from two states, and mean rows",
     ),

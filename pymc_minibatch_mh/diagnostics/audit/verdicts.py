@@ -143,10 +143,11 @@ def on_drift(bias: Bias, names: list[str]) -> Verdict:
 
 def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict:
     """Judge whether sums over batches are about normal, as approximate tests take them to be."""
-    n_rows = step.target.source.n_rows
+    n_rows = step.prepared.n_drawn
     if step.guarantee.is_exact:
         return Verdict(OK, f"{step.name} does not take batches for normal.")
-    rows, batch = measured.rows, measured.there["fewest_rows"]
+    rows = measured.rows
+    batch = measured.there["fewest_rows"] - (step.prepared.n_rows - n_rows)
     part = np.isfinite(batch) & (2.0 * batch < n_rows) & np.isfinite(rows["skewness"])
     part &= rows["variance"] > 0.0
     if not part.any():

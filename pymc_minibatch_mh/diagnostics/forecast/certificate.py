@@ -34,10 +34,15 @@ def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Cer
     found = () if tables is None else bound_tables(tables, step.target.split.size)
     looseness = float("nan") if tables is None else tables.looseness
     reason = why_not_exact or _reason(step, certified)
-    heavy = 0
-    if tables is not None and step.program.method.draws_by_bounds:
-        heavy = tables.heavy.size
+    heavy = _heavy(step)
     return Certificate(str(step.guarantee), certified, reason, order, found, looseness, heavy)
+
+
+def _heavy(step: MinibatchStep) -> int:
+    """Return how many rows every update reads."""
+    if step.program.method.draws_by_bounds and step.tables is not None:
+        return step.tables.heavy.size
+    return step.prepared.n_rows - step.prepared.n_drawn
 
 
 def bound_tables(tables: Tables, size: int) -> tuple[BoundTable, ...]:

@@ -91,7 +91,7 @@ def design_sequential_test(
     if not isinstance(given, TriedMoves | int | np.integer):
         step, all_rows = step_of(given), SHIPPED_ALL_ROWS_FROM
         worst = kind == "worst"
-        given = step.prepared.n_rows if worst else tried_moves(step, random_seed=random_seed)
+        given = step.prepared.n_drawn if worst else tried_moves(step, random_seed=random_seed)
     else:
         all_rows = PUBLISHED_ALL_ROWS_FROM
     share = all_rows if all_rows_from is None else all_rows_from
@@ -153,7 +153,7 @@ def tried_moves(step: MinibatchStep, moves: int = MOVES, random_seed: Any = None
                 found.append(probe.rows(move))
     finally:
         others[:] = before
-    beta, n_rows = copied.surrogate.inverse_temperature, step.prepared.n_rows
+    beta, n_rows = copied.surrogate.inverse_temperature, copied.chain.prepared.n_drawn
     finite = [rows for rows in found if np.isfinite(rows.log_ratio)]
     if not finite:
         raise SettingError(

@@ -133,7 +133,8 @@ class Certificate:
         Σ c_i over that of enclosures of zero radius, at the smallest radius; NaN without derived
         bounds.
     n_heavy
-        Rows that are read at every update, instead of being drawn at nearly every one.
+        Rows that are read at every update, instead of being drawn at nearly every one, or, by
+        batches, hardly ever.
     """
 
     guarantee: str

@@ -73,10 +73,10 @@ def certificate(found: Certificate) -> Section:
     lines.append(("certified" if found.certified else "not certified", found.reason))
     lines += [(f"table {k + 1}", _table(table)) for k, table in enumerate(found.tables)]
     if found.n_heavy:
-        least = figure(min(table.drawn for table in found.tables))
-        lines.append(
-            ("heavy rows", f"{found.n_heavy:,} are read at every update; C = {least} of all others")
-        )
+        others = "batches are drawn from all others"
+        if found.tables:
+            others = f"C = {figure(min(table.drawn for table in found.tables))} of all others"
+        lines.append(("heavy rows", f"{found.n_heavy:,} are read at every update; {others}"))
     if found.tables:
         lines.append(("remainder", f"of order {found.order}"))
     if not isnan(found.looseness):
