@@ -23,11 +23,12 @@ MOST_HALVINGS = 30
 #: Fall of a value, relative to its size, that may be rounding.
 ROUNDING = 1e-12
 #: Step of differences of the precision: for its derivatives, and for second ones.
-STEP, LONG_STEP = 1e-4, 1e-2
+STEP, LONG_STEP = 1e-6, 1e-2
 #: Least curvature that is divided by, relative to the largest, where a precision is not positive.
 LEAST = 1e-8
-#: Steps of a maximisation over the scales; the next quadratic of the rows has the last word.
-MOST_ITERATIONS = 30
+#: Steps of a maximisation over the scales, and the slope and the relative rise of V that end it.
+#: The next quadratic of the rows has the last word.
+MOST_ITERATIONS, NO_SLOPE, NO_RISE = 30, 1e-2, 1e-8
 
 
 @dataclass(frozen=True)
@@ -150,10 +151,10 @@ class Marginal:
 
     def value_and_gradient(self, given: Given) -> tuple[float, np.ndarray]:
         """Return V and its gradient, by differences of the precision along the response."""
-        ways = self.ways(given)
-        turns = [self._bent(given, w, STEP) - self._bent(given, w, -STEP) for w in ways.T]
+        own = -given.prior.hessian[self._block]
+        turns = [self._bent(given, STEP * w) - own for w in self.ways(given).T]
         gradient = given.prior.gradient[self.scales].copy()
-        gradient -= [np.trace(cho_solve(given.factor, t)) / (4 * STEP) for t in turns]
+        gradient -= [np.trace(cho_solve(given.factor, t)) / (2 * STEP) for t in turns]
         return given.value - given.log_volume, gradient
 
     def ways(self, given: Given) -> np.ndarray:
@@ -163,9 +164,9 @@ class Marginal:
         ways[self.scales, range(self.scales.size)] = 1.0
         return ways
 
-    def _bent(self, given: Given, way: np.ndarray, times: float) -> np.ndarray:
+    def _bent(self, given: Given, way: np.ndarray) -> np.ndarray:
         """Return the prior's part of the precision of x some way off."""
-        there = self.prior(given.position + times * way, hessian=True)
+        there = self.prior(given.position + way, hessian=True)
         return -there.hessian[self._block]
 
     def curvature_at(self, given: Given) -> np.ndarray:
@@ -180,7 +181,7 @@ class Marginal:
         size, h = ways.shape[1], LONG_STEP
 
         def volume(way: np.ndarray) -> float:
-            there = self.curvature + self._bent(given, way, 1.0)
+            there = self.curvature + self._bent(given, way)
             return float(np.log(np.diag(_factor(there)[0])).sum())
 
         here = given.log_volume
@@ -202,7 +203,7 @@ class Marginal:
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(lower, upper, strict=True)),
-            options={"maxiter": MOST_ITERATIONS, "ftol": 1e-12, "gtol": 1e-4},
+            options={"maxiter": MOST_ITERATIONS, "ftol": NO_RISE, "gtol": NO_SLOPE},
         )
         return found.given
 
@@ -232,9 +233,13 @@ class _Best:
     def __init__(self, marginal: Marginal, start: Given) -> None:
         self._marginal = marginal
         self._value, self.given = -np.inf, start
+        self._start = start
 
     def negative(self, scales: np.ndarray) -> tuple[float, np.ndarray]:
-        given = self._marginal.given(scales, self.given.position)
+        """Return minus V and minus its gradient."""
+        given: Given | None = self._start
+        if not np.array_equal(scales, self._start.position[self._marginal.scales]):
+            given = self._marginal.given(scales, self.given.position)
         if given is None:
             return 1e300, np.zeros_like(scales)
         value, gradient = self._marginal.value_and_gradient(given)
