@@ -204,15 +204,16 @@ class _Search:
         rows: np.ndarray | None,
         rng: np.random.Generator,
     ) -> Mode:
-        """Search from `start`, and where that leads nowhere from points around it."""
+        """Search from `start`, and where that leads nowhere from the origin and points around."""
         try:
             return self.found(start, weight, rows)
         except ModeError as error:
             first = error
-        for jitter in JITTERS:
-            away = rng.uniform(-jitter, jitter, start.size)
+        around = (rng.uniform(-jitter, jitter, start.size) for jitter in JITTERS)
+        # Far out, where groups are told apart by nothing, there may be no way back.
+        for other in (np.zeros(start.size), *(start + away for away in around)):
             try:
-                return self.found(start + away, weight, rows)
+                return self.found(other, weight, rows)
             except ModeError:
                 # What is told is what the given start led to.
                 continue

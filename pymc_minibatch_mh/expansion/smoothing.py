@@ -17,8 +17,9 @@ SUBSAMPLE = 20_000
 #: Distances in posterior standard deviations: below the first, moving gains nothing; beyond the
 #: second, per root of d, the third-order terms are not to be trusted.
 WORTH_MOVING, TRUSTED = 0.02, 0.5
-#: Steps at most where scales were maximised with the rest integrated over.
-STEPS_WITH_SCALES = 3
+#: Steps at most where scales were maximised with the rest integrated over, and the length of one
+#: after which another gains nothing.
+STEPS_WITH_SCALES, WORTH_ANOTHER = 3, 0.1
 
 
 def smoothed(
@@ -49,7 +50,10 @@ def smoothed(
         further = _moved(passes, moved or mode, inverse_temperature, rng)
         if further is None:
             break
+        way = further.position - (moved or mode).position
         moved = further
+        if _distance(further, way) < WORTH_ANOTHER:
+            break
     if moved is None:
         return mode
     far = _distance(mode, moved.position - mode.position) > TRUSTED * np.sqrt(mode.position.size)
