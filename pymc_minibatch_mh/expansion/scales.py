@@ -29,6 +29,8 @@ CHANGED = 1e-7
 #: How far apart the two points are, in unconstrained coordinates, and how often that is halved
 #: until the prior part has a density there.
 APART, MOST_HALVINGS = 1.0, 10
+#: How many times as far apart they are, so that a kink that is not near lies between them.
+LENGTHS = (1.0, 30.0)
 #: Of the points, which are random so that no chance symmetry of a model hides a change.
 SEED = 20_260_917
 
@@ -138,13 +140,14 @@ class _Probe:
 
     def changes_slopes(self, k: int, others: np.ndarray) -> bool:
         """Return whether slopes between two points, apart in others and in them, change with k."""
-        way = np.where(others, self._way, 0.0)
-        way[k] = 0.0
-        ends = [self._moved(k, t, side * way) for t in (0.0, 1.0) for side in (1.0, -1.0)]
-        changes = ends[0] - ends[1] - (ends[2] - ends[3])
         chosen = others.copy()
         chosen[k] = False
-        return _differ(changes, ends, chosen)
+        for length in LENGTHS:
+            way = np.where(chosen, length * self._way, 0.0)
+            ends = [self._moved(k, t, side * way) for t in (0.0, 1.0) for side in (1.0, -1.0)]
+            if _differ(ends[0] - ends[1] - (ends[2] - ends[3]), ends, chosen):
+                return True
+        return False
 
     def is_quadratic_in(self, k: int) -> bool:
         """Return whether the slope along k is linear in k."""
