@@ -35,6 +35,8 @@ CALM, SETTLED = 1.0, 0.01
 REACH = 1.5
 #: Moves in a row by all of the reach, after which a scale runs away.
 STEADY_MOVES = 8
+#: Standard deviation of a transformed scale from which on nothing is known of it: a factor of e^5.
+MOST_SPREAD = 5.0
 #: Fall of the log-density, relative to its size, that may be rounding.
 ROUNDING = 1e-9
 
@@ -233,19 +235,22 @@ class _Search:
                 best = marginal.best(best, self._reach)
             distance, step = place.distance(best), best.position - place.position
             report("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
-            if calm and distance < self._tolerance:
+            move = step[self._scales]
+            if calm and distance < self._tolerance and not self._is_all_of_reach(move).any():
                 curvature = marginal.curvature_at(best)
-                move = step[self._scales]
                 if np.sqrt(max(move @ curvature @ move, 0.0)) < self._tolerance:
                     return self._mode(place, best, marginal.precision(best, curvature))
-            steady = self._steady(steady, step[self._scales], best)
+            steady = self._steady(steady, move, best)
             place = self._moved(place, best)
         worst = int(np.argmax(np.abs(step)))
         raise findings.unsettled(self._names, MAX_PASSES, place.position, step, distance, worst)
 
+    def _is_all_of_reach(self, move: np.ndarray) -> np.ndarray:
+        return np.abs(move) > 0.999 * self._reach
+
     def _steady(self, steady: np.ndarray, move: np.ndarray, best: Given) -> np.ndarray:
         """Count moves by all of the reach, and refuse a scale that goes on and on."""
-        way = np.where(np.abs(move) > 0.999 * self._reach, np.sign(move), 0.0)
+        way = np.where(self._is_all_of_reach(move), np.sign(move), 0.0)
         steady = np.where(way * steady >= 0.0, (steady + way) * np.abs(way), way)
         worst = int(np.argmax(np.abs(steady)))
         if np.abs(steady[worst]) >= STEADY_MOVES:
@@ -277,4 +282,9 @@ class _Search:
         values, vectors = np.linalg.eigh(precision)
         if not values[0] > 0.0:
             raise findings.flat(self._names, np.abs(vectors[:, 0]))
+        wide = np.zeros(precision.shape[0])
+        wide[self._scales] = np.sqrt(np.diag(np.linalg.inv(precision)))[self._scales]
+        wide[self._scales[np.isinf(self._reach)]] = 0.0
+        if wide.max() > MOST_SPREAD:
+            raise findings.flat(self._names, wide / wide.max())
         return place.at_mode(best, precision)

@@ -17,6 +17,7 @@ OTHER = np.tile(np.arange(6), GROUP.size // 6)
 X = RNG.standard_normal((GROUP.size, 3))
 REAL = RNG.normal(EFFECTS[GROUP], NOISE)
 BINARY = (RNG.random(GROUP.size) < expit(EFFECTS[GROUP] + X @ [0.5, 0.0, -0.5])).astype(int)
+SLOPED = RNG.normal((EFFECTS[GROUP] + RNG.normal(0.0, 0.5, GROUPS)[GROUP] * X[:, 0]), 1.0)
 COUNTS = RNG.poisson(np.exp(EFFECTS[GROUP]))
 
 
@@ -70,7 +71,7 @@ def varying_slopes():
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
     both = pm.MvNormal("both", pm.Normal("mu", 0.0, 1.0, shape=2), chol=chol, shape=(GROUPS, 2))
     line = both[GROUP, 0] + both[GROUP, 1] * X[:, 0]
-    pm.Normal("y", line, pm.HalfNormal("s", 2.0), observed=REAL)
+    pm.Normal("y", line, pm.HalfNormal("s", 2.0), observed=SLOPED)
 
 
 STARTS = {
