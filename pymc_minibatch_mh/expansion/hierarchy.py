@@ -262,7 +262,7 @@ class _Search:
     def _climbed(self, density: Density, position: np.ndarray) -> _Place:
         """Climb to the neighbourhood of the best x at the scales of a position."""
         at = AtScales(self._passes, self._rest, position)
-        names = [self._names.all[k] for k in self._rest]
+        names = [self._names.all[int(k)] for k in self._rest]
         near = 0.5 * CALM * np.sqrt(self._rest.size)
         point, density = climb(replace(density, passes=at), position[self._rest], names, near)
         return _Place(at, density, point)
