@@ -228,3 +228,22 @@ def test_a_smoothed_centre_keeps_its_scales():
     assert moved is not marginal
     assert moved.marginal == marginal.marginal
     assert np.linalg.eigvalsh(moved.precision)[0] > 0.0
+
+
+# A mutant of the search, which reads the size of the subsample where no edit can reach it.
+
+
+def test_mutant_that_stops_at_the_centre_of_the_subsample_is_caught(monkeypatch):
+    search, known = hierarchy._Search.found, []
+
+    def once(self, start, weight, rows):
+        known.append(known[0] if known and rows is None else search(self, start, weight, rows))
+        return known[-1]
+
+    with pytest.raises(AssertionError), monkeypatch.context() as patch:
+        whole, _ = found(models.logistic)
+        take_few_rows(patch)
+        patch.setattr(hierarchy._Search, "found", once)
+        near, _ = found(models.logistic)
+        gap = near.position - whole.position
+        assert np.sqrt(gap @ whole.precision @ gap) < 0.1

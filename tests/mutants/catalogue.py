@@ -866,16 +866,6 @@ EDITED = [
         "::test_the_precision_is_that_of_scales_and_of_the_rest_given_them",
     ),
     Mutant(
-        "a few rows that stand for all",
-        "scales are sought once, on a subsample",
-        Edit(
-            "expansion.hierarchy.find_marginal_mode",
-            "return search.found(near.position, inverse_temperature, None)",
-            "return near",
-        ),
-        "expansion/test_hierarchy.py::test_all_rows_have_the_last_word",
-    ),
-    Mutant(
         "every unread coordinate a scale",
         "normal locations are integrated over for nothing",
         Edit("expansion.scales._differ", "return bool(", "return True or bool("),
