@@ -13,7 +13,6 @@ from itertools import combinations
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.optimize import minimize
 
 from pymc_minibatch_mh.expansion.passes import Derivatives
 
@@ -195,6 +194,9 @@ class Marginal:
 
     def best(self, start: Given, reach: np.ndarray) -> Given:
         """Maximise V over the scales, no farther than `reach` from a start."""
+        # Imported where it is needed: most models have no scales, and it takes long.
+        from scipy.optimize import minimize  # noqa: PLC0415
+
         first, found = start.position[self.scales], _Best(self, start)
         lower, upper = first - reach, first + reach
         minimize(
