@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from pymc_minibatch_mh.expansion.kinks import Kink, averaged
-from pymc_minibatch_mh.expansion.passes import Derivatives, Passes
+from pymc_minibatch_mh.expansion.passes import Derivatives
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,22 @@ class Point:
         return bool(np.isfinite(self.total.value) and np.isfinite(self.total.gradient).all())
 
 
+class DerivativesOf(Protocol):
+    """What a density is made of: passes over rows, in all coordinates or in some."""
+
+    @property
+    def cheap_hessian(self) -> bool:
+        """Whether a pass with Hessian reads each row once."""
+
+    def likelihood(
+        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
+    ) -> Derivatives:
+        """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
+
+    def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
+        """Return derivatives of the prior part."""
+
+
 @dataclass(frozen=True)
 class Density:
     """The tempered log-posterior, by passes over all rows or over some that stand for them.
@@ -49,7 +66,7 @@ class Density:
         itself has none.
     """
 
-    passes: Passes
+    passes: DerivativesOf
     weight: float
     rows: np.ndarray | None = None
     kinks: tuple[Kink, ...] = ()

@@ -75,6 +75,15 @@ def runs_away(
     )
 
 
+def scale_runs_away(names: Names, k: int, position: np.ndarray, move: float) -> ModeError:
+    """Tell of a scale whose marginal density has no maximum."""
+    return ModeError(
+        f"{names.all[k]!r} runs away: {names.end_of(k, move)}, and its density still rises, with "
+        "the coordinates that rows read integrated over as a Gaussian. The last point is "
+        f"{names.place(position, k)}. {WAY_ON}"
+    )
+
+
 def unsettled(
     names: Names, steps: int, position: np.ndarray, step: np.ndarray, distance: float, k: int
 ) -> ModeError:

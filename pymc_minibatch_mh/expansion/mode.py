@@ -36,12 +36,16 @@ class Mode:
         Of the untempered log-likelihood of all rows.
     kinked
         Coordinates along which the prior part has a kink nearby; `precision` is then an average.
+    marginal
+        Coordinates, scales of a hierarchy, whose density was maximised with the others integrated
+        over; `precision` then has their curvature from there. Empty for a joint mode.
     """
 
     position: np.ndarray
     precision: np.ndarray
     likelihood: Derivatives
     kinked: tuple[int, ...] = ()
+    marginal: tuple[int, ...] = ()
 
 
 def find_mode(

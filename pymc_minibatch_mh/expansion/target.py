@@ -9,8 +9,10 @@ import pymc as pm
 
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
+from pymc_minibatch_mh.expansion.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.expansion.mode import LOOSE_TOLERANCE, TOLERANCE, Mode, find_mode
 from pymc_minibatch_mh.expansion.passes import Passes
+from pymc_minibatch_mh.expansion.scales import read_by_forms, read_by_passes, scales_of
 from pymc_minibatch_mh.expansion.scoring import find_centre
 from pymc_minibatch_mh.expansion.smoothing import smoothed
 from pymc_minibatch_mh.expansion.taylor import (
@@ -161,15 +163,38 @@ class Target:
     def mode(
         self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
     ) -> Mode:
-        """Find the mode from `start`; at order 0 it need not be a smooth one."""
+        """Find the mode from `start`; at order 0 it need not be a smooth one.
+
+        Where the model has scales, what is sought is the mode of their marginal density.
+        """
         names = self.split.coordinate_names
         arguments = self.passes, start, self.inverse_temperature, names, rng
-        if self.taylor_order > 0:
+        if self.taylor_order == 0:
+            try:
+                return find_mode(*arguments)
+            except ModeError:
+                return find_centre(*arguments)
+        scales = self.scales(start)
+        if not scales:
             return find_mode(*arguments, tolerance)
         try:
-            return find_mode(*arguments)
+            return find_marginal_mode(*arguments, scales, tolerance)
+        except ModeError as error:
+            without = error
+        try:
+            return find_mode(*arguments, tolerance)
         except ModeError:
-            return find_centre(*arguments)
+            # What is told is why the scales have no mode.
+            raise without from None
+
+    def scales(self, start: np.ndarray) -> tuple[int, ...]:
+        """Return the coordinates that no joint mode is sought in, asked for near `start`."""
+        functions = self.row_functions
+        if isinstance(functions, BoundsError):
+            read = read_by_passes(self.passes, start)
+        else:
+            read = read_by_forms(functions, self.split.size)
+        return scales_of(self.passes.prior, read, start)
 
     def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
         """Take the values of the variables outside the position from a point."""

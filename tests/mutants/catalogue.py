@@ -1088,4 +1088,44 @@ EDITED = [
         ),
         "conformance/test_state.py::test_restoring_a_state_repeats_the_draws",
     ),
+    # The centre of a hierarchy.
+    Mutant(
+        "scales by the joint density",
+        "a scale is sought where the joint density is highest",
+        Edit(
+            "expansion.marginal.Marginal.value_and_gradient",
+            "given.value - given.log_volume",
+            "given.value",
+        ),
+        "expansion/test_marginal.py::test_v_is_the_log_density_of_the_scale_for_normal_rows",
+    ),
+    Mutant(
+        "curvature of the joint density",
+        "the metric takes scales to be known better than they are",
+        Edit(
+            "expansion.marginal.Marginal.curvature_at",
+            "return own + self._curvature_of_volume(given, ways)",
+            "return own",
+        ),
+        "expansion/test_marginal.py::test_slopes_and_curvature_are_those_of_v[normal]",
+    ),
+    Mutant(
+        "no response of the rest in the metric",
+        "effects do not move with their scale",
+        Edit("expansion.marginal.Marginal.precision", "-own @ response", "0.0 * own @ response"),
+        "expansion/test_marginal.py"
+        "::test_the_precision_is_that_of_scales_and_of_the_rest_given_them",
+    ),
+    Mutant(
+        "every unread coordinate a scale",
+        "normal locations are integrated over for nothing",
+        Edit("expansion.scales._differ", "return bool(", "return True or bool("),
+        "expansion/test_scales.py::test_scales_are_told_from_locations[0.0-normal]",
+    ),
+    Mutant(
+        "slopes of one length",
+        "a scale of kinks far from the start is taken for a location",
+        Edit("expansion.scales._Probe.changes_slopes", "in LENGTHS", "in LENGTHS[:1]"),
+        "expansion/test_scales.py::test_scales_are_told_from_locations[3.0-lasso]",
+    ),
 ]

@@ -1,0 +1,290 @@
+"""The centre of a model with scales: where their marginal density is highest.
+
+Passes over the rows and maximisations that read none alternate: the scales φ by V of
+:mod:`pymc_minibatch_mh.expansion.marginal`, then a Newton step in the rest x at the new scales. The
+quadratic of the rows means something near the best x only, so that φ stays until x is near it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pymc_minibatch_mh.errors import ModeError
+from pymc_minibatch_mh.expansion import findings
+from pymc_minibatch_mh.expansion.climb import climb
+from pymc_minibatch_mh.expansion.density import Density, Point
+from pymc_minibatch_mh.expansion.findings import Names
+from pymc_minibatch_mh.expansion.kinks import averaged
+from pymc_minibatch_mh.expansion.marginal import Given, Marginal
+from pymc_minibatch_mh.expansion.mode import (
+    JITTERS,
+    SUBSAMPLE,
+    SUBSAMPLE_PER_COORDINATE,
+    TOLERANCE,
+    Mode,
+)
+from pymc_minibatch_mh.expansion.passes import Derivatives, Passes
+from pymc_minibatch_mh.progress import report
+
+MAX_PASSES = 60
+#: Distance in standard deviations, per root of the coordinates, at which x is near its best for
+#: given scales, and the one at which the search ends where no smaller one is asked for.
+CALM, SETTLED = 1.0, 0.01
+#: How far a transformed scale moves between two passes: a factor of e^1.5 for a logarithm.
+REACH = 1.5
+#: Moves in a row by all of the reach, after which a scale runs away.
+STEADY_MOVES = 8
+#: Standard deviation of a transformed scale from which on nothing is known of it: a factor of e^5.
+MOST_SPREAD = 5.0
+#: Fall of the log-density, relative to its size, that may be rounding.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class AtScales:
+    """Passes over the rows in the coordinates x, at given scales.
+
+    Parameters
+    ----------
+    passes
+        Passes in all coordinates.
+    rest : ndarray of int
+        The coordinates x.
+    position : ndarray, shape (d,)
+        Where the scales are taken from.
+    """
+
+    passes: Passes
+    rest: np.ndarray
+    position: np.ndarray
+
+    @property
+    def cheap_hessian(self) -> bool:
+        """Whether a pass with Hessian reads each row once."""
+        return self.passes.cheap_hessian
+
+    def whole(self, rest: np.ndarray) -> np.ndarray:
+        """Return the position with the scales, shape (d,)."""
+        position = self.position.copy()
+        position[self.rest] = rest
+        return position
+
+    def likelihood(
+        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
+    ) -> Derivatives:
+        """Return derivatives of the summed log-likelihood in x."""
+        return self._own(self.passes.likelihood(self.whole(theta), hessian=hessian, rows=rows))
+
+    def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
+        """Return derivatives of the prior part in x."""
+        return self._own(self.passes.prior(self.whole(theta), hessian=hessian))
+
+    def _own(self, found: Derivatives) -> Derivatives:
+        block = np.ix_(self.rest, self.rest)
+        hessian = found.hessian[block] if found.has_hessian else found.hessian
+        return Derivatives(found.value, found.gradient[self.rest], hessian)
+
+
+def find_marginal_mode(
+    passes: Passes,
+    start: np.ndarray,
+    inverse_temperature: float,
+    names: Sequence[str],
+    rng: np.random.Generator,
+    scales: Sequence[int],
+    tolerance: float = TOLERANCE,
+) -> Mode:
+    """Find the mode of the scales with the rest integrated over, and that of the rest there.
+
+    Parameters
+    ----------
+    passes, start, inverse_temperature, names, rng, tolerance
+        As of :func:`pymc_minibatch_mh.expansion.mode.find_mode`.
+    scales
+        The coordinates φ, which no row reads.
+
+    Raises
+    ------
+    ModeError
+        If there is no mode; names the parameters.
+    """
+    start = np.array(start, dtype=np.float64)
+    few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * start.size)
+    search = _Search(passes, scales, Names(names), max(tolerance, SETTLED * np.sqrt(start.size)))
+    if passes.n_rows <= 4 * few:
+        return search.found_from_several(start, inverse_temperature, None, rng)
+    rows = np.sort(rng.choice(passes.n_rows, few, replace=False))
+    try:
+        # Not weighted up: a few rows that stood for all would tell the groups apart too well.
+        near = search.found_from_several(start, inverse_temperature, rows, rng)
+    except ModeError:
+        return search.found(start, inverse_temperature, None)
+    return search.found(near.position, inverse_temperature, None)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a search is: derivatives in x, at scales, and what of."""
+
+    at: AtScales
+    density: Density
+    point: Point
+
+    @property
+    def position(self) -> np.ndarray:
+        """The position in all coordinates."""
+        return self.at.whole(self.point.position)
+
+    @property
+    def scales(self) -> np.ndarray:
+        """The coordinates φ."""
+        return np.setdiff1d(np.arange(self.at.position.size), self.at.rest)
+
+    def rows(self, weight: float) -> Derivatives:
+        """Return the derivatives of the rows in all coordinates, times a weight."""
+        size, own = self.at.position.size, self.point.likelihood
+        gradient, hessian = np.zeros(size), np.zeros((size, size))
+        gradient[self.at.rest] = weight * own.gradient
+        hessian[np.ix_(self.at.rest, self.at.rest)] = weight * own.hessian
+        return Derivatives(weight * own.value, gradient, hessian)
+
+    def marginal(self) -> Marginal:
+        """Return the marginal density of the scales, with the rows' quadratic from here."""
+        kinks = []
+        for kink in self.density.kinks:
+            normal = np.zeros(self.at.position.size)
+            normal[self.at.rest] = kink.normal
+            kinks.append(replace(kink, normal=normal))
+        prior = averaged(self.at.passes.prior, kinks) if kinks else self.at.passes.prior
+        return Marginal.frozen(prior, self.scales, self.position, self.rows(self.density.weight))
+
+    def distance(self, best: Given) -> float:
+        """Return how far the best x is, in standard deviations given the scales."""
+        way = (best.position - self.position)[self.at.rest]
+        return float(np.sqrt(max(way @ best.precision @ way, 0.0)))
+
+    def at_mode(self, best: Given, precision: np.ndarray) -> Mode:
+        """Return the mode, of which x is here."""
+        position, scales = self.position, self.scales
+        position[scales] = best.position[scales]
+        kinked = tuple(int(self.at.rest[k]) for k in self.density.kinked)
+        return Mode(position, precision, self.rows(1.0), kinked, tuple(map(int, scales)))
+
+
+class _Search:
+    """A search from any start.
+
+    Parameters
+    ----------
+    passes
+        Passes over the rows.
+    scales
+        The coordinates φ.
+    names
+        Name of each coordinate, for messages.
+    tolerance
+        Distance in standard deviations at which it ends.
+    """
+
+    def __init__(
+        self, passes: Passes, scales: Sequence[int], names: Names, tolerance: float
+    ) -> None:
+        self._passes = passes
+        self._names = names
+        self._tolerance = tolerance
+        self._scales = np.array(scales, dtype=np.int64)
+        self._rest = np.setdiff1d(np.arange(len(names.all)), self._scales)
+        # What is not transformed has no unit that could tell how far is far.
+        transformed = [names.all[int(k)].partition("[")[0].endswith("__") for k in self._scales]
+        self._reach = np.where(transformed, REACH, np.inf)
+
+    def found_from_several(
+        self,
+        start: np.ndarray,
+        weight: float,
+        rows: np.ndarray | None,
+        rng: np.random.Generator,
+    ) -> Mode:
+        """Search from `start`, and where that leads nowhere from the origin and points around."""
+        try:
+            return self.found(start, weight, rows)
+        except ModeError as error:
+            first = error
+        around = (rng.uniform(-jitter, jitter, start.size) for jitter in JITTERS)
+        # Far out, where groups are told apart by nothing, there may be no way back.
+        for other in (np.zeros(start.size), *(start + away for away in around)):
+            try:
+                return self.found(other, weight, rows)
+            except ModeError:
+                # What is told is what the given start led to.
+                continue
+        raise first
+
+    def found(self, start: np.ndarray, weight: float, rows: np.ndarray | None) -> Mode:
+        """Search from a start."""
+        place = self._climbed(Density(self._passes, weight, rows), start)
+        steady = np.zeros(self._scales.size)
+        for k in range(MAX_PASSES):
+            marginal = place.marginal()
+            best = marginal.given(place.position[self._scales])
+            if best is None:
+                raise findings.start_without_density()
+            calm = place.distance(best) <= CALM * np.sqrt(self._rest.size)
+            if calm:
+                best = marginal.best(best, self._reach)
+            distance, step = place.distance(best), best.position - place.position
+            report("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
+            move = step[self._scales]
+            if calm and distance < self._tolerance and not self._is_all_of_reach(move).any():
+                curvature = marginal.curvature_at(best)
+                if np.sqrt(max(move @ curvature @ move, 0.0)) < self._tolerance:
+                    return self._mode(place, best, marginal.precision(best, curvature))
+            steady = self._steady(steady, move, best)
+            place = self._moved(place, best)
+        worst = int(np.argmax(np.abs(step)))
+        raise findings.unsettled(self._names, MAX_PASSES, place.position, step, distance, worst)
+
+    def _is_all_of_reach(self, move: np.ndarray) -> np.ndarray:
+        return np.abs(move) > 0.999 * self._reach
+
+    def _steady(self, steady: np.ndarray, move: np.ndarray, best: Given) -> np.ndarray:
+        """Count moves by all of the reach, and refuse a scale that goes on and on."""
+        way = np.where(self._is_all_of_reach(move), np.sign(move), 0.0)
+        steady = np.where(way * steady >= 0.0, (steady + way) * np.abs(way), way)
+        worst = int(np.argmax(np.abs(steady)))
+        if np.abs(steady[worst]) >= STEADY_MOVES:
+            raise findings.scale_runs_away(
+                self._names, int(self._scales[worst]), best.position, steady[worst]
+            )
+        return steady
+
+    def _climbed(self, density: Density, position: np.ndarray) -> _Place:
+        """Climb to the neighbourhood of the best x at the scales of a position."""
+        at = AtScales(self._passes, self._rest, position)
+        names = [self._names.all[int(k)] for k in self._rest]
+        near = 0.5 * CALM * np.sqrt(self._rest.size)
+        point, density = climb(replace(density, passes=at), position[self._rest], names, near)
+        return _Place(at, density, point)
+
+    def _moved(self, place: _Place, best: Given) -> _Place:
+        """Take the step where it leads up at the new scales; else climb there."""
+        at = AtScales(self._passes, self._rest, best.position)
+        density = replace(place.density, passes=at)
+        there = density.at(best.position[self._rest], hessian=True)
+        value = at.prior(place.point.position, hessian=False).value
+        value += density.weight * place.point.likelihood.value
+        if there.finite and there.total.value >= value - ROUNDING * abs(value) - 1e-6:
+            return _Place(at, density, there)
+        return self._climbed(density, at.whole(place.point.position))
+
+    def _mode(self, place: _Place, best: Given, precision: np.ndarray) -> Mode:
+        values, vectors = np.linalg.eigh(precision)
+        if not values[0] > 0.0:
+            raise findings.flat(self._names, np.abs(vectors[:, 0]))
+        wide = np.zeros(precision.shape[0])
+        wide[self._scales] = np.sqrt(np.diag(np.linalg.inv(precision)))[self._scales]
+        wide[self._scales[np.isinf(self._reach)]] = 0.0
+        if wide.max() > MOST_SPREAD:
+            raise findings.flat(self._names, wide / wide.max())
+        return place.at_mode(best, precision)
