@@ -10,7 +10,13 @@ from pymc_minibatch_mh.bounds.diagnose import explain_unbounded
 from pymc_minibatch_mh.bounds.enclose import suprema
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.bounds.interval import Array
-from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
+from pymc_minibatch_mh.bounds.parts import (
+    Region,
+    bounded_as_a_whole,
+    bounded_by_parts,
+    pair_by_parts,
+    pair_of,
+)
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels.bound_tables import (
@@ -18,7 +24,7 @@ from pymc_minibatch_mh.kernels.bound_tables import (
 )
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.function import MOST_ARGUMENTS, RowFunction
 from pymc_minibatch_mh.model.row.values import RowData
 from pymc_minibatch_mh.progress import report
 
@@ -109,16 +115,18 @@ class BoundsPass:
         pieces: Sequence[int],
     ) -> tuple[Array, Array]:
         """Return c_i and c̃_i of some rows."""
-        boxes = place.boxes(radius)
-        if radius == np.inf and self._order == 1:
-            boxes = box_of_support(function, data, *self._support)
-        found = suprema(function, data, boxes, self._order, pieces)
-        terms = weighted(found, place.norms)
-        if not terms:
-            return np.zeros(()), np.zeros(())
         beta = self._surrogate.inverse_temperature
-        along = directional(terms, beta)
-        together = joint(terms, place.correlation_norm(), self._surrogate.order, beta)
+        region = Region(radius, self._order, pieces, beta)
+        along = together = np.full((), np.inf)
+        if bounded_as_a_whole(function, self._order):
+            boxes = place.boxes(radius)
+            if radius == np.inf and self._order == 1:
+                boxes = box_of_support(function, data, *self._support)
+            found = suprema(function, data, boxes, self._order, pieces)
+            along, together = pair_of(found, place, region)
+        if bounded_by_parts(function, self._order):
+            pair = pair_by_parts(function, data, place, region)
+            along, together = np.fmin(along, pair[0]), np.fmin(together, pair[1])
         if self._order == 1:
             along = together = np.fmin(along, together)
         return along, together
@@ -141,9 +149,9 @@ class BoundsPass:
         """Return c_i and c̃_i over every region, shape (regions, 2, N), float32 rounded up."""
         starts = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
         chunks = [
-            (k, first, min(first + CHUNK, function.n_rows))
+            (k, first, min(first + _chunk(function), function.n_rows))
             for k, function in enumerate(self._functions)
-            for first in range(0, function.n_rows, CHUNK)
+            for first in range(0, function.n_rows, _chunk(function))
         ]
         result = np.empty((len(radii), 2, int(starts[-1])), dtype=np.float32)
 
@@ -239,6 +247,12 @@ class _Trial:
                 return best
             best = candidate
         return best
+
+
+def _chunk(function: RowFunction) -> int:
+    """Return how many rows are bounded at a time: the products of many arguments take memory."""
+    many = max(len(function.arguments) / MOST_ARGUMENTS, 1.0)
+    return int(CHUNK / many**2)
 
 
 def _rounded_up(c: Array) -> np.ndarray:

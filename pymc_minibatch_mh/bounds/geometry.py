@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.kernels.intervals import RELATIVE
@@ -35,6 +36,17 @@ class Geometry:
             return [Interval.everything(n.shape) for n in self.norms]
         reach = [Interval.rounded(-radius * n, radius * n) for n in self.norms]
         return [centre + r for centre, r in zip(self.centres, reach, strict=True)]
+
+    def part(self, rows: NDArray[np.int64]) -> "Geometry":
+        """Return that of some of the rows, by their places among these."""
+        return Geometry(
+            tuple(centre.take(rows) for centre in self.centres),
+            tuple(n.take(rows) if n.shape else n for n in self.norms),
+            tuple(
+                w if n.shape == () else w[rows]
+                for n, w in zip(self.norms, self.whitened, strict=True)
+            ),
+        )
 
     def correlation_norm(self) -> Array:
         """Return the largest eigenvalue of the correlations of each row's arguments."""

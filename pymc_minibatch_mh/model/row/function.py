@@ -27,10 +27,13 @@ from pymc_minibatch_mh.model.row.cells import (
     LoweringError,
     Term,
 )
+from pymc_minibatch_mh.model.row.log_sums import arguments_at_once
 from pymc_minibatch_mh.model.row.lower import Tensor, lower, single
 
-#: Arguments beyond which the derivatives of a row are too many to be bounded.
+#: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
 MOST_ARGUMENTS = 8
+#: Arguments of a row beyond which its second derivatives are too many to be compiled.
+MOST_IN_ALL = 32
 #: Rounding errors of a combination of forms, relative to what is combined.
 ROUNDED = 1e-14
 WAY_ON = (
@@ -86,7 +89,7 @@ def row_functions(split: Split) -> list[RowFunction]:
     ------
     BoundsError
         If rows depend on a discrete variable, an operation cannot be taken apart, or there are
-        more than 8 arguments.
+        too many arguments.
     """
     if split.discrete_in_rows:
         raise BoundsError(
@@ -109,12 +112,24 @@ def _row_function(term: BatchTerm, split: Split) -> RowFunction:
     arguments = _Arguments(cells, root)
     root = arguments.rebuilt(root)
     columns = tuple(column for column, _ in term.batches)
-    if len(arguments.forms) > MOST_ARGUMENTS:
-        raise BoundsError(
-            f"{term.name!r} depends on {len(arguments.forms)} different linear combinations of the "
-            f"parameters in each row; bounds are derived for up to {MOST_ARGUMENTS}. {WAY_ON}"
-        )
+    _require_few(term.name, root, len(arguments.forms))
     return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, cells)
+
+
+def _require_few(name: str, root: Cell, n_arguments: int) -> None:
+    """Refuse a row whose derivatives are too many."""
+    at_once = arguments_at_once(root) if n_arguments > MOST_ARGUMENTS else 0
+    if at_once > MOST_ARGUMENTS:
+        raise BoundsError(
+            f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
+            f"in each row, {at_once} of them in one term that is no sum; bounds are derived for "
+            f"up to {MOST_ARGUMENTS} at once, and for more in softmax. {WAY_ON}"
+        )
+    if n_arguments > MOST_IN_ALL:
+        raise BoundsError(
+            f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
+            f"in each row; {MOST_IN_ALL} is what can be compiled. {WAY_ON}"
+        )
 
 
 def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tensor]:
