@@ -15,8 +15,8 @@ from pymc_minibatch_mh.bounds.parts import (
     bounded_as_a_whole,
     bounded_by_parts,
     pair_by_parts,
-    pair_of,
 )
+from pymc_minibatch_mh.bounds.remainder import pair_of
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels.bound_tables import (
@@ -123,7 +123,7 @@ class BoundsPass:
             if radius == np.inf and self._order == 1:
                 boxes = box_of_support(function, data, *self._support)
             found = suprema(function, data, boxes, self._order, pieces)
-            along, together = pair_of(found, place, region)
+            along, together = pair_of(found, place, self._order, beta)
         if bounded_by_parts(function, self._order):
             pair = pair_by_parts(function, data, place, region)
             along, together = np.fmin(along, pair[0]), np.fmin(together, pair[1])

@@ -1,5 +1,6 @@
 """Where the arguments of rows lie in a trust region, and how they lie to each other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,24 @@ class Geometry:
                 for n, w in zip(self.norms, self.whitened, strict=True)
             ),
         )
+
+    def of(self, arguments: Sequence[int]) -> "Geometry":
+        """Return that of some of the arguments."""
+        return Geometry(
+            tuple(self.centres[a] for a in arguments),
+            tuple(self.norms[a] for a in arguments),
+            tuple(self.whitened[a] for a in arguments),
+        )
+
+    def products(self, rows: int) -> Array:
+        """Return the products of the arguments' whitened gradients, shape (rows, m, m)."""
+        m = len(self.norms)
+        result = np.empty((rows, m, m))
+        for a in range(m):
+            for b in range(a + 1):
+                products = (self.whitened[a] * self.whitened[b]).sum(axis=1)
+                result[:, a, b] = result[:, b, a] = products
+        return result
 
     def correlation_norm(self) -> Array:
         """Return the largest eigenvalue of the correlations of each row's arguments."""

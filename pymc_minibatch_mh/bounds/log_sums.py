@@ -1,48 +1,46 @@
-r"""Joint bounds of log Σ_k exp(l_k), as in softmax: along every direction at once.
+r"""Joint bounds of log Σ_k exp(l_k), as in softmax and mixtures: along all directions at once.
 
-With p = softmax(l), every l_k linear in the position and v_k the change of l_k along a direction,
-the second and the third derivative along it are the second and the third central moment of v
-under p. With z_k the whitened gradient of l_k, v_k = z_k·δ for |δ| <= 1, and bounds are
+With p = softmax(l), the second derivative of the logarithm along a direction is
 
-1. for all p: the variance is at most R²/4, and the third moment at most R³/(6√3), where R is the
-   largest |z_k - z_l|. Among the laws on an interval with a given mean, what is linear in the law
-   is largest at one of two points, and there the moments are h² q(1 - q) and
-   h³ q(1 - q)(1 - 2q), h <= R;
-2. for the p of a trust region, P_k >= p_k, and x_k = z_k - c with a fixed c, the mean of z at the
-   centre: the variance is at most E(x·δ)² <= σ, the largest eigenvalue of Σ P_k x_k x_kᵀ. The mean
-   μ of x·δ changes with p at the rate of a variance, so that |μ| <= e = ρ σ. The third moment is
+    Var(Dl) + E D²l,
 
-       E(x·δ)³ - μ (3 E(x·δ)² - 2 μ²),   at most   λ + 3 e σ,
+and the third, the moments under p (:mod:`pymc_minibatch_mh.bounds.moments`),
 
-   with λ the largest eigenvalue of Σ P_k |x_k| x_k x_kᵀ, for |x·δ|³ <= |x| (x·δ)², and as
-   0 <= 3 E(x·δ)² - 2 μ² <= 3 E(x·δ)². By Minkowski's inequality it is at most (λ^{1/3} + e)³,
-   too.
+    E(Dl - E Dl)³ + 3 Cov(Dl, D²l) + E D³l.
 
-For M along directions a cubic form has to be a sum of cubes, Σ p_k (x_k·δ - μ)³, which
-Σ P_k (|x_k| + e)³ bounds; or what bounds it in one direction is divided by the least M in units
-of lengths, 2/(3√3). A form of second order without negative values needs neither.
+In softmax exponents are linear and the first of these is all. Otherwise the second and third
+derivatives of each exponent are bounded by themselves, the fewer arguments each has the better,
+and a covariance by the product of two standard deviations.
+
+For M along directions a cubic form has to be a sum of cubes, as the first moment is, of which
+the mean of |z_k - E z|³ is a bound; or what bounds it in one direction is divided by the least M in
+units of lengths, 2/(3√3). A form of second order without negative values needs neither.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.enclose import suprema
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.interval import Array, Interval
-from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY
-from pymc_minibatch_mh.model.row.log_sums import Linear, LogSum, Weights
+from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.bounds.moments import ROUNDED, Exponents, mean, moments
+from pymc_minibatch_mh.bounds.remainder import pair_of
+from pymc_minibatch_mh.kernels.intervals import RELATIVE
+from pymc_minibatch_mh.model.row.cells import Cell
+from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.log_sums import LogSum, Weights
 from pymc_minibatch_mh.model.row.values import RowData
 
-#: Largest third central moment on an interval of length one: 1/(6√3).
-LARGEST_THIRD = np.sqrt(3.0) / 18.0
-#: Least value over x of |s·x|² |t·x| for unit s and t, largest over unit x: 2/(3√3).
+#: Least value over unit s and t of the largest (s·x)² |t·x| over unit x.
 LEAST_DIRECTION = 2.0 / (3.0 * np.sqrt(3.0))
 
 
 def log_sum_bounds(
     log_sum: LogSum, data: RowData, place: Geometry, radius: float, order: int
 ) -> tuple[Array, Array]:
-    """Bound the derivatives of a logarithm of a sum of exponentials, for M of both kinds.
+    """Bound the derivatives of the logarithm of a sum of exponentials of linear functions.
 
     Parameters
     ----------
@@ -62,141 +60,105 @@ def log_sum_bounds(
     ndarray, shape (rows,)
         The same for M of lengths.
     """
-    rows = data.rows.size
     factor = np.abs(_value(log_sum.factor, data)[0])
-    exponents = _Exponents(log_sum.terms, data, place)
-    widest = exponents.widest()
+    found = moments(_linear_exponents(log_sum, data, place), radius)
     if order == 2:
-        along = together = 0.25 * widest**2
-    else:
-        together = LARGEST_THIRD * widest**3
-        along = together / LEAST_DIRECTION
-    if radius < np.inf:
-        near_along, near_together = _within(exponents, widest, radius, order)
-        together = np.fmin(together, near_together)
-        along = np.fmin(along, np.fmin(near_along, together / LEAST_DIRECTION))
-    if order == 2:
-        along = together
-    scale = factor * (1.0 + 10.0 * RELATIVE)
-    return np.broadcast_to(scale * along, rows), np.broadcast_to(scale * together, rows)
+        return factor * found.variance, factor * found.variance
+    along = np.fmin(found.cubes, found.third / LEAST_DIRECTION)
+    return factor * along, factor * found.third
 
 
-def _within(
-    exponents: "_Exponents", widest: Array, radius: float, order: int
-) -> tuple[Array, Array]:
-    """Return the bounds that hold for the shares of a trust region."""
-    shares = exponents.largest_shares(radius)
-    products, lengths, doubt = exponents.centred()
-    spread = _largest_eigenvalue(products, shares, doubt)
-    if order == 2:
-        return spread, spread
-    variance = np.fmin(spread, 0.25 * widest**2)
-    shift = radius * variance + widest * exponents.doubt() + np.sqrt(RELATIVE * doubt)
-    cubes = _largest_eigenvalue(products, shares * lengths, doubt)
-    together = np.fmin(cubes + 3.0 * shift * spread, (np.cbrt(cubes) + shift) ** 3)
-    along = (shares * (lengths + shift[:, None]) ** 3).sum(axis=1)
-    return along, together
-
-
-def _largest_eigenvalue(products: Array, weights: Array, doubt: Array) -> Array:
-    """Return the largest eigenvalue of Σ w_k x_k x_kᵀ, from products and their error."""
-    roots = np.sqrt(weights)
-    matrix = products * roots[:, :, None] * roots[:, None, :]
-    rounding = doubt * weights.sum(axis=1)
-    return np.maximum(np.linalg.eigvalsh(matrix)[:, -1], 0.0) * (1.0 + RELATIVE) + rounding
-
-
-class _Exponents:
-    """The exponents of some rows: linear functions l_k of the arguments.
+def mixture_bounds(
+    function: RowFunction,
+    terms: Sequence[Cell],
+    data: RowData,
+    place: Geometry,
+    radius: float,
+    order: int,
+) -> Array:
+    """Bound the derivatives of the logarithm of a sum of exponentials, for M of lengths.
 
     Parameters
     ----------
+    function, data
+        The rows.
     terms
-        The functions.
-    data, place
-        The rows, and where their arguments lie.
+        The exponents.
+    place, radius, order
+        As for :func:`log_sum_bounds`.
+
+    Returns
+    -------
+    ndarray, shape (rows,)
+
+    Raises
+    ------
+    BoundsError
+        If an operation has no rule.
     """
-
-    def __init__(self, terms: Sequence[Linear], data: RowData, place: Geometry) -> None:
-        self._used = sorted({a for term in terms for a in term.weights})
-        rows = data.rows.size
-        self._weights = np.zeros((rows, len(terms), len(self._used)))
-        for k, term in enumerate(terms):
-            for a, weights in term.weights.items():
-                self._weights[:, k, self._used.index(a)] = _value(weights, data)[0]
-        norms = [np.broadcast_to(place.norms[a], rows) for a in self._used]
-        self._norms = np.stack(norms, axis=1)
-        self._gram = _gram([place.whitened[a] for a in self._used], rows)
-        values = [_enclosed(term, data, place, rows) for term in terms]
-        self._low = np.stack([value.lo for value in values], axis=1)
-        self._high = np.stack([value.hi for value in values], axis=1)
-        self._distances = self._between()
-
-    def _between(self) -> Array:
-        """Return |z_k - z_l|, shape (rows, K, K); what cancels there is off by the sizes."""
-        products = self._products(self._weights)
-        squares = np.einsum("nkk->nk", products)
-        sizes = (np.abs(self._weights) * self._norms[:, None, :]).sum(axis=2)
-        doubts = RELATIVE * (sizes[:, :, None] + sizes[:, None, :]) ** 2
-        gaps = squares[:, :, None] + squares[:, None, :] - 2.0 * products
-        distances = np.sqrt(np.maximum(gaps, 0.0) + doubts)
-        distances[:, range(len(sizes[0])), range(len(sizes[0]))] = 0.0
-        return distances * (1.0 + RELATIVE)
-
-    def _products(self, weights: Array) -> Array:
-        return weights @ self._gram @ weights.transpose(0, 2, 1)
-
-    def widest(self) -> Array:
-        """Return the largest |z_k - z_l| of each row."""
-        return self._distances.max(axis=(1, 2))
-
-    def doubt(self) -> Array:
-        """Return by how much exponents at the centre may differ from those that are taken."""
-        return (self._high - self._low).max(axis=1)
-
-    def largest_shares(self, radius: float) -> Array:
-        """Return upper bounds of the shares p_k = 1/Σ_l exp(l_l - l_k) in a trust region."""
-        gaps = self._low[:, None, :] - self._high[:, :, None] - radius * self._distances
-        gaps[:, range(gaps.shape[1]), range(gaps.shape[1])] = 0.0
-        with np.errstate(over="ignore"):
-            shares = (1.0 + 10.0 * RELATIVE) / np.exp(gaps).sum(axis=2)
-        return shares + TINY
-
-    def centred(self) -> tuple[Array, Array, Array]:
-        """Return x_k·x_l, x_k = z_k less their mean, |x_k|, and the rounding error of products."""
-        middle = 0.5 * (self._low + self._high)
-        shares = np.exp(middle - middle.max(axis=1, keepdims=True))
-        shares /= shares.sum(axis=1, keepdims=True)
-        sizes = (np.abs(self._weights) * self._norms[:, None, :]).sum(axis=2).max(axis=1)
-        rest = self._weights - (shares[:, :, None] * self._weights).sum(axis=1, keepdims=True)
-        products = self._products(rest)
-        squares = np.einsum("nkk->nk", products)
-        doubt = 4.0 * RELATIVE * sizes**2
-        lengths = np.sqrt(np.maximum(squares, 0.0) + doubt[:, None])
-        return products, lengths * (1.0 + RELATIVE), doubt
+    rows = data.rows.size
+    if radius == np.inf:
+        return np.full(rows, np.inf)
+    orders = range(2, order + 1)
+    sizes = [[_size(function, x, data, place, radius, n) for x in terms] for n in orders]
+    bends = np.stack(sizes[0], axis=1)
+    found = moments(_curved_exponents(terms, data, place, radius * bends), radius)
+    if order == 2:
+        return np.asarray((found.variance + mean(found.shares, bends)) * ROUNDED)
+    with np.errstate(invalid="ignore"):
+        deviation = np.sqrt(np.fmin((found.shares * bends**2).sum(axis=1), bends.max(axis=1) ** 2))
+        between = 3.0 * np.sqrt(found.variance) * deviation
+        total = found.third + between + mean(found.shares, np.stack(sizes[1], axis=1))
+    return np.where(np.isnan(total), np.inf, total * ROUNDED)
 
 
-def _gram(whitened: Sequence[Array], rows: int) -> Array:
-    """Return the products of the arguments' whitened gradients, shape (rows, m, m)."""
-    m = len(whitened)
-    result = np.empty((rows, m, m))
-    for a in range(m):
-        for b in range(a + 1):
-            result[:, a, b] = result[:, b, a] = (whitened[a] * whitened[b]).sum(axis=1)
-    return result
+def _size(
+    function: RowFunction, term: Cell, data: RowData, place: Geometry, radius: float, order: int
+) -> Array:
+    """Bound a derivative of an exponent along any direction."""
+    whole = (1,) * len(place.norms)
+    found = suprema(function, data, place.boxes(radius), order, whole, term)
+    along, together = pair_of(found, place, order, 1.0)
+    return np.broadcast_to(np.fmin(along, together), data.rows.size)
 
 
-def _enclosed(term: Linear, data: RowData, place: Geometry, rows: int) -> Interval:
-    """Enclose an exponent at the centre."""
-    total = _rounded(term.offset, data)
-    for a, weights in term.weights.items():
-        total = total + _rounded(weights, data) * place.centres[a]
-    return Interval(np.broadcast_to(total.lo, rows), np.broadcast_to(total.hi, rows))
+def _curved_exponents(
+    terms: Sequence[Cell], data: RowData, place: Geometry, turns: Array
+) -> Exponents:
+    rows, m = data.rows.size, len(place.norms)
+    jets = Jets(data, place.centres, 1)
+    ends, weights = np.zeros((2, rows, len(terms))), np.zeros((rows, len(terms), m))
+    turns = turns.copy()
+    for k, term in enumerate(terms):
+        jet = jets.of(term)
+        ends[0, :, k], ends[1, :, k] = jet[()].lo, jet[()].hi
+        for a in range(m):
+            slope = jet.get((a,), Interval.point(0.0))
+            weights[:, k, a] = 0.5 * (slope.lo + slope.hi)
+            turns[:, k] += slope.width * place.norms[a]
+    norms = np.stack([np.broadcast_to(n, rows) for n in place.norms], axis=1)
+    return Exponents(Interval(*ends), weights, norms, place.products(rows), turns)
 
 
-def _rounded(weights: Weights, data: RowData) -> Interval:
-    value, size = _value(weights, data)
-    return Interval.rounded(value, value, RELATIVE * size + TINY)
+def _linear_exponents(log_sum: LogSum, data: RowData, place: Geometry) -> Exponents:
+    terms, rows = log_sum.terms, data.rows.size
+    used = sorted({a for term in terms for a in term.weights})
+    some = place.of(used)
+    weights = np.zeros((rows, len(terms), len(used)))
+    offsets, sizes = np.zeros((2, rows, len(terms)))
+    for k, term in enumerate(terms):
+        offsets[:, k], sizes[:, k] = _value(term.offset, data)
+        for a, weight in term.weights.items():
+            weights[:, k, used.index(a)] = _value(weight, data)[0]
+    low = np.stack([np.broadcast_to(u.lo, rows) for u in some.centres], axis=1)
+    high = np.stack([np.broadcast_to(u.hi, rows) for u in some.centres], axis=1)
+    middle, error = 0.5 * (low + high), 0.5 * (high - low)
+    values = (weights @ middle[:, :, None])[:, :, 0] + offsets
+    error = error + RELATIVE * np.abs(middle)
+    doubt = (np.abs(weights) @ error[:, :, None])[:, :, 0] + RELATIVE * sizes
+    norms = np.stack([np.broadcast_to(n, rows) for n in some.norms], axis=1)
+    enclosed = Interval.rounded(values - doubt, values + doubt)
+    return Exponents(enclosed, weights, norms, some.products(rows), np.zeros(offsets.shape))
 
 
 def _value(weights: Weights, data: RowData) -> tuple[Array, Array]:

@@ -6,23 +6,25 @@ logarithms of sums of exponentials (:mod:`pymc_minibatch_mh.bounds.log_sums`), f
 derivatives in all of their arguments, one by one, are too many and too large.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.bounds.enclose import suprema
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.interval import Array
-from pymc_minibatch_mh.bounds.jets import Index
-from pymc_minibatch_mh.bounds.log_sums import log_sum_bounds
-from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
+from pymc_minibatch_mh.bounds.log_sums import LEAST_DIRECTION, log_sum_bounds, mixture_bounds
+from pymc_minibatch_mh.bounds.remainder import pair_of
 from pymc_minibatch_mh.model.row.cells import Cell
 from pymc_minibatch_mh.model.row.function import MOST_ARGUMENTS, RowFunction
-from pymc_minibatch_mh.model.row.log_sums import branches, parts_of
+from pymc_minibatch_mh.model.row.log_sums import LogSum, Parts, Weights, branches, parts_of
 from pymc_minibatch_mh.model.row.patterns import is_a
 from pymc_minibatch_mh.model.row.values import RowData
+
+type Places = NDArray[np.int64]
 
 #: Exponentials from which their sum is more than one softplus, whose derivatives are known exactly.
 SEVERAL = 3
@@ -61,18 +63,10 @@ def bounded_by_parts(function: RowFunction, order: int) -> bool:
         return True
     if order == 1 or len(function.arguments) == 1:
         return False
-    parts = [parts_of(branch) for branch in branches(function.root)]
-    return any(len(s.terms) >= SEVERAL for part in parts for s in part.log_sums)
-
-
-def pair_of(found: Mapping[Index, Array], place: Geometry, region: Region) -> tuple[Array, Array]:
-    """Return c_i and c̃_i from bounds of the partial derivatives."""
-    terms = weighted(found, place.norms)
-    if not terms:
-        return np.zeros(()), np.zeros(())
-    beta = region.inverse_temperature
-    together = joint(terms, place.correlation_norm(), region.order - 1, beta)
-    return directional(terms, beta), together
+    found = [parts_of(function.cells, branch) for branch in branches(function.root)]
+    return any(
+        parts.mixture or any(len(s.terms) >= SEVERAL for s in parts.log_sums) for parts in found
+    )
 
 
 def pair_by_parts(
@@ -91,34 +85,51 @@ def pair_by_parts(
 def _of_root(
     function: RowFunction, root: Cell, data: RowData, place: Geometry, region: Region
 ) -> tuple[Array, Array]:
-    if not (is_a(root, scalar.Switch) and root.inputs[0].is_data):
-        return _summed(function, root, data, place, region)
-    result = np.zeros((2, data.rows.size))
-    condition, *chosen = root.inputs
-    for rows, branch in zip(data.where(condition), chosen, strict=True):
-        if rows.size == data.rows.size:
-            return _of_root(function, branch, data, place, region)
-        if rows.size:
+    total = np.zeros((2, data.rows.size))
+    # The same logarithm is a part of all branches, as a rule, and the data only add to it.
+    shared: dict[tuple[Cell, Weights], tuple[LogSum, list[Places]]] = {}
+    for rows, branch in _chosen(root, data, np.arange(data.rows.size)):
+        parts = parts_of(function.cells, branch)
+        for log_sum in parts.log_sums:
+            key = log_sum.core, log_sum.factor
+            shared.setdefault(key, (log_sum, []))[1].append(rows)
+        if parts.mixture or parts.others:
             some = data.part(rows)
-            result[:, rows] = _of_root(function, branch, some, place.part(rows), region)
-    return result[0], result[1]
+            total[:, rows] += _own(function, parts, some, place.part(rows), region)
+    for log_sum, found in shared.values():
+        rows = np.sort(np.concatenate(found))
+        some = data.part(rows)
+        pair = log_sum_bounds(log_sum, some, place.part(rows), region.radius, region.order)
+        total[:, rows] += region.inverse_temperature * np.stack(np.broadcast_arrays(*pair))
+    return total[0], total[1]
 
 
-def _summed(
-    function: RowFunction, root: Cell, data: RowData, place: Geometry, region: Region
-) -> tuple[Array, Array]:
-    parts = parts_of(root)
-    along, together = np.zeros((2, data.rows.size))
-    for log_sum in parts.log_sums:
-        pair = log_sum_bounds(log_sum, data, place, region.radius, region.order)
-        along = along + region.inverse_temperature * pair[0]
-        together = together + region.inverse_temperature * pair[1]
-    if parts.others:
-        boxes = place.boxes(region.radius)
-        rest = parts.others[0]
-        if len(parts.others) > 1:
-            rest = function.cells.node(scalar.add, parts.others)
-        found = suprema(function, data, boxes, region.order, region.pieces, rest)
-        pair = pair_of(found, place, region)
-        along, together = along + pair[0], together + pair[1]
-    return along, together
+def _chosen(root: Cell, data: RowData, rows: Places) -> Iterator[tuple[Places, Cell]]:
+    """Yield the rows that data choose each branch for, and the branch."""
+    if not (is_a(root, scalar.Switch) and root.inputs[0].is_data):
+        yield rows, root
+        return
+    condition, *branches = root.inputs
+    for own, branch in zip(data.where(condition), branches, strict=True):
+        if own.size == data.rows.size:
+            yield from _chosen(branch, data, rows)
+        elif own.size:
+            yield from _chosen(branch, data.part(own), rows[own])
+
+
+def _own(
+    function: RowFunction, parts: Parts, data: RowData, place: Geometry, region: Region
+) -> Array:
+    """Return the bounds of what is no softmax, shape (2, rows)."""
+    if parts.mixture:
+        found = mixture_bounds(
+            function, parts.mixture, data, place, region.radius, region.order
+        ) * region.inverse_temperature  # fmt: skip
+        return np.stack([found / (LEAST_DIRECTION if region.order == 3 else 0.5), found])
+    rest = parts.others[0]
+    if len(parts.others) > 1:
+        rest = function.cells.node(scalar.add, parts.others)
+    boxes = place.boxes(region.radius)
+    largest = suprema(function, data, boxes, region.order, region.pieces, rest)
+    pair = pair_of(largest, place, region.order, region.inverse_temperature)
+    return np.stack([np.broadcast_to(c, data.rows.size) for c in pair])

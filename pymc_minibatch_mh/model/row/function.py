@@ -33,7 +33,7 @@ from pymc_minibatch_mh.model.row.lower import Tensor, lower, single
 #: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
 MOST_ARGUMENTS = 8
 #: Arguments of a row beyond which its second derivatives are too many to be compiled.
-MOST_IN_ALL = 32
+MOST_IN_ALL = 24
 #: Rounding errors of a combination of forms, relative to what is combined.
 ROUNDED = 1e-14
 WAY_ON = (
@@ -112,13 +112,13 @@ def _row_function(term: BatchTerm, split: Split) -> RowFunction:
     arguments = _Arguments(cells, root)
     root = arguments.rebuilt(root)
     columns = tuple(column for column, _ in term.batches)
-    _require_few(term.name, root, len(arguments.forms))
+    _require_few(cells, term.name, root, len(arguments.forms))
     return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, cells)
 
 
-def _require_few(name: str, root: Cell, n_arguments: int) -> None:
+def _require_few(cells: Cells, name: str, root: Cell, n_arguments: int) -> None:
     """Refuse a row whose derivatives are too many."""
-    at_once = arguments_at_once(root) if n_arguments > MOST_ARGUMENTS else 0
+    at_once = arguments_at_once(cells, root) if n_arguments > MOST_ARGUMENTS else 0
     if at_once > MOST_ARGUMENTS:
         raise BoundsError(
             f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
@@ -128,7 +128,7 @@ def _require_few(name: str, root: Cell, n_arguments: int) -> None:
     if n_arguments > MOST_IN_ALL:
         raise BoundsError(
             f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
-            f"in each row; {MOST_IN_ALL} is what can be compiled. {WAY_ON}"
+            f"in each row, whose second derivatives are compiled for up to {MOST_IN_ALL}. {WAY_ON}"
         )
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.model.row.cells import Argument, Cell
+from pymc_minibatch_mh.model.row.arithmetic import add
+from pymc_minibatch_mh.model.row.cells import Argument, Cell, Cells
 from pymc_minibatch_mh.model.row.patterns import factors_of, is_a, reachable, summands
 
 #: Exponentials beyond which a logarithm of their sum stays one of two.
@@ -40,8 +41,19 @@ class Linear:
 
 @dataclass(frozen=True)
 class LogSum:
-    """Data times log Σ_k exp(l_k), every l_k a linear function of the arguments."""
+    """Data times log Σ_k exp(l_k), every l_k a linear function of the arguments.
 
+    Parameters
+    ----------
+    core
+        The logarithm as it is written.
+    factor
+        What it is multiplied by.
+    terms
+        The exponents.
+    """
+
+    core: Cell
     factor: Weights
     terms: tuple[Linear, ...]
 
@@ -54,40 +66,82 @@ class Parts:
     ----------
     log_sums
         Logarithms of sums of exponentials of linear functions.
+    mixture
+        Exponents of one more, of other functions, with all other summands in each of them, where
+        what was taken out of the sum cancels again. Of one softplus there are two; without one,
+        none.
     others
-        All others that are not linear.
+        What is neither, if there is no mixture.
     """
 
     log_sums: tuple[LogSum, ...]
+    mixture: tuple[Cell, ...]
     others: tuple[Cell, ...]
 
 
-def parts_of(root: Cell) -> Parts:
+def parts_of(cells: Cells, root: Cell) -> Parts:
     """Return what a sum is made of."""
     known: dict[Cell, tuple[Linear, ...] | None] = {}
     factors: dict[Cell, list[Product]] = {}
     others: list[Cell] = []
     for part in summands(root):
-        if linear((part,)) is not None:
-            continue
-        data, core = _split(part)
-        if core is not None and core not in known:
-            known[core] = _linear_terms(core)
-        if core is None or known[core] is None:
+        spread = [(data, core) for data, core in _spread(cells, part) if linear((core,)) is None]
+        for _, core in spread:
+            if core not in known:
+                known[core] = _linear_terms(core)
+        if any(known[core] is None for _, core in spread):
+            # What is written as one may cancel within, which its own parts would not.
             others.append(part)
-        else:
+            continue
+        for data, core in spread:
             factors.setdefault(core, []).append(data)
-    found = tuple(LogSum(tuple(factor), known[core] or ()) for core, factor in factors.items())
-    return Parts(found, tuple(others))
+    found = tuple(
+        LogSum(core, tuple(factor), known[core] or ()) for core, factor in factors.items()
+    )
+    mixture = _mixture(cells, others)
+    return Parts(found, mixture, () if mixture else tuple(others))
 
 
-def arguments_at_once(root: Cell) -> int:
-    """Return on how many arguments a summand of a log-likelihood depends, at most.
+def _spread(cells: Cells, cell: Cell, data: Product = ()) -> list[tuple[Product, Cell]]:
+    """Return an expression as a sum of products of data with what is no such sum itself.
+
+    A choice by data is the sum of both values, each times zero or one.
+    """
+    if cell.is_data:
+        return []
+    if is_a(cell, scalar.Add):
+        return [pair for x in cell.inputs for pair in _spread(cells, x, data)]
+    if is_a(cell, scalar.Switch) and cell.inputs[0].is_data:
+        condition, yes, no = cell.inputs
+        ends = ((yes, (cells.one, cells.zero)), (no, (cells.zero, cells.one)))
+        return [
+            pair
+            for x, values in ends
+            for pair in _spread(cells, x, (*data, cells.node(scalar.switch, (condition, *values))))
+        ]
+    own, core = _split(cell)
+    if core is None or core is cell:
+        return [(data, cell)]
+    return _spread(cells, core, (*data, *own))
+
+
+def _mixture(cells: Cells, others: Sequence[Cell]) -> tuple[Cell, ...]:
+    for part in others:
+        raised = exponents(part) if is_a(part, scalar_math.Softplus) else None
+        if raised is not None:
+            common = [x for x in others if x is not part]
+            return tuple(add(cells, *common, *terms) for terms in raised)
+    return ()
+
+
+def arguments_at_once(cells: Cells, root: Cell) -> int:
+    """Return on how many arguments a part of a log-likelihood depends, at most.
 
     Logarithms of sums of exponentials of linear functions count as none: their bounds are joint.
     """
-    return max((_n_arguments(part) for branch in branches(root) for part in parts_of(branch).others
-                ), default=0)  # fmt: skip
+    parts = [parts_of(cells, branch) for branch in branches(root)]
+    each = [_n_arguments(x) for part in parts for x in (*part.others, *part.mixture)]
+    return max(each, default=0)
 
 
 def branches(root: Cell) -> Iterator[Cell]:
