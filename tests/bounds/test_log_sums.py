@@ -265,7 +265,7 @@ def layer(rows=1_000):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(rows, 3))
     with pm.Model() as model:
-        hidden = pt.tanh(pm.Data("X", X) @ pm.Normal("W", shape=(3, 9))).sum(axis=1)
+        hidden = pt.tanh(pm.Data("X", X) @ pm.Normal("W", shape=(3, 11))).sum(axis=1)
         pm.Normal("y", hidden, 1.0, observed=X[:, 0])
     return model
 
@@ -273,7 +273,7 @@ def layer(rows=1_000):
 @pytest.mark.parametrize(
     ("build", "why"),
     [
-        (layer, "9 different linear combinations .* 9 of them in one term"),
+        (layer, "11 different linear combinations .* 11 of them in one term"),
         (lambda: classes(30, 1_000), "29 different linear combinations .* up to 24"),
     ],
 )

@@ -31,7 +31,7 @@ from pymc_minibatch_mh.model.row.log_sums import arguments_at_once
 from pymc_minibatch_mh.model.row.lower import Tensor, lower, single
 
 #: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
-MOST_ARGUMENTS = 8
+MOST_ARGUMENTS = 10
 #: Arguments of a row beyond which its second derivatives are too many to be compiled.
 MOST_IN_ALL = 24
 #: Rounding errors of a combination of forms, relative to what is combined.
