@@ -63,10 +63,17 @@ def bounded_by_parts(function: RowFunction, order: int) -> bool:
         return True
     if order == 1 or len(function.arguments) == 1:
         return False
-    found = [parts_of(function.cells, branch) for branch in branches(function.root)]
-    return any(
-        parts.mixture or any(len(s.terms) >= SEVERAL for s in parts.log_sums) for parts in found
-    )
+    several = any(len(s.terms) >= SEVERAL for part in _all(function) for s in part.log_sums)
+    return several or mixes_functions(function)
+
+
+def mixes_functions(function: RowFunction) -> bool:
+    """Whether rows are logarithms of sums of exponentials of other functions than linear ones."""
+    return any(part.mixture for part in _all(function))
+
+
+def _all(function: RowFunction) -> list[Parts]:
+    return [parts_of(function.cells, branch) for branch in branches(function.root)]
 
 
 def pair_by_parts(
