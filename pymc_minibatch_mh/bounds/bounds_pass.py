@@ -1,6 +1,7 @@
 """The pass that bounds all rows, over nested trust regions."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,14 @@ from pymc_minibatch_mh.bounds.diagnose import explain_unbounded
 from pymc_minibatch_mh.bounds.enclose import suprema
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.bounds.interval import Array
-from pymc_minibatch_mh.bounds.remainder import directional, joint, weighted
+from pymc_minibatch_mh.bounds.parts import (
+    Region,
+    bounded_as_a_whole,
+    bounded_by_parts,
+    mixes_functions,
+    pair_by_parts,
+)
+from pymc_minibatch_mh.bounds.remainder import pair_of
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.kernels.bound_tables import (
@@ -18,7 +26,7 @@ from pymc_minibatch_mh.kernels.bound_tables import (
 )
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.function import MOST_ARGUMENTS, RowFunction
 from pymc_minibatch_mh.model.row.values import RowData
 from pymc_minibatch_mh.progress import report
 
@@ -64,7 +72,7 @@ class BoundsPass:
         self._functions = functions
         self._surrogate = surrogate
         self._support = support
-        self._order = surrogate.order + 1
+        self.order = surrogate.order + 1
         self.size = surrogate.centre.size
 
     def tables(self) -> Tables:
@@ -107,19 +115,23 @@ class BoundsPass:
         place: Geometry,
         radius: float,
         pieces: Sequence[int],
+        *,
+        by_parts: bool = True,
     ) -> tuple[Array, Array]:
-        """Return c_i and c̃_i of some rows."""
-        boxes = place.boxes(radius)
-        if radius == np.inf and self._order == 1:
-            boxes = box_of_support(function, data, *self._support)
-        found = suprema(function, data, boxes, self._order, pieces)
-        terms = weighted(found, place.norms)
-        if not terms:
-            return np.zeros(()), np.zeros(())
+        """Return c_i and c̃_i of some rows; not by parts, where that is not asked for."""
         beta = self._surrogate.inverse_temperature
-        along = directional(terms, beta)
-        together = joint(terms, place.correlation_norm(), self._surrogate.order, beta)
-        if self._order == 1:
+        region = Region(radius, self.order, pieces, beta)
+        along = together = np.full((), np.inf)
+        if bounded_as_a_whole(function, self.order):
+            boxes = place.boxes(radius)
+            if radius == np.inf and self.order == 1:
+                boxes = box_of_support(function, data, *self._support)
+            found = suprema(function, data, boxes, self.order, pieces)
+            along, together = pair_of(found, place, self.order, beta)
+        if by_parts and bounded_by_parts(function, self.order):
+            pair = pair_by_parts(function, data, place, region)
+            along, together = np.fmin(along, pair[0]), np.fmin(together, pair[1])
+        if self.order == 1:
             along = together = np.fmin(along, together)
         return along, together
 
@@ -141,9 +153,9 @@ class BoundsPass:
         """Return c_i and c̃_i over every region, shape (regions, 2, N), float32 rounded up."""
         starts = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
         chunks = [
-            (k, first, min(first + CHUNK, function.n_rows))
+            (k, first, min(first + _chunk(function), function.n_rows))
             for k, function in enumerate(self._functions)
-            for first in range(0, function.n_rows, CHUNK)
+            for first in range(0, function.n_rows, _chunk(function))
         ]
         result = np.empty((len(radii), 2, int(starts[-1])), dtype=np.float32)
 
@@ -164,7 +176,7 @@ class BoundsPass:
 
     def _kinds(self, radius: float, found: np.ndarray) -> list[tuple[float, int, np.ndarray]]:
         along, together = found
-        if self._order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
+        if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
             return [(radius, SHARP, along)]
         one, other = float(along.sum(dtype=np.float64)), float(together.sum(dtype=np.float64))
         tables = []
@@ -182,7 +194,7 @@ class BoundsPass:
             row -= function.n_rows
         data = RowData(function, np.array([row]))
         boxes = self.geometry(function, data).boxes(radius)
-        return explain_unbounded(function, data, boxes, self._order, row)
+        return explain_unbounded(function, data, boxes, self.order, row)
 
 
 class _Trial:
@@ -196,15 +208,18 @@ class _Trial:
         self._data = data
         self._place = place
         self.whole = (1,) * len(function.arguments)
-        self._totals: dict[tuple[float, tuple[int, ...]], float] = {}
+        # Cuts are for bounds of partial derivatives; beside linear exponents these gain nothing.
+        mixed = mixes_functions(function) and bounded_as_a_whole(function, owner.order)
+        self._cut_by_parts = not mixed
+        self._totals: dict[tuple[float, tuple[int, ...], bool], float] = {}
         self._pieces: dict[float, tuple[int, ...]] = {}
 
-    def total(self, radius: float, pieces: tuple[int, ...]) -> float:
+    def total(self, radius: float, pieces: tuple[int, ...], *, by_parts: bool = True) -> float:
         """Return what Σc_i over all rows would be, by these rows."""
-        key = (radius, pieces)
+        key = (radius, pieces, by_parts)
         if key not in self._totals:
             along, together = self._owner.bounds(
-                self._function, self._data, self._place, radius, pieces
+                self._function, self._data, self._place, radius, pieces, by_parts=by_parts
             )
             best = np.broadcast_to(np.fmin(along, together), (self._n_trial,))
             self._totals[key] = float(best.mean()) * self._function.n_rows
@@ -224,21 +239,28 @@ class _Trial:
         most = min(MOST_BOXES_OF_A_ROW, MOST_BOXES // self._function.n_rows)
         best = self.whole
         typical = (2.0 * self._owner.size**1.5) / 6.0
-        while radius < np.inf and self.total(radius, best) * typical > FEW_ROWS:
+        total = partial(self.total, radius, by_parts=self._cut_by_parts)
+        while radius < np.inf and total(best) * typical > FEW_ROWS:
             finer = [
                 (*best[:k], 2 * count, *best[k + 1 :])
                 for k, count in enumerate(best)
                 if 2 * np.prod(best) <= most
             ]
             # Two cuts at once: one alone can gain nothing where two arguments multiply.
-            candidate = min(finer, key=lambda p: self.total(radius, p), default=None)
+            candidate = min(finer, key=total, default=None)
             if candidate is None:
                 return best
-            gain = 1.0 - self.total(radius, candidate) / max(self.total(radius, best), 1e-300)
+            gain = 1.0 - total(candidate) / max(total(best), 1e-300)
             if not gain > WORTH_A_CUT:
                 return best
             best = candidate
         return best
+
+
+def _chunk(function: RowFunction) -> int:
+    """Return how many rows are bounded at a time: the products of many arguments take memory."""
+    many = max(len(function.arguments) / MOST_ARGUMENTS, 1.0)
+    return int(CHUNK / many**2)
 
 
 def _rounded_up(c: Array) -> np.ndarray:

@@ -21,6 +21,7 @@ def suprema(
     boxes: Sequence[Interval],
     order: int,
     pieces: Sequence[int],
+    part: Cell | None = None,
 ) -> dict[Index, Array]:
     """Bound the absolute values of the partial derivatives of one order.
 
@@ -35,6 +36,8 @@ def suprema(
     pieces
         Into how many pieces each argument's interval is cut. Enclosures are taken piece by piece:
         the smaller a box, the less an interval forgets of how its terms depend on each other.
+    part
+        The summand that is bounded, by default the whole log-likelihood.
 
     Returns
     -------
@@ -50,7 +53,7 @@ def suprema(
     cuts = [_cut(box, count) for box, count in zip(boxes, pieces, strict=True)]
     for piece in product(*cuts):
         try:
-            found = _magnitudes(data, piece, order, function.root)
+            found = _magnitudes(data, piece, order, part or function.root)
         except NoRuleError as error:
             raise BoundsError(
                 f"{function.name!r} goes through {error.op}, whose derivatives no rule bounds. "

@@ -1,8 +1,10 @@
 """Where the arguments of rows lie in a trust region, and how they lie to each other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.kernels.intervals import RELATIVE
@@ -35,6 +37,35 @@ class Geometry:
             return [Interval.everything(n.shape) for n in self.norms]
         reach = [Interval.rounded(-radius * n, radius * n) for n in self.norms]
         return [centre + r for centre, r in zip(self.centres, reach, strict=True)]
+
+    def part(self, rows: NDArray[np.int64]) -> "Geometry":
+        """Return that of some of the rows, by their places among these."""
+        return Geometry(
+            tuple(centre.take(rows) for centre in self.centres),
+            tuple(n.take(rows) if n.shape else n for n in self.norms),
+            tuple(
+                w if n.shape == () else w[rows]
+                for n, w in zip(self.norms, self.whitened, strict=True)
+            ),
+        )
+
+    def of(self, arguments: Sequence[int]) -> "Geometry":
+        """Return that of some of the arguments."""
+        return Geometry(
+            tuple(self.centres[a] for a in arguments),
+            tuple(self.norms[a] for a in arguments),
+            tuple(self.whitened[a] for a in arguments),
+        )
+
+    def products(self, rows: int) -> Array:
+        """Return the products of the arguments' whitened gradients, shape (rows, m, m)."""
+        m = len(self.norms)
+        result = np.empty((rows, m, m))
+        for a in range(m):
+            for b in range(a + 1):
+                products = (self.whitened[a] * self.whitened[b]).sum(axis=1)
+                result[:, a, b] = result[:, b, a] = products
+        return result
 
     def correlation_norm(self) -> Array:
         """Return the largest eigenvalue of the correlations of each row's arguments."""

@@ -15,6 +15,7 @@ from math import factorial, prod
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.jets import Index
 from pymc_minibatch_mh.kernels.intervals import RELATIVE
@@ -36,6 +37,30 @@ def weighted(derivatives: Mapping[Index, Array], norms: tuple[Array, ...]) -> di
         with np.errstate(invalid="ignore"):
             result[index] = np.where(size == 0.0, 0.0, bound * size)
     return result
+
+
+def pair_of(
+    derivatives: Mapping[Index, Array], place: Geometry, order: int, inverse_temperature: float
+) -> tuple[Array, Array]:
+    """Return c_i and c̃_i from bounds of the partial derivatives of an order.
+
+    Parameters
+    ----------
+    derivatives
+        Sorted multi-index -> supremum.
+    place
+        Where the arguments lie.
+    order
+        Of the derivatives.
+    inverse_temperature
+        β.
+    """
+    terms = weighted(derivatives, place.norms)
+    if not terms:
+        return np.zeros(()), np.zeros(())
+    some = place.of(sorted({k for index in terms for k in index}))
+    along = directional(terms, inverse_temperature)
+    return along, joint(terms, some.correlation_norm(), order - 1, inverse_temperature)
 
 
 def directional(terms: Mapping[Index, Array], inverse_temperature: float) -> Array:

@@ -13,6 +13,7 @@ from numba import njit
 from pytensor.scalar import math as scalar_math
 from scipy import optimize, special
 
+from bounds.exponentials import EXPONENTIALS
 from bounds.vectors import VECTORS
 from families import FAMILIES
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
@@ -161,7 +162,7 @@ class Fit:
 @cache
 def fit(name, rows):
     """Return a family around its mode."""
-    model = (FAMILIES.get(name) or VECTORS[name])(rows=rows)
+    model = (FAMILIES | VECTORS | EXPONENTIALS)[name](rows=rows)
     # Initial points of a correlation matrix would be compiled.
     with pytensor.config.change_flags(cxx=""):
         parts = split(model, model.value_vars)

@@ -259,8 +259,6 @@ EXAMPLES = [
         "Bayesian Survival Analysis",
         SURVIVAL + "survival_analysis",
         survival,
-        "order 2",
-        "depends on 14 different linear combinations",
         truth=MASTECTOMY,
         nuts_draws=500,
         ported="the proportional hazards model, 12 intervals",

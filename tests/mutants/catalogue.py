@@ -765,6 +765,54 @@ EDITED = [
         "bounds/test_geometry.py::test_correlations_are_not_underestimated[2-2]",
     ),
     Mutant(
+        "a quarter of the squared range taken for a fifth",
+        "the variance of two exponents, each of one half",
+        Edit("bounds.moments.moments", "0.25 * widest**2", "0.2 * widest**2"),
+        "bounds/test_log_sums.py::test_moments_are_bounded_and_closely[inf]",
+    ),
+    Mutant(
+        "third moments of exponents underestimated",
+        "rows of two exponents exceed their bounds where one is rare",
+        Edit("bounds.moments.moments", "LARGEST_THIRD * widest**3", "0.09 * widest**3"),
+        "bounds/test_log_sums.py::test_moments_are_bounded_and_closely[inf]",
+    ),
+    Mutant(
+        "shares of the centre taken for those of the region",
+        "rows exceed their bounds where a rare class becomes frequent",
+        Edit("bounds.moments.Exponents.largest_shares", " - radius * distances", ""),
+        "bounds/test_log_sums.py::test_moments_are_bounded_and_closely[0.5]",
+    ),
+    Mutant(
+        "gradients of exponents taken to stay",
+        "moments of exponents that are no linear functions are too small",
+        Edit(
+            "bounds.moments.Exponents.distances",
+            "result += self.turns[:, :, None] + self.turns[:, None, :]",
+            "self.turns[:] = 0.0",
+        ),
+        "bounds/test_log_sums.py::test_curved_exponents_are_bounded",
+    ),
+    Mutant(
+        "a class left out of a softmax",
+        "the first of the exponents, which is taken out of the others",
+        Edit("model.row.log_sums.exponents", "return [(), *raised]", "return raised"),
+        "bounds/test_log_sums.py::"
+        "test_parts_add_up_to_the_log_likelihood_but_for_what_is_linear[four_classes]",
+    ),
+    Mutant(
+        "how exponents differ left out of a mixture",
+        "third derivatives of a mixture are too small",
+        Edit("bounds.log_sums.mixture_bounds", "found.third + between + mean(", "mean("),
+        "bounds/test_log_sums.py::"
+        "test_third_derivatives_at_the_centre_are_bounded_and_closely[normal_mixture]",
+    ),
+    Mutant(
+        "a multinomial of one trial",
+        "rows of several trials exceed their bounds",
+        Edit("bounds.log_sums.log_sum_bounds", "np.abs(_value(log_sum.factor, data)[0])", "1.0"),
+        "bounds/test_log_sums.py::test_no_row_exceeds_its_bound[counts-2]",
+    ),
+    Mutant(
         "M rounded by direction",
         "a move and its return have different sizes",
         Edit("kernels.moves._ordered", "if not swap:", "if True:", (SIZE,)),

@@ -12,7 +12,7 @@ from pymc_minibatch_mh.model.compiled.layout import Layout, Leaves
 from pymc_minibatch_mh.model.compiled.scalars import compiled_rowwise, composite_of, leaves_of
 from pymc_minibatch_mh.model.row.cells import Cell, LoweringError
 from pymc_minibatch_mh.model.row.expressions import derivatives, remainder_difference
-from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.function import MOST_ARGUMENTS, RowFunction
 
 
 class FormRows:
@@ -114,7 +114,9 @@ class PlacedFormRows:
         return derive_rows
 
     def bend(self) -> Callable | None:
-        """Compile averages of third derivatives (``BEND``), None where there are none."""
+        """Compile averages of third derivatives (``BEND``), None where these are none or many."""
+        if any(len(f.arguments) > MOST_ARGUMENTS for f in self._rows.functions):
+            return None
         try:
             self._call(slot.THIRD, self._rows.thirds())
         except LoweringError:

@@ -28,10 +28,13 @@ from pymc_minibatch_mh.model.row.cells import (
     LoweringError,
     Term,
 )
+from pymc_minibatch_mh.model.row.log_sums import arguments_at_once
 from pymc_minibatch_mh.model.row.lower import Tensor, lower, single
 
-#: Arguments beyond which the derivatives of a row are too many to be bounded.
-MOST_ARGUMENTS = 8
+#: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
+MOST_ARGUMENTS = 10
+#: Arguments of a row beyond which its second derivatives are too many to be compiled.
+MOST_IN_ALL = 24
 #: Rounding errors of a combination of forms, relative to what is combined.
 ROUNDED = 1e-14
 WAY_ON = (
@@ -146,7 +149,7 @@ def row_functions(split: Split) -> list[RowFunction]:
     ------
     BoundsError
         If rows depend on a discrete variable, an operation cannot be taken apart, or there are
-        more than 8 arguments.
+        too many arguments.
     """
     return [_row_function(row) for row in lowered_rows(split)]
 
@@ -155,12 +158,24 @@ def _row_function(row: LoweredRow) -> RowFunction:
     term, arguments = row.term, row.arguments
     root = arguments.rebuilt(row.root)
     columns = tuple(column for column, _ in term.batches)
-    if len(arguments.forms) > MOST_ARGUMENTS:
-        raise BoundsError(
-            f"{term.name!r} depends on {len(arguments.forms)} different linear combinations of the "
-            f"parameters in each row; bounds are derived for up to {MOST_ARGUMENTS}. {WAY_ON}"
-        )
+    _require_few(row.cells, term.name, root, len(arguments.forms))
     return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, row.cells)
+
+
+def _require_few(cells: Cells, name: str, root: Cell, n_arguments: int) -> None:
+    """Refuse a row whose derivatives are too many."""
+    at_once = arguments_at_once(cells, root) if n_arguments > MOST_ARGUMENTS else 0
+    if at_once > MOST_ARGUMENTS:
+        raise BoundsError(
+            f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
+            f"in each row, {at_once} of them in one term that is no sum; bounds are derived for "
+            f"up to {MOST_ARGUMENTS} at once, and for more in softmax. {WAY_ON}"
+        )
+    if n_arguments > MOST_IN_ALL:
+        raise BoundsError(
+            f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
+            f"in each row, whose second derivatives are compiled for up to {MOST_IN_ALL}. {WAY_ON}"
+        )
 
 
 def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tensor]:

@@ -476,12 +476,20 @@ def refused(build):
     return message
 
 
-def test_more_than_eight_arguments_are_refused():
+def test_more_than_ten_arguments_at_once_are_refused():
     def build(k):
         pm.Normal("y", pt.exp(X[:, :1] * pm.Normal("b", shape=k)).sum(1), observed=y)
 
-    assert len(functions_of(lambda: build(8))[0].arguments) == 8
-    assert "9 different linear combinations" in refused(lambda: build(9))
+    assert len(functions_of(lambda: build(10))[0].arguments) == 10
+    assert "11 different linear combinations" in refused(lambda: build(11))
+
+
+def test_more_arguments_are_taken_one_by_one():
+    def build():
+        rates = pt.exp(X[:, :1] * pm.Normal("b", shape=15))
+        pm.Poisson("y", rates, observed=np.tile(counts[:, None], (1, 15)))
+
+    assert len(functions_of(build)[0].arguments) == 15
 
 
 def test_many_classes_are_refused_at_once():

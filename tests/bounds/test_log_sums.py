@@ -1,0 +1,262 @@
+"""Joint bounds of logarithms of sums of exponentials, against searches for what exceeds them."""
+
+from functools import reduce
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy import optimize, special
+
+from bounds.certified import Rows, derivatives, evaluate, fit, hunt
+from bounds.exponentials import EXPONENTIALS, classes, layer
+from pymc_minibatch_mh.bounds.enclose import suprema
+from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.bounds.moments import Exponents, moments
+from pymc_minibatch_mh.bounds.parts import Region, _chosen, bounded_by_parts, pair_by_parts
+from pymc_minibatch_mh.bounds.remainder import pair_of
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.model.row.log_sums import parts_of
+from pymc_minibatch_mh.model.row.values import RowData
+
+ROWS = 2_000
+
+
+def exponents_of(rng, n_classes, size, scale):
+    """Return exponents of one row, linear in a position of some size, and their gradients."""
+    z = scale * rng.normal(size=(n_classes, size)) * rng.random((n_classes, 1)) ** 2
+    values = 2.0 * rng.normal(size=n_classes)
+    one = Exponents(
+        Interval.point(values[None]), z[None], np.ones((1, size)), np.eye(size)[None],
+        np.zeros((1, n_classes)),
+    )  # fmt: skip
+    return values, z, one
+
+
+def moments_at(values, z, place, direction):
+    """Return the second and the third central moment, and the mean of cubed distances."""
+    p, v = special.softmax(values + z @ place), z @ direction
+    gap = v - p @ v
+    far = np.linalg.norm(z - p @ z, axis=1)
+    return np.array([p @ gap**2, abs(p @ gap**3), p @ far**3])
+
+
+def largest_moments(rng, values, z, radius):
+    """Search the region, and all directions, for the largest moments."""
+    size = z.shape[1]
+    most = radius if radius < np.inf else 30.0
+
+    def at(x):
+        place, direction = x[:size], x[size:]
+        place = place * most / max(np.linalg.norm(place), 1.0)
+        return moments_at(values, z, place, direction / np.linalg.norm(direction))
+
+    found = np.zeros(3)
+    starts = rng.normal(size=(200, 2 * size))
+    tried = np.array([at(x) for x in starts])
+    for k in range(3):
+        for start in starts[np.argsort(tried[:, k])[-2:]]:
+            end = optimize.minimize(
+                lambda x, k=k: -at(x)[k], start, method="Nelder-Mead", options={"maxfev": 600}
+            )
+            found[k] = max(found[k], -end.fun)
+    return np.maximum(found, tried.max(axis=0))
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.5, 3.0, np.inf])
+def test_moments_are_bounded_and_closely(radius):
+    rng = np.random.default_rng(11)
+    ratios = []
+    for n_classes, size in [(2, 1), (2, 2), (3, 2), (4, 3), (7, 3)]:
+        for scale in (0.1, 1.0):
+            values, z, one = exponents_of(rng, n_classes, size, scale)
+            bound = moments(one, radius)
+            largest = largest_moments(rng, values, z, radius)
+            ratios.append(largest / [bound.variance[0], bound.third[0], bound.cubes[0]])
+    assert np.max(ratios) <= 1.0 + 1e-9
+    closest = np.max(ratios, axis=0)
+    assert closest[0] > 0.9
+    assert closest[1] > (0.99 if radius == np.inf else 0.5)
+    assert closest[2] > 0.5 or radius > 1.0
+
+
+def test_curved_exponents_are_bounded():
+    rng = np.random.default_rng(12)
+    ratios = []
+    for _ in range(20):
+        values, z, one = exponents_of(rng, 3, 2, 0.5)
+        bends = 0.2 * rng.normal(size=(3, 2, 2))
+        bends = bends + bends.transpose(0, 2, 1)
+        sizes = np.abs(np.linalg.eigvalsh(bends)).max(axis=1)
+        turned = Exponents(one.values, one.weights, one.norms, one.gram, sizes[None])
+        bound = moments(turned, 1.0)
+        for _ in range(300):
+            place, direction = rng.normal(size=(2, 2))
+            direction /= np.linalg.norm(direction)
+            place /= max(np.linalg.norm(place), 1.0)
+            curved = values + 0.5 * np.einsum("kab,a,b->k", bends, place, place)
+            p = special.softmax(curved + z @ place)
+            v = (z + bends @ place) @ direction
+            gap = v - p @ v
+            found = np.array([p @ gap**2, abs(p @ gap**3)])
+            ratios.append(found / [bound.variance[0], bound.third[0]])
+    assert 0.3 < np.max(ratios) <= 1.0
+
+
+def largest_value(forms, whitened, rng):
+    """Search unit directions for the largest values of cubic forms of the arguments, by rows."""
+    full = np.zeros((len(whitened), *3 * (whitened.shape[1],)))
+    for index, values in forms.items():
+        for places in set(permutations(index)):
+            full[(slice(None), *places)] = values
+    full = np.einsum("nabc,nai,nbj,nck->nijk", full, *3 * (whitened,))
+    shift = np.sqrt((full**2).sum(axis=(1, 2, 3)))[:, None]
+    largest = np.zeros(len(full))
+    for _ in range(10):
+        x = rng.normal(size=(len(full), full.shape[1]))
+        for _ in range(60):
+            x /= np.linalg.norm(x, axis=1, keepdims=True)
+            slope = np.einsum("nijk,nj,nk->ni", full, x, x)
+            value = (slope * x).sum(axis=1, keepdims=True)
+            x = slope + np.sign(value) * shift * x
+        largest = np.maximum(largest, np.abs(value[:, 0]))
+    return largest
+
+
+@pytest.mark.parametrize("name", ["four_classes", "clusters", "normal_mixture"])
+def test_third_derivatives_at_the_centre_are_bounded_and_closely(name):
+    fitted = fit(name, ROWS)
+    (function,), surrogate = fitted.functions, fitted.surrogate(2)
+    rows = Rows(function, np.arange(0, ROWS, 20), fitted.split.size)
+    exact = derivatives(function, rows.data, rows.arguments(surrogate.centre), 3)
+    forms = {index: values for index, values in exact.items() if len(index) == 3}
+    whitened = np.stack(rows.matrices, axis=1) @ surrogate.factor
+    largest = largest_value(forms, whitened, np.random.default_rng(4))
+    place = fitted.bounds(surrogate).geometry(function, rows.data)
+    region = Region(1e-9, 3, (1,) * len(function.arguments), 1.0)
+    _, bound = pair_by_parts(function, rows.data, place, region)
+    ratios = largest / bound
+    assert ratios.max() <= 1.0 + 1e-6
+    assert ratios.max() > (0.2 if name == "clusters" else 0.3)
+
+
+def test_what_all_exponents_have_in_common_does_not_matter():
+    rng = np.random.default_rng(13)
+    _, _, one = exponents_of(rng, 4, 2, 0.3)
+    common = 1e6 * np.ones((1, 4, 1))
+    shifted = Exponents(
+        Interval(one.values.lo + 1e3, one.values.hi + 1e3),
+        np.concatenate([one.weights, common], axis=2), np.ones((1, 3)), np.eye(3)[None], one.turns,
+    )  # fmt: skip
+    for radius in (0.5, np.inf):
+        plain, other = moments(one, radius), moments(shifted, radius)
+        assert plain.variance[0] <= other.variance[0] * (1.0 + 1e-6)
+        assert plain.third[0] <= other.third[0] * (1.0 + 1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", list(EXPONENTIALS))
+def test_no_row_exceeds_its_bound(name, order):
+    fitted = fit(name, ROWS)
+    surrogate = fitted.surrogate(order)
+    largest = hunt(fitted, surrogate, fitted.bounds(surrogate).tables(), moves=60_000)
+    assert largest.max() <= 1.0
+    # Rows between clusters may belong to either of them within the region.
+    assert largest.max() > 0.3 or name == "clusters"
+
+
+@pytest.mark.parametrize(
+    "name", [*EXPONENTIALS, "softmax", "normal_mixture", "zero_inflated_poisson"]
+)
+def test_parts_add_up_to_the_log_likelihood_but_for_what_is_linear(name):
+    fitted = fit(name, ROWS)
+    (function,) = fitted.functions
+    rows = Rows(function, np.arange(0, ROWS, 40), fitted.split.size)
+    step = 0.05 * np.random.default_rng(1).normal(size=fitted.split.size)
+    assert bounded_by_parts(function, 3)
+    left = []
+    for k in (-1.0, 0.0, 1.0):
+        arguments = rows.arguments(fitted.mode.position + k * step)
+        whole, _ = evaluate(function, rows.data, arguments)
+        left.append(whole - nonlinear(function, rows.data, arguments))
+    np.testing.assert_allclose(left[0] + left[2], 2.0 * left[1], atol=1e-9)
+
+
+def nonlinear(function, data, arguments):
+    """Return the sum of the parts of rows."""
+    total = np.zeros(len(data.rows))
+    for places, branch in _chosen(function.root, data, np.arange(len(data.rows))):
+        parts, some = parts_of(function.cells, branch), data.part(places)
+        here = [np.broadcast_to(u, len(data.rows))[places] for u in arguments]
+        for log_sum in parts.log_sums:
+            raised = np.broadcast_arrays(
+                *(value(x, some, here) for x in log_sum.terms), np.zeros(len(places))
+            )
+            factor = sum(product(x, some) for x in log_sum.factor)
+            total[places] += factor * special.logsumexp(raised[:-1], axis=0)
+        for cells in (parts.mixture, *((x,) for x in parts.others)):
+            if cells:
+                raised = [evaluate(with_root(function, x), some, here)[0] for x in cells]
+                raised = np.broadcast_arrays(*raised, np.zeros(len(places)))
+                total[places] += special.logsumexp(raised[:-1], axis=0)
+    return total
+
+
+def with_root(function, root):
+    return type(function)(
+        function.name, function.n_rows, function.columns, root, function.arguments, function.cells
+    )
+
+
+def value(linear, data, arguments):
+    total = sum((product(x, data) for x in linear.offset), 0.0)
+    for a, weights in linear.weights.items():
+        total = total + arguments[a] * sum(product(x, data) for x in weights)
+    return total
+
+
+def product(cells, data):
+    return reduce(np.multiply, [data.value(x) for x in cells], 1.0)
+
+
+@pytest.mark.parametrize("name", ["four_classes", "seven_classes", "counts", "normal_mixture"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_bounds_are_not_larger_than_those_of_partial_derivatives(name, order):
+    fitted = fit(name, ROWS)
+    (function,) = fitted.functions
+    bounds = fitted.bounds(fitted.surrogate(order))
+    data = RowData(function, np.arange(100))
+    place = bounds.geometry(function, data)
+    whole = (1,) * len(function.arguments)
+    for radius in (1.0, 5.0):
+        found = suprema(function, data, place.boxes(radius), order + 1, whole)
+        before = pair_of(found, place, order + 1, 1.0)
+        after = bounds.bounds(function, data, place, radius, whole)
+        assert all((new <= old).all() for new, old in zip(after, before, strict=True))
+
+
+def test_rows_of_many_classes_read_few():
+    fitted = fit("seven_classes", 10_000)
+    (function,) = fitted.functions
+    bounds = fitted.bounds(fitted.surrogate(2))
+    data = RowData(function, np.arange(1_000))
+    place = bounds.geometry(function, data)
+    whole = (1,) * len(function.arguments)
+    found = suprema(function, data, place.boxes(4.0), 3, whole)
+    before = np.minimum(*pair_of(found, place, 3, 1.0)).sum()
+    after = np.minimum(*bounds.bounds(function, data, place, 4.0, whole)).sum()
+    assert after < 0.05 * before
+
+
+@pytest.mark.parametrize(
+    ("build", "why"),
+    [
+        (layer, "11 different linear combinations .* 11 of them in one term"),
+        (lambda: classes(30, 1_000), "29 different linear combinations .* up to 24"),
+    ],
+)
+def test_too_many_arguments_are_refused_for_what_they_are_too_many_for(build, why):
+    model = build()
+    with pytest.raises(BoundsError, match=why):
+        row_functions(split(model, model.value_vars))
