@@ -21,6 +21,10 @@ _STIRLING = np.array(
     [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
 )
 _ASYMPTOTIC = 20.0
+# Up to here the power series of log(1 + x)/x takes few terms.
+_NEAR, _POWERS = 0.3, 36
+# A sum of so few terms is taken term by term.
+_FEW = 24.0
 
 
 @compiled()
@@ -30,13 +34,31 @@ def _shift(x, y, z):
 
 
 @compiled()
+def _lack(x):
+    """Return log(1 + x)/x - 1, to the precision of itself."""
+    if x > _NEAR:
+        return log1p_ratio(x) - 1.0
+    total = 0.0
+    for k in range(_POWERS, 0, -1):
+        total = (1.0 / (k + 1.0) - total) * x
+    return -total
+
+
+@compiled()
 def _end(s, x):
     """Return E(s)."""
     r = x / (1.0 + s * x)
     square, tail = r * r, 0.0
     for k in range(_STIRLING.size - 1, -1, -1):
         tail = tail * square + _STIRLING[k]
-    return s * (log1p_ratio(s * x) - 1.0) + (s - 0.5) * math.log1p(s * x) + r * tail
+    return s * _lack(s * x) + (s - 0.5) * math.log1p(s * x) + r * tail
+
+
+@compiled(inlined=True)
+def _is_short(y, z):
+    """Return whether R is a sum of few logarithms."""
+    steps = abs(y - z)
+    return steps <= _FEW and steps == math.floor(steps) and min(y, z) >= 0.0
 
 
 @compiled()
@@ -44,10 +66,22 @@ def gamma_rise(x, y, z):
     """Return R(x; y, z) for x >= 0, NaN below."""
     if not x >= 0.0:
         return np.nan
+    if _is_short(y, z):
+        total = 0.0
+        for i in range(int(abs(y - z))):
+            total += math.log1p((min(y, z) + i) * x)
+        return total if y >= z else -total
     shift, apart = _shift(x, y, z), 0.0
     for i in range(int(shift)):
         apart += math.log1p((y + i) * x) - math.log1p((z + i) * x)
     return _end(y + shift, x) - _end(z + shift, x) - apart
+
+
+@compiled(inlined=True)
+def _log_slope(order, s, e):
+    """Return the derivative of log(1 + s x), by e = 1/(1 + s x)."""
+    share = s * e
+    return share if order == 1 else -share * share if order == 2 else 2.0 * share * share * share
 
 
 @compiled()
@@ -74,18 +108,17 @@ def _end_slope(order, s, x):
     return total
 
 
-@compiled(inlined=True)
-def _log_slope(order, s, e):
-    """Return the derivative of log(1 + s x), by e = 1/(1 + s x)."""
-    share = s * e
-    return share if order == 1 else -share * share if order == 2 else 2.0 * share * share * share
-
-
 @compiled()
 def gamma_rise_slope(order, x, y, z):
     """Return the derivative of :func:`gamma_rise` in x, of order 1 to 3."""
     if not x >= 0.0:
         return np.nan
+    if _is_short(y, z):
+        total = 0.0
+        for i in range(int(abs(y - z))):
+            one = min(y, z) + i
+            total += _log_slope(order, one, 1.0 / (1.0 + one * x))
+        return total if y >= z else -total
     shift, apart = _shift(x, y, z), 0.0
     for i in range(int(shift)):
         one, other = y + i, z + i

@@ -15,7 +15,7 @@ from pymc_minibatch_mh.kernels.rises import gamma_rise, gamma_rise_slope
 LARGEST_TABLE = 20_000_000
 # From the integral R⁽ⁿ⁾(x) = -∫ sⁿ⁻¹ φ⁽ⁿ⁾(x s) exp(-s) ds over s > 0, in which φ is the logistic
 # function of t/2 if y is a half and z zero: ranges of the second to fourth derivative.
-_OF_HALF = {2: (0.0, 0.0240563), 3: (-1.0 / 96.0, 1.0 / 32.0), 4: (-0.0490, 0.0490)}
+_OF_HALF = {2: (0.0, 0.0240563), 3: (-1.0 / 96.0, 1.0 / 32.0), 4: (-0.0479, 0.0072)}
 _ROUNDED = 1e-13
 
 
