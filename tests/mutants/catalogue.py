@@ -821,14 +821,14 @@ EDITED = [
         "bounds/test_rise.py::test_sums_of_logarithms_are_enclosed_tightly[False]",
     ),
     Mutant(
-        "terms in the logarithm of a shape dropped",
+        "means left out of products with reciprocals",
         "rows in reciprocals are those of another model",
         Edit(
-            "model.row.shapes._Reciprocals.closed",
-            "if number(factor := self._total(factors)) != 0.0",
-            "if number(factor := self._total(factors)) == 0.5",
+            "model.row.shapes._Reciprocals._sized",
+            "multiply(self._cells, raised, exp(self._cells, rest))",
+            "raised",
         ),
-        "model/row/test_reciprocals.py::test_rows_that_are_not_smooth_stay_in_logarithms",
+        "model/row/test_reciprocals.py::test_counts_have_their_density[0.4-1]",
     ),
     Mutant(
         "trust region beyond zero",

@@ -39,7 +39,7 @@ def far(request):
 
 @pytest.mark.parametrize("name", list(FAR))
 def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
-    assert words_of(FAR[name](rows=ROWS)) == ["1/alpha" if name == POISSON else "1/nu"]
+    assert words_of(FAR[name](rows=ROWS)) == ["1/alpha" if name == POISSON else "1/√nu"]
 
 
 def test_a_shape_that_data_tell_stays_a_logarithm():
