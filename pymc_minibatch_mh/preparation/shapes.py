@@ -75,6 +75,7 @@ def _cost(target: Target, point: Mapping[str, np.ndarray]) -> float:
     if isinstance(functions, BoundsError):
         return np.inf
     rows = np.unique(np.linspace(0, count - 1, min(FEW, count)).astype(np.int64))
+    target.condition_on(point)
     try:
         mode = target.mode_of_few(target.split.ravel(point), rows, COARSE_TOLERANCE)
         surrogate = surrogate_at(mode, 2, count / rows.size)
