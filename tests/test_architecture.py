@@ -69,7 +69,11 @@ INSTALLED = {
 }
 #: Parts that see a narrower part of another: part -> other part -> modules of that.
 NARROW = {
-    "proposals": {"kernels": {"batch", "counts", "drift", "first_class", "roles", "vectors"}},
+    "proposals": {
+        "kernels": {
+            "batch", "counts", "drift", "first_class", "roles", "truncated", "vectors",
+        },
+    },
     "methods": {
         "kernels": {
             "alias", "bound_tables", "counts", "draw", "first_class", "looks", "moments", "moves",

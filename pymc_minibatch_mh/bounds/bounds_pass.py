@@ -9,7 +9,7 @@ from scipy.special import chdtri
 
 from pymc_minibatch_mh.bounds.diagnose import explain_unbounded
 from pymc_minibatch_mh.bounds.enclose import suprema
-from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
+from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry, within_support
 from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.parts import (
     Region,
@@ -59,8 +59,8 @@ class BoundsPass:
     surrogate
         Centre, metric, order and temperature.
     support
-        Lower and upper ends of the coordinates' supports, which bound the trust region of control
-        variates of order 0; shapes (d,).
+        Lower and upper ends of the coordinates' supports, which no trust region reaches beyond;
+        shapes (d,).
     """
 
     def __init__(
@@ -99,6 +99,17 @@ class BoundsPass:
         c = np.stack([c for _, _, c in tables])
         return Tables(heads, c, float(heads[:, TOTAL].min() / base) if base > 0.0 else 1.0)
 
+    def forecast(self) -> float:
+        """Return C M of a typical move, by a few rows of each term: infinite without bounds."""
+        trials = [self._trial(function) for function in self._functions]
+        radius = float(np.sqrt(chdtri(self.size, TAILS[0])))
+        return self.typical * sum(trial.total(radius, trial.whole) for trial in trials)
+
+    @property
+    def typical(self) -> float:
+        """M of a typical move."""
+        return (2.0 * self.size**1.5) / 6.0
+
     def _trial(self, function: RowFunction) -> "_Trial":
         rows = np.unique(np.linspace(0, function.n_rows - 1, TRIAL_ROWS).astype(np.int64))
         data = RowData(function, rows)
@@ -123,7 +134,7 @@ class BoundsPass:
         region = Region(radius, self.order, pieces, beta)
         along = together = np.full((), np.inf)
         if bounded_as_a_whole(function, self.order):
-            boxes = place.boxes(radius)
+            boxes = within_support(function, place.boxes(radius), *self._support)
             if radius == np.inf and self.order == 1:
                 boxes = box_of_support(function, data, *self._support)
             found = suprema(function, data, boxes, self.order, pieces)
@@ -194,6 +205,7 @@ class BoundsPass:
             row -= function.n_rows
         data = RowData(function, np.array([row]))
         boxes = self.geometry(function, data).boxes(radius)
+        boxes = within_support(function, boxes, *self._support)
         return explain_unbounded(function, data, boxes, self.order, row)
 
 
@@ -238,8 +250,10 @@ class _Trial:
     def _best_cuts(self, radius: float) -> tuple[int, ...]:
         most = min(MOST_BOXES_OF_A_ROW, MOST_BOXES // self._function.n_rows)
         best = self.whole
-        typical = (2.0 * self._owner.size**1.5) / 6.0
-        total = partial(self.total, radius, by_parts=self._cut_by_parts)
+        typical, total = (
+            self._owner.typical,
+            partial(self.total, radius, by_parts=self._cut_by_parts),
+        )
         while radius < np.inf and total(best) * typical > FEW_ROWS:
             finer = [
                 (*best[:k], 2 * count, *best[k + 1 :])

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.kernels.intervals import RELATIVE
 from pymc_minibatch_mh.model.compiled.layout import placed
-from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.cells import Gather
+from pymc_minibatch_mh.model.row.function import LinearForm, RowFunction
 from pymc_minibatch_mh.model.row.values import RowData
 
 
@@ -115,6 +116,41 @@ def geometry(function: RowFunction, data: RowData, centre: Array, factor: Array)
     )
     whitened = tuple(found.whitened[: 1 if k == 0 else None, a] for a, k in enumerate(kept))
     return Geometry(centres, tuple(np.asarray(norms[k, a]) for a, k in enumerate(kept)), whitened)
+
+
+def within_support(
+    function: RowFunction, boxes: Sequence[Interval], lower: Array, upper: Array
+) -> list[Interval]:
+    """Return the parts of boxes in which arguments that are a coordinate each can lie.
+
+    Moves that leave the support are refused before a row is read, so that both ends of a move, and
+    all that lies between them, are inside.
+
+    Parameters
+    ----------
+    boxes
+        Intervals of the arguments.
+    lower, upper : ndarray, shape (d,)
+        Ends of the support, infinite where a coordinate is not bounded.
+    """
+    result = []
+    for form, box in zip(function.arguments, boxes, strict=True):
+        places = _coordinate(form)
+        low, high = (lower[places].min(), upper[places].max()) if places else (-np.inf, np.inf)
+        if np.isfinite(low) or np.isfinite(high):
+            box = Interval(np.clip(box.lo, low, high), np.clip(box.hi, low, high))
+        result.append(box)
+    return result
+
+
+def _coordinate(form: LinearForm) -> list[int]:
+    """Return the coordinates that an argument is one of; none if it is a sum or a multiple."""
+    if len(form.terms) > 1 or form.terms[0].monomial or form.terms[0].factor != 1.0:
+        return []
+    place = form.terms[0].place
+    if isinstance(place, Gather):
+        return list(range(place.first, place.first + place.step * place.size, place.step))
+    return [place]
 
 
 def box_of_support(

@@ -21,10 +21,11 @@ from pymc_minibatch_mh.bounds.rules import (
     NoRuleError,
     derivatives,
     gamma_ratio_derivatives,
+    gamma_rise_derivatives,
     power_derivatives,
 )
 from pymc_minibatch_mh.model.row.cells import Apply, Argument, Cell, Constant, Data
-from pymc_minibatch_mh.model.row.operations import GammaRatio
+from pymc_minibatch_mh.model.row.operations import GammaRatio, GammaRise
 from pymc_minibatch_mh.model.row.values import RowData
 
 Index = tuple[int, ...]
@@ -99,9 +100,10 @@ class Jets:
             base = self.of(operands[0])
             exponent = self._data.value(operands[1])
             return _composed(power_derivatives(base[()], exponent, self._order), base)
-        if isinstance(op, GammaRatio):
+        if isinstance(op, GammaRatio | GammaRise):
+            rule = gamma_ratio_derivatives if isinstance(op, GammaRatio) else gamma_rise_derivatives
             inner, (y, z) = self.of(operands[0]), map(self._data.value, operands[1:])
-            return _composed(gamma_ratio_derivatives(inner[()], y, z, self._order), inner)
+            return _composed(rule(inner[()], y, z, self._order), inner)
         if isinstance(op, scalar.Maximum | scalar.Minimum):
             return self._extreme(op, [self.of(x) for x in operands])
         if isinstance(op, scalar.Clip):

@@ -9,6 +9,9 @@ import pymc as pm
 
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
+from pymc_minibatch_mh.expansion.border import BorderPasses, without_border
+from pymc_minibatch_mh.expansion.climb import climb
+from pymc_minibatch_mh.expansion.density import Density
 from pymc_minibatch_mh.expansion.hierarchy import find_marginal_mode
 from pymc_minibatch_mh.expansion.mode import LOOSE_TOLERANCE, TOLERANCE, Mode, find_mode
 from pymc_minibatch_mh.expansion.passes import Passes
@@ -144,7 +147,9 @@ class Target:
         mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
         report("Expanding the rows")
         # Where an average stands for the prior's curvature, the centre is a mean already.
-        if self.taylor_order > 0 and not mode.kinked:
+        if self._at_border:
+            mode = without_border(self.passes, mode, self.inverse_temperature)
+        elif self.taylor_order > 0 and not mode.kinked:
             mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
         surrogate = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
         return surrogate._replace(first=self.split.first)
@@ -168,7 +173,7 @@ class Target:
         Where the model has scales, what is sought is the mode of their marginal density.
         """
         names = self.split.coordinate_names
-        arguments = self.passes, start, self.inverse_temperature, names, rng
+        arguments = self._climbed, start, self.inverse_temperature, names, rng
         if self.taylor_order == 0:
             try:
                 return find_mode(*arguments)
@@ -196,6 +201,33 @@ class Target:
             read = read_by_forms(functions, self.split.size)
         return scales_of(self.passes.prior, read, start)
 
+    def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
+        """Find the mode of a subsample whose rows stand for several each.
+
+        Raises
+        ------
+        ModeError
+            If there is none.
+        """
+        weight = self.inverse_temperature * self.source.n_rows / rows.size
+        density = Density(self._climbed, weight, rows)
+        found, _ = climb(density, start, self.split.coordinate_names, tolerance)
+        mode = Mode(found.position, -found.total.hessian, found.likelihood)
+        return without_border(self.passes, mode, weight) if self._at_border else mode
+
+    @cached_property
+    def _climbed(self) -> Passes:
+        """What the search for the mode climbs."""
+        if not self._at_border:
+            return self.passes
+        return BorderPasses(self.rows, self.compiled.prior, self.source, self._at_border)
+
+    @property
+    def _at_border(self) -> list[int]:
+        """Coordinates that are reciprocals of shapes, and may have their mode at 0."""
+        coordinates = self.split.coordinates
+        return sorted(coordinates.reciprocals) if coordinates is not None else []
+
     def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
         """Take the values of the variables outside the position from a point."""
         self.source.others[:] = self.split.ravel_others(point)
@@ -213,7 +245,7 @@ class Target:
         report("Comparing the parts with the model")
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
         noise = rng.standard_normal((count, surrogate.centre.size))
-        points = list(surrogate.centre + noise @ surrogate.factor.T)
+        points = list(self.split.mirrored(surrogate.centre + noise @ surrogate.factor.T))
         density, others = ModelDensity(model, self.split), self.source.others
         check_split(
             {

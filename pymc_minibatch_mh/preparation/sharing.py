@@ -24,6 +24,7 @@ from pymc_minibatch_mh.preparation.file import key_of_expansion, read
 from pymc_minibatch_mh.preparation.freshness import WatchedModel
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared
+from pymc_minibatch_mh.preparation.shapes import with_best_shapes
 
 #: Rows that tell at once whether a start has a density.
 START_ROWS = 100_000
@@ -233,9 +234,12 @@ def read_model(
         initial_point=point,
     )
     if reading.in_linear_coordinates:
-        parts = in_linear_coordinates(parts)
+        linear = in_linear_coordinates(parts)
+        target = with_best_shapes(parts, linear, point, reading.compile_kwargs)
+    else:
+        target = Target(parts, 2, 1.0, reading.compile_kwargs)
     watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))
-    found = SharedModel(request, watched, Target(parts, 2, 1.0, reading.compile_kwargs))
+    found = SharedModel(request, watched, target)
     if request is not None:
         _known[model] = found
     return found

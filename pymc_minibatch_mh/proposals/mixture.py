@@ -15,6 +15,7 @@ from pymc_minibatch_mh.kernels.counts import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCE
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal, is_number
+from pymc_minibatch_mh.proposals.bordered import bordered, drawn_component
 from pymc_minibatch_mh.proposals.tuning import tuned
 
 #: Autoregressive coefficients: antithetic, independent, and three that move locally.
@@ -52,16 +53,6 @@ class MixtureNumbers(NamedTuple):
     rho: np.ndarray
 
 
-@compiled(inlined=True)
-def _drawn_component(weights, rng):
-    left = rng.random() - weights[0]
-    component = 0
-    while left >= 0.0 and component < weights.size - 1:
-        component += 1
-        left -= weights[component]
-    return component
-
-
 @role_of(MixtureNumbers, "propose")
 @compiled(inlined=True)
 def propose_from_mixture(numbers, move, posterior, rng):
@@ -72,7 +63,7 @@ def propose_from_mixture(numbers, move, posterior, rng):
     """
     surrogate = posterior.surrogate
     first, factor, size = surrogate.first, surrogate.factor, move.new.size
-    component = _drawn_component(numbers.weights, rng)
+    component = drawn_component(numbers.weights, rng)
     white, log_q = move.there, 0.0
     for i in range(first):
         move.new[i] = move.position[i]
@@ -158,6 +149,10 @@ class Mixture(Proposal):
         if self.rho and self.walk_weight > 0.0 and (total[:, TRIED] >= ENOUGH_TRIES).all():
             return record._replace(weights=self._weights(total, size))
         return record
+
+    def linked(self, record: MixtureNumbers, prepared: Any) -> Any:
+        """Return the record, with more numbers where coordinates end at zero."""
+        return bordered(record, prepared)
 
     def scaling(self, record: MixtureNumbers) -> float:
         """Return the scale of the walk."""

@@ -185,7 +185,8 @@ def _require_inside(model: pm.Model, split: Split, block: Block, values: np.ndar
         )
     place = slice(block.start, block.stop)
     flat = values.ravel()
-    inside = np.isfinite(flat) & (flat >= split.lower[place]) & (flat <= split.upper[place])
+    lower, upper = split.support_of_values
+    inside = np.isfinite(flat) & (flat >= lower[place]) & (flat <= upper[place])
     if not inside.all():
         raise SettingError(
             f"initvals= start {name!r} outside of its support: {flat[~inside][0]:g} on the "

@@ -331,7 +331,8 @@ class MinibatchStep(BlockedStep):
         """Draw a point from the Gaussian approximation, `scale` times as wide."""
         surrogate = self.prepared.surrogate
         noise = rng.standard_normal(surrogate.centre.size)
-        return self.target.split.unravel(surrogate.centre + scale * (surrogate.factor @ noise), {})
+        position = surrogate.centre + scale * (surrogate.factor @ noise)
+        return self.target.split.unravel(self.target.split.mirrored(position), {})
 
     def __reduce__(self) -> tuple:
         """Pickle what was prepared, settings and the chain; neither model nor code."""

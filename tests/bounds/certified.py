@@ -23,11 +23,13 @@ from pymc_minibatch_mh.expansion.mode import Mode
 from pymc_minibatch_mh.expansion.passes import Derivatives
 from pymc_minibatch_mh.expansion.taylor import surrogate_at
 from pymc_minibatch_mh.kernels.moves import move_between, products, size_of_move
+from pymc_minibatch_mh.kernels.rises import gamma_rise
 from pymc_minibatch_mh.model.reading.split import Split, split
 from pymc_minibatch_mh.model.row.cells import Argument, numpy_of
 from pymc_minibatch_mh.model.row.function import RowFunction, row_functions
 from pymc_minibatch_mh.model.row.operations import (
     GammaRatio,
+    GammaRise,
     Log1pRatio,
     LogAny,
     LogErfc,
@@ -64,6 +66,7 @@ def log_of_rare(x):
 
 
 BY_NAME = {
+    GammaRise: np.vectorize(gamma_rise, otypes=[float]),
     GammaRatio: lambda x, y, z: special.gammaln(x + y) - special.gammaln(x + z),
     LogAny: lambda x: np.where(x > 0.0, np.log1p(-np.exp(-np.exp(x))), log_of_rare(x)),
     LogErfc: log_erfc,

@@ -12,6 +12,12 @@ from pymc_minibatch_mh.model.row.operations import gamma_ratio, log_erfc
 from pymc_minibatch_mh.model.row.values import RowData
 
 ROWS = 5
+
+
+def _gamma_rise(x, y, z):
+    return mp.loggamma(1 / x + y) - mp.loggamma(1 / x + z) + (y - z) * mp.log(x)
+
+
 EXACT = {
     "Add": lambda *x: mp.fsum(x),
     "Mul": lambda *x: mp.fprod(x),
@@ -29,6 +35,7 @@ EXACT = {
     "Softplus": lambda x: mp.log1p(mp.exp(x)),
     "GammaLn": mp.loggamma,
     "GammaRatio": lambda x, y, z: mp.loggamma(x + y) - mp.loggamma(x + z),
+    "GammaRise": lambda x, y, z: _gamma_rise(x, y, z) if x else mp.mpf(0),
     "LogErfc": lambda x: mp.log(mp.erfc(x)),
     "Abs": abs,
     "Switch": lambda c, yes, no: yes if c else no,

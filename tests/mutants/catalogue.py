@@ -1081,6 +1081,70 @@ EDITED = [
         Edit("model.compiled.unread._pieces", "piece = slice(None)", "piece = slice(0)"),
         f"{UNREAD}::test_a_graph_that_takes_the_whole_position_reads_all_of_it",
     ),
+    # Shapes near infinity.
+    Mutant(
+        "share above zero not corrected for",
+        "moves that end at zero leave another law invariant",
+        Edit(
+            "proposals.bordered.propose_above_zero",
+            "log_q += log_share_above(low) - log_share_above(-(behind + back) / scale)",
+            "log_q += 0.0",
+        ),
+        "proposals/test_bordered.py::test_density_ratio_is_that_of_the_truncated_densities[0.0-0]",
+        slow=True,
+    ),
+    Mutant(
+        "Jacobian of a reciprocal for its root",
+        "the prior of a shape is another one",
+        Edit(
+            "model.reading.coordinates.Coordinates.log_jacobian",
+            "pt.sum(shape.logs(position)) / shape.power",
+            "pt.sum(shape.logs(position))",
+        ),
+        "model/reading/test_reciprocals.py::test_graph_and_jacobian_are_those_of_the_map[counts-2]",
+    ),
+    Mutant(
+        "Jacobian of draws of a reciprocal",
+        "the parts are not those of the model",
+        Edit(
+            "model.reading.coordinates.Coordinates.log_jacobians",
+            "logs = shape.logs(positions) / shape.power",
+            "logs = shape.logs(positions)",
+        ),
+        "model/reading/test_reciprocals.py::test_graph_and_jacobian_are_those_of_the_map[counts-2]",
+    ),
+    Mutant(
+        "a third derivative of logarithms without its factor",
+        "bounds of counts are half as large as they must be",
+        Edit("bounds.rules.rise._of_logarithm", "np.arange(1, n)", "np.ones(n)"),
+        "bounds/test_rise.py::test_sums_of_logarithms_are_enclosed_tightly[False]",
+    ),
+    Mutant(
+        "means left out of products with reciprocals",
+        "rows in reciprocals are those of another model",
+        Edit(
+            "model.row.shapes._Reciprocals._sized",
+            "multiply(self._cells, raised, exp(self._cells, rest))",
+            "raised",
+        ),
+        "model/row/test_reciprocals.py::test_counts_have_their_density[0.4-1]",
+    ),
+    Mutant(
+        "trust region beyond zero",
+        "reciprocals of shapes have no bounds",
+        Edit("bounds.geometry.within_support", "np.clip(box.lo, low, high)", "box.lo"),
+        "preparation/test_shapes.py::test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal"
+        "[counts that are Poisson]",
+        slow=True,
+    ),
+    Mutant(
+        "coordinates that are worse",
+        "an update reads more rows than it has to",
+        Edit("preparation.shapes.with_best_shapes", "np.argmin(forecasts)", "np.argmax(forecasts)"),
+        "preparation/test_shapes.py::test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal"
+        "[counts that are Poisson]",
+        slow=True,
+    ),
     # What a chain keeps.
     Mutant(
         "adaptation left on after warm-up",

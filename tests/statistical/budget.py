@@ -52,6 +52,10 @@ RANDOM = [
         2, LEVEL, "chi-square of one-step frequencies",
     ),
     Random(
+        "exactness/test_bordered.py::test_updates_lead_where_the_enumeration_says",
+        1, LEVEL, "chi-square of where updates lead",
+    ),
+    Random(
         "exactness/test_confidence.py::test_moves_are_accepted_as_often_as_the_enumeration_says",
         12, LEVEL, "binomial, both tails from two states, and mean rows",
     ),

@@ -14,6 +14,7 @@ from pymc_minibatch_mh.bounds.rules.base import NoRuleError, derivatives
 from pymc_minibatch_mh.bounds.rules.composite import gamma_ratio_derivatives
 from pymc_minibatch_mh.bounds.rules.error import log_erfc_derivatives
 from pymc_minibatch_mh.bounds.rules.power import power_derivatives
+from pymc_minibatch_mh.bounds.rules.rise import gamma_rise_derivatives
 
 __all__ = [
     "NoRuleError",
@@ -23,6 +24,7 @@ __all__ = [
     "exponential",
     "gamma",
     "gamma_ratio_derivatives",
+    "gamma_rise_derivatives",
     "log_erfc_derivatives",
     "logistic",
     "piecewise",

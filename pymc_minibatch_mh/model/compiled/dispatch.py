@@ -15,7 +15,7 @@ from pytensor.scalar.basic import ScalarOp
 from pytensor.scalar.math import PolyGamma, TriGamma
 
 from pymc_minibatch_mh.errors import MinibatchError
-from pymc_minibatch_mh.kernels import changes, exponentials, special
+from pymc_minibatch_mh.kernels import changes, exponentials, rises, special
 from pymc_minibatch_mh.model.row.change_operations import (
     ChangeDoubt,
     ExpChange,
@@ -31,6 +31,7 @@ from pymc_minibatch_mh.model.row.change_operations import (
 )
 from pymc_minibatch_mh.model.row.operations import (
     GammaRatio,
+    GammaRise,
     Log1pRatio,
     LogAddExp,
     LogAny,
@@ -40,6 +41,7 @@ from pymc_minibatch_mh.model.row.operations import (
 from pymc_minibatch_mh.model.row.slope_operations import (
     ErfcSlope,
     GammaRatioSlope,
+    GammaRiseSlope,
     Log1pRatioSlope,
     LogAnySlope,
 )
@@ -100,6 +102,14 @@ compile_by(
         PolyGamma: special.polygamma,
         TriGamma: special.trigamma,
         GammaRatioSlope: special.gamma_ratio_slope,
+    },
+)
+
+compile_by(
+    rises,
+    {
+        GammaRise: rises.gamma_rise,
+        GammaRiseSlope: rises.gamma_rise_slope,
     },
 )
 

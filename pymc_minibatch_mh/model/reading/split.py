@@ -116,6 +116,18 @@ class Split:
         flat = positions.reshape(-1, self.size)
         return self.coordinates.values(flat).reshape(positions.shape)
 
+    def mirrored(self, positions: np.ndarray) -> np.ndarray:
+        """Return positions with coordinates that are negative and cannot be so made positive."""
+        return positions if self.coordinates is None else self.coordinates.mirrored(positions)
+
+    @property
+    def support_of_values(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the support of the ravelled value variables, shape (d,) each."""
+        lower = self.lower.copy()
+        if self.coordinates is not None:
+            lower[sorted(self.coordinates.reciprocals)] = -np.inf
+        return lower, self.upper
+
     def log_jacobian(self, position: np.ndarray) -> float:
         """Return log |∂ values / ∂ position|, which is part of the prior part."""
         if self.coordinates is None:

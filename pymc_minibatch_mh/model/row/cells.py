@@ -210,6 +210,8 @@ class Cells:
         self._known: dict[tuple, Cell] = {}
         # In order of their making, so that the same model gives the same sums in every process.
         self._serial: dict[Cell, int] = {}
+        #: Coordinates that stand for their logarithms: see :func:`shapes.in_reciprocals`.
+        self.logs: frozenset[int] = frozenset()
         #: What rules returned, by rule and operands.
         self.results: dict[tuple, Cell] = {}
         #: Cholesky factors of matrices that are known to be products of them.
@@ -256,9 +258,7 @@ class Cells:
 
     def real(self, cell: Cell) -> Cell:
         """Return data as real numbers."""
-        if cell.dtype == REAL:
-            return cell
-        return self.node(scalar.convert_to_float64, (cell,))
+        return cell if cell.dtype == REAL else self.node(scalar.convert_to_float64, (cell,))
 
     def coordinate(self, place: Place) -> Affine:
         """Return a coordinate of the position."""

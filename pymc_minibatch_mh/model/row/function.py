@@ -30,6 +30,7 @@ from pymc_minibatch_mh.model.row.cells import (
 )
 from pymc_minibatch_mh.model.row.log_sums import arguments_at_once
 from pymc_minibatch_mh.model.row.lower import Tensor, lower, single
+from pymc_minibatch_mh.model.row.shapes import in_reciprocals
 
 #: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
 MOST_ARGUMENTS = 10
@@ -132,6 +133,8 @@ def lowered_rows(split: Split) -> list[LoweredRow]:
 
 def _lowered_row(term: BatchTerm, split: Split) -> LoweredRow:
     cells = Cells()
+    if split.coordinates is not None:
+        cells.logs = frozenset(split.coordinates.reciprocals)
     try:
         (root,) = np.ravel(lower(cells, term.logp, _leaves(cells, term, split)).cells)
     except LoweringError as error:
@@ -139,7 +142,7 @@ def _lowered_row(term: BatchTerm, split: Split) -> LoweredRow:
             f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
             f"for it. {WAY_ON}"
         ) from error
-    return LoweredRow(term, cells, root)
+    return LoweredRow(term, cells, in_reciprocals(cells, root) if cells.logs else root)
 
 
 def row_functions(split: Split) -> list[RowFunction]:

@@ -23,6 +23,13 @@ class GammaRatio(ScalarOp):
     nfunc_spec = None
 
 
+class GammaRise(ScalarOp):
+    """log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x, smooth down to x = 0, where it is zero."""
+
+    nin = 3
+    nfunc_spec = None
+
+
 class Log1pRatio(UnaryScalarOp):
     """log(1 + x) / x, 1 at zero: what is left of n log(1 + x/n) once n has cancelled."""
 
@@ -49,6 +56,7 @@ class LogAddExp(ScalarOp):
 
 
 log_erfc = LogErfc(scalar.upgrade_to_float, name="log_erfc")
+gamma_rise = GammaRise(scalar.upgrade_to_float, name="gamma_rise")
 gamma_ratio = GammaRatio(scalar.upgrade_to_float, name="gamma_ratio")
 log1p_ratio = Log1pRatio(scalar.upgrade_to_float, name="log1p_ratio")
 log_any = LogAny(scalar.upgrade_to_float, name="log_any")

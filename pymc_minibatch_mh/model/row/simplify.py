@@ -20,6 +20,7 @@ from pymc_minibatch_mh.model.row.arithmetic import (
     subtract,
 )
 from pymc_minibatch_mh.model.row.cells import (
+    Affine,
     Cell,
     Cells,
     Length,
@@ -87,6 +88,8 @@ def logarithm(cells: Cells, x: Cell) -> Cell:
         return cells.node(scalar.log, (cells.real(x),))
     if is_a(x, scalar.Exp):
         return x.inputs[0]
+    if isinstance(x, Affine) and all(t.place in cells.logs for t in x.terms):
+        return x
     if is_a(x, scalar_math.Sigmoid):
         inner = negative(cells, x.inputs[0])
         return negative(cells, softplus(cells, inner))

@@ -26,6 +26,12 @@ class Log1pRatioSlope(ScalarOp):
     nin = 2
 
 
+class GammaRiseSlope(ScalarOp):
+    """Derivative in x of :class:`GammaRise`, by its order, 1 to 3, x, y and z."""
+
+    nin = 4
+
+
 class GammaRatioSlope(ScalarOp):
     """Derivative in x of log Γ(x + y) - log Γ(x + z), by its order, 1 to 3, x, y and z."""
 
@@ -35,4 +41,5 @@ class GammaRatioSlope(ScalarOp):
 erfc_slope = ErfcSlope(scalar.upgrade_to_float, name="erfc_slope")
 log_any_slope = LogAnySlope(scalar.upgrade_to_float, name="log_any_slope")
 log1p_ratio_slope = Log1pRatioSlope(scalar.upgrade_to_float, name="log1p_ratio_slope")
+gamma_rise_slope = GammaRiseSlope(scalar.upgrade_to_float, name="gamma_rise_slope")
 gamma_ratio_slope = GammaRatioSlope(scalar.upgrade_to_float, name="gamma_ratio_slope")

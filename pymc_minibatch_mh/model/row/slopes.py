@@ -31,6 +31,7 @@ from pymc_minibatch_mh.model.row.arithmetic import (
 from pymc_minibatch_mh.model.row.cells import Apply, Argument, Cell, Cells, LoweringError
 from pymc_minibatch_mh.model.row.operations import (
     GammaRatio,
+    GammaRise,
     Log1pRatio,
     LogAny,
     LogErfc,
@@ -172,6 +173,14 @@ def _of_gamma_ratio_slope(cells: Cells, cell: Apply, order: Cell, x: Cell, *yz: 
     return cells.node(slope_operations.gamma_ratio_slope, (_next(cells, order), x, *yz))
 
 
+def _of_gamma_rise(cells: Cells, cell: Apply, x: Cell, y: Cell, z: Cell) -> Cell:
+    return cells.node(slope_operations.gamma_rise_slope, (cells.constant(np.int64(1)), x, y, z))
+
+
+def _of_gamma_rise_slope(cells: Cells, cell: Apply, order: Cell, x: Cell, *yz: Cell) -> Cell:
+    return cells.node(slope_operations.gamma_rise_slope, (_next(cells, order), x, *yz))
+
+
 def _next(cells: Cells, order: Cell) -> Cell:
     return cells.node(scalar.add, (order, cells.constant(np.int64(1))))
 
@@ -207,6 +216,7 @@ _RULES: dict[type, Callable[..., Cell]] = {
     ),
     scalar_math.Softplus: lambda cells, cell, x: sigmoid(cells, x),
     GammaRatio: _of_gamma_ratio,
+    GammaRise: _of_gamma_rise,
     I1e: _of_i1e,
     Log1pRatio: _of_log1p_ratio,
     LogAny: lambda cells, cell, x: cells.node(slope_operations.log_any_slope, (x,)),
@@ -216,6 +226,7 @@ _RULES: dict[type, Callable[..., Cell]] = {
     ),
     slope_operations.ErfcSlope: _of_erfc_slope,
     slope_operations.GammaRatioSlope: _of_gamma_ratio_slope,
+    slope_operations.GammaRiseSlope: _of_gamma_rise_slope,
     slope_operations.Log1pRatioSlope: _of_log1p_ratio_slope,
     slope_operations.LogAnySlope: _of_log_any_slope,
 }

@@ -1,0 +1,31 @@
+"""Normal draws that are cut off on one side, and the share that is left."""
+
+import math
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels.exponentials import log_erfc
+
+# From this bound on, an exponential draw is kept more often than a normal one.
+_FAR = 0.5
+_HALF, _ROOT = math.log(0.5), math.sqrt(0.5)
+
+
+@compiled()
+def log_share_above(bound):
+    """Return the logarithm of the chance that a standard normal number exceeds a bound."""
+    return _HALF + log_erfc(_ROOT * bound)
+
+
+@compiled()
+def normal_above(bound, rng):
+    """Draw a standard normal number that exceeds a bound: Robert (1995), doi:10.1007/BF00143942."""
+    if not bound > _FAR:
+        draw = rng.standard_normal()
+        while not draw > bound:
+            draw = rng.standard_normal()
+        return draw
+    rate = 0.5 * (bound + math.sqrt(bound * bound + 4.0))
+    while True:
+        draw = bound + rng.standard_exponential() / rate
+        if rng.random() <= math.exp(-0.5 * (draw - rate) ** 2):
+            return draw

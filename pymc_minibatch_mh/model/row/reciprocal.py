@@ -1,0 +1,111 @@
+"""Shape parameters in gamma functions of rows, and models with their reciprocals as coordinates."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.model.reading.coordinates import Coordinates, Reciprocal, in_coordinates
+from pymc_minibatch_mh.model.reading.split import Block, Split
+from pymc_minibatch_mh.model.row.cells import Affine, Cell, Gather
+from pymc_minibatch_mh.model.row.function import LoweredRow, lowered_rows
+from pymc_minibatch_mh.model.row.operations import GammaRatio
+from pymc_minibatch_mh.model.row.patterns import is_a, number, reachable, scaled_core
+
+#: How the reciprocal, and its root, are written.
+_WORDS = {1: "1/{}", 2: "1/√{}"}
+
+
+def shapes_of(split: Split) -> list[str]:
+    """Return the names of the value variables that are logarithms of shapes.
+
+    Parameters
+    ----------
+    split
+        A model in its own variables.
+    """
+    try:
+        rows = lowered_rows(split)
+    except BoundsError:
+        return []
+    places = {place for row in rows for place in _places_of_shapes(row)}
+    return [
+        block.name
+        for block in split.blocks
+        if block.start >= split.first
+        and places.intersection(range(block.start, block.stop))
+        and np.isneginf(split.lower[block.start : block.stop]).all()
+        and np.isposinf(split.upper[block.start : block.stop]).all()
+    ]
+
+
+def in_reciprocal(split: Split, there: Split, name: str, power: int) -> Split | None:
+    """Return a model with the reciprocal of a shape among its coordinates.
+
+    Parameters
+    ----------
+    split
+        The model in its own variables.
+    there
+        The same in the coordinates that it has already.
+    name
+        The value variable that is the shape's logarithm.
+    power
+        1 for its reciprocal, 2 for the root of that.
+
+    Returns
+    -------
+    Split
+        None where rows are not smooth in it, or another map depends on the shape.
+    """
+    known = there.coordinates or Coordinates(split.position, ())
+    block = next(block for block in split.blocks if block.name == name)
+    places = np.arange(block.start, block.stop)
+    if any(known.depend_on(int(k)) for k in places):
+        return None
+    shape = Reciprocal(name, places, power, _WORDS[power].format(_name_of(split, block)))
+    shapes = *known.shapes, shape
+    found = in_coordinates(split, Coordinates(split.position, known.scaled, known.refused, shapes))
+    return found if all(map(_is_smooth, lowered_rows(found))) else None
+
+
+def _name_of(split: Split, block: Block) -> str:
+    names = zip(split.blocks, split.natural, strict=True)
+    name = next(name for other, name in names if other is block)
+    return f"exp({name})" if name == block.name else name
+
+
+def _places_of_shapes(row: LoweredRow) -> Iterator[int]:
+    for cell in reachable(row.root):
+        if is_a(cell, GammaRatio):
+            size, _ = scaled_core(row.cells, cell.inputs[0])
+            if is_a(size, scalar.Exp):
+                yield from _coordinates(size.inputs[0])
+
+
+def _coordinates(cell: Cell) -> range:
+    """Return the coordinates that a cell is one of, plus a number."""
+    if not isinstance(cell, Affine) or len(cell.terms) > 1 or number(cell.offset) is None:
+        return range(0)
+    (term,) = cell.terms
+    if term.monomial or term.factor != 1.0:
+        return range(0)
+    place = term.place
+    if isinstance(place, Gather):
+        return range(place.first, place.first + place.step * place.size, place.step)
+    return range(place, place + 1)
+
+
+def _is_smooth(row: LoweredRow) -> bool:
+    """Whether nothing is left that is infinite where a reciprocal is zero."""
+    return not any(
+        is_a(cell, scalar.Log, scalar.Reciprocal) and _is_of_reciprocal(row, cell.inputs[0])
+        for cell in reachable(row.root)
+    )
+
+
+def _is_of_reciprocal(row: LoweredRow, cell: Cell) -> bool:
+    """Whether a cell is made of reciprocals alone."""
+    affines = [x for x in reachable(cell) if isinstance(x, Affine)]
+    return bool(affines) and all(row.cells.logs.intersection(_coordinates(x)) for x in affines)

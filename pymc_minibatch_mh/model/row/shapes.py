@@ -1,0 +1,250 @@
+"""Rows in the reciprocal of a shape parameter, with forms that do not cancel where it is zero.
+
+A negative binomial with an infinite shape is Poisson, and Student's t with infinitely many degrees
+of freedom is normal: in κ = 1/shape, or its root, the log-likelihood of a row is smooth there. As
+it is written, it is a difference of infinite terms. Here it is written again: terms in log κ are
+taken together, in which they cancel, and of what is left every function of exp(c log κ) becomes one
+of the power κ^c.
+"""
+
+from collections.abc import Callable
+from functools import reduce
+
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.model.row.arithmetic import add, exp, multiply, negative, reciprocal, square
+from pymc_minibatch_mh.model.row.cells import (
+    Affine,
+    Apply,
+    Cell,
+    Cells,
+    Gather,
+    Place,
+    sum_of,
+)
+from pymc_minibatch_mh.model.row.operations import (
+    GammaRatio,
+    LogSoftplus,
+    gamma_rise,
+    log1p_ratio,
+)
+from pymc_minibatch_mh.model.row.patterns import is_a, number, scaled_core, summands
+
+#: A density that goes over into its limit at a shape this large is taken as it is without that:
+#: they differ by less than rounding.
+LIMIT = 1e8
+
+Logs = dict[Place, list[Cell]]
+
+
+def is_log(cells: Cells, place: Place) -> bool:
+    """Whether a place stands for the logarithms of coordinates."""
+    if isinstance(place, Gather):
+        return set(range(place.first, place.first + place.step * place.size, place.step)) <= (
+            cells.logs
+        )
+    return place in cells.logs
+
+
+def in_reciprocals(cells: Cells, root: Cell) -> Cell:
+    """Return an expression in κ, of one in log κ.
+
+    Parameters
+    ----------
+    cells
+        Where the expression was made. In it, coordinates that ``cells.logs`` names stand for their
+        logarithms, and in the result for themselves.
+    root
+        The expression.
+    """
+    return _Reciprocals(cells).closed(root)
+
+
+class _Reciprocals:
+    """Expressions as c log κ + the rest, the rest in κ."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+        self._known: dict[Cell, tuple[Logs, Cell]] = {}
+
+    def closed(self, cell: Cell) -> Cell:
+        """Return an expression in κ."""
+        logs, rest = self._split(cell)
+        parts = [
+            multiply(self._cells, factor, self._log(place))
+            for place, factors in logs.items()
+            if number(factor := self._total(factors)) != 0.0
+        ]
+        return add(self._cells, rest, *parts) if parts else rest
+
+    def _split(self, cell: Cell) -> tuple[Logs, Cell]:
+        if cell not in self._known:
+            self._known[cell] = self._computed(cell)
+        return self._known[cell]
+
+    def _computed(self, cell: Cell) -> tuple[Logs, Cell]:
+        cells = self._cells
+        if cell.is_data:
+            return {}, cell
+        if isinstance(cell, Affine):
+            return self._of_affine(cell)
+        assert isinstance(cell, Apply)
+        if is_a(cell, scalar.Add):
+            return self._sum([self._split(x) for x in cell.inputs])
+        if is_a(cell, scalar.Switch):
+            condition, _, otherwise = cell.inputs
+            if self._never_holds(condition):
+                return self._split(otherwise)
+        if is_a(cell, scalar.Mul):
+            core, data = scaled_core(cells, cell)
+            if core is not cell:
+                logs, rest = self._split(core)
+                return (
+                    {k: [cells.times(data, x) for x in of] for k, of in logs.items()},
+                    multiply(cells, data, rest),
+                )
+            return {}, multiply(cells, *(self.closed(x) for x in cell.inputs))
+        rule = _RULES.get(type(cell.op))
+        found = rule(self, cell) if rule is not None else None
+        if found is not None:
+            return found
+        return {}, cells.node(cell.op, [self.closed(x) for x in cell.inputs])
+
+    def _of_affine(self, cell: Affine) -> tuple[Logs, Cell]:
+        cells, logs = self._cells, Logs()
+        rest = [term for term in cell.terms if not is_log(cells, term.place)]
+        for term in cell.terms:
+            if is_log(cells, term.place):
+                number_of: Cell = cells.constant(term.factor)
+                factor = reduce(cells.times, term.monomial, number_of)
+                logs.setdefault(term.place, []).append(factor)
+        return logs, cells.affine(rest, cell.offset) if rest else cell.offset
+
+    def _sum(self, parts: list[tuple[Logs, Cell]]) -> tuple[Logs, Cell]:
+        logs = Logs()
+        for of, _ in parts:
+            for place, factors in of.items():
+                logs.setdefault(place, []).extend(factors)
+        return logs, add(self._cells, *(rest for _, rest in parts))
+
+    def gamma_ratio(self, cell: Apply) -> tuple[Logs, Cell] | None:
+        """Take log Γ(c/κ^p + y) - log Γ(c/κ^p + z) apart."""
+        cells, (x, y, z) = self._cells, cell.inputs
+        core, scale = scaled_core(cells, x)
+        known = self._power(core.inputs[0]) if is_a(core, scalar.Exp) else None
+        if known is None or known[1] >= 0.0 or not known[2].is_data:
+            return None
+        place, power, offset = known
+        y, z = self._total([y]), self._total([z])
+        gap = self._total([y, cells.times(cells.minus_one, z)])
+        size = cells.node(scalar.log, (cells.real(scale),))
+        inverse = multiply(
+            cells,
+            self._raised(place, -power),
+            exp(cells, cells.times(cells.minus_one, offset)),
+            reciprocal(cells, scale),
+        )
+        constant = cells.times(gap, cells.plus([offset, size]))
+        rise = cells.node(gamma_rise, (inverse, y, z))
+        return {place: [cells.times(cells.constant(power), gap)]}, add(cells, constant, rise)
+
+    def softplus(self, cell: Apply) -> tuple[Logs, Cell] | None:
+        """Return log(1 + κ^c e^r), of which c log κ is taken out if c is negative."""
+        cells, (x,) = self._cells, cell.inputs
+        known = self._power(x)
+        if known is None:
+            return None
+        place, power, rest = known
+        if power > 0.0:
+            return {}, self._log1p(place, power, rest)
+        inner = self._log1p(place, -power, negative(cells, rest))
+        return {place: [cells.constant(power)]}, add(cells, rest, inner)
+
+    def exponential(self, cell: Apply) -> tuple[Logs, Cell] | None:
+        """Return a power of κ times the rest; of κ^-c log(1 + κ^c e^r) what is finite."""
+        cells, (x,) = self._cells, cell.inputs
+        parts = summands(x)
+        for share in parts:
+            inside = self._power(share.inputs[0]) if is_a(share, LogSoftplus) else None
+            others = add(cells, *(part for part in parts if part is not share))
+            outside = self._power(others)
+            if inside and outside and inside[1] > 0.0 and outside[:2] == (inside[0], -inside[1]):
+                size = self._sized(inside[0], inside[1], inside[2])
+                whole = exp(cells, add(cells, inside[2], outside[2]))
+                return {}, multiply(cells, whole, cells.node(log1p_ratio, (size,)))
+        known = self._power(x)
+        if known is None:
+            return None
+        return {}, self._sized(*known)
+
+    def _power(self, cell: Cell) -> tuple[Place, float, Cell] | None:
+        """Return c and r of c log κ + r for one κ, if that is what an expression is."""
+        logs, rest = self._split(cell)
+        totals = {place: number(self._total(factors)) for place, factors in logs.items()}
+        if len(totals) != 1:
+            return None
+        ((place, power),) = totals.items()
+        return None if not power else (place, power, rest)
+
+    def _sized(self, place: Place, power: float, rest: Cell) -> Cell:
+        """Return κ^c e^r."""
+        raised = self._raised(place, power)
+        return (
+            raised if number(rest) == 0.0 else multiply(self._cells, raised, exp(self._cells, rest))
+        )
+
+    def _log1p(self, place: Place, power: float, rest: Cell) -> Cell:
+        return self._cells.node(scalar.log1p, (self._sized(place, power, rest),))
+
+    def _raised(self, place: Place, power: float) -> Cell:
+        cells, base = self._cells, self._cells.coordinate(place)
+        if power == 1.0:
+            return base
+        if power == 2.0:
+            return square(cells, base)
+        if power < 0.0:
+            return reciprocal(cells, self._raised(place, -power))
+        return cells.node(scalar.pow, (base, cells.constant(power)))
+
+    def _log(self, place: Place) -> Cell:
+        return self._cells.node(scalar.log, (self._cells.coordinate(place),))
+
+    def _never_holds(self, condition: Cell) -> bool:
+        """Whether a condition is false, or asks whether a shape is so large that it may be."""
+        if is_a(condition, scalar.AND):
+            return any(number(x) == 0.0 for x in condition.inputs)
+        if not is_a(condition, scalar.GT) or not is_a(condition.inputs[0], scalar.Exp):
+            return False
+        known, limit = self._power(condition.inputs[0].inputs[0]), number(condition.inputs[1])
+        return known is not None and known[1] < 0.0 and limit is not None and limit >= LIMIT
+
+    def _total(self, parts: list[Cell]) -> Cell:
+        """Return a sum of data, in which what is equal cancels."""
+        cells = self._cells
+        factors: dict[Cell, list[float]] = {}
+        for part in parts:
+            _collect(cells, part, 1.0, factors)
+        known = {cell: total for cell, of in factors.items() if (total := sum_of(of)) != 0.0}
+        return cells.plus([cells.times(cells.constant(k), cell) for cell, k in known.items()])
+
+
+def _collect(cells: Cells, cell: Cell, times: float, factors: dict[Cell, list[float]]) -> None:
+    """Add what a sum of data consists of: cell -> numbers that it is multiplied by."""
+    value = number(cell)
+    if value is not None:
+        factors.setdefault(cells.one, []).append(times * value)
+    elif is_a(cell, scalar.Add):
+        for part in cell.inputs:
+            _collect(cells, part, times, factors)
+    elif is_a(cell, scalar.Mul) and len(cell.inputs) == 2 and number(cell.inputs[0]) is not None:
+        _collect(cells, cell.inputs[1], times * float(number(cell.inputs[0]) or 0.0), factors)
+    else:
+        factors.setdefault(cell, []).append(times)
+
+
+_RULES: dict[type, Callable[[_Reciprocals, Apply], tuple[Logs, Cell] | None]] = {
+    GammaRatio: _Reciprocals.gamma_ratio,
+    scalar_math.Softplus: _Reciprocals.softplus,
+    scalar.Exp: _Reciprocals.exponential,
+}

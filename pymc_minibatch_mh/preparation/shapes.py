@@ -1,0 +1,118 @@
+"""Whether the shape parameters of a model are better moved as logarithms or as reciprocals.
+
+A shape that data do not tell from infinity, such as that of a negative binomial on counts that are
+Poisson, has a posterior far from a normal one in its logarithm, and nearly a truncated normal one
+in its reciprocal κ or √κ, where rows are smooth down to κ = 0. What coordinates are worth is
+measured around the mode of a subsample: the rows that an update would read, by bounds of a few of
+them, and how near the posterior is to the truncated normal one that moves are drawn from.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri_exp
+
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.errors import BoundsError, ModeError
+from pymc_minibatch_mh.expansion.mode import COARSE_TOLERANCE
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.expansion.taylor import surrogate_at
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.model.reading.split import Split
+from pymc_minibatch_mh.model.row.reciprocal import in_reciprocal, shapes_of
+
+#: Rows whose mode stands for that of all, evenly spread.
+FEW = 20_000
+#: Factor by which others have to be cheaper than logarithms.
+WORTH_A_MAP = 2.0
+#: What an update costs besides reading rows, in rows.
+OVERHEAD = 150.0
+#: Draws that tell how near a posterior is to its approximation.
+DRAWS, SEED = 512, 7
+#: Reciprocals, and roots of them.
+POWERS = (1, 2)
+#: Shapes up to which each is tried.
+MOST_SHAPES = 4
+
+
+def with_best_shapes(
+    own: Split,
+    split: Split,
+    point: Mapping[str, np.ndarray],
+    compile_kwargs: Mapping[str, Any] | None,
+) -> Target:
+    """Return a model with the reciprocals of shapes as coordinates, where these are much better.
+
+    Parameters
+    ----------
+    own
+        The model in its own variables.
+    split
+        The same, or in other coordinates.
+    point
+        Where the search for the mode starts.
+    compile_kwargs
+        Passed on to :func:`pytensor.function`.
+    """
+    best, cost = Target(split, 2, 1.0, compile_kwargs), -1.0
+    for name in shapes_of(own)[:MOST_SHAPES]:
+        tried = (in_reciprocal(own, best.split, name, power) for power in POWERS)
+        others = [Target(found, 2, 1.0, compile_kwargs) for found in tried if found is not None]
+        if not others:
+            continue
+        cost = _cost(best, point) if cost < 0.0 else cost
+        costs = [_cost(other, point) for other in others]
+        least = int(np.argmin(costs))
+        if WORTH_A_MAP * costs[least] < cost:
+            best, cost = others[least], costs[least]
+    return best
+
+
+def _cost(target: Target, point: Mapping[str, np.ndarray]) -> float:
+    """Return what an independent draw costs, in rows; infinite where that is not known."""
+    functions, count = target.row_functions, target.source.n_rows
+    if isinstance(functions, BoundsError):
+        return np.inf
+    rows = np.unique(np.linspace(0, count - 1, min(FEW, count)).astype(np.int64))
+    target.condition_on(point)
+    try:
+        mode = target.mode_of_few(target.split.ravel(point), rows, COARSE_TOLERANCE)
+        surrogate = surrogate_at(mode, 2, count / rows.size)
+        # Norms are those of all rows; bounds are of one row each, whose weight is one.
+        support = target.split.lower, target.split.upper
+        plain = surrogate._replace(inverse_temperature=1.0)
+        read = min(BoundsPass(functions, plain, support).forecast(), float(count))
+    except (BoundsError, ModeError):
+        return np.inf
+    return (OVERHEAD + read) / _efficiency(target, surrogate)
+
+
+def _efficiency(target: Target, surrogate: Surrogate) -> float:
+    """Return the effective share of draws from the truncated normal approximation.
+
+    Weights are densities of the prior part and of the expanded rows, over those of the draws.
+    """
+    rng, weight = np.random.default_rng(SEED), surrogate.inverse_temperature
+    slope = target.passes.prior(surrogate.centre, hessian=False).gradient
+    slope = slope + weight * surrogate.gradient
+    ends = np.flatnonzero(target.split.lower == 0.0)
+    order = np.array([*ends, *np.setdiff1d(np.arange(slope.size), ends)])
+    covariance = surrogate.factor @ surrogate.factor.T
+    mean = (surrogate.centre + covariance @ slope)[order]
+    factor = np.linalg.cholesky(covariance[np.ix_(order, order)])
+    white, log_weight = rng.standard_normal((DRAWS, order.size)), np.zeros(DRAWS)
+    for i in range(ends.size):
+        low = -(mean[i] + white[:, :i] @ factor[i, :i]) / factor[i, i]
+        white[:, i] = -ndtri_exp(np.log(rng.random(DRAWS)) + log_ndtr(-low))
+        log_weight += log_ndtr(-low)
+    steps = np.empty_like(white)
+    steps[:, order] = mean + white @ factor.T
+    steps -= surrogate.centre
+    log_weight += 0.5 * (white**2).sum(axis=1)
+    for k, step in enumerate(steps):
+        log_weight[k] += target.log_prior(surrogate.centre + step)
+        log_weight[k] += weight * (surrogate.gradient + 0.5 * surrogate.hessian @ step) @ step
+    log_weight = np.where(np.isfinite(log_weight), log_weight, -np.inf)
+    weights = np.exp(log_weight - log_weight.max())
+    return float(weights.mean() ** 2 / (weights**2).mean())

@@ -1,0 +1,147 @@
+"""Rows in reciprocals of shapes: the same numbers, and their limits where these are zero."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from pytensor.scalar import basic as scalar
+from scipy import stats
+
+from bounds.certified import Rows, derivatives, evaluate
+from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.model.row.patterns import is_a, reachable
+from pymc_minibatch_mh.model.row.reciprocal import in_reciprocal, shapes_of
+from shapes import gamma, negative_binomial, own, reciprocal, shapes_of_groups, student
+
+powers = pytest.mark.parametrize("power", [1, 2])
+KAPPAS = [3.0, 0.4, 1e-2, 1e-5, 1e-9, 1e-13]
+COEFFICIENTS = np.array([0.9, 0.25])
+
+
+def rows_at(parts, position):
+    """Return the log-likelihoods of all rows at a position."""
+    (function,) = row_functions(parts)
+    rows = Rows(function, np.arange(function.n_rows), parts.size)
+    found, _ = evaluate(function, rows.data, rows.arguments(position))
+    return np.broadcast_to(found, function.n_rows)
+
+
+def counts_and_means(model):
+    y = model["y"].owner and model.rvs_to_values[model["y"]].data
+    x = np.random.default_rng(1).standard_normal(y.size)
+    return y, np.exp(COEFFICIENTS[0] + COEFFICIENTS[1] * x)
+
+
+@powers
+@pytest.mark.parametrize("kappa", KAPPAS)
+def test_counts_have_their_density(kappa, power):
+    model = negative_binomial()
+    y, mu = counts_and_means(model)
+    position = np.array([kappa ** (1.0 / power), *COEFFICIENTS])
+    found = rows_at(reciprocal(model, power), position)
+    if kappa > 1e-4:
+        alpha = 1.0 / kappa
+        expected = stats.nbinom.logpmf(y, alpha, alpha / (alpha + mu))
+    else:
+        # To first order in kappa.
+        expected = stats.poisson.logpmf(y, mu) + 0.5 * kappa * ((y - mu) ** 2 - y)
+    assert found == pytest.approx(expected, rel=1e-7)
+
+
+@powers
+def test_counts_of_an_infinite_shape_are_poisson(power):
+    model = negative_binomial()
+    y, mu = counts_and_means(model)
+    found = rows_at(reciprocal(model, power), np.array([0.0, *COEFFICIENTS]))
+    assert found == pytest.approx(stats.poisson.logpmf(y, mu), rel=1e-13)
+
+
+@powers
+@pytest.mark.parametrize("kappa", [*KAPPAS, 0.0])
+def test_noise_has_its_density(kappa, power):
+    model = student()
+    parts = reciprocal(model, power)
+    y = model.rvs_to_values[model["y"]].data
+    x = np.random.default_rng(2).standard_normal(y.size)
+    mu, sigma = COEFFICIENTS[0] + COEFFICIENTS[1] * x, 1.3
+    position = np.array([*COEFFICIENTS, np.log(sigma), kappa ** (1.0 / power)])
+    found = rows_at(parts, position)
+    nu = 1.0 / kappa if kappa else np.inf
+    expected = stats.t.logpdf(y, nu, mu, sigma) if kappa > 1e-4 else stats.norm.logpdf(y, mu, sigma)
+    assert found == pytest.approx(expected, rel=1e-10 if kappa > 1e-4 else 1e-3 if kappa else 1e-13)
+
+
+@powers
+def test_every_group_has_a_shape_of_its_own(power):
+    model = shapes_of_groups()
+    parts = reciprocal(model, power)
+    y = model.rvs_to_values[model["y"]].data
+    group = np.random.default_rng(3).integers(0, 3, y.size)
+    kappas = np.array([0.5, 0.0, 0.02])
+    found = rows_at(parts, np.array([np.log(2.5), *kappas ** (1.0 / power)]))
+    alpha = 1.0 / np.maximum(kappas, 1e-12)[group]
+    finite = stats.nbinom.logpmf(y, alpha, alpha / (alpha + 2.5))
+    expected = np.where(kappas[group] > 0.0, finite, stats.poisson.logpmf(y, 2.5))
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_third_derivatives_at_zero_are_those_of_the_sum():
+    model = negative_binomial()
+    y, mu = counts_and_means(model)
+    parts = reciprocal(model)
+    (function,) = row_functions(parts)
+    rows = Rows(function, np.arange(function.n_rows), parts.size)
+    at = rows.arguments(np.array([0.0, *COEFFICIENTS]))
+    place = next(k for k, form in enumerate(function.arguments) if form.is_global)
+    found = derivatives(function, rows.data, at, 3)
+    expected = {
+        1: 0.5 * y * (y - 1.0) - y * mu + 0.5 * mu**2,
+        2: -y * (y - 1.0) * (2.0 * y - 1.0) / 6.0 + y * mu**2 - 2.0 / 3.0 * mu**3,
+        3: 0.5 * (y * (y - 1.0)) ** 2 - 2.0 * y * mu**3 + 1.5 * mu**4,
+    }
+    for order, values in expected.items():
+        assert found[(place,) * order] == pytest.approx(values, rel=1e-9, abs=1e-8)
+
+
+@powers
+@pytest.mark.parametrize("make", [negative_binomial, student, shapes_of_groups])
+def test_nothing_is_left_that_is_infinite(make, power):
+    (function,) = row_functions(reciprocal(make(), power))
+    assert not any(is_a(cell, scalar.Log, scalar.Reciprocal) for cell in reachable(function.root))
+
+
+def test_shapes_are_found_by_the_functions_that_they_go_into():
+    assert shapes_of(own(negative_binomial())) == ["alpha_log__"]
+    assert shapes_of(own(student())) == ["nu_log__"]
+    assert shapes_of(own(shapes_of_groups())) == ["alpha_log__"]
+    # Of a gamma density with a large shape, all that is left is how precise the data are.
+    assert shapes_of(own(gamma())) == []
+
+
+def test_a_shape_that_another_step_moves_stays():
+    model = negative_binomial()
+    coefficients = [v for v in model.value_vars if v.name == "b"]
+    assert shapes_of(split(model, coefficients, min_rows=1)) == []
+
+
+def test_rows_that_are_not_smooth_stay_in_logarithms():
+    """The two shapes of a beta binomial tell a share as well."""
+    y = np.random.default_rng(5).binomial(20, 0.3, 40)
+    with pm.Model() as model:
+        a, b = pm.HalfNormal("a", 10.0), pm.HalfNormal("b", 10.0)
+        pm.BetaBinomial("y", alpha=a, beta=b, n=20, observed=y)
+    parts = own(model)
+    assert shapes_of(parts)
+    assert all(in_reciprocal(parts, parts, name, 1) is None for name in shapes_of(parts))
+
+
+def test_a_shape_may_be_written_as_an_exponential():
+    y = np.random.default_rng(6).poisson(3.0, 40)
+    with pm.Model() as model:
+        size = pm.Normal("size", 1.0, 2.0)
+        pm.NegativeBinomial("y", mu=3.0, alpha=pm.math.exp(size), observed=y)
+    parts = own(model)
+    assert shapes_of(parts) == ["size"]
+    there = in_reciprocal(parts, parts, "size", 2)
+    assert there.coordinates.shapes[0].words == "1/√exp(size)"
+    assert rows_at(there, np.array([0.0])) == pytest.approx(stats.poisson.logpmf(y, 3.0))

@@ -1,0 +1,104 @@
+"""Which coordinates a shape is moved in, what bounds these have, and where the centre lies."""
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh.expansion.border import BorderPasses
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
+from pymc_minibatch_mh.preparation.needs import Needs
+from pymc_minibatch_mh.preparation.prepared import Prepared
+from pymc_minibatch_mh.preparation.shapes import with_best_shapes
+from pymc_minibatch_mh.proposals.bordered import BorderedNumbers
+from pymc_minibatch_mh.proposals.mixture import Mixture
+from shapes import gamma, negative_binomial, own, reciprocal, student
+
+ROWS = 3_000
+POISSON, NORMAL = "counts that are Poisson", "noise that is normal"
+FAR = {POISSON: negative_binomial, NORMAL: student}
+
+
+def words_of(model):
+    """Return the shapes whose reciprocals a model is moved in."""
+    parts = own(model)
+    coordinates = with_best_shapes(parts, parts, model.initial_point(), None).split.coordinates
+    return [] if coordinates is None else [shape.words for shape in coordinates.shapes]
+
+
+def prepared(model, power=1):
+    target = Target(reciprocal(model, power), 2, 1.0, None)
+    start = target.split.ravel(model.initial_point())
+    surrogate = target.expand(start, np.random.default_rng(0))
+    return Prepared(target, Needs(derived_bounds=True), surrogate).completed()
+
+
+@pytest.fixture(scope="module", params=list(FAR))
+def far(request):
+    return prepared(FAR[request.param](rows=ROWS))
+
+
+@pytest.mark.parametrize("name", list(FAR))
+def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
+    assert words_of(FAR[name](rows=ROWS)) == ["1/alpha" if name == POISSON else "1/√nu"]
+
+
+def test_a_shape_that_data_tell_stays_a_logarithm():
+    assert words_of(negative_binomial(rows=ROWS, shape=2.0)) == []
+    assert words_of(student(rows=ROWS, nu=3.0)) == []
+
+
+def test_a_shape_that_is_a_precision_stays_a_logarithm():
+    assert words_of(gamma(rows=ROWS)) == []
+
+
+def test_the_centre_lies_inside_and_the_metric_is_that_of_the_density(far):
+    target, surrogate = far.target, far.surrogate
+    (place,) = target.split.coordinates.reciprocals
+    assert 0.0 < surrogate.centre[place] < 6.0 * np.linalg.norm(surrogate.factor[place])
+    passes = target.passes
+    hessian = passes.likelihood(surrogate.centre, hessian=True).hessian
+    precision = -hessian - passes.prior(surrogate.centre, hessian=True).hessian
+    found = surrogate.whitener.T @ surrogate.whitener
+    assert found == pytest.approx(precision, rel=1e-6, abs=1e-6 * np.abs(precision).max())
+    # There the density times the reciprocal has its maximum.
+    climbed = BorderPasses(target.rows, target.compiled.prior, target.source, [place])
+    slope = climbed.prior(surrogate.centre, hessian=False).gradient + surrogate.gradient
+    assert np.linalg.norm(surrogate.factor.T @ slope) < 0.01
+
+
+def test_an_update_reads_few_rows(far):
+    heads = far.tables.heads
+    assert (heads[:, TOTAL] < 5.0).all()
+    assert max(far.typical_sizes) < 5.0
+
+
+def test_no_row_exceeds_its_bound_near_zero(far):
+    """Moves from and to positions with reciprocals of 0, and all over the trust regions."""
+    target, surrogate, tables = far.target, far.surrogate, far.tables
+    (place,) = target.split.coordinates.reciprocals
+    rng, largest, bounded = np.random.default_rng(1), [], 0
+    for move in range(60):
+        noise = [1.0, 2.5][move % 2] * rng.standard_normal((2, target.split.size))
+        ends = target.split.mirrored(surrogate.centre + noise @ surrogate.factor.T)
+        ends[0, place] *= [0.0, 1e-9, 0.1, 1.0][move % 4]
+        best, m = table_of_move(tables.arrays, surrogate, *ends)
+        if best >= 0:
+            bounded += 1
+            ratio, _ = target.passes.largest_ratio(
+                target.evaluate, (*ends, surrogate.centre), tables.c[best], m, 1.0
+            )
+            largest.append(ratio)
+    assert bounded > 40
+    assert 0.02 < max(largest) <= 1.0
+
+
+def test_moves_have_the_mean_of_the_normal_approximation(far):
+    record = Mixture().record(far.surrogate.centre.size)
+    found = Mixture().linked(record, far)
+    assert isinstance(found, BorderedNumbers)
+    surrogate, order = far.surrogate, found.order
+    passes = far.target.passes
+    slope = surrogate.gradient + passes.prior(surrogate.centre, hessian=False).gradient
+    mean = surrogate.factor @ surrogate.factor.T @ slope
+    assert (found.factor @ found.tilt) == pytest.approx(mean[order], rel=1e-6)
+    assert set(order[: found.n_ends]) == far.target.split.coordinates.reciprocals
