@@ -103,8 +103,7 @@ class MinibatchStep(BlockedStep):
         self.vars = check.own_variables(model, vars)
         self.tune = self._adapts = settings.tune
         point = point_of(model, model.initial_point() if initial_point is None else initial_point)
-        in_own_terms = method.needs.given or settings.proposal.in_own_terms
-        reading = check.reading_of(shared, in_own_terms=in_own_terms)
+        reading = check.reading_of(shared, given_bounds=method.needs.given)
         read = machinery.read_model(model, self.vars, point, reading)
         machinery.tell_of_large(model, point, self.name)
         self._watched = read.watched

@@ -91,15 +91,15 @@ def of_chains(shared: SharedSettings) -> ChainSettings:
     )
 
 
-def reading_of(shared: SharedSettings, *, in_own_terms: bool) -> "ReadingSettings":
+def reading_of(shared: SharedSettings, *, given_bounds: bool = False) -> "ReadingSettings":
     """Return how the model is to be read.
 
     Parameters
     ----------
     shared
         Settings of a step.
-    in_own_terms
-        Whether other settings are in terms of the model's own variables.
+    given_bounds
+        Whether bounds or ranges are the user's own, which are in terms of the model's variables.
 
     Raises
     ------
@@ -109,6 +109,7 @@ def reading_of(shared: SharedSettings, *, in_own_terms: bool) -> "ReadingSetting
     coordinates = shared["coordinates"]
     if coordinates not in ("auto", "model"):
         raise SettingError(f"coordinates={coordinates!r} is unknown. Use 'auto' or 'model'.")
+    in_own_terms = given_bounds or proposal_of(shared["proposal"]).in_own_terms
     return own.machinery.ReadingSettings(
         shared["observed"],
         shared["weights"],

@@ -126,11 +126,9 @@ SETTINGS = {
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_settings_in_the_models_own_terms_keep_them(settings):
     given = SETTINGS[settings]
-    proposal = check.proposal_of(given.get("proposal", "auto"))
-    in_own_terms = proposal.in_own_terms or "bounds" in given
-    reading = check.reading_of(DEFAULTS | given, in_own_terms=in_own_terms)
+    reading = check.reading_of(DEFAULTS | given, given_bounds="bounds" in given)
     assert not reading.in_linear_coordinates
-    assert check.reading_of(DEFAULTS, in_own_terms=False).in_linear_coordinates
+    assert check.reading_of(DEFAULTS).in_linear_coordinates
 
 
 def test_explain_names_the_coordinates():
