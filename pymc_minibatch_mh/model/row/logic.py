@@ -5,6 +5,7 @@ from functools import reduce
 from math import inf
 
 from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.model.row.cells import Cell, Cells, LoweringError
@@ -99,7 +100,12 @@ def _logic(cells: Cells, op: ScalarOp, operands: Sequence[Cell]) -> Cell:
 def _equality(cells: Cells, op: ScalarOp, left: Cell, right: Cell) -> Cell:
     for one, other in ((left, right), (right, left)):
         value = number(other)
-        never = (value == 0.0 and is_positive(one)) or (value == -inf and is_finite(one))
+        # As real numbers: shares of 1, which some models write over, are shares that were rounded.
+        never = (
+            (value == 0.0 and is_positive(one))
+            or (value == 1.0 and is_a(one, scalar_math.Sigmoid))
+            or (value == -inf and is_finite(one))
+        )
         if never:
             return cells.constant(isinstance(op, scalar.NEQ))
     if varies(left, right):

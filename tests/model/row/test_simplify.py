@@ -379,7 +379,7 @@ IDENTITIES = {
     ),
     "the complement of a probability that is kept below one": (
         lambda f, u, v, w, x, k, p, s: f.log1p(f.neg(kept_below_one(f, u))),
-        {"Switch", "EQ", "Sigmoid", "Mul", "Softplus"},
+        {"Mul", "Softplus"},
     ),
     "one and an error function, as in a skewed density": (
         lambda f, u, v, w, x, k, p, s: f.log(f.add(1.0, f.erf(f.mul(0.3, u)))),
