@@ -32,7 +32,7 @@ RESPONSES = {
     "cumulative": "grade",
 }
 #: Every how many draws the gradient of all rows is evaluated.
-EVERY = 10
+EVERY = 20
 
 
 @cache

@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 
+from bambi_models import figures
 from bambi_models.groups import EFFECTS, RESPONSES, built, distances_from_zero, drawn, gradients
 from pymc_minibatch_mh import BoundsError, TunaMH
 from tiers import fast
@@ -64,3 +65,12 @@ def test_draws_that_are_off_are_noticed(name, sds):
     shifted[name] = shifted[name] + sds * shifted[name].std()
     distances, _ = distances_from_zero(gradients(run, shifted))
     assert distances.max() > FARTHEST
+
+
+def test_the_figures_are_printed(monkeypatch):
+    monkeypatch.setattr(figures, "ROWS", FEW)
+    monkeypatch.setattr(figures, "DRAWS", 200)
+    monkeypatch.setattr(figures, "TUNE", 200)
+    family, effect, *_, certified = figures.line("bernoulli", "levels").split()
+    assert (family, effect, certified) == ("bernoulli", "(1|group)", "yes")
+    assert figures.line("cumulative", "levels").endswith("no bounds")
