@@ -32,7 +32,7 @@ RESPONSES = {
     "cumulative": "grade",
 }
 #: Every how many draws the gradient of all rows is evaluated.
-EVERY = 20
+EVERY = 10
 
 
 @cache
@@ -114,7 +114,7 @@ def gradients(run, posterior=None):
     the model that PyMC has.
     """
     model, posterior = run.model, run.trace.posterior if posterior is None else posterior
-    gradient = model.compile_dlogp(mode=STABLE)
+    gradient = model.compile_dlogp()
     unconstrained = _unconstrained(model)
     draws = [posterior[rv.name].to_numpy()[:, ::EVERY] for rv in model.free_RVs]
     chains, n_draws = draws[0].shape[:2]
