@@ -12,6 +12,12 @@ from pymc_minibatch_mh.model.row.cells import Apply, Cell
 from pymc_minibatch_mh.model.row.function import RowFunction
 from pymc_minibatch_mh.model.row.values import RowData
 
+#: What to do about a condition that the model itself has.
+SMOOTH_STEP = (
+    "In place of a switch(tau > t, a, b) of your own write a smooth step, b + (a - b) * "
+    "pm.math.sigmoid((tau - t) / width). "
+)
+
 
 def explain_unbounded(
     function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int, row: int
@@ -32,10 +38,11 @@ def explain_unbounded(
     jets = Jets(data, boxes, order)
     culprit = next((c for c in _in_order(function.root) if _loses_bounds(jets, c)), None)
     lower = " a lower taylor_order," if order > 1 else ""
+    smooth = SMOOTH_STEP if _is_condition(culprit) else ""
     return BoundsError(
         f"{function.name!r} cannot be certified: in row {row} the derivatives of order {order} of "
         f"{_called(culprit)} have no bound over the trust region, as at a kink or a singularity. "
-        f"Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds,{lower} or "
+        f"{smooth}Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds,{lower} or "
         "bounds=Bounds(...) of your own."
     )
 
@@ -78,9 +85,14 @@ def _loses_values(jets: Jets, cell: Apply) -> bool:
 def _called(culprit: Apply | None) -> str:
     if culprit is None:
         return "the log-likelihood"
-    if isinstance(culprit.op, scalar.Switch | scalar.LogicalComparison):
+    if _is_condition(culprit):
         return "a condition on the parameters"
     return repr(type(culprit.op).__name__.lower())
+
+
+def _is_condition(culprit: Apply | None) -> bool:
+    conditions = scalar.Switch | scalar.LogicalComparison
+    return culprit is not None and isinstance(culprit.op, conditions)
 
 
 def _in_order(root: Cell) -> list[Apply]:

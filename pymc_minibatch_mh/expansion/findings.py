@@ -8,9 +8,8 @@ import numpy as np
 from pymc_minibatch_mh.errors import ModeError
 
 WAY_ON = (
-    "Give the variable a proper, informative prior; where it is the scale of a hierarchy, use the "
-    "parameterisation that suits the rows per group: centred for many, non-centred for few; or "
-    "sample with pm.NUTS()."
+    "Give the variable a proper, informative prior, such as pm.HalfNormal() for the scale of a "
+    "hierarchy, whichever way that is written; or sample with pm.NUTS()."
 )
 #: Coordinates that a message shows the values of.
 SHOWN = 6

@@ -47,8 +47,9 @@ class Method(ABC):
     all_rows_because: str = "the control variates leave too much noise for a batch to decide"
     #: What to do where most of them are.
     all_rows_way_on: str = (
-        "Subsampling gains nothing here: write hierarchies of large groups in their centred form, "
-        "or use pm.NUTS()."
+        "Subsampling gains nothing here: use pm.NUTS(), or fewer parameters with more rows each, "
+        "such as fewer groups. How a hierarchy is written makes no difference, unless "
+        "explain(model) says why a variable is not mapped."
     )
 
     @property

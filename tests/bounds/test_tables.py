@@ -125,6 +125,16 @@ def test_a_kink_is_refused_with_a_way_on(order):
         tables_of("laplace", order)
 
 
+def test_a_step_of_the_model_is_refused_with_a_smooth_one():
+    time = np.linspace(-1.0, 1.0, 40)
+    model = toy(lambda value, b: -pt.sqr(value - pt.switch(b[0] > time, 0.5, b[1])), d=2)
+    with pytest.raises(BoundsError, match=r"condition.*smooth step.*sigmoid.*PenaltyMH"):
+        bounds_of(model)
+    with pytest.raises(BoundsError) as kink:
+        tables_of("laplace", 2)
+    assert "smooth step" not in str(kink.value)
+
+
 def test_a_kink_has_a_bound_without_control_variates():
     tables = tables_of("laplace", 0)
     assert tables.heads[-1, 0] == np.inf

@@ -155,9 +155,8 @@ def flat():
 
 
 PRIOR = (
-    "Give the variable a proper, informative prior; where it is the scale of a hierarchy, use the "
-    "parameterisation that suits the rows per group: centred for many, non-centred for few; or "
-    "sample with pm.NUTS()."
+    "Give the variable a proper, informative prior, such as pm.HalfNormal() for the scale of a "
+    "hierarchy, whichever way that is written; or sample with pm.NUTS()."
 )
 models.refuses(
     "PenaltyMH() with two variables of which the data tell the sum",

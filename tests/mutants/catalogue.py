@@ -683,6 +683,12 @@ EDITED = [
     ),
     # Bounds.
     Mutant(
+        "a condition called something else",
+        "who has a change point is not told of a smooth one",
+        Edit("bounds.diagnose._is_condition", "isinstance(culprit.op, conditions)", "False"),
+        "bounds/test_tables.py::test_a_step_of_the_model_is_refused_with_a_smooth_one",
+    ),
+    Mutant(
         "bounds × 0.75",
         "rows exceed their bounds",
         Edit("bounds.bounds_pass._rounded_up", "np.asarray(c,", "np.asarray(0.75 * c,"),

@@ -270,6 +270,10 @@ RANDOM = [
         6, FAR_LEVEL, "means and standard deviations of three coordinates",
     ),
     Random(
+        "bambi_models/test_groups.py::test_few_rows_with_levels_of_groups",
+        34, 2e-9, "means of the log-density's gradient in all coordinates",
+    ),
+    Random(
         "adversary/test_posteriors.py::test_posterior_is_that_of_quadrature",
         6, FAR_LEVEL, "moments of two coordinates",
     ),

@@ -205,7 +205,8 @@ def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
     if full > FULL_PASSES and not step.program.method.reads_all_rows:
         problems.append(
             f"{names}: {full:.0%} of the updates read all rows, because the control variates leave "
-            "too much noise. Subsampling gains little here: use the centred form, or pm.NUTS()."
+            "too much noise. Subsampling gains little here: use pm.NUTS(), or fewer parameters "
+            "with more rows each, such as fewer groups."
         )
     if invalid > INVALID:
         problems.append(

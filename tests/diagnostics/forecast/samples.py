@@ -9,6 +9,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     Certificate,
     DataArray,
     Forecast,
+    InCoordinates,
     Memory,
     NotSubsampled,
     NutsForecast,
@@ -71,6 +72,10 @@ EXPLANATION = Explanation(
         ),
     ),
     others=(NotSubsampled("few", "it has 17 rows"),),
+    coordinates=(
+        InCoordinates("effect", "mu + tau × effect"),
+        InCoordinates("skill", "", "is multiplied by 'size', which has a sign"),
+    ),
     taylor_order=1,
     order_reason="rows can be expanded",
     certificate=Certificate(
