@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pymc_minibatch_mh.diagnostics.forecast.subsampled import in_coordinates, subsampled
 from pymc_minibatch_mh.expansion.border import BorderPasses
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
@@ -40,6 +41,14 @@ def far(request):
 @pytest.mark.parametrize("name", list(FAR))
 def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
     assert words_of(FAR[name](rows=ROWS)) == ["1/alpha" if name == POISSON else "1/√nu"]
+
+
+def test_explanations_name_the_reciprocal():
+    model = negative_binomial(rows=ROWS)
+    parts = with_best_shapes(own(model), own(model), model.initial_point(), None).split
+    (mapped,) = in_coordinates(parts)
+    assert (mapped.words, mapped.refused) == ("1/alpha", "")
+    assert "(1/alpha)" in subsampled(parts)[0].arguments
 
 
 def test_a_shape_that_data_tell_stays_a_logarithm():

@@ -102,6 +102,11 @@ class Coordinates:
     shapes: tuple[Reciprocal, ...] = ()
 
     @property
+    def mapped(self) -> tuple[Scaled | Reciprocal, ...]:
+        """All maps."""
+        return *self.scaled, *self.shapes
+
+    @property
     def reciprocals(self) -> set[int]:
         """Coordinates that are reciprocals of shapes, which lie between 0 and infinity."""
         return {int(k) for shape in self.shapes for k in shape.places}
