@@ -170,7 +170,7 @@ EXAMPLES = [
         MULTILEVEL,
         radon_covariation,
         truth=COVARIATION,
-        reads_all=True,
+        nuts_draws=500,
         ported=f"the non-centred model with covariation, {CORRELATED_COUNTIES} counties",
     ),
     Example(
@@ -186,7 +186,7 @@ EXAMPLES = [
         GALLERY + "case_studies/item_response_nba",
         item_response,
         truth=FOULS,
-        reads_all=True,
+        nuts_draws=500,
         ported=f"{PLAYERS} players in each role",
     ),
 ]
