@@ -1,6 +1,7 @@
 """Models at the edges of what `TunaMH` reaches, beside NUTS: docs/benchmarks.md.
 
     PYTHONPATH=tests:examples python tests/benchmarks/reach.py [row ...] [--nuts nutpie|pymc|none]
+        [--seed SEED]
 
 One chain of each, in one thread (set OMP_NUM_THREADS=1), one after the other in one process, so
 that ratios depend little on the machine. Nothing here is a test, and nothing is stored.
@@ -35,7 +36,6 @@ import pymc_minibatch_mh.step.machinery
 from benchmarks import reach_models as models
 
 TUNE = 4_000
-SEED = 3
 #: Gradients that are timed, of each row.
 GRADIENTS = 20
 #: Seconds that a forecast chain of `TunaMH` may take; longer ones are cut, with their warm-up.
@@ -148,7 +148,7 @@ class Clock:
         return (time.process_time() - self.processor) / (time.perf_counter() - self.wall)
 
 
-def minibatch(step: Any, draws: int, tune: int) -> Run:
+def minibatch(step: Any, draws: int, tune: int, seed: int) -> Run:
     """Run `TunaMH`; a draw after warm-up takes as long as one during it."""
     clock = Clock()
     trace = mb.sample(
@@ -157,7 +157,7 @@ def minibatch(step: Any, draws: int, tune: int) -> Run:
         tune=tune,
         chains=1,
         cores=1,
-        random_seed=SEED,
+        random_seed=seed,
         progressbar=False,
         compute_convergence_checks=False,
     )
@@ -165,7 +165,7 @@ def minibatch(step: Any, draws: int, tune: int) -> Run:
     return Run(trace, seconds * draws / (draws + tune))
 
 
-def nuts(model: pm.Model, draws: int, sampler: str) -> Run:
+def nuts(model: pm.Model, draws: int, sampler: str, seed: int) -> Run:
     """Run NUTS by nutpie or by PyMC's own code."""
     if sampler == "nutpie":
         # Not among what the project needs.
@@ -179,7 +179,7 @@ def nuts(model: pm.Model, draws: int, sampler: str) -> Run:
             tune=draws,
             chains=1,
             cores=1,
-            seed=SEED,
+            seed=seed,
             progress_bar=False,
             save_warmup=True,
         )
@@ -192,7 +192,7 @@ def nuts(model: pm.Model, draws: int, sampler: str) -> Run:
                 tune=draws,
                 chains=1,
                 cores=1,
-                random_seed=SEED,
+                random_seed=seed,
                 nuts_sampler="pymc",
                 progressbar=False,
                 compute_convergence_checks=False,
@@ -238,7 +238,7 @@ HEADS = (
 )  # fmt: skip
 
 
-def measure(name: str, sampler: str, references: dict[str, Run]) -> list[str]:
+def measure(name: str, sampler: str, seed: int, references: dict[str, Run]) -> list[str]:
     """Return the cells of a row."""
     row = ROWS[name]
     model = row.build()
@@ -246,11 +246,11 @@ def measure(name: str, sampler: str, references: dict[str, Run]) -> list[str]:
     with model:
         step = mb.TunaMH()
     built = time.process_time() - begin
-    forecast = mb.explain(step, random_seed=SEED).forecast
+    forecast = mb.explain(step, random_seed=seed).forecast
     cut = min(1.0, 1e6 * LONGEST / forecast.microseconds_per_update / (row.draws + TUNE))
-    ours = minibatch(step, int(cut * row.draws), int(cut * TUNE))
+    ours = minibatch(step, int(cut * row.draws), int(cut * TUNE), seed)
     if row.nuts and sampler != "none":
-        references[name] = nuts(model, row.nuts, sampler)
+        references[name] = nuts(model, row.nuts, sampler, seed)
     theirs = references.get(row.reference or name)
     stats = ours.trace["sample_stats"]
     cells = [name, str(step.target.split.size)]
@@ -282,6 +282,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("row", nargs="*", help=f"of {', '.join(ROWS)}; all by default")
     parser.add_argument("--nuts", choices=("nutpie", "pymc", "none"), default="pymc")
+    parser.add_argument("--seed", type=int, default=3)
     asked = parser.parse_args()
     if unknown := set(asked.row) - set(ROWS):
         parser.error(f"no row is named {sorted(unknown)[0]!r}. Use some of {', '.join(ROWS)}.")
@@ -289,7 +290,7 @@ def main() -> None:
     print(f"| {' | '.join(HEADS)} |\n|{' --- |' * len(HEADS)}", flush=True)
     references: dict[str, Run] = {}
     for name in asked.row or ROWS:
-        print(f"| {' | '.join(measure(name, asked.nuts, references))} |", flush=True)
+        print(f"| {' | '.join(measure(name, asked.nuts, asked.seed, references))} |", flush=True)
 
 
 if __name__ == "__main__":
