@@ -7,7 +7,9 @@ figures owe nothing to the map that is tested. Either spelling has z among its v
 from dataclasses import dataclass
 from functools import partial
 
+import bambi as bmb
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import expit
@@ -107,12 +109,27 @@ def precision(rows=4_000, groups=15, *, centred=False):
     y = rng.poisson(np.exp(0.5 + 0.5 * rng.standard_normal(groups)[g] + 0.4 * x))
     with pm.Model() as model:
         mu, b = pm.Normal("mu"), pm.Normal("b")
-        kappa = pm.Gamma("kappa", 2.0, 0.5)
+        kappa = pm.Gamma("kappa", "alpha", "1|g_sigma", 2.0, 0.5)
         if centred:
             line = _effects("z", mu, 1.0 / pt.sqrt(kappa), groups, centred=True)[g]
         else:
             line = mu + pm.Normal("z", shape=groups)[g] / pt.sqrt(kappa)
         pm.Poisson("y", pt.exp(line + b * x), observed=y)
+    return model
+
+
+def bambi(rows=2_000, groups=8, *, centred=False):
+    """A negative binomial regression with an intercept for every group, as Bambi builds it."""
+    rng, g, x = _groups(306, rows, groups)
+    mean = np.exp(0.8 + 0.5 * rng.standard_normal(groups)[g] + 0.4 * x)
+    data = pd.DataFrame({"x": x, "g": pd.Categorical(g)})
+    data["y"] = rng.poisson(mean * rng.gamma(2.0, 0.5, rows))
+    built = bmb.Model("y ~ x + (1|g)", data, family="negativebinomial", noncentered=not centred)
+    built.build()
+    model = built.backend.model
+    if centred:
+        with model:
+            pm.Deterministic("1|g_offset", model["1|g"] / model["1|g_sigma"])
     return model
 
 
@@ -182,7 +199,7 @@ class Hierarchy:
 HIERARCHIES = {
     f.__name__: Hierarchy(f, f.__name__)
     for f in (
-        heavy_tailed, correlated, nested, crossed, precision, ridge,
+        heavy_tailed, correlated, nested, crossed, precision, bambi, ridge,
         gaussian_process, two_likelihoods, softmax,
     )
 } | {
@@ -194,7 +211,7 @@ AS_THEY_ARE = ("gaussian_process",)
 
 #: Variables that are compared on the log scale, on which their tails are short.
 POSITIVE = {
-    "tau", "upper", "spread", "sigma", "kappa", "eta", "ell",
+    "tau", "upper", "spread", "sigma", "kappa", "alpha", "1|g_sigma", "eta", "ell",
     "chol_stds",
 }  # fmt: skip
 #: What says the same as others, or is the same in all draws.
@@ -207,6 +224,7 @@ def coordinates(trace):
     for name, values in trace.posterior.data_vars.items():
         cells = values.to_numpy().reshape(*values.shape[:2], -1)
         cells = np.log(cells) if name in POSITIVE else cells
-        if name not in LEFT_OUT:
+        # Bambi keeps the mean of every row.
+        if name not in LEFT_OUT and cells.shape[2] < 1_000:
             draws |= {f"{name}[{k}]": cells[..., k] for k in range(cells.shape[2])}
     return draws
