@@ -19,8 +19,9 @@ MOST_MOVES = 10
 #: Width of a step, in conditional standard deviations along a direction: about what is left of a
 #: normal density above a level.
 WIDTH = 2.5
-
-
+#: Steps from a start at which the density has to fall: at most one unit less means that it has no
+#: integral, or that the start lies more than a hundred posterior standard deviations off.
+TAIL = 50.0, 100.0
 #: Directions that moves are measured without, at most: leaving one out takes time at every update.
 MOST_LEFT_OUT = 32
 
@@ -39,6 +40,29 @@ def slices_of(program: Program) -> Slices:
     ends = [(inside[0], inside[-1] + 1) for inside in map(np.flatnonzero, steps)]
     moves = min(len(steps), MOST_MOVES) if asked is None else asked
     return Slices(steps, np.array(ends, dtype=np.int64), moves)
+
+
+def runs_away(program: Program, position: np.ndarray) -> bool:
+    """Return whether moves without rows would never come back from a position.
+
+    Where all effects of a hierarchy are exactly equal to their location, as at the default start of
+    PyMC, the density of their scale given them has no integral near zero. No chain comes by such
+    positions, but it can start at one, and only there is this asked for.
+
+    Parameters
+    ----------
+    program
+        What the chain runs on.
+    position : ndarray, shape (d,)
+        Where it starts.
+    """
+    prior = program.prepared.target.log_prior
+    for step in program.slices.steps:
+        for side in (-1.0, 1.0):
+            near, far = (prior(position + side * t * step) for t in TAIL)
+            if np.isfinite(near) and near - 1.0 < far < np.inf:
+                return True
+    return False
 
 
 def whitened_directions(prepared: Prepared) -> np.ndarray:

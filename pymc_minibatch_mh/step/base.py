@@ -306,7 +306,7 @@ class MinibatchStep(BlockedStep):
         return split.unravel(draws.positions[0], point), [stats]
 
     def start(self, chain: Chain) -> None:
-        """Check where a chain starts; leave PyMC's own starting point if it is far off.
+        """Check where a chain starts; leave where no chain comes, and a default start far off.
 
         Raises
         ------
@@ -315,12 +315,12 @@ class MinibatchStep(BlockedStep):
         """
         position, s = chain.position, self.prepared.surrogate
         far = np.sqrt(own.machinery.chdtri(position.size, FAR_TAIL))
-        unchosen = np.array_equal(position, self._default_start)
+        left = chain.state.adapting and np.array_equal(position, self._default_start)
         # A point that other steps share in is not this one's to leave, and a centre that nobody
         # sought does not tell which one is far off.
         alone = s.first == 0 and self.target.covariance is None
         away = own.machinery.whitened_norm(s.whitener, position, s.centre)
-        if chain.state.adapting and alone and unchosen and away > far:
+        if alone and ((left and away > far) or own.machinery.runs_away(chain.program, position)):
             report.tell_of_new_start(self.name)
             position[:] = self.target.split.ravel(self.gaussian_draw(chain.rng, NEW_START))
         self.target.require_finite(position)

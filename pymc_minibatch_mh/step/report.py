@@ -117,8 +117,9 @@ def chain_warning(
 def tell_of_new_start(name: str) -> None:
     """Say that a chain does not start where PyMC would have it start."""
     _log.info(
-        "%s: the model's default starting point is far outside the posterior; this chain starts "
-        "at a draw from the widened Gaussian approximation instead. Pass initvals= to choose.",
+        "%s: the starting point is far outside the posterior, or has all effects of a hierarchy at "
+        "their location; this chain starts at a draw from the widened Gaussian approximation "
+        "instead. Pass other initvals= to choose.",
         name,
     )
 

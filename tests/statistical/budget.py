@@ -13,6 +13,9 @@ LEVEL = 4e-7
 #: Largest accepted distance of one comparison in standard errors, and the chance to exceed it.
 FAR = 5.0
 FAR_LEVEL = 2.0 * float(norm.sf(FAR))
+#: The same of slow tests that compare very much.
+VERY_FAR = 6.2
+VERY_FAR_LEVEL = 2.0 * float(norm.sf(VERY_FAR))
 #: Largest chance that the comparisons of one trace fail, which tests assert of their own noise.
 TRACE_LEVEL = 1e-5
 #: Largest chance that any of the fast tests fails.
@@ -260,6 +263,10 @@ RANDOM = [
     Random(
         "statistical/test_families.py::test_the_other_ways_are_as_exact",
         70, FAR_LEVEL, "means and standard deviations of all coordinates",
+    ),
+    Random(
+        "statistical/test_hierarchies.py::test_posterior_is_that_of_nuts",
+        800, VERY_FAR_LEVEL, "means and variances of all coordinates",
     ),
     Random(
         "bambi_models/test_flat.py::test_a_flat_model_is_sampled_as_it_is_built",

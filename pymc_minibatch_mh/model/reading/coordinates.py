@@ -209,6 +209,8 @@ class Coordinates:
 
     def _scales(self, positions: np.ndarray) -> list[list[list[np.ndarray]]]:
         """Return the entries of each B, shape (n, 1) each."""
+        if not self._flat:
+            return []
         found = [np.reshape(x, (-1, 1)) for x in self._evaluate(positions)]
         return self._by_blocks(found)
 

@@ -166,6 +166,18 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
+def test_a_model_that_is_refused_stays_in_its_own_variables(case):
+    build, _ = REFUSALS[case]
+    with pm.Model() as model:
+        build()
+    parts = in_linear_coordinates(split_of(model))
+    values = values_near_start(model, parts)
+    np.testing.assert_array_equal(parts.positions(values), values)
+    np.testing.assert_array_equal(parts.values(values), values)
+    assert parts.log_jacobian(values) == 0.0
+
+
+@pytest.mark.parametrize("case", REFUSALS)
 def test_what_stands_against_a_map_is_named(case):
     build, reason = REFUSALS[case]
     assert reason in _refused(build)
