@@ -66,17 +66,37 @@ def in_linear_coordinates(split: Split) -> Split:
     for row in rows:
         for column, ways in meetings(row).items():
             met[column] |= ways
-    refused: list[tuple[str, str]] = []
-    scaled: list[Scaled] = []
-    for block, name in _candidates(split):
-        try:
-            scaled += _Search(split, block, name, met).found(scaled)
-        except _RefusedError as reason:
-            refused.append((name, str(reason)))
+    searches = [_Search(split, block, name, met) for block, name in _candidates(split)]
+    scaled, refused = _mapped_together(split, searches)
     if not scaled and not refused:
         return split
     scaled = _located(split, scaled)
     return in_coordinates(split, Coordinates(split.position, tuple(scaled), tuple(refused)))
+
+
+def _mapped_together(
+    split: Split, searches: Sequence["_Search"]
+) -> tuple[list[Scaled], list[tuple[str, str]]]:
+    """Return the maps of all blocks, which may share a scale, and why others have none."""
+    refused: list[tuple[str, str]] = []
+    while True:
+        plans: dict[_Search, list[_Plan]] = {}
+        for search in searches:
+            try:
+                plans[search] = search.plans()
+            except _RefusedError as reason:
+                refused.append((search.name, str(reason)))
+        mapped = {int(k) for found in plans.values() for plan in found for k in plan.places.flat}
+        depending = [one for one in plans if any(p.depends_on & mapped for p in plans[one])]
+        refused += [(one.name, "is multiplied by what is mapped too") for one in depending]
+        searches = [one for one in plans if plans[one] and one not in depending]
+        if depending:
+            continue
+        scaled = [search.scaled(plan) for search in searches for plan in plans[search]]
+        left = _places_in(_forms(split, scaled)) if scaled else set()
+        again = [search.keeps_out(plans[search], left) for search in searches]
+        if not any(again):
+            return scaled, refused
 
 
 class _RefusedError(Exception):
@@ -101,35 +121,36 @@ class _Search:
     def __init__(
         self, split: Split, block: Block, name: str, met: dict[Column, set[Meeting]]
     ) -> None:
-        self._split, self._block, self._name = split, block, name
+        self.name = name
+        self._split = split
         self._met = {
             column: ways for column, ways in met.items() if block.start <= column[0] < block.stop
         }
         alone = [c for c, ways in met.items() if any(way.by_itself for way in ways)]
         places = {k for first, step, n in alone for k in range(first, first + step * n, step)}
         factors = {f for ways in self._met.values() for way in ways for f in way.factors}
-        #: What rows depend on beside the products, as on the scale of their own noise.
-        self._in_rows_by_themselves = {f for f in factors if f.places & places}
+        # What rows depend on beside the products, as on the scale of their own noise.
+        self._kept_out = {f for f in factors if f.places & places}
 
-    def found(self, before: Sequence[Scaled]) -> list[Scaled]:
-        """Return the maps of the block, none if rows meet it in no product.
+    def keeps_out(self, plans: Sequence[_Plan], left: set[int]) -> bool:
+        """Leave out of B what rows still depend on in the coordinates of a plan."""
+        again = {f for plan in plans for f in plan.factors if f.places & left}
+        self._kept_out |= again
+        return bool(again)
+
+    def plans(self) -> list[_Plan]:
+        """Return B for the groups of the block, none if rows meet it in no product.
 
         Raises
         ------
         _RefusedError
             If they do, but no map makes rows linear in it.
         """
-        kept_out = self._in_rows_by_themselves
-        while plans := self._plans(kept_out):
-            self._require_valid(plans, before)
-            scaled = [self._scaled(plan) for plan in plans]
-            left = _places_in(_forms(self._split, [*before, *scaled]))
-            again = {f for plan in plans for f in plan.factors if f.places & left}
-            if not again:
-                return scaled
-            kept_out = kept_out | again
-        self._require_none_lost(kept_out)
-        return []
+        plans = self._plans(self._kept_out)
+        if not plans:
+            self._require_none_lost(self._kept_out)
+        self._require_valid(plans)
+        return plans
 
     def _require_none_lost(self, kept_out: set[Factor]) -> None:
         """Refuse in words what scales the block everywhere, but is in the rows besides."""
@@ -177,9 +198,7 @@ class _Search:
                 found[place] = found[place] & shared if place in found else shared
         return found
 
-    def _require_valid(self, plans: Sequence[_Plan], before: Sequence[Scaled]) -> None:
-        mapped = {int(k) for one in before for k in one.places.flat}
-        mapped |= {int(k) for plan in plans for k in plan.places.flat}
+    def _require_valid(self, plans: Sequence[_Plan]) -> None:
         for plan in plans:
             names = ", ".join(sorted({repr(_name_at(self._split, k)) for k in plan.depends_on}))
             if not plan.positive:
@@ -191,17 +210,16 @@ class _Search:
                 raise _RefusedError(
                     f"is multiplied by {names}, which another step moves. Let this step move both"
                 )
-            if plan.depends_on & mapped:
-                raise _RefusedError(f"is multiplied by a function of {names}, which are mapped too")
 
-    def _scaled(self, plan: _Plan) -> Scaled:
+    def scaled(self, plan: _Plan) -> Scaled:
+        """Return the map of a plan."""
         position = self._split.position
         rows = tuple(tuple(_product(entry, position) for entry in row) for row in plan.rows)
         names = dict.fromkeys(_name_at(self._split, k) for k in sorted(plan.depends_on))
         simple = len(plan.rows) == 1 and len(names) == 1
         size = "".join(names) if simple else f"f({', '.join(names)})"
         nowhere = (-1,) * len(plan.rows)
-        return Scaled(self._name, plan.places, rows, nowhere, f"{size} × {self._name}")
+        return Scaled(self.name, plan.places, rows, nowhere, f"{size} × {self.name}")
 
 
 def _located(split: Split, scaled: Sequence[Scaled]) -> list[Scaled]:

@@ -72,6 +72,14 @@ def uniform_scale():
     return built
 
 
+def shared_scale():
+    with pm.Model() as built:
+        mu, tau, _ = _level()
+        z, v = pm.Normal("z", shape=G), pm.Normal("v", shape=3)
+        _bernoulli(mu + tau * z[g] + tau * v[h])
+    return built
+
+
 def nested():
     with pm.Model() as built:
         mu, tau, b = _level()
@@ -184,6 +192,7 @@ SPELLINGS = {
     "a potential": Spelling(with_potential, LEVEL),
     "student rows": Spelling(student_rows, LEVEL),
     "crossed": Spelling(crossed, ("tau × z", "spread × v")),
+    "shared scale": Spelling(shared_scale, ("tau × z", "tau × v")),
     "uniform scale": Spelling(uniform_scale, ("spread × z",)),
     "nested": Spelling(nested, ("upper × v", "tau × z")),
     "slopes": Spelling(slopes, ("mu + tau × z", "mu + tau × z")),
