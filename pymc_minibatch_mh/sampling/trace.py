@@ -7,7 +7,7 @@ from positions afterwards, and PyMC's own converter makes the groups, dims and c
 import logging
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -116,6 +116,7 @@ def datatree_of(
     -------
     DataTree
     """
+    split = _in_variables_of(model, split)
     parts = {"": draws} if warm_up is None else {"warmup_": warm_up, "": draws}
     values = {k: _values(model, split, kept.variables, x.positions) for k, x in parts.items()}
     stats = {k: _stats(x, keep_warning_stat) for k, x in parts.items()}
@@ -149,6 +150,14 @@ def _of_first_draws(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Found chain dimension to be longer")
         return pm.to_inference_data(trace, model=model, save_warmup="warmup_" in values)
+
+
+def _in_variables_of(model: pm.Model, split: Split) -> Split:
+    """Return what says where the model's own value variables lie: a pickled step has copies."""
+    named = {str(v.name): v for v in model.value_vars}
+    return replace(
+        split, blocks=tuple(replace(block, variable=named[block.name]) for block in split.blocks)
+    )
 
 
 def _filled(first: xr.Dataset, arrays: Mapping[str, np.ndarray], part: Draws) -> xr.DataTree:

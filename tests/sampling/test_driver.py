@@ -1,6 +1,7 @@
 """The driver draws what ``pm.sample`` draws, in blocks and in threads."""
 
 import logging
+import pickle
 import threading
 
 import numpy as np
@@ -52,6 +53,13 @@ def differences(one, other, rtol=0.0):
             if name != "perf_counter_diff" and not same(one[group][name], other[group][name], rtol)
         ]
     return found
+
+
+def test_a_pickled_step_goes_on_with_the_model_it_was_built_for(model_of, step_of):
+    model, step = model_of("two_likelihoods"), step_of("two_likelihoods", "TunaMH")
+    with model:
+        whole, copied = (driven(one) for one in (step, pickle.loads(pickle.dumps(step))))
+    assert differences(whole, copied) == []
 
 
 @pytest.mark.parametrize("cores", [1, 2])
