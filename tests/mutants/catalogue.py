@@ -986,6 +986,23 @@ EDITED = [
     ),
     # Moves without rows.
     Mutant(
+        "starts at the location that are kept",
+        "the scale of a hierarchy runs to zero and stays there",
+        Edit("chain.moves_without_rows.runs_away", "near - 1.0 < far < np.inf", "False"),
+        "chain/test_starts_without_rows.py::test_no_chain_runs_away[centred]",
+        slow=True,
+    ),
+    Mutant(
+        "scales that are looked at one by one",
+        "effects that share a scale stay products of parameters",
+        Edit(
+            "model.row.scaled._mapped_together",
+            "for search in searches for plan in plans[search]]",
+            "for search in searches[:1] for plan in plans[search]]",
+        ),
+        "model/row/test_scaled.py::test_every_spelling_is_found[shared scale]",
+    ),
+    Mutant(
         "a stale prior part after a move without rows",
         "the next update weighs a position that the chain has left",
         Edit("kernels.run.run", "prior_here = _without_rows(", "_without_rows("),
