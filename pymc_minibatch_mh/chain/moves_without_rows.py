@@ -19,6 +19,8 @@ MOST_MOVES = 10
 #: Width of a step, in conditional standard deviations along a direction: about what is left of a
 #: normal density above a level.
 WIDTH = 2.5
+#: Posterior standard deviations of the step off a start that no chain comes by.
+STEP_OFF = 0.1
 #: Steps from a start at which the density has to fall: at most one unit less means that it has no
 #: integral, or that the start lies more than a hundred posterior standard deviations off.
 TAIL = 50.0, 100.0
@@ -63,6 +65,29 @@ def runs_away(program: Program, position: np.ndarray) -> bool:
             if np.isfinite(near) and near - 1.0 < far < np.inf:
                 return True
     return False
+
+
+def steps_off(program: Program, position: np.ndarray, rng: np.random.Generator) -> bool:
+    """Leave a position that :func:`runs_away`, by a small step in all coordinates.
+
+    Parameters
+    ----------
+    program, position
+        As of :func:`runs_away`; the position is changed.
+    rng
+        Draws the step.
+
+    Returns
+    -------
+    bool
+        Whether it was left.
+    """
+    if not runs_away(program, position):
+        return False
+    prepared = program.prepared
+    noise = prepared.surrogate.factor @ rng.standard_normal(position.size)
+    position[:] = prepared.target.split.mirrored(position + STEP_OFF * noise)
+    return True
 
 
 def whitened_directions(prepared: Prepared) -> np.ndarray:

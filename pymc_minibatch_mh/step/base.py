@@ -316,13 +316,13 @@ class MinibatchStep(BlockedStep):
         position, s = chain.position, self.prepared.surrogate
         far = np.sqrt(own.machinery.chdtri(position.size, FAR_TAIL))
         left = chain.state.adapting and np.array_equal(position, self._default_start)
-        # A point that other steps share in is not this one's to leave, and a centre that nobody
-        # sought does not tell which one is far off.
+        # Not a point that other steps share in, nor one around a centre that nobody sought.
         alone = s.first == 0 and self.target.covariance is None
-        away = own.machinery.whitened_norm(s.whitener, position, s.centre)
-        if alone and ((left and away > far) or own.machinery.runs_away(chain.program, position)):
+        if alone and left and own.machinery.whitened_norm(s.whitener, position, s.centre) > far:
             report.tell_of_new_start(self.name)
             position[:] = self.target.split.ravel(self.gaussian_draw(chain.rng, NEW_START))
+        elif alone and own.machinery.steps_off(chain.program, position, chain.rng):
+            report.tell_of_step_off(self.name)
         self.target.require_finite(position)
         chain.state.started = True
 

@@ -12,7 +12,7 @@ from scipy.special import chdtri
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.bounds.user_ranges import Ranges
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.moves_without_rows import runs_away
+from pymc_minibatch_mh.chain.moves_without_rows import steps_off
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.kernels.surrogate import whitened_norm
 from pymc_minibatch_mh.methods.chi import chi_for_gap
@@ -53,7 +53,7 @@ __all__ = [
     "penalty",
     "poisson_levels",
     "read_model",
-    "runs_away",
+    "steps_off",
     "tell_of_large",
     "whitened_norm",
     "write",

@@ -117,9 +117,18 @@ def chain_warning(
 def tell_of_new_start(name: str) -> None:
     """Say that a chain does not start where PyMC would have it start."""
     _log.info(
-        "%s: the starting point is far outside the posterior, or has all effects of a hierarchy at "
-        "their location; this chain starts at a draw from the widened Gaussian approximation "
-        "instead. Pass other initvals= to choose.",
+        "%s: the starting point is far outside the posterior; this chain starts at a draw from the "
+        "widened Gaussian approximation instead. Pass other initvals= to choose.",
+        name,
+    )
+
+
+def tell_of_step_off(name: str) -> None:
+    """Say that a chain starts beside the point that it was given."""
+    _log.info(
+        "%s: the starting point has all effects of a hierarchy exactly at their location, where "
+        "their scale would run to zero; this chain starts a tenth of a posterior standard "
+        "deviation beside it. Pass other initvals= to choose.",
         name,
     )
 

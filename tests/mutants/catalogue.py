@@ -43,53 +43,6 @@ class Mutant:
 
 
 EDITED = [
-    # Coordinates.
-    Mutant(
-        "Jacobian left out",
-        "draws of a hierarchy are those of another posterior",
-        Edit(
-            "model.reading.coordinates.in_coordinates",
-            "prior + coordinates.log_jacobian(position)",
-            "prior",
-        ),
-        "model/row/test_scaled.py::test_the_parts_add_up_to_the_model[nested]",
-    ),
-    Mutant(
-        "Jacobian of one group",
-        "the scale of a hierarchy is drawn from another density",
-        Edit("model.reading.coordinates.Coordinates.log_jacobian", "len(block.places) *", "1.0 *"),
-        "model/row/test_scaled.py::test_the_parts_add_up_to_the_model[ridge]",
-    ),
-    Mutant(
-        "location left on the way back",
-        "draws of a non-centred variable are off by the location",
-        Edit(
-            "model.reading.coordinates.Coordinates.values",
-            "positions[:, places] - _shift(positions.T, location)",
-            "positions[:, places]",
-        ),
-        "model/row/test_scaled.py::test_the_map_is_one_to_one[a potential]",
-    ),
-    Mutant(
-        "a scale of either sign",
-        "two points of the model share one position",
-        Edit(
-            "model.row.scaled._Plan.positive",
-            "all(factor.positive for row in self.rows for factor in row[-1])",
-            "True",
-        ),
-        "model/row/test_scaled.py::test_what_stands_against_a_map_is_named[of either sign]",
-    ),
-    Mutant(
-        "a scale of another step",
-        "what another step moves changes what this one holds still",
-        Edit(
-            "model.row.scaled._Search._require_valid",
-            "min(plan.depends_on) < self._split.first",
-            "False",
-        ),
-        "model/row/test_scaled.py::test_a_scale_that_another_step_moves_is_named",
-    ),
     # Drawing rows.
     Mutant(
         "alias table off by one",
@@ -984,6 +937,53 @@ EDITED = [
         Edit("preparation.file.key_of_expansion", '"taylor_order": str(target.taylor_order),', ""),
         "step/test_prepared.py::test_a_key_tells_order_and_temperature",
     ),
+    # Coordinates.
+    Mutant(
+        "Jacobian left out",
+        "draws of a hierarchy are those of another posterior",
+        Edit(
+            "model.reading.coordinates.in_coordinates",
+            "prior + coordinates.log_jacobian(position)",
+            "prior",
+        ),
+        "model/row/test_scaled.py::test_the_parts_add_up_to_the_model[nested]",
+    ),
+    Mutant(
+        "Jacobian of one group",
+        "the scale of a hierarchy is drawn from another density",
+        Edit("model.reading.coordinates.Coordinates.log_jacobian", "len(block.places) *", "1.0 *"),
+        "model/row/test_scaled.py::test_the_parts_add_up_to_the_model[ridge]",
+    ),
+    Mutant(
+        "location left on the way back",
+        "draws of a non-centred variable are off by the location",
+        Edit(
+            "model.reading.coordinates.Coordinates.values",
+            "positions[:, places] - _shift(positions.T, location)",
+            "positions[:, places]",
+        ),
+        "model/row/test_scaled.py::test_the_map_is_one_to_one[a potential]",
+    ),
+    Mutant(
+        "a scale of either sign",
+        "two points of the model share one position",
+        Edit(
+            "model.row.scaled._Plan.positive",
+            "all(factor.positive for row in self.rows for factor in row[-1])",
+            "True",
+        ),
+        "model/row/test_scaled.py::test_what_stands_against_a_map_is_named[of either sign]",
+    ),
+    Mutant(
+        "a scale of another step",
+        "what another step moves changes what this one holds still",
+        Edit(
+            "model.row.scaled._Search._require_valid",
+            "min(plan.depends_on) < self._split.first",
+            "False",
+        ),
+        "model/row/test_scaled.py::test_a_scale_that_another_step_moves_is_named",
+    ),
     # Moves without rows.
     Mutant(
         "starts at the location that are kept",
@@ -1163,7 +1163,7 @@ EDITED = [
     Mutant(
         "coordinates that are worse",
         "an update reads more rows than it has to",
-        Edit("preparation.shapes.with_best_shapes", "np.argmin(forecasts)", "np.argmax(forecasts)"),
+        Edit("preparation.shapes.with_best_shapes", "np.argmin(costs)", "np.argmax(costs)"),
         "preparation/test_shapes.py::test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal"
         "[counts that are Poisson]",
         slow=True,
