@@ -146,18 +146,18 @@ class _Search:
         _RefusedError
             If they do, but no map makes rows linear in it.
         """
-        plans = self._plans(self._kept_out)
+        plans = self._plans()
         if not plans:
-            self._require_none_lost(self._kept_out)
+            self._require_none_lost()
         self._require_valid(plans)
         return plans
 
-    def _require_none_lost(self, kept_out: set[Factor]) -> None:
+    def _require_none_lost(self) -> None:
         """Refuse in words what scales the block everywhere, but is in the rows besides."""
         shared = [
             reduce(lambda x, y: x & y, (w.counted for w in ways)) for ways in self._met.values()
         ]
-        lost = {f for factors in shared for f in factors if f in kept_out and not f.divides}
+        lost = {f for factors in shared for f in factors if f in self._kept_out and not f.divides}
         if lost:
             names = ", ".join(
                 sorted({repr(_name_at(self._split, k)) for f in lost for k in f.places})
@@ -167,11 +167,11 @@ class _Search:
                 "that no coordinates make them linear in it"
             )
 
-    def _plans(self, kept_out: set[Factor]) -> list[_Plan]:
+    def _plans(self) -> list[_Plan]:
         """Return B for the groups of the block; none where nothing multiplies it."""
         ways = {
             column: [
-                replace(way, factors=tuple(f for f in way.factors if f not in kept_out))
+                replace(way, factors=tuple(f for f in way.factors if f not in self._kept_out))
                 for way in ways
             ]
             for column, ways in self._met.items()
