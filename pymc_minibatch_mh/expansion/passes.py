@@ -1,6 +1,7 @@
 """Passes over all rows: chunked, on all cores, in bounded memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.data.stored import BLOCK_ROWS, consecutive
 from pymc_minibatch_mh.expansion.heavy import Changes, Largest
 from pymc_minibatch_mh.expansion.parallel import Consecutive, on_all_cores
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
@@ -107,6 +109,17 @@ class Passes:
         """Compiled log-density of the prior part (``LOGP``)."""
         return self._prior.compiled()
 
+    @contextmanager
+    def reading(self, rows: np.ndarray) -> Iterator[tuple[RowSpace, np.ndarray]]:
+        """Hold some rows in memory: yield where they lie, and their numbers there."""
+        if self._source.in_memory:
+            yield self.space, rows
+        else:
+            # What was read and placed lives as long as this frame.
+            read = self._source.read(consecutive(rows))
+            placed = self._rows.on(read)
+            yield RowSpace(read.term_starts, placed.context), np.arange(rows.size)
+
     def likelihood(
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
     ) -> Derivatives:
@@ -116,7 +129,8 @@ class Passes:
 
         def chunk_sums(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             sums, products = np.zeros(1 + theta.size), np.zeros(shape)
-            add_derivatives(address, theta, self.space, some, sums, products)
+            with self.reading(some) as place:
+                add_derivatives(address, theta, *place, sums, products)
             return sums, products
 
         sums, products = np.zeros(1 + theta.size), np.zeros(shape)
@@ -131,7 +145,8 @@ class Passes:
 
         def chunk_values(some: np.ndarray) -> np.ndarray:
             out = np.empty(len(some))
-            row_values(address, theta, self.space, np.asarray(some), out)
+            with self.reading(np.asarray(some)) as place:
+                row_values(address, theta, *place, out)
             return out
 
         return np.concatenate(list(on_all_cores(chunk_values, self._chunks(None))))
@@ -158,7 +173,8 @@ class Passes:
 
         def chunk_bend(some: np.ndarray) -> np.ndarray:
             out = np.zeros(theta.size)
-            add_bend(address, theta, factor, self.space, some, out)
+            with self.reading(some) as place:
+                add_bend(address, theta, factor, *place, out)
             return out
 
         return np.sum(list(on_all_cores(chunk_bend, self._chunks(rows))), axis=0)
@@ -209,10 +225,11 @@ class Passes:
             inside = slice(*np.searchsorted(left_out, (rows[0], rows[-1] + 1)))
             rows = np.delete(rows, left_out[inside] - rows[0])
             found = np.empty((len(moves), rows.size))
-            moments = [
-                moments_of_move(address, (*ends, centre), self.space, rows, differences)
-                for ends, differences in zip(moves, found, strict=True)
-            ]
+            with self.reading(rows) as place:
+                moments = [
+                    moments_of_move(address, (*ends, centre), *place, differences)
+                    for ends, differences in zip(moves, found, strict=True)
+                ]
             return moments, None if largest is None else largest.of_chunk(rows, found)
 
         totals = [(0, 0.0, 0.0, 0.0, 0.0)] * len(moves)
@@ -231,9 +248,10 @@ class Passes:
     ) -> np.ndarray:
         """Return the differences of a few rows, in order, in each move: shape (moves, rows)."""
         found = np.empty((len(moves), rows.size))
-        for ends, differences in zip(moves, found, strict=True):
-            address = address_of(evaluate)
-            moments_of_move(address, (*ends, centre), self.space, rows, differences)
+        address = address_of(evaluate)
+        with self.reading(rows) as place:
+            for ends, differences in zip(moves, found, strict=True):
+                moments_of_move(address, (*ends, centre), *place, differences)
         return found
 
     def largest_ratio(
@@ -268,5 +286,6 @@ class Passes:
     def _chunks(self, rows: np.ndarray | None) -> list[Any]:
         if rows is not None:
             return np.array_split(rows, max(1, len(rows) // CHUNK))
-        starts = range(0, self.n_rows, CHUNK)
-        return [Consecutive(first, min(first + CHUNK, self.n_rows)) for first in starts]
+        step = CHUNK if self._source.in_memory else BLOCK_ROWS
+        starts = range(0, self.n_rows, step)
+        return [Consecutive(first, min(first + step, self.n_rows)) for first in starts]

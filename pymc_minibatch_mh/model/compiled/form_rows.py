@@ -1,6 +1,8 @@
 """Rows that are functions of a few linear forms, compiled."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -36,8 +38,10 @@ class FormRows:
         self._slopes = [derivatives(function, (0, 1, 2)) for function in functions]
         self._compiled: dict[tuple[int, int], list[Callable]] = {}
 
-    def at(self, source: ArrayRows) -> "PlacedFormRows":
+    def at(self, source: ArrayRows) -> "PlacedFormRows | StoredFormRows":
         """Return the rows where they lie in this process."""
+        if not source.in_memory:
+            return StoredFormRows(self, source)
         return PlacedFormRows(self, source)
 
     def differences(self, taylor_order: int) -> list[Callable]:
@@ -62,6 +66,17 @@ class FormRows:
         """
         return self._roles((slot.THIRD, 3), 1, lambda k: derivatives(self.functions[k], (3,)))
 
+    @cached_property
+    def has_bend(self) -> bool:
+        """Whether there are third derivatives, and few enough arguments to average them."""
+        if any(len(f.arguments) > MOST_ARGUMENTS for f in self.functions):
+            return False
+        try:
+            self.thirds()
+        except LoweringError:
+            return False
+        return True
+
     def _roles(
         self, role: tuple[int, int], times: int, expressions: Callable[[int], Sequence[Cell]]
     ) -> list[Callable]:
@@ -83,15 +98,22 @@ class PlacedFormRows:
         The row functions.
     source
         The rows.
+    functions
+        The row functions with the data of these rows, where they are not those of `rows`.
     """
 
     cheap_hessian = True
 
-    def __init__(self, rows: FormRows, source: ArrayRows) -> None:
+    def __init__(
+        self,
+        rows: FormRows,
+        source: ArrayRows,
+        functions: Sequence[RowFunction] | None = None,
+    ) -> None:
         self._rows = rows
         self._layouts = [
             Layout(function.arguments, Leaves(function), taken)
-            for function, taken in zip(rows.functions, rows.leaves, strict=True)
+            for function, taken in zip(functions or rows.functions, rows.leaves, strict=True)
         ]
         self._called: dict[int, Sequence[Callable]] = {}
         self._starts: list[int] = []
@@ -115,12 +137,9 @@ class PlacedFormRows:
 
     def bend(self) -> Callable | None:
         """Compile averages of third derivatives (``BEND``), None where these are none or many."""
-        if any(len(f.arguments) > MOST_ARGUMENTS for f in self._rows.functions):
+        if not self._rows.has_bend:
             return None
-        try:
-            self._call(slot.THIRD, self._rows.thirds())
-        except LoweringError:
-            return None
+        self._call(slot.THIRD, self._rows.thirds())
         return bend_rows
 
     def _call(self, role: int, functions: Sequence[Callable]) -> None:
@@ -128,3 +147,53 @@ class PlacedFormRows:
         self._called[role] = functions
         for start, function in zip(self._starts, functions, strict=True):
             self.context[start + role] = address_of(function)
+
+
+class StoredFormRows:
+    """Rows by their linear forms whose data are stored: they are placed as they are read.
+
+    Parameters
+    ----------
+    rows
+        The row functions.
+    source
+        The rows.
+    """
+
+    cheap_hessian = True
+
+    def __init__(self, rows: FormRows, source: ArrayRows) -> None:
+        self._rows = rows
+        self._roles: list[Callable[[PlacedFormRows], object]] = []
+        #: Where the other variables lie, which is all that the prior part reads.
+        self.context = np.array(source.others_address, dtype=np.int64)
+
+    def on(self, read: ArrayRows) -> PlacedFormRows:
+        """Return the rows that were read, with every role that was compiled."""
+        functions = [
+            replace(function, n_rows=read.n_rows, columns=read.columns)
+            for function in self._rows.functions
+        ]
+        placed = PlacedFormRows(self._rows, read, functions)
+        for role in self._roles:
+            role(placed)
+        return placed
+
+    def evaluate(self, taylor_order: int) -> Callable:
+        """Compile the differences of remainders (``EVALUATE``)."""
+        self._rows.differences(taylor_order)
+        self._roles.append(lambda placed: placed.evaluate(taylor_order))
+        return evaluate_rows
+
+    def row_derivatives(self) -> Callable:
+        """Compile value, gradient and Hessian (``DERIVATIVES``)."""
+        self._rows.slopes()
+        self._roles.append(PlacedFormRows.row_derivatives)
+        return derive_rows
+
+    def bend(self) -> Callable | None:
+        """Compile averages of third derivatives (``BEND``), None where these are none or many."""
+        if not self._rows.has_bend:
+            return None
+        self._roles.append(PlacedFormRows.bend)
+        return bend_rows

@@ -13,11 +13,13 @@ from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.xtensor.vectorization import XElemwise
 
+from pymc_minibatch_mh.data.stored import StoredArray
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError, refuse
 from pymc_minibatch_mh.model.reading.batch import WAY_ON, BatchTerm, batch_term, data_values
 from pymc_minibatch_mh.model.reading.dims import has_dims, plain
 from pymc_minibatch_mh.model.reading.logp import log_density
 from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
+from pymc_minibatch_mh.model.reading.stored import stored_array
 
 #: Likelihood terms with fewer rows are evaluated in full.
 MIN_ROWS = 1_000
@@ -150,6 +152,9 @@ def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str
     """Return how many rows an observed variable has."""
     axis = observation_axis(model, rv, observation_dims)
     value = _without_casts(model.rvs_to_values[rv])
+    stored = stored_array(value)
+    if stored is not None:
+        return int(stored.shape[axis])
     if isinstance(value, Constant | SharedVariable):
         shape = np.shape(data_values(value))
         return int(shape[axis]) if shape else 1
@@ -254,7 +259,7 @@ def _imputed(name: str) -> UnsplittableModelError:
     )
 
 
-def _observations(model: pm.Model, rv: Variable, names: dict[Variable, str]) -> np.ndarray:
+def _observations(model: pm.Model, rv: Variable, names: dict[Variable, str]) -> np.ndarray | StoredArray:
     """Return the observations of a variable that has all of them."""
     name = str(rv.name)
     value = _without_casts(model.rvs_to_values[rv])
@@ -263,6 +268,9 @@ def _observations(model: pm.Model, rv: Variable, names: dict[Variable, str]) -> 
         whole_name != name and f"{whole_name}_unobserved" in names.values()
     ):
         raise _imputed(whole_name)
+    stored = stored_array(value)
+    if stored is not None:
+        return stored
     if not isinstance(value, Constant | SharedVariable):
         raise refuse(
             name,
