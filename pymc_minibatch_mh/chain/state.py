@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pymc_minibatch_mh.kernels.counts import N_COUNTS, N_TALLIES
+from pymc_minibatch_mh.kernels.supply import NO_SUPPLY
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.kernels.surrogate import Surrogate
@@ -47,6 +48,10 @@ class ChainState:
         What is known against the bounds; empty for nothing.
     unmoved
         Why the centre was not moved at the end of warm-up, until that has been told.
+    supplies : ndarray of int64, shape (T, 3)
+        Which of the rows that were drawn ahead are unused; of no tables where rows are in memory.
+    supply_key
+        What rows are drawn ahead by; -1 before any is.
     """
 
     surrogate: Surrogate
@@ -68,6 +73,8 @@ class ChainState:
     n_accepted: int = 0
     warned: bool = False
     unmoved: str = ""
+    supplies: np.ndarray = field(default_factory=lambda: NO_SUPPLY.places)
+    supply_key: int = -1
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChainState):

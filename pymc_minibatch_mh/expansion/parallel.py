@@ -19,6 +19,11 @@ class Consecutive:
     last: int
 
 
+def chunks_of(n_rows: int, step: int) -> list[Consecutive]:
+    """Return all rows, some consecutive ones at a time."""
+    return [Consecutive(first, min(first + step, n_rows)) for first in range(0, n_rows, step)]
+
+
 def on_all_cores(
     work: Callable[[Any], Any], chunks: list[Any], label: str = "Reading all rows"
 ) -> Iterator[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.stored import BLOCK_ROWS, consecutive
 from pymc_minibatch_mh.expansion.heavy import Changes, Largest
-from pymc_minibatch_mh.expansion.parallel import Consecutive, on_all_cores
+from pymc_minibatch_mh.expansion.parallel import chunks_of, on_all_cores
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moments import merge_moments
@@ -28,6 +28,10 @@ from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
 from pymc_minibatch_mh.model.compiled.graphs import PlacedRows
 from pymc_minibatch_mh.model.compiled.scalar_prior import ScalarPrior
 
+#: The position, the new one and the centre of the expansion.
+Move = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: c_i of some rows, M of a move, and β.
+Bound = tuple[np.ndarray, float, float]
 #: Rows that one task sums; fixed, so that sums do not depend on the number of cores.
 CHUNK = 65_536
 
@@ -254,10 +258,47 @@ class Passes:
                 moments_of_move(address, (*ends, centre), *place, differences)
         return found
 
+    def change(self, evaluate: Callable, move: Move) -> float:
+        """Return by how much the remainders of all rows change in a move.
+
+        Parameters
+        ----------
+        evaluate
+            Compiled differences (``EVALUATE``).
+        move
+            The position, the new one and the centre of the expansion.
+        """
+        address = address_of(evaluate)
+
+        def of_chunk(rows: np.ndarray) -> float:
+            differences = np.empty(rows.size)
+            with self.reading(rows) as place:
+                moments_of_move(address, move, *place, differences)
+            return float(differences.sum())
+
+        return sum(on_all_cores(of_chunk, self._chunks(None)))
+
+    def largest_ratio_of_some(
+        self, evaluate: Callable, move: Move, rows: np.ndarray, bound: Bound
+    ) -> tuple[float, int]:
+        """Return the largest |dU_i| / (c_i M) over some rows in a move, and the row that has it.
+
+        Parameters
+        ----------
+        evaluate, move
+            As in :meth:`change`.
+        rows : ndarray of int64
+        bound
+            Their c_i, M of the move, and β.
+        """
+        with self.reading(rows) as place:
+            ratio, found = largest_ratio(address_of(evaluate), move, *place, *bound)
+        return ratio, int(rows[found])
+
     def largest_ratio(
         self,
         evaluate: Callable,
-        move: tuple[np.ndarray, np.ndarray, np.ndarray],
+        move: Move,
         c: np.ndarray,
         m: float,
         inverse_temperature: float,
@@ -286,6 +327,4 @@ class Passes:
     def _chunks(self, rows: np.ndarray | None) -> list[Any]:
         if rows is not None:
             return np.array_split(rows, max(1, len(rows) // CHUNK))
-        step = CHUNK if self._source.in_memory else BLOCK_ROWS
-        starts = range(0, self.n_rows, step)
-        return [Consecutive(first, min(first + step, self.n_rows)) for first in starts]
+        return chunks_of(self.n_rows, CHUNK if self._source.in_memory else BLOCK_ROWS)

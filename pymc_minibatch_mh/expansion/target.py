@@ -248,7 +248,7 @@ class Target:
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
         noise = rng.standard_normal((count, surrogate.centre.size))
         points = list(self.split.mirrored(surrogate.centre + noise @ surrogate.factor.T))
-        rows = None if self.source.in_memory else self._spread(CHECK_ROWS)
+        rows = None if self.source.in_memory else self.spread(CHECK_ROWS)
         density, others = ModelDensity(model, self.split, rows), self.source.others
 
         def parts(x: np.ndarray) -> tuple[float, float]:
@@ -265,7 +265,7 @@ class Target:
             [term.name for term in self.split.terms],
         )
 
-    def _spread(self, most: int) -> np.ndarray:
+    def spread(self, most: int) -> np.ndarray:
         """Return the numbers of at most so many rows, evenly spread."""
         last = self.source.n_rows - 1
         return np.linspace(0, last, min(most, last + 1)).astype(np.int64)
@@ -299,7 +299,7 @@ class Target:
             raise self._outside(position)
         rows = None
         if most is not None and self.source.n_rows > most:
-            rows = self._spread(most)
+            rows = self.spread(most)
         if np.isfinite(self.passes.likelihood(position, hessian=False, rows=rows).value):
             return
         low, high = 0, self.source.n_rows

@@ -58,10 +58,11 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.alias import draw_alias
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, smallest_table
+from pymc_minibatch_mh.kernels.bound_tables import (
+    TOTAL, ask_for_bounds, draw_by_bounds, smallest_table,
+)  # fmt: skip
 from pymc_minibatch_mh.kernels.moves import ratio_to_bound
-from pymc_minibatch_mh.kernels.posterior import read_all, read_chosen, read_drawn
+from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_chosen, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.scratch import scratch
 from pymc_minibatch_mh.methods.base import Method
@@ -266,17 +267,18 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
             product = posterior.surrogate.inverse_temperature * change
             counts[entry.INVALID] += not np.isfinite(change)
         # A veto decides: rows that are drawn after one are not read.
-        portion = 1 if test.form == FACTORIZED else min(left, MOST_READ)
+        portion = 1 if test.form == FACTORIZED else min(left, tables.supply.room or MOST_READ)
         rows = scratch(portion, np.int64)
         while left > 0 and product > -np.inf:
             drawn = rows[: min(left, portion)]
-            draw_alias(rng, tables.thresholds[table], tables.aliases[table], drawn, drawn.size)
+            if not draw_by_bounds(rng, tables, table, drawn):
+                return -1.0, 0.0, float(count)
             product += _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts)
             count, left = count + drawn.size, left - drawn.size
             if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
                 return -1.0, 0.0, float(count)
     else:
-        count = posterior.space.term_starts[-1]
+        count = number_of_rows(posterior)
         product = _product_of_all(move, posterior, bounds, informs, counts)
     counts[entry.N_LOOKS] += 1.0
     counts[entry.LOG_RATIO] = cheap + product

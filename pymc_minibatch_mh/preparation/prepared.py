@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.blocks import BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.ranges import RangesPass
 from pymc_minibatch_mh.bounds.tables import Tables
@@ -202,6 +203,8 @@ class Prepared:
         assert self.tables is not None
         if self.tables.are_ranges or self.target.covariance is not None:
             return self
+        if isinstance(self.tables, BlockTables):
+            return self
         rng = np.random.default_rng(PREPARATION_SEED)
         heavy = heavy_rows(self.tables, typical_moves(self.surrogate, self.tables, rng))
         return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
@@ -211,6 +214,8 @@ class Prepared:
         if isinstance(functions, BoundsError):
             raise functions
         support = self.target.split.lower, self.target.split.upper
+        if not self.target.source.in_memory:
+            return BlockBounds(functions, self.surrogate, support).tables()
         kind = RangesPass if self.needs.ranges else BoundsPass
         return kind(functions, self.surrogate, support).tables()
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.blocks import BlockTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.expansion.target import Target
@@ -63,13 +64,24 @@ def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random
             if found:
                 return found
             continue
-        ends = move.position, move.new, surrogate.centre
-        ratio, row = target.passes.largest_ratio(
-            target.evaluate, ends, tables.c[move.table], move.m, surrogate.inverse_temperature
-        )
+        ratio, row = _largest_ratio(target, surrogate, tables, move)
         if not ratio <= 1.0:
             return violation_message(target, row, move.position, move.new, ratio)
     return ""
+
+
+def _largest_ratio(
+    target: Target, surrogate: Surrogate, tables: Tables | BlockTables, move: BoundedMove
+) -> tuple[float, int]:
+    """Return the largest ratio of a row's change to its bound in a move, and the row."""
+    ends = move.position, move.new, surrogate.centre
+    beta, passes = surrogate.inverse_temperature, target.passes
+    if isinstance(tables, Tables):
+        return passes.largest_ratio(target.evaluate, ends, tables.c[move.table], move.m, beta)
+    # Stored rows are held against their bounds a second time by some of them only.
+    rows = target.spread(CHANGES)
+    c = tables.of(move.table, rows)
+    return passes.largest_ratio_of_some(target.evaluate, ends, rows, (c, move.m, beta))
 
 
 def _out_of_range(

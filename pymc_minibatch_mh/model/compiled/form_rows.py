@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.kernels import forms as slot
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.rowwise import bend_rows, derive_rows, evaluate_rows
@@ -111,9 +111,12 @@ class PlacedFormRows:
         functions: Sequence[RowFunction] | None = None,
     ) -> None:
         self._rows = rows
+        self._leaves = [Leaves(function) for function in functions or rows.functions]
         self._layouts = [
-            Layout(function.arguments, Leaves(function), taken)
-            for function, taken in zip(functions or rows.functions, rows.leaves, strict=True)
+            Layout(function.arguments, leaves, taken)
+            for function, leaves, taken in zip(
+                rows.functions, self._leaves, rows.leaves, strict=True
+            )
         ]
         self._called: dict[int, Sequence[Callable]] = {}
         self._starts: list[int] = []
@@ -142,6 +145,11 @@ class PlacedFormRows:
         self._call(slot.THIRD, self._rows.thirds())
         return bend_rows
 
+    def compute_again(self, rows: slice) -> None:
+        """Compute what is computed from the data of rows that others were put in the place of."""
+        for leaves in self._leaves:
+            leaves.compute_again(rows)
+
     def _call(self, role: int, functions: Sequence[Callable]) -> None:
         # Addresses are only valid while the functions behind them are referenced.
         self._called[role] = functions
@@ -164,6 +172,7 @@ class StoredFormRows:
 
     def __init__(self, rows: FormRows, source: ArrayRows) -> None:
         self._rows = rows
+        self._source = source
         self._roles: list[Callable[[PlacedFormRows], object]] = []
         #: Where the other variables lie, which is all that the prior part reads.
         self.context = np.array(source.others_address, dtype=np.int64)
@@ -178,6 +187,10 @@ class StoredFormRows:
         for role in self._roles:
             role(placed)
         return placed
+
+    def room_for(self, count: int, others: np.ndarray) -> "RowsInRoom":
+        """Return room for rows that are written to it, with every role that was compiled."""
+        return RowsInRoom(self, self._source.columns, count, others)
 
     def evaluate(self, taylor_order: int) -> Callable:
         """Compile the differences of remainders (``EVALUATE``)."""
@@ -197,3 +210,39 @@ class StoredFormRows:
             return None
         self._roles.append(PlacedFormRows.bend)
         return bend_rows
+
+
+class RowsInRoom:
+    """Room for stored rows in memory, which others take in turn.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    columns
+        Their data arrays.
+    count
+        Rows that there is room for.
+    others : ndarray
+        Values of the variables outside the position, read where they lie.
+    """
+
+    def __init__(
+        self, rows: StoredFormRows, columns: Sequence[Column], count: int, others: np.ndarray
+    ) -> None:
+        room = [
+            Column(c.name, np.zeros((count, *c.row_shape), c.values.dtype), 0) for c in columns
+        ]
+        self._room = ArrayRows(room, [count], others=others)
+        self._placed = rows.on(self._room)
+
+    @property
+    def context(self) -> np.ndarray:
+        """What the compiled functions need to reach the rows, int64."""
+        return self._placed.context
+
+    def write(self, places: slice, columns: Sequence[Column]) -> None:
+        """Put rows into some places."""
+        for room, column in zip(self._room.columns, columns, strict=True):
+            room.values[places] = column.values
+        self._placed.compute_again(places)

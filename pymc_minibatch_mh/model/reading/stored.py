@@ -17,6 +17,13 @@ from pymc_minibatch_mh.data.stored import BLOCK_ROWS, ArrayStorage, Storage, Sto
 from pymc_minibatch_mh.errors import SettingError, SourceError, refuse
 
 
+class WholeArrayError(SourceError, TypeError):
+    """Stored data that were asked for as a whole.
+
+    A TypeError too: where PyMC collects what was observed for a trace, it leaves such data out.
+    """
+
+
 class ReadStored(Op):
     """Stand for a stored array in a model: small, whatever the length of the array.
 
@@ -42,10 +49,10 @@ class ReadStored(Op):
 
         Raises
         ------
-        SourceError
+        WholeArrayError
             Always.
         """
-        raise SourceError(
+        raise WholeArrayError(
             f"{self.array.name!r} is data of Rows(...), of which PyMC itself would read all "
             f"{self.array.shape[0]:,} rows at once. Sample with a step of pymc_minibatch_mh, which "
             "reads them in blocks, and compute on the array itself what you need besides."
