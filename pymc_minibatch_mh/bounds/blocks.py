@@ -9,7 +9,8 @@ a row is drawn.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.expansion.parallel import chunks_of, on_all_cores
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
+from pymc_minibatch_mh.model.row.function import RowFunction
 from pymc_minibatch_mh.model.row.values import RowData
 from pymc_minibatch_mh.progress import report
 
@@ -85,6 +87,18 @@ class BlockTables:
     heavy = NO_ROWS
     #: What tells these bounds from others of one model and one centre.
     key = "derived"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what has addresses of this process."""
+        return {name: value for name, value in self.__dict__.items() if name != "undrawn"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what was kept."""
+        self.__dict__.update(state)
+
+    def of_functions(self, functions: Sequence[RowFunction]) -> "BlockTables":
+        """Return the same with the terms of this process."""
+        return replace(self, bounds=self.bounds.of_functions(functions))
 
     @property
     def heads_of_drawn(self) -> np.ndarray:
@@ -180,8 +194,18 @@ def _joined(parts: Sequence[Drawn], count: int) -> Drawn:
 class BlockBounds(BoundsPass):
     """Bounds every row of a term that is stored: see :class:`BoundsPass`."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the terms behind: they are read again where they are needed."""
+        return {**self.__dict__, "_functions": ()}
+
+    def of_functions(self, functions: Sequence[RowFunction]) -> "BlockBounds":
+        """Return the same with the terms of this process."""
+        other = copy(self)
+        other._functions = functions
+        return other
+
     @property
-    def function(self) -> Any:
+    def function(self) -> RowFunction:
         """The term."""
         return self._functions[0]
 

@@ -307,7 +307,7 @@ class ConfidenceMethod(Method):
     @property
     def needs(self) -> Needs:
         """Derived bounds, or nothing with a scan."""
-        return Needs(derived_bounds=not self.settings.scans)
+        return Needs(derived_bounds=not self.settings.scans, in_memory=True)
 
     @property
     def key(self) -> str:

@@ -339,6 +339,7 @@ class PoissonMethod(Method):
 
     def require_subsampling(self, prepared: "Prepared") -> None:
         """Refuse a χ that alone makes the Poisson means of typical moves too large."""
+        super().require_subsampling(prepared)
         if self.chi:
             require_subsampling(self.chi, prepared.typical_sizes, self.most_drawn(prepared))
 

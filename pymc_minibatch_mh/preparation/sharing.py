@@ -25,6 +25,7 @@ from pymc_minibatch_mh.preparation.freshness import WatchedModel
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared
 from pymc_minibatch_mh.preparation.shapes import with_best_shapes
+from pymc_minibatch_mh.preparation.stored import require_drawn_ahead
 
 #: Rows that tell at once whether a start has a density.
 START_ROWS = 100_000
@@ -151,6 +152,8 @@ class SharedModel:
         file
             A prepared step to read, if one was given.
         """
+        if not target.source.in_memory:
+            require_drawn_ahead(needs, target.split.terms[0].name)
         key = tuple(key_of_expansion(target).values())
         if file is not None:
             target.require_finite(start)

@@ -34,7 +34,9 @@ class BoundedMove(NamedTuple):
     m: float
 
 
-def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> str:
+def audited(
+    target: Target, surrogate: Surrogate, tables: Tables | BlockTables, rng: np.random.Generator
+) -> str:
     """Return what is wrong with bounds, or an empty string.
 
     Parameters
@@ -115,7 +117,9 @@ def _furthest_out(
     return largest, worst
 
 
-def sizes_of_moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> list[float]:
+def sizes_of_moves(
+    surrogate: Surrogate, tables: Tables | BlockTables, rng: np.random.Generator
+) -> list[float]:
     """Return C M of moves between points of the Gaussian approximation, where it is bounded.
 
     C is that of the rows that are drawn.
@@ -127,22 +131,32 @@ def sizes_of_moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generato
 
 def typical_moves(
     surrogate: Surrogate,
-    tables: Tables,
+    tables: Tables | BlockTables,
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
 ) -> Iterator[BoundedMove]:
     """Make moves between points of the Gaussian approximation, those that are bounded."""
+    moves = islice(moves_of_chains(surrogate, tables, rng, support), MOVES)
+    return (move for move in moves if move is not None)
+
+
+def moves_of_chains(
+    surrogate: Surrogate,
+    tables: Tables | BlockTables,
+    rng: np.random.Generator,
+    support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
+) -> Iterator[BoundedMove | None]:
+    """Make moves between points of the Gaussian approximation without end; None if unbounded."""
     arrays = tables.undrawn._replace(heads=tables.heads_of_drawn)
-    for _ in range(MOVES):
+    while True:
         noise = rng.standard_normal((2, surrogate.centre.size))
         here, there = np.clip(surrogate.centre + noise @ surrogate.factor.T, *support)
         _require_metric(tables, here, there)
         best, m = table_of_move(arrays, surrogate, here, there)
-        if best >= 0:
-            yield BoundedMove(here, there, best, m)
+        yield BoundedMove(here, there, best, m) if best >= 0 else None
 
 
-def _require_metric(tables: Tables, here: np.ndarray, there: np.ndarray) -> None:
+def _require_metric(tables: Tables | BlockTables, here: np.ndarray, there: np.ndarray) -> None:
     if tables.metric is None:
         return
     m = min(tables.compiled_metric(here, there), tables.compiled_metric(there, here))

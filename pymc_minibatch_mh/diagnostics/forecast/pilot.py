@@ -220,14 +220,12 @@ def error_of_mean(values: np.ndarray) -> float:
 
 def memory(surrogate: Surrogate, tables: Tables | None, data: int) -> Memory:
     """Return the bytes of what a step holds, given those of its data."""
-    arrays = [] if tables is None else [tables.heads, tables.c, *tables.alias]
-    held = sum(array.nbytes for array in arrays)
+    held = 0 if tables is None else tables.nbytes
     return Memory(data, held, sum(np.asarray(part).nbytes for part in surrogate))
 
 
 def data_bytes(step: MinibatchStep) -> int:
     """Return the bytes of the data arrays, each counted once however many terms read it."""
-    arrays = {
-        (c.values.ctypes.data, c.values.nbytes): c.values.nbytes for c in step.target.source.columns
-    }
-    return sum(arrays.values())
+    arrays = [column.values for column in step.target.source.columns]
+    where = [a.ctypes.data if isinstance(a, np.ndarray) else id(a) for a in arrays]
+    return sum(dict(zip(where, (a.nbytes for a in arrays), strict=True)).values())
