@@ -70,6 +70,8 @@ class BlockTables:
         Number of all rows.
     looseness
         As in :class:`~pymc_minibatch_mh.bounds.tables.Tables`.
+    length
+        Rows of a block; the last may have fewer.
     """
 
     heads: np.ndarray
@@ -77,6 +79,7 @@ class BlockTables:
     bounds: "BlockBounds"
     n_rows: int
     looseness: float
+    length: int = BLOCK
 
     verified = True
     are_ranges = False
@@ -124,8 +127,8 @@ class BlockTables:
     @cached_property
     def _candidates(self) -> np.ndarray:
         """Cumulated lengths of blocks times their largest c_i, shape (T, blocks)."""
-        lengths = np.full(self.largest.shape[1], BLOCK, dtype=np.float64)
-        lengths[-1] = self.n_rows - BLOCK * (lengths.size - 1)
+        lengths = np.full(self.largest.shape[1], self.length, dtype=np.float64)
+        lengths[-1] = self.n_rows - self.length * (lengths.size - 1)
         return np.cumsum(self.largest * lengths, axis=1)
 
     def kept_share(self, table: int) -> float:
@@ -154,8 +157,8 @@ class BlockTables:
         upto = self._candidates[table]
         blocks = np.searchsorted(upto, rng.random(count) * upto[-1], side="right")
         blocks = np.minimum(blocks, upto.size - 1)
-        first = BLOCK * blocks.astype(np.int64)
-        return first + rng.integers(0, np.minimum(BLOCK, self.n_rows - first))
+        first = self.length * blocks.astype(np.int64)
+        return first + rng.integers(0, np.minimum(self.length, self.n_rows - first))
 
     def _kept(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> Drawn:
         """Fetch rows and keep each with probability c_i over the largest of its block."""
@@ -163,7 +166,7 @@ class BlockTables:
         data = RowData(self.bounds.function, rows[order])
         c = np.empty(rows.size, dtype=np.float32)
         c[order] = self.bounds.of(table, data)
-        largest = self.largest[table, rows // BLOCK]
+        largest = self.largest[table, rows // self.length]
         if not (c <= largest).all():
             row = int(rows[np.argmax(~(c <= largest))])
             raise SourceError(
@@ -233,7 +236,7 @@ class BlockBounds(BoundsPass):
         kept = np.array([largest[k, kind] for k, kind in self._served], dtype=np.float64)
         base = sum(trial.total(0.0, trial.whole) for trial in trials)
         looseness = float(heads[:, TOTAL].min() / base) if base > 0.0 else 1.0
-        return BlockTables(heads, kept * (1.0 + ROUNDING), self, n_rows, looseness)
+        return BlockTables(heads, kept * (1.0 + ROUNDING), self, n_rows, looseness, BLOCK)
 
     def of(self, table: int, data: RowData) -> np.ndarray:
         """Return c_i of some rows in a table, float32 rounded up."""

@@ -294,8 +294,8 @@ class Chain:
         workings = self.workings()
         make_draws = workings.entry(run, *ARGUMENTS)
         made = make_draws(workings.address, updates, positions, counts)
-        if self._pool is not None and self._pool.error is not None:
-            raise self._pool.error
+        if self._pool is not None:
+            self._pool.require_served()
         if np.isnan(counts[made - 1, entry.ERROR]):
             raise MinibatchError(
                 "the test of your own has raised an exception, or returned a verdict or a "

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Rows of one supply.
 ROOM = 4096
-_CALLED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+_CALLED = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
 def no_supplies(prepared: Prepared, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray:
@@ -71,17 +71,33 @@ class Pool:
         self.space = RowSpace(np.array([0, slots]), self._placed.context)
         self._fetching: dict[tuple[int, int], Future[Drawn]] = {}
         self._fetcher = ThreadPoolExecutor(1, "rows drawn ahead")
-        #: What went wrong while compiled code waited.
-        self.error: BaseException | None = None
+        self._error: BaseException | None = None
         self._called = _CALLED(self._refill)
         address = ctypes.cast(self._called, ctypes.c_void_p).value
         assert address is not None
-        self.supply = Supply(state.supplies, address, np.zeros(1), ROOM, self._tables.n_rows)
+        unanswered = np.zeros(1, dtype=np.int64)
+        self.supply = Supply(
+            state.supplies, address, np.zeros(1), unanswered, ROOM, self._tables.n_rows
+        )
         self._restore()
 
     def serve(self, position: np.ndarray, new: np.ndarray) -> None:
         """Name where the ends of the move lie that all rows are asked about."""
         self._move = position, new
+
+    def require_served(self) -> None:
+        """Raise what went wrong while compiled code waited, and forget it.
+
+        Raises
+        ------
+        BaseException
+            What the storage has raised, or an interrupt.
+        """
+        if self.supply.unanswered[0]:
+            # Nothing but a signal's handler raises where Python has not begun yet.
+            error, self._error = self._error or KeyboardInterrupt(), None
+            self.supply.unanswered[0] = 0
+            raise error
 
     def close(self) -> None:
         """Fetch no more."""
@@ -93,7 +109,7 @@ class Pool:
             if upto < end:
                 self._put(table, int(number) - 1)
 
-    def _refill(self, table: int) -> int:
+    def _refill(self, table: int) -> None:
         # An exception cannot pass through compiled code.
         try:
             if table == ALL:
@@ -103,10 +119,9 @@ class Pool:
                 self.supply.change[0] = target.passes.change(target.evaluate, ends)
             else:
                 self._next(table)
+            self.supply.unanswered[0] = 0
         except BaseException as error:
-            self.error = error
-            return 1
-        return 0
+            self._error = error
 
     def _next(self, table: int) -> None:
         places = self.supply.places
@@ -117,8 +132,10 @@ class Pool:
 
     def _put(self, table: int, number: int) -> int:
         """Put a supply where the last but one was; return its first slot."""
-        drawn = self._ahead(table, number).result()
+        draw = self._ahead(table, number)
+        # One that failed is drawn again, if anybody asks again.
         del self._fetching[table, number]
+        drawn = draw.result()
         first = ROOM * (2 * table + number % 2)
         slots = slice(first, first + ROOM)
         self.rows[slots] = drawn.rows

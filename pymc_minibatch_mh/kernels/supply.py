@@ -15,8 +15,8 @@ from pymc_minibatch_mh.kernels.first_class import function_at
 
 #: Columns of the places: next unused row, end of the rows that are there, supplies that were made.
 NEXT, END, NUMBER = range(3)
-#: (table, or ALL for a pass) -> 0, or 1 if that failed. Called from compiled code, run by Python.
-REFILL_SIGNATURE = types.int64(types.int64)
+#: (table, or ALL for a pass). Called from compiled code, run by Python.
+REFILL_SIGNATURE = types.void(types.int64)
 REFILL = types.FunctionType(REFILL_SIGNATURE)
 #: What is asked for in the place of a table: the change of all rows in the move.
 ALL = -1
@@ -33,6 +33,9 @@ class Supply(NamedTuple):
         Address of a function that draws more (``REFILL``).
     change : ndarray, shape (1,)
         What all rows change by in a move, after it was asked for.
+    unanswered : ndarray of int64, shape (1,)
+        1 from when Python is asked until it has answered. It stays so where that failed, or where
+        an interrupt kept Python from beginning: nothing more is asked then.
     room
         Rows of one supply; 0 where all rows are in memory and none is drawn ahead.
     n_rows
@@ -42,11 +45,21 @@ class Supply(NamedTuple):
     places: np.ndarray
     refill: int
     change: np.ndarray
+    unanswered: np.ndarray
     room: int
     n_rows: int
 
 
-NO_SUPPLY = Supply(np.empty((0, 3), np.int64), 0, np.empty(1), 0, 0)
+NO_SUPPLY = Supply(np.empty((0, 3), np.int64), 0, np.empty(1), np.zeros(1, np.int64), 0, 0)
+
+
+@compiled(inlined=True)
+def _ask(supply, what):
+    """Ask Python for more rows of a table, or for a pass; return whether it has answered."""
+    if supply.unanswered[0] == 0:
+        supply.unanswered[0] = 1
+        function_at(supply.refill, REFILL)(what)
+    return supply.unanswered[0] == 0
 
 
 @compiled(inlined=True)
@@ -55,7 +68,7 @@ def take(supply, table, rows):
     places = supply.places
     for k in range(rows.size):
         if places[table, NEXT] == places[table, END]:
-            if function_at(supply.refill, REFILL)(table) != 0:
+            if not _ask(supply, table):
                 return False
         rows[k] = places[table, NEXT]
         places[table, NEXT] += 1
@@ -65,6 +78,6 @@ def take(supply, table, rows):
 @compiled(inlined=True)
 def change_of_all(supply):
     """Have all rows read outside of compiled code; return their change in the move, or NaN."""
-    if function_at(supply.refill, REFILL)(ALL) != 0:
+    if not _ask(supply, ALL):
         return np.nan
     return supply.change[0]

@@ -58,7 +58,7 @@ class ReadStored(Op):
             "reads them in blocks, and compute on the array itself what you need besides."
         )
 
-    def infer_shape(self, fgraph: Any, node: Apply, shapes: list) -> list[tuple[Any, ...]]:
+    def infer_shape(self, node: Apply, shapes: list) -> list[tuple[Any, ...]]:
         """Return the shape without reading."""
         return [(NumberOfRows(self.array.storage)(), *self.array.shape[1:])]
 
