@@ -22,7 +22,7 @@ ARROWS = {
     "collection": set(),
     "errors": set(),
     "progress": set(),
-    "data": {"_jit"},
+    "data": {"_jit", "errors"},
     "kernels": {"_jit", "data"},
     "proposals": {"_jit", "data", "errors", "kernels"},
     "model": set(),

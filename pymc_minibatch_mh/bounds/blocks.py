@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, BoundsPass
+from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.stored import BLOCK_ROWS
 from pymc_minibatch_mh.errors import SourceError
@@ -180,6 +181,10 @@ class BlockTables:
             Column(column.name, column.values[places[kept]], 0) for column in data.function.columns
         )
         return Drawn(rows[kept], c[kept], columns)
+
+
+#: Bounds of all rows, in memory or stored.
+AnyTables = Tables | BlockTables
 
 
 def _joined(parts: Sequence[Drawn], count: int) -> Drawn:

@@ -100,6 +100,7 @@ class BoundsPass:
         """Return what a few rows tell: the trials, the regions, and the cuts of each term there."""
         trials = [self._trial(function) for function in self._functions]
         radii = self._radii(trials)
+        plans: list[list[Sequence[int]]]
         plans = [[trial.pieces(radius) for trial in trials] for radius in radii[:1]]
         plans += [[trial.whole for trial in trials] for _ in radii[1:]]
         return trials, radii, plans

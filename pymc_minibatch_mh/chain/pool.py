@@ -18,7 +18,6 @@ from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.supply import ALL, NO_SUPPLY, NUMBER, Supply
 
 if TYPE_CHECKING:
-    from pymc_minibatch_mh.bounds.blocks import Drawn
     from pymc_minibatch_mh.chain.state import ChainState
     from pymc_minibatch_mh.preparation.prepared import Prepared
 
@@ -60,25 +59,25 @@ class Pool:
     def __init__(self, prepared: Prepared, others: np.ndarray, state: ChainState) -> None:
         self.prepared = prepared
         self._state = state
-        self._tables: Any = prepared.tables
+        tables: Any = prepared.tables
+        self._tables = tables
         self._move: tuple[np.ndarray, np.ndarray] | None = None
-        n_tables = len(self._tables.heads)
+        n_tables = len(tables.heads)
         slots = 2 * ROOM * n_tables
         #: Row number of every slot.
         self.rows = np.zeros(slots, dtype=np.int64)
         self.c = np.zeros((n_tables, slots), dtype=np.float32)
-        self._placed = prepared.target.rows.room_for(slots, others)
+        rows: Any = prepared.target.rows
+        self._placed = rows.room_for(slots, others)
         self.space = RowSpace(np.array([0, slots]), self._placed.context)
-        self._fetching: dict[tuple[int, int], Future[Drawn]] = {}
+        self._fetching: dict[tuple[int, int], Future[Any]] = {}
         self._fetcher = ThreadPoolExecutor(1, "rows drawn ahead")
         self._error: BaseException | None = None
         self._called = _CALLED(self._refill)
         address = ctypes.cast(self._called, ctypes.c_void_p).value
         assert address is not None
         unanswered = np.zeros(1, dtype=np.int64)
-        self.supply = Supply(
-            state.supplies, address, np.zeros(1), unanswered, ROOM, self._tables.n_rows
-        )
+        self.supply = Supply(state.supplies, address, np.zeros(1), unanswered, ROOM, tables.n_rows)
         self._restore()
 
     def serve(self, position: np.ndarray, new: np.ndarray) -> None:
@@ -143,7 +142,7 @@ class Pool:
         self._placed.write(slots, drawn.columns)
         return first
 
-    def _ahead(self, table: int, number: int) -> Future[Drawn]:
+    def _ahead(self, table: int, number: int) -> Future[Any]:
         if (table, number) not in self._fetching:
             rng = np.random.default_rng([self._state.supply_key, table, number])
             draw = self._fetcher.submit(self._tables.draw, table, rng, ROOM)

@@ -136,9 +136,7 @@ class _File:
                 f"was opened. {_AGAIN}"
             )
         if found.st_mtime_ns != self.changed:
-            raise SourceError(
-                f"the file {self.path} was written to after it was opened. {_AGAIN}"
-            )
+            raise SourceError(f"the file {self.path} was written to after it was opened. {_AGAIN}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.data import ArrayRows
-from pymc_minibatch_mh.data.stored import BLOCK_ROWS, consecutive
+from pymc_minibatch_mh.data.stored import BLOCK_ROWS, StoredRows, consecutive
 from pymc_minibatch_mh.expansion.heavy import Changes, Largest
 from pymc_minibatch_mh.expansion.parallel import chunks_of, on_all_cores
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
@@ -24,6 +24,7 @@ from pymc_minibatch_mh.kernels.row_sums import (
     moments_of_move,
     row_values,
 )
+from pymc_minibatch_mh.model.compiled.form_rows import StoredFormRows
 from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
 from pymc_minibatch_mh.model.compiled.graphs import PlacedRows
 from pymc_minibatch_mh.model.compiled.scalar_prior import ScalarPrior
@@ -116,9 +117,10 @@ class Passes:
     @contextmanager
     def reading(self, rows: np.ndarray) -> Iterator[tuple[RowSpace, np.ndarray]]:
         """Hold some rows in memory: yield where they lie, and their numbers there."""
-        if self._source.in_memory:
+        if not isinstance(self._source, StoredRows):
             yield self.space, rows
         else:
+            assert isinstance(self._rows, StoredFormRows)
             # What was read and placed lives as long as this frame.
             read = self._source.read(consecutive(rows))
             placed = self._rows.on(read)

@@ -129,7 +129,7 @@ def smallest_table(tables, move, surrogate):
 
 
 @compiled(inlined=True)
-def draw_by_bounds(rng, tables, table, rows):
+def draw_rows(rng, tables, table, rows):
     """Draw rows in proportion to their bounds in a table; return whether they could be had."""
     if tables.supply.room > 0:
         return take(tables.supply, table, rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.blocks import BlockBounds, BlockTables
+from pymc_minibatch_mh.bounds.blocks import AnyTables, BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.ranges import RangesPass
 from pymc_minibatch_mh.bounds.tables import Tables
@@ -88,7 +88,7 @@ class Prepared:
     surrogate: Surrogate
     calibration: Calibration | None = None
     heavy: np.ndarray | None = None
-    tables: Tables | BlockTables | None = None
+    tables: AnyTables | None = None
     violation: str | None = None
     below: Below | None = None
 
@@ -227,7 +227,7 @@ class Prepared:
         heavy = heavy_rows(self.tables, typical_moves(self.surrogate, self.tables, rng))
         return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
 
-    def _derived(self) -> Tables | BlockTables:
+    def _derived(self) -> AnyTables:
         functions = self.target.row_functions
         if isinstance(functions, BoundsError):
             raise functions

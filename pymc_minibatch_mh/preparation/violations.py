@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.blocks import BlockTables
+from pymc_minibatch_mh.bounds.blocks import AnyTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.expansion.target import Target
@@ -35,7 +35,7 @@ class BoundedMove(NamedTuple):
 
 
 def audited(
-    target: Target, surrogate: Surrogate, tables: Tables | BlockTables, rng: np.random.Generator
+    target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator
 ) -> str:
     """Return what is wrong with bounds, or an empty string.
 
@@ -61,7 +61,7 @@ def audited(
     # What is outside of the support is refused before a row is read.
     support = target.split.lower, target.split.upper
     for move in islice(typical_moves(surrogate, tables, rng, support), moves):
-        if tables.are_ranges:
+        if isinstance(tables, Tables) and tables.are_ranges:
             found = _out_of_range(target, surrogate, tables, (move.position, move.new))
             if found:
                 return found
@@ -73,7 +73,7 @@ def audited(
 
 
 def _largest_ratio(
-    target: Target, surrogate: Surrogate, tables: Tables | BlockTables, move: BoundedMove
+    target: Target, surrogate: Surrogate, tables: AnyTables, move: BoundedMove
 ) -> tuple[float, int]:
     """Return the largest ratio of a row's change to its bound in a move, and the row."""
     ends = move.position, move.new, surrogate.centre
@@ -118,7 +118,7 @@ def _furthest_out(
 
 
 def sizes_of_moves(
-    surrogate: Surrogate, tables: Tables | BlockTables, rng: np.random.Generator
+    surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator
 ) -> list[float]:
     """Return C M of moves between points of the Gaussian approximation, where it is bounded.
 
@@ -131,7 +131,7 @@ def sizes_of_moves(
 
 def typical_moves(
     surrogate: Surrogate,
-    tables: Tables | BlockTables,
+    tables: AnyTables,
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
 ) -> Iterator[BoundedMove]:
@@ -142,7 +142,7 @@ def typical_moves(
 
 def moves_of_chains(
     surrogate: Surrogate,
-    tables: Tables | BlockTables,
+    tables: AnyTables,
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
 ) -> Iterator[BoundedMove | None]:
@@ -156,7 +156,7 @@ def moves_of_chains(
         yield BoundedMove(here, there, best, m) if best >= 0 else None
 
 
-def _require_metric(tables: Tables | BlockTables, here: np.ndarray, there: np.ndarray) -> None:
+def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> None:
     if tables.metric is None:
         return
     m = min(tables.compiled_metric(here, there), tables.compiled_metric(there, here))

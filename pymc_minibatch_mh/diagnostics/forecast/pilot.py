@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.blocks import AnyTables
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.diagnostics.forecast.records import Forecast, Memory
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
@@ -218,7 +218,7 @@ def error_of_mean(values: np.ndarray) -> float:
     return float(np.std(means, ddof=1) / np.sqrt(BATCHES))
 
 
-def memory(surrogate: Surrogate, tables: Tables | None, data: int) -> Memory:
+def memory(surrogate: Surrogate, tables: AnyTables | None, data: int) -> Memory:
     """Return the bytes of what a step holds, given those of its data."""
     held = 0 if tables is None else tables.nbytes
     return Memory(data, held, sum(np.asarray(part).nbytes for part in surrogate))

@@ -230,9 +230,7 @@ class RowsInRoom:
     def __init__(
         self, rows: StoredFormRows, columns: Sequence[Column], count: int, others: np.ndarray
     ) -> None:
-        room = [
-            Column(c.name, np.zeros((count, *c.row_shape), c.values.dtype), 0) for c in columns
-        ]
+        room = [Column(c.name, np.zeros((count, *c.row_shape), c.values.dtype), 0) for c in columns]
         self._room = ArrayRows(room, [count], others=others)
         self._placed = rows.on(self._room)
 

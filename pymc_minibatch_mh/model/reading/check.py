@@ -67,9 +67,7 @@ class ModelDensity:
         The rows whose log-likelihood counts, where they are stored; by default all.
     """
 
-    def __init__(
-        self, model: pm.Model, split: Split, rows: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, model: pm.Model, split: Split, rows: np.ndarray | None = None) -> None:
         self._model = model
         self._split = split
         self._rows = rows

@@ -46,10 +46,12 @@ def require_indices_in_range(term: BatchTerm, values: Sequence[Variable]) -> Non
             )
 
 
-def _chosen(term: BatchTerm, values: Sequence[Variable]) -> Iterator[tuple[np.ndarray, int, int | None]]:
-    """Yield arrays of indices that are data, how many entries they choose from, and their first row.
+def _chosen(
+    term: BatchTerm, values: Sequence[Variable]
+) -> Iterator[tuple[np.ndarray, int, int | None]]:
+    """Yield arrays of indices that are data, what they choose from, and their first row.
 
-    Rows that are stored are read in blocks.
+    Of what they choose from it is the number of entries. Rows that are stored are read in blocks.
     """
     pairs = [
         (index, _length(node.inputs[0], axis))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -24,9 +25,8 @@ from pymc_minibatch_mh.model.reading.logp import log_density
 from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
 from pymc_minibatch_mh.model.reading.natural import natural
 from pymc_minibatch_mh.model.reading.precision import in_double
-from pymc_minibatch_mh.model.reading.stored import require_rows_subsampled
 from pymc_minibatch_mh.model.reading.support import support
-from pymc_minibatch_mh.model.reading.terms import MIN_ROWS, chosen_terms, term_of
+from pymc_minibatch_mh.model.reading.terms import MIN_ROWS, chosen_terms, require_alone, term_of
 from pymc_minibatch_mh.model.reading.weights import weigh
 
 NOTHING = np.empty(0)
@@ -231,8 +231,7 @@ def split(
     _check_potentials(model, terms)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
     prior = in_double(log_density(model, rest, summed=True)) if rest else pt.constant(0.0)
-    require_rows_subsampled(model, rest)
-    _check_stored(terms)
+    require_alone(model, rest, terms)
     expanded, kept = _of_other_steps(model, vars, terms)
     blocks, others = _blocks([*expanded, *vars], point), _blocks(kept, point)
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
@@ -344,19 +343,7 @@ def _check_potentials(model: pm.Model, terms: Sequence[BatchTerm]) -> None:
             )
 
 
-def _check_stored(terms: Sequence[BatchTerm]) -> None:
-    stored = [t for t in terms if any(not isinstance(c.values, np.ndarray) for c, _ in t.batches)]
-    if stored and len(terms) > 1:
-        other = next(term for term in terms if term is not stored[0])
-        raise refuse(
-            other.name,
-            f"is subsampled beside {stored[0].name!r}, whose data are of Rows(...)",
-            "With stored rows one likelihood is subsampled: name it in observed=[...], or put "
-            "both into one pm.CustomDist.",
-        )
-
-
-def _is_copy(values: np.ndarray, array: np.ndarray) -> bool:
+def _is_copy(values: np.ndarray, array: Any) -> bool:
     if not isinstance(array, np.ndarray):
         return False
     return values is array or (values.shape == array.shape and np.array_equal(values, array))
