@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from chain.supplied import (
-    KEY, ask_for_all, pool_of, sequence, state_of, tables_of, take_on, take_some, taken,
+    KEY,
+    ask_for_all,
+    pool_of,
+    sequence,
+    state_of,
+    tables_of,
+    take_on,
+    take_some,
+    taken,
 )  # fmt: skip
 from pymc_minibatch_mh.chain.pool import ROOM
 from pymc_minibatch_mh.kernels.supply import END, NEXT, NUMBER
