@@ -67,9 +67,8 @@ def take(supply, table, rows):
     """Write the next unused rows of a table to `rows`; return whether they could be had."""
     places = supply.places
     for k in range(rows.size):
-        if places[table, NEXT] == places[table, END]:
-            if not _ask(supply, table):
-                return False
+        if places[table, NEXT] == places[table, END] and not _ask(supply, table):
+            return False
         rows[k] = places[table, NEXT]
         places[table, NEXT] += 1
     return True
