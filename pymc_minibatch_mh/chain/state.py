@@ -84,8 +84,10 @@ class ChainState:
     __hash__ = None  # type: ignore[assignment]
 
     def shapes(self) -> dict[str, Any]:
-        """Return the shapes of all arrays, by name."""
-        return {f.name: _shape(getattr(self, f.name)) for f in fields(self)}
+        """Return the shapes of all arrays that every chain of one step has, by name."""
+        # Around another centre there may be another number of tables.
+        names = [f.name for f in fields(self) if f.name != "supplies"]
+        return {name: _shape(getattr(self, name)) for name in names}
 
 
 def new_state(size: int, n_components: int, **given: Any) -> ChainState:

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from chain.supplied import (
     take_some,
     taken,
 )  # fmt: skip
-from pymc_minibatch_mh.chain.pool import ROOM
+from pymc_minibatch_mh.chain.pool import ROOM, no_supplies
 from pymc_minibatch_mh.kernels.supply import END, NEXT, NUMBER
 
 C = np.array(
@@ -28,11 +29,6 @@ C = np.array(
 )
 #: Batches of many sizes, over almost four supplies; the largest that there are among them.
 SIZES = np.r_[np.random.default_rng(1).integers(1, 900, 30), ROOM, 7, 1]
-
-
-@pytest.fixture
-def tables():
-    return tables_of(C)
 
 
 @pytest.mark.parametrize("table", [0, 1])
@@ -61,7 +57,8 @@ def test_a_batch_that_ends_in_the_next_supply_keeps_what_it_began_with():
     np.testing.assert_array_equal(c, C[1, numbers])
 
 
-def test_tables_in_turn_do_not_disturb_each_other(tables):
+def test_tables_in_turn_do_not_disturb_each_other():
+    tables = tables_of(C)
     own = pool_of(tables)
     found = {0: [], 1: []}
     for k, size in enumerate(SIZES):
@@ -74,7 +71,19 @@ def test_tables_in_turn_do_not_disturb_each_other(tables):
         np.testing.assert_array_equal(rows, sequence(tables, table, 6)[: rows.size])
 
 
-def test_chains_of_different_keys_use_different_rows(tables):
+def test_supplies_around_another_centre_are_others():
+    before = np.array([[3, 9, 4], [0, 0, 0], [5, 5, 7]])
+    source = SimpleNamespace(in_memory=False)
+    prepared = SimpleNamespace(tables=tables_of(C), target=SimpleNamespace(source=source))
+    after = no_supplies(prepared, before)
+    np.testing.assert_array_equal(after, [[0, 0, 7], [0, 0, 7]])
+    np.testing.assert_array_equal(no_supplies(prepared), np.zeros((2, 3)))
+    source.in_memory = True
+    assert not no_supplies(prepared, before).size
+
+
+def test_chains_of_different_keys_use_different_rows():
+    tables = tables_of(C)
     one, other = (
         np.fromiter(next(taken(pool_of(tables, state_of(tables, key)), 0, [400])), np.int64)
         for key in (KEY, KEY + 1)
@@ -122,7 +131,8 @@ class Slow:
         return self._tables.draw(*arguments)
 
 
-def test_when_rows_come_changes_nothing(tables):
+def test_when_rows_come_changes_nothing():
+    tables = tables_of(C)
     for one, other in zip(
         taken(pool_of(tables), 0, SIZES), taken(pool_of(Slow(tables)), 0, SIZES), strict=True
     ):
@@ -146,16 +156,15 @@ class Failing(Slow):
 
 
 @pytest.mark.parametrize("fails", [1, 2, 3])
-def test_what_the_storage_raises_is_raised_once_and_rows_go_on_from_there(tables, fails):
-    tables = Failing(tables, fails)
+def test_what_the_storage_raises_is_raised_once_and_rows_go_on_from_there(fails):
+    tables = Failing(tables_of(C), fails)
     own, found = pool_of(tables), []
+    slots = np.empty(512, np.int64)
+    while take_some(own.supply, 0, slots):
+        found.append(own.rows[slots])
+    # No table has rows before the user was told.
+    assert not take_some(own.supply, 1, slots)
     with pytest.raises(OSError, match="the disk is gone") as raised:
-        while True:
-            slots = np.empty(512, np.int64)
-            if not take_some(own.supply, 0, slots):
-                break
-            found.append(own.rows[slots])
-        assert not take_some(own.supply, 1, slots)
         own.require_served()
     assert raised.value is Failing.error
     assert len(found) == 8 * (fails - 1)
@@ -165,7 +174,8 @@ def test_what_the_storage_raises_is_raised_once_and_rows_go_on_from_there(tables
     np.testing.assert_array_equal(rows, sequence(tables, 0, 4)[: rows.size])
 
 
-def test_a_full_pass_gives_its_change_or_what_it_raises(tables):
+def test_a_full_pass_gives_its_change_or_what_it_raises():
+    tables = tables_of(C)
     answers = [0.25, OSError("no pass"), -1.5]
 
     def change(here, there):
@@ -188,8 +198,9 @@ def test_a_full_pass_gives_its_change_or_what_it_raises(tables):
 
 
 @pytest.mark.parametrize("slow", [False, True])
-def test_an_interrupt_stops_the_chain_and_is_raised(tables, monkeypatch, slow):
+def test_an_interrupt_stops_the_chain_and_is_raised(monkeypatch, slow):
     """Mostly it comes while compiled code runs, and is raised where Python is asked for rows."""
+    tables = tables_of(C)
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     own = pool_of(Slow(tables) if slow else tables)
     take_on(own.supply, 1)

@@ -28,6 +28,8 @@ MEASURED = ("kernels.bound_tables._products_of_read", "kernels.bound_tables.smal
 LOOP = ("kernels.run._update", "kernels.run.run")
 THINNING = (THIN_ROWS, *LOOP)
 SIZE = "kernels.moves.size_of_move"
+BLOCKS, POOL = "bounds/test_blocks.py", "chain/test_pool.py"
+SUPPLIES = "exactness/test_supplies.py"
 
 
 @dataclass(frozen=True)
@@ -1262,5 +1264,124 @@ EDITED = [
         "a scale of kinks far from the start is taken for a location",
         Edit("expansion.scales._Probe.changes_slopes", "in LENGTHS", "in LENGTHS[:1]"),
         "expansion/test_scales.py::test_scales_are_told_from_locations[3.0-lasso]",
+    ),
+    # Rows that were drawn ahead.
+    Mutant(
+        "candidates all kept",
+        "stored rows are drawn by the largest bound of their block",
+        Edit("bounds.blocks.BlockTables._kept", "* largest < c", "* 0.0 < c"),
+        f"{BLOCKS}::test_the_chance_of_every_row_is_its_share_of_the_bounds",
+    ),
+    Mutant(
+        "blocks drawn evenly",
+        "stored rows are drawn by their bounds within a block only",
+        Edit(
+            "bounds.blocks.BlockTables._tried",
+            'np.searchsorted(upto, rng.random(count) * upto[-1], side="right")',
+            "(rng.random(count) * upto.size).astype(np.int64)",
+        ),
+        f"{BLOCKS}::test_the_chance_of_every_row_is_its_share_of_the_bounds",
+    ),
+    Mutant(
+        "bounds in the order of the file",
+        "stored rows are kept by the bounds of others",
+        Edit("bounds.blocks.BlockTables._kept", "c[order] =", "c[:] ="),
+        f"{BLOCKS}::test_the_chance_of_every_row_is_its_share_of_the_bounds",
+    ),
+    Mutant(
+        "data in the order of the file",
+        "stored rows come with the data of others",
+        Edit(
+            "bounds.blocks.BlockTables._kept", "column.values[places[kept]]", "column.values[kept]"
+        ),
+        f"{BLOCKS}::test_what_is_drawn_comes_with_its_own_data_and_bound",
+    ),
+    Mutant(
+        "largest bounds not checked",
+        "data that have changed are drawn by bounds that do not hold",
+        Edit("bounds.blocks.BlockTables._kept", "if not (c <= largest).all():", "if False:"),
+        f"{BLOCKS}::test_a_row_above_the_largest_is_not_the_one_that_was_bounded[3.5]",
+    ),
+    Mutant(
+        "first row of a batch used twice",
+        "rows that were drawn ahead are not independent",
+        Edit("kernels.supply.take", "places[table, NEXT] += 1", "places[table, NEXT] += min(k, 1)"),
+        f"{POOL}::test_rows_are_handed_out_as_they_were_drawn[0]",
+    ),
+    Mutant(
+        "one half for all supplies",
+        "rows of a batch are overwritten before they are read",
+        Edit("chain.pool.Pool._put", "number % 2", "0"),
+        f"{POOL}::test_a_batch_that_ends_in_the_next_supply_keeps_what_it_began_with",
+    ),
+    Mutant(
+        "c of the first table",
+        "rows that were drawn ahead are thinned by bounds of another table",
+        Edit("chain.pool.Pool._put", "self.c[table, slots]", "self.c[0, slots]"),
+        f"{POOL}::test_rows_are_handed_out_as_they_were_drawn[1]",
+    ),
+    Mutant(
+        "a supply used again",
+        "the same rows decide again and again",
+        Edit("chain.pool.Pool._next", "first + ROOM, number + 1", "first + ROOM, number"),
+        f"{POOL}::test_rows_are_handed_out_as_they_were_drawn[0]",
+    ),
+    Mutant(
+        "supplies drawn by what was used",
+        "which rows come next depends on where the chain is",
+        Edit(
+            "chain.pool.Pool._ahead",
+            "table, number]",
+            "table, number, int(self.supply.places.sum())]",
+        ),
+        f"{POOL}::test_rows_are_handed_out_as_they_were_drawn[0]",
+    ),
+    Mutant(
+        "one stream for all tables",
+        "moves of different length are decided by the same rows",
+        Edit("chain.pool.Pool._ahead", "table, number]", "0, number]"),
+        f"{POOL}::test_rows_of_different_tables_are_drawn_apart",
+    ),
+    Mutant(
+        "supplies counted anew around another centre",
+        "rows that warm-up learned from decide again",
+        Edit("chain.pool.no_supplies", "before[:, NUMBER].max(initial=0)", "0"),
+        f"{POOL}::test_supplies_around_another_centre_are_others",
+    ),
+    Mutant(
+        "the next supply in the place of the last",
+        "a chain that is taken up skips rows",
+        Edit("chain.pool.Pool._restore", "int(number) - 1", "int(number)"),
+        f"{POOL}::test_a_chain_that_is_taken_up_goes_on_with_the_same_rows[1000]",
+    ),
+    Mutant(
+        "errors of a storage kept quiet",
+        "a chain goes on without rows",
+        Edit("chain.pool.Pool.require_served", "raise error", "return"),
+        f"{POOL}::test_what_the_storage_raises_is_raised_once_and_rows_go_on_from_there[2]",
+    ),
+    Mutant(
+        "rows of the first table for all",
+        "rows are not drawn by the bounds that the test takes them for",
+        Edit(
+            "kernels.bound_tables.draw_by_bounds",
+            "take(tables.supply, table, rows)",
+            "take(tables.supply, 0, rows)",
+            THINNING,
+        ),
+        f"{SUPPLIES}::test_the_loop_decides_by_the_rows_that_come_next[best]",
+        slow=True,
+    ),
+    Mutant(
+        "change of all stored rows backwards",
+        "pairs that all rows decide",
+        Edit(
+            "kernels.posterior.read_all",
+            "return change_of_all",
+            "return -change_of_all",
+            ("methods.poisson._product_of_all", *THINNING),
+        ),
+        f"{SUPPLIES}::test_the_loop_decides_by_the_rows_that_come_next[MH-SS]",
+        slow=True,
     ),
 ]
