@@ -10,7 +10,7 @@ a row is drawn.
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, BoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.stored import BLOCK_ROWS
-from pymc_minibatch_mh.errors import SourceError
+from pymc_minibatch_mh.errors import BoundsError, SourceError
 from pymc_minibatch_mh.expansion.parallel import chunks_of, on_all_cores
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
@@ -73,6 +73,8 @@ class BlockTables:
         As in :class:`~pymc_minibatch_mh.bounds.tables.Tables`.
     length
         Rows of a block; the last may have fewer.
+    sums : ndarray, shape (T, blocks)
+        Σc_i of every block.
     """
 
     heads: np.ndarray
@@ -81,6 +83,7 @@ class BlockTables:
     n_rows: int
     looseness: float
     length: int = BLOCK
+    sums: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
 
     verified = True
     are_ranges = False
@@ -100,6 +103,16 @@ class BlockTables:
     def of_functions(self, functions: Sequence[RowFunction]) -> "BlockTables":
         """Return the same with the terms of this process."""
         return replace(self, bounds=self.bounds.of_functions(functions))
+
+    def extended(self, functions: Sequence[RowFunction]) -> "BlockTables":
+        """Return the bounds of terms with more rows, of which these are the first.
+
+        Raises
+        ------
+        BoundsError
+            If a new row has no bound over every region of a table.
+        """
+        return self.bounds.of_functions(functions).extended(self)
 
     @property
     def heads_of_drawn(self) -> np.ndarray:
@@ -225,23 +238,56 @@ class BlockBounds(BoundsPass):
         report(BOUNDING)
         trials, self._radii_used, self._plans = self._plan()
         n_rows = self.function.n_rows
-        sums, largest = self._sums_and_largest(n_rows)
+        sums, largest = self._sums_and_largest(0, n_rows)
         finite = np.isfinite(largest).all(axis=2)
         usable = [k for k in range(len(finite)) if finite[k].all()]
         if not usable:
             raise self._unbounded(self._first_unbounded(largest[0]), self._radii_used[0])
         #: Region and kind of every table.
         self._served = [(k, kind) for k in usable for kind in self._worthwhile(sums[k])]
-        heads = np.array(
+        base = sum(trial.total(0.0, trial.whole) for trial in trials)
+        kept, kept_sums = self._of_served(largest), self._of_served(sums)
+        looseness = float(kept_sums.sum(axis=1).min() / base) if base > 0.0 else 1.0
+        heads = self._heads(kept_sums)
+        return BlockTables(
+            heads, kept * (1.0 + ROUNDING), self, n_rows, looseness, BLOCK, kept_sums
+        )
+
+    def extended(self, tables: BlockTables) -> BlockTables:
+        """Return tables of fewer rows, extended to all; read are the rows that are new.
+
+        Raises
+        ------
+        BoundsError
+            If a new row has no bound over every region of a table.
+        """
+        full = tables.n_rows // BLOCK
+        sums, largest = self._sums_and_largest(full * BLOCK, self.function.n_rows)
+        if not np.isfinite(self._of_served(largest)).all():
+            raise BoundsError(f"{self.function.name!r}: a new row has no bound around this centre")
+        raised = self._of_served(largest) * (1.0 + ROUNDING)
+        all_sums = np.concatenate([tables.sums[:, :full], self._of_served(sums)], axis=1)
+        return replace(
+            tables,
+            heads=self._heads(all_sums),
+            largest=np.concatenate([tables.largest[:, :full], raised], axis=1),
+            bounds=self,
+            n_rows=self.function.n_rows,
+            sums=all_sums,
+        )
+
+    def _of_served(self, found: np.ndarray) -> np.ndarray:
+        """Return of every region and kind those that tables were made of, float64."""
+        return np.array([found[k, kind] for k, kind in self._served], dtype=np.float64)
+
+    def _heads(self, sums: np.ndarray) -> np.ndarray:
+        """Return radius, kind and Σc_i of every table."""
+        return np.array(
             [
-                [self._radii_used[k], self._kind_of(kind), sums[k, kind].sum()]
-                for k, kind in self._served
+                [self._radii_used[k], self._kind_of(kind), own.sum()]
+                for (k, kind), own in zip(self._served, sums, strict=True)
             ]
         )
-        kept = np.array([largest[k, kind] for k, kind in self._served], dtype=np.float64)
-        base = sum(trial.total(0.0, trial.whole) for trial in trials)
-        looseness = float(heads[:, TOTAL].min() / base) if base > 0.0 else 1.0
-        return BlockTables(heads, kept * (1.0 + ROUNDING), self, n_rows, looseness, BLOCK)
 
     def of(self, table: int, data: RowData) -> np.ndarray:
         """Return c_i of some rows in a table, float32 rounded up."""
@@ -249,9 +295,9 @@ class BlockBounds(BoundsPass):
         radii, plans = self._radii_used[region : region + 1], self._plans[region : region + 1]
         return self._pairs(0, data, radii, plans)[0, kind]
 
-    def _sums_and_largest(self, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return Σc_i and the largest c_i of every region, kind and block."""
-        shape = (len(self._radii_used), 2, -(-n_rows // BLOCK))
+    def _sums_and_largest(self, start: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return Σc_i and the largest c_i of every region, kind and block from `start` on."""
+        shape = (len(self._radii_used), 2, -(-(n_rows - start) // BLOCK))
         sums, largest = np.empty(shape), np.empty(shape, dtype=np.float32)
 
         def work(rows: np.ndarray) -> None:
@@ -260,12 +306,12 @@ class BlockBounds(BoundsPass):
                 places = np.arange(first, min(first + CHUNK, rows.size))
                 pairs = self._pairs(0, read.part(places), self._radii_used, self._plans)
                 starts = np.arange(0, places.size, BLOCK)
-                block = (int(rows[0]) + first) // BLOCK
+                block = (int(rows[0]) - start + first) // BLOCK
                 target = slice(block, block + starts.size)
                 largest[:, :, target] = np.maximum.reduceat(pairs, starts, axis=2)
                 sums[:, :, target] = np.add.reduceat(pairs.astype(np.float64), starts, axis=2)
 
-        for _ in on_all_cores(work, chunks_of(n_rows, BLOCK_ROWS), BOUNDING):
+        for _ in on_all_cores(work, chunks_of(n_rows, BLOCK_ROWS, start), BOUNDING):
             pass
         return sums, largest
 
