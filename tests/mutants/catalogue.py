@@ -29,7 +29,7 @@ LOOP = ("kernels.run._update", "kernels.run.run")
 THINNING = (THIN_ROWS, *LOOP)
 SIZE = "kernels.moves.size_of_move"
 BLOCKS, POOL = "bounds/test_blocks.py", "chain/test_pool.py"
-SUPPLIES = "exactness/test_supplies.py"
+SUPPLIES, STORED = "exactness/test_supplies.py", "step/test_supplies.py"
 
 
 @dataclass(frozen=True)
@@ -1382,6 +1382,25 @@ EDITED = [
             ("methods.poisson._product_of_all", *THINNING),
         ),
         f"{SUPPLIES}::test_the_loop_decides_by_the_rows_that_come_next[MH-SS]",
+        slow=True,
+    ),
+    Mutant(
+        "a failed pass taken for no change",
+        "a pair is decided by rows that could not be read",
+        Edit("kernels.supply.change_of_all", "return np.nan", "return 0.0"),
+        f"{POOL}::test_a_full_pass_gives_its_change_or_what_it_raises",
+    ),
+    Mutant(
+        "a state with as many tables as the step",
+        "chains that have moved their centre cannot be taken up",
+        Edit("chain.state.ChainState.shapes", 'f.name != "supplies"', "True"),
+        f"{STORED}::test_a_chain_around_another_centre_is_taken_up_with_other_tables",
+    ),
+    Mutant(
+        "rows kept by the largest bounds of their blocks",
+        "the posterior of stored rows",
+        Edit("bounds.blocks.BlockTables._kept", "* largest < c", "* 0.5 * largest < c"),
+        f"{STORED}::test_posterior_is_that_of_quadrature",
         slow=True,
     ),
 ]

@@ -2,6 +2,11 @@
 
 import os
 import pickle
+import signal
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import cloudpickle
@@ -10,7 +15,7 @@ import pymc as pm
 import pytest
 from scipy.special import log_expit
 
-from conformance.harness import run, same_state
+from conformance.harness import run, same_draws, same_state
 from pymc_minibatch_mh import MinibatchError, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds.blocks import BLOCK, BlockBounds
 from pymc_minibatch_mh.chain import warmup
@@ -117,22 +122,21 @@ def test_a_chain_is_taken_up_at_the_very_end_of_a_supply():
     np.testing.assert_array_equal(one, other)
 
 
-def test_a_chain_around_another_centre_is_taken_up_with_other_tables(monkeypatch):
+def test_a_chain_around_another_centre_is_taken_up_with_other_tables():
     """Around the mean of warm-up there may be more tables, or fewer, than around the mode."""
     _, model, _ = stored.logistic()
     step, other = TunaMH(model=model), TunaMH(model=model)
     start = model.initial_point()
     for own in (step, other):
         own.setup_chain(np.random.default_rng(4), 300, 300)
-    monkeypatch.setattr(warmup, "MOVED", 0.0)
     kinds = BlockBounds._worthwhile
-    monkeypatch.setattr(
-        BlockBounds, "_worthwhile", lambda self, sums: [*kinds(self, sums), 1][-1:] * 2
-    )
-    _, point = run(step, start, 201, stop_at=200)
-    state = step.sampling_state
-    assert len(state.chain_state.supplies) != len(other.tables.heads)
-    other.sampling_state = state
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warmup, "MOVED", 0.0)
+        patch.setattr(BlockBounds, "_worthwhile", lambda *own: [*kinds(*own), 1][-1:] * 2)
+        _, point = run(step, start, 201, stop_at=200)
+        state = step.sampling_state
+        assert len(state.chain_state.supplies) != len(other.tables.heads)
+        other.sampling_state = state
     one, again = (run(own, point, 60)[0] for own in (step, other))
     np.testing.assert_array_equal(one, again)
 
@@ -149,6 +153,27 @@ def test_chains_of_different_seeds_use_different_rows():
     filled = rows[0] + rows[1] > 0
     assert filled.sum() > 4_096
     assert (rows[0] == rows[1])[filled].mean() < 0.01
+
+
+def test_chains_in_threads_draw_what_they_draw_one_after_the_other():
+    _, step = scalar_step()
+    serial = [chain_of(step, seed).advance(150).positions for seed in (1, 2)]
+    chains = [chain_of(step, seed) for seed in (1, 2)]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda chain: chain.advance(150).positions, chains))
+    np.testing.assert_array_equal(found, serial)
+
+
+def test_chains_in_processes_draw_what_they_draw_in_one(tmp_path):
+    arrays = stored.scalar()[2]._arrays
+    for name, values in arrays.items():
+        np.save(tmp_path / name, values)
+    rows = Rows(**{name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in arrays})
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 1.0)
+        pm.Bernoulli("y", logit_p=b * rows.data("x"), observed=rows.data("y"))
+    step = TunaMH(model=model, taylor_order=0)
+    same_draws(*(sampled(model, step, 60, 60, cores=k, random_seed=5) for k in (1, 2)))
 
 
 @pytest.mark.parametrize("cores", [1, 3])
@@ -191,11 +216,16 @@ def exact_moments():
     return mean, np.sqrt(weights @ (b - mean) ** 2)
 
 
-# PyMC leaves what it cannot evaluate as a whole out of a trace.
-@pytest.mark.filterwarnings("ignore:Could not extract data from symbolic observation:UserWarning")
+def sampled(model, step, draws, tune, **settings):
+    with warnings.catch_warnings():
+        # PyMC leaves what it cannot evaluate as a whole out of a trace.
+        warnings.filterwarnings("ignore", "Could not extract data", UserWarning)
+        return sample(model, step, draws, tune, **settings)
+
+
 def test_posterior_is_that_of_quadrature():
     model, step = scalar_step()
-    trace = sample(model, step, 12_000, 500, chains=1, random_seed=3)
+    trace = sampled(model, step, 12_000, 500, chains=1, random_seed=3)
     assert 10.0 < float(trace.sample_stats["n_obs"].mean()) < 1_000.0
     mean, sd = exact_moments()
     draws = trace.posterior["b"].to_numpy().ravel()
@@ -256,6 +286,24 @@ def test_what_a_storage_raises_in_a_full_pass_reaches_the_user():
     np.testing.assert_array_equal(chain.position, 30.0)
     storage.error = None
     assert np.isfinite(chain.advance(5).positions).all()
+
+
+def test_an_interrupt_stops_a_chain_between_two_updates(monkeypatch):
+    # It is raised where ctypes cannot pass it on, which says so before the chain raises it.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    _, step = scalar_step()
+    chain = chain_of(step, 4)
+    chain.advance(1)
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        chain.advance(1_000_000)
+    timer.join()
+    copied = chain.copy()
+    found = chain.advance(50).positions
+    assert 0.0 < found.min() < found.max() < 2.0
+    np.testing.assert_array_equal(copied.advance(50).positions, found)
 
 
 def test_what_a_storage_raises_while_rows_are_drawn_ends_sampling():
