@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
+from zipfile import is_zipfile
 
 import numpy as np
 
@@ -21,10 +22,15 @@ def open_npy(name: str, path: str | Path) -> np.ndarray:
         If it is missing, or shorter than it says.
     """
     file = SourceFile.at(path)
+    if is_zipfile(path):
+        raise SettingError(
+            f"{name!r}, {file.path}, is an archive of several arrays, which cannot be mapped. "
+            "Store each by np.save."
+        )
     try:
-        array = np.load(path, mmap_mode="r")
+        return np.lib.format.open_memmap(path, mode="r")
     except (EOFError, OSError, ValueError) as error:
-        if "Object" in str(error) or "object" in str(error):
+        if "Python objects" in str(error):
             raise SettingError(
                 f"{name!r}, {file.path}, holds Python objects. Store numbers."
             ) from error
@@ -32,12 +38,6 @@ def open_npy(name: str, path: str | Path) -> np.ndarray:
             f"{name!r}, {file.path} with {file.size:,} bytes, cannot be mapped: {error}. Write it "
             "again by np.save."
         ) from error
-    if not isinstance(array, np.ndarray):
-        raise SettingError(
-            f"{name!r}, {file.path}, is an archive of several arrays, which cannot be mapped. "
-            "Store each by np.save."
-        )
-    return array
 
 
 def mapped_file(array: np.ndarray) -> SourceFile | None:

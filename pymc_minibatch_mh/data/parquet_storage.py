@@ -79,8 +79,6 @@ class ParquetStorage:
         self.n_rows = int(self._edges[-1])
         if not self.n_rows:
             raise SettingError(f"{_short(source)} has no rows. Give files with some.")
-        if dataset.count_rows() != self.n_rows:
-            raise SettingError(f"{_short(source)} is filtered. Write the rows of it that you want.")
         self._matrices = {n for n in self._columns if columns and not isinstance(columns[n], str)}
         self.fields = {name: self._field(name) for name in self._columns}
         self.stamp = self._stamp()
@@ -246,7 +244,12 @@ def _dataset_of(source: Source) -> ds.Dataset:
 
 
 def _fragments_of(dataset: ds.Dataset, source: Source) -> list[Any]:
-    fragments: list[Any] = list(dataset.get_fragments())
+    try:
+        fragments: list[Any] = list(dataset.get_fragments())
+    except ValueError as error:
+        raise SettingError(
+            f"{_short(source)} is filtered. Write the rows that you want."
+        ) from error
     if not fragments:
         raise SettingError(f"{_short(source)} has no Parquet files. Give a folder with some.")
     if isinstance(source, str | Path):
