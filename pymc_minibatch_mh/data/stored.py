@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from pymc_minibatch_mh.data.arrays import ArrayRows, Column
+from pymc_minibatch_mh.data.checks import common_length, native_type, require_names
 from pymc_minibatch_mh.data.contents import digest
-from pymc_minibatch_mh.errors import SourceError
+from pymc_minibatch_mh.data.file_maps import FileMap, mapped_file
+from pymc_minibatch_mh.errors import SettingError
 
 #: Rows that are read at a time in passes over all of them.
 BLOCK_ROWS = 262_144
-_AGAIN = "Build Rows(...), the model and the step again on the file as it shall be."
 
 
 @dataclass(frozen=True)
@@ -68,23 +68,38 @@ class Storage(Protocol):
 class ArrayStorage:
     """Arrays in memory or mapped to it.
 
+    A pickle refers to mapped files and holds what is in memory.
+
     Parameters
     ----------
     arrays
         Name -> array, rows on the first axis. None is copied.
+
+    Raises
+    ------
+    SettingError
+        If there is no array, or one is not numeric, has no rows or another number of them.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        require_names("Rows()", arrays)
+        for name, array in arrays.items():
+            if not array.ndim:
+                raise SettingError(
+                    f"{name!r} is one number. Give an array, rows on the first axis."
+                )
         self._arrays = dict(arrays)
-        self.n_rows = len(next(iter(arrays.values())))
-        self.fields = {name: Field(x.dtype, x.shape[1:]) for name, x in arrays.items()}
-        self._files = {name: _File.of(x) for name, x in arrays.items()}
+        self.fields = {
+            name: Field(native_type(repr(name), x.dtype), x.shape[1:]) for name, x in arrays.items()
+        }
+        self.n_rows = common_length({repr(name): len(x) for name, x in arrays.items()})
+        self._files = {name: mapped_file(x) for name, x in arrays.items()}
 
     @property
     def stamp(self) -> str:
         """Sizes and times of the mapped files, digests of what is in memory."""
         return "; ".join(
-            f"{name}: {digest(array) if file is None else file.stamp()}"
+            f"{name}: {digest(array) if file is None else file.stamp}"
             for (name, array), file in zip(self._arrays.items(), self._files.values(), strict=True)
         )
 
@@ -95,48 +110,25 @@ class ArrayStorage:
             file = self._files[name]
             if file is not None:
                 file.require_unchanged()
-            found[name] = np.asarray(self._arrays[name][rows])
+            read = np.asarray(self._arrays[name][rows])
+            found[name] = read.astype(self.fields[name].dtype, copy=False)
         return found
 
     def where(self, row: int) -> str:
         """Return the row, and the files that it lies in."""
-        paths = dict.fromkeys(str(file.path) for file in self._files.values() if file is not None)
+        paths = dict.fromkeys(file.path for file in self._files.values() if file is not None)
         return f"row {row:,}" + (f" of {', '.join(paths)}" if paths else "")
 
+    def __getstate__(self) -> dict:
+        arrays = {name: FileMap.of(array) for name, array in self._arrays.items()}
+        return self.__dict__ | {"_arrays": arrays}
 
-@dataclass(frozen=True)
-class _File:
-    """A mapped file as it was: reading beyond its end would end the process."""
-
-    path: Path
-    size: int
-    changed: int
-
-    @classmethod
-    def of(cls, array: np.ndarray) -> "_File | None":
-        base: object = array
-        while isinstance(base, np.ndarray):
-            if isinstance(base, np.memmap) and base.filename is not None:
-                path = Path(base.filename)
-                return cls(path, path.stat().st_size, path.stat().st_mtime_ns)
-            base = base.base
-        return None
-
-    def stamp(self) -> str:
-        return f"{self.path.name}, {self.size} bytes, changed at {self.changed} ns"
-
-    def require_unchanged(self) -> None:
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            raise SourceError(f"the file {self.path} is no more. {_AGAIN}") from None
-        if found.st_size != self.size:
-            raise SourceError(
-                f"the file {self.path} has {found.st_size:,} bytes and had {self.size:,} when it "
-                f"was opened. {_AGAIN}"
-            )
-        if found.st_mtime_ns != self.changed:
-            raise SourceError(f"the file {self.path} was written to after it was opened. {_AGAIN}")
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._arrays = {
+            name: array.opened() if isinstance(array, FileMap) else array
+            for name, array in state["_arrays"].items()
+        }
 
 
 @dataclass(frozen=True, eq=False)

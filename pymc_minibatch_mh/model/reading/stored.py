@@ -15,6 +15,7 @@ from pytensor.tensor.type import TensorType
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.stored import BLOCK_ROWS, ArrayStorage, Storage, StoredArray
 from pymc_minibatch_mh.errors import SettingError, SourceError, refuse
+from pymc_minibatch_mh.model.reading.sources import Sources, seen_by_numpy
 
 
 class WholeArrayError(SourceError, TypeError):
@@ -192,7 +193,7 @@ def with_rows(graph: Variable, rows: slice | np.ndarray) -> Variable:
     return clone_replace([graph], held, rebuild_strict=False)[0] if held else graph
 
 
-class Rows:
+class Rows(Sources):
     """Observations that lie in files, or in memory, and that a model refers to without a copy.
 
     A model is written as always, with ``rows.data("X")`` in the place of the array ``X``. The
@@ -203,7 +204,8 @@ class Rows:
     Parameters
     ----------
     **arrays
-        Name -> array, its rows on the first axis: a NumPy array, or ``np.memmap``. All have the
+        Name -> array, its rows on the first axis: a NumPy array, ``np.memmap``, or what NumPy sees
+        without a copy, such as a column of pandas or Polars, or an array of xarray. All have the
         same length N; none is copied.
 
     Raises
@@ -224,12 +226,8 @@ class Rows:
     Rows of 'X' (float64, 2 columns) and 'y' (int64): 5,000 rows
     """
 
-    def __init__(self, **arrays: np.ndarray) -> None:
-        if not arrays:
-            raise SettingError("Rows() has no arrays. Name some, such as Rows(X=X, y=y).")
-        for name, values in arrays.items():
-            _check_array(name, values, next(iter(arrays.items())))
-        self._hold(ArrayStorage(arrays))
+    def __init__(self, **arrays: Any) -> None:
+        self._hold(ArrayStorage({name: seen_by_numpy(name, x) for name, x in arrays.items()}))
 
     @classmethod
     def of(cls, storage: Storage) -> Self:
@@ -284,24 +282,3 @@ class Rows:
 def _described(name: str, field: Any) -> str:
     columns = f", {' x '.join(map(str, field.shape))} columns" if field.shape else ""
     return f"{name!r} ({field.dtype}{columns})"
-
-
-def _check_array(name: str, values: Any, first: tuple[str, Any]) -> None:
-    if not isinstance(values, np.ndarray) or not values.ndim or values.dtype.kind not in "fiub":
-        raise SettingError(
-            f"Rows({name}=...) is {_kind(values)}. Give an array of real numbers, rows on the "
-            "first axis."
-        )
-    if not len(values):
-        raise SettingError(f"Rows({name}=...) has no rows. Give an array with some.")
-    if len(values) != len(first[1]):
-        raise SettingError(
-            f"Rows({name}=...) has {len(values):,} rows, and {first[0]!r} has "
-            f"{len(first[1]):,}. Give arrays of one length."
-        )
-
-
-def _kind(values: Any) -> str:
-    if isinstance(values, np.ndarray):
-        return f"an array of type {values.dtype} and shape {values.shape}"
-    return f"a {type(values).__name__}"
