@@ -988,8 +988,27 @@ EDITED = [
     Mutant(
         "starts at the location that are kept",
         "the scale of a hierarchy runs to zero and stays there",
-        Edit("chain.moves_without_rows.runs_away", "near - 1.0 < far < np.inf", "False"),
+        Edit("chain.starts.runs_away", "not _distance_after(prepared, position) < FAR", "False"),
         "chain/test_starts_without_rows.py::test_no_chain_runs_away[centred]",
+        slow=True,
+    ),
+    Mutant(
+        "a scale that does not wait for its effects",
+        "it runs to zero before another step has moved them",
+        Edit("chain.starts.begin", "if first > 0:", "if False:"),
+        "chain/test_starts_without_rows.py::test_a_chain_that_waits_makes_no_update_and_says_so",
+        slow=True,
+    ),
+    Mutant(
+        "a chain that goes on as soon as anything has moved",
+        "the scale of effects of which some are still at their location",
+        Edit(
+            "chain.starts._wait",
+            "moved.any() and not runs_away(chain.prepared, chain.position)",
+            "moved.any()",
+        ),
+        "chain/test_starts_without_rows.py"
+        "::test_a_chain_goes_on_when_all_that_it_waits_for_has_moved",
         slow=True,
     ),
     Mutant(
