@@ -984,6 +984,28 @@ EDITED = [
         ),
         "model/row/test_scaled.py::test_a_scale_that_another_step_moves_is_named",
     ),
+    Mutant(
+        "products of affine sums that are not brought together",
+        "effects that sum to zero stay products with their scale",
+        Edit(
+            "model.row.arithmetic._collected",
+            "affines.setdefault(tuple(rest), []).append(own)",
+            "kept.append(part)",
+            ("model.row.arithmetic.add",),
+        ),
+        "model/row/test_scaled.py::test_every_spelling_is_found[sum of zero]",
+    ),
+    Mutant(
+        "one entry of a scale for all that data choose",
+        "effects are divided by the scale of another group",
+        Edit(
+            "model.row.meetings._chosen_place",
+            "place.first + place.step * entry",
+            "place.first",
+            ("model.row.meetings._expression",),
+        ),
+        "model/row/test_scaled.py::test_every_spelling_is_found[scale of each]",
+    ),
     # Moves without rows.
     Mutant(
         "starts at the location that are kept",
