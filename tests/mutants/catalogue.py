@@ -1006,6 +1006,17 @@ EDITED = [
         ),
         "model/row/test_scaled.py::test_every_spelling_is_found[scale of each]",
     ),
+    Mutant(
+        "scales that a file forgets",
+        "the centre of a hierarchy is called a joint mode",
+        Edit(
+            "preparation.file.write",
+            "np.array(prepared.marginal, dtype=np.int64)",
+            "np.array((), dtype=np.int64)",
+        ),
+        "step/test_prepared.py::test_what_a_centre_is_sought_by_is_saved",
+        slow=True,
+    ),
     # Moves without rows.
     Mutant(
         "starts at the location that are kept",
