@@ -79,6 +79,8 @@ class Prepared:
         What rows had against the bounds, empty if nothing; None where they were not asked.
     below
         Quadratic lower bounds of all rows; None where they were not asked for.
+    marginal
+        Coordinates, scales of a hierarchy, whose marginal density the centre was sought by.
     """
 
     target: Target
@@ -89,6 +91,7 @@ class Prepared:
     tables: Tables | None = None
     violation: str | None = None
     below: Below | None = None
+    marginal: tuple[int, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep the tables apart, which another process may not find any more."""
@@ -162,8 +165,9 @@ class Prepared:
         BoundsError
             If a row has no bound there.
         """
-        surrogate = self.target.expand(start, np.random.default_rng(PREPARATION_SEED))
-        return replace(self._bare(), surrogate=surrogate).completed()
+        rng = np.random.default_rng(PREPARATION_SEED)
+        surrogate, marginal = self.target.expansion(start, rng)
+        return replace(self._bare(), surrogate=surrogate, marginal=marginal).completed()
 
     def at(self, surrogate: Surrogate) -> Prepared:
         """Return what belongs to control variates that were found elsewhere.

@@ -984,12 +984,64 @@ EDITED = [
         ),
         "model/row/test_scaled.py::test_a_scale_that_another_step_moves_is_named",
     ),
+    Mutant(
+        "products of affine sums that are not brought together",
+        "effects that sum to zero stay products with their scale",
+        Edit(
+            "model.row.arithmetic._collected",
+            "affines.setdefault(tuple(rest), []).append(own)",
+            "kept.append(part)",
+            ("model.row.arithmetic.add",),
+        ),
+        "model/row/test_scaled.py::test_every_spelling_is_found[sum of zero]",
+    ),
+    Mutant(
+        "one entry of a scale for all that data choose",
+        "effects are divided by the scale of another group",
+        Edit(
+            "model.row.meetings._chosen_place",
+            "place.first + place.step * entry",
+            "place.first",
+            ("model.row.meetings._expression",),
+        ),
+        "model/row/test_scaled.py::test_every_spelling_is_found[scale of each]",
+    ),
+    Mutant(
+        "scales that a file forgets",
+        "the centre of a hierarchy is called a joint mode",
+        Edit(
+            "preparation.file.write",
+            "np.array(prepared.marginal, dtype=np.int64)",
+            "np.array((), dtype=np.int64)",
+        ),
+        "step/test_prepared.py::test_what_a_centre_is_sought_by_is_saved",
+        slow=True,
+    ),
     # Moves without rows.
     Mutant(
         "starts at the location that are kept",
         "the scale of a hierarchy runs to zero and stays there",
-        Edit("chain.moves_without_rows.runs_away", "near - 1.0 < far < np.inf", "False"),
+        Edit("chain.starts.runs_away", "not _distance_after(prepared, position) < FAR", "False"),
         "chain/test_starts_without_rows.py::test_no_chain_runs_away[centred]",
+        slow=True,
+    ),
+    Mutant(
+        "a scale that does not wait for its effects",
+        "it runs to zero before another step has moved them",
+        Edit("chain.starts.begin", "if first > 0:", "if False:"),
+        "chain/test_starts_without_rows.py::test_a_chain_that_waits_makes_no_update_and_says_so",
+        slow=True,
+    ),
+    Mutant(
+        "a chain that goes on as soon as anything has moved",
+        "the scale of effects of which some are still at their location",
+        Edit(
+            "chain.starts._wait",
+            "moved.any() and not runs_away(chain.prepared, chain.position)",
+            "moved.any()",
+        ),
+        "chain/test_starts_without_rows.py"
+        "::test_a_chain_goes_on_when_all_that_it_waits_for_has_moved",
         slow=True,
     ),
     Mutant(

@@ -25,6 +25,7 @@ from pymc_minibatch_mh.diagnostics.forecast.subsampled import (
     not_subsampled,
     of_refused_model,
     subsampled,
+    variable_names,
 )
 from pymc_minibatch_mh.errors import (
     BoundsError,
@@ -184,6 +185,7 @@ def _of_step(
         coordinates=in_coordinates(parts),
         taylor_order=step.target.taylor_order,
         order_reason=_why_order(step, parts),
+        centre=_what_centre(step),
         certificate=certificate(step, pilot.certified, why_not_exact),
         forecast=found,
         approximate=approximate,
@@ -236,6 +238,7 @@ def _of_refused(
         coordinates=(),
         taylor_order=None,
         order_reason="",
+        centre="",
         certificate=None,
         forecast=None,
         approximate=None,
@@ -257,3 +260,16 @@ def _why_order(step: MinibatchStep, parts: Split) -> str:
             "nothing can be expanded"
         )
     return f"set by taylor_order={order}; 'auto' would be 2"
+
+
+def _what_centre(step: MinibatchStep) -> str:
+    prepared, target = step.prepared, step.target
+    if target.covariance is not None:
+        return "the start, as centre='start' asks for"
+    if not prepared.marginal:
+        return "near the mode of the joint density"
+    names = variable_names(target.split, prepared.marginal)
+    return (
+        f"near the mode of the marginal density of {names}, with all else integrated over, as the "
+        "joint density of a hierarchy has none"
+    )

@@ -50,6 +50,8 @@ class Explanation:
         Order of the control variates; None where the model is refused.
     order_reason
         Why this order.
+    centre
+        What the control variates are expanded around; empty where the model is refused.
     certificate
         Whether draws are exact; None where the model is refused.
     forecast
@@ -77,6 +79,7 @@ class Explanation:
     coordinates: tuple[InCoordinates, ...]
     taylor_order: int | None
     order_reason: str
+    centre: str
     certificate: Certificate | None
     forecast: Forecast | None
     approximate: Approximate | None
@@ -103,7 +106,7 @@ class Explanation:
         if self.coordinates:
             sections.append(wording.coordinates(self.coordinates))
         if self.certificate is not None and self.taylor_order is not None:
-            sections.append(wording.expansion(self.taylor_order, self.order_reason))
+            sections.append(wording.expansion(self.taylor_order, self.order_reason, self.centre))
             sections.append(wording.certificate(self.certificate))
         if self.forecast is not None:
             sections.append(wording.forecast(self.method, self.forecast))

@@ -62,9 +62,9 @@ def coordinates(found: tuple[InCoordinates, ...]) -> Section:
     return Section("Coordinates", tuple(lines))
 
 
-def expansion(order: int, reason: str) -> Section:
-    """Return the order of the control variates, and why."""
-    return Section("Control variates", (("order", f"{order}: {reason}"),))
+def expansion(order: int, reason: str, centre: str) -> Section:
+    """Return the order of the control variates, and why, and what they are expanded around."""
+    return Section("Control variates", (("order", f"{order}: {reason}"), ("centre", centre)))
 
 
 def certificate(found: Certificate) -> Section:

@@ -78,6 +78,7 @@ EXPLANATION = Explanation(
     ),
     taylor_order=1,
     order_reason="rows can be expanded",
+    centre="a point in the middle",
     certificate=Certificate(
         guarantee="exact given valid bounds",
         certified=True,
