@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 #: some of them.
 MOST_SCALES, MOST_NUMBERS = 8, 5_000_000
 #: From knot to knot of a scale, in its standard deviations; V below its maximum, and knots to one
-#: side, at which tables end.
-KNOT_GAP, DEPTH, MOST_KNOTS = 0.5, 14.0, 40
+#: side, at which tables end; and how many gaps of the tables one of these is.
+KNOT_GAP, DEPTH, MOST_KNOTS, FINER = 1.0, 14.0, 20, 2
 #: Knots to either side without which there are no tables.
 LEAST_KNOTS = 3
 #: How far from the centre the maximum of V is sought.
@@ -48,7 +48,7 @@ FAR = 4.0
 #: Knots of standard normal numbers.
 NORMALS = np.linspace(-5.0, 5.0, 41)
 #: Points of a density between two knots; beyond the last, in knots; and its least slope there.
-FINE, BEYOND, LEAST_SLOPE = 50, 20, 0.5
+FINE, BEYOND, LEAST_SLOPE = 100, 10, 0.5
 #: Rows that the average gradient is estimated from, draws of either distribution that are
 #: compared, and their seed.
 SUBSAMPLE, COMPARED, SEED = 20_000, 400, 20_261_122
@@ -72,7 +72,7 @@ def by_scales(target: "Target", surrogate: Surrogate) -> ByScales | None:
     size = surrogate.centre.size - len(scales)
     if not (0 < len(scales) <= MOST_SCALES and size):
         return None
-    if len(scales) * (2 * MOST_KNOTS + 1) * size * (size + 1) // 2 > MOST_NUMBERS:
+    if len(scales) * (2 * FINER * MOST_KNOTS + 1) * size * (size + 1) // 2 > MOST_NUMBERS:
         return None
     rows = _rows(target, surrogate)
     marginal = Marginal.frozen(target.passes.prior, scales, surrogate.centre, rows)
@@ -147,8 +147,7 @@ class _Axes:
         sides = [[list(self._knots(k, way)) for way in (-1, 1)] for k in range(count)]
         if min(len(side) for pair in sides for side in pair) < LEAST_KNOTS:
             return None
-        lows, highs = ([len(pair[side]) for pair in sides] for side in (0, 1))
-        low, high = max(lows), max(highs)
+        low, high = (FINER * max(len(pair[side]) for pair in sides) for side in (0, 1))
         means = np.zeros((count, low + high + 1, middle[1].size))
         whiteners = np.zeros((count, low + high + 1, middle[2].size))
         points, slopes = np.empty((2, count, NORMALS.size))
@@ -156,10 +155,12 @@ class _Axes:
             knots = [*reversed(below), middle, *above]
             heights = np.array([value for value, _, _ in knots])
             points[k], slopes[k] = _quantiles(heights - middle[0], -len(below))
+            first, last = -len(below), len(above)
             # Beyond its own last knots an axis has what it has there.
-            inside = np.clip(np.arange(-low, high + 1) + len(below), 0, len(knots) - 1)
-            means[k] = np.array([mean for _, mean, _ in knots])[inside] - middle[1]
-            whiteners[k] = np.array([lines for _, _, lines in knots])[inside] - middle[2]
+            asked = np.clip(np.arange(-low, high + 1) / FINER, first, last)
+            for table, part in ((means, 1), (whiteners, 2)):
+                lines = np.array([knot[part] for knot in knots]) - middle[part]
+                table[k] = CubicSpline(np.arange(first, last + 1), lines)(asked)
         return ByScales(
             np.ascontiguousarray(marginal.scales, dtype=np.int64),
             np.ascontiguousarray(marginal.rest, dtype=np.int64),
@@ -170,8 +171,8 @@ class _Axes:
             float(NORMALS[1] - NORMALS[0]),
             points,
             slopes,
-            -low * KNOT_GAP,
-            KNOT_GAP,
+            -low / FINER * KNOT_GAP,
+            KNOT_GAP / FINER,
             middle[1],
             middle[2],
             means,
