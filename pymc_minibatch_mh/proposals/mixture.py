@@ -164,6 +164,11 @@ class Mixture(Proposal):
         found = given_scales(record, prepared) if self.by_scales else record
         return bordered(record, prepared) if found is record else found
 
+    def scales(self, prepared: Any) -> tuple[int, ...]:
+        """Return the scales of a hierarchy where moves draw its effects given them."""
+        tables = prepared.by_scales if self.by_scales else None
+        return () if tables is None else tuple(tables.scales.tolist())
+
     def scaling(self, record: MixtureNumbers) -> float:
         """Return the scale of the walk."""
         return record.scale

@@ -1118,6 +1118,18 @@ EDITED = [
         slow=True,
     ),
     Mutant(
+        "effects tabled at one scale only",
+        "moves to other scales bring effects that do not belong to them",
+        Edit(
+            "expansion.by_scales._Axes._knots",
+            "self.best.position[self.marginal.scales] + away",
+            "self.best.position[self.marginal.scales] + 0.0 * away",
+        ),
+        "proposals/test_by_scales_of_models.py::"
+        "test_draws_are_those_of_the_posterior_where_effects_are_normal",
+        slow=True,
+    ),
+    Mutant(
         "slopes of scales left out of the density",
         "scales are drawn by one density and corrected for by another",
         Edit(
