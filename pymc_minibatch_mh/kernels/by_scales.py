@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels.vectors import copy_to
 
 
 class ByScales(NamedTuple):
@@ -102,19 +103,22 @@ def normal_at(tables, k, point):
     return start + 2.0 * way / (slopes[k, low] + slope), np.log(slope)
 
 
-@compiled()
+@compiled(inlined=True)
 def _add_between(lines, k, knot, share, out):
     """Add a line of a table, read between two knots."""
-    for i in range(out.size):
-        out[i] += lines[k, knot, i] + share * (lines[k, knot + 1, i] - lines[k, knot, i])
+    low, high = 1.0 - share, share
+    # Unsigned, so that the compiler knows that no index is negative.
+    one, first, second = np.uint64(k), np.uint64(knot), np.uint64(knot + 1)
+    for i in range(np.uint64(out.size)):
+        out[i] += low * lines[one, first, i] + high * lines[one, second, i]
 
 
 @compiled()
 def _set_up(tables, points, mean, whitener):
     """Write m and W for given z, with plain numbers on the diagonal; return log |W|."""
     last, size = tables.means.shape[1] - 1, mean.size
-    mean[:] = tables.mean
-    whitener[:] = tables.whitener
+    copy_to(mean, tables.mean)
+    copy_to(whitener, tables.whitener)
     for k in range(points.size):
         place = (points[k] - tables.first_knot) / tables.knot_gap
         place = min(max(place, 0.0), float(last))
@@ -129,11 +133,12 @@ def _set_up(tables, points, mean, whitener):
     return log_volume
 
 
-@compiled(reassociate=True)
+@compiled(reassociate=True, inlined=True)
 def _inner_of_packed(whitener, begin, vector, size):
     total = 0.0
+    first = np.uint64(begin)
     for j in range(np.uint64(size)):
-        total += whitener[np.uint64(begin) + j] * vector[j]
+        total += whitener[first + j] * vector[j]
     return total
 
 
