@@ -36,6 +36,7 @@ def test_draws_are_those_of_the_posterior_where_effects_are_normal():
     with hierarchy(noise=2.0):
         step = TunaMH()
     tables, target = step.prepared.by_scales, step.target
+    assert tables is not None
     work, place, ratios = np.empty(size_of_work(tables)), np.empty(GROUPS + 2), []
     for white in np.random.default_rng(6).standard_normal((300, GROUPS + 2)):
         log_q = place_by_scales(tables, white, place, work) - 0.5 * white @ white
