@@ -15,6 +15,8 @@ from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.bounds.user_ranges import Ranges
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.expansion.below import Below, below
+from pymc_minibatch_mh.expansion.by_scales import by_scales
+from pymc_minibatch_mh.kernels.by_scales import ByScales
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.preparation.heavy import heavy_rows
 from pymc_minibatch_mh.preparation.needs import Needs
@@ -126,6 +128,11 @@ class Prepared:
         """C M of moves between points of the Gaussian approximation, where it is bounded."""
         assert self.tables is not None
         return sizes_of_moves(self.surrogate, self.tables, np.random.default_rng(PREPARATION_SEED))
+
+    @cached_property
+    def by_scales(self) -> ByScales | None:
+        """The posterior as normal given the scales of a hierarchy, where that is of help."""
+        return by_scales(self.target, self.surrogate)
 
     def completed(self) -> Prepared:
         """Return this with all that is needed and was not found yet.

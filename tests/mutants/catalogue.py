@@ -17,6 +17,7 @@ CONFIDENCE = "methods.confidence.decide_by_confidence"
 THIN_ROWS = "methods.poisson.thin_rows"
 FIREFLY = "exactness/test_firefly.py"
 BRIGHTNESS = "methods.brightness"
+BY_SCALES = "proposals/test_by_scales.py::"
 SLICES, UNREAD = "kernels/test_slices.py", "model/compiled/test_unread.py"
 BRIGHT_ROWS = "methods.firefly.decide_by_bright_rows"
 PROPOSE = "proposals.mixture.propose_from_mixture"
@@ -1166,6 +1167,74 @@ EDITED = [
             "log_q += 0.0",
         ),
         "proposals/test_bordered.py::test_density_ratio_is_that_of_the_truncated_densities[0.0-0]",
+        slow=True,
+    ),
+    Mutant(
+        "effects tabled at one scale only",
+        "moves to other scales bring effects that do not belong to them",
+        Edit(
+            "expansion.by_scales._Axes._knots",
+            "self.best.position[self.marginal.scales] + away",
+            "self.best.position[self.marginal.scales] + 0.0 * away",
+        ),
+        "proposals/test_by_scales_of_models.py::"
+        "test_draws_are_those_of_the_posterior_where_effects_are_normal",
+        slow=True,
+    ),
+    Mutant(
+        "slopes of scales left out of the density",
+        "scales are drawn by one density and corrected for by another",
+        Edit(
+            "kernels.by_scales.place_by_scales",
+            "log_volume -= log_slope",
+            "log_volume -= 0.0",
+        ),
+        BY_SCALES + "test_volume_is_that_of_differences[1.5]",
+        slow=True,
+    ),
+    Mutant(
+        "volume of the effects left out of the density",
+        "scales prefer values at which the effects of groups have room",
+        Edit(
+            "kernels.by_scales._set_up",
+            "log_volume += whitener[diagonal]",
+            "log_volume += 0.0",
+            ("kernels.by_scales.whiten_by_scales", "kernels.by_scales.place_by_scales"),
+        ),
+        BY_SCALES + "test_volume_is_that_of_differences[1.5]",
+        slow=True,
+    ),
+    Mutant(
+        "effects whitened at the middle of the scales",
+        "the density of effects is that given other scales",
+        Edit(
+            "kernels.by_scales.whiten_by_scales",
+            "log_volume += _set_up(tables, points, mean, whitener)",
+            "log_volume += _set_up(tables, 0.0 * points, mean, whitener)",
+        ),
+        BY_SCALES + "test_map_is_inverted[1.5]",
+        slow=True,
+    ),
+    Mutant(
+        "Jacobian of moves by scales missing where they end",
+        "moves of hierarchies leave another law invariant",
+        Edit(
+            "proposals.by_scales.propose_by_scales",
+            "log_q -= place_by_scales(",
+            "log_q -= 0.0 * place_by_scales(",
+        ),
+        BY_SCALES + "test_density_ratio_is_that_of_the_moves[0.95]",
+        slow=True,
+    ),
+    Mutant(
+        "density of a bold move taken for that of a walk",
+        "moves of hierarchies leave another law invariant",
+        Edit(
+            "proposals.by_scales.propose_by_scales",
+            "log_q += 0.5 * (white[i] * white[i] - here[i] * here[i])",
+            "log_q += 0.0",
+        ),
+        BY_SCALES + "test_density_ratio_is_that_of_the_moves[0.0]",
         slow=True,
     ),
     Mutant(

@@ -192,7 +192,16 @@ def _of_step(
         nuts=nuts,
         large_deterministics=large,
         var_names=names_without(model, large),
+        given_scales=_given_scales(step, model),
     )
+
+
+def _given_scales(step: MinibatchStep, model: pm.Model) -> tuple[str, ...]:
+    """Return the variables whose density moves are drawn by first, and all else given them."""
+    drawn = step.program.proposal.scales(step.prepared)
+    coordinates = step.target.split.coordinate_names
+    values = {coordinates[k].partition("[")[0] for k in drawn}
+    return tuple(str(rv.name) for rv, v in model.rvs_to_values.items() if v.name in values)
 
 
 def _approximate(

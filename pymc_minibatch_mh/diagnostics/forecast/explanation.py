@@ -65,6 +65,9 @@ class Explanation:
         What :func:`pymc.sample` would evaluate and store at every draw, and is better left out.
     var_names
         All else, for ``pm.sample(var_names=found.var_names)``.
+    given_scales
+        Variables that moves draw by the density of scales, and all else given them; empty where
+        they are drawn by one normal approximation.
     """
 
     method: str
@@ -86,6 +89,7 @@ class Explanation:
     nuts: NutsForecast | NutsLimit | None
     large_deterministics: tuple[LargeDeterministic, ...]
     var_names: tuple[str, ...]
+    given_scales: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return a table in plain text."""
@@ -108,6 +112,8 @@ class Explanation:
         if self.certificate is not None and self.taylor_order is not None:
             sections.append(wording.expansion(self.taylor_order, self.order_reason, self.centre))
             sections.append(wording.certificate(self.certificate))
+        if self.given_scales:
+            sections.append(wording.moves(self.given_scales))
         if self.forecast is not None:
             sections.append(wording.forecast(self.method, self.forecast))
         if self.approximate is not None:

@@ -67,6 +67,12 @@ def expansion(order: int, reason: str, centre: str) -> Section:
     return Section("Control variates", (("order", f"{order}: {reason}"), ("centre", centre)))
 
 
+def moves(scales: tuple[str, ...]) -> Section:
+    """Return what moves of a hierarchy are drawn by."""
+    names = ", ".join(scales)
+    return Section("Moves", (("proposal", f"all else is drawn as normal given {names}"),))
+
+
 def certificate(found: Certificate) -> Section:
     """Return whether draws are exact, and by which bounds."""
     lines = [("guarantee", found.guarantee)]

@@ -93,6 +93,7 @@ EXPLANATION = Explanation(
     nuts=NUTS_FORECAST,
     large_deterministics=(LargeDeterministic("fitted", (12_345, 2), 197_520),),
     var_names=("alpha", "gaps"),
+    given_scales=("sigma_b", "sigma_c"),
 )
 #: How the numbers of the record are written.
 WRITTEN = {
