@@ -73,7 +73,8 @@ INSTALLED = {
 NARROW = {
     "proposals": {
         "kernels": {
-            "batch", "counts", "drift", "first_class", "roles", "truncated", "vectors",
+            "batch", "by_scales", "counts", "drift", "first_class", "roles", "truncated",
+            "vectors",
         },
     },
     "methods": {

@@ -207,6 +207,10 @@ class Chain:
             made = until
         return Draws(positions, counts)
 
+    def stay(self) -> Draws:
+        """Return one draw of a chain that waits: where it is, and nothing counted."""
+        return Draws(self.position[None].copy(), np.zeros((1, entry.N_COUNTS)))
+
     def adapt_on(self, places: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
         """Go through warm-up on given positions instead of the chain's own, and freeze.
 

@@ -52,6 +52,8 @@ class ChainState:
         Which of the rows that were drawn ahead are unused; of no tables where rows are in memory.
     supply_key
         What rows are drawn ahead by; -1 before any is.
+    waits_at : ndarray, shape (d,)
+        The start at which it waits for other steps to move what rows read; NaN if it does not.
     """
 
     surrogate: Surrogate
@@ -60,6 +62,7 @@ class ChainState:
     window: np.ndarray
     total: np.ndarray
     warm_up_sum: np.ndarray
+    waits_at: np.ndarray
     adapting: bool
     violation: str
     window_counts: np.ndarray = field(default_factory=lambda: np.zeros(N_COUNTS))
@@ -83,6 +86,11 @@ class ChainState:
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for other steps."""
+        return not np.isnan(self.waits_at[0])
+
     def shapes(self) -> dict[str, Any]:
         """Return the shapes of all arrays that every chain of one step has, by name."""
         # Around another centre there may be another number of tables.
@@ -96,6 +104,7 @@ def new_state(size: int, n_components: int, **given: Any) -> ChainState:
         window=np.zeros((n_components, N_TALLIES)),
         total=np.zeros((n_components, N_TALLIES)),
         warm_up_sum=np.zeros(size),
+        waits_at=np.full(size, np.nan),
         **given,
     )
 
@@ -103,7 +112,8 @@ def new_state(size: int, n_components: int, **given: Any) -> ChainState:
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, tuple):
         return type(one) is type(other) and all(map(_same, one, other))
-    return bool(np.array_equal(one, other))
+    inexact = isinstance(one, np.ndarray) and one.dtype.kind == "f"
+    return bool(np.array_equal(one, other, equal_nan=inexact))
 
 
 def _shape(part: Any) -> Any:

@@ -140,9 +140,15 @@ class Target:
 
     def expand(self, start: np.ndarray, rng: np.random.Generator) -> Surrogate:
         """Find a centre from `start`, unless it is one, and build control variates there."""
+        return self.expansion(start, rng)[0]
+
+    def expansion(
+        self, start: np.ndarray, rng: np.random.Generator
+    ) -> tuple[Surrogate, tuple[int, ...]]:
+        """Return control variates, and the scales whose marginal density has its mode there."""
         if self.covariance is not None:
             plain = plain_surrogate(start, self.covariance, self.inverse_temperature)
-            return plain._replace(first=self.split.first)
+            return plain._replace(first=self.split.first), ()
         report("Searching for the mode")
         # A pass less, where passes take long: the way to the mean leads past the mode.
         many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
@@ -154,7 +160,7 @@ class Target:
         elif self.taylor_order > 0 and not mode.kinked:
             mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
         surrogate = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
-        return surrogate._replace(first=self.split.first)
+        return surrogate._replace(first=self.split.first), mode.marginal
 
     def calibrate(
         self, surrogate: Surrogate, rng: np.random.Generator, *, seeks_heavy: bool = False

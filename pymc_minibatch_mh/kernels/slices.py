@@ -21,6 +21,7 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.first_class import function_at
+from pymc_minibatch_mh.kernels.generator import generator_at
 from pymc_minibatch_mh.kernels.scratch import scratch
 from pymc_minibatch_mh.kernels.signatures import LOGP
 from pymc_minibatch_mh.kernels.vectors import copy_to
@@ -147,3 +148,19 @@ def move_without_rows(position, slices, prior, context, value_here, rng):
         value, count = move_by_slice(position, along, prior, context, value, rng)
         evaluations += count
     return value, evaluations
+
+
+@compiled()
+def sweep_without_rows(position, slices, prior, context, generator):
+    """Move a position as :func:`move_without_rows` does, outside of a chain.
+
+    Parameters
+    ----------
+    position, slices, prior, context
+        As there.
+    generator : ndarray of int64, shape (4,)
+        Addresses of the generator.
+    """
+    rng = generator_at(generator[0], generator[1], generator[2], generator[3])
+    here = function_at(prior, LOGP)(position, context)
+    move_without_rows(position, slices, prior, context, here, rng)

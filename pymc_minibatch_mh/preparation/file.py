@@ -5,7 +5,7 @@ data, of the graphs and of the settings that the sums depend on.
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from os import PathLike
 from typing import Any
 from zipfile import BadZipFile
@@ -23,7 +23,7 @@ from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Changes with what a file holds and with how it is computed.
-FORMAT = "pymc_minibatch_mh prepared step 6"
+FORMAT = "pymc_minibatch_mh prepared step 7"
 #: What reading a file of another kind, a damaged one or a folder may raise.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
@@ -68,6 +68,7 @@ def write(path: str | PathLike, prepared: Prepared) -> None:
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
     arrays = {f"surrogate_{k}": np.asarray(v) for k, v in prepared.surrogate._asdict().items()}
+    arrays["marginal"] = np.array(prepared.marginal, dtype=np.int64)
     if prepared.calibration is not None:
         measured = asdict(prepared.calibration)
         arrays |= {f"calibration_{k}": np.asarray(v) for k, v in measured.items()}
@@ -107,7 +108,8 @@ def read(path: str | PathLike, target: Target) -> Prepared:
         tables = Tables(stored["heads"], stored["c"], float(stored["looseness"]))
         tables = tables.reading_always(stored["heavy"])
     heavy = stored.get("heavy_in_batches")
-    return Prepared(target, Needs(), Surrogate(**fields), calibration, heavy, tables)
+    found = Prepared(target, Needs(), Surrogate(**fields), calibration, heavy, tables)
+    return replace(found, marginal=tuple(map(int, stored["marginal"])))
 
 
 def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
@@ -136,7 +138,7 @@ def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
 
 def _names(stored: dict[str, np.ndarray]) -> set[str]:
     """Return the names that a file must hold."""
-    names = {"key", *(f"surrogate_{name}" for name in Surrogate._fields)}
+    names = {"key", "marginal", *(f"surrogate_{name}" for name in Surrogate._fields)}
     if "calibration_kappa" in stored:
         names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
     return names | ({"c", "looseness", "heavy"} if "heads" in stored else set())

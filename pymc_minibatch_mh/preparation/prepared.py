@@ -16,6 +16,8 @@ from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.bounds.user_ranges import Ranges
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.expansion.below import Below, below
+from pymc_minibatch_mh.expansion.by_scales import by_scales
+from pymc_minibatch_mh.kernels.by_scales import ByScales
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.preparation.heavy import heavy_rows
 from pymc_minibatch_mh.preparation.needs import Needs
@@ -81,6 +83,8 @@ class Prepared:
         What rows had against the bounds, empty if nothing; None where they were not asked.
     below
         Quadratic lower bounds of all rows; None where they were not asked for.
+    marginal
+        Coordinates, scales of a hierarchy, whose marginal density the centre was sought by.
     """
 
     target: Target
@@ -91,6 +95,7 @@ class Prepared:
     tables: AnyTables | None = None
     violation: str | None = None
     below: Below | None = None
+    marginal: tuple[int, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep the tables apart, which another process may not find any more."""
@@ -132,6 +137,11 @@ class Prepared:
         assert self.tables is not None
         return sizes_of_moves(self.surrogate, self.tables, np.random.default_rng(PREPARATION_SEED))
 
+    @cached_property
+    def by_scales(self) -> ByScales | None:
+        """The posterior as normal given the scales of a hierarchy, where that is of help."""
+        return by_scales(self.target, self.surrogate)
+
     def completed(self) -> Prepared:
         """Return this with all that is needed and was not found yet.
 
@@ -170,8 +180,9 @@ class Prepared:
         BoundsError
             If a row has no bound there.
         """
-        surrogate = self.target.expand(start, np.random.default_rng(PREPARATION_SEED))
-        return replace(self._bare(), surrogate=surrogate).completed()
+        rng = np.random.default_rng(PREPARATION_SEED)
+        surrogate, marginal = self.target.expansion(start, rng)
+        return replace(self._bare(), surrogate=surrogate, marginal=marginal).completed()
 
     def at(self, surrogate: Surrogate) -> Prepared:
         """Return what belongs to control variates that were found elsewhere.

@@ -185,13 +185,13 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Prepared:
     target.require_finite(start, START_ROWS)
     rng = np.random.default_rng(PREPARATION_SEED)
     try:
-        surrogate = target.expand(start, rng)
+        surrogate, marginal = target.expansion(start, rng)
     except ModeError:
         # A row that has no density is the better reason.
         target.require_finite(start)
         raise
     target.check(model, surrogate, rng)
-    return Prepared(target, Needs(), surrogate)
+    return Prepared(target, Needs(), surrogate, marginal=marginal)
 
 
 def _needed(found: Prepared) -> Prepared:

@@ -56,6 +56,10 @@ class Proposal(ABC):
         """Return what compiled updates are handed: the record, unless they need addresses."""
         return record
 
+    def scales(self, prepared: Any) -> tuple[int, ...]:
+        """Return the coordinates that its moves draw first, and others given them; else none."""
+        return ()
+
     def rows_read(self, n_rows: int) -> int:
         """Return how many rows an update reads to propose, of `n_rows` in all; by default none."""
         return 0

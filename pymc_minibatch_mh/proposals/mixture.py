@@ -16,6 +16,7 @@ from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal, is_number
 from pymc_minibatch_mh.proposals.bordered import bordered, drawn_component
+from pymc_minibatch_mh.proposals.by_scales import given_scales
 from pymc_minibatch_mh.proposals.tuning import tuned
 
 #: Autoregressive coefficients: antithetic, independent, and three that move locally.
@@ -99,11 +100,15 @@ class Mixture(Proposal):
         Weight of the random walk θ' = θ + s L ξ before adaptation.
     scale
         Scale s of the walk before adaptation; by default 2.38/√d.
+    by_scales
+        Whether moves of a hierarchy are made in numbers that are normal given its scales, where
+        that is of help: see :mod:`pymc_minibatch_mh.proposals.by_scales`.
     """
 
     rho: tuple[float, ...] = LAPLACE_RHO
     walk_weight: float = 0.2
     scale: float | None = None
+    by_scales: bool = True
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -123,6 +128,10 @@ class Mixture(Proposal):
             )
         if self.scale is not None and not (is_number(self.scale) and 0.0 < self.scale < np.inf):
             raise SettingError(f"scale={self.scale!r} is not a positive number. Give one, or None.")
+        if not isinstance(self.by_scales, bool):
+            raise SettingError(
+                f"by_scales={self.by_scales!r} is neither True nor False. Give one of them."
+            )
 
     @property
     def n_components(self) -> int:
@@ -151,8 +160,14 @@ class Mixture(Proposal):
         return record
 
     def linked(self, record: MixtureNumbers, prepared: Any) -> Any:
-        """Return the record, with more numbers where coordinates end at zero."""
-        return bordered(record, prepared)
+        """Return the record, with more numbers where coordinates end at zero, or have scales."""
+        found = given_scales(record, prepared) if self.by_scales else record
+        return bordered(record, prepared) if found is record else found
+
+    def scales(self, prepared: Any) -> tuple[int, ...]:
+        """Return the scales of a hierarchy where moves draw its effects given them."""
+        tables = prepared.by_scales if self.by_scales else None
+        return () if tables is None else tuple(tables.scales.tolist())
 
     def scaling(self, record: MixtureNumbers) -> float:
         """Return the scale of the walk."""

@@ -22,4 +22,4 @@ def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N
     1
     """
     single = isinstance(rho, int | float | np.floating)
-    return Mixture(rho=(rho,) if single else rho, walk_weight=0.0)  # type: ignore[arg-type]
+    return Mixture(rho=(rho,) if single else rho, walk_weight=0.0, by_scales=False)  # type: ignore[arg-type]

@@ -296,7 +296,7 @@ class MinibatchStep(BlockedStep):
             self.target.condition_on(point)
             self.start(chain)
         temperature = chain.temperature
-        draws = chain.advance(1)
+        draws = chain.advance(1) if chain.state.started else chain.stay()
         stats = stats_of_draw(draws.counts[0], self.updates_per_draw)
         stats["certified"] = chain.certified
         stats["scaling"] = chain.scaling
@@ -317,14 +317,14 @@ class MinibatchStep(BlockedStep):
         far = np.sqrt(own.machinery.chdtri(position.size, FAR_TAIL))
         left = chain.state.adapting and np.array_equal(position, self._default_start)
         # Not a point that other steps share in, nor one around a centre that nobody sought.
-        alone = s.first == 0 and self.target.covariance is None
-        if alone and left and own.machinery.whitened_norm(s.whitener, position, s.centre) > far:
+        left = left and s.first == 0 and self.target.covariance is None
+        if left and own.machinery.whitened_norm(s.whitener, position, s.centre) > far:
             report.tell_of_new_start(self.name)
             position[:] = self.target.split.ravel(self.gaussian_draw(chain.rng, NEW_START))
-        elif alone and own.machinery.steps_off(chain.program, position, chain.rng):
-            report.tell_of_step_off(self.name)
+        else:
+            report.tell_of_start(self.name, own.machinery.begin(chain))
         self.target.require_finite(position)
-        chain.state.started = True
+        chain.state.started = not chain.state.waiting
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw a point from the Gaussian approximation, `scale` times as wide."""

@@ -12,8 +12,8 @@ from scipy.special import chdtri
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.bounds.user_ranges import Ranges
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.moves_without_rows import steps_off
 from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.chain.starts import begin
 from pymc_minibatch_mh.kernels.surrogate import whitened_norm
 from pymc_minibatch_mh.methods.chi import chi_for_gap
 from pymc_minibatch_mh.methods.poisson import PoissonMethod
@@ -43,6 +43,7 @@ __all__ = [
     "ReadingSettings",
     "austere",
     "barker",
+    "begin",
     "chdtri",
     "chi_for_gap",
     "confidence",
@@ -53,7 +54,6 @@ __all__ = [
     "penalty",
     "poisson_levels",
     "read_model",
-    "steps_off",
     "tell_of_large",
     "whitened_norm",
     "write",

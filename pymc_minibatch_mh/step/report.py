@@ -14,6 +14,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 if TYPE_CHECKING:
+    from pymc_minibatch_mh.chain.starts import Begun
     from pymc_minibatch_mh.chain.state import ChainState
     from pymc_minibatch_mh.methods.base import Method
 
@@ -65,6 +66,9 @@ def warning_of(name: str, state: ChainState, method: Method) -> SamplerWarning |
         return unmoved_warning(name, reason, state.n_draws)
     if state.warned:
         return None
+    if not state.started:
+        state.warned = True
+        return waiting_warning(name, state.n_draws)
     if state.violation:
         state.warned = True
         return violation_warning(name, state.violation, state.n_draws)
@@ -123,14 +127,24 @@ def tell_of_new_start(name: str) -> None:
     )
 
 
-def tell_of_step_off(name: str) -> None:
-    """Say that a chain starts beside the point that it was given."""
-    _log.info(
-        "%s: the starting point has all effects of a hierarchy exactly at their location, where "
-        "their scale would run to zero; this chain starts a tenth of a posterior standard "
-        "deviation beside it. Pass other initvals= to choose.",
-        name,
-    )
+#: What a chain does where all effects of a hierarchy are at their location.
+_AT_LOCATION: dict[Begun, str] = {
+    "stepped off": "this chain starts a tenth of a posterior standard deviation beside it",
+    "waits": (
+        "other steps move these effects; this step makes no update until they have moved them"
+    ),
+}
+
+
+def tell_of_start(name: str, begun: Begun) -> None:
+    """Say that a chain starts beside the point that it was given, or later; nothing for None."""
+    if begun is not None:
+        _log.info(
+            "%s: the starting point has all effects of a hierarchy exactly at their location, "
+            "where their scale would run to zero; %s. Pass other initvals= to choose.",
+            name,
+            _AT_LOCATION[begun],
+        )
 
 
 def tell_of_large_deterministics(
@@ -171,6 +185,16 @@ def size_in_words(size: int) -> str:
 def violation_warning(name: str, message: str, draw: int) -> SamplerWarning:
     """Return the warning that marks a chain which went on after a violated bound."""
     text = f"{name}: a bound was violated, this trace is not exact. {message}"
+    return SamplerWarning(WarningType.BAD_PARAMS, text, "error", draw)
+
+
+def waiting_warning(name: str, draw: int) -> SamplerWarning:
+    """Return the warning of a chain that has made no update when its warm-up ended."""
+    text = (
+        f"{name}: all effects of a hierarchy still are exactly at their location, as no other step "
+        "has moved them, and this step makes no update until one has. Pass initvals= for the "
+        "effects, or let this step move them."
+    )
     return SamplerWarning(WarningType.BAD_PARAMS, text, "error", draw)
 
 

@@ -17,6 +17,7 @@ CONFIDENCE = "methods.confidence.decide_by_confidence"
 THIN_ROWS = "methods.poisson.thin_rows"
 FIREFLY = "exactness/test_firefly.py"
 BRIGHTNESS = "methods.brightness"
+BY_SCALES = "proposals/test_by_scales.py::"
 SLICES, UNREAD = "kernels/test_slices.py", "model/compiled/test_unread.py"
 BRIGHT_ROWS = "methods.firefly.decide_by_bright_rows"
 PROPOSE = "proposals.mixture.propose_from_mixture"
@@ -986,12 +987,64 @@ EDITED = [
         ),
         "model/row/test_scaled.py::test_a_scale_that_another_step_moves_is_named",
     ),
+    Mutant(
+        "products of affine sums that are not brought together",
+        "effects that sum to zero stay products with their scale",
+        Edit(
+            "model.row.arithmetic._collected",
+            "affines.setdefault(tuple(rest), []).append(own)",
+            "kept.append(part)",
+            ("model.row.arithmetic.add",),
+        ),
+        "model/row/test_scaled.py::test_every_spelling_is_found[sum of zero]",
+    ),
+    Mutant(
+        "one entry of a scale for all that data choose",
+        "effects are divided by the scale of another group",
+        Edit(
+            "model.row.meetings._chosen_place",
+            "place.first + place.step * entry",
+            "place.first",
+            ("model.row.meetings._expression",),
+        ),
+        "model/row/test_scaled.py::test_every_spelling_is_found[scale of each]",
+    ),
+    Mutant(
+        "scales that a file forgets",
+        "the centre of a hierarchy is called a joint mode",
+        Edit(
+            "preparation.file.write",
+            "np.array(prepared.marginal, dtype=np.int64)",
+            "np.array((), dtype=np.int64)",
+        ),
+        "step/test_prepared.py::test_what_a_centre_is_sought_by_is_saved",
+        slow=True,
+    ),
     # Moves without rows.
     Mutant(
         "starts at the location that are kept",
         "the scale of a hierarchy runs to zero and stays there",
-        Edit("chain.moves_without_rows.runs_away", "near - 1.0 < far < np.inf", "False"),
+        Edit("chain.starts.runs_away", "not _distance_after(prepared, position) < FAR", "False"),
         "chain/test_starts_without_rows.py::test_no_chain_runs_away[centred]",
+        slow=True,
+    ),
+    Mutant(
+        "a scale that does not wait for its effects",
+        "it runs to zero before another step has moved them",
+        Edit("chain.starts.begin", "if first > 0:", "if False:"),
+        "chain/test_starts_without_rows.py::test_a_chain_that_waits_makes_no_update_and_says_so",
+        slow=True,
+    ),
+    Mutant(
+        "a chain that goes on as soon as anything has moved",
+        "the scale of effects of which some are still at their location",
+        Edit(
+            "chain.starts._wait",
+            "moved.any() and not runs_away(chain.prepared, chain.position)",
+            "moved.any()",
+        ),
+        "chain/test_starts_without_rows.py"
+        "::test_a_chain_goes_on_when_all_that_it_waits_for_has_moved",
         slow=True,
     ),
     Mutant(
@@ -1116,6 +1169,74 @@ EDITED = [
             "log_q += 0.0",
         ),
         "proposals/test_bordered.py::test_density_ratio_is_that_of_the_truncated_densities[0.0-0]",
+        slow=True,
+    ),
+    Mutant(
+        "effects tabled at one scale only",
+        "moves to other scales bring effects that do not belong to them",
+        Edit(
+            "expansion.by_scales._Axes._knots",
+            "self.best.position[self.marginal.scales] + away",
+            "self.best.position[self.marginal.scales] + 0.0 * away",
+        ),
+        "proposals/test_by_scales_of_models.py::"
+        "test_draws_are_those_of_the_posterior_where_effects_are_normal",
+        slow=True,
+    ),
+    Mutant(
+        "slopes of scales left out of the density",
+        "scales are drawn by one density and corrected for by another",
+        Edit(
+            "kernels.by_scales.place_by_scales",
+            "log_volume -= log_slope",
+            "log_volume -= 0.0",
+        ),
+        BY_SCALES + "test_volume_is_that_of_differences[1.5]",
+        slow=True,
+    ),
+    Mutant(
+        "volume of the effects left out of the density",
+        "scales prefer values at which the effects of groups have room",
+        Edit(
+            "kernels.by_scales._set_up",
+            "log_volume += whitener[diagonal]",
+            "log_volume += 0.0",
+            ("kernels.by_scales.whiten_by_scales", "kernels.by_scales.place_by_scales"),
+        ),
+        BY_SCALES + "test_volume_is_that_of_differences[1.5]",
+        slow=True,
+    ),
+    Mutant(
+        "effects whitened at the middle of the scales",
+        "the density of effects is that given other scales",
+        Edit(
+            "kernels.by_scales.whiten_by_scales",
+            "log_volume += _set_up(tables, points, mean, whitener)",
+            "log_volume += _set_up(tables, 0.0 * points, mean, whitener)",
+        ),
+        BY_SCALES + "test_map_is_inverted[1.5]",
+        slow=True,
+    ),
+    Mutant(
+        "Jacobian of moves by scales missing where they end",
+        "moves of hierarchies leave another law invariant",
+        Edit(
+            "proposals.by_scales.propose_by_scales",
+            "log_q -= place_by_scales(",
+            "log_q -= 0.0 * place_by_scales(",
+        ),
+        BY_SCALES + "test_density_ratio_is_that_of_the_moves[0.95]",
+        slow=True,
+    ),
+    Mutant(
+        "density of a bold move taken for that of a walk",
+        "moves of hierarchies leave another law invariant",
+        Edit(
+            "proposals.by_scales.propose_by_scales",
+            "log_q += 0.5 * (white[i] * white[i] - here[i] * here[i])",
+            "log_q += 0.0",
+        ),
+        BY_SCALES + "test_density_ratio_is_that_of_the_moves[0.0]",
         slow=True,
     ),
     Mutant(

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import pymc as pm
@@ -17,7 +18,7 @@ from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.reading.digest import split_digests
 from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.preparation.file import key_of
-from zoo import poisson, sample
+from zoo import poisson, sample, student
 
 METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}
 
@@ -39,7 +40,7 @@ def nothing_is_searched(monkeypatch):
     def refuse(*_):
         raise AssertionError("a pass that the file should spare")
 
-    monkeypatch.setattr(Target, "expand", refuse)
+    monkeypatch.setattr(Target, "expansion", refuse)
     monkeypatch.setattr(BoundsPass, "tables", refuse)
 
 
@@ -49,6 +50,15 @@ def test_a_saved_step_draws_what_a_new_one_draws(model, saved, monkeypatch):
     with model:
         step = TunaMH(prepared=saved)
     same_draws(new, sample(model, step, 100, 100, random_seed=91))
+
+
+def test_what_a_centre_is_sought_by_is_saved():
+    step = TunaMH(model=student())
+    assert [step.target.split.coordinate_names[k] for k in step.prepared.marginal] == ["tau_log__"]
+    with tempfile.TemporaryDirectory() as folder:
+        step.save(f"{folder}/step.npz")
+        again = TunaMH(model=student(), prepared=f"{folder}/step.npz")
+    assert again.prepared.marginal == step.prepared.marginal
 
 
 def test_a_step_without_bounds_takes_what_it_needs(model, saved, monkeypatch):

@@ -30,13 +30,13 @@ def logistic(seed=5):
 def expansions(monkeypatch):
     """Orders and temperatures at which a model was expanded."""
     found = []
-    expand = Target.expand
+    expand = Target.expansion
 
     def counted(self, *arguments):
         found.append((self.taylor_order, self.inverse_temperature))
         return expand(self, *arguments)
 
-    monkeypatch.setattr(Target, "expand", counted)
+    monkeypatch.setattr(Target, "expansion", counted)
     return found
 
 

@@ -25,6 +25,7 @@ from pymc_minibatch_mh.diagnostics.forecast.subsampled import (
     not_subsampled,
     of_refused_model,
     subsampled,
+    variable_names,
 )
 from pymc_minibatch_mh.errors import (
     BoundsError,
@@ -184,13 +185,23 @@ def _of_step(
         coordinates=in_coordinates(parts),
         taylor_order=step.target.taylor_order,
         order_reason=_why_order(step, parts),
+        centre=_what_centre(step),
         certificate=certificate(step, pilot.certified, why_not_exact),
         forecast=found,
         approximate=approximate,
         nuts=nuts,
         large_deterministics=large,
         var_names=names_without(model, large),
+        given_scales=_given_scales(step, model),
     )
+
+
+def _given_scales(step: MinibatchStep, model: pm.Model) -> tuple[str, ...]:
+    """Return the variables whose density moves are drawn by first, and all else given them."""
+    drawn = step.program.proposal.scales(step.prepared)
+    coordinates = step.target.split.coordinate_names
+    values = {coordinates[k].partition("[")[0] for k in drawn}
+    return tuple(str(rv.name) for rv, v in model.rvs_to_values.items() if v.name in values)
 
 
 def _approximate(
@@ -236,6 +247,7 @@ def _of_refused(
         coordinates=(),
         taylor_order=None,
         order_reason="",
+        centre="",
         certificate=None,
         forecast=None,
         approximate=None,
@@ -257,3 +269,16 @@ def _why_order(step: MinibatchStep, parts: Split) -> str:
             "nothing can be expanded"
         )
     return f"set by taylor_order={order}; 'auto' would be 2"
+
+
+def _what_centre(step: MinibatchStep) -> str:
+    prepared, target = step.prepared, step.target
+    if target.covariance is not None:
+        return "the start, as centre='start' asks for"
+    if not prepared.marginal:
+        return "near the mode of the joint density"
+    names = variable_names(target.split, prepared.marginal)
+    return (
+        f"near the mode of the marginal density of {names}, with all else integrated over, as the "
+        "joint density of a hierarchy has none"
+    )

@@ -50,6 +50,8 @@ class Explanation:
         Order of the control variates; None where the model is refused.
     order_reason
         Why this order.
+    centre
+        What the control variates are expanded around; empty where the model is refused.
     certificate
         Whether draws are exact; None where the model is refused.
     forecast
@@ -63,6 +65,9 @@ class Explanation:
         What :func:`pymc.sample` would evaluate and store at every draw, and is better left out.
     var_names
         All else, for ``pm.sample(var_names=found.var_names)``.
+    given_scales
+        Variables that moves draw by the density of scales, and all else given them; empty where
+        they are drawn by one normal approximation.
     """
 
     method: str
@@ -77,12 +82,14 @@ class Explanation:
     coordinates: tuple[InCoordinates, ...]
     taylor_order: int | None
     order_reason: str
+    centre: str
     certificate: Certificate | None
     forecast: Forecast | None
     approximate: Approximate | None
     nuts: NutsForecast | NutsLimit | None
     large_deterministics: tuple[LargeDeterministic, ...]
     var_names: tuple[str, ...]
+    given_scales: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return a table in plain text."""
@@ -103,8 +110,10 @@ class Explanation:
         if self.coordinates:
             sections.append(wording.coordinates(self.coordinates))
         if self.certificate is not None and self.taylor_order is not None:
-            sections.append(wording.expansion(self.taylor_order, self.order_reason))
+            sections.append(wording.expansion(self.taylor_order, self.order_reason, self.centre))
             sections.append(wording.certificate(self.certificate))
+        if self.given_scales:
+            sections.append(wording.moves(self.given_scales))
         if self.forecast is not None:
             sections.append(wording.forecast(self.method, self.forecast))
         if self.approximate is not None:

@@ -11,6 +11,7 @@ import xarray as xr
 
 from pymc_minibatch_mh.bounds.blocks import AnyTables
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.starts import beside, runs_away
 from pymc_minibatch_mh.diagnostics.forecast.records import Forecast, Memory
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.reading.split import Split
@@ -74,14 +75,16 @@ def first_point(
     """Return where a pilot starts: at a draw from the Gaussian approximation.
 
     A step with ``centre="start"`` has none that tells of the posterior, and what lies around its
-    centre may have no density, as beside a manifold: its pilot starts at the centre.
+    centre may have no density, as beside a manifold: its pilot starts at the centre, unless no
+    chain could go on from there.
     """
     if step.target.covariance is None:
         return {**model.initial_point(), **step.gaussian_draw(rng, 1.0)}
-    return {
-        **model.initial_point(),
-        **step.target.split.unravel(step.prepared.surrogate.centre, {}),
-    }
+    start = step.prepared.surrogate.centre
+    if runs_away(step.prepared, start):
+        near = beside(step.prepared, start, rng)
+        start = start if near is None else near
+    return {**model.initial_point(), **step.target.split.unravel(start, {})}
 
 
 def fly(

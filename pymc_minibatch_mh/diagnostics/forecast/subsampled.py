@@ -57,6 +57,13 @@ def _array(column: Column) -> DataArray:
     return DataArray(column.name, str(dtype), shape, size)
 
 
+def variable_names(parts: Split, places: Sequence[int]) -> str:
+    """Return which variables some coordinates belong to, in words."""
+    pairs = zip(parts.blocks, parts.natural, strict=True)
+    found = [repr(name) for b, name in pairs if any(b.start <= k < b.stop for k in places)]
+    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
+
+
 def in_coordinates(parts: Split) -> tuple[InCoordinates, ...]:
     """Return which variables have others in their place, and what stands against it for more."""
     if parts.coordinates is None:

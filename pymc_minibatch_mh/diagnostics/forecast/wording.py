@@ -62,9 +62,15 @@ def coordinates(found: tuple[InCoordinates, ...]) -> Section:
     return Section("Coordinates", tuple(lines))
 
 
-def expansion(order: int, reason: str) -> Section:
-    """Return the order of the control variates, and why."""
-    return Section("Control variates", (("order", f"{order}: {reason}"),))
+def expansion(order: int, reason: str, centre: str) -> Section:
+    """Return the order of the control variates, and why, and what they are expanded around."""
+    return Section("Control variates", (("order", f"{order}: {reason}"), ("centre", centre)))
+
+
+def moves(scales: tuple[str, ...]) -> Section:
+    """Return what moves of a hierarchy are drawn by."""
+    names = ", ".join(scales)
+    return Section("Moves", (("proposal", f"all else is drawn as normal given {names}"),))
 
 
 def certificate(found: Certificate) -> Section:

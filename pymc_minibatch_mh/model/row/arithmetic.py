@@ -7,7 +7,6 @@ which intervals cannot see.
 """
 
 from collections.abc import Callable
-from functools import wraps
 
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
@@ -26,27 +25,13 @@ from pymc_minibatch_mh.model.row.patterns import (
     is_nonnegative,
     is_positive,
     number,
+    remembered,
     scaled_core,
     summands,
     without,
     without_reciprocals,
+    worth_joining,
 )
-
-
-def remembered(rule: Callable[..., Cell]) -> Callable[..., Cell]:
-    """Have a rule applied once to the same operands.
-
-    Nested logarithms of sums would otherwise take time exponential in their depth.
-    """
-
-    @wraps(rule)
-    def once(cells: Cells, *operands: Cell) -> Cell:
-        key = (rule, *operands)
-        if key not in cells.results:
-            cells.results[key] = rule(cells, *operands)
-        return cells.results[key]
-
-    return once
 
 
 @remembered
@@ -59,7 +44,7 @@ def add(cells: Cells, *operands: Cell) -> Cell:
     others = [part for part in parts if not part.is_data and not isinstance(part, Affine)]
     others = _like_terms(cells, others)
     joined = _completed(cells, _joined(cells, others, _gamma_ratio))
-    joined = _joined(cells, joined, _cancelled)
+    joined = _collected(cells, _joined(cells, joined, _cancelled))
     if len(joined) < len(others):
         return add(cells, *affines, *joined, *data)
     rest = cells.total(affines, data)
@@ -88,6 +73,29 @@ def _like_terms(cells: Cells, parts: list[Cell]) -> list[Cell]:
     totals = {core: sum_of(values) for core, values in numbers.items()}
     kept += [multiply(cells, cells.constant(k), core) for core, k in totals.items() if k != 0.0]
     return kept
+
+
+def _collected(cells: Cells, parts: list[Cell]) -> list[Cell]:
+    """Replace a x + b x by (a + b) x, for affine a and b."""
+    affines: dict[tuple[Cell, ...], list[Cell]] = {}
+    kept: list[Cell] = []
+    for part in parts:
+        own, rest = affine_factor(cells, part)
+        if own is None:
+            kept.append(part)
+        else:
+            affines.setdefault(tuple(rest), []).append(own)
+    return kept + [multiply(cells, add(cells, *own), *rest) for rest, own in affines.items()]
+
+
+def affine_factor(cells: Cells, cell: Cell) -> tuple[Cell | None, list[Cell]]:
+    """Return the one affine factor of a product, times all data in it, and the others."""
+    factors = factors_of(cell)
+    own = [x for x in factors if isinstance(x, Affine)]
+    if len(own) != 1 or len(factors) == 1:
+        return None, [cell]
+    data = [x for x in factors if x.is_data]
+    return multiply(cells, *data, *own), [x for x in factors if not x.is_data and x is not own[0]]
 
 
 def _joined(
@@ -246,7 +254,7 @@ def _with_exponentials_joined(cells: Cells, factors: list[Cell]) -> list[Cell]:
         for k, known in enumerate(result if is_a(factor, scalar.Exp) else ()):
             if is_a(known, scalar.Exp):
                 total = add(cells, known.inputs[0], factor.inputs[0])
-                if _worth_joining(known.inputs[0], factor.inputs[0], total):
+                if worth_joining(known.inputs[0], factor.inputs[0], total):
                     result[k] = exp(cells, total)
                     break
         else:
@@ -263,16 +271,6 @@ def _with_softplus_raised(cells: Cells, factors: list[Cell]) -> list[Cell]:
     rest = without(without(factors, sizes[0]), shares[0])
     log_share = cells.node(log_softplus, shares[0].inputs)
     return [exp(cells, add(cells, sizes[0].inputs[0], log_share)), *rest]
-
-
-def _worth_joining(left: Cell, right: Cell, total: Cell) -> bool:
-    # A new combination of parameters that all rows share would be one argument more.
-    if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
-        return True
-    if not isinstance(total, Affine):
-        return False
-    shared = [a for a in (left, right) if all(not t.monomial for t in a.terms)]
-    return not shared or len(total.terms) <= max(len(left.terms), len(right.terms))
 
 
 def _squares(cells: Cells, factors: list[Cell]) -> list[Cell]:

@@ -1,6 +1,7 @@
 """Taking indexing apart: what data choose among cells, as in ``a[group]``."""
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -14,7 +15,7 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_minibatch_mh.model.row.arithmetic import add, multiply
+from pymc_minibatch_mh.model.row.arithmetic import add, affine_factor, multiply
 from pymc_minibatch_mh.model.row.cells import (
     Affine,
     Apply,
@@ -27,7 +28,7 @@ from pymc_minibatch_mh.model.row.cells import (
     Term,
 )
 from pymc_minibatch_mh.model.row.lower import Tensor, lowered, single
-from pymc_minibatch_mh.model.row.patterns import reachable
+from pymc_minibatch_mh.model.row.patterns import factors_of, reachable, without
 from pymc_minibatch_mh.model.row.simplify import apply
 
 #: Linear forms beyond which finding out how many are independent takes too long.
@@ -191,6 +192,15 @@ def _picked_cell(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
         return _switched(cells, choices, index)
     if all(isinstance(choice, Affine) or choice.is_data for choice in choices):
         return _pick_affine(cells, choices, index)
+    affines, rests = zip(*(affine_factor(cells, choice) for choice in choices), strict=True)
+    if None not in affines and all(rest == rests[0] for rest in rests):
+        return multiply(cells, pick(cells, affines, index), *rests[0])
+    shared = [x for x in factors_of(first) if all(x in factors_of(choice) for choice in choices)]
+    if shared and shared != [first]:
+        # One by one, as a product can have a factor twice.
+        own = [reduce(without, shared, list(factors_of(choice))) for choice in choices]
+        chosen = pick(cells, [multiply(cells, *rest) for rest in own], index)
+        return multiply(cells, *shared, chosen)
     alike: dict[tuple, list[int]] = {}
     for k, choice in enumerate(choices):
         alike.setdefault(_kind(choice), []).append(k)

@@ -1,6 +1,7 @@
 """Patterns in cells: parts of sums and products, and known signs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 
 import numpy as np
 from pytensor.scalar import basic as scalar
@@ -205,3 +206,30 @@ def is_nonnegative(cell: Cell) -> bool:
     if is_a(cell, scalar.Add, scalar.Mul):
         return all(is_nonnegative(part) for part in cell.inputs)
     return is_a(cell, scalar.Sqr, scalar.Abs) or is_positive(cell)
+
+
+def remembered(rule: Callable[..., Cell]) -> Callable[..., Cell]:
+    """Have a rule applied once to the same operands.
+
+    Nested logarithms of sums would otherwise take time exponential in their depth.
+    """
+
+    @wraps(rule)
+    def once(cells: Cells, *operands: Cell) -> Cell:
+        key = (rule, *operands)
+        if key not in cells.results:
+            cells.results[key] = rule(cells, *operands)
+        return cells.results[key]
+
+    return once
+
+
+def worth_joining(left: Cell, right: Cell, total: Cell) -> bool:
+    """Whether exponentials of two cells are better one of their sum."""
+    # A new combination of parameters that all rows share would be one argument more.
+    if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
+        return True
+    if not isinstance(total, Affine):
+        return False
+    shared = [a for a in (left, right) if all(not t.monomial for t in a.terms)]
+    return not shared or len(total.terms) <= max(len(left.terms), len(right.terms))

@@ -6,7 +6,7 @@ is dropped, and the reason is kept.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -19,7 +19,7 @@ from pymc_minibatch_mh.model.reading.coordinates import Coordinates, Scaled, in_
 from pymc_minibatch_mh.model.reading.split import Block, Split
 from pymc_minibatch_mh.model.row.cells import Gather
 from pymc_minibatch_mh.model.row.function import LinearForm, lowered_rows
-from pymc_minibatch_mh.model.row.meetings import Column, Factor, Meeting, meetings
+from pymc_minibatch_mh.model.row.meetings import MOST_ENTRIES, Column, Factor, Meeting, meetings
 
 Factors = Counter[Factor]
 
@@ -122,6 +122,7 @@ class _Search:
         self, split: Split, block: Block, name: str, met: dict[Column, set[Meeting]]
     ) -> None:
         self.name = name
+        self._is_bounded = block.name != name
         self._split = split
         self._met = {
             column: ways for column, ways in met.items() if block.start <= column[0] < block.stop
@@ -149,6 +150,7 @@ class _Search:
         plans = self._plans()
         if not plans:
             self._require_none_lost()
+            self._require_none_beside()
         self._require_valid(plans)
         return plans
 
@@ -159,13 +161,32 @@ class _Search:
         ]
         lost = {f for factors in shared for f in factors if f in self._kept_out and not f.divides}
         if lost:
-            names = ", ".join(
-                sorted({repr(_name_at(self._split, k)) for f in lost for k in f.places})
-            )
+            names = self._names({k for f in lost for k in f.places})
             raise _RefusedError(
                 f"is multiplied by {names} in rows, which also depend on {names} by itself, so "
                 "that no coordinates make them linear in it"
             )
+
+    def _require_none_beside(self) -> None:
+        """Refuse in words what is multiplied by others in ways that no map undoes."""
+        ways = [way for found in self._met.values() for way in found]
+        outside = set().union(*(way.outside for way in ways))
+        if outside and self._is_bounded:
+            names = self._names(outside)
+            raise _RefusedError(
+                f"is bounded and multiplied by {names} in rows, so that coordinates in which they "
+                f"are linear would have bounds that move with {names}"
+            )
+        beside = set().union(*(way.beside for way in ways))
+        if beside:
+            raise _RefusedError(
+                f"is multiplied by entries of {self._names(beside)} that data choose, which is "
+                f"undone for {MOST_ENTRIES} entries at most, and where the same data choose all of "
+                "what they multiply"
+            )
+
+    def _names(self, places: Iterable[int]) -> str:
+        return ", ".join(sorted({repr(_name_at(self._split, k)) for k in places}))
 
     def _plans(self) -> list[_Plan]:
         """Return B for the groups of the block; none where nothing multiplies it."""
@@ -200,7 +221,7 @@ class _Search:
 
     def _require_valid(self, plans: Sequence[_Plan]) -> None:
         for plan in plans:
-            names = ", ".join(sorted({repr(_name_at(self._split, k)) for k in plan.depends_on}))
+            names = self._names(plan.depends_on)
             if not plan.positive:
                 raise _RefusedError(
                     f"is multiplied by a function of {names} that is not known to be positive, so "

@@ -78,6 +78,7 @@ EXPLANATION = Explanation(
     ),
     taylor_order=1,
     order_reason="rows can be expanded",
+    centre="a point in the middle",
     certificate=Certificate(
         guarantee="exact given valid bounds",
         certified=True,
@@ -92,6 +93,7 @@ EXPLANATION = Explanation(
     nuts=NUTS_FORECAST,
     large_deterministics=(LargeDeterministic("fitted", (12_345, 2), 197_520),),
     var_names=("alpha", "gaps"),
+    given_scales=("sigma_b", "sigma_c"),
 )
 #: How the numbers of the record are written.
 WRITTEN = {

@@ -15,6 +15,7 @@ from pymc_minibatch_mh import (
     PenaltyMH,
     SettingError,
     SplitCheckError,
+    TunaMH,
     UnsplittableModelError,
     explain,
 )
@@ -122,6 +123,16 @@ def test_the_certificate_is_that_of_the_step(of_step, step_of):
     np.testing.assert_array_equal(heads, step.tables.heads[:, [0, 2]])
     assert found.tables[0].left_with_probability == pytest.approx(1e-2)
     assert all(t.kind.startswith("sharp") for t in found.tables)
+
+
+@pytest.mark.usefixtures("no_gradient")
+def test_what_is_expanded_around_is_told(of_step, model_of):
+    assert of_step.centre == "near the mode of the joint density"
+    hierarchy = explain(TunaMH(model=model_of("student")), draws=100, tune=0, random_seed=1)
+    assert "marginal density of 'tau', with all else integrated over" in hierarchy.centre
+    assert hierarchy.centre in " ".join(str(hierarchy).split())
+    start = TunaMH(model=model_of("logistic"), centre="start", covariance=0.01 * np.eye(3))
+    assert explain(start, draws=100, tune=0, random_seed=1).centre.startswith("the start")
 
 
 def test_memory_is_that_of_the_arrays(of_step, step_of):

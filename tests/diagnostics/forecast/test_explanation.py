@@ -53,7 +53,7 @@ def test_text_and_html_hold_every_field():
 def test_a_field_that_is_left_out_would_be_noticed():
     for name in ("forecast", "approximate", "nuts", "certificate"):
         assert missing(str(replace(EXPLANATION, **{name: None}))), name
-    for name in ("terms", "coordinates", "large_deterministics", "var_names"):
+    for name in ("terms", "coordinates", "large_deterministics", "var_names", "given_scales"):
         assert missing(str(replace(EXPLANATION, **{name: ()}))), name
 
 

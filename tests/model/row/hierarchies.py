@@ -172,6 +172,35 @@ def home_and_away():
     return built
 
 
+def zero_sum():
+    with pm.Model() as built:
+        mu, tau, b = _level()
+        z = pm.ZeroSumNormal("z", shape=G)
+        _bernoulli(mu + tau * z[g] + b * x)
+    return built
+
+
+def scale_of_each(scaled_first):
+    def model():
+        with pm.Model() as built:
+            mu, b = pm.Normal("mu"), pm.Normal("b")
+            tau = pm.HalfNormal("tau", shape=G)
+            z = pm.Normal("z", shape=G)
+            effect = (tau * z)[g] if scaled_first else tau[g] * z[g]
+            _bernoulli(mu + effect + b * x)
+        return built
+
+    return model
+
+
+def scales_of_two_kinds():
+    with pm.Model() as built:
+        spread, b = pm.HalfNormal("spread"), pm.Normal("b")
+        tau, z = pm.HalfNormal("tau", shape=G), pm.Normal("z", shape=G)
+        _bernoulli(spread * tau[g] * z[g] * w + b * x)
+    return built
+
+
 @dataclass(frozen=True)
 class Spelling:
     """A model, and what the chain has in the place of its variables."""
@@ -204,4 +233,14 @@ SPELLINGS = {
     "two likelihoods": Spelling(two_likelihoods, LEVEL),
     "precision": Spelling(precision, ("mu + kappa × z",)),
     "home and away": Spelling(home_and_away, ("tau × z",)),
+    "location scaled too": Spelling(
+        _spelled(lambda mu, tau, z: tau * (mu + z[g])), ("tau × mu", "tau × z")
+    ),
+    "location scaled too, one by one": Spelling(
+        _spelled(lambda mu, tau, z: tau * mu + (tau * z)[g]), ("tau × mu", "tau × z")
+    ),
+    "sum of zero": Spelling(zero_sum, ("tau × z",)),
+    "scale of each": Spelling(scale_of_each(True), ("tau × z",) * G),
+    "scale of each, chosen first": Spelling(scale_of_each(False), ("tau × z",) * G),
+    "scales of two kinds": Spelling(scales_of_two_kinds, ("f(spread, tau) × z",) * G),
 }

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from model.reading.evaluation import evaluate, split_of
-from model.row.hierarchies import SPELLINGS, G, N, g, ones, x, y
+from model.row.hierarchies import SPELLINGS, G, N, g, h, ones, x, y
 from pymc_minibatch_mh.model.reading.check import ModelDensity
 from pymc_minibatch_mh.model.row.cells import Gather
 from pymc_minibatch_mh.model.row.function import lowered_rows
@@ -158,10 +158,34 @@ def two_scales():
     pm.Normal("y", size * z[g] + other * z[g] * x, 1.0, observed=y)
 
 
+def bounded():
+    tau, z = pm.HalfNormal("tau"), pm.Uniform("z", -1.0, 1.0, shape=G)
+    pm.Normal("y", tau * z[g], 1.0, observed=y)
+
+
+def scale_of_others():
+    size, z = pm.HalfNormal("size", shape=3), pm.Normal("z", shape=G)
+    pm.Normal("y", size[h] * z[g], 1.0, observed=y)
+
+
+def scale_of_more():
+    size, z, v = pm.HalfNormal("size", shape=G), pm.Normal("z", shape=G), pm.Normal("v", shape=3)
+    pm.Normal("y", size[g] * (z[g] + v[h]), 1.0, observed=y)
+
+
+def scales_of_many():
+    size, z = pm.HalfNormal("size", shape=26), pm.Normal("z", shape=26)
+    pm.Normal("y", size[g] * z[g], 1.0, observed=y)
+
+
 REFUSALS = {
     "also noise": (scale_is_noise_too, "also depend on 'sigma' by itself"),
     "of either sign": (scale_has_a_sign, "'size' that is not known to be positive"),
     "two scales": (two_scales, "in some places of the rows and not in others"),
+    "bounded": (bounded, "is bounded and multiplied by 'tau' in rows"),
+    "scale of others": (scale_of_others, "entries of 'size' that data choose, which is undone"),
+    "scale of more": (scale_of_more, "entries of 'size' that data choose, which is undone"),
+    "scales of many": (scales_of_many, "for 25 entries at most"),
 }
 
 
@@ -188,3 +212,12 @@ def test_a_scale_that_another_step_moves_is_named():
     own = [v for v in model.value_vars if v.name != "tau_log__"]
     coordinates = in_linear_coordinates(split_of(model, vars=own)).coordinates
     assert "by 'tau', which another step moves" in dict(coordinates.refused).get("z", "")
+
+
+def test_a_function_of_a_noise_is_no_reason():
+    """Squares of what rows are about are multiplied by a precision, and nothing is refused."""
+    with pm.Model() as model:
+        lam, sigma = pm.HalfNormal("lam", shape=G), pm.HalfNormal("sigma")
+        pm.Normal("y", lam[g], sigma, observed=y)
+    parts = split_of(model)
+    assert in_linear_coordinates(parts) is parts

@@ -1,0 +1,136 @@
+"""Moves of hierarchies: the map that they are made by, and the densities that correct for it."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from proposals.proposing import proposed
+from pymc_minibatch_mh.expansion.by_scales import KNOT_GAP, NORMALS, _quantiles
+from pymc_minibatch_mh.kernels.by_scales import (
+    ByScales,
+    place_by_scales,
+    size_of_work,
+    whiten_by_scales,
+)
+from pymc_minibatch_mh.proposals.by_scales import ByScalesNumbers
+
+#: Two scales and a rest in between, as the three coordinates of `proposing`.
+SCALES, REST = np.array([2, 0]), np.array([1])
+#: Knots of z, of which the fifth is 0; each table is one that nothing else has.
+KNOTS = KNOT_GAP * (np.arange(9.0) - 4.0)
+
+
+def tables():
+    """Return tables of a skewed distribution of two scales, and of a rest that follows them."""
+    rng = np.random.default_rng(11)
+    heights = [-0.5 * KNOTS**2 + bend * KNOTS**3 for bend in (0.03, -0.04)]
+    points, slopes = np.array([_quantiles(height, -4) for height in heights]).swapaxes(0, 1)
+    spread = np.array([[0.6, 0.2], [0.2, 0.9]])
+    means, whiteners = 0.5 * rng.standard_normal((2, 2, KNOTS.size, 1))
+    means[:, 4] = whiteners[:, 4] = 0.0
+    return ByScales(
+        SCALES,
+        REST,
+        np.array([0.4, -1.1]),
+        spread,
+        np.linalg.inv(spread),
+        float(NORMALS[0]),
+        float(NORMALS[1] - NORMALS[0]),
+        np.ascontiguousarray(points),
+        np.ascontiguousarray(slopes),
+        float(KNOTS[0]),
+        KNOT_GAP,
+        np.array([0.7]),
+        np.array([0.3]),
+        means,
+        whiteners,
+    )
+
+
+def numbers(component, rho=0.0, scale=0.7):
+    of = tables()
+    weights = np.array([1.0, 0.0] if component == 0 else [0.0, 1.0])
+    return ByScalesNumbers(scale, weights, np.array([rho]), of, np.zeros(size_of_work(of)))
+
+
+def place_of(white, of):
+    place = np.empty(white.size)
+    volume = place_by_scales(of, white, place, np.zeros(size_of_work(of)))
+    return place, volume
+
+
+def white_of(place, of):
+    white = np.empty(place.size)
+    volume = whiten_by_scales(of, place, white, np.zeros(size_of_work(of)))
+    return white, volume
+
+
+#: Within the tables, near their ends, and beyond all knots.
+REACHES = [0.3, 1.5, 4.0, 9.0]
+
+
+@pytest.mark.parametrize("reach", REACHES)
+def test_map_is_inverted(reach):
+    of = tables()
+    for white in reach * np.random.default_rng(1).standard_normal((50, 3)):
+        place, there = place_of(white, of)
+        back, here = white_of(place, of)
+        assert back == pytest.approx(white, rel=1e-10, abs=1e-10)
+        assert here == pytest.approx(there, abs=1e-9)
+
+
+@pytest.mark.parametrize("reach", REACHES)
+def test_volume_is_that_of_differences(reach):
+    """The determinant is computed from the positions alone, without anything of the map."""
+    of, step = tables(), 1e-6
+    volumes = []
+    for white in reach * np.random.default_rng(2).standard_normal((20, 3)):
+        sides = [[place_of(white + side * step * e, of)[0] for e in np.eye(3)] for side in (1, -1)]
+        jacobian = (np.array(sides[0]) - sides[1]) / (2.0 * step)
+        volumes.append(place_of(white, of)[1] + np.linalg.slogdet(jacobian)[1])
+    # Up to the determinant of A, which is constant.
+    assert np.ptp(volumes) < 1e-4
+
+
+def log_density(here, there, rho, scale, of):
+    """Return log q(there|here), from the density of the normal numbers and the differences."""
+    (start, _), (end, volume) = white_of(here, of), white_of(there, of)
+    if rho is None:
+        return -0.5 * np.sum((end - start) ** 2) / scale**2 + volume
+    return -0.5 * np.sum((end - rho * start) ** 2) / (1.0 - rho**2) + volume
+
+
+@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.95, None])
+def test_density_ratio_is_that_of_the_moves(rho):
+    own = numbers(0) if rho is None else numbers(1, rho)
+    rng = np.random.default_rng(3)
+    positions = np.array([place_of(w, own.tables)[0] for w in 1.5 * rng.standard_normal((40, 3))])
+    new, log_q, components = proposed(positions, own, rng)
+    assert (components == (0 if rho is None else 1)).all()
+    for here, there, found in zip(positions, new, log_q, strict=True):
+        forth = log_density(here, there, rho, own.scale, own.tables)
+        back = log_density(there, here, rho, own.scale, own.tables)
+        assert found == pytest.approx(back - forth, abs=1e-8)
+
+
+def test_density_has_an_integral_of_one():
+    """Summed over a grid of positions, as draws of the map know nothing of their density."""
+    of = tables()
+    axes = [np.linspace(low, high, 51) for low, high in ((-6.0, 4.0), (-9.0, 9.0), (-5.0, 5.0))]
+    logs = []
+    for place in np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3):
+        white, volume = white_of(place, of)
+        logs.append(volume - 0.5 * white @ white)
+    cell = np.prod([axis[1] - axis[0] for axis in axes])
+    determinant = np.linalg.det(of.spread)
+    total = logsumexp(logs) + np.log(cell / determinant) - 1.5 * np.log(2.0 * np.pi)
+    assert total == pytest.approx(0.0, abs=2e-3)
+
+
+def test_quantiles_are_those_of_the_density():
+    knots = KNOT_GAP * (np.arange(21) - 10)
+    points, slopes = _quantiles(-0.5 * knots**2, -10)
+    inside = np.abs(NORMALS) <= 2.0
+    assert points[inside] == pytest.approx(NORMALS[inside], abs=2e-3)
+    assert slopes[inside] == pytest.approx(1.0, abs=5e-3)
+    assert (slopes > 0.0).all()
