@@ -951,14 +951,14 @@ EDITED = [
     Mutant(
         "Jacobian of one group",
         "the scale of a hierarchy is drawn from another density",
-        Edit("model.reading.coordinates.Coordinates.log_jacobian", "len(block.places) *", "1.0 *"),
+        Edit("model.reading.maps.Scaled.log_jacobian", "len(self.places) *", "1.0 *"),
         "model/row/test_scaled.py::test_the_parts_add_up_to_the_model[ridge]",
     ),
     Mutant(
         "location left on the way back",
         "draws of a non-centred variable are off by the location",
         Edit(
-            "model.reading.coordinates.Coordinates.values",
+            "model.reading.maps.Scaled.set_values",
             "positions[:, places] - _shift(positions.T, location)",
             "positions[:, places]",
         ),
@@ -1120,9 +1120,9 @@ EDITED = [
         "Jacobian of a reciprocal for its root",
         "the prior of a shape is another one",
         Edit(
-            "model.reading.coordinates.Coordinates.log_jacobian",
-            "pt.sum(shape.logs(position)) / shape.power",
-            "pt.sum(shape.logs(position))",
+            "model.reading.maps.Reciprocal.log_jacobian",
+            "pt.sum(self._logs(position)) / self.power",
+            "pt.sum(self._logs(position))",
         ),
         "model/reading/test_reciprocals.py::test_graph_and_jacobian_are_those_of_the_map[counts-2]",
     ),
@@ -1130,9 +1130,9 @@ EDITED = [
         "Jacobian of draws of a reciprocal",
         "the parts are not those of the model",
         Edit(
-            "model.reading.coordinates.Coordinates.log_jacobians",
-            "logs = shape.logs(positions) / shape.power",
-            "logs = shape.logs(positions)",
+            "model.reading.maps.Reciprocal.log_jacobians",
+            "logs = self._logs(positions) / self.power",
+            "logs = self._logs(positions)",
         ),
         "model/reading/test_reciprocals.py::test_graph_and_jacobian_are_those_of_the_map[counts-2]",
     ),
