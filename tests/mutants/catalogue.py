@@ -965,6 +965,39 @@ EDITED = [
         "model/row/test_scaled.py::test_the_map_is_one_to_one[a potential]",
     ),
     Mutant(
+        "Jacobian of a simplex without its coefficient",
+        "the coefficient of a monotonic effect is drawn from another density",
+        Edit("model.reading.maps.Product.log_jacobian", "pt.log(pt.sum(t)) - np.log", "-np.log"),
+        "model/row/test_products.py::test_the_prior_of_effects_is_the_one_worked_out_by_hand",
+    ),
+    Mutant(
+        "a coefficient of the other sign",
+        "draws of a coefficient are mirrored",
+        Edit(
+            "model.reading.maps.Product.set_values",
+            "self.sign * t.sum(axis=1)",
+            "t.sum(axis=1)",
+        ),
+        "model/row/test_products.py::test_the_map_is_one_to_one[weighted--1.0]",
+    ),
+    Mutant(
+        "what a sum cancels left out",
+        "rows of monotonic effects are those of another model",
+        Edit(
+            "model.row.shares.cancelled",
+            "[*rest, cells.constant(found[1] / known[1])]",
+            "rest",
+        ),
+        "model/row/test_products.py::test_rows_have_their_density[multiplied, then chosen]",
+    ),
+    Mutant(
+        "margin between signs",
+        "a sign that data do not tell is taken for certain",
+        Edit("preparation.products._Search._stands_against", "margin >= MARGIN", "margin >= 0.0"),
+        "preparation/test_products.py::test_a_sign_that_data_do_not_tell_is_not_fixed[0.1]",
+        slow=True,
+    ),
+    Mutant(
         "a scale of either sign",
         "two points of the model share one position",
         Edit(

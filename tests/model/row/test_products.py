@@ -8,7 +8,9 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import norm
 
-from model.reading.evaluation import evaluate, split_of
+from bounds.certified import Rows
+from bounds.certified import evaluate as values_of
+from model.reading.evaluation import evaluate, rows_of_whole, split_of
 from model.row.monotonic import ALPHA, SPELLINGS, K, N, level, y
 from pymc_minibatch_mh.model.reading.check import ModelDensity
 from pymc_minibatch_mh.model.row.function import row_functions
@@ -91,6 +93,20 @@ def test_the_parts_add_up_to_the_model(spelling, sign):
         prior = evaluate([parts.position], parts.prior, [position])
         whole = density.as_written(position, others).value
         assert prior + rows - parts.log_jacobian(position) == pytest.approx(whole, rel=1e-11)
+
+
+@SIGNS
+@SPELLED
+def test_rows_have_their_density(spelling, sign):
+    """What rows are taken apart into, against the graph of the model in its own variables."""
+    model = SPELLINGS[spelling].build()
+    parts, plain = mapped(model, sign), split_of(model)
+    values = values_near_start(model, parts, sign)
+    (function,) = row_functions(parts)
+    rows = Rows(function, np.arange(N), parts.size)
+    found, _ = values_of(function, rows.data, rows.arguments(parts.positions(values)))
+    expected = rows_of_whole(model, plain, "y", values)
+    np.testing.assert_allclose(np.broadcast_to(found, N), expected, rtol=1e-10)
 
 
 @SIGNS
