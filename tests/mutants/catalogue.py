@@ -988,7 +988,7 @@ EDITED = [
             "[*rest, cells.constant(found[1] / known[1])]",
             "rest",
         ),
-        "model/row/test_products.py::test_rows_have_their_density[multiplied, then chosen]",
+        "model/row/test_products.py::test_rows_have_their_density[weighted--1.0]",
     ),
     Mutant(
         "margin between signs",
