@@ -84,7 +84,7 @@ def by_scales(target: "Target", surrogate: Surrogate) -> ByScales | None:
 def _near_an_end(target: "Target", surrogate: Surrogate) -> bool:
     """Return whether a coordinate that ends at zero may get there."""
     coordinates = target.split.coordinates
-    ends = [] if coordinates is None else sorted(coordinates.reciprocals)
+    ends = [] if coordinates is None else sorted(coordinates.ends)
     deviations = np.sqrt(np.sum(surrogate.factor[ends] ** 2, axis=1))
     return bool((surrogate.centre[ends] < FAR * deviations).any())
 

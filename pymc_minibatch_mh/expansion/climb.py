@@ -252,6 +252,9 @@ class _Path:
         # What comes back from a step that went too far is on its way to a mode.
         away = np.abs(path[-1] - self.been[0]) > np.abs(path[0] - self.been[0])
         way = np.where(steady & away, np.abs(path[-1] - path[0]), 0.0)
+        # What may be zero has a long way there in its logarithm, at whose end it weighs no more.
+        logs = self.density.passes.logs
+        way[logs[steps[-1][logs] < 0.0]] = 0.0
         if way.max() >= LONG_WAY:
             raise findings.runs_away(
                 self.names, int(np.argmax(way)), path, self.values[-moves - 1 :]

@@ -40,6 +40,10 @@ class DerivativesOf(Protocol):
     def cheap_hessian(self) -> bool:
         """Whether a pass with Hessian reads each row once."""
 
+    @property
+    def logs(self) -> np.ndarray:
+        """Coordinates that are logarithms of what may be zero: there is no end to them below."""
+
     def likelihood(
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
     ) -> Derivatives:

@@ -64,6 +64,11 @@ class AtScales:
         """Whether a pass with Hessian reads each row once."""
         return self.passes.cheap_hessian
 
+    @property
+    def logs(self) -> np.ndarray:
+        """Coordinates among x that are logarithms of what may be zero."""
+        return np.flatnonzero(np.isin(self.rest, self.passes.logs))
+
     def whole(self, rest: np.ndarray) -> np.ndarray:
         """Return the position with the scales, shape (d,)."""
         position = self.position.copy()

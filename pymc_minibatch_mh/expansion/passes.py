@@ -100,6 +100,11 @@ class Passes:
         """Whether a pass with Hessian reads each row once, whatever the number of coordinates."""
         return self._rows.cheap_hessian
 
+    @property
+    def logs(self) -> np.ndarray:
+        """Coordinates that are logarithms of what may be zero; none."""
+        return np.empty(0, dtype=np.int64)
+
     @cached_property
     def row_derivatives(self) -> Callable:
         """Compiled value, gradient and Hessian of rows (``DERIVATIVES``)."""

@@ -9,7 +9,7 @@ import pymc as pm
 
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
-from pymc_minibatch_mh.expansion.border import BorderPasses, without_border
+from pymc_minibatch_mh.expansion.border import LogPasses, mode_without_logs, with_logs
 from pymc_minibatch_mh.expansion.climb import climb
 from pymc_minibatch_mh.expansion.density import Density
 from pymc_minibatch_mh.expansion.hierarchy import find_marginal_mode
@@ -155,9 +155,7 @@ class Target:
         mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
         report("Expanding the rows")
         # Where an average stands for the prior's curvature, the centre is a mean already.
-        if self._at_border:
-            mode = without_border(self.passes, mode, self.inverse_temperature)
-        elif self.taylor_order > 0 and not mode.kinked:
+        if self.taylor_order > 0 and not mode.kinked and not self._ends:
             mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
         surrogate = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
         return surrogate._replace(first=self.split.first), mode.marginal
@@ -180,6 +178,15 @@ class Target:
 
         Where the model has scales, what is sought is the mode of their marginal density.
         """
+        if not self._ends:
+            return self._sought(start, start, rng, tolerance)
+        mode = self._sought(start, with_logs(start, self._ends), rng, tolerance)
+        return mode_without_logs(self.passes, mode, self._ends, self.inverse_temperature)
+
+    def _sought(
+        self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
+    ) -> Mode:
+        """Find the mode of what is climbed from `start`, which is `near` in its coordinates."""
         names = self.split.coordinate_names
         arguments = self._climbed, start, self.inverse_temperature, names, rng
         if self.taylor_order == 0:
@@ -187,7 +194,7 @@ class Target:
                 return find_mode(*arguments)
             except ModeError:
                 return find_centre(*arguments)
-        scales = self.scales(start)
+        scales = self.scales(near)
         if not scales:
             return find_mode(*arguments, tolerance)
         try:
@@ -218,23 +225,24 @@ class Target:
             If there is none.
         """
         weight = self.inverse_temperature * self.source.n_rows / rows.size
-        density = Density(self._climbed, weight, rows)
+        density, ends = Density(self._climbed, weight, rows), self._ends
+        start = with_logs(start, ends) if ends else start
         found, _ = climb(density, start, self.split.coordinate_names, tolerance)
         mode = Mode(found.position, -found.total.hessian, found.likelihood)
-        return without_border(self.passes, mode, weight) if self._at_border else mode
+        return mode_without_logs(self.passes, mode, ends, weight, rows) if ends else mode
 
     @cached_property
     def _climbed(self) -> Passes:
         """What the search for the mode climbs."""
-        if not self._at_border:
+        if not self._ends:
             return self.passes
-        return BorderPasses(self.rows, self.compiled.prior, self.source, self._at_border)
+        return LogPasses(self.rows, self.compiled.prior, self.source, self._ends)
 
     @property
-    def _at_border(self) -> list[int]:
-        """Coordinates that are reciprocals of shapes, and may have their mode at 0."""
+    def _ends(self) -> list[int]:
+        """Coordinates that begin at 0, as reciprocals of shapes, and may have their mode there."""
         coordinates = self.split.coordinates
-        return sorted(coordinates.reciprocals) if coordinates is not None else []
+        return sorted(coordinates.ends) if coordinates is not None else []
 
     def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
         """Take the values of the variables outside the position from a point."""

@@ -25,6 +25,7 @@ from pymc_minibatch_mh.preparation.file import key_of_expansion, read
 from pymc_minibatch_mh.preparation.freshness import WatchedModel
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared
+from pymc_minibatch_mh.preparation.products import with_products
 from pymc_minibatch_mh.preparation.shapes import with_best_shapes
 from pymc_minibatch_mh.preparation.stored import require_drawn_ahead
 
@@ -246,6 +247,7 @@ def read_model(
     )
     if reading.in_linear_coordinates:
         linear = in_linear_coordinates(parts)
+        linear = with_products(parts, linear, point, reading.compile_kwargs)
         target = with_best_shapes(parts, linear, point, reading.compile_kwargs)
     else:
         target = Target(parts, 2, 1.0, reading.compile_kwargs)

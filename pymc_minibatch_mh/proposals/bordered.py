@@ -106,7 +106,7 @@ def bordered(record: Any, prepared: Any) -> Any:
     """
     target, surrogate = prepared.target, prepared.surrogate
     coordinates = target.split.coordinates
-    ends = [] if coordinates is None else sorted(coordinates.reciprocals)
+    ends = [] if coordinates is None else sorted(coordinates.ends)
     if not ends:
         return record
     centre, first = surrogate.centre, surrogate.first

@@ -53,6 +53,7 @@ def logistic_passes(X, y, prior_precision):
     return SimpleNamespace(
         n_rows=len(y),
         cheap_hessian=False,
+        logs=np.arange(0),
         likelihood=likelihood,
         prior=prior,
         bend=bend,
@@ -79,4 +80,6 @@ def hierarchy_passes(means, weight):
         value = -len(means) * theta[0] - 0.5 * squares
         return derivatives(value, gradient, curvature, hessian=hessian)
 
-    return SimpleNamespace(n_rows=1_000, cheap_hessian=False, likelihood=likelihood, prior=prior)
+    return SimpleNamespace(
+        n_rows=1_000, cheap_hessian=False, logs=np.arange(0), likelihood=likelihood, prior=prior
+    )

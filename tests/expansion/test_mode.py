@@ -56,7 +56,7 @@ def test_a_subsample_leads_to_the_mode_of_all_rows(monkeypatch):
         return passes.likelihood(theta, hessian=hessian, rows=rows)
 
     counted = SimpleNamespace(
-        n_rows=N, cheap_hessian=False, likelihood=likelihood, prior=passes.prior
+        n_rows=N, cheap_hessian=False, logs=np.arange(0), likelihood=likelihood, prior=passes.prior
     )
     assert_is_the_mode(mode_of(counted), passes)
     assert set(read) == {200, N}
@@ -77,6 +77,7 @@ def test_mode_of_normal_data_is_the_posterior_mean():
     passes = SimpleNamespace(
         n_rows=N,
         cheap_hessian=False,
+        logs=np.arange(0),
         likelihood=lambda theta, hessian, rows=None: quadratic(
             data.mean(), np.array([[N / 4.0]]), theta, hessian=hessian
         ),
@@ -136,7 +137,7 @@ def test_derivatives_that_are_not_finite_name_the_parameter():
         return replace(sound, gradient=np.array([0.0, np.nan, 0.0]))
 
     kinked = SimpleNamespace(
-        n_rows=N, cheap_hessian=False, likelihood=passes.likelihood, prior=prior
+        n_rows=N, cheap_hessian=False, logs=np.arange(0), likelihood=passes.likelihood, prior=prior
     )
     with pytest.raises(ModeError, match=r"^'slope\[0\]' has derivatives that are not finite"):
         mode_of(kinked)
@@ -149,7 +150,11 @@ def test_mutant_that_counts_the_prior_twice_is_caught():
     passes = logistic_passes(X, y, np.array([0.01, 1.0, 25.0]))
     doubled = logistic_passes(X, y, 2 * np.array([0.01, 1.0, 25.0]))
     mutant = SimpleNamespace(
-        n_rows=N, cheap_hessian=False, likelihood=passes.likelihood, prior=doubled.prior
+        n_rows=N,
+        cheap_hessian=False,
+        logs=np.arange(0),
+        likelihood=passes.likelihood,
+        prior=doubled.prior,
     )
     with pytest.raises(AssertionError):
         assert_is_the_mode(mode_of(mutant), passes)
@@ -159,7 +164,11 @@ def test_mutant_that_tempers_the_prior_is_caught():
     passes = logistic_passes(X, y, [0.01, 1.0, 25.0])
     tempered = logistic_passes(X, y, 0.1 * np.array([0.01, 1.0, 25.0]))
     mutant = SimpleNamespace(
-        n_rows=N, cheap_hessian=False, likelihood=passes.likelihood, prior=tempered.prior
+        n_rows=N,
+        cheap_hessian=False,
+        logs=np.arange(0),
+        likelihood=passes.likelihood,
+        prior=tempered.prior,
     )
     with pytest.raises(AssertionError):
         assert_is_the_mode(mode_of(mutant, beta=0.1), passes, 0.1)
@@ -174,7 +183,7 @@ def test_mutant_that_stops_at_the_mode_of_the_subsample_is_caught(monkeypatch):
         return type(few)(*(10 * part for part in (few.value, few.gradient, few.hessian)))
 
     mutant = SimpleNamespace(
-        n_rows=N, cheap_hessian=False, likelihood=likelihood, prior=passes.prior
+        n_rows=N, cheap_hessian=False, logs=np.arange(0), likelihood=likelihood, prior=passes.prior
     )
     with pytest.raises(AssertionError):
         assert_is_the_mode(mode_of(mutant), passes)
@@ -246,7 +255,7 @@ def test_values_that_are_all_rounding_do_not_end_the_search():
         return replace(found, value=found.value + noise.normal(scale=1e-2))
 
     noisy = SimpleNamespace(
-        n_rows=N, cheap_hessian=False, likelihood=likelihood, prior=passes.prior
+        n_rows=N, cheap_hessian=False, logs=np.arange(0), likelihood=likelihood, prior=passes.prior
     )
     for _ in range(20):
         assert_is_the_mode(mode_of(noisy), passes)

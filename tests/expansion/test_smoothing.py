@@ -71,7 +71,7 @@ def test_a_subsample_will_do(skewed, monkeypatch):
 def test_a_normal_posterior_keeps_its_mode():
     class Normal:
         n_rows = 100
-        cheap_hessian = False
+        cheap_hessian, logs = False, np.arange(0)
 
         def likelihood(self, theta, *, hessian, rows=None):
             return quadratic(np.ones(2), 50.0 * np.eye(2), theta, hessian=hessian)
@@ -94,7 +94,7 @@ class Kinked:
 
     def __init__(self, n_rows=2_000):
         rng = np.random.default_rng(3)
-        self.n_rows, self.cheap_hessian = n_rows, False
+        self.n_rows, self.cheap_hessian, self.logs = n_rows, False, np.arange(0)
         self.X = np.column_stack([np.ones(n_rows), rng.uniform(-1, 1, n_rows)])
         self.y = self.X @ [0.4, 0.8] + rng.laplace(size=n_rows)
 

@@ -255,10 +255,9 @@ EXAMPLES = [
         "GLM-ordinal-features",
         GLM + "GLM-ordinal-features",
         ordinal_features,
-        "order 2",
-        "depends on 11 different linear combinations",
         truth=FEATURES,
-        no_mode="'chi_d455_simplex__[",
+        nuts_draws=500,
+        starts_nuts=True,
         ported="model B",
     ),
 ]

@@ -19,6 +19,7 @@ from pymc_minibatch_mh.expansion.passes import Derivatives
 from pymc_minibatch_mh.expansion.taylor import surrogate_at
 from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.model.row.products import in_products, linear_pairs, pairs_of
 from pymc_minibatch_mh.model.row.values import RowData
 
 #: Rows that the models are sampled with, and whose posterior's width the fast test assumes.
@@ -53,6 +54,9 @@ class Example:
         updates read all rows.
     nuts_draws
         Draws of NUTS for each chain, after as many of warm-up: fewer where its trees are deep.
+    starts_nuts
+        Whether NUTS starts where this package does, as from its own start it may end up in a mode
+        that has no weight.
     ported
         What the original's statements needed to run, or what was chosen among its variants.
     """
@@ -67,6 +71,7 @@ class Example:
     no_mode: str = ""
     reads_all: bool = False
     nuts_draws: int = 1_000
+    starts_nuts: bool = False
     ported: str = ""
 
 
@@ -83,13 +88,22 @@ def verdict(example: Example, rows: int) -> tuple[str, str]:
     except UnsplittableModelError as error:
         return "refused", str(error)
     try:
+        point = unconstrained(model, example.truth)
+        parts = with_products(parts, point)
         functions = row_functions(parts)
-        surrogate = artificial(parts, functions, unconstrained(model, example.truth), rows)
+        surrogate = artificial(parts, functions, point, rows)
         support = parts.lower, parts.upper
         require_bounds(BoundsPass(functions, surrogate, support), functions)
     except BoundsError as error:
         return "order 2", str(error)
     return "exact", ""
+
+
+def with_products(parts, point):
+    """Return a model with products of coefficients and simplexes as coordinates, if it has any."""
+    pairs, _ = linear_pairs(parts, parts, pairs_of(parts)[0])
+    signs = [float(np.sign(parts.ravel_values(point)[pair.places[-1]])) for pair in pairs]
+    return in_products(parts, parts, pairs, signs) if pairs else parts
 
 
 def unconstrained(model: pm.Model, truth: Mapping[str, object]) -> dict[str, np.ndarray]:

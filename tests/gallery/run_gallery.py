@@ -117,8 +117,9 @@ def measured(example, rows=TALL, draws=DRAWS, tune=TUNE):
     starts = overdispersed_initvals(step, CHAINS, seed=SEED)
     own, stats, seconds = sampled(model, step=step, draws=draws, tune=tune, initvals=starts)
     length = example.nuts_draws
+    given = {"initvals": starts} if example.starts_nuts else {}
     reference, nuts_stats, nuts_seconds = sampled(
-        model, nuts_sampler="pymc", draws=length, tune=length
+        model, nuts_sampler="pymc", draws=length, tune=length, **given
     )
     comparison = compared(own, reference)
     return {

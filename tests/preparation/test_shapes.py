@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pymc_minibatch_mh.diagnostics.forecast.subsampled import in_coordinates, subsampled
-from pymc_minibatch_mh.expansion.border import BorderPasses
+from pymc_minibatch_mh.expansion.border import LogPasses, with_logs
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
 from pymc_minibatch_mh.preparation.needs import Needs
@@ -23,7 +23,7 @@ def words_of(model):
     """Return the shapes whose reciprocals a model is moved in."""
     parts = own(model)
     coordinates = with_best_shapes(parts, parts, model.initial_point(), None).split.coordinates
-    return [] if coordinates is None else [shape.words for shape in coordinates.shapes]
+    return [] if coordinates is None else [shape.words for shape in coordinates.maps]
 
 
 def prepared(model, power=1):
@@ -62,7 +62,7 @@ def test_a_shape_that_is_a_precision_stays_a_logarithm():
 
 def test_the_centre_lies_inside_and_the_metric_is_that_of_the_density(far):
     target, surrogate = far.target, far.surrogate
-    (place,) = target.split.coordinates.reciprocals
+    (place,) = target.split.coordinates.ends
     assert 0.0 < surrogate.centre[place] < 6.0 * np.linalg.norm(surrogate.factor[place])
     passes = target.passes
     hessian = passes.likelihood(surrogate.centre, hessian=True).hessian
@@ -70,8 +70,10 @@ def test_the_centre_lies_inside_and_the_metric_is_that_of_the_density(far):
     found = surrogate.whitener.T @ surrogate.whitener
     assert found == pytest.approx(precision, rel=1e-6, abs=1e-6 * np.abs(precision).max())
     # There the density times the reciprocal has its maximum.
-    climbed = BorderPasses(target.rows, target.compiled.prior, target.source, [place])
-    slope = climbed.prior(surrogate.centre, hessian=False).gradient + surrogate.gradient
+    climbed = LogPasses(target.rows, target.compiled.prior, target.source, [place])
+    slope = climbed.prior(with_logs(surrogate.centre, [place]), hessian=False).gradient
+    slope[place] /= surrogate.centre[place]
+    slope += surrogate.gradient
     assert np.linalg.norm(surrogate.factor.T @ slope) < 0.01
 
 
@@ -84,7 +86,7 @@ def test_an_update_reads_few_rows(far):
 def test_no_row_exceeds_its_bound_near_zero(far):
     """Moves from and to positions with reciprocals of 0, and all over the trust regions."""
     target, surrogate, tables = far.target, far.surrogate, far.tables
-    (place,) = target.split.coordinates.reciprocals
+    (place,) = target.split.coordinates.ends
     rng, largest, bounded = np.random.default_rng(1), [], 0
     for move in range(60):
         noise = [1.0, 2.5][move % 2] * rng.standard_normal((2, target.split.size))
@@ -110,4 +112,4 @@ def test_moves_have_the_mean_of_the_normal_approximation(far):
     slope = surrogate.gradient + passes.prior(surrogate.centre, hessian=False).gradient
     mean = surrogate.factor @ surrogate.factor.T @ slope
     assert (found.factor @ found.tilt) == pytest.approx(mean[order], rel=1e-6)
-    assert set(order[: found.n_ends]) == far.target.split.coordinates.reciprocals
+    assert set(order[: found.n_ends]) == far.target.split.coordinates.ends

@@ -57,7 +57,7 @@ def _first(term: Term) -> int:
 
 def _name_at(place: int, split: Split) -> str:
     """Return what lies at a place: a block, or what the chain has in the place of one."""
-    for one in split.coordinates.mapped if split.coordinates is not None else ():
+    for one in split.coordinates.maps if split.coordinates is not None else ():
         if place in one.places:
             return f"({one.words})"
     return _block_at(place, split).name

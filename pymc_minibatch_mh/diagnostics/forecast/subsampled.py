@@ -68,7 +68,7 @@ def in_coordinates(parts: Split) -> tuple[InCoordinates, ...]:
     """Return which variables have others in their place, and what stands against it for more."""
     if parts.coordinates is None:
         return ()
-    mapped = [InCoordinates(one.name, one.words) for one in parts.coordinates.mapped]
+    mapped = [InCoordinates(one.name, one.words) for one in parts.coordinates.maps]
     refused = [InCoordinates(name, "", why) for name, why in parts.coordinates.refused]
     return (*dict.fromkeys(mapped), *refused)
 

@@ -126,7 +126,7 @@ class Split:
         """Ends of the support of the ravelled value variables, shape (d,) each."""
         lower = self.lower.copy()
         if self.coordinates is not None:
-            lower[sorted(self.coordinates.reciprocals)] = -np.inf
+            lower[sorted(self.coordinates.ends)] = -np.inf
         return lower, self.upper
 
     def log_jacobian(self, position: np.ndarray) -> float:

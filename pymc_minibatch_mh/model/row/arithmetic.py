@@ -7,10 +7,12 @@ which intervals cannot see.
 """
 
 from collections.abc import Callable
+from functools import reduce
 
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
+from pymc_minibatch_mh.model.row import shares
 from pymc_minibatch_mh.model.row.cells import Affine, Cell, Cells, sum_of
 from pymc_minibatch_mh.model.row.logic import as_number
 from pymc_minibatch_mh.model.row.operations import (
@@ -41,8 +43,8 @@ def add(cells: Cells, *operands: Cell) -> Cell:
     parts = [part for x in numbers for part in ((x,) if x.is_data else summands(x))]
     affines = [part for part in parts if isinstance(part, Affine)]
     data = [part for part in parts if part.is_data]
-    others = [part for part in parts if not part.is_data and not isinstance(part, Affine)]
-    others = _like_terms(cells, others)
+    others = [part for part in parts if not (part.is_data or isinstance(part, Affine))]
+    others = shares.added(cells, _like_terms(cells, others))
     joined = _completed(cells, _joined(cells, others, _gamma_ratio))
     joined = _collected(cells, _joined(cells, joined, _cancelled))
     if len(joined) < len(others):
@@ -178,18 +180,18 @@ def multiply(cells: Cells, *operands: Cell) -> Cell:
     numbers = [as_number(cells, operand) for operand in operands]
     factors = [part for x in numbers for part in factors_of(x)]
     others = [x for x in factors if not x.is_data]
-    spread = _distributed(cells, others)
+    others = shares.cancelled(cells, others)
+    spread = shares.multiplied(cells, others) or _distributed(cells, others)
     if spread is not None:
-        data_factors = [x for x in factors if x.is_data]
-        return add(cells, *(multiply(cells, *data_factors, *part) for part in spread))
+        known = [x for x in factors if x.is_data]
+        return add(cells, *(multiply(cells, *known, *part) for part in spread))
     others = _with_log_ratios(cells, without_reciprocals(others))
     others = _with_softplus_raised(cells, _with_exponentials_joined(cells, others))
     others = _squares(cells, others)
     # Exponentials that cancel leave data.
     known = [x for x in (*factors, *others) if x.is_data]
-    data: Cell = cells.one
-    for factor in known:
-        data = cells.times(data, factor)
+    one: Cell = cells.one
+    data = reduce(cells.times, known, one)
     # In one order, so that the same product is the same cell.
     others = [*cells.ordered([f for x in others if not x.is_data for f in factors_of(x)])]
     if number(data) == 0.0:

@@ -210,8 +210,9 @@ class Cells:
         self._known: dict[tuple, Cell] = {}
         # In order of their making, so that the same model gives the same sums in every process.
         self._serial: dict[Cell, int] = {}
-        #: Coordinates that stand for their logarithms: see :func:`shapes.in_reciprocals`.
+        #: Coordinates that stand for their logarithms (see `shapes`), or have sums (see `shares`).
         self.logs: frozenset[int] = frozenset()
+        self.sums: frozenset[tuple[int, ...]] = frozenset()
         #: What rules returned, by rule and operands.
         self.results: dict[tuple, Cell] = {}
         #: Cholesky factors of matrices that are known to be products of them.
@@ -322,9 +323,8 @@ class Cells:
         return kept[0] if len(kept) == 1 else self.node(scalar.add, self._in_reals(kept))
 
     def _in_reals(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        if any(cell.dtype == REAL for cell in cells):
-            return cells
-        return [self.real(cells[0]), *cells[1:]]
+        has_reals = any(cell.dtype == REAL for cell in cells)
+        return cells if has_reals else [self.real(cells[0]), *cells[1:]]
 
     def affine(self, terms: Sequence[Term], offset: Cell) -> Affine:
         """Return a sum of terms, plus data."""

@@ -8,13 +8,14 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.model.row.cells import Cell, Cells, LoweringError
+from pymc_minibatch_mh.model.row.cells import Affine, Cell, Cells, LoweringError
 from pymc_minibatch_mh.model.row.operations import output_type
 from pymc_minibatch_mh.model.row.patterns import (
     is_a,
     is_finite,
     is_positive,
     number,
+    reachable,
     varies,
 )
 
@@ -64,6 +65,8 @@ def outside_the_reals(cells: Cells, op: ScalarOp, operands: Sequence[Cell]) -> C
     if isinstance(op, _STEPS):
         raise LoweringError(op, "is a step function of the parameters")
     result = output_type(op, *dtypes)
+    if isinstance(op, scalar.IsInf | scalar.IsNan) and _is_finite_number(cells, *operands):
+        return cells.constant(False)
     if result.kind == "b":
         raise LoweringError(op, "asks something of the parameters that bounds cannot answer")
     if result.kind != "f":
@@ -73,6 +76,13 @@ def outside_the_reals(cells: Cells, op: ScalarOp, operands: Sequence[Cell]) -> C
     if result.itemsize < 8 and not chosen:
         raise LoweringError(op, f"computes in single precision; {IN_DOUBLE}")
     return None
+
+
+def _is_finite_number(cells: Cells, x: Cell) -> bool:
+    """Whether a cell is finite at every position, and made of no data, which might not be."""
+    terms = (t for part in reachable(x) if isinstance(part, Affine) for t in part.terms)
+    positive: set[int] = set().union(*cells.sums)
+    return is_finite(x, positive) and not any(t.monomial for t in terms)
 
 
 def _cast(cells: Cells, op: scalar.Cast, x: Cell) -> Cell:

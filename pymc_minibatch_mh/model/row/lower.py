@@ -165,7 +165,7 @@ def _dimshuffle(op: DimShuffle, node: Node, inputs: Sequence[Tensor], cells: Cel
     moved = moved.reshape(moved.shape[: len(kept)])
     added = tuple(np.newaxis if k == "x" else slice(None) for k in op.new_order)
     axis = None if x.axis is None else list(op.new_order).index(x.axis)
-    return Tensor(moved[added], axis)
+    return Tensor(moved[(*added, ...)], axis)
 
 
 @lowered.register(SpecifyShape)

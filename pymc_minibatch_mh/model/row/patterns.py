@@ -1,6 +1,6 @@
 """Patterns in cells: parts of sums and products, and known signs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import wraps
 
 import numpy as np
@@ -40,6 +40,8 @@ _FINITE_OF_FINITE = (
     scalar.Mul,
     scalar.Sqr,
     scalar.Abs,
+    scalar.Maximum,
+    scalar.Minimum,
 )
 
 
@@ -105,19 +107,38 @@ def n_cells(cell: Cell) -> int:
     return sum(1 for _ in reachable(cell))
 
 
-def is_finite(cell: Cell) -> bool:
-    """Whether a cell is finite at every position, whatever the data; false if that is unknown."""
-    return all(map(_keeps_finite, reachable(cell)))
+def is_finite(cell: Cell, positive: Collection[int] = ()) -> bool:
+    """Whether a cell is finite at every position, whatever the data; false if that is unknown.
+
+    Parameters
+    ----------
+    cell
+        The cell.
+    positive
+        Coordinates that are positive at every position.
+    """
+    return all(_keeps_finite(x, positive) for x in reachable(cell))
 
 
-def _keeps_finite(cell: Cell) -> bool:
+def _keeps_finite(cell: Cell, positive: Collection[int] = ()) -> bool:
     if isinstance(cell, Constant):
         return bool(np.isfinite(cell.value))
     if cell.is_data:
         return cell.dtype.kind in "biu"
     if isinstance(cell, Affine):
         return _keeps_finite(cell.offset)
+    if is_a(cell, scalar.Log):
+        return _coordinate(cell.inputs[0]) in positive
     return is_a(cell, *_FINITE_OF_FINITE)
+
+
+def _coordinate(cell: Cell) -> int | None:
+    """Return which coordinate a cell is, if it is one."""
+    if not isinstance(cell, Affine) or len(cell.terms) > 1 or number(cell.offset) != 0.0:
+        return None
+    (term,) = cell.terms
+    plain = term.factor == 1.0 and not term.monomial and isinstance(term.place, int)
+    return term.place if plain else None  # type: ignore[return-value]
 
 
 def varies(*terms: Cell) -> bool:

@@ -6,7 +6,8 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.model.reading.coordinates import Coordinates, Reciprocal, in_coordinates
+from pymc_minibatch_mh.model.reading.coordinates import Coordinates, in_coordinates
+from pymc_minibatch_mh.model.reading.maps import Reciprocal
 from pymc_minibatch_mh.model.reading.split import Block, Split
 from pymc_minibatch_mh.model.row.cells import Affine, Cell, Gather
 from pymc_minibatch_mh.model.row.function import LoweredRow, lowered_rows
@@ -59,14 +60,13 @@ def in_reciprocal(split: Split, there: Split, name: str, power: int) -> Split | 
     Split
         None where rows are not smooth in it, or another map depends on the shape.
     """
-    known = there.coordinates or Coordinates(split.position, ())
+    known = there.coordinates or Coordinates(())
     block = next(block for block in split.blocks if block.name == name)
     places = np.arange(block.start, block.stop)
     if any(known.depend_on(int(k)) for k in places):
         return None
-    shape = Reciprocal(name, places, power, _WORDS[power].format(_name_of(split, block)))
-    shapes = *known.shapes, shape
-    found = in_coordinates(split, Coordinates(split.position, known.scaled, known.refused, shapes))
+    shape = Reciprocal(name, places, _WORDS[power].format(_name_of(split, block)), power)
+    found = in_coordinates(split, Coordinates((*known.maps, shape), known.refused))
     return found if all(map(_is_smooth, lowered_rows(found))) else None
 
 

@@ -15,7 +15,8 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.model.reading.coordinates import Coordinates, Scaled, in_coordinates
+from pymc_minibatch_mh.model.reading.coordinates import Coordinates, in_coordinates
+from pymc_minibatch_mh.model.reading.maps import Scaled
 from pymc_minibatch_mh.model.reading.split import Block, Split
 from pymc_minibatch_mh.model.row.cells import Gather
 from pymc_minibatch_mh.model.row.function import LinearForm, lowered_rows
@@ -71,7 +72,7 @@ def in_linear_coordinates(split: Split) -> Split:
     if not scaled and not refused:
         return split
     scaled = _located(split, scaled)
-    return in_coordinates(split, Coordinates(split.position, tuple(scaled), tuple(refused)))
+    return in_coordinates(split, Coordinates(tuple(scaled), tuple(refused)))
 
 
 def _mapped_together(
@@ -240,7 +241,8 @@ class _Search:
         simple = len(plan.rows) == 1 and len(names) == 1
         size = "".join(names) if simple else f"f({', '.join(names)})"
         nowhere = (-1,) * len(plan.rows)
-        return Scaled(self.name, plan.places, rows, nowhere, f"{size} × {self.name}")
+        words = f"{size} × {self.name}"
+        return Scaled(self.name, plan.places, words, position, rows, nowhere)
 
 
 def _located(split: Split, scaled: Sequence[Scaled]) -> list[Scaled]:
@@ -312,7 +314,7 @@ def _product(factors: Factors, position: Variable) -> Variable:
 
 def _forms(split: Split, scaled: Sequence[Scaled]) -> list[LinearForm]:
     """Return the linear forms of the rows in new coordinates."""
-    there = in_coordinates(split, Coordinates(split.position, tuple(scaled)))
+    there = in_coordinates(split, Coordinates(tuple(scaled)))
     return [form for row in lowered_rows(there) for form in row.arguments.forms]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from math import log
+from math import inf, log
 
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
@@ -301,6 +301,14 @@ def _is_limit(cells: Cells, condition: Cell, left: Cell, right: Cell) -> bool:
     return len(others) < len(factors_of(right)) and all(x.is_data or is_finite(x) for x in others)
 
 
+def maximum(cells: Cells, left: Cell, right: Cell) -> Cell:
+    """Return the larger of two, which minus infinity never is."""
+    for one, other in ((left, right), (right, left)):
+        if number(one) == -inf:
+            return other
+    return cells.node(scalar.maximum, (left, right))
+
+
 def sign(cells: Cells, x: Cell) -> Cell:
     """Return the sign, where it is known."""
     return cells.one if is_positive(x) else cells.node(scalar.sign, (x,))
@@ -329,4 +337,5 @@ _RULES: dict[type, Callable[..., Cell]] = {
     scalar.Second: lambda cells, _like, x: x,
     scalar.Sign: sign,
     scalar.Identity: lambda cells, x: x,
+    scalar.Maximum: maximum,
 }

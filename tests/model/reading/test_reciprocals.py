@@ -8,12 +8,8 @@ import pytensor
 import pytest
 from pytensor.graph.replace import clone_replace
 
-from pymc_minibatch_mh.model.reading.coordinates import (
-    Coordinates,
-    Reciprocal,
-    Scaled,
-    in_coordinates,
-)
+from pymc_minibatch_mh.model.reading.coordinates import Coordinates, in_coordinates
+from pymc_minibatch_mh.model.reading.maps import Reciprocal, Scaled
 from shapes import negative_binomial, own, reciprocal, shapes_of_groups, student
 
 MODELS = {"counts": negative_binomial, "noise": student, "groups": shapes_of_groups}
@@ -30,7 +26,7 @@ def some(parts, count=5):
 @models
 def test_positions_are_reciprocals_and_lead_back(name, power):
     parts = reciprocal(MODELS[name](), power)
-    places = sorted(parts.coordinates.reciprocals)
+    places = sorted(parts.coordinates.ends)
     values = some(parts)
     positions = parts.positions(values)
     assert positions[:, places] == pytest.approx(np.exp(values[:, places]) ** (-1.0 / power))
@@ -81,7 +77,7 @@ def test_the_density_is_that_of_the_model_times_the_jacobian(name, power):
 
 def test_the_support_begins_at_zero():
     parts, there = own(negative_binomial()), reciprocal(negative_binomial())
-    (place,) = there.coordinates.reciprocals
+    (place,) = there.coordinates.ends
     assert np.isneginf(parts.lower).all()
     assert there.lower[place] == 0.0
     assert np.isneginf(np.delete(there.lower, place)).all()
@@ -102,13 +98,13 @@ def test_coordinates_are_pickled():
 def test_maps_of_blocks_tell_what_they_depend_on():
     parts = own(student())
     scale = pytensor.tensor.exp(parts.position[2])
-    block = Scaled("b", np.array([[0], [1]]), ((scale,),), (3,), "b")
-    coordinates = Coordinates(parts.position, (block,))
+    block = Scaled("b", np.array([[0], [1]]), "b", parts.position, ((scale,),), (3,))
+    coordinates = Coordinates((block,))
     assert [coordinates.depend_on(k) for k in range(4)] == [True] * 4
-    free = replace(coordinates, scaled=(replace(block, locations=(-1,)),))
+    free = Coordinates((replace(block, locations=(-1,)),))
     assert [free.depend_on(k) for k in range(4)] == [True, True, True, False]
-    shape = Reciprocal("nu_log__", np.array([3]), 1, "1/nu")
-    both = in_coordinates(parts, replace(free, shapes=(shape,)))
+    shape = Reciprocal("nu_log__", np.array([3]), "1/nu", 1)
+    both = in_coordinates(parts, Coordinates((*free.maps, shape)))
     values = some(parts)
     positions = both.positions(values)
     assert positions[:, 0] == pytest.approx(values[:, 0] * np.exp(values[:, 2]))

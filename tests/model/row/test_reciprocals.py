@@ -143,5 +143,5 @@ def test_a_shape_may_be_written_as_an_exponential():
     parts = own(model)
     assert shapes_of(parts) == ["size"]
     there = in_reciprocal(parts, parts, "size", 2)
-    assert there.coordinates.shapes[0].words == "1/√exp(size)"
+    assert there.coordinates.maps[0].words == "1/√exp(size)"
     assert rows_at(there, np.array([0.0])) == pytest.approx(stats.poisson.logpmf(y, 3.0))

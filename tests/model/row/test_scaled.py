@@ -48,7 +48,7 @@ def places_in_rows(parts):
 @SPELLED
 def test_every_spelling_is_found(spelling):
     _, parts = mapped(spelling)
-    assert tuple(one.words for one in parts.coordinates.scaled) == SPELLINGS[spelling].words
+    assert tuple(one.words for one in parts.coordinates.maps) == SPELLINGS[spelling].words
     assert parts.coordinates.refused == ()
 
 
@@ -59,7 +59,7 @@ def test_rows_are_free_of_the_scales(spelling):
     hidden = set().union(*(places_of(parts, name) for name in scales & set(parts.natural)))
     assert hidden
     assert hidden.isdisjoint(places_in_rows(parts))
-    moved = [one for one in parts.coordinates.scaled if max(one.locations) >= 0]
+    moved = [one for one in parts.coordinates.maps if max(one.locations) >= 0]
     assert {k for one in moved for k in one.locations}.isdisjoint(places_in_rows(parts))
 
 
@@ -139,7 +139,7 @@ def _refused(build):
     with pm.Model() as model:
         build()
     coordinates = in_linear_coordinates(split_of(model)).coordinates
-    assert coordinates.scaled == ()
+    assert coordinates.maps == ()
     return dict(coordinates.refused).get("z", "")
 
 
