@@ -895,8 +895,8 @@ EDITED = [
         "rows of weight above one exceed their bounds",
         Edit(
             "model.row.values.RowData._value",
-            "column = self._function.columns[cell.column]\n",
-            "column = self._function.columns[cell.column]\n"
+            "column = self.function.columns[cell.column]\n",
+            "column = self.function.columns[cell.column]\n"
             "        if column.name.startswith('weights of'):\n"
             "            return np.ones(self.rows.size)\n",
         ),
@@ -1518,7 +1518,7 @@ EDITED = [
         "rows of the first table for all",
         "rows are not drawn by the bounds that the test takes them for",
         Edit(
-            "kernels.bound_tables.draw_by_bounds",
+            "kernels.bound_tables.draw_rows",
             "take(tables.supply, table, rows)",
             "take(tables.supply, 0, rows)",
             THINNING,
