@@ -107,5 +107,7 @@ def test_a_cluster_that_is_gone_is_not_waited_for(monkeypatch):
         cluster.scale(0)
         with pytest.raises(SourceError, match="has no workers for 3 s"):
             storage.read(["t"], ROWS)
+    # As in a process that has no client of another cluster.
+    monkeypatch.setattr(dask_scheduler, "_default_client", lambda: None)
     with pytest.raises(SourceError, match=r"does not answer this process"):
         pickle.loads(kept).read(["t"], ROWS)

@@ -2,6 +2,7 @@ import os
 import pickle
 from datetime import date, datetime
 from decimal import Decimal
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 import pyarrow as pa
@@ -155,6 +156,16 @@ def test_an_empty_entry_is_named(folder, statistics):
         with pytest.raises(SourceError, match=where):
             storage.read(["X"], slice(18_999, 19_001))
     assert Rows.from_parquet(folder, {"t": "t"}).n_rows == N
+
+
+def test_empty_entries_are_not_read_as_nan():
+    with NamedTemporaryFile() as file:
+        empty = pa.table({"y": pa.array([1.0, None, 3.0])})
+        pq.write_table(empty, file.name, write_statistics=False)
+        with pytest.raises(
+            SourceError, match=r"'y' is empty in row 1, which is row 1 of row group 0"
+        ):
+            ParquetStorage(file.name).read(["y"], slice(0, 1))
 
 
 def test_files_of_different_columns_are_refused(folder):

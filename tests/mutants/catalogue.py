@@ -46,6 +46,63 @@ class Mutant:
 
 
 EDITED = [
+    # Rows that are stored.
+    Mutant(
+        "rows of a part in the order of their numbers",
+        "draws are of other rows than their bounds, where several lie in one chunk",
+        Edit("data.parts.gather", "rows[places] - edges", "np.sort(rows[places]) - edges"),
+        "data/test_parts.py::test_rows_are_gathered_from_their_parts",
+    ),
+    Mutant(
+        "parts kept for ever",
+        "a pass over files fills the memory",
+        Edit("data.parts.DecodedParts._leave_room", "if self.nbytes <= self.room", "if True"),
+        "data/test_parts.py::test_decoded_parts_are_dropped_when_there_is_no_room",
+    ),
+    Mutant(
+        "time of a file not looked at",
+        "a file of the same size is read in the place of the one that was opened",
+        Edit("data.files.SourceFile.require_same", "found.changed != self.changed", "False"),
+        "data/test_parts.py::test_a_file_that_is_another_is_named",
+    ),
+    Mutant(
+        "half floats let through",
+        "compiled code reads two of them as one number",
+        Edit("data.checks.native_type", "not in (4, 8)", "not in (2, 4, 8)"),
+        "data/test_parts.py::test_types_that_compiled_code_reads_are_told_from_others",
+    ),
+    Mutant(
+        "offset in a map forgotten",
+        "a step of another process reads other rows",
+        Edit("data.file_maps.FileMap.of", "whole.offset + ahead", "whole.offset"),
+        "data/test_stored.py::test_views_of_maps_are_opened_as_they_were[C-rows]",
+    ),
+    Mutant(
+        "private maps opened from their files",
+        "what was written to an array is lost in another process",
+        Edit("data.file_maps._map_of", 'base.mode != "c"', "base.mode"),
+        "data/test_stored.py::test_what_was_written_to_a_private_map_is_kept",
+    ),
+    Mutant(
+        "missing chunks filled in",
+        "lost rows are read as zeros",
+        Edit(
+            "data.zarr_storage.ZarrStorage._decoded", "if not self._objects", "if 0 * self._objects"
+        ),
+        "data/test_zarr.py::test_a_chunk_in_memory_that_is_gone_is_named",
+    ),
+    Mutant(
+        "empty entries read",
+        "what is not known is read as NaN",
+        Edit("data.parquet_storage.ParquetStorage._decode", "if values.null_count", "if False"),
+        "data/test_parquet.py::test_empty_entries_are_not_read_as_nan",
+    ),
+    Mutant(
+        "rows in the order of Dask",
+        "draws are of other rows than their bounds",
+        Edit("data.dask_storage.DaskStorage.read", "else places]", "else ...]"),
+        "data/test_dask.py::test_rows_are_those_of_the_arrays[synchronous]",
+    ),
     # Drawing rows.
     Mutant(
         "alias table off by one",
