@@ -110,6 +110,11 @@ class ArrayRows:
         return sum(column.values.nbytes for column in self.columns)
 
     @property
+    def stamp(self) -> str:
+        """What tells stored rows from others; empty where the trace holds what was observed."""
+        return ""
+
+    @property
     def context(self) -> np.ndarray:
         """What a compiled batch needs to reach the rows: addresses and strides, int64."""
         return self._context

@@ -198,6 +198,11 @@ class StoredRows(ArrayRows):
         super().__init__((), [columns[0].values.shape[0]], n_others)
         self.columns = columns
 
+    @property
+    def stamp(self) -> str:
+        """What tells the rows from others."""
+        return str(self.columns[0].values.storage.stamp)
+
     def read(self, rows: slice | np.ndarray) -> ArrayRows:
         """Return some rows, in memory and numbered from 0 on, with the same other values."""
         columns = read_columns(self.columns, rows)
