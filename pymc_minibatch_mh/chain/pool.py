@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -73,7 +74,9 @@ class Pool:
         self._fetching: dict[tuple[int, int], Future[Any]] = {}
         self._fetcher = ThreadPoolExecutor(1, "rows drawn ahead")
         self._error: BaseException | None = None
-        self._called = _CALLED(self._refill)
+        # Not held by what it calls, a pool and its thread end with the chain.
+        refill = WeakMethod(self._refill)
+        self._called = _CALLED(lambda what: refill()(what))  # type: ignore[misc]
         address = ctypes.cast(self._called, ctypes.c_void_p).value
         assert address is not None
         unanswered = np.zeros(1, dtype=np.int64)
@@ -97,10 +100,6 @@ class Pool:
             error, self._error = self._error or KeyboardInterrupt(), None
             self.supply.unanswered[0] = 0
             raise error
-
-    def close(self) -> None:
-        """Fetch no more."""
-        self._fetcher.shutdown(wait=False, cancel_futures=True)
 
     def _restore(self) -> None:
         """Draw again what a chain that goes on has not used yet."""

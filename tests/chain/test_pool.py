@@ -1,10 +1,12 @@
 """Rows that were drawn ahead are used once, in the order in which they were drawn."""
 
 import copy
+import gc
 import signal
 import sys
 import threading
 import time
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -115,6 +117,22 @@ def test_a_chain_that_is_taken_up_goes_on_with_the_same_rows(used):
         for one, again in zip(taken(own, table, SIZES), taken(other, table, SIZES), strict=True):
             np.testing.assert_array_equal(one, again)
     np.testing.assert_array_equal(own.supply.places, other.supply.places)
+
+
+def test_a_pool_ends_with_its_chain():
+    before = threading.active_count()
+    gc.disable()
+    try:
+        own = pool_of(tables_of(C))
+        assert next(taken(own, 0, [5])).size == 5
+        assert threading.active_count() > before
+        gone, thread = weakref.ref(own), next(iter(own._fetcher._threads))
+        del own
+        assert gone() is None
+        thread.join(10.0)
+        assert not thread.is_alive()
+    finally:
+        gc.enable()
 
 
 class Slow:
