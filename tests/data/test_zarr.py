@@ -4,6 +4,7 @@ import pickle
 import numpy as np
 import pytest
 import zarr
+from zarr.core.sync import sync
 
 from data.stored_rows import N, arrays, assert_same, assert_same_from_two_threads
 from pymc_minibatch_mh.data import zarr_storage
@@ -155,6 +156,17 @@ def test_a_chunk_in_memory_that_is_gone_is_named():
     del group.store._store_dict["t/c/1"]
     with pytest.raises(SourceError, match=r"t/c/1 is no more"):
         storage.read(["t"], np.array([5_000]))
+
+
+def test_a_remote_chunk_that_is_gone_is_named():
+    store = zarr.storage.FsspecStore.from_url("memory://test-of-zarr-rows")
+    storage = ZarrStorage(written(store, LAYOUTS["large chunks"][0]), list(arrays()))
+    assert_same(storage, arrays())
+    sync(store.delete("t/c/1"))
+    again = pickle.loads(pickle.dumps(storage))
+    np.testing.assert_array_equal(again.read(["t"], slice(0, 9))["t"], arrays()["t"][:9])
+    with pytest.raises(SourceError, match=r"t/c/1 is no more"):
+        again.read(["t"], np.array([5_000]))
 
 
 def test_stamps_tell_other_contents(folder):
