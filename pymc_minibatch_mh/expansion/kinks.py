@@ -19,6 +19,8 @@ HALVINGS = 30
 #: Half-width of the interval that a kink is averaged over, in posterior standard deviations: a
 #: uniform distribution that is as wide.
 HALF_WIDTH = 3**0.5
+#: How many times as far as a coordinate is from zero kinks are looked for.
+FARTHEST = 1e6
 #: Share of a jump below which a coordinate has no part in it, and cosine of two that are one.
 NO_PART, ONE_KINK = 1e-3, 0.999
 
@@ -63,7 +65,9 @@ def normals_near(
         How far to look along each coordinate: about a posterior standard deviation.
     """
     found: list[np.ndarray] = []
-    for k in range(position.size):
+    # From very far off, as of a coordinate without curvature, every bend looks like a kink.
+    near = np.flatnonzero(reach <= FARTHEST * (1.0 + np.abs(position)))
+    for k in map(int, near):
         jump = _jump_along(prior, position, k, reach)
         if jump is not None and not any(_are_one(jump, other, reach) for other in found):
             found.append(jump)

@@ -187,12 +187,22 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Prepared:
     rng = np.random.default_rng(PREPARATION_SEED)
     try:
         surrogate, marginal = target.expansion(start, rng)
-    except ModeError:
+    except ModeError as error:
         # A row that has no density is the better reason.
         target.require_finite(start)
-        raise
+        products = _products(target)
+        if not products:
+            raise
+        raise ModeError(f"{error} {products}") from error
     target.check(model, surrogate, rng)
     return Prepared(target, Needs(), surrogate, marginal=marginal)
+
+
+def _products(target: Target) -> str:
+    """Return which products of parameters rows have and keep, and why."""
+    coordinates = target.split.coordinates
+    refused = coordinates.refused if coordinates is not None else ()
+    return " ".join(f"{name!r} {reason}." for name, reason in refused)
 
 
 def _needed(found: Prepared) -> Prepared:

@@ -229,6 +229,8 @@ def test_only_kinks_are_taken_for_kinks():
     normals = normals_near(prior, np.array([0.5, 0.3, 0.2, 0.1]), np.ones(4))
     np.testing.assert_allclose(normals, [[0, -1, 0, 0], [0, 0, -1, 1]], atol=1e-8)
     assert normals_near(prior, np.array([0.5, 3.0, 5.0, 1.0]), np.ones(4)) == []
+    # What has no curvature would be asked for at the ends of the real line.
+    assert normals_near(prior, np.array([0.5, 0.3, 0.2, 0.1]), np.full(4, 1e100)) == []
 
 
 # Single precision.

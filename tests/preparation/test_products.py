@@ -53,6 +53,15 @@ def test_a_sign_that_data_do_not_tell_is_not_fixed(size):
     assert float(reason.split("lower by ")[1].split(",")[0]) < MARGIN
 
 
+def test_a_search_without_a_mode_names_the_products_that_rows_keep(monkeypatch):
+    def fails(*_):
+        raise ModeError("there is none")
+
+    monkeypatch.setattr(Target, "expand", fails)
+    with pytest.raises(ModeError, match="none 'chi0' is multiplied by a coefficient whose sign"):
+        TunaMH(model=monotonic(0.0))
+
+
 def test_many_effects_are_turned_one_at_a_time():
     sizes = (1.5, -1.5, 1.2, -1.8)
     signs = [one.sign for one in found(monotonic(*sizes)).coordinates.maps]
