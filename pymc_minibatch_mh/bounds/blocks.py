@@ -134,7 +134,7 @@ class BlockTables:
         """Size of what is kept, in bytes."""
         return self.heads.nbytes + self.largest.nbytes
 
-    def of(self, table: int, rows: np.ndarray) -> np.ndarray:
+    def of(self, table: int, rows: slice | np.ndarray) -> np.ndarray:
         """Return c_i of some rows in a table, float32."""
         return self.bounds.of(table, RowData(self.bounds.function, rows))
 

@@ -292,14 +292,33 @@ class Chain:
         """Compile what makes draws, where it is not yet in numba's cache: no draw has to wait."""
         self.workings().entry(run, *ARGUMENTS)
 
-    def _run(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
+    def have_rows_drawn(self, rng: np.random.Generator) -> None:
+        """Choose what rows are drawn ahead by, where they are stored and none was drawn yet."""
         if self._state.supply_key < 0 and not self.prepared.target.source.in_memory:
-            self._state.supply_key = int(self._rng.integers(2**62))
+            self._state.supply_key = int(rng.integers(2**62))
+
+    def serve(self, position: np.ndarray, new: np.ndarray) -> None:
+        """Name the move that all rows are asked about, where they are stored."""
+        if self._pool is not None:
+            self._pool.serve(position, new)
+
+    def require_served(self) -> None:
+        """Raise what went wrong while compiled code waited for rows.
+
+        Raises
+        ------
+        SourceError
+            If they are not those that were there; or what their storage raised.
+        """
+        if self._pool is not None:
+            self._pool.require_served()
+
+    def _run(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
+        self.have_rows_drawn(self._rng)
         workings = self.workings()
         make_draws = workings.entry(run, *ARGUMENTS)
         made = make_draws(workings.address, updates, positions, counts)
-        if self._pool is not None:
-            self._pool.require_served()
+        self.require_served()
         if np.isnan(counts[made - 1, entry.ERROR]):
             raise MinibatchError(
                 "the test of your own has raised an exception, or returned a verdict or a "

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pymc_minibatch_mh.kernels.counts import N_COUNTS, N_TALLIES
-from pymc_minibatch_mh.kernels.supply import NO_SUPPLY
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.kernels.surrogate import Surrogate
@@ -76,7 +75,7 @@ class ChainState:
     n_accepted: int = 0
     warned: bool = False
     unmoved: str = ""
-    supplies: np.ndarray = field(default_factory=lambda: NO_SUPPLY.places)
+    supplies: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
     supply_key: int = -1
 
     def __eq__(self, other: object) -> bool:

@@ -195,6 +195,11 @@ class Prepared:
             return replace(self, surrogate=surrogate)
         return replace(self._bare(), surrogate=surrogate).completed()
 
+    def bounds_of(self, table: int, rows: slice) -> np.ndarray:
+        """Return c_i of stored rows in a table, float32."""
+        assert isinstance(self.tables, BlockTables)
+        return self.tables.of(table, rows)
+
     def require_few_full_passes(self, most_drawn: float) -> None:
         """Refuse stored rows of which more than one pass in 10,000 updates is forecast.
 

@@ -20,6 +20,7 @@ from pymc_minibatch_mh import MinibatchError, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds.blocks import BLOCK, BlockBounds
 from pymc_minibatch_mh.chain import warmup
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.errors import SourceError, UnsplittableModelError
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
@@ -366,3 +367,18 @@ def test_other_forms_of_the_test_draw_ahead_as_well():
     assert first.counts[:, entry.N_OBS].sum() > 1_000
     np.testing.assert_array_equal(first.positions, chain_of(step, 3).advance(200).positions)
     assert model.initial_point() is not None
+
+
+def test_all_rows_say_of_a_move_what_they_say_in_memory():
+    in_memory, model, _ = stored.logistic()
+    found = []
+    for each in (in_memory, model):
+        chain = TunaMH(model=each, rng=1).chain
+        centre = chain.prepared.surrogate.centre
+        probe = Probe(chain, np.random.default_rng(4))
+        move = ProposedMove(centre, centre + 0.02, 0.1)
+        found.append((probe.rows(move), probe.acceptance(move)))
+    (held, held_accepts), (read, read_accepts) = found
+    np.testing.assert_allclose(read, held, rtol=1e-5)
+    assert read.bound_row == held.bound_row
+    assert read_accepts.mean == pytest.approx(held_accepts.mean, abs=0.05)
