@@ -11,13 +11,12 @@ without rows says that they would be accepted less often than those of the norma
 there are none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 from scipy.linalg import LinAlgError
-from scipy.stats import norm
+from scipy.special import log_ndtr
 
 from pymc_minibatch_mh.expansion.marginal import Given, Marginal
 from pymc_minibatch_mh.expansion.passes import Derivatives
@@ -160,7 +159,7 @@ class _Axes:
             asked = np.clip(np.arange(-low, high + 1) / FINER, first, last)
             for table, part in ((means, 1), (whiteners, 2)):
                 lines = np.array([knot[part] for knot in knots]) - middle[part]
-                table[k] = CubicSpline(np.arange(first, last + 1), lines)(asked)
+                table[k] = _spline(np.arange(first, last + 1), lines)(asked)
         return ByScales(
             np.ascontiguousarray(marginal.scales, dtype=np.int64),
             np.ascontiguousarray(marginal.rest, dtype=np.int64),
@@ -206,6 +205,14 @@ class _Axes:
         return value, given.position[self.marginal.rest], lines
 
 
+def _spline(knots: np.ndarray, heights: np.ndarray) -> Callable[..., np.ndarray]:
+    """Return the cubic spline through some points."""
+    # Takes a while to import, and is needed where there are scales.
+    from scipy.interpolate import CubicSpline  # noqa: PLC0415
+
+    return CubicSpline(knots, heights)
+
+
 def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Return z as a function of standard normal numbers, and its slopes, from its log-density.
 
@@ -220,7 +227,7 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
     inner = np.linspace(knots[0], knots[-1], 1 + FINE * (knots.size - 1))
     step = inner[1] - inner[0]
     outer = step * np.arange(1, 1 + FINE * BEYOND)
-    spline = CubicSpline(knots, heights)
+    spline = _spline(knots, heights)
     low, high = (
         max(float(spline(knots[0], 1)), LEAST_SLOPE),
         min(float(spline(knots[-1], 1)), -LEAST_SLOPE),
@@ -239,11 +246,11 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
     lower, upper = NORMALS[NORMALS <= 0.0], NORMALS[NORMALS > 0.0]
     ends = np.concatenate(
         [
-            np.interp(norm.logcdf(lower), below - total, places),
-            np.interp(norm.logcdf(-upper), (above - total)[::-1], places[::-1]),
+            np.interp(log_ndtr(lower), below - total, places),
+            np.interp(log_ndtr(-upper), (above - total)[::-1], places[::-1]),
         ]
     )
-    slopes = np.exp(norm.logpdf(NORMALS) - np.interp(ends, places, logs) + total)
+    slopes = np.exp((-0.5 * NORMALS**2 - 0.5 * np.log(2.0 * np.pi)) - np.interp(ends, places, logs) + total)
     # What slopes that are linear in between lead to, from the median on.
     steps = 0.5 * (slopes[1:] + slopes[:-1]) * np.diff(NORMALS)
     points = np.concatenate([[0.0], np.cumsum(steps)])

@@ -505,12 +505,19 @@ def test_impossible_data_have_no_weight():
         lambda f, u, v, *_: f.xor(f.gt(u, v), f.gt(v, u)),
         lambda f, u, v, *_: f.exp(f.gt(u, v)),
         lambda f, u, v, w, x, k, p, s: f.sub(s, f.gt(u, v)),
-        lambda f, u, *_: f.isnan(u),
+        lambda f, u, v, w, x, *_: f.isnan(f.mul(u, x)),
     ],
 )
 def test_what_leaves_the_reals_is_refused(expression):
     with pytest.raises(LoweringError):
         both(expression)
+
+
+def test_a_parameter_is_a_number():
+    cells = Cells()
+    u = cells.coordinate(0)
+    for op in (scalar.isnan, scalar.isinf):
+        assert simplify.apply(cells, op, u) is cells.constant(False)
 
 
 def test_equal_products_are_one_cell():
