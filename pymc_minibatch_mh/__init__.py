@@ -9,6 +9,7 @@ from pymc_minibatch_mh.errors import (
     MinibatchError,
     ModeError,
     SettingError,
+    SourceError,
     SplitCheckError,
     StaleDataError,
     UnsplittableModelError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.methods.tables.sequential import sequential_error, sequential_use
     from pymc_minibatch_mh.methods.tables.tried_moves import TriedMoves
     from pymc_minibatch_mh.model.reading.split import split
+    from pymc_minibatch_mh.model.reading.stored import Rows
     from pymc_minibatch_mh.proposals.langevin import Langevin
     from pymc_minibatch_mh.proposals.mixture import Mixture
     from pymc_minibatch_mh.proposals.own_move import OwnMove
@@ -63,6 +65,7 @@ _ON_FIRST_USE = {
     "PerUpdate": "methods.tables.designs",
     "RandomWalk": "proposals.walk",
     "Ranges": "bounds.user_ranges",
+    "Rows": "model.reading.stored",
     "SequentialDesign": "methods.tables.designs",
     "StiefelWalk": "proposals.stiefel",
     "TriedMoves": "methods.tables.tried_moves",
@@ -108,9 +111,11 @@ __all__ = [
     "Proposal",
     "RandomWalk",
     "Ranges",
+    "Rows",
     "ScalableSubsamplingMH",
     "SequentialDesign",
     "SettingError",
+    "SourceError",
     "SplitCheckError",
     "StaleDataError",
     "StiefelWalk",

@@ -35,6 +35,10 @@ class StaleDataError(MinibatchError):
     """The model's data changed after the step method was built."""
 
 
+class SourceError(MinibatchError):
+    """Stored rows that cannot be read, or are not those that were there."""
+
+
 def refuse(variable: str, cause: str, fix: str) -> UnsplittableModelError:
     """Build the refusal of a likelihood term.
 

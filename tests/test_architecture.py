@@ -22,7 +22,7 @@ ARROWS = {
     "collection": set(),
     "errors": set(),
     "progress": set(),
-    "data": {"_jit"},
+    "data": {"_jit", "errors"},
     "kernels": {"_jit", "data"},
     "proposals": {"_jit", "data", "errors", "kernels"},
     "model": set(),
@@ -54,6 +54,8 @@ ARROWS = {
     "diagnostics.after": {"data", "errors", "model.reading"},
     "diagnostics": {"diagnostics.after", "diagnostics.audit", "errors"},
 }  # fmt: skip
+#: What rows are stored by, each in modules of its own.
+STORED_BY = {"dask", "pyarrow", "zarr"}
 #: Part -> what it may import of what is installed; the others may import anything.
 INSTALLED = {
     "__init__": set(),
@@ -61,7 +63,7 @@ INSTALLED = {
     "collection": set(),
     "errors": set(),
     "progress": {"rich"},
-    "data": {"numba", "llvmlite", "numpy"},
+    "data": {"numba", "llvmlite", "numpy", *STORED_BY},
     "kernels": {"numba", "llvmlite", "numpy"},
     "proposals": {"numba", "numpy"},
     "methods": {"numba", "numpy", "scipy"},
@@ -152,6 +154,15 @@ def test_imports_follow_the_arrows(path):
     assert forbidden(part_of(path), names) == []
 
 
+@pytest.mark.parametrize("library", sorted(STORED_BY))
+def test_a_storage_is_imported_by_the_modules_that_are_named_after_it(library):
+    found = {
+        path.name.split("_")[0] for path in FILES for name in imports(path)[0]
+        if name.split(".")[0] == library
+    }  # fmt: skip
+    assert found == {{"pyarrow": "parquet"}.get(library, library)}
+
+
 def test_every_part_has_its_arrows():
     assert {part_of(path) for path in FILES} == set(ARROWS)
 
@@ -183,7 +194,7 @@ def test_every_arrow_is_followed():
         ("model.reading", "pymc_minibatch_mh.model.row.cells.Cell"),
         ("model.row", "pymc_minibatch_mh.model.compiled.graphs.GraphRows"),
         ("diagnostics.after", "pymc_minibatch_mh.diagnostics.audit.verdicts.Verdict"),
-        ("data", "pymc_minibatch_mh.errors.refuse"),
+        ("data", "pymc_minibatch_mh.model.row.cells.Cell"),
         ("methods", "pymc_minibatch_mh.kernels.run.run"),
         ("methods", "pymc_minibatch_mh.chain.chain.Chain"),
         ("methods", "pymc.Model"),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,38 @@ def test_a_signature_is_shown_without_compiler_or_plots():
     assert "pymc_minibatch_mh.step.tuna" in found
     assert not found & (HEAVY | HEAVY_PARTS | {"pytensor.link.numba.dispatch"})
     assert "pymc_minibatch_mh.step.machinery" not in found
+
+
+#: What rows are stored by: name -> extra, what it imports, and the call that needs it.
+EXTRAS = {
+    "zarr": ("zarr", "zarr", "from_zarr('rows.zarr')"),
+    "arrow": ("arrow", "pyarrow", "from_parquet('rows.parquet')"),
+    "dask": ("dask", "dask", "from_dask(X=0)"),
+}
+
+WITHOUT = """
+import sys
+sys.modules[{library!r}] = None
+from pymc_minibatch_mh.model.reading.stored import Rows
+try:
+    Rows.{call}
+except ValueError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(("extra", "library", "call"), EXTRAS.values(), ids=EXTRAS)
+def test_a_storage_that_is_not_installed_is_named(extra, library, call):
+    command = [sys.executable, "-c", WITHOUT.format(library=library, call=call)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"SettingError Rows.{call.split('(')[0]}() needs")
+    assert f"'pymc-minibatch-mh[{extra}]'" in done.stdout
+    assert any(library in one for one in METADATA["project"]["optional-dependencies"][extra])
+
+
+def test_rows_are_there_without_what_they_may_be_stored_by():
+    found = imported_by("from pymc_minibatch_mh.model.reading.stored import Rows\nRows")
+    assert not found & {library for _, library, _ in EXTRAS.values()}
 
 
 def test_a_step_is_built_without_plots_or_distributions():
@@ -115,7 +148,8 @@ def declared(requirements):
 
 def test_what_the_package_imports_is_declared_and_nothing_else():
     found = imported_distributions(sources(PACKAGE), own={PACKAGE})
-    assert found == declared(METADATA["project"]["dependencies"])
+    extras = METADATA["project"]["optional-dependencies"].values()
+    assert found == declared([*METADATA["project"]["dependencies"], *chain(*extras)])
 
 
 def test_what_tests_and_examples_import_is_declared():

@@ -84,10 +84,7 @@ class BoundsPass:
             If a row has no bound even over the smallest region.
         """
         report(BOUNDING)
-        trials = [self._trial(function) for function in self._functions]
-        radii = self._radii(trials)
-        plans = [[trial.pieces(radius) for trial in trials] for radius in radii[:1]]
-        plans += [[trial.whole for trial in trials] for _ in radii[1:]]
+        trials, radii, plans = self._plan()
         found = self._bound_all(radii, plans)
         usable = [k for k in range(len(radii)) if np.isfinite(found[k]).all()]
         if not usable:
@@ -98,6 +95,15 @@ class BoundsPass:
         heads = np.array([[radius, kind, c.sum(dtype=np.float64)] for radius, kind, c in tables])
         c = np.stack([c for _, _, c in tables])
         return Tables(heads, c, float(heads[:, TOTAL].min() / base) if base > 0.0 else 1.0)
+
+    def _plan(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
+        """Return what a few rows tell: the trials, the regions, and the cuts of each term there."""
+        trials = [self._trial(function) for function in self._functions]
+        radii = self._radii(trials)
+        plans: list[list[Sequence[int]]]
+        plans = [[trial.pieces(radius) for trial in trials] for radius in radii[:1]]
+        plans += [[trial.whole for trial in trials] for _ in radii[1:]]
+        return trials, radii, plans
 
     def forecast(self) -> float:
         """Return C M of a typical move, by a few rows of each term: infinite without bounds."""
@@ -172,17 +178,29 @@ class BoundsPass:
 
         def work(chunk: Any) -> None:
             k, first, last = chunk
-            function = self._functions[k]
-            data = RowData(function, slice(first, last))
-            place = self.geometry(function, data)
+            data = RowData(self._functions[k], slice(first, last))
             target = slice(starts[k] + first, starts[k] + last)
-            for number, radius in enumerate(radii):
-                pair = self.bounds(function, data, place, radius, plans[number][k])
-                for kind, c in enumerate(pair):
-                    result[number, kind, target] = _rounded_up(c)
+            result[:, :, target] = self._pairs(k, data, radii, plans)
 
         for _ in on_all_cores(work, chunks, BOUNDING):
             pass
+        return result
+
+    def _pairs(
+        self,
+        k: int,
+        data: RowData,
+        radii: Sequence[float],
+        plans: Sequence[Sequence[Sequence[int]]],
+    ) -> np.ndarray:
+        """Return c_i and c̃_i of some rows of a term, shape (regions, 2, n), float32 rounded up."""
+        function = self._functions[k]
+        place = self.geometry(function, data)
+        result = np.empty((len(radii), 2, data.rows.size), dtype=np.float32)
+        for number, radius in enumerate(radii):
+            pair = self.bounds(function, data, place, radius, plans[number][k])
+            for kind, c in enumerate(pair):
+                result[number, kind] = _rounded_up(c)
         return result
 
     def _kinds(self, radius: float, found: np.ndarray) -> list[tuple[float, int, np.ndarray]]:

@@ -106,7 +106,7 @@ def geometry(function: RowFunction, data: RowData, centre: Array, factor: Array)
     """
     # Correlations are asked for where there are several arguments.
     several = len(function.arguments) > 1
-    found = placed(function, data.rows, centre, factor, directions=several)
+    found = placed(data.function, data.rows, centre, factor, directions=several)
     # Products and their sum are off by rounding relative to the products, not to the sum.
     slacks, norms = RELATIVE * found.sizes, found.norms * (1.0 + RELATIVE)
     kept = [0 if form.is_global else slice(None) for form in function.arguments]

@@ -68,6 +68,11 @@ class Tables:
         metric = "" if self.metric is None else code_digest(self.metric)
         return f"{digest(self.c)} {metric}"
 
+    @property
+    def nbytes(self) -> int:
+        """Size of all tables, in bytes."""
+        return sum(array.nbytes for array in (self.heads, self.c, *self.alias))
+
     @cached_property
     def alias(self) -> tuple[np.ndarray, np.ndarray]:
         """Alias tables of all rows but the heavy ones, shapes (T, N): float64 and int32."""

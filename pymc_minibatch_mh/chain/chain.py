@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.chain import warmup
+from pymc_minibatch_mh.chain.pool import Pool, no_supplies
 from pymc_minibatch_mh.chain.schedule import Stage, stage_of
 from pymc_minibatch_mh.chain.state import ChainState, new_state
 from pymc_minibatch_mh.errors import BoundViolationError, MinibatchError
@@ -70,8 +71,10 @@ class Chain:
             test=program.method.record(program.prepared),
             adapting=adapting,
             violation=program.prepared.violation or "",
+            supplies=no_supplies(program.prepared),
         )
         self._linked: LinkedRecord | None = None
+        self._pool: Pool | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is bound to this process, and scratch."""
@@ -80,7 +83,7 @@ class Chain:
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         self.__dict__.update(kept)
-        self._linked = None
+        self._linked = self._pool = None
 
     def copy(self) -> Chain:
         """Return a chain that goes on as this one does, and shares the program with it."""
@@ -119,7 +122,7 @@ class Chain:
     def state(self, state: ChainState) -> None:
         self.program = self.program.on(self.program.prepared.at(state.surrogate))
         self._state = state
-        self._linked = None
+        self._linked = self._pool = None
 
     @property
     def prepared(self) -> Prepared:
@@ -136,6 +139,7 @@ class Chain:
         """Go on around another centre."""
         self.program = self.program.on(prepared)
         self.change(surrogate=prepared.surrogate, test=self.program.method.record(prepared))
+        self._state.supplies = no_supplies(prepared, self._state.supplies)
         self.meet_violation(prepared.violation or "")
 
     def place(self, position: np.ndarray, others: np.ndarray) -> None:
@@ -260,8 +264,9 @@ class Chain:
             state, size, program = self._state, self.position.size, self.program
             # First, as it may compile what the posterior's context then has the address of.
             proposal = program.proposal.linked(state.proposal, program.prepared)
+            pool = self._drawn_ahead()
             record = Workings(
-                program.posterior(self.others, self.stage.temperature),
+                program.posterior(self.others, self.stage.temperature, pool),
                 proposal,
                 program.method.linked(state.test),
                 generator_addresses(self._rng),
@@ -271,16 +276,49 @@ class Chain:
                 program.slices,
             )
             self._linked = LinkedRecord(record)
+            if pool is not None:
+                pool.serve(self.position, record.move.new)
         return self._linked
+
+    def _drawn_ahead(self) -> Pool | None:
+        """Return the rows that were drawn ahead; none where all are in memory."""
+        if self.prepared.target.source.in_memory:
+            return None
+        if self._pool is None or self._pool.prepared is not self.prepared:
+            self._pool = Pool(self.prepared, self.others, self._state)
+        return self._pool
 
     def compile(self) -> None:
         """Compile what makes draws, where it is not yet in numba's cache: no draw has to wait."""
         self.workings().entry(run, *ARGUMENTS)
 
+    def have_rows_drawn(self, rng: np.random.Generator) -> None:
+        """Choose what rows are drawn ahead by, where they are stored and none was drawn yet."""
+        if self._state.supply_key < 0 and not self.prepared.target.source.in_memory:
+            self._state.supply_key = int(rng.integers(2**62))
+
+    def serve(self, position: np.ndarray, new: np.ndarray) -> None:
+        """Name the move that all rows are asked about, where they are stored."""
+        if self._pool is not None:
+            self._pool.serve(position, new)
+
+    def require_served(self) -> None:
+        """Raise what went wrong while compiled code waited for rows.
+
+        Raises
+        ------
+        SourceError
+            If they are not those that were there; or what their storage raised.
+        """
+        if self._pool is not None:
+            self._pool.require_served()
+
     def _run(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
+        self.have_rows_drawn(self._rng)
         workings = self.workings()
         make_draws = workings.entry(run, *ARGUMENTS)
         made = make_draws(workings.address, updates, positions, counts)
+        self.require_served()
         if np.isnan(counts[made - 1, entry.ERROR]):
             raise MinibatchError(
                 "the test of your own has raised an exception, or returned a verdict or a "
@@ -293,6 +331,7 @@ class Chain:
         # Where a chain goes on all the same, the last draw that is to blame is shown.
         last = counts[int(np.flatnonzero(~(ratios <= 1.0))[-1])]
         row, ratio = int(last[entry.BOUND_ROW]), float(last[entry.BOUND_RATIO])
+        row = row if self._pool is None else int(self._pool.rows[row])
         here, there = workings.record.worst_move
         of_range, target = self.prepared.needs.ranges, self.prepared.target
         message = violation_message(target, row, here, there, ratio, of_range=of_range)

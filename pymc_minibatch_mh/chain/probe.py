@@ -105,6 +105,7 @@ class Probe:
         self._moves_rng = rng
         self._of_moves = generator_addresses(self._moves_rng)
         self._of_rows = generator_addresses(self._rows_rng)
+        self._chain.have_rows_drawn(self._rows_rng)
         self._workings = self._chain.workings()
         self._posterior = self._workings.record.posterior
         self._propose = self._workings.entry(repeat.propose_once, *repeat.PROPOSE_ARGUMENTS)
@@ -146,19 +147,17 @@ class Probe:
     def rows(self, move: ProposedMove) -> RowsOfMove:
         """Read all rows for a move, in blocks."""
         posterior, n_top = self._posterior, self.n_top
-        c, m = self._bounds_of(move)
+        table, m = self._bounds_of(move)
         heavy = posterior.tables.heavy
         ends_of_move = move.position, move.new, posterior.surrogate.centre
 
         def part(ends: tuple[int, int]) -> tuple:
             first, last = ends
-            differences, scales = np.empty((2, last - first))
-            repeat.differences_of(
-                posterior.evaluate, ends_of_move, posterior.space, first, last, differences, scales
-            )
+            differences, scales = self._differences(ends_of_move, first, last)
             worst = math.nan, -1
-            if c is not None:
-                ratio, place = repeat.largest_of(differences, scales, c[first:last], m, self._beta)
+            if table >= 0:
+                c = self._bounds(table, first, last)
+                ratio, place = repeat.largest_of(differences, scales, c, m, self._beta)
                 worst = ratio, first + place
             inside = heavy[slice(*np.searchsorted(heavy, ends))] - first
             known, drawn = differences[inside].sum(), np.delete(differences, inside)
@@ -168,7 +167,7 @@ class Probe:
         starts = range(0, self.n_rows, CHUNK)
         chunks = [(first, min(first + CHUNK, self.n_rows)) for first in starts]
         known, moments, top = 0.0, (0, 0.0, 0.0, 0.0), np.empty(0)
-        worst = (math.nan if c is None else -1.0), -1
+        worst = (math.nan if table < 0 else -1.0), -1
         for (own_known, *own_moments), own_top, own_worst in on_all_cores(part, chunks):
             known += own_known
             if own_moments[0]:
@@ -202,17 +201,42 @@ class Probe:
             *worst,
         )
 
-    def _bounds_of(self, move: ProposedMove) -> tuple[np.ndarray | None, float]:
+    def _differences(
+        self, ends_of_move: tuple, first: int, last: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the differences of consecutive rows in a move, and their scales."""
+        evaluate, found = self._posterior.evaluate, np.empty((2, last - first))
+        prepared = self._chain.prepared
+        if prepared.target.source.in_memory:
+            repeat.differences_of(
+                evaluate, ends_of_move, self._posterior.space, first, last, *found
+            )
+        else:
+            with prepared.target.passes.reading(np.arange(first, last)) as (space, rows):
+                repeat.differences_of(evaluate, ends_of_move, space, 0, rows.size, *found)
+        return found[0], found[1]
+
+    def _bounds(self, table: int, first: int, last: int) -> np.ndarray:
+        """Return the bounds of consecutive rows in a table."""
+        prepared = self._chain.prepared
+        if prepared.target.source.in_memory:
+            return self._posterior.tables.c[table, first:last]
+        return prepared.bounds_of(table, slice(first, last))
+
+    def _bounds_of(self, move: ProposedMove) -> tuple[int, float]:
+        """Return the table that serves a move and its M; -1 and NaN where none does."""
         tables, surrogate = self._posterior.tables, self._posterior.surrogate
         best, m = table_of_move(tables, surrogate, move.position, move.new)
-        return (None, math.nan) if best < 0 else (tables.c[best], m)
+        return (-1, math.nan) if best < 0 else (best, m)
 
     def _repeated(self, move: ProposedMove, repetitions: int) -> np.ndarray:
         outcomes = np.zeros(repeat.N_OUTCOMES)
         outcomes[repeat.FEWEST] = math.inf
         by_verdict = int(not self._chain.program.method.returns_probability)
         address = self._workings.address
+        self._chain.serve(move.position, move.new)
         self._repeat(address, self._of_rows, *move, repetitions, by_verdict, outcomes)
+        self._chain.require_served()
         return outcomes
 
 

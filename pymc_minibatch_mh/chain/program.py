@@ -15,6 +15,7 @@ from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
 from pymc_minibatch_mh.kernels.slices import Slices
 
 if TYPE_CHECKING:
+    from pymc_minibatch_mh.chain.pool import Pool
     from pymc_minibatch_mh.methods.base import Method
     from pymc_minibatch_mh.preparation.prepared import Prepared
     from pymc_minibatch_mh.proposals.base import Proposal
@@ -93,7 +94,9 @@ class Program:
         """The coordinates that chains move without rows, between updates."""
         return slices_of(self)
 
-    def posterior(self, others: np.ndarray, temperature: float | None = None) -> Posterior:
+    def posterior(
+        self, others: np.ndarray, temperature: float | None = None, pool: Pool | None = None
+    ) -> Posterior:
         """Return the posterior of a chain, given the variables that it does not move.
 
         Parameters
@@ -102,8 +105,11 @@ class Program:
             Their values, read where they lie: they may change between updates.
         temperature
             Temperature of a schedule; None for that of what was prepared.
+        pool
+            Rows that were drawn ahead, where rows are stored.
         """
-        prepared, context = self.prepared, self._space.context.copy()
+        prepared, space = self.prepared, self._space if pool is None else pool.space
+        context = space.context.copy()
         context[prepared.target.OTHERS_SLOT] = others.ctypes.data
         surrogate, tables = prepared.surrogate, prepared.tables
         if tables is None:
@@ -114,12 +120,14 @@ class Program:
                 arrays = arrays._replace(unread=whitened_directions(prepared))
         if prepared.heavy is not None and not self.method.draws_by_bounds:
             arrays = arrays._replace(heavy=prepared.heavy)
+        if pool is not None:
+            arrays = arrays._replace(c=pool.c, supply=pool.supply)
         if prepared.below is not None:
             surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(
             address_of(self._prior),
             address_of(self._evaluate),
-            RowSpace(self._space.term_starts, context),
+            RowSpace(space.term_starts, context),
             tempered(surrogate, temperature),
             arrays,
             float(self.method.most_drawn(prepared)),

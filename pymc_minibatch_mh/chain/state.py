@@ -47,6 +47,10 @@ class ChainState:
         What is known against the bounds; empty for nothing.
     unmoved
         Why the centre was not moved at the end of warm-up, until that has been told.
+    supplies : ndarray of int64, shape (T, 3)
+        Which of the rows that were drawn ahead are unused; of no tables where rows are in memory.
+    supply_key
+        What rows are drawn ahead by; -1 before any is.
     waits_at : ndarray, shape (d,)
         The start at which it waits for other steps to move what rows read; NaN if it does not.
     """
@@ -71,6 +75,8 @@ class ChainState:
     n_accepted: int = 0
     warned: bool = False
     unmoved: str = ""
+    supplies: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    supply_key: int = -1
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChainState):
@@ -85,8 +91,10 @@ class ChainState:
         return not np.isnan(self.waits_at[0])
 
     def shapes(self) -> dict[str, Any]:
-        """Return the shapes of all arrays, by name."""
-        return {f.name: _shape(getattr(self, f.name)) for f in fields(self)}
+        """Return the shapes of all arrays that every chain of one step has, by name."""
+        # Around another centre there may be another number of tables.
+        names = [f.name for f in fields(self) if f.name != "supplies"]
+        return {name: _shape(getattr(self, name)) for name in names}
 
 
 def new_state(size: int, n_components: int, **given: Any) -> ChainState:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,20 +22,32 @@ class Column:
     ----------
     name
         Name of the array in the model, for messages.
-    values : ndarray
-        The array itself, of any numeric type and layout; it is never copied.
+    values : ndarray or StoredArray
+        The array itself, of any numeric type and layout; it is never copied. Or what stands for
+        it where it is stored, which has no address.
     axis
         The observation axis.
     """
 
     name: str
-    values: np.ndarray
+    values: Any
     axis: int
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return (*self.values.shape[: self.axis], *self.values.shape[self.axis + 1 :])
 
     @property
     def rows_first(self) -> np.ndarray:
         """The array with its rows on axis 0, as a view."""
         return np.moveaxis(self.values, self.axis, 0)
+
+    def read(self, rows: slice | np.ndarray) -> np.ndarray:
+        """Return some rows, on axis 0, wherever they lie."""
+        if isinstance(self.values, np.ndarray):
+            return self.rows_first[rows]
+        return self.values.read(rows)
 
     @property
     def address(self) -> np.ndarray:
@@ -44,7 +57,9 @@ class Column:
 
     def digest(self) -> str:
         """Digest of the shape, the type and every row of the array."""
-        return digest(self.rows_first)
+        if isinstance(self.values, np.ndarray):
+            return digest(self.rows_first)
+        return str(self.values.stamp)
 
 
 class ArrayRows:
@@ -61,14 +76,23 @@ class ArrayRows:
     n_others
         Length of `others`, values that all rows share and that change between updates. Compiled
         batches read them where they lie.
+    others : ndarray, optional
+        These values, where other rows have them already.
     """
 
+    #: Whether the rows have addresses as they are, or only once they are read.
+    in_memory = True
+
     def __init__(
-        self, columns: Sequence[Column], term_lengths: Sequence[int], n_others: int = 0
+        self,
+        columns: Sequence[Column],
+        term_lengths: Sequence[int],
+        n_others: int = 0,
+        others: np.ndarray | None = None,
     ) -> None:
         self.columns = tuple(columns)
         self.term_starts = np.concatenate([[0], np.cumsum(term_lengths)]).astype(np.int64)
-        self.others = np.zeros(n_others)
+        self.others = np.zeros(n_others) if others is None else others
         self.others_address = Column("other variables", self.others[None], 0).address
         addresses = [self.others_address, *(column.address for column in self.columns)]
         starts = np.cumsum([0, *(len(address) for address in addresses)])[:-1]
@@ -84,6 +108,11 @@ class ArrayRows:
     def nbytes(self) -> int:
         """Size of the data in bytes."""
         return sum(column.values.nbytes for column in self.columns)
+
+    @property
+    def stamp(self) -> str:
+        """What tells stored rows from others; empty where the trace holds what was observed."""
+        return ""
 
     @property
     def context(self) -> np.ndarray:

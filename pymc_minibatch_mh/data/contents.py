@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -70,6 +70,14 @@ def _of_block(block: np.ndarray) -> bytes:
     return b"%08x %016x" % (zlib.crc32(data), total % 2**64)
 
 
+class Stamped(Protocol):
+    """What tells its contents from others by itself."""
+
+    @property
+    def stamp(self) -> str:
+        """Equal where the contents are."""
+
+
 @dataclass(frozen=True)
 class Contents:
     """What some arrays hold, as a value: equal, and equally hashed, where all of them are.
@@ -83,9 +91,14 @@ class Contents:
     digests: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, arrays: Iterable[tuple[str, np.ndarray]]) -> Self:
-        """Read arrays, given with their names."""
-        return cls(tuple((name, digest(array)) for name, array in arrays))
+    def of(cls, arrays: Iterable[tuple[str, np.ndarray | Stamped]]) -> Self:
+        """Read arrays, or the stamps of what is stored, given with their names."""
+        return cls(
+            tuple(
+                (name, digest(array) if isinstance(array, np.ndarray) else array.stamp)
+                for name, array in arrays
+            )
+        )
 
     def difference(self, other: Self) -> str:
         """Return the name of the first array that differs, or an empty string."""

@@ -102,4 +102,5 @@ def _placed(target: "Target", xi: float) -> PlacedFormRows:
     functions = target.row_functions
     if isinstance(functions, BoundsError):
         raise functions
-    return FormRows([gap_of(function, xi) for function in functions]).at(target.source)
+    rows = FormRows([gap_of(function, xi) for function in functions])
+    return PlacedFormRows(rows, target.source)

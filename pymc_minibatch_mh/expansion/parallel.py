@@ -19,6 +19,12 @@ class Consecutive:
     last: int
 
 
+def chunks_of(n_rows: int, step: int, start: int = 0) -> list[Consecutive]:
+    """Return all rows from `start` on, some consecutive ones at a time."""
+    starts = range(start, n_rows, step)
+    return [Consecutive(first, min(first + step, n_rows)) for first in starts]
+
+
 def on_all_cores(
     work: Callable[[Any], Any], chunks: list[Any], label: str = "Reading all rows"
 ) -> Iterator[Any]:

@@ -1,6 +1,7 @@
 """Passes over all rows: chunked, on all cores, in bounded memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.data.stored import BLOCK_ROWS, StoredRows, consecutive
 from pymc_minibatch_mh.expansion.heavy import Changes, Largest
-from pymc_minibatch_mh.expansion.parallel import Consecutive, on_all_cores
+from pymc_minibatch_mh.expansion.parallel import chunks_of, on_all_cores
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moments import merge_moments
@@ -22,10 +24,15 @@ from pymc_minibatch_mh.kernels.row_sums import (
     moments_of_move,
     row_values,
 )
+from pymc_minibatch_mh.model.compiled.form_rows import StoredFormRows
 from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
 from pymc_minibatch_mh.model.compiled.graphs import PlacedRows
 from pymc_minibatch_mh.model.compiled.scalar_prior import ScalarPrior
 
+#: The position, the new one and the centre of the expansion.
+Move = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: c_i of some rows, M of a move, and β.
+Bound = tuple[np.ndarray, float, float]
 #: Rows that one task sums; fixed, so that sums do not depend on the number of cores.
 CHUNK = 65_536
 
@@ -112,6 +119,18 @@ class Passes:
         """Compiled log-density of the prior part (``LOGP``)."""
         return self._prior.compiled()
 
+    @contextmanager
+    def reading(self, rows: np.ndarray) -> Iterator[tuple[RowSpace, np.ndarray]]:
+        """Hold some rows in memory: yield where they lie, and their numbers there."""
+        if not isinstance(self._source, StoredRows):
+            yield self.space, rows
+        else:
+            assert isinstance(self._rows, StoredFormRows)
+            # What was read and placed lives as long as this frame.
+            read = self._source.read(consecutive(rows))
+            placed = self._rows.on(read)
+            yield RowSpace(read.term_starts, placed.context), np.arange(rows.size)
+
     def likelihood(
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
     ) -> Derivatives:
@@ -121,7 +140,8 @@ class Passes:
 
         def chunk_sums(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             sums, products = np.zeros(1 + theta.size), np.zeros(shape)
-            add_derivatives(address, theta, self.space, some, sums, products)
+            with self.reading(some) as place:
+                add_derivatives(address, theta, *place, sums, products)
             return sums, products
 
         sums, products = np.zeros(1 + theta.size), np.zeros(shape)
@@ -136,7 +156,8 @@ class Passes:
 
         def chunk_values(some: np.ndarray) -> np.ndarray:
             out = np.empty(len(some))
-            row_values(address, theta, self.space, np.asarray(some), out)
+            with self.reading(np.asarray(some)) as place:
+                row_values(address, theta, *place, out)
             return out
 
         return np.concatenate(list(on_all_cores(chunk_values, self._chunks(None))))
@@ -163,7 +184,8 @@ class Passes:
 
         def chunk_bend(some: np.ndarray) -> np.ndarray:
             out = np.zeros(theta.size)
-            add_bend(address, theta, factor, self.space, some, out)
+            with self.reading(some) as place:
+                add_bend(address, theta, factor, *place, out)
             return out
 
         return np.sum(list(on_all_cores(chunk_bend, self._chunks(rows))), axis=0)
@@ -214,10 +236,11 @@ class Passes:
             inside = slice(*np.searchsorted(left_out, (rows[0], rows[-1] + 1)))
             rows = np.delete(rows, left_out[inside] - rows[0])
             found = np.empty((len(moves), rows.size))
-            moments = [
-                moments_of_move(address, (*ends, centre), self.space, rows, differences)
-                for ends, differences in zip(moves, found, strict=True)
-            ]
+            with self.reading(rows) as place:
+                moments = [
+                    moments_of_move(address, (*ends, centre), *place, differences)
+                    for ends, differences in zip(moves, found, strict=True)
+                ]
             return moments, None if largest is None else largest.of_chunk(rows, found)
 
         totals = [(0, 0.0, 0.0, 0.0, 0.0)] * len(moves)
@@ -236,15 +259,53 @@ class Passes:
     ) -> np.ndarray:
         """Return the differences of a few rows, in order, in each move: shape (moves, rows)."""
         found = np.empty((len(moves), rows.size))
-        for ends, differences in zip(moves, found, strict=True):
-            address = address_of(evaluate)
-            moments_of_move(address, (*ends, centre), self.space, rows, differences)
+        address = address_of(evaluate)
+        with self.reading(rows) as place:
+            for ends, differences in zip(moves, found, strict=True):
+                moments_of_move(address, (*ends, centre), *place, differences)
         return found
+
+    def change(self, evaluate: Callable, move: Move) -> float:
+        """Return by how much the remainders of all rows change in a move.
+
+        Parameters
+        ----------
+        evaluate
+            Compiled differences (``EVALUATE``).
+        move
+            The position, the new one and the centre of the expansion.
+        """
+        address = address_of(evaluate)
+
+        def of_chunk(rows: np.ndarray) -> float:
+            differences = np.empty(rows.size)
+            with self.reading(rows) as place:
+                moments_of_move(address, move, *place, differences)
+            return float(differences.sum())
+
+        return sum(on_all_cores(of_chunk, self._chunks(None)))
+
+    def largest_ratio_of_some(
+        self, evaluate: Callable, move: Move, rows: np.ndarray, bound: Bound
+    ) -> tuple[float, int]:
+        """Return the largest |dU_i| / (c_i M) over some rows in a move, and the row that has it.
+
+        Parameters
+        ----------
+        evaluate, move
+            As in :meth:`change`.
+        rows : ndarray of int64
+        bound
+            Their c_i, M of the move, and β.
+        """
+        with self.reading(rows) as place:
+            ratio, found = largest_ratio(address_of(evaluate), move, *place, *bound)
+        return ratio, int(rows[found])
 
     def largest_ratio(
         self,
         evaluate: Callable,
-        move: tuple[np.ndarray, np.ndarray, np.ndarray],
+        move: Move,
         c: np.ndarray,
         m: float,
         inverse_temperature: float,
@@ -273,5 +334,4 @@ class Passes:
     def _chunks(self, rows: np.ndarray | None) -> list[Any]:
         if rows is not None:
             return np.array_split(rows, max(1, len(rows) // CHUNK))
-        starts = range(0, self.n_rows, CHUNK)
-        return [Consecutive(first, min(first + CHUNK, self.n_rows)) for first in starts]
+        return chunks_of(self.n_rows, CHUNK if self._source.in_memory else BLOCK_ROWS)

@@ -35,6 +35,8 @@ from pymc_minibatch_mh.progress import report
 #: Points at which the split is compared with the model, and rows that these read at most; one
 #: point is always compared, and tells any difference but one that is zero there by chance.
 CHECK_POINTS, CHECK_READS = 3, 300_000
+#: Rows that stored ones are compared by, evenly spread.
+CHECK_ROWS = 100_000
 #: Rows beyond which the search for the mode ends early.
 MANY_ROWS = 100_000
 
@@ -260,16 +262,27 @@ class Target:
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
         noise = rng.standard_normal((count, surrogate.centre.size))
         points = list(self.split.mirrored(surrogate.centre + noise @ surrogate.factor.T))
-        density, others = ModelDensity(model, self.split), self.source.others
+        rows = None if self.source.in_memory else self.spread(CHECK_ROWS)
+        density, others = ModelDensity(model, self.split, rows), self.source.others
+
+        def parts(x: np.ndarray) -> tuple[float, float]:
+            likelihood = self.passes.likelihood(x, hessian=False, rows=rows).value
+            return self.log_prior(x) - self.split.log_jacobian(x), likelihood
+
         check_split(
             {
                 "as it is written": lambda x: density.as_written(x, others),
                 "after PyTensor's stabilising rewrites": lambda x: density.stabilised(x, others),
             },
-            lambda x: (self.log_prior(x) - self.split.log_jacobian(x), self.log_likelihood(x)),
+            parts,
             points,
             [term.name for term in self.split.terms],
         )
+
+    def spread(self, most: int) -> np.ndarray:
+        """Return the numbers of at most so many rows, evenly spread."""
+        last = self.source.n_rows - 1
+        return np.linspace(0, last, min(most, last + 1)).astype(np.int64)
 
     def _outside(self, position: np.ndarray) -> MinibatchError:
         names = self.split.coordinate_names
@@ -300,7 +313,7 @@ class Target:
             raise self._outside(position)
         rows = None
         if most is not None and self.source.n_rows > most:
-            rows = np.linspace(0, self.source.n_rows - 1, most).astype(np.int64)
+            rows = self.spread(most)
         if np.isfinite(self.passes.likelihood(position, hessian=False, rows=rows).value):
             return
         low, high = 0, self.source.n_rows

@@ -6,6 +6,7 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data.reading import prefetch
+from pymc_minibatch_mh.kernels.alias import draw_alias
 from pymc_minibatch_mh.kernels.first_class import address_of, function_at
 from pymc_minibatch_mh.kernels.moves import (
     FROM_CENTRE,
@@ -17,6 +18,7 @@ from pymc_minibatch_mh.kernels.moves import (
 )
 from pymc_minibatch_mh.kernels.scratch import scratch
 from pymc_minibatch_mh.kernels.signatures import METRIC, METRIC_SIGNATURE
+from pymc_minibatch_mh.kernels.supply import NO_SUPPLY, Supply, take
 from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line
 
 # Columns of the heads of tables.
@@ -44,6 +46,8 @@ class BoundTables(NamedTuple):
     unread : ndarray, shape (n, d)
         Whitened directions along which no row changes, orthonormal: bounds take moves without
         what lies along them.
+    supply
+        Rows that were drawn ahead, where rows are stored: numbers of rows are then places in it.
     """
 
     heads: np.ndarray
@@ -53,6 +57,7 @@ class BoundTables(NamedTuple):
     metric: int
     heavy: np.ndarray = NO_ROWS
     unread: np.ndarray = NO_DIRECTIONS
+    supply: Supply = NO_SUPPLY
 
 
 @compiled(METRIC_SIGNATURE)
@@ -121,6 +126,15 @@ def smallest_table(tables, move, surrogate):
             if tables.heads[k, TOTAL] * m < best_size:
                 best, best_size, best_m = k, tables.heads[k, TOTAL] * m, m
     return best, surrogate.relative * best_m
+
+
+@compiled(inlined=True)
+def draw_rows(rng, tables, table, rows):
+    """Draw rows in proportion to their bounds in a table; return whether they could be had."""
+    if tables.supply.room > 0:
+        return take(tables.supply, table, rows)
+    draw_alias(rng, tables.thresholds[table], tables.aliases[table], rows, rows.size)
+    return True
 
 
 @compiled(inlined=True)

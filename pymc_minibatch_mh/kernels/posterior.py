@@ -9,6 +9,7 @@ from pymc_minibatch_mh.kernels.bound_tables import BoundTables
 from pymc_minibatch_mh.kernels.draw import arrange, arrange_block
 from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.signatures import EVALUATE, LOGP
+from pymc_minibatch_mh.kernels.supply import change_of_all
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, expansion_change
 
 #: Rows that a full pass inside an update reads at a time.
@@ -55,6 +56,13 @@ class Posterior(NamedTuple):
 def log_prior(posterior, position):
     """Return the log-density of everything that is not subsampled."""
     return function_at(posterior.prior, LOGP)(position, posterior.space.context)
+
+
+@compiled(inlined=True)
+def number_of_rows(posterior):
+    """Return how many rows there are, in memory or not."""
+    supply = posterior.tables.supply
+    return supply.n_rows if supply.room > 0 else posterior.space.term_starts[-1]
 
 
 @compiled(inlined=True)
@@ -113,8 +121,10 @@ def read_all(posterior, move, c):
     Returns
     -------
     tuple
-        Σ d_i, and Σ d_i²/c_i over rows that can change.
+        Σ d_i, and Σ d_i²/c_i over rows that can change; NaN for that where rows are stored.
     """
+    if posterior.tables.supply.room > 0:
+        return change_of_all(posterior.tables.supply), np.nan
     space, centre = posterior.space, posterior.surrogate.centre
     evaluate = function_at(posterior.evaluate, EVALUATE)
     total = space.term_starts[-1]

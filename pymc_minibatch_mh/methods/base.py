@@ -93,14 +93,15 @@ class Method(ABC):
         """Return what compiled updates are handed: the record, unless they need addresses."""
         return record
 
-    def require_subsampling(self, prepared: Prepared) -> None:  # noqa: B027 - most accept all
-        """Refuse settings with which each of a few typical moves would read all rows.
+    def require_subsampling(self, prepared: Prepared) -> None:
+        """Refuse settings with which typical moves would read all rows.
 
         Raises
         ------
         SettingError
-            Where that is known before sampling; by default it never is.
+            Where that is known before sampling: by default only of rows that are stored.
         """
+        prepared.require_few_full_passes(self.most_drawn(prepared))
 
     def adapted(
         self, record: Any, totals: np.ndarray, prepared: Prepared, updates_per_draw: int

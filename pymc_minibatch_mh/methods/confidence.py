@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import counts as entry
@@ -307,7 +308,7 @@ class ConfidenceMethod(Method):
     @property
     def needs(self) -> Needs:
         """Derived bounds, or nothing with a scan."""
-        return Needs(derived_bounds=not self.settings.scans)
+        return Needs(derived_bounds=not self.settings.scans, in_memory=True)
 
     @property
     def key(self) -> str:
@@ -316,6 +317,6 @@ class ConfidenceMethod(Method):
 
     def record(self, prepared: "Prepared") -> ConfidenceTest:
         """Return the settings, with the largest bound of every table."""
-        if prepared.tables is None:
+        if not isinstance(prepared.tables, Tables):
             return self.settings
         return self.settings._replace(largest=prepared.tables.c.max(axis=1).astype(np.float64))

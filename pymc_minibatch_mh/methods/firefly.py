@@ -211,8 +211,9 @@ class FireflyMethod(Method):
     def needs(self) -> Needs:
         """Quadratic lower bounds, or bounds, derived from the model unless the user gave some."""
         if self.touching is not None:
-            return Needs(touching=self.touching)
-        return Needs(derived_bounds=self.bounds is None, given_bounds=self.bounds)
+            return Needs(touching=self.touching, in_memory=True)
+        derives = self.bounds is None
+        return Needs(derived_bounds=derives, given_bounds=self.bounds, in_memory=True)
 
     @property
     def key(self) -> str:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pymc_minibatch_mh.bounds.tables import Tables
+    from pymc_minibatch_mh.bounds.blocks import AnyTables
 
 
 class Promise(StrEnum):
@@ -57,7 +57,7 @@ class Guarantee:
         """Whether the method converges to the posterior, given valid bounds if it needs any."""
         return self.promise is not Promise.APPROXIMATE
 
-    def is_certified(self, tables: Tables | None, violation: str) -> bool:
+    def is_certified(self, tables: AnyTables | None, violation: str) -> bool:
         """Whether draws are exact without anything that a user vouches for.
 
         Parameters
@@ -71,7 +71,7 @@ class Guarantee:
             return self.is_exact
         return tables is not None and tables.verified and not violation
 
-    def of_draws(self, tables: Tables | None, violation: str) -> str:
+    def of_draws(self, tables: AnyTables | None, violation: str) -> str:
         """Return what the guarantee amounts to for a chain, in words."""
         if self.promise is not Promise.EXACT_GIVEN_BOUNDS:
             return str(self)

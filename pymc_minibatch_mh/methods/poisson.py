@@ -31,8 +31,8 @@ q the proposal, moving from θ to θ' with counts s has the density
 and -U_i(θ) - φ_i(θ→θ') = -U_i(θ') - φ_i(θ'→θ) turns the second entry into the first with θ and
 θ' exchanged; with delayed acceptance each stage balances its own factor of the target.
 
-Rows that would be drawn at nearly every update are *heavy*: every update reads them, their change
-counts with λ_c in the last decision, and C is that of the others. Which they are is fixed.
+Rows that would be drawn nearly always are *heavy*, and fixed: every update reads them, their change
+counts with λ_c in the last decision, and C is that of the others.
 
 A pair may be decided by all rows instead, if what decides so is symmetric in θ and θ' and knows
 no row that was drawn. Clipping a change to ± its bound is odd, hence the test still balances the
@@ -45,8 +45,7 @@ Advances in Neural Information Processing Systems 33, arXiv:2006.11677.
 Prado, Nemeth, Sherlock (2024), "Metropolis-Hastings with scalable subsampling",
 arXiv:2407.19602.
 Cornish, Vanetti, Bouchard-Côté, Deligiannidis, Doucet (2019), "Scalable Metropolis-Hastings for
-exact Bayesian inference with large datasets", International Conference on Machine Learning 36,
-arXiv:1901.09881.
+exact Bayesian inference with large datasets", ICML 36, arXiv:1901.09881.
 """
 
 import math
@@ -58,10 +57,9 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.alias import draw_alias
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, smallest_table
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, draw_rows, smallest_table
 from pymc_minibatch_mh.kernels.moves import ratio_to_bound
-from pymc_minibatch_mh.kernels.posterior import read_all, read_chosen, read_drawn
+from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_chosen, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.scratch import scratch
 from pymc_minibatch_mh.methods.base import Method
@@ -266,17 +264,18 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
             product = posterior.surrogate.inverse_temperature * change
             counts[entry.INVALID] += not np.isfinite(change)
         # A veto decides: rows that are drawn after one are not read.
-        portion = 1 if test.form == FACTORIZED else min(left, MOST_READ)
+        portion = 1 if test.form == FACTORIZED else min(left, tables.supply.room or MOST_READ)
         rows = scratch(portion, np.int64)
         while left > 0 and product > -np.inf:
             drawn = rows[: min(left, portion)]
-            draw_alias(rng, tables.thresholds[table], tables.aliases[table], drawn, drawn.size)
+            if not draw_rows(rng, tables, table, drawn):
+                return -1.0, 0.0, float(count)
             product += _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts)
             count, left = count + drawn.size, left - drawn.size
             if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
                 return -1.0, 0.0, float(count)
     else:
-        count = posterior.space.term_starts[-1]
+        count = number_of_rows(posterior)
         product = _product_of_all(move, posterior, bounds, informs, counts)
     counts[entry.N_LOOKS] += 1.0
     counts[entry.LOG_RATIO] = cheap + product
@@ -337,6 +336,7 @@ class PoissonMethod(Method):
 
     def require_subsampling(self, prepared: "Prepared") -> None:
         """Refuse a χ that alone makes the Poisson means of typical moves too large."""
+        super().require_subsampling(prepared)
         if self.chi:
             require_subsampling(self.chi, prepared.typical_sizes, self.most_drawn(prepared))
 

@@ -75,7 +75,7 @@ def write(path: str | PathLike, prepared: Prepared) -> None:
         if prepared.heavy is not None:
             arrays["heavy_in_batches"] = prepared.heavy
     tables = prepared.tables
-    if tables is not None and tables.verified:
+    if isinstance(tables, Tables) and tables.verified:
         arrays |= {"heads": tables.heads, "c": tables.c, "looseness": np.asarray(tables.looseness)}
         arrays["heavy"] = tables.heavy
     arrays["key"] = np.asarray(json.dumps(_key_of_file(prepared.target)))

@@ -31,6 +31,8 @@ class Needs:
         ξ, where quadratic lower bounds of rows touch them; None for none.
     derived_ranges, given_ranges
         The same for the ranges of log-likelihoods over the whole space.
+    in_memory
+        Rows that are found again by their numbers, or drawn otherwise than by bounds.
     """
 
     calibration: bool = False
@@ -40,6 +42,13 @@ class Needs:
     touching: float | None = None
     derived_ranges: bool = False
     given_ranges: GivenRanges | None = None
+    in_memory: bool = False
+
+    @property
+    def only_derived_bounds(self) -> bool:
+        """Whether derived bounds are all that is needed, and rows are drawn by them."""
+        others = self.calibration, self.heavy, self.given, self.ranges, self.in_memory
+        return self.derived_bounds and self.touching is None and not any(others)
 
     @property
     def ranges(self) -> bool:

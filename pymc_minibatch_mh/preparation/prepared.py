@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.blocks import AnyTables, BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.ranges import RangesPass
 from pymc_minibatch_mh.bounds.tables import Tables
@@ -20,6 +21,7 @@ from pymc_minibatch_mh.kernels.by_scales import ByScales
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.preparation.heavy import heavy_rows
 from pymc_minibatch_mh.preparation.needs import Needs
+from pymc_minibatch_mh.preparation.stored import require_few_full_passes
 from pymc_minibatch_mh.preparation.violations import (
     audited,
     sizes_of_moves,
@@ -90,7 +92,7 @@ class Prepared:
     surrogate: Surrogate
     calibration: Calibration | None = None
     heavy: np.ndarray | None = None
-    tables: Tables | None = None
+    tables: AnyTables | None = None
     violation: str | None = None
     below: Below | None = None
     marginal: tuple[int, ...] = ()
@@ -98,7 +100,9 @@ class Prepared:
     def __getstate__(self) -> dict[str, Any]:
         """Keep the tables apart, which another process may not find any more."""
         kept = {**self.__dict__, "tables": None}
-        return {"kept": kept, "tables": None if self.tables is None else _Apart(self.tables)}
+        if not isinstance(self.tables, Tables):
+            return {"kept": {**kept, "tables": self.tables}, "tables": None}
+        return {"kept": kept, "tables": _Apart(self.tables)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take the tables over where they are, and derive them anew where they are not."""
@@ -107,6 +111,10 @@ class Prepared:
         if apart is not None:
             found = apart.tables or replace(self, violation="").completed().tables
             self.__dict__["tables"] = found
+        elif isinstance(self.tables, BlockTables):
+            functions = self.target.row_functions
+            assert not isinstance(functions, BoundsError)
+            self.__dict__["tables"] = self.tables.of_functions(functions)
 
     @property
     def n_rows(self) -> int:
@@ -187,6 +195,22 @@ class Prepared:
             return replace(self, surrogate=surrogate)
         return replace(self._bare(), surrogate=surrogate).completed()
 
+    def bounds_of(self, table: int, rows: slice) -> np.ndarray:
+        """Return c_i of stored rows in a table, float32."""
+        assert isinstance(self.tables, BlockTables)
+        return self.tables.of(table, rows)
+
+    def require_few_full_passes(self, most_drawn: float) -> None:
+        """Refuse stored rows of which more than one pass in 10,000 updates is forecast.
+
+        Raises
+        ------
+        SettingError
+            Tells how many.
+        """
+        if not self.target.source.in_memory:
+            require_few_full_passes(self, most_drawn, PREPARATION_SEED)
+
     def audited(self, seed: int) -> str:
         """Return what rows have against the bounds in a few moves, or an empty string."""
         if self.tables is None:
@@ -213,15 +237,19 @@ class Prepared:
         assert self.tables is not None
         if self.tables.are_ranges or self.target.covariance is not None:
             return self
+        if isinstance(self.tables, BlockTables):
+            return self
         rng = np.random.default_rng(PREPARATION_SEED)
         heavy = heavy_rows(self.tables, typical_moves(self.surrogate, self.tables, rng))
         return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
 
-    def _derived(self) -> Tables:
+    def _derived(self) -> AnyTables:
         functions = self.target.row_functions
         if isinstance(functions, BoundsError):
             raise functions
         support = self.target.split.lower, self.target.split.upper
+        if not self.target.source.in_memory:
+            return BlockBounds(functions, self.surrogate, support).tables()
         kind = RangesPass if self.needs.ranges else BoundsPass
         return kind(functions, self.surrogate, support).tables()
 

@@ -20,12 +20,14 @@ from pymc_minibatch_mh.model.reading.inputs import Weights
 from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.model.reading.weights import weights_of
 from pymc_minibatch_mh.model.row.scaled import in_linear_coordinates
+from pymc_minibatch_mh.preparation.appended import appended
 from pymc_minibatch_mh.preparation.file import key_of_expansion, read
 from pymc_minibatch_mh.preparation.freshness import WatchedModel
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared
 from pymc_minibatch_mh.preparation.products import with_products
 from pymc_minibatch_mh.preparation.shapes import with_best_shapes
+from pymc_minibatch_mh.preparation.stored import require_drawn_ahead
 
 #: Rows that tell at once whether a start has a density.
 START_ROWS = 100_000
@@ -135,7 +137,7 @@ class SharedModel:
         needs: Needs,
         model: pm.Model,
         start: np.ndarray,
-        file: str | PathLike | None,
+        given: str | PathLike | Prepared | None,
     ) -> Prepared:
         """Return what passes over all rows find for a method, and no more than it needs.
 
@@ -149,25 +151,34 @@ class SharedModel:
             The model itself.
         start
             Where the search for the mode starts.
-        file
-            A prepared step to read, if one was given.
+        given
+            The file of a prepared step, or what was found of the first of these rows.
         """
+        if not target.source.in_memory:
+            require_drawn_ahead(needs, target.split.terms[0].name)
         key = tuple(key_of_expansion(target).values())
-        if file is not None:
-            target.require_finite(start)
-            found = read(file, target)
-        else:
-            found = self._known.get(key) or _expanded(target, model, start)
+        found = self._known.get(key) if given is None else _taken_over(given, target, start)
+        found = found or _expanded(target, model, start)
         found = replace(found, target=target, needs=needs)
         if needs.given:
             # Those of a user are shared with nobody.
             found = replace(found, calibration=None, heavy=None, tables=None, violation=None)
             return found.completed()
         found = found.completed()
-        if file is None:
+        if given is None:
             # Arrays can be large: those of another order or temperature make room.
             self._known = {key: found}
         return _needed(found)
+
+
+def _taken_over(
+    given: str | PathLike | Prepared, target: Target, start: np.ndarray
+) -> Prepared | None:
+    if isinstance(given, Prepared):
+        target.require_finite(start, START_ROWS)
+        return appended(given, target)
+    target.require_finite(start)
+    return read(given, target)
 
 
 def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Prepared:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.blocks import AnyTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.expansion.target import Target
@@ -33,7 +34,9 @@ class BoundedMove(NamedTuple):
     m: float
 
 
-def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> str:
+def audited(
+    target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator
+) -> str:
     """Return what is wrong with bounds, or an empty string.
 
     Parameters
@@ -58,18 +61,29 @@ def audited(target: Target, surrogate: Surrogate, tables: Tables, rng: np.random
     # What is outside of the support is refused before a row is read.
     support = target.split.lower, target.split.upper
     for move in islice(typical_moves(surrogate, tables, rng, support), moves):
-        if tables.are_ranges:
+        if isinstance(tables, Tables) and tables.are_ranges:
             found = _out_of_range(target, surrogate, tables, (move.position, move.new))
             if found:
                 return found
             continue
-        ends = move.position, move.new, surrogate.centre
-        ratio, row = target.passes.largest_ratio(
-            target.evaluate, ends, tables.c[move.table], move.m, surrogate.inverse_temperature
-        )
+        ratio, row = _largest_ratio(target, surrogate, tables, move)
         if not ratio <= 1.0:
             return violation_message(target, row, move.position, move.new, ratio)
     return ""
+
+
+def _largest_ratio(
+    target: Target, surrogate: Surrogate, tables: AnyTables, move: BoundedMove
+) -> tuple[float, int]:
+    """Return the largest ratio of a row's change to its bound in a move, and the row."""
+    ends = move.position, move.new, surrogate.centre
+    beta, passes = surrogate.inverse_temperature, target.passes
+    if isinstance(tables, Tables):
+        return passes.largest_ratio(target.evaluate, ends, tables.c[move.table], move.m, beta)
+    # Stored rows are held against their bounds a second time by some of them only.
+    rows = target.spread(CHANGES)
+    c = tables.of(move.table, rows)
+    return passes.largest_ratio_of_some(target.evaluate, ends, rows, (c, move.m, beta))
 
 
 def _out_of_range(
@@ -103,7 +117,9 @@ def _furthest_out(
     return largest, worst
 
 
-def sizes_of_moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generator) -> list[float]:
+def sizes_of_moves(
+    surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator
+) -> list[float]:
     """Return C M of moves between points of the Gaussian approximation, where it is bounded.
 
     C is that of the rows that are drawn.
@@ -115,22 +131,32 @@ def sizes_of_moves(surrogate: Surrogate, tables: Tables, rng: np.random.Generato
 
 def typical_moves(
     surrogate: Surrogate,
-    tables: Tables,
+    tables: AnyTables,
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
 ) -> Iterator[BoundedMove]:
     """Make moves between points of the Gaussian approximation, those that are bounded."""
+    moves = islice(moves_of_chains(surrogate, tables, rng, support), MOVES)
+    return (move for move in moves if move is not None)
+
+
+def moves_of_chains(
+    surrogate: Surrogate,
+    tables: AnyTables,
+    rng: np.random.Generator,
+    support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
+) -> Iterator[BoundedMove | None]:
+    """Make moves between points of the Gaussian approximation without end; None if unbounded."""
     arrays = tables.undrawn._replace(heads=tables.heads_of_drawn)
-    for _ in range(MOVES):
+    while True:
         noise = rng.standard_normal((2, surrogate.centre.size))
         here, there = np.clip(surrogate.centre + noise @ surrogate.factor.T, *support)
         _require_metric(tables, here, there)
         best, m = table_of_move(arrays, surrogate, here, there)
-        if best >= 0:
-            yield BoundedMove(here, there, best, m)
+        yield BoundedMove(here, there, best, m) if best >= 0 else None
 
 
-def _require_metric(tables: Tables, here: np.ndarray, there: np.ndarray) -> None:
+def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> None:
     if tables.metric is None:
         return
     m = min(tables.compiled_metric(here, there), tables.compiled_metric(there, here))

@@ -161,6 +161,9 @@ def _tree(
         )
     # How many updates a draw stands for is part of what its stats mean.
     tree["posterior"].attrs["thin"] = crew.plan.thin
+    if step.target.source.stamp:
+        # What was observed is not in the trace: this tells whether other rows are the same.
+        tree["posterior"].attrs["rows"] = step.target.source.stamp
     return tree
 
 

@@ -27,7 +27,7 @@ from pymc_minibatch_mh.step.shared import SharedSettings
 from pymc_minibatch_mh.step.stats import STATS_DTYPES_SHAPES, stats_of_draw
 
 if TYPE_CHECKING:
-    from pymc_minibatch_mh.bounds.tables import Tables
+    from pymc_minibatch_mh.bounds.blocks import AnyTables
     from pymc_minibatch_mh.chain.chain import Chain
     from pymc_minibatch_mh.chain.program import Program
     from pymc_minibatch_mh.chain.state import ChainState
@@ -183,7 +183,7 @@ class MinibatchStep(BlockedStep):
         return self.chain.prepared.surrogate
 
     @property
-    def tables(self) -> Tables | None:
+    def tables(self) -> AnyTables | None:
         """Bounds of all rows; None for methods without."""
         return self.prepared.tables
 

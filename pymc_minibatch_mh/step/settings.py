@@ -41,7 +41,9 @@ def shared(step: type, given: SharedSettings) -> SharedSettings:
     if unknown:
         known = sorted(signature(step).parameters.keys() - {"vars"})
         raise SettingError(f"{unknown[0]}= is no setting of {step.__name__}. Choose from {known}.")
-    return DEFAULTS | given
+    every = DEFAULTS | given
+    # What a step on the first of these rows has found.
+    return every | {"prepared": getattr(every["prepared"], "prepared", every["prepared"])}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The settings that all step methods share, and what they are by default."""
 
 from collections.abc import Mapping, Sequence
-from os import PathLike
 from typing import Any, TypedDict
 
 import numpy as np
@@ -51,7 +50,9 @@ class SharedSettings(TypedDict, total=False):
         Names of dims along which observations lie; by default they lie on the first axis.
     prepared
         A file that ``step.save`` wrote for the same model and data: passes over all rows are then
-        read instead of made.
+        read instead of made. Or a step on the same model whose rows, in :class:`Rows`, are the
+        first of these: then the new rows alone are read, unless they move the mode by more than
+        half a posterior standard deviation or are more than a quarter of all.
     updates_per_draw
         Updates between two draws that are kept.
     full_pass_above
@@ -81,7 +82,7 @@ class SharedSettings(TypedDict, total=False):
     observed: Sequence[str] | None
     weights: Weights | None
     observation_dims: Sequence[str]
-    prepared: str | PathLike | None
+    prepared: Any
     updates_per_draw: int
     full_pass_above: float | str
     moves_without_rows: int | str

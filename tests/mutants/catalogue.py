@@ -29,6 +29,8 @@ MEASURED = ("kernels.bound_tables._products_of_read", "kernels.bound_tables.smal
 LOOP = ("kernels.run._update", "kernels.run.run")
 THINNING = (THIN_ROWS, *LOOP)
 SIZE = "kernels.moves.size_of_move"
+BLOCKS, POOL = "bounds/test_blocks.py", "chain/test_pool.py"
+SUPPLIES, STORED = "exactness/test_supplies.py", "step/test_supplies.py"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,63 @@ class Mutant:
 
 
 EDITED = [
+    # Rows that are stored.
+    Mutant(
+        "rows of a part in the order of their numbers",
+        "draws are of other rows than their bounds, where several lie in one chunk",
+        Edit("data.parts.gather", "rows[places] - edges", "np.sort(rows[places]) - edges"),
+        "data/test_parts.py::test_rows_are_gathered_from_their_parts",
+    ),
+    Mutant(
+        "parts kept for ever",
+        "a pass over files fills the memory",
+        Edit("data.parts.DecodedParts._leave_room", "if self.nbytes <= self.room", "if True"),
+        "data/test_parts.py::test_decoded_parts_are_dropped_when_there_is_no_room",
+    ),
+    Mutant(
+        "time of a file not looked at",
+        "a file of the same size is read in the place of the one that was opened",
+        Edit("data.files.SourceFile.require_same", "found.changed != self.changed", "False"),
+        "data/test_parts.py::test_a_file_that_is_another_is_named",
+    ),
+    Mutant(
+        "half floats let through",
+        "compiled code reads two of them as one number",
+        Edit("data.checks.native_type", "not in (4, 8)", "not in (2, 4, 8)"),
+        "data/test_parts.py::test_types_that_compiled_code_reads_are_told_from_others",
+    ),
+    Mutant(
+        "offset in a map forgotten",
+        "a step of another process reads other rows",
+        Edit("data.file_maps.FileMap.of", "whole.offset + ahead", "whole.offset"),
+        "data/test_stored.py::test_views_of_maps_are_opened_as_they_were[C-rows]",
+    ),
+    Mutant(
+        "private maps opened from their files",
+        "what was written to an array is lost in another process",
+        Edit("data.file_maps._map_of", 'base.mode != "c"', "base.mode"),
+        "data/test_stored.py::test_what_was_written_to_a_private_map_is_kept",
+    ),
+    Mutant(
+        "missing chunks filled in",
+        "lost rows are read as zeros",
+        Edit(
+            "data.zarr_storage.ZarrStorage._decoded", "if not self._objects", "if 0 * self._objects"
+        ),
+        "data/test_zarr.py::test_a_chunk_in_memory_that_is_gone_is_named",
+    ),
+    Mutant(
+        "empty entries read",
+        "what is not known is read as NaN",
+        Edit("data.parquet_storage.ParquetStorage._decode", "if values.null_count", "if False"),
+        "data/test_parquet.py::test_empty_entries_are_not_read_as_nan",
+    ),
+    Mutant(
+        "rows in the order of Dask",
+        "draws are of other rows than their bounds",
+        Edit("data.dask_storage.DaskStorage.read", "else places]", "else ...]"),
+        "data/test_dask.py::test_rows_are_those_of_the_arrays[synchronous]",
+    ),
     # Drawing rows.
     Mutant(
         "alias table off by one",
@@ -893,8 +952,8 @@ EDITED = [
         "rows of weight above one exceed their bounds",
         Edit(
             "model.row.values.RowData._value",
-            "column = self._function.columns[cell.column]\n",
-            "column = self._function.columns[cell.column]\n"
+            "column = self.function.columns[cell.column]\n",
+            "column = self.function.columns[cell.column]\n"
             "        if column.name.startswith('weights of'):\n"
             "            return np.ones(self.rows.size)\n",
         ),
@@ -1416,5 +1475,143 @@ EDITED = [
         "a scale of kinks far from the start is taken for a location",
         Edit("expansion.scales._Probe.changes_slopes", "in LENGTHS", "in LENGTHS[:1]"),
         "expansion/test_scales.py::test_scales_are_told_from_locations[3.0-lasso]",
+    ),
+    # Rows that were drawn ahead.
+    Mutant(
+        "candidates all kept",
+        "stored rows are drawn by the largest bound of their block",
+        Edit("bounds.blocks.BlockTables._kept", "* largest < c", "* 0.0 < c"),
+        f"{BLOCKS}::test_the_chance_of_every_row_is_its_share_of_the_bounds",
+    ),
+    Mutant(
+        "blocks drawn evenly",
+        "stored rows are drawn by their bounds within a block only",
+        Edit(
+            "bounds.blocks.BlockTables._tried",
+            'np.searchsorted(upto, rng.random(count) * upto[-1], side="right")',
+            "(rng.random(count) * upto.size).astype(np.int64)",
+        ),
+        f"{BLOCKS}::test_the_chance_of_every_row_is_its_share_of_the_bounds",
+    ),
+    Mutant(
+        "bounds in the order of the file",
+        "stored rows are kept by the bounds of others",
+        Edit("bounds.blocks.BlockTables._kept", "c[order] =", "c[:] ="),
+        f"{BLOCKS}::test_the_chance_of_every_row_is_its_share_of_the_bounds",
+    ),
+    Mutant(
+        "data in the order of the file",
+        "stored rows come with the data of others",
+        Edit(
+            "bounds.blocks.BlockTables._kept", "column.values[places[kept]]", "column.values[kept]"
+        ),
+        f"{BLOCKS}::test_what_is_drawn_comes_with_its_own_data_and_bound",
+    ),
+    Mutant(
+        "largest bounds not checked",
+        "data that have changed are drawn by bounds that do not hold",
+        Edit("bounds.blocks.BlockTables._kept", "if not (c <= largest).all():", "if False:"),
+        f"{BLOCKS}::test_a_row_above_the_largest_is_not_the_one_that_was_bounded[3.5]",
+    ),
+    Mutant(
+        "first row of a batch used twice",
+        "rows that were drawn ahead are not independent",
+        Edit("kernels.supply.take", "places[table, NEXT] += 1", "places[table, NEXT] += min(k, 1)"),
+        f"{POOL}::test_rows_are_handed_out_as_they_were_drawn[0]",
+    ),
+    Mutant(
+        "one half for all supplies",
+        "rows of a batch are overwritten before they are read",
+        Edit("chain.pool.Pool._put", "number % 2", "0"),
+        f"{POOL}::test_a_batch_that_ends_in_the_next_supply_keeps_what_it_began_with",
+    ),
+    Mutant(
+        "c of the first table",
+        "rows that were drawn ahead are thinned by bounds of another table",
+        Edit("chain.pool.Pool._put", "self.c[table, slots]", "self.c[0, slots]"),
+        f"{POOL}::test_rows_are_handed_out_as_they_were_drawn[1]",
+    ),
+    Mutant(
+        "a supply used again",
+        "the same rows decide again and again",
+        Edit("chain.pool.Pool._next", "first + ROOM, number + 1", "first + ROOM, number"),
+        f"{POOL}::test_rows_are_handed_out_as_they_were_drawn[0]",
+    ),
+    Mutant(
+        "supplies drawn by what was used",
+        "which rows come next depends on where the chain is",
+        Edit(
+            "chain.pool.Pool._ahead",
+            "table, number]",
+            "table, number, int(self.supply.places.sum())]",
+        ),
+        f"{POOL}::test_rows_are_handed_out_as_they_were_drawn[0]",
+    ),
+    Mutant(
+        "one stream for all tables",
+        "moves of different length are decided by the same rows",
+        Edit("chain.pool.Pool._ahead", "table, number]", "0, number]"),
+        f"{POOL}::test_rows_of_different_tables_are_drawn_apart",
+    ),
+    Mutant(
+        "supplies counted anew around another centre",
+        "rows that warm-up learned from decide again",
+        Edit("chain.pool.no_supplies", "before[:, NUMBER].max(initial=0)", "0"),
+        f"{POOL}::test_supplies_around_another_centre_are_others",
+    ),
+    Mutant(
+        "the next supply in the place of the last",
+        "a chain that is taken up skips rows",
+        Edit("chain.pool.Pool._restore", "int(number) - 1", "int(number)"),
+        f"{POOL}::test_a_chain_that_is_taken_up_goes_on_with_the_same_rows[1000]",
+    ),
+    Mutant(
+        "errors of a storage kept quiet",
+        "a chain goes on without rows",
+        Edit("chain.pool.Pool.require_served", "raise error", "return"),
+        f"{POOL}::test_what_the_storage_raises_is_raised_once_and_rows_go_on_from_there[2]",
+    ),
+    Mutant(
+        "rows of the first table for all",
+        "rows are not drawn by the bounds that the test takes them for",
+        Edit(
+            "kernels.bound_tables.draw_rows",
+            "take(tables.supply, table, rows)",
+            "take(tables.supply, 0, rows)",
+            THINNING,
+        ),
+        f"{SUPPLIES}::test_the_loop_decides_by_the_rows_that_come_next[best]",
+        slow=True,
+    ),
+    Mutant(
+        "change of all stored rows backwards",
+        "pairs that all rows decide",
+        Edit(
+            "kernels.posterior.read_all",
+            "return change_of_all",
+            "return -change_of_all",
+            ("methods.poisson._product_of_all", *THINNING),
+        ),
+        f"{SUPPLIES}::test_the_loop_decides_by_the_rows_that_come_next[MH-SS]",
+        slow=True,
+    ),
+    Mutant(
+        "a failed pass taken for no change",
+        "a pair is decided by rows that could not be read",
+        Edit("kernels.supply.change_of_all", "return np.nan", "return 0.0"),
+        f"{POOL}::test_a_full_pass_gives_its_change_or_what_it_raises",
+    ),
+    Mutant(
+        "a state with as many tables as the step",
+        "chains that have moved their centre cannot be taken up",
+        Edit("chain.state.ChainState.shapes", 'f.name != "supplies"', "True"),
+        f"{STORED}::test_a_chain_around_another_centre_is_taken_up_with_other_tables",
+    ),
+    Mutant(
+        "rows kept by the largest bounds of their blocks",
+        "the posterior of stored rows",
+        Edit("bounds.blocks.BlockTables._kept", "* largest < c", "* 0.5 * largest < c"),
+        f"{STORED}::test_posterior_is_that_of_quadrature",
+        slow=True,
     ),
 ]

@@ -288,4 +288,8 @@ RANDOM = [
         "step/test_exact.py::test_bounds_of_ones_own_give_the_same_posterior",
         4, FAR_LEVEL, "means and standard deviations of two coordinates",
     ),
+    Random(
+        "step/test_supplies.py::test_posterior_is_that_of_quadrature",
+        1, VERY_FAR_LEVEL, "mean of one coordinate",
+    ),
 ]  # fmt: skip

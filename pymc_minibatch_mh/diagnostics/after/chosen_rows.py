@@ -56,7 +56,7 @@ class BatchFunction:
     def batch(self, rows: Rows) -> list[np.ndarray]:
         """Read some rows of all data arrays, in the types that the graph takes."""
         return [
-            np.ascontiguousarray(column.rows_first[rows], dtype)
+            np.ascontiguousarray(column.read(rows), dtype)
             for column, dtype in zip(self._columns, self._dtypes, strict=True)
         ]
 

@@ -30,6 +30,7 @@ from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.model.reading.axis import MixedRowsError
 from pymc_minibatch_mh.model.reading.batch import BatchWalk
 from pymc_minibatch_mh.model.reading.inputs import generator_of, model_of
+from pymc_minibatch_mh.model.reading.stored import stored_arrays
 
 #: Where random variables are defined that follow NumPy's rules of batches. One that calls a
 #: function of the user, as a CustomDist(random=...), is defined elsewhere.
@@ -183,4 +184,7 @@ def _refused(name: str, cause: str) -> UnsplittableModelError:
 
 def _number_of_rows(model: pm.Model, rv: Variable) -> int:
     value = model.rvs_to_values[rv]
+    stored = stored_arrays([value])
+    if stored:
+        return int(stored[0].shape[0])
     return int(value.type.shape[0] or value.shape[0].eval()) if value.type.ndim else 1

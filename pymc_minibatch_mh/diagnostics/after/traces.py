@@ -42,7 +42,9 @@ def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
     groups = [trace[name] for name in ("observed_data", "constant_data") if name in trace.children]
     kept = {name: values for group in groups for name, values in group.data_vars.items()}
     for name, array in arrays.named():
-        if name in kept and not np.array_equal(kept[name].to_numpy(), array):
+        if not isinstance(array, np.ndarray) or name not in kept:
+            continue
+        if not np.array_equal(kept[name].to_numpy(), array):
             raise StaleDataError(
                 f"{name!r} changed after this trace was drawn, whose draws belong to the data that "
                 "they were drawn with. Sample again, or set the data back."

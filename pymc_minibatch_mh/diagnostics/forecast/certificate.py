@@ -2,7 +2,7 @@
 
 from scipy.special import chdtrc
 
-from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.blocks import AnyTables
 from pymc_minibatch_mh.diagnostics.forecast.records import BoundTable, Certificate
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, RANGE, SHARP
@@ -45,7 +45,7 @@ def _heavy(step: MinibatchStep) -> int:
     return step.prepared.n_rows - step.prepared.n_drawn
 
 
-def bound_tables(tables: Tables, size: int) -> tuple[BoundTable, ...]:
+def bound_tables(tables: AnyTables, size: int) -> tuple[BoundTable, ...]:
     """Return what the heads of tables say, in `size` dimensions."""
     return tuple(
         BoundTable(

@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.blocks import AnyTables
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.starts import beside, runs_away
 from pymc_minibatch_mh.diagnostics.forecast.records import Forecast, Memory
@@ -221,16 +221,14 @@ def error_of_mean(values: np.ndarray) -> float:
     return float(np.std(means, ddof=1) / np.sqrt(BATCHES))
 
 
-def memory(surrogate: Surrogate, tables: Tables | None, data: int) -> Memory:
+def memory(surrogate: Surrogate, tables: AnyTables | None, data: int) -> Memory:
     """Return the bytes of what a step holds, given those of its data."""
-    arrays = [] if tables is None else [tables.heads, tables.c, *tables.alias]
-    held = sum(array.nbytes for array in arrays)
+    held = 0 if tables is None else tables.nbytes
     return Memory(data, held, sum(np.asarray(part).nbytes for part in surrogate))
 
 
 def data_bytes(step: MinibatchStep) -> int:
     """Return the bytes of the data arrays, each counted once however many terms read it."""
-    arrays = {
-        (c.values.ctypes.data, c.values.nbytes): c.values.nbytes for c in step.target.source.columns
-    }
-    return sum(arrays.values())
+    arrays = [column.values for column in step.target.source.columns]
+    where = [a.ctypes.data if isinstance(a, np.ndarray) else id(a) for a in arrays]
+    return sum(dict(zip(where, (a.nbytes for a in arrays), strict=True)).values())

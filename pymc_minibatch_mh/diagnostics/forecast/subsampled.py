@@ -52,9 +52,9 @@ def _term(parts: Split, term: BatchTerm, why_graph: str) -> SubsampledTerm:
 
 
 def _array(column: Column) -> DataArray:
-    rows = column.rows_first
-    size = rows.itemsize * int(np.prod(rows.shape[1:], dtype=int))
-    return DataArray(column.name, str(rows.dtype), rows.shape[1:], size)
+    shape, dtype = column.row_shape, column.values.dtype
+    size = dtype.itemsize * int(np.prod(shape, dtype=int))
+    return DataArray(column.name, str(dtype), shape, size)
 
 
 def variable_names(parts: Split, places: Sequence[int]) -> str:

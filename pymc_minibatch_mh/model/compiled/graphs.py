@@ -25,6 +25,7 @@ from pytensor.graph.utils import MethodNotDefined
 
 import pymc_minibatch_mh.model.compiled.dispatch  # noqa: F401 - teaches PyTensor special functions
 from pymc_minibatch_mh.data import ArrayRows, Column
+from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
 from pymc_minibatch_mh.kernels.signatures import DERIVATIVES_SIGNATURE, EVALUATE_SIGNATURE
 from pymc_minibatch_mh.model.compiled.read_rows import ReadRows
@@ -43,8 +44,10 @@ def row_source(split: Split) -> ArrayRows:
     for term in split.terms:
         for column, _ in term.batches:
             columns.setdefault((id(column.values), column.axis), column)
-    lengths = [term.n_rows for term in split.terms]
-    return ArrayRows(list(columns.values()), lengths, split.other_values.type.shape[0])
+    n_others = split.other_values.type.shape[0]
+    if any(not isinstance(column.values, np.ndarray) for column in columns.values()):
+        return StoredRows(tuple(columns.values()), n_others)
+    return ArrayRows(list(columns.values()), [term.n_rows for term in split.terms], n_others)
 
 
 def read_others(split: Split, context: Variable) -> Variable:
@@ -252,7 +255,7 @@ class GraphRows:
                 for slot, known in zip(self._source.slots, self._source.columns, strict=True)
                 if known.values is column.values and known.axis == column.axis
             )
-            shape = column.rows_first.shape[1:]
+            shape = column.row_shape
             replacements[batch] = ReadRows(slot, str(column.values.dtype), shape)(
                 rows, self._context
             )

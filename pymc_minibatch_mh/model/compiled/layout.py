@@ -90,6 +90,11 @@ class Leaves:
             self._computed[cell] = self._compute(cell)
         return _leaf(Column("computed", self._computed[cell], 0), (), cell)
 
+    def compute_again(self, rows: slice) -> None:
+        """Compute for some rows anew what was computed from their data."""
+        for cell, values in self._computed.items():
+            values[rows] = RowData(self._function, rows).value(cell)
+
     def _compute(self, cell: Cell) -> np.ndarray:
         n_rows = self._function.n_rows
         out = np.empty(n_rows, dtype=np.float64 if cell.dtype.kind == "f" else np.int64)

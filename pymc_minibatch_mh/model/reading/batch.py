@@ -14,10 +14,12 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 
 from pymc_minibatch_mh.data import Column, dtype_once_read
+from pymc_minibatch_mh.data.stored import StoredArray
 from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
 from pymc_minibatch_mh.model.reading.axis import MixedRowsError, batch_of
 from pymc_minibatch_mh.model.reading.derived import computed, data_behind
 from pymc_minibatch_mh.model.reading.precision import in_double
+from pymc_minibatch_mh.model.reading.stored import require_one_storage, stored_array
 from pymc_minibatch_mh.model.reading.structure import part_of
 
 WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
@@ -109,6 +111,9 @@ class BatchWalk:
         return any(v in self.names for v in ancestors([variable]))
 
     def _build(self, variable: Variable, axis: int) -> Variable:
+        stored = stored_array(variable)
+        if stored is not None:
+            return self._batch_of_data(variable, stored, axis)
         if variable.owner is not None:
             return self._rebuilt(variable, axis)
         if variable in self.names:
@@ -137,7 +142,9 @@ class BatchWalk:
         self.computed_from += [v for v in behind if data_values(v).size >= self.n_rows]
         return self._batch_of_data(variable, computed(variable), axis)
 
-    def _batch_of_data(self, variable: Variable, values: np.ndarray, axis: int) -> Variable:
+    def _batch_of_data(
+        self, variable: Variable, values: np.ndarray | StoredArray, axis: int
+    ) -> Variable:
         name = self.name_of(variable)
         if values.shape[axis] != self.n_rows:
             raise refuse(
@@ -155,7 +162,7 @@ class BatchWalk:
             )
         column = Column(name, values, axis)
         if (variable, axis) not in self.batches:
-            static = column.rows_first.shape[1:]
+            static = column.row_shape
             dtype = dtype_once_read(values.dtype)
             batch = pt.TensorType(dtype, (None, *static))(f"{name}_batch")
             self.batches[variable, axis] = (column, batch)
@@ -243,6 +250,7 @@ def batch_term(
     except MixedRowsError as error:
         raise refuse(name, f"cannot be split into observations: {error.why}", WAY_ON) from error
     _refuse_sums_over_rows(walk)
+    require_one_storage(name, [column for column, _ in walk.batches.values()], batch)
     if batch.type.ndim > 1:
         batch = batch.sum(axis=tuple(range(1, batch.type.ndim)))
     return BatchTerm(name, n_rows, batch, walk.length, list(walk.batches.values()))
@@ -277,7 +285,8 @@ def _kept_rows(variable: Variable) -> list[Variable]:
     def entry_by_entry(v: Variable) -> Sequence[Variable]:
         return v.owner.inputs if v.owner and isinstance(v.owner.op, _ENTRY_BY_ENTRY) else ()
 
-    return [v for v in visit([variable], entry_by_entry) if v.owner is None]
+    found = visit([variable], entry_by_entry)
+    return [v for v in found if v.owner is None or stored_array(v) is not None]
 
 
 def _same_data(variable: Variable, data: Variable) -> bool:

@@ -19,6 +19,7 @@ from pymc_minibatch_mh.model.reading.dims import plain
 from pymc_minibatch_mh.model.reading.precision import in_double
 from pymc_minibatch_mh.model.reading.rounding import rounding_of, stabilised
 from pymc_minibatch_mh.model.reading.split import Split
+from pymc_minibatch_mh.model.reading.stored import with_rows
 
 #: Largest accepted difference between the parts and the whole, in double precision.
 TOLERANCE = 1e-8
@@ -62,11 +63,14 @@ class ModelDensity:
         A PyMC model.
     split
         Its parts.
+    rows : ndarray of int64, optional
+        The rows whose log-likelihood counts, where they are stored; by default all.
     """
 
-    def __init__(self, model: pm.Model, split: Split) -> None:
+    def __init__(self, model: pm.Model, split: Split, rows: np.ndarray | None = None) -> None:
         self._model = model
         self._split = split
+        self._rows = rows
 
     def as_written(self, position: np.ndarray, others: np.ndarray) -> Reading:
         """Return it without the rewrites that simplify the compiled parts.
@@ -88,6 +92,8 @@ class ModelDensity:
     def _graphs(self) -> list[Variable]:
         """The log-density in double precision and, if that differs, as it is."""
         graph = _weighted_log_density(self._model, self._split)
+        if self._rows is not None:
+            graph = with_rows(graph, self._rows)
         return list({id(x): x for x in (in_double(graph), graph)}.values())
 
     @cached_property

@@ -19,6 +19,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
 from pymc_minibatch_mh.model.reading.dims import plain
+from pymc_minibatch_mh.model.reading.stored import ReadStored
 
 
 @node_rewriter(None)
@@ -36,11 +37,14 @@ IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inlined))
 
 
 def data_behind(variable: Variable) -> list[Variable] | None:
-    """Return the data arrays that a variable is computed from, None if not from data alone."""
+    """Return the data arrays that a variable is computed from, None if not from data alone.
+
+    Stored data, which need not fit into memory, are not computed with as a whole.
+    """
     arrays = []
     for above in ancestors([variable]):
         if above.owner is not None:
-            if isinstance(above.owner.op, RandomVariable):
+            if isinstance(above.owner.op, RandomVariable | ReadStored):
                 return None
         elif isinstance(above.type, TensorType | XTensorType):
             if not isinstance(above, Constant | SharedVariable):

@@ -14,6 +14,7 @@ from pytensor.tensor.type import integer_dtypes
 
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.model.reading.batch import BatchTerm
+from pymc_minibatch_mh.model.reading.stored import blocks_of
 
 #: Compiles nothing, and computes no values where a shape will do.
 _OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
@@ -34,19 +35,24 @@ def require_indices_in_range(term: BatchTerm, values: Sequence[Variable]) -> Non
     UnsplittableModelError
         If an index is out of range; names the variable, the row and the index.
     """
-    for index, length in _chosen(term, values):
+    for index, length, before in _chosen(term, values):
         wrong = (index < -length) | (index >= length)
         if wrong.any():
             first = np.unravel_index(np.argmax(wrong), wrong.shape)
-            row = f" in row {first[0]}" if len(index) == term.n_rows else ""
+            row = "" if before is None else f" in row {before + first[0]}"
             raise UnsplittableModelError(
                 f"{term.name!r} chooses entry {index[first]}{row} of something that has {length} "
                 "entries. Correct the index, which counts from 0."
             )
 
 
-def _chosen(term: BatchTerm, values: Sequence[Variable]) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield arrays of indices that are data, and how many entries they choose from."""
+def _chosen(
+    term: BatchTerm, values: Sequence[Variable]
+) -> Iterator[tuple[np.ndarray, int, int | None]]:
+    """Yield arrays of indices that are data, what they choose from, and their first row.
+
+    Of what they choose from it is the number of entries. Rows that are stored are read in blocks.
+    """
     pairs = [
         (index, _length(node.inputs[0], axis))
         for node in toposort([term.logp])
@@ -57,14 +63,17 @@ def _chosen(term: BatchTerm, values: Sequence[Variable]) -> Iterator[tuple[np.nd
     if not pairs:
         return
     given: dict[Variable, Any] = {value: np.zeros(value.type.shape) for value in values}
-    given |= {b: c.rows_first.astype(b.type.dtype, copy=False) for c, b in term.batches}
-    given[term.length] = np.int64(term.n_rows)
+    inputs = [*given, *(batch for _, batch in term.batches), term.length]
     outputs = [x for pair in pairs for x in pair]
-    function = pytensor.function(list(given), outputs, mode=_OF_SHAPES, on_unused_input="ignore")
-    with np.errstate(all="ignore"):
-        found = function(*given.values())
-    for index, length in zip(found[::2], found[1::2], strict=True):
-        yield np.atleast_1d(index), int(length)
+    function = pytensor.function(inputs, outputs, mode=_OF_SHAPES, on_unused_input="ignore")
+    for block in blocks_of(term.n_rows, [column for column, _ in term.batches]):
+        count = block.stop - block.start
+        rows = [c.read(block).astype(b.type.dtype, copy=False) for c, b in term.batches]
+        with np.errstate(all="ignore"):
+            found = function(*given.values(), *rows, np.int64(count))
+        for index, length in zip(found[::2], found[1::2], strict=True):
+            chosen = np.atleast_1d(index)
+            yield chosen, int(length), block.start if len(chosen) == count else None
 
 
 def _length(chosen_from: Variable, axis: int) -> Variable:

@@ -7,7 +7,9 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph
 
+from pymc_minibatch_mh.data.stored import Storage
 from pymc_minibatch_mh.model.reading.batch import data_values
+from pymc_minibatch_mh.model.reading.stored import stored_array
 
 
 class ModelArrays:
@@ -41,15 +43,18 @@ class ModelArrays:
             if variable in self._seen:
                 continue
             self._seen.add(variable)
-            if isinstance(variable, Constant | SharedVariable):
+            stored = stored_array(variable)
+            if stored is not None:
+                self._names[variable] = stored.name
+            elif isinstance(variable, Constant | SharedVariable):
                 kind = "data array" if getattr(variable.type, "ndim", 0) else "number"
                 self._names[variable] = variable.name or f"a {kind} of {owner}"
             elif variable.owner is not None:
                 waiting += reversed([*variable.owner.inputs, *_inner(variable.owner.op)])
 
-    def named(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the arrays as they are now, each once."""
-        known: dict[int, np.ndarray] = {}
+    def named(self) -> Iterator[tuple[str, np.ndarray | Storage]]:
+        """Yield the arrays as they are now, each once; of stored ones, where they lie."""
+        known: dict[int, np.ndarray | Storage] = {}
         for variable, name in self._names.items():
             for array in _arrays_of(variable):
                 if id(array) not in known:
@@ -63,7 +68,10 @@ def _inner(op: object) -> Sequence[Variable]:
     return core.inner_outputs if isinstance(core, HasInnerGraph) else ()
 
 
-def _arrays_of(variable: Variable) -> list[np.ndarray]:
+def _arrays_of(variable: Variable) -> Sequence[np.ndarray | Storage]:
+    stored = stored_array(variable)
+    if stored is not None:
+        return [stored.storage]
     shared = isinstance(variable, SharedVariable)
     held = variable.get_value(borrow=True) if shared else variable.data
     if isinstance(held, np.ndarray | np.generic):

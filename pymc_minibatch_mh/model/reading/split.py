@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -25,7 +26,7 @@ from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
 from pymc_minibatch_mh.model.reading.natural import natural
 from pymc_minibatch_mh.model.reading.precision import in_double
 from pymc_minibatch_mh.model.reading.support import support
-from pymc_minibatch_mh.model.reading.terms import MIN_ROWS, chosen_terms, term_of
+from pymc_minibatch_mh.model.reading.terms import MIN_ROWS, chosen_terms, require_alone, term_of
 from pymc_minibatch_mh.model.reading.weights import weigh
 
 NOTHING = np.empty(0)
@@ -230,6 +231,7 @@ def split(
     _check_potentials(model, terms)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
     prior = in_double(log_density(model, rest, summed=True)) if rest else pt.constant(0.0)
+    require_alone(model, rest, terms)
     expanded, kept = _of_other_steps(model, vars, terms)
     blocks, others = _blocks([*expanded, *vars], point), _blocks(kept, point)
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
@@ -341,5 +343,7 @@ def _check_potentials(model: pm.Model, terms: Sequence[BatchTerm]) -> None:
             )
 
 
-def _is_copy(values: np.ndarray, array: np.ndarray) -> bool:
+def _is_copy(values: np.ndarray, array: Any) -> bool:
+    if not isinstance(array, np.ndarray):
+        return False
     return values is array or (values.shape == array.shape and np.array_equal(values, array))

@@ -13,11 +13,13 @@ from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.xtensor.vectorization import XElemwise
 
+from pymc_minibatch_mh.data.stored import StoredArray
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError, refuse
 from pymc_minibatch_mh.model.reading.batch import WAY_ON, BatchTerm, batch_term, data_values
 from pymc_minibatch_mh.model.reading.dims import has_dims, plain
 from pymc_minibatch_mh.model.reading.logp import log_density
 from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
+from pymc_minibatch_mh.model.reading.stored import require_rows_subsampled, stored_array
 
 #: Likelihood terms with fewer rows are evaluated in full.
 MIN_ROWS = 1_000
@@ -150,6 +152,9 @@ def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str
     """Return how many rows an observed variable has."""
     axis = observation_axis(model, rv, observation_dims)
     value = _without_casts(model.rvs_to_values[rv])
+    stored = stored_array(value)
+    if stored is not None:
+        return int(stored.shape[axis])
     if isinstance(value, Constant | SharedVariable):
         shape = np.shape(data_values(value))
         return int(shape[axis]) if shape else 1
@@ -229,6 +234,30 @@ def term_of(
     return term
 
 
+def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[BatchTerm]) -> None:
+    """Refuse more of stored rows than one subsampled likelihood, and others beside it.
+
+    Raises
+    ------
+    UnsplittableModelError
+        Naming the variables.
+    """
+    require_rows_subsampled(model, rest)
+    stored = [
+        term
+        for term in terms
+        if any(isinstance(column.values, StoredArray) for column, _ in term.batches)
+    ]
+    if stored and len(terms) > 1:
+        other = next(term for term in terms if term is not stored[0])
+        raise refuse(
+            other.name,
+            f"is subsampled beside {stored[0].name!r}, whose data are of Rows(...)",
+            "With stored rows one likelihood is subsampled: name it in observed=[...], or put "
+            "both into one pm.CustomDist.",
+        )
+
+
 def _axis_of_logp(value: Variable, logp: Variable, axis: int) -> int | None:
     """Return where the observation axis lies in the log-likelihood, if it does."""
     if not has_dims(logp):
@@ -254,7 +283,9 @@ def _imputed(name: str) -> UnsplittableModelError:
     )
 
 
-def _observations(model: pm.Model, rv: Variable, names: dict[Variable, str]) -> np.ndarray:
+def _observations(
+    model: pm.Model, rv: Variable, names: dict[Variable, str]
+) -> np.ndarray | StoredArray:
     """Return the observations of a variable that has all of them."""
     name = str(rv.name)
     value = _without_casts(model.rvs_to_values[rv])
@@ -263,6 +294,9 @@ def _observations(model: pm.Model, rv: Variable, names: dict[Variable, str]) -> 
         whole_name != name and f"{whole_name}_unobserved" in names.values()
     ):
         raise _imputed(whole_name)
+    stored = stored_array(value)
+    if stored is not None:
+        return stored
     if not isinstance(value, Constant | SharedVariable):
         raise refuse(
             name,

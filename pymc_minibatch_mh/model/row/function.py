@@ -83,6 +83,11 @@ class RowFunction:
     arguments: tuple[LinearForm, ...]
     cells: Cells
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether its data have to be read before they are in memory."""
+        return any(not isinstance(column.values, np.ndarray) for column in self.columns)
+
 
 @dataclass(frozen=True, eq=False)
 class LoweredRow:
@@ -191,7 +196,7 @@ def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tenso
         term.length: Tensor(single(cells.length()), None),
     }
     for number, (column, batch) in enumerate(term.batches):
-        shape = column.rows_first.shape[1:]
+        shape = column.row_shape
         entries = np.empty((1, *shape), dtype=object)
         for entry in np.ndindex(*shape):
             entries[(0, *entry)] = cells.data(number, entry, np.dtype(batch.type.dtype))

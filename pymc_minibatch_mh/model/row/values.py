@@ -1,8 +1,11 @@
 """Values of data cells and coefficients of linear forms, for some rows of a term."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from pymc_minibatch_mh.data.reading import read_entries
+from pymc_minibatch_mh.data.stored import consecutive, read_columns
 from pymc_minibatch_mh.model.row.cells import (
     Apply,
     Cell,
@@ -14,6 +17,17 @@ from pymc_minibatch_mh.model.row.cells import (
 )
 from pymc_minibatch_mh.model.row.function import LinearForm, RowFunction
 from pymc_minibatch_mh.model.row.operations import numpy_of
+
+
+def read(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarray]:
+    """Return a term with some rows in memory, and their numbers there.
+
+    Where its data are in memory already, that is the term itself.
+    """
+    if not function.is_stored:
+        return function, rows
+    columns = read_columns(function.columns, consecutive(rows))
+    return replace(function, n_rows=rows.size, columns=columns), np.arange(rows.size)
 
 
 class RowData:
@@ -28,11 +42,11 @@ class RowData:
     """
 
     def __init__(self, function: RowFunction, rows: slice | np.ndarray) -> None:
-        self._function = function
         if isinstance(rows, slice):
             rows = np.arange(rows.start, rows.stop)
-        #: Row numbers, int64.
-        self.rows = np.ascontiguousarray(rows, dtype=np.int64)
+        rows = np.ascontiguousarray(rows, dtype=np.int64)
+        #: The term with the rows in memory, and their numbers there, int64.
+        self.function, self.rows = read(function, rows)
         self._known: dict[Cell, np.ndarray] = {}
 
     def value(self, cell: Cell) -> np.ndarray:
@@ -44,7 +58,7 @@ class RowData:
 
     def part(self, chosen: np.ndarray) -> "RowData":
         """Return some of the rows, by their places among these."""
-        return RowData(self._function, self.rows.take(chosen))
+        return RowData(self.function, self.rows.take(chosen))
 
     def where(self, condition: Cell) -> tuple[np.ndarray, np.ndarray]:
         """Return the places of the rows for which a data cell holds, and those of the others."""
@@ -72,7 +86,7 @@ class RowData:
         if isinstance(cell, Constant):
             return np.asarray(cell.value)
         if isinstance(cell, Data):
-            column = self._function.columns[cell.column]
+            column = self.function.columns[cell.column]
             return read_entries(column, self.rows, cell.entry).astype(cell.dtype, copy=False)
         if isinstance(cell, RowNumber):
             return self.rows

@@ -1,0 +1,103 @@
+"""Computing on whatever scheduler Dask has, without waiting for one that is gone."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+import dask
+import numpy as np
+
+#: Seconds for which a cluster may be without workers, or out of reach.
+PATIENCE = 60.0
+#: Seconds between two looks at a cluster that computes.
+POLL = 1.0
+_OF_CLUSTERS = (None, "dask.distributed", "distributed")
+_AT_IMPORT = os.getpid()
+_lock = Lock()
+#: Process and address -> the client that this process has opened itself.
+_opened: dict[tuple[int, str], Any] = {}
+
+
+class LostClusterError(RuntimeError):
+    """A cluster that does not compute any more."""
+
+
+def address_in_use() -> str | None:
+    """Return the address of the cluster that Dask computes on in this process, if there is one."""
+    client = _default_client()
+    return None if client is None else str(client.scheduler.address)
+
+
+def compute(arrays: Sequence[Any], address: str | None) -> list[np.ndarray]:
+    """Compute arrays on the cluster in use, or else by the scheduler that is set.
+
+    Parameters
+    ----------
+    arrays
+        Arrays of Dask.
+    address
+        The cluster to use in a process that has no client of its own.
+
+    Raises
+    ------
+    LostClusterError
+        If the cluster has no workers for a minute, or does not answer.
+    """
+    client: Any = _default_client()
+    # The threads of a client do not live on in a forked process.
+    if os.getpid() != _AT_IMPORT and client is not None:
+        client, address = None, str(client.scheduler.address)
+    if client is None and address is not None:
+        client = _client_of(address)
+    if client is None:
+        return [np.asarray(found) for found in dask.compute(*arrays)]
+    futures = client.compute(list(arrays))
+    return [np.asarray(_result(client, future)) for future in futures]
+
+
+def _default_client() -> Any:
+    # Who has a client has imported the library.
+    distributed = sys.modules.get("distributed")
+    if distributed is None or dask.config.get("scheduler", None) not in _OF_CLUSTERS:
+        return None
+    try:
+        return distributed.default_client()
+    except ValueError:
+        return None
+
+
+def _client_of(address: str) -> Any:
+    with _lock:
+        key = os.getpid(), address
+        if key not in _opened or _opened[key].status == "closed":
+            try:
+                client = import_module("distributed").Client
+                _opened[key] = client(address, set_as_default=False, timeout=PATIENCE)
+            except (OSError, ValueError, RuntimeError) as error:
+                raise LostClusterError(
+                    f"the cluster at {address} does not answer this process ({error}); one of "
+                    "processes would: LocalCluster(processes=True)"
+                ) from error
+        return _opened[key]
+
+
+def _result(client: Any, future: Any) -> Any:
+    """Wait for a result, as long as there is somebody who may compute it."""
+    alive = monotonic()
+    while True:
+        try:
+            return future.result(timeout=POLL)
+        except TimeoutError:
+            if future.done():
+                return future.result(timeout=PATIENCE)
+        if client.status == "running" and client.scheduler_info()["workers"]:
+            alive = monotonic()
+        elif monotonic() - alive > PATIENCE:
+            raise LostClusterError(
+                f"the cluster at {client.scheduler.address} is {client.status} and has no workers "
+                f"for {PATIENCE:.0f} s"
+            )

@@ -1,0 +1,302 @@
+"""Rows of Parquet files: the row groups that hold them are decoded, and the last ones kept."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from pymc_minibatch_mh.data.checks import native_type, require_names
+from pymc_minibatch_mh.data.files import SourceFile
+from pymc_minibatch_mh.data.parts import ROOM, DecodedParts, gather
+from pymc_minibatch_mh.data.stored import Field
+from pymc_minibatch_mh.errors import SettingError, SourceError
+
+#: A file, several in order, a folder of files, or a dataset of them.
+type Source = str | Path | Sequence[str | Path] | ds.Dataset
+#: Types that hold no numbers as they are, and what to store in their place.
+_FIXES = (
+    (pa.types.is_dictionary, "Store the numbers of its categories."),
+    (pa.types.is_decimal, "Cast it to float64 before it is written."),
+    (pa.types.is_temporal, "Store a number, such as the seconds since a date, as float64."),
+    (pa.types.is_nested, "Store each of its numbers as a column, and name these as a list."),
+)
+
+
+class _Group(NamedTuple):
+    """A row group: its file, its number there, and the path of the file."""
+
+    path: str
+    number: int
+    rows: int
+
+
+class ParquetStorage:
+    """Columns of Parquet files, alone or as the columns of matrices.
+
+    A pickle refers to the files and to what they were.
+
+    Parameters
+    ----------
+    source
+        A file, several in order, a folder of which all files are read in the order of their
+        names, or a dataset of PyArrow.
+    columns
+        Name of an array -> the column that it is, or the columns that it has, in order. By
+        default each column is an array of its own.
+
+    Raises
+    ------
+    SettingError
+        If a column is not there, is not numeric or has another type in another file.
+    SourceError
+        If a file cannot be opened, or a column has empty entries.
+    """
+
+    def __init__(
+        self, source: Source, columns: Mapping[str, str | Sequence[str]] | None = None
+    ) -> None:
+        dataset = _dataset_of(source)
+        fragments = _fragments_of(dataset, source)
+        self._filesystem: Any = fragments[0].filesystem
+        self._metadata: dict[str, Any] = {}
+        self._files: dict[str, SourceFile] = {}
+        self._groups: list[_Group] = []
+        self._columns = _named(columns, dataset.schema)
+        self._types = {
+            name: _type_of(dataset.schema, name)
+            for names in self._columns.values()
+            for name in names
+        }
+        for fragment in fragments:
+            self._add(fragment)
+        self._edges = np.cumsum([0, *(group.rows for group in self._groups)], dtype=np.int64)
+        self.n_rows = int(self._edges[-1])
+        if not self.n_rows:
+            raise SettingError(f"{_short(source)} has no rows. Give files with some.")
+        self._matrices = {n for n in self._columns if columns and not isinstance(columns[n], str)}
+        self.fields = {name: self._field(name) for name in self._columns}
+        self.stamp = self._stamp()
+        self._parts = self._no_parts()
+
+    def _add(self, fragment: Any) -> None:
+        """Check a file and take its row groups in."""
+        path = fragment.path
+        file = _look(self._filesystem, path)
+        if file is None:
+            raise SourceError(f"there is no file {path}. Give paths of Parquet files.")
+        try:
+            metadata, schema = fragment.metadata, fragment.physical_schema
+        except (OSError, pa.ArrowException) as error:
+            raise SourceError(
+                f"{path}, {file.size:,} bytes, is no whole Parquet file: {error}. Write it again."
+            ) from error
+        for name, expected in self._types.items():
+            found = _type_of(schema, name, path)
+            if found != expected:
+                raise SettingError(
+                    f"the column {name!r} is {found} in {path} and {expected} in the first file. "
+                    "Write all of them with one type."
+                )
+        self._files[path], self._metadata[path] = file, metadata
+        for group in fragment.row_groups:
+            self._require_full(path, metadata.row_group(group.id), group.id)
+            if group.num_rows:
+                self._groups.append(_Group(path, group.id, group.num_rows))
+
+    def _require_full(self, path: str, group: Any, number: int) -> None:
+        """Refuse columns that have empty entries by their statistics."""
+        for k in range(group.num_columns):
+            column = group.column(k)
+            nulls = column.statistics.null_count if column.statistics is not None else 0
+            if column.path_in_schema in self._types and nulls:
+                raise SourceError(
+                    f"the column {column.path_in_schema!r} has {nulls:,} empty entries in row "
+                    f"group {number} of {path}. Fill or drop these rows before the file is written."
+                )
+
+    def _field(self, name: str) -> Field:
+        names = self._columns[name]
+        dtype = np.result_type(*(self._types[column].to_pandas_dtype() for column in names))
+        return Field(
+            native_type(f"{name!r}, the columns {names},", np.dtype(dtype)),
+            (len(names),) if name in self._matrices else (),
+        )
+
+    def _no_parts(self) -> DecodedParts:
+        # Two threads read, and either may need a row group of every array.
+        row = sum(field.itemsize for field in self.fields.values())
+        return DecodedParts(max(ROOM, 2 * row * max(group.rows for group in self._groups)))
+
+    def _stamp(self) -> str:
+        """Return a digest of the columns, and of the files' sizes and times."""
+        found = hashlib.blake2b(f"{self._columns} {self._types}".encode(), digest_size=16)
+        for path, file in self._files.items():
+            found.update(f"{path} {file.size} {file.changed}".encode())
+        found.update(str([group.number for group in self._groups]).encode())
+        return found.hexdigest()
+
+    def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
+        """Return some rows: each row group that holds some of them is decoded once.
+
+        Raises
+        ------
+        SourceError
+            If a file is missing, was written to, cannot be decoded or has empty entries.
+        """
+        found, seen = {}, set[str]()
+
+        def part(name: str, number: int) -> np.ndarray:
+            path = self._groups[number].path
+            if path not in seen:
+                self._files[path].require_same(_look(self._filesystem, path))
+                seen.add(path)
+            return self._parts.get((name, number), partial(self._decode, name, number))
+
+        for name in names:
+            field = self.fields[name]
+            empty = np.empty((0, *field.shape), dtype=field.dtype)
+            found[name] = gather(rows, self._edges, empty, partial(part, name))
+        return found
+
+    def _decode(self, name: str, number: int) -> np.ndarray:
+        path, group, n_rows = self._groups[number]
+        columns = self._columns[name]
+        try:
+            table = self._read_group(path, group, columns)
+        except Exception as error:
+            self._files[path].require_same(_look(self._filesystem, path))
+            raise SourceError(
+                f"{self._place(number)} cannot be decoded: {error}. Write the file again."
+            ) from error
+        if table.num_rows != n_rows:
+            raise SourceError(f"{self._place(number)} holds {table.num_rows:,} rows instead.")
+        found = np.empty((n_rows, len(columns)), dtype=self.fields[name].dtype)
+        for k, column in enumerate(columns):
+            values = table.column(column)
+            if values.null_count:
+                row = int(self._edges[number] + np.argmax(values.is_null().to_numpy()))
+                raise SourceError(
+                    f"the column {column!r} is empty in {self.where(row)}. Fill or drop such rows "
+                    "before the file is written."
+                )
+            found[:, k] = values.to_numpy()
+        return found if name in self._matrices else found[:, 0]
+
+    def _read_group(self, path: str, group: int, columns: Sequence[str]) -> Any:
+        # A file of its own for every read: none of its threads waits for another.
+        with self._filesystem.open_input_file(path) as file:
+            opened = pq.ParquetFile(
+                file, metadata=self._metadata.get(path), page_checksum_verification=True
+            )
+            self._metadata[path] = opened.metadata
+            return opened.read_row_group(group, columns=list(columns), use_threads=False)
+
+    def _place(self, number: int) -> str:
+        first, stop = self._edges[number], self._edges[number + 1]
+        path, group, _ = self._groups[number]
+        return f"row group {group} of {path}, rows {first:,} to {stop - 1:,},"
+
+    def where(self, row: int) -> str:
+        """Return the row, and the row group that it lies in."""
+        number = int(np.searchsorted(self._edges, row, side="right")) - 1
+        path, group, _ = self._groups[number]
+        inside = row - self._edges[number]
+        return f"row {row:,}, which is row {inside:,} of row group {group} of {path}"
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_parts": None, "_metadata": {}}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._parts = self._no_parts()
+
+
+def _short(source: Source) -> str:
+    if isinstance(source, str | Path):
+        return str(source)
+    if isinstance(source, ds.Dataset):
+        return "the dataset"
+    return f"{source[0]} and {len(source) - 1} other files" if len(source) else "from_parquet([])"
+
+
+def _dataset_of(source: Source) -> ds.Dataset:
+    if isinstance(source, ds.Dataset):
+        return source
+    given: object = source
+    if not isinstance(given, str | Path | Sequence):
+        raise SettingError(
+            f"from_parquet() is given a {type(given).__name__}. Give a path, several, a folder or "
+            "a dataset of PyArrow; data in memory are given as Rows(X=...)."
+        )
+    paths = str(source) if isinstance(source, str | Path) else [str(path) for path in source]
+    try:
+        return ds.dataset(paths, format="parquet")
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(
+            f"{_short(source)} cannot be opened: {error}. Give paths of whole Parquet files."
+        ) from error
+
+
+def _fragments_of(dataset: ds.Dataset, source: Source) -> list[Any]:
+    try:
+        fragments: list[Any] = list(dataset.get_fragments())
+    except ValueError as error:
+        raise SettingError(
+            f"{_short(source)} is filtered. Write the rows that you want."
+        ) from error
+    if not fragments:
+        raise SettingError(f"{_short(source)} has no Parquet files. Give a folder with some.")
+    if isinstance(source, str | Path):
+        fragments.sort(key=lambda fragment: fragment.path)
+    for fragment in fragments:
+        if not isinstance(fragment, ds.ParquetFileFragment):
+            raise SettingError(
+                f"{_short(source)} holds a {type(fragment).__name__}. Write its rows to Parquet "
+                "files; data in memory are given as Rows(X=...)."
+            )
+        if fragment.filesystem != fragments[0].filesystem:
+            raise SettingError(f"{_short(source)} lies in several file systems. Use one.")
+    return fragments
+
+
+def _look(filesystem: Any, path: str) -> SourceFile | None:
+    info = filesystem.get_file_info(path)
+    return SourceFile(path, info.size, info.mtime_ns or 0) if info.is_file else None
+
+
+def _named(
+    columns: Mapping[str, str | Sequence[str]] | None, schema: pa.Schema
+) -> dict[str, tuple[str, ...]]:
+    if columns is None:
+        return {name: (name,) for name in schema.names}
+    require_names("from_parquet(columns={})", columns)
+    named = {n: (c,) if isinstance(c, str) else tuple(c) for n, c in columns.items()}
+    for name, asked in named.items():
+        require_names(f"columns[{name!r}]", asked)
+    return named
+
+
+def _type_of(schema: pa.Schema, name: str, path: str = "the first file") -> pa.DataType:
+    """Return the type of a column, which has to be one of numbers."""
+    if schema.names.count(name) != 1:
+        few = ", ".join(map(repr, schema.names[:20]))
+        raise SettingError(f"{name!r} is not one column of {path}. Choose from {few}.")
+    dtype = schema.field(name).type
+    for is_such, fix in _FIXES:
+        if is_such(dtype):
+            raise SettingError(f"the column {name!r} of {path} has type {dtype}. {fix}")
+    if not (
+        pa.types.is_boolean(dtype) or pa.types.is_integer(dtype) or pa.types.is_floating(dtype)
+    ):
+        raise SettingError(
+            f"the column {name!r} of {path} has type {dtype}. Store real numbers: floats, integers "
+            "or bools."
+        )
+    native_type(f"the column {name!r} of {path}", np.dtype(dtype.to_pandas_dtype()))
+    return dtype

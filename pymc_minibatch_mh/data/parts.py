@@ -1,0 +1,153 @@
+"""Rows that lie in parts of which each is decoded as a whole: chunks, or row groups of a file."""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future
+from threading import Lock
+
+import numpy as np
+
+#: Bytes of decoded parts that are kept for the next reads, at least.
+ROOM = 2**28
+#: Number of a part -> its rows.
+Part = Callable[[int], np.ndarray]
+
+
+class DecodedParts:
+    """The parts that were decoded last, shared by the threads that read.
+
+    A part that several threads ask for at once is decoded once.
+
+    Parameters
+    ----------
+    room
+        Bytes of parts that are kept.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self._forget()
+
+    def _forget(self) -> None:
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._parts: OrderedDict[Hashable, Future[np.ndarray]] = OrderedDict()
+        #: Bytes of the parts that are kept.
+        self.nbytes = 0
+
+    def get(self, key: Hashable, decode: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return a part, read-only.
+
+        Parameters
+        ----------
+        key
+            Which one.
+        decode
+            Reads it, where it is not kept; what it raises is raised to all that wait for it.
+        """
+        # A process that was forked while its parent read has no thread that would finish a part.
+        if self._process != os.getpid():
+            self._forget()
+        with self._lock:
+            part = self._parts.get(key)
+            if part is not None:
+                self._parts.move_to_end(key)
+        if part is None:
+            return self._decoded(key, decode)
+        return part.result()
+
+    def _decoded(self, key: Hashable, decode: Callable[[], np.ndarray]) -> np.ndarray:
+        own: Future[np.ndarray] = Future()
+        with self._lock:
+            part = self._parts.setdefault(key, own)
+        if part is not own:
+            return part.result()
+        try:
+            array = decode()
+        except BaseException as error:
+            with self._lock:
+                del self._parts[key]
+            own.set_exception(error)
+            raise
+        array.flags.writeable = False
+        own.set_result(array)
+        with self._lock:
+            self.nbytes += array.nbytes
+            self._leave_room()
+        return array
+
+    def _leave_room(self) -> None:
+        """Drop what was used longest ago; parts that are being decoded are not counted yet."""
+        for key in [key for key, part in self._parts.items() if part.done()]:
+            if self.nbytes <= self.room:
+                return
+            self.nbytes -= self._parts.pop(key).result().nbytes
+
+
+def parts_of(rows: np.ndarray, edges: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each part that holds some of the rows, and the places of these among the rows.
+
+    Parameters
+    ----------
+    rows : ndarray of int64
+        Row numbers in any order.
+    edges : ndarray of int64
+        First row of every part, and the number of all rows.
+
+    Raises
+    ------
+    IndexError
+        If there is no such row.
+    """
+    if rows.size and not (rows.min() >= 0 and rows.max() < edges[-1]):
+        raise IndexError(f"rows {rows.min()} to {rows.max()} are asked for among {edges[-1]}")
+    owners = np.searchsorted(edges, rows, side="right") - 1
+    order = np.argsort(owners, kind="stable")
+    changes = np.flatnonzero(np.diff(owners[order])) + 1
+    for places in np.split(order, changes) if rows.size else ():
+        yield int(owners[places[0]]), places
+
+
+def gather(
+    rows: slice | np.ndarray,
+    edges: np.ndarray,
+    empty: np.ndarray,
+    part: Callable[[int], np.ndarray],
+) -> np.ndarray:
+    """Return some rows, each part decoded once: a view of a part that holds them all in a line.
+
+    Parameters
+    ----------
+    rows
+        Consecutive rows, or row numbers in any order.
+    edges : ndarray of int64
+        First row of every part, and the number of all rows.
+    empty : ndarray, shape (0, ...)
+        Of the type and the shape of rows.
+    part
+        Returns the rows of a part.
+    """
+    if isinstance(rows, slice):
+        first, stop, step = rows.indices(int(edges[-1]))
+        if step != 1:
+            return gather(np.arange(first, stop, step), edges, empty, part)
+        return _in_line(first, max(first, stop), edges, empty, part)
+    found = np.empty((rows.size, *empty.shape[1:]), dtype=empty.dtype)
+    for number, places in parts_of(rows, edges):
+        found[places] = part(number)[rows[places] - edges[number]]
+    return found
+
+
+def _in_line(first: int, stop: int, edges: np.ndarray, empty: np.ndarray, part: Part) -> np.ndarray:
+    if first == stop:
+        return empty
+    begin = int(np.searchsorted(edges, first, side="right")) - 1
+    end = int(np.searchsorted(edges, stop, side="left"))
+    if end == begin + 1:
+        return part(begin)[first - edges[begin] : stop - edges[begin]]
+    found = np.empty((stop - first, *empty.shape[1:]), dtype=empty.dtype)
+    for number in range(begin, end):
+        low, high = max(first, edges[number]), min(stop, edges[number + 1])
+        found[low - first : high - first] = part(number)[low - edges[number] : high - edges[number]]
+    return found

@@ -1,0 +1,227 @@
+"""Rows that stay where they lie: arrays of one length, of which some rows are read at a time."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from pymc_minibatch_mh.data.arrays import ArrayRows, Column
+from pymc_minibatch_mh.data.checks import common_length, native_type, require_names
+from pymc_minibatch_mh.data.contents import digest
+from pymc_minibatch_mh.data.file_maps import FileMap, mapped_file
+from pymc_minibatch_mh.errors import SettingError
+
+#: Rows that are read at a time in passes over all of them.
+BLOCK_ROWS = 262_144
+
+
+@dataclass(frozen=True)
+class Field:
+    """What one number, or one line of numbers, of each row is.
+
+    Parameters
+    ----------
+    dtype
+        Type that it is stored in.
+    shape
+        Its shape in one row: () for a number.
+    """
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def itemsize(self) -> int:
+        """Its size in one row, in bytes."""
+        return self.dtype.itemsize * int(np.prod(self.shape, dtype=int))
+
+
+class Storage(Protocol):
+    """Arrays of one length that are read by rows, in memory or not."""
+
+    @property
+    def n_rows(self) -> int:
+        """Length of the arrays."""
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """Name -> what a row of the array is."""
+
+    @property
+    def stamp(self) -> str:
+        """What tells the contents from others without reading them all."""
+
+    def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
+        """Return some rows of some arrays, in the order asked for.
+
+        Raises
+        ------
+        SourceError
+            If they are not there any more; names the source.
+        """
+
+    def where(self, row: int) -> str:
+        """Return where a row lies, for messages."""
+
+
+class ArrayStorage:
+    """Arrays in memory or mapped to it.
+
+    A pickle refers to mapped files and holds what is in memory.
+
+    Parameters
+    ----------
+    arrays
+        Name -> array, rows on the first axis. None is copied.
+
+    Raises
+    ------
+    SettingError
+        If there is no array, or one is not numeric, has no rows or another number of them.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        require_names("Rows()", arrays)
+        for name, array in arrays.items():
+            if not array.ndim:
+                raise SettingError(
+                    f"{name!r} is one number. Give an array, rows on the first axis."
+                )
+        self._arrays = dict(arrays)
+        self.fields = {
+            name: Field(native_type(repr(name), x.dtype), x.shape[1:]) for name, x in arrays.items()
+        }
+        self.n_rows = common_length({repr(name): len(x) for name, x in arrays.items()})
+        self._files = {name: mapped_file(x) for name, x in arrays.items()}
+
+    @property
+    def stamp(self) -> str:
+        """Sizes and times of the mapped files, digests of what is in memory."""
+        return "; ".join(
+            f"{name}: {digest(array) if file is None else file.stamp}"
+            for (name, array), file in zip(self._arrays.items(), self._files.values(), strict=True)
+        )
+
+    def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
+        """Return some rows: views of consecutive ones, copies of others."""
+        found = {}
+        for name in names:
+            file = self._files[name]
+            if file is not None:
+                file.require_unchanged()
+            read = np.asarray(self._arrays[name][rows])
+            found[name] = read.astype(self.fields[name].dtype, copy=False)
+        return found
+
+    def where(self, row: int) -> str:
+        """Return the row, and the files that it lies in."""
+        paths = dict.fromkeys(file.path for file in self._files.values() if file is not None)
+        return f"row {row:,}" + (f" of {', '.join(paths)}" if paths else "")
+
+    def __getstate__(self) -> dict:
+        arrays = {name: FileMap.of(array) for name, array in self._arrays.items()}
+        return self.__dict__ | {"_arrays": arrays}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._arrays = {
+            name: array.opened() if isinstance(array, FileMap) else array
+            for name, array in state["_arrays"].items()
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class StoredArray:
+    """One array of a storage, in the place of the array itself: what it is, and not what it holds.
+
+    Parameters
+    ----------
+    storage
+        Where it lies.
+    name
+        Its name there.
+    """
+
+    storage: Storage
+    name: str
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of its numbers."""
+        return self.storage.fields[self.name].dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, rows first."""
+        return (self.storage.n_rows, *self.storage.fields[self.name].shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of its axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of its entries."""
+        return int(np.prod(self.shape, dtype=int))
+
+    @property
+    def stamp(self) -> str:
+        """What tells its contents from others."""
+        return f"{self.name} of {self.storage.stamp}"
+
+    def read(self, rows: slice | np.ndarray) -> np.ndarray:
+        """Return some of its rows."""
+        return self.storage.read([self.name], rows)[self.name]
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self.storage.n_rows * self.storage.fields[self.name].itemsize
+
+
+class StoredRows(ArrayRows):
+    """The rows of a term whose data are stored: they have no address before they are read.
+
+    Parameters
+    ----------
+    columns
+        The data arrays, all of them :class:`StoredArray` of one storage.
+    n_others
+        As in :class:`ArrayRows`.
+    """
+
+    in_memory = False
+
+    def __init__(self, columns: tuple[Column, ...], n_others: int = 0) -> None:
+        super().__init__((), [columns[0].values.shape[0]], n_others)
+        self.columns = columns
+
+    @property
+    def stamp(self) -> str:
+        """What tells the rows from others."""
+        return str(self.columns[0].values.storage.stamp)
+
+    def read(self, rows: slice | np.ndarray) -> ArrayRows:
+        """Return some rows, in memory and numbered from 0 on, with the same other values."""
+        columns = read_columns(self.columns, rows)
+        return ArrayRows(columns, [len(columns[0].values)], others=self.others)
+
+
+def consecutive(rows: np.ndarray) -> slice | np.ndarray:
+    """Return row numbers as a slice, if they follow each other."""
+    follow = rows.size > 0 and rows[-1] - rows[0] + 1 == rows.size
+    if follow and (rows.size == 1 or (np.diff(rows) == 1).all()):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
+def read_columns(columns: Iterable[Column], rows: slice | np.ndarray) -> tuple[Column, ...]:
+    """Return some rows of stored columns as columns in memory."""
+    stored = [column.values for column in columns]
+    found = stored[0].storage.read(dict.fromkeys(array.name for array in stored), rows)
+    return tuple(
+        Column(column.name, found[array.name], 0)
+        for column, array in zip(columns, stored, strict=True)
+    )

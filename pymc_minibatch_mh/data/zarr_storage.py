@@ -1,0 +1,220 @@
+"""Rows of Zarr arrays: the chunks that hold them are decoded as a whole, and the last ones kept."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from pymc_minibatch_mh.data.checks import common_length, native_type, require_names
+from pymc_minibatch_mh.data.parts import ROOM, DecodedParts, gather
+from pymc_minibatch_mh.data.stored import Field
+from pymc_minibatch_mh.data.zarr_objects import ChunkObjects
+from pymc_minibatch_mh.errors import SettingError, SourceError
+
+#: Rows that are decoded at a time, at least: smaller chunks are put together.
+PART_ROWS = 4096
+#: One array, a group of them, or where one lies.
+type Source = str | Path | zarr.Group | Mapping[str, str | Path | zarr.Array]
+
+
+class ZarrStorage:
+    """Arrays of Zarr, rows on the first axis.
+
+    A pickle refers to the store and to what its objects were.
+
+    Parameters
+    ----------
+    source
+        A group or its path, or name -> array or its path.
+    names
+        Names of arrays of the group, or name -> path inside of the group; by default all arrays
+        of the group.
+    missing_are_fill
+        Whether chunks that are missing when the arrays are opened hold the fill value.
+
+    Raises
+    ------
+    SettingError
+        If there is no array, or one is not numeric, has no rows or another number of them.
+    SourceError
+        If one cannot be opened, or a chunk is missing.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        names: Sequence[str] | Mapping[str, str] | None = None,
+        missing_are_fill: bool = False,
+    ) -> None:
+        self._arrays = _arrays_of(source, names)
+        require_names(f"the Zarr group {source}", self._arrays)
+        for array in self._arrays.values():
+            _require_plain(array)
+        self.fields = {
+            name: Field(native_type(_what(x), x.dtype), x.shape[1:])
+            for name, x in self._arrays.items()
+        }
+        self.n_rows = common_length({_what(x): x.shape[0] for x in self._arrays.values()})
+        self._objects = {n: ChunkObjects(x, missing_are_fill) for n, x in self._arrays.items()}
+        self._edges = {name: self._edges_of(x) for name, x in self._arrays.items()}
+        self.stamp = self._stamp()
+        self._parts = self._no_parts()
+
+    def _edges_of(self, array: zarr.Array) -> np.ndarray:
+        step = array.chunks[0] * -(-PART_ROWS // array.chunks[0])
+        return np.append(np.arange(0, self.n_rows, step), self.n_rows)
+
+    def _no_parts(self) -> DecodedParts:
+        # Two threads read, and either may need a part of every array.
+        largest = (self._edges[n][1] * field.itemsize for n, field in self.fields.items())
+        return DecodedParts(max(ROOM, 2 * int(sum(largest))))
+
+    def _stamp(self) -> str:
+        """Return the metadata, and sizes and times of what the chunks lie in, as a digest."""
+        found = hashlib.blake2b(digest_size=16)
+        for name, array in self._arrays.items():
+            found.update(f"{name}: {_what(array)} {array.metadata.to_dict()}".encode())
+            for stamp in self._objects[name].stamps:
+                found.update(stamp.encode())
+        return found.hexdigest()
+
+    def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
+        """Return some rows: each chunk that holds some of them is decoded once.
+
+        Raises
+        ------
+        SourceError
+            If a chunk is missing, was written to or cannot be decoded.
+        """
+        if isinstance(rows, slice):
+            first, stop, step = rows.indices(self.n_rows)
+            rows = slice(first, max(first, stop)) if step == 1 else np.arange(first, stop, step)
+        return {name: self._read(name, rows) for name in names}
+
+    def _read(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
+        if isinstance(rows, np.ndarray) and self._few_rows_per_chunk(name):
+            chosen, places = np.unique(rows, return_inverse=True)
+            found = self._taken(name, chosen)[places]
+        else:
+            field = self.fields[name]
+            empty = np.empty((0, *field.shape), dtype=field.dtype)
+            found = gather(rows, self._edges[name], empty, partial(self._part, name))
+        if self._objects[name].local:
+            self._objects[name].require_unchanged(rows)
+        return found
+
+    def _few_rows_per_chunk(self, name: str) -> bool:
+        """Whether decoding the chunks of some rows costs less than keeping all of them."""
+        small = self._arrays[name].chunks[0] < PART_ROWS
+        return small and self.n_rows * self.fields[name].itemsize > ROOM
+
+    def _taken(self, name: str, rows: np.ndarray) -> np.ndarray:
+        if rows.size and not (rows[0] >= 0 and rows[-1] < self.n_rows):
+            raise IndexError(f"rows {rows[0]} to {rows[-1]} are asked for among {self.n_rows}")
+        return self._decoded(name, rows, lambda array: array.oindex[rows])
+
+    def _part(self, name: str, number: int) -> np.ndarray:
+        rows = slice(int(self._edges[name][number]), int(self._edges[name][number + 1]))
+        decode = partial(self._decoded, name, rows, lambda array: array[rows])
+        return self._parts.get((name, number), decode)
+
+    def _decoded(self, name: str, rows: slice | np.ndarray, read: Any) -> np.ndarray:
+        array = self._arrays[name]
+        try:
+            found = read(array)
+        except Exception as error:
+            self._objects[name].require_unchanged(rows)
+            bounds = (rows.start, rows.stop - 1) if isinstance(rows, slice) else rows[[0, -1]]
+            raise SourceError(
+                f"rows {bounds[0]:,} to {bounds[1]:,} of {_what(array)}, chunks "
+                f"{bounds[0] // array.chunks[0]} to {bounds[1] // array.chunks[0]}, cannot be "
+                f"decoded: {error}. Write them again."
+            ) from error
+        # Zarr has filled in what is missing.
+        if not self._objects[name].local:
+            self._objects[name].require_unchanged(rows)
+        return np.ascontiguousarray(found, dtype=self.fields[name].dtype)
+
+    def where(self, row: int) -> str:
+        """Return the row, and the chunks that it lies in."""
+        chunks = (f"chunk {row // x.chunks[0]} of {_what(x)}" for x in self._arrays.values())
+        return f"row {row:,}, {' and '.join(chunks)}"
+
+    def __getstate__(self) -> dict:
+        return {key: value for key, value in self.__dict__.items() if key != "_parts"}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._parts = self._no_parts()
+
+
+def _what(array: zarr.Array) -> str:
+    return f"the array {array.store_path}"
+
+
+def _arrays_of(
+    source: Source, names: Sequence[str] | Mapping[str, str] | None
+) -> dict[str, zarr.Array]:
+    if isinstance(source, Mapping):
+        return {name: _opened_array(x) for name, x in source.items()}
+    group = source if isinstance(source, zarr.Group) else _opened(source)
+    if not isinstance(group, zarr.Group):
+        raise SettingError(
+            f"{source} is one array. Give the group that it lies in, or its name: "
+            f"Rows.from_zarr({{'X': {str(source)!r}}})."
+        )
+    if names is None:
+        names = sorted(group.array_keys())
+    if isinstance(names, str):
+        raise SettingError(f"names={names!r} is one text. Give a sequence, such as [{names!r}].")
+    paths = names if isinstance(names, Mapping) else dict(zip(names, names, strict=True))
+    return {name: _member(group, path) for name, path in paths.items()}
+
+
+def _member(group: zarr.Group, path: str) -> zarr.Array:
+    found = group.get(path)
+    if not isinstance(found, zarr.Array):
+        raise SettingError(
+            f"{path!r} names no array of {group.store_path}. Choose from "
+            f"{sorted(group.array_keys())}."
+        )
+    return found
+
+
+def _opened_array(source: str | Path | zarr.Array) -> zarr.Array:
+    found = source if isinstance(source, zarr.Array) else _opened(source)
+    if not isinstance(found, zarr.Array):
+        raise SettingError(f"{source} is no array of Zarr. Give an array or its path.")
+    return found
+
+
+def _opened(source: str | Path) -> zarr.Array | zarr.Group:
+    if not isinstance(source, str | Path):
+        raise SettingError(
+            f"from_zarr() is given a {type(source).__name__}. Give a group, its path, or name -> "
+            "array."
+        )
+    try:
+        return zarr.open(str(source), mode="r")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SourceError(
+            f"{source} cannot be opened by Zarr: {error}. Give the path of a group."
+        ) from error
+
+
+def _require_plain(array: zarr.Array) -> None:
+    """Refuse what is no array of rows, or holds other numbers than it stands for."""
+    if not array.ndim:
+        raise SettingError(
+            f"{_what(array)} is one number. Name the arrays with rows: names=['X', 'y']."
+        )
+    packed = {"scale_factor", "add_offset"} & set(array.attrs)
+    if packed:
+        raise SettingError(
+            f"{_what(array)} is packed, by its attribute {min(packed)!r}. Store its values as "
+            "float32."
+        )

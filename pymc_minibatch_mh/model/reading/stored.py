@@ -1,0 +1,284 @@
+"""Rows that a model refers to without holding them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type import TensorType
+
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.stored import BLOCK_ROWS, ArrayStorage, Storage, StoredArray
+from pymc_minibatch_mh.errors import SettingError, SourceError, refuse
+from pymc_minibatch_mh.model.reading.sources import Sources, seen_by_numpy
+
+
+class WholeArrayError(SourceError, TypeError):
+    """Stored data that were asked for as a whole.
+
+    A TypeError too: where PyMC collects what was observed for a trace, it leaves such data out.
+    """
+
+
+class ReadStored(Op):
+    """Stand for a stored array in a model: small, whatever the length of the array.
+
+    Parameters
+    ----------
+    array
+        The array.
+    """
+
+    __props__ = ("array",)
+
+    def __init__(self, array: StoredArray) -> None:
+        self.array = array
+
+    def make_node(self) -> Apply:
+        """Declare the array with the shape of its rows; their number is no part of its type."""
+        shape = (None, *self.array.shape[1:])
+        out = TensorType(str(self.array.dtype), shape=shape)(name=self.array.name)
+        return Apply(self, [], [out])
+
+    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
+        """Refuse to read the whole array, which need not fit into memory.
+
+        Raises
+        ------
+        WholeArrayError
+            Always.
+        """
+        raise WholeArrayError(
+            f"{self.array.name!r} is data of Rows(...), of which PyMC itself would read all "
+            f"{self.array.shape[0]:,} rows at once. Sample with a step of pymc_minibatch_mh, which "
+            "reads them in blocks, and compute on the array itself what you need besides."
+        )
+
+    def infer_shape(self, node: Apply, shapes: list) -> list[tuple[Any, ...]]:
+        """Return the shape without reading."""
+        return [(NumberOfRows(self.array.storage)(), *self.array.shape[1:])]
+
+    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
+        """Leave the array where it is."""
+        return False
+
+
+class NumberOfRows(Op):
+    """The number of rows of a storage, which is another where some of them stand for all.
+
+    Parameters
+    ----------
+    storage
+        Where the rows lie.
+    """
+
+    __props__ = ("storage",)
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def make_node(self) -> Apply:
+        """Declare a number."""
+        return Apply(self, [], [pt.lscalar()])
+
+    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
+        """Return the number."""
+        output_storage[0][0] = np.asarray(self.storage.n_rows)
+
+    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
+        """Keep the number apart from others that are equal to it."""
+        return False
+
+
+def stored_array(variable: Variable) -> StoredArray | None:
+    """Return the stored array that a variable of a model stands for, if it does."""
+    op = variable.owner.op if variable.owner is not None else None
+    return op.array if isinstance(op, ReadStored) else None
+
+
+def stored_arrays(graphs: Iterable[Variable]) -> list[StoredArray]:
+    """Return the stored arrays that graphs depend on."""
+    found = (stored_array(variable) for variable in ancestors(list(graphs)))
+    return [array for array in found if array is not None]
+
+
+def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -> None:
+    """Refuse a term whose rows lie partly elsewhere, or that needs all of them at once.
+
+    Parameters
+    ----------
+    name
+        The observed variable.
+    columns
+        The data arrays that are read by rows.
+    batch : Variable
+        The log-likelihood of a batch of rows.
+
+    Raises
+    ------
+    UnsplittableModelError
+        Naming the array.
+    """
+    whole = stored_arrays([batch])
+    if whole:
+        raise refuse(
+            name,
+            f"needs all rows of {whole[0].name!r} at once, which is data of Rows(...)",
+            "Compute such a summary from the data alone, before the model.",
+        )
+    stored = [column for column in columns if isinstance(column.values, StoredArray)]
+    if not stored:
+        return
+    storage = stored[0].values.storage
+    for column in columns:
+        if not isinstance(column.values, StoredArray) or column.values.storage is not storage:
+            raise refuse(
+                name,
+                f"uses {stored[0].name!r}, data of Rows(...), and {column.name!r}, which is not "
+                "of the same Rows",
+                "Put all data of a likelihood into one Rows(...).",
+            )
+        if column.axis:
+            raise refuse(
+                name,
+                f"reads {column.name!r} along its axis {column.axis}",
+                "Rows of Rows(...) lie on the first axis: transpose the array.",
+            )
+
+
+def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
+    """Refuse stored data in what is evaluated as a whole.
+
+    Raises
+    ------
+    UnsplittableModelError
+        Naming the variable.
+    """
+    for variable in rest:
+        stored = stored_arrays([variable, model.rvs_to_values.get(variable, variable)])
+        if stored:
+            raise refuse(
+                str(variable.name),
+                f"uses {stored[0].name!r}, data of Rows(...), and is no observed variable that "
+                "this step subsamples",
+                "Name it in observed=[...], or compute what it needs before the model.",
+            )
+
+
+def blocks_of(n_rows: int, columns: Sequence[Column]) -> Iterator[slice]:
+    """Yield the rows that are read at a time: all at once where they are in memory."""
+    stored = any(isinstance(column.values, StoredArray) for column in columns)
+    step = BLOCK_ROWS if stored else max(n_rows, 1)
+    for first in range(0, n_rows, step):
+        yield slice(first, min(first + step, n_rows))
+
+
+def with_rows(graph: Variable, rows: slice | np.ndarray) -> Variable:
+    """Return a graph of stored data as one of some of the rows, which it then holds."""
+    held = {}
+    for v in ancestors([graph]):
+        array = stored_array(v)
+        if array is not None:
+            read = np.ascontiguousarray(array.read(rows))
+            held[v] = pt.constant(read).type.filter_variable(pt.constant(read))
+            count = len(read)
+    for v in ancestors([graph]):
+        if v.owner is not None and isinstance(v.owner.op, NumberOfRows):
+            held[v] = pt.constant(np.int64(count))
+    return clone_replace([graph], held, rebuild_strict=False)[0] if held else graph
+
+
+class Rows(Sources):
+    """Observations that lie in files, or in memory, and that a model refers to without a copy.
+
+    A model is written as always, with ``rows.data("X")`` in the place of the array ``X``. The
+    steps of this package then read the rows in blocks where all of them are needed, and draw the
+    few rows that an update needs ahead of time. Everything else that would evaluate the model
+    with all rows, such as ``pm.NUTS``, is refused.
+
+    Parameters
+    ----------
+    **arrays
+        Name -> array, its rows on the first axis: a NumPy array, ``np.memmap``, or what NumPy sees
+        without a copy, such as a column of pandas or Polars, or an array of xarray. All have the
+        same length N; none is copied.
+
+    Raises
+    ------
+    SettingError
+        If there is no array, or one is not numeric, has no rows or another number of them.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm
+    >>> import pymc_minibatch_mh as mb
+    >>> X, y = np.random.default_rng(1).standard_normal((5_000, 2)), np.zeros(5_000, dtype=int)
+    >>> rows = mb.Rows(X=X, y=y)
+    >>> with pm.Model():
+    ...     beta = pm.Normal("beta", 0, 1, shape=2)
+    ...     y = pm.Bernoulli("y", logit_p=rows.data("X") @ beta, observed=rows.data("y"))
+    >>> rows
+    Rows of 'X' (float64, 2 columns) and 'y' (int64): 5,000 rows
+    """
+
+    def __init__(self, **arrays: Any) -> None:
+        self._hold(ArrayStorage({name: seen_by_numpy(name, x) for name, x in arrays.items()}))
+
+    @classmethod
+    def of(cls, storage: Storage) -> Self:
+        """Return the rows of a storage of your own: see :class:`~data.stored.Storage`."""
+        rows = object.__new__(cls)
+        rows._hold(storage)
+        return rows
+
+    def _hold(self, storage: Storage) -> None:
+        self.storage = storage
+        self._variables: dict[str, Any] = {}
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows N."""
+        return self.storage.n_rows
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arrays."""
+        return list(self.storage.fields)
+
+    @property
+    def stamp(self) -> str:
+        """What tells these rows from others: digests, or sizes and times of files."""
+        return self.storage.stamp
+
+    def data(self, name: str) -> Any:
+        """Return what stands for an array in a model, shape (N, ...).
+
+        Parameters
+        ----------
+        name
+            Its name.
+
+        Raises
+        ------
+        SettingError
+            If there is no such array.
+        """
+        if name not in self.storage.fields:
+            raise SettingError(f"data({name!r}) names no array. Choose from {self.names}.")
+        if name not in self._variables:
+            self._variables[name] = ReadStored(StoredArray(self.storage, name))()
+        return self._variables[name]
+
+    def __repr__(self) -> str:
+        arrays = " and ".join(_described(name, f) for name, f in self.storage.fields.items())
+        return f"Rows of {arrays}: {self.n_rows:,} rows"
+
+
+def _described(name: str, field: Any) -> str:
+    columns = f", {' x '.join(map(str, field.shape))} columns" if field.shape else ""
+    return f"{name!r} ({field.dtype}{columns})"

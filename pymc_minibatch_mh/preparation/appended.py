@@ -1,0 +1,135 @@
+"""Rows that arrive: what was found of the rows before them, and the new rows alone read.
+
+Sums and bounds belong to a centre. Around the centre that is there, the sums of the gradients and
+of the Hessians of the new rows are added to those of the old ones, which is exact, and bounds of
+the new rows hold over the same trust regions. Chains then sample the posterior of all rows, as
+around any other centre; proposals are made around the old one. That is as good as long as the
+mode, by one Newton step from the sums, has moved by a fraction of a standard deviation.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.blocks import BlockTables
+from pymc_minibatch_mh.data.stored import StoredRows
+from pymc_minibatch_mh.errors import BoundsError, SettingError, StaleDataError
+from pymc_minibatch_mh.model.reading.digest import split_digests
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.expansion.target import Target
+    from pymc_minibatch_mh.preparation.prepared import Prepared
+
+_log = logging.getLogger("pymc")
+
+#: Standard deviations by which the mode may have moved, and share of the rows that may be new.
+FURTHEST, MOST_NEW = 0.5, 0.25
+#: Rows, evenly spread, by which old rows are recognised.
+RECOGNISED = 10_000
+
+
+def appended(before: Prepared, target: Target) -> Prepared | None:
+    """Return what was found of a model's first rows, extended by its others.
+
+    Parameters
+    ----------
+    before
+        What was found, on rows that are stored.
+    target
+        The same model on those rows and others behind them.
+
+    Returns
+    -------
+    Prepared or None
+        None where all has to be found anew, which is said with the reason.
+
+    Raises
+    ------
+    SettingError
+        If rows are not stored.
+    StaleDataError
+        If the model is another one, or its first rows are others.
+    """
+    _require_same(before, target)
+    n_before, n_rows = before.n_rows, target.source.n_rows
+    if n_rows - n_before > MOST_NEW * n_rows:
+        return _told(f"{n_rows - n_before:,} of {n_rows:,} rows are new")
+    tables, found, rows = before.tables, before.surrogate, np.arange(n_before, n_rows)
+    assert isinstance(tables, BlockTables)
+    if not rows.size:
+        return replace(before, target=target, tables=tables.of_functions(_functions(target)))
+    new = target.passes.likelihood(found.centre, hessian=found.order == 2, rows=rows)
+    if found.order >= 1:
+        found = found._replace(gradient=found.gradient + new.gradient)
+    if found.order == 2:
+        found = found._replace(hessian=found.hessian + new.hessian)
+    moved = _moved(target, before, found.gradient, new.hessian)
+    if not moved <= FURTHEST:
+        return _told(f"the mode has moved by {moved:.2g} standard deviations")
+    try:
+        longer = tables.extended(_functions(target))
+    except BoundsError:
+        return _told("a new row has no bound around the centre of the old ones")
+    return replace(before, target=target, surrogate=found, tables=longer, violation=None)
+
+
+def _functions(target: Target) -> list:
+    functions = target.row_functions
+    assert not isinstance(functions, BoundsError)
+    return functions
+
+
+def _told(why: str) -> Prepared | None:
+    _log.info("prepared= is not extended, as %s: all rows are read.", why)
+    return None
+
+
+def _moved(
+    target: Target, before: Prepared, gradient: np.ndarray, new_hessian: np.ndarray
+) -> float:
+    """Return how far a Newton step goes from the centre, in old standard deviations.
+
+    What it would be from the centre of the old rows alone, which need not be their mode, is taken
+    off.
+    """
+    s = before.surrogate
+    prior = target.passes.prior(s.centre, hessian=True)
+    old = prior.gradient + s.inverse_temperature * s.gradient
+    new = prior.gradient + s.inverse_temperature * gradient
+    precision = s.whitener.T @ s.whitener
+    longer = precision - s.inverse_temperature * new_hessian if new_hessian.size else precision
+    step = np.linalg.solve(longer, new) - np.linalg.solve(precision, old)
+    return float(np.linalg.norm(s.whitener @ step))
+
+
+def _require_same(before: Prepared, target: Target) -> None:
+    old = before.target
+    if not isinstance(old.source, StoredRows) or not isinstance(target.source, StoredRows):
+        raise SettingError(
+            "prepared= is a step whose data are in memory, which is no quicker to extend than to "
+            "build anew. Leave it out, or give both models their data by Rows(...)."
+        )
+    ours, theirs = split_digests(target.split), split_digests(old.split)
+    settings = "taylor_order", "inverse_temperature"
+    differs = next((what for what in {**ours, **theirs} if ours.get(what) != theirs.get(what)), "")
+    differs = differs or next((x for x in settings if getattr(old, x) != getattr(target, x)), "")
+    if differs:
+        raise StaleDataError(
+            f"prepared= is a step on a model that differs in {differs}. Leave it out."
+        )
+    if target.source.n_rows < old.source.n_rows:
+        raise StaleDataError(
+            f"prepared= is a step on {old.source.n_rows:,} rows, and this model has "
+            f"{target.source.n_rows:,}. Leave it out."
+        )
+    chosen = np.unique(np.linspace(0, old.source.n_rows - 1, RECOGNISED).astype(np.int64))
+    for one, other in zip(old.source.columns, target.source.columns, strict=True):
+        if not np.array_equal(one.read(chosen), other.read(chosen), equal_nan=True):
+            raise StaleDataError(
+                f"prepared= is a step on other rows: {one.name!r} differs in one of the first "
+                f"{old.source.n_rows:,}. Leave it out."
+            )

@@ -1,0 +1,248 @@
+"""Rows that are stored are drawn in proportion to the bounds that rows in memory have."""
+
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bounds.certified import fit
+from pymc_minibatch_mh.bounds import blocks
+from pymc_minibatch_mh.bounds.blocks import BlockBounds, BlockTables
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.stored import ArrayStorage, StoredArray
+from pymc_minibatch_mh.errors import SourceError
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL
+from pymc_minibatch_mh.model.row.function import RowFunction
+
+#: c_i of a few rows in blocks of four: a tie, rows without a bound's worth, a block without any,
+#: and a last block that is shorter.
+C = np.array([3, 0, 1, 3, 0, 0, 0, 0, 2, 2, 1, 0, 5, 1, 2], dtype=np.float32)
+LENGTH = 4
+#: What draws find as the largest c_i: exact for one block, and far above it for another.
+LARGEST = np.array([3.0, 0.0, 6.0, 5.0])
+
+
+class Recording(ArrayStorage):
+    """Arrays that keep which rows they were asked for."""
+
+    def __init__(self, arrays):
+        super().__init__(arrays)
+        self.asked = []
+
+    def read(self, names, rows):
+        self.asked.append(rows)
+        return super().read(names, rows)
+
+
+class Own:
+    """Bounds that are data of the rows."""
+
+    def __init__(self, c):
+        self.c = c
+        number = np.arange(len(c))
+        pairs = np.column_stack([number, -number]).astype(np.int16)
+        self.storage = Recording({"c": c, "pairs": pairs})
+        columns = tuple(Column(name, StoredArray(self.storage, name), 0) for name in ("c", "pairs"))
+        self.function = RowFunction("y", len(c), columns, None, (), None)
+
+    def of(self, table, data):
+        return data.function.columns[0].values[data.rows]
+
+
+def toy(c=C, largest=LARGEST, length=LENGTH):
+    heads = np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]])
+    return BlockTables(heads, largest[None], Own(c), len(c), 1.0, length)
+
+
+class EveryCase:
+    """A generator whose numbers run through all cases of one candidate, each as often as others.
+
+    A candidate takes a block, a place in it and whether it is kept: from one uniform each, of
+    which all cells are taken in turn whose ends are no more than multiples of 1/`cells`.
+    """
+
+    def __init__(self, cells):
+        self.size = int(np.prod(cells))
+        numbers = np.unravel_index(np.arange(self.size), cells)
+        self._uniforms = [(k + 0.5) / n for k, n in zip(numbers, cells, strict=True)]
+        self._used = [0, 0, 0]
+        self._turn = 0
+
+    def _next(self, which, count):
+        first = self._used[which]
+        self._used[which] += count
+        return self._uniforms[which].take(np.arange(first, first + count), mode="wrap")
+
+    def random(self, count):
+        which, self._turn = (0, 2)[self._turn], 1 - self._turn
+        return self._next(which, count)
+
+    def integers(self, low, high):
+        return low + np.floor(self._next(1, len(high)) * (high - low)).astype(np.int64)
+
+
+def every_case(tables):
+    lengths = np.minimum(tables.length, tables.n_rows - tables.length * np.arange(4))
+    weights = (lengths * tables.largest[0]).astype(int)
+    return EveryCase((weights.sum(), np.lcm.reduce(lengths), 30))
+
+
+def counts_of(tables, most_fetched=None):
+    """Return how often each row is drawn in all cases together, which is its chance exactly."""
+    rng = every_case(tables)
+    places = np.lcm.reduce([4, 3])
+    kept = round(tables.heads[0, TOTAL] * 30 * places)
+    drawn = tables.draw(0, rng, kept)
+    assert drawn.rows.size == kept
+    return np.bincount(drawn.rows, minlength=tables.n_rows)
+
+
+def test_the_chance_of_every_row_is_its_share_of_the_bounds():
+    found = counts_of(toy())
+    np.testing.assert_array_equal(found, C.astype(int) * found.sum() // int(C.sum()))
+    np.testing.assert_array_equal(found[C == 0], 0)
+
+
+@pytest.mark.parametrize("most", [1, 7, 1_000])
+def test_the_chances_do_not_depend_on_how_many_are_fetched_at_a_time(monkeypatch, most):
+    monkeypatch.setattr(blocks, "MOST_FETCHED", most)
+    tables = toy()
+    count = 300 if most == 1 else 2_000
+    one = tables.draw(0, every_case(tables), count)
+    monkeypatch.undo()
+    other = tables.draw(0, every_case(tables), count)
+    np.testing.assert_array_equal(one.rows, other.rows)
+
+
+def test_candidates_are_kept_from_the_number_on_that_their_bound_is_of_the_largest():
+    """The chance to be kept, to the last bit that a uniform has."""
+    tables = toy(C / np.float32(3.0), LARGEST)
+    rows = np.flatnonzero(C)
+    exact = tables.bounds.c[rows] / LARGEST[rows // LENGTH]
+    for uniforms, kept in ((np.nextafter(exact, 0.0), True), (exact, False)):
+        rng = SimpleNamespace(random=lambda count, u=uniforms: u)
+        # A product of the largest and a uniform just below may round up to the bound.
+        found = np.isin(rows, tables._kept(0, rows, rng).rows)
+        assert (found == kept).mean() >= (0.5 if kept else 1.0)
+    wide = SimpleNamespace(random=lambda count: exact * (1.0 - 1e-15))
+    np.testing.assert_array_equal(tables._kept(0, rows, wide).rows, rows)
+
+
+def test_what_is_drawn_comes_with_its_own_data_and_bound():
+    tables = toy()
+    drawn = tables.draw(0, np.random.default_rng(3), 500)
+    assert drawn.c.dtype == np.float32
+    np.testing.assert_array_equal(drawn.c, C[drawn.rows])
+    c, pairs = drawn.columns
+    np.testing.assert_array_equal(c.values, C[drawn.rows])
+    np.testing.assert_array_equal(pairs.values, np.column_stack([drawn.rows, -drawn.rows]))
+    assert pairs.values.dtype == np.int16
+    for rows in tables.bounds.storage.asked:
+        assert (np.diff(rows) >= 0).all()
+
+
+def test_one_seed_draws_the_same_rows_in_an_order_that_is_none():
+    tables = toy()
+    one, other = (tables.draw(0, np.random.default_rng(4), 400).rows for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+    assert 0.3 < (np.diff(one) > 0).mean() < 0.6
+    assert not np.array_equal(one, tables.draw(0, np.random.default_rng(5), 400).rows)
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 4, 5, 8])
+def test_few_rows_are_drawn_from_few_blocks(n_rows):
+    c = np.arange(1, n_rows + 1, dtype=np.float32)
+    largest = np.maximum.reduceat(c, np.arange(0, n_rows, LENGTH)).astype(float)
+    found = toy(c, largest).draw(0, np.random.default_rng(6), 3_000).rows
+    assert set(found) == set(range(n_rows))
+
+
+def test_many_rows_are_drawn_where_few_candidates_are_kept():
+    c = np.full(40, 1e-3, dtype=np.float32)
+    c[[5, 17]] = 1.0
+    tables = toy(c, np.full(10, 1.0))
+    assert tables.kept_share(0) == pytest.approx(c.sum(dtype=float) / 40)
+    found = tables.draw(0, np.random.default_rng(7), 20_000).rows
+    assert found.size == 20_000
+    # Of 20,000 draws, to five standard deviations of the largest of these counts.
+    assert np.isin(found, [5, 17]).sum() == pytest.approx(20_000 * 2.0 / 2.038, abs=100)
+
+
+@pytest.mark.parametrize("value", [3.5, np.inf, np.nan])
+def test_a_row_above_the_largest_is_not_the_one_that_was_bounded(value):
+    tables = toy()
+    tables.bounds.storage._arrays["c"] = tables.bounds.c.copy()
+    tables.bounds.storage._arrays["c"][2] = value
+    with pytest.raises(SourceError, match=r"^row 2 of 'y' is not the one that was bounded: its "):
+        tables.draw(0, np.random.default_rng(8), 200)
+
+
+def stored(fitted):
+    """Return the functions of a model with one likelihood, their data in a storage."""
+    (function,) = fitted.functions
+    arrays = {f"column {k}": c.rows_first for k, c in enumerate(function.columns)}
+    storage = ArrayStorage(arrays)
+    columns = tuple(Column(name, StoredArray(storage, name), 0) for name in arrays)
+    return [replace(function, columns=columns)]
+
+
+CASES = [
+    (name, order)
+    for name in ("bernoulli_logit", "student_fixed", "grouped", "negative_binomial")
+    for order in (0, 1, 2)
+]
+
+
+@cache
+def pair(name, order, rows=1_003):
+    """Return the tables of a model in memory, and those in blocks of 16 rows."""
+    fitted = fit(name, rows)
+    surrogate = fitted.surrogate(order)
+    support = (fitted.split.lower, fitted.split.upper)
+    with pytest.MonkeyPatch.context() as patch:
+        for number, size in (("BLOCK", 16), ("CHUNK", 64), ("BLOCK_ROWS", 256)):
+            patch.setattr(blocks, number, size)
+        found = BlockBounds(stored(fitted), surrogate, support).tables()
+    return fitted.bounds(surrogate).tables(), found
+
+
+@pytest.mark.parametrize(("name", "order"), CASES)
+def test_bounds_are_those_of_rows_in_memory(name, order):
+    tables, found = pair(name, order)
+    np.testing.assert_array_equal(found.heads[:, :TOTAL], tables.heads[:, :TOTAL])
+    np.testing.assert_allclose(found.heads[:, TOTAL], tables.heads[:, TOTAL], rtol=1e-13)
+    assert found.looseness == pytest.approx(tables.looseness, rel=1e-12)
+    rng = np.random.default_rng(9)
+    for rows in (np.arange(1_003), np.sort(rng.integers(0, 1_003, 500)), np.array([1_002])):
+        for table, c in enumerate(tables.c):
+            np.testing.assert_array_max_ulp(found.of(table, rows), c[rows], maxulp=1)
+
+
+@pytest.mark.parametrize(("name", "order"), CASES)
+def test_the_largest_of_every_block_are_no_less_and_hardly_more(name, order):
+    tables, found = pair(name, order)
+    exact = np.maximum.reduceat(tables.c.astype(float), np.arange(0, 1_003, 16), axis=1)
+    assert found.largest.shape == exact.shape == (len(tables.heads), 63)
+    assert (found.largest > exact).all()
+    assert (found.largest <= exact * (1.0 + 2.0 * blocks.ROUNDING)).all()
+
+
+@pytest.mark.parametrize(("name", "order"), [("bernoulli_logit", 2), ("student_fixed", 2)])
+def test_rows_are_drawn_from_every_table_with_its_bounds(name, order):
+    tables, found = pair(name, order)
+    for table, c in enumerate(tables.c):
+        drawn = found.draw(table, np.random.default_rng(10), 5_000)
+        np.testing.assert_array_max_ulp(drawn.c, c[drawn.rows], maxulp=1)
+        # Σ over draws of 1/(p_i N) is 1 on average: 5 standard deviations.
+        weights = c.sum(dtype=float) / (c[drawn.rows] * 1_003.0)
+        spread = np.sqrt((c.sum(dtype=float) / c / 1_003.0**2).sum() - 1.0)
+        assert abs(weights.mean() - 1.0) < 5.0 * spread / np.sqrt(5_000)
+
+
+def test_what_is_kept_does_not_grow_with_the_rows_of_a_block():
+    tables, found = pair("bernoulli_logit", 2)
+    assert found.nbytes < tables.c.nbytes
+    assert not found.arrays.c.size
+    np.testing.assert_array_equal(found.arrays.heads, found.heads)

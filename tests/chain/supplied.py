@@ -1,0 +1,107 @@
+"""A pool of rows that were drawn ahead, of a few rows whose bounds are data of theirs."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from numba import njit
+
+from pymc_minibatch_mh.bounds.blocks import BlockTables
+from pymc_minibatch_mh.chain import pool
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.stored import ArrayStorage, StoredArray
+from pymc_minibatch_mh.kernels import supply
+from pymc_minibatch_mh.model.row.function import RowFunction
+
+LENGTH = 3
+KEY = 12_345
+
+
+class Own:
+    """Bounds that are data of the rows: c has shape (tables, N)."""
+
+    def __init__(self, c):
+        number = np.arange(c.shape[1], dtype=np.int64)
+        self.storage = ArrayStorage({"c": np.ascontiguousarray(c.T), "number": number})
+        columns = tuple(Column(x, StoredArray(self.storage, x), 0) for x in ("c", "number"))
+        self.function = RowFunction("y", c.shape[1], columns, None, (), None)
+
+    def of(self, table, data):
+        return data.function.columns[0].values[data.rows, table]
+
+
+def tables_of(c, radii=None):
+    """Return tables of blocks with some slack; smaller radii come first."""
+    c = np.asarray(c, dtype=np.float32)
+    radii = np.full(len(c), np.inf) if radii is None else radii
+    heads = np.array([[r, 0.0, x.sum(dtype=float)] for r, x in zip(radii, c, strict=True)])
+    largest = np.maximum.reduceat(c, np.arange(0, c.shape[1], LENGTH), axis=1).astype(float)
+    largest *= 1.0 + 0.5 * (np.arange(largest.shape[1]) % 2)
+    return BlockTables(heads, largest, Own(c), c.shape[1], 1.0, LENGTH)
+
+
+class Room:
+    """Numbers of the rows that lie in every slot."""
+
+    def __init__(self, count, others):
+        self.numbers = np.full(count, -1)
+        self.context = np.array([self.numbers.ctypes.data], dtype=np.int64)
+
+    def write(self, places, columns):
+        self.numbers[places] = columns[1].values
+
+
+def state_of(tables, key=KEY):
+    return SimpleNamespace(supplies=np.zeros((len(tables.heads), 3), np.int64), supply_key=key)
+
+
+def pool_of(tables, state=None, change=None):
+    """Return a pool of a chain in some state; `change` is what a full pass finds."""
+    target = SimpleNamespace(
+        rows=SimpleNamespace(room_for=Room),
+        passes=SimpleNamespace(change=lambda _, ends: change(*ends[:2])),
+        evaluate=None,
+    )
+    prepared = SimpleNamespace(
+        tables=tables, target=target, surrogate=SimpleNamespace(centre=np.zeros(1))
+    )
+    return pool.Pool(prepared, np.zeros(0), state or state_of(tables))
+
+
+def sequence(tables, table, supplies, key=KEY):
+    """Return the rows of the first supplies of a table, in order."""
+    rngs = (np.random.default_rng([key, table, number]) for number in range(supplies))
+    return np.concatenate([tables.draw(table, rng, pool.ROOM).rows for rng in rngs])
+
+
+@njit(nogil=True, error_model="numpy")
+def take_some(own, table, slots):
+    """Take slots of a table, as the tests do."""
+    return supply.take(own, table, slots)
+
+
+@njit(nogil=True, error_model="numpy")
+def take_on(own, batches):
+    """Take single slots for as long as there are any; return the largest, and how many."""
+    slots, largest = np.empty(1, np.int64), 0
+    for k in range(batches):
+        if not supply.take(own, 0, slots):
+            return largest, k
+        largest = max(largest, slots[0])
+    return largest, batches
+
+
+@njit(nogil=True, error_model="numpy")
+def ask_for_all(own):
+    return supply.change_of_all(own)
+
+
+def taken(own, table, sizes):
+    """Return row, number by the data, and c of what batches of some sizes take."""
+    found = []
+    for size in sizes:
+        slots = np.empty(size, np.int64)
+        assert take_some(own.supply, table, slots)
+        # Read when the whole batch is there, as the tests do.
+        numbers = own._placed.numbers[slots]
+        found.append((own.rows[slots], numbers, own.c[table, slots].astype(float)))
+    return (np.concatenate(part) for part in zip(*found, strict=True))

@@ -1,0 +1,243 @@
+import os
+import pickle
+from datetime import date, datetime
+from decimal import Decimal
+from tempfile import NamedTemporaryFile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from data.stored_rows import N, arrays, assert_same, assert_same_from_two_threads
+from pymc_minibatch_mh.data.parquet_storage import ParquetStorage
+from pymc_minibatch_mh.errors import SettingError, SourceError
+from pymc_minibatch_mh.model.reading.stored import Rows
+
+COLUMNS = {"X": ["x1", "x2", "x3"], "t": "t", "y": "y", "on": "on"}
+#: Rows of each file, and of a row group.
+PART, GROUP = N // 4, 1_500
+
+
+def table(rows=slice(None), **others):
+    found = arrays()
+    X = found.pop("X")[rows]
+    columns = {f"x{k + 1}": X[:, k] for k in range(3)}
+    return pa.table(columns | {name: values[rows] for name, values in found.items()} | others)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder of four files with four row groups each."""
+    path = tmp_path / "rows"
+    path.mkdir()
+    for k in range(4):
+        part = table(slice(k * PART, (k + 1) * PART))
+        pq.write_table(part, path / f"part-{k}.parquet", row_group_size=GROUP)
+    return path
+
+
+def test_rows_are_those_of_the_arrays(folder):
+    paths = [folder / f"part-{k}.parquet" for k in range(4)]
+    for source in (folder, str(folder), paths, ds.dataset(folder)):
+        storage = Rows.from_parquet(source, COLUMNS).storage
+        assert_same(storage, arrays())
+    assert_same_from_two_threads(storage, arrays())
+
+
+def test_one_file_with_large_groups_is_read(tmp_path):
+    pq.write_table(table(), tmp_path / "rows.parquet")
+    assert_same(ParquetStorage(tmp_path / "rows.parquet", COLUMNS), arrays())
+
+
+def test_files_are_read_in_the_order_that_they_are_given_in(folder):
+    found = Rows.from_parquet([folder / "part-2.parquet", folder / "part-0.parquet"], {"t": "t"})
+    t = arrays()["t"]
+    expected = np.concatenate([t[2 * PART : 3 * PART], t[:PART]])
+    np.testing.assert_array_equal(found.storage.read(["t"], slice(None))["t"], expected)
+
+
+def test_each_column_is_an_array_by_default(folder):
+    rows = Rows.from_parquet(folder)
+    assert rows.names == ["x1", "x2", "x3", "t", "y", "on"]
+    assert rows.storage.fields["x2"].shape == ()
+
+
+def test_columns_of_several_types_have_the_type_that_holds_them(folder):
+    field = ParquetStorage(folder, {"Z": ["y", "x1"], "one": ["y"]}).fields
+    assert (field["Z"].dtype, field["Z"].shape) == (np.float32, (2,))
+    assert (field["one"].dtype, field["one"].shape) == (np.int16, (1,))
+
+
+def test_a_row_group_is_decoded_once_for_all_rows_in_it(folder, monkeypatch):
+    decoded = []
+    read = ParquetStorage._read_group
+    monkeypatch.setattr(
+        ParquetStorage,
+        "_read_group",
+        lambda s, path, group, c: (decoded.append((path, group)), read(s, path, group, c))[1],
+    )
+    storage = ParquetStorage(folder, COLUMNS)
+    for _ in range(3):
+        storage.read(["X"], np.random.default_rng(1).integers(0, N, 5_000))
+    for first in range(0, N, 500):
+        storage.read(["X"], slice(first, first + 500))
+    assert len(decoded) == len(set(decoded)) == 16
+
+
+def test_a_pickle_holds_no_rows(folder):
+    storage = ParquetStorage(folder, COLUMNS)
+    storage.read(["X"], slice(None))
+    assert len(pickle.dumps(storage)) < 4_000
+
+
+def shortened(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def rewritten(path):
+    pq.write_table(pq.read_table(path), path, row_group_size=GROUP)
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+
+
+FAULTS = {
+    "missing": (lambda path: path.unlink(), "is no more"),
+    "shortened": (shortened, ".* bytes and had"),
+    "rewritten": (rewritten, "was written to"),
+}
+
+
+@pytest.mark.parametrize(("fault", "message"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("kept", [False, True], ids=["not read before", "read before"])
+def test_a_file_that_changes_is_named(folder, fault, message, kept):
+    storage = ParquetStorage(folder, COLUMNS)
+    if kept:
+        storage.read(["X"], slice(None))
+    fault(folder / "part-1.parquet")
+    for one in (storage, pickle.loads(pickle.dumps(storage))):
+        for rows in (slice(PART - 5, PART + 5), np.array([3, PART + 7])):
+            with pytest.raises(SourceError, match=rf"part-1.parquet {message}"):
+                one.read(["X"], rows)
+    # The other files are what they were.
+    np.testing.assert_array_equal(storage.read(["X"], slice(0, 50))["X"], arrays()["X"][:50])
+
+
+def test_pages_that_cannot_be_decoded_are_named(folder):
+    path = folder / "part-1.parquet"
+    place = pq.ParquetFile(path).metadata.row_group(2).column(0).data_page_offset
+    content = bytearray(path.read_bytes())
+    content[place : place + 30] = bytes(30)
+    path.write_bytes(content)
+    storage = ParquetStorage(folder, COLUMNS)
+    row = PART + 2 * GROUP + 17
+    assert storage.where(row) == f"row {row:,}, which is row 17 of row group 2 of {path}"
+    with pytest.raises(
+        SourceError, match=rf"row group 2 of {path}, rows 8,000 to 9,499, cannot be"
+    ):
+        storage.read(["X"], np.array([row]))
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_an_empty_entry_is_named(folder, statistics):
+    path = folder / "part-3.parquet"
+    x1 = pa.array([None if k == 4_000 else 1.0 for k in range(PART)], pa.float32())
+    part = table(slice(3 * PART, None), x1=x1)
+    pq.write_table(part, path, row_group_size=GROUP, write_statistics=statistics)
+    if statistics:
+        with pytest.raises(
+            SourceError, match=rf"'x1' has 1 empty entries in row group 2 of {path}"
+        ):
+            Rows.from_parquet(folder, COLUMNS)
+    else:
+        storage = Rows.from_parquet(folder, COLUMNS).storage
+        where = rf"'x1' is empty in row 19,000, which is row 1,000 of row group 2 of {path}"
+        storage.read(["X"], slice(N - 10, N - 5))
+        with pytest.raises(SourceError, match=where):
+            storage.read(["X"], slice(18_999, 19_001))
+    assert Rows.from_parquet(folder, {"t": "t"}).n_rows == N
+
+
+def test_empty_entries_are_not_read_as_nan():
+    with NamedTemporaryFile() as file:
+        empty = pa.table({"y": pa.array([1.0, None, 3.0])})
+        pq.write_table(empty, file.name, write_statistics=False)
+        with pytest.raises(
+            SourceError, match=r"'y' is empty in row 1, which is row 1 of row group 0"
+        ):
+            ParquetStorage(file.name).read(["y"], slice(0, 1))
+
+
+def test_files_of_different_columns_are_refused(folder):
+    path = folder / "part-2.parquet"
+    whole = table(slice(2 * PART, 3 * PART))
+    pq.write_table(whole.set_column(3, "t", whole["t"].cast(pa.float32())), path)
+    with pytest.raises(SettingError, match=rf"'t' is float in {path} and double in the first file"):
+        Rows.from_parquet(folder, COLUMNS)
+    pq.write_table(whole.drop_columns(["t"]), path)
+    with pytest.raises(SettingError, match=rf"'t' is not one column of {path}"):
+        Rows.from_parquet(folder, COLUMNS)
+
+
+VALUES = {
+    "text": (["a", "b"], "type string. Store real numbers"),
+    "dictionary": (pa.array(["a", "b"]).dictionary_encode(), "Store the numbers of its categories"),
+    "decimal": ([Decimal("1.5"), Decimal("2.5")], "Cast it to float64"),
+    "timestamp": ([datetime(2020, 1, 1)] * 2, "such as the seconds since a date"),
+    "date": ([date(2020, 1, 1)] * 2, "such as the seconds since a date"),
+    "list": ([[1.0], [2.0]], "Store each of its numbers as a column"),
+    "float16": (np.ones(2, dtype="f2"), "has type float16, .* Store it as float32"),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), VALUES.values(), ids=VALUES)
+def test_columns_that_are_no_numbers_are_refused(tmp_path, values, message):
+    path = tmp_path / "own.parquet"
+    pq.write_table(pa.table({"x": values, "n": [1, 2]}), path)
+    with pytest.raises(SettingError, match=rf"column 'x' .*{message}"):
+        Rows.from_parquet(path)
+    assert Rows.from_parquet(path, {"n": "n"}).n_rows == 2
+
+
+def test_sources_without_rows_are_refused(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(SettingError, match="has no Parquet files"):
+        Rows.from_parquet(tmp_path / "folder")
+    pq.write_table(table(slice(0, 0)), tmp_path / "empty.parquet")
+    with pytest.raises(SettingError, match=r"empty.parquet has no rows"):
+        Rows.from_parquet(tmp_path / "empty.parquet", COLUMNS)
+    with pytest.raises(SettingError, match=r"from_parquet\(\[\]\)"):
+        Rows.from_parquet([])
+
+
+def test_what_is_no_parquet_is_refused(folder, tmp_path):
+    with pytest.raises(SourceError, match="nothing cannot be opened"):
+        Rows.from_parquet(tmp_path / "nothing")
+    with pytest.raises(SourceError, match="nothing and 1 other files cannot be opened"):
+        Rows.from_parquet([tmp_path / "nothing", folder / "part-0.parquet"])
+    shortened(folder / "part-3.parquet")
+    with pytest.raises(SourceError, match=r"part-3.parquet, .* is no whole Parquet file"):
+        Rows.from_parquet(folder, COLUMNS)
+    with pytest.raises(SettingError, match="Write its rows to Parquet files"):
+        Rows.from_parquet(ds.dataset(table()))
+    with pytest.raises(SettingError, match=r"is given a Table.*Rows\(X=...\)"):
+        Rows.from_parquet(table())
+    with pytest.raises(SettingError, match="is filtered"):
+        Rows.from_parquet(ds.dataset(folder).filter(ds.field("y") > 0))
+
+
+def test_columns_that_are_not_there_are_refused(folder):
+    with pytest.raises(SettingError, match=r"'z' is not one column .* Choose from 'x1', 'x2'"):
+        Rows.from_parquet(folder, {"X": ["x1", "z"]})
+    with pytest.raises(SettingError, match=r"columns=\{\}"):
+        Rows.from_parquet(folder, {})
+    with pytest.raises(SettingError, match=r"columns\['X'\]"):
+        Rows.from_parquet(folder, {"X": []})
+
+
+def test_stamps_tell_other_contents(folder):
+    before = ParquetStorage(folder, COLUMNS).stamp
+    assert ParquetStorage(folder, COLUMNS).stamp == before
+    assert ParquetStorage(folder, COLUMNS | {"t": "x1"}).stamp != before
+    rewritten(folder / "part-0.parquet")
+    assert ParquetStorage(folder, COLUMNS).stamp != before

@@ -1,0 +1,177 @@
+"""A model on stored rows is read as the model on the same arrays in memory."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from pytensor.compile.mode import Mode
+
+from pymc_minibatch_mh import Rows, SettingError, SourceError, TunaMH, UnsplittableModelError
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.model.reading.split import split
+
+N, GROUPS = 9_000, 5
+RNG = np.random.default_rng(8)
+ARRAYS = {
+    "X": RNG.standard_normal((N, 2)).astype(np.float32),
+    "g": RNG.integers(0, GROUPS, N).astype(np.int16),
+    "offset": RNG.random(N),
+    "y": RNG.poisson(1.5, N).astype(np.uint8),
+}
+
+
+def poisson(data):
+    """Declare counts with slopes, groups and an offset."""
+    with pm.Model() as model:
+        beta, a = pm.Normal("beta", shape=2), pm.Normal("a", shape=GROUPS)
+        eta = data("X") @ beta + a[data("g")] + data("offset")
+        pm.Poisson("y", pm.math.exp(eta), observed=data("y"))
+    return model
+
+
+def normal(data):
+    """Declare counts as if they were normal, with a scale."""
+    with pm.Model() as model:
+        beta, sigma = pm.Normal("beta", shape=2), pm.HalfNormal("sigma")
+        pm.Normal("y", (data("X") * beta).sum(axis=1), sigma, observed=data("y"))
+    return model
+
+
+def target_of(model):
+    return Target(split(model, model.value_vars), 2, 1.0, None)
+
+
+@pytest.fixture(scope="module", params=[poisson, normal], ids=lambda build: build.__name__)
+def pair(request):
+    """The same model on stored rows and in memory, and where it is evaluated."""
+    stored, held = request.param(Rows(**ARRAYS).data), request.param(ARRAYS.get)
+    found = target_of(stored), target_of(held)
+    return stored, *found, np.linspace(-0.3, 0.4, found[0].split.size)
+
+
+def test_passes_find_the_same(pair):
+    _, stored, held, place = pair
+    ours, theirs = (t.passes.likelihood(place, hessian=True) for t in (stored, held))
+    assert ours.value == pytest.approx(theirs.value, rel=1e-13)
+    np.testing.assert_allclose(ours.gradient, theirs.gradient, rtol=1e-11, atol=1e-9)
+    np.testing.assert_allclose(ours.hessian, theirs.hessian, rtol=1e-11, atol=1e-9)
+    np.testing.assert_array_equal(stored.passes.values(place), held.passes.values(place))
+
+
+def test_chosen_rows_are_those_of_their_numbers(pair):
+    _, stored, held, place = pair
+    rows = np.array([8_999, 17, 17, 4_096, 0])
+    ours, theirs = (t.passes.likelihood(place, hessian=False, rows=rows) for t in (stored, held))
+    assert ours.value == pytest.approx(theirs.value, rel=1e-13)
+
+
+def test_the_parts_are_compared_with_the_model(pair):
+    model, stored, _, _ = pair
+    rng = np.random.default_rng(2)
+    surrogate = stored.expand(np.zeros(stored.split.size), rng)
+    stored.check(model, surrogate, rng)
+
+
+def test_the_model_is_small_and_is_not_evaluated_as_a_whole(pair):
+    model = pair[0]
+    density = model.compile_logp(mode=Mode(linker="py", optimizer=None))
+    with pytest.raises(SourceError, match="is data of Rows"):
+        density(model.initial_point())
+
+
+def changed(**arrays):
+    return Rows(**{**ARRAYS, **arrays})
+
+
+def test_an_index_out_of_range_is_named_with_its_row():
+    wrong = ARRAYS["g"].copy()
+    wrong[8_123] = GROUPS
+    with pytest.raises(UnsplittableModelError, match=r"chooses entry 5 in row 8123"):
+        target_of(poisson(changed(g=wrong).data))
+
+
+def test_a_missing_number_is_named_with_its_row():
+    wrong = ARRAYS["offset"].copy()
+    wrong[7_321] = np.nan
+    with poisson(changed(offset=wrong).data), pytest.raises(ValueError, match=r"row 7321"):
+        TunaMH()
+
+
+def declare(build):
+    with pm.Model() as model:
+        build(Rows(**ARRAYS))
+    return model
+
+
+def mixed(rows):
+    eta = ARRAYS["X"] @ pm.Normal("beta", shape=2)
+    pm.Poisson("y", pm.math.exp(eta), observed=rows.data("y"))
+
+
+def of_two(rows):
+    other = Rows(X=ARRAYS["X"]).data("X")
+    pm.Poisson("y", pm.math.exp(other @ pm.Normal("beta", shape=2)), observed=rows.data("y"))
+
+
+def with_a_summary(rows):
+    X = rows.data("X")
+    eta = (X - X.mean(axis=0)) @ pm.Normal("beta", shape=2)
+    pm.Poisson("y", pm.math.exp(eta), observed=rows.data("y"))
+
+
+def in_a_potential(rows):
+    beta = pm.Normal("beta", shape=2)
+    pm.Poisson("y", pm.math.exp(rows.data("X") @ beta), observed=rows.data("y"))
+    pm.Potential("p", (rows.data("X") @ beta).sum())
+
+
+def beside_another(rows):
+    beta = pm.Normal("beta", shape=2)
+    pm.Poisson("y", pm.math.exp(rows.data("X") @ beta), observed=rows.data("y"))
+    pm.Normal("w", beta[0], observed=ARRAYS["offset"])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (mixed, "uses 'y', data of Rows.*which is not of the same Rows"),
+        (of_two, "which is not of the same Rows"),
+        (with_a_summary, "'X'"),
+        (in_a_potential, "'p' uses 'X', data of Rows"),
+        (beside_another, "'w' is subsampled beside 'y', whose data are of Rows"),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_what_stored_rows_cannot_do_is_refused(build, message):
+    model = declare(build)
+    with pytest.raises(UnsplittableModelError, match=message):
+        split(model, model.value_vars)
+
+
+def test_rows_say_what_they_are():
+    rows = Rows(**ARRAYS)
+    assert repr(rows).startswith("Rows of 'X' (float32, 2 columns) and 'g' (int16)")
+    assert rows.n_rows == N
+    assert rows.names == list(ARRAYS)
+    assert rows.data("X") is rows.data("X")
+    assert rows.stamp == Rows(**ARRAYS).stamp
+    assert rows.stamp != changed(offset=ARRAYS["offset"] + 1.0).stamp
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({}, "has no arrays"),
+        ({"X": ARRAYS["X"], "y": ARRAYS["y"][:-1]}, "8,999 rows, and 'X' has 9,000"),
+        ({"X": ARRAYS["X"][:0]}, "has no rows"),
+        ({"X": np.array(["a"])}, "an array of type <U1"),
+        ({"X": np.float64(2.0)}, "is a float64"),
+    ],
+)
+def test_invalid_arrays_are_refused(arrays, message):
+    with pytest.raises(SettingError, match=message):
+        Rows(**arrays)
+
+
+def test_an_unknown_name_is_refused_with_those_that_there_are():
+    with pytest.raises(SettingError, match=r"data\('Z'\) names no array. Choose from \['X'"):
+        Rows(**ARRAYS).data("Z")
