@@ -250,7 +250,8 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
             np.interp(log_ndtr(-upper), (above - total)[::-1], places[::-1]),
         ]
     )
-    slopes = np.exp((-0.5 * NORMALS**2 - 0.5 * np.log(2.0 * np.pi)) - np.interp(ends, places, logs) + total)
+    normal = -0.5 * NORMALS**2 - 0.5 * np.log(2.0 * np.pi)
+    slopes = np.exp(normal - np.interp(ends, places, logs) + total)
     # What slopes that are linear in between lead to, from the median on.
     steps = 0.5 * (slopes[1:] + slopes[:-1]) * np.diff(NORMALS)
     points = np.concatenate([[0.0], np.cumsum(steps)])
