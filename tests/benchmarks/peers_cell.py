@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.peers_mode import NoModeError
 from benchmarks.peers_problems import PROBLEMS, UNKNOWNS, Problem
 from benchmarks.peers_run import Clock, OutOfTimeError, Run, Task
 
@@ -72,7 +73,8 @@ SAMPLERS = {
     "penalty": _OURS(settings={"method": "PenaltyMH"}),
     "barker": _OURS(settings={"method": "BarkerMinibatchMH"}),
     "hmcecs-100": Sampler("peers_numpyro", "hmcecs", _NUMPYRO, {"batch": 100, "blocks": 10}),
-    "hmcecs-1000": Sampler("peers_numpyro", "hmcecs", _NUMPYRO, {"batch": 1_000, "blocks": 10}),
+    "hmcecs-300": Sampler("peers_numpyro", "hmcecs", _NUMPYRO, {"batch": 300, "blocks": 30}),
+    "hmcecs-30": Sampler("peers_numpyro", "hmcecs", _NUMPYRO, {"batch": 30, "blocks": 3}),
     "numpyro": Sampler("peers_numpyro", "nuts", _NUMPYRO),
     "nutpie": Sampler("peers_pymc", "nutpie", ("pymc", "nutpie")),
     "pymc": Sampler("peers_pymc", "nuts", ("pymc",)),
@@ -131,16 +133,18 @@ def _counting(sampler: Sampler, clock: Clock) -> Any:
 
 def summary(
     draws: dict[str, NDArray[np.float64]], names: tuple[str, ...]
-) -> dict[str, int | float | None | list[float]]:
+) -> dict[str, int | float | list[float] | None]:
     """Return the least effective sample sizes of all unknowns, their means and deviations."""
     columns = np.column_stack([draws[name].reshape(len(draws[name]), -1) for name in names])
-    found: dict[str, int | float | None | list[float]] = {
+    found: dict[str, int | float | list[float] | None] = {
         "draws": len(columns), "bulk": None, "tail": None,
     }  # fmt: skip
     if len(columns) >= FEWEST:
         stats = import_module("arviz")
         for kind in ("bulk", "tail"):
-            sizes = stats.ess(stats.from_dict({"posterior": {"x": columns[None]}}), method=kind)["x"]
+            sizes = stats.ess(stats.from_dict({"posterior": {"x": columns[None]}}), method=kind)[
+                "x"
+            ]
             # Draws that do not change have none.
             found[kind] = float(f"{sizes.min():.5g}") if np.isfinite(sizes).all() else 1.0
     deviations = columns.std(axis=0)
@@ -192,6 +196,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     try:
         record = measure(PROBLEMS[asked.problem], SAMPLERS[asked.sampler], asked.budget, asked.seed)
+    except NoModeError as error:
+        record = {"status": "inapplicable", "error": str(error)}
     except Exception:
         # Stored, so that the other cells go on; the process that asked prints it.
         record = {"status": "failed", "error": traceback.format_exc(limit=-4)}

@@ -18,6 +18,7 @@ from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.compile.maker import FunctionMaker
 from scipy.optimize import minimize
 
+from benchmarks.peers_mode import mode
 from benchmarks.peers_problems import UNKNOWNS
 from benchmarks.peers_run import Clock, OutOfTimeError, Run, Task
 
@@ -179,42 +180,45 @@ class JointMetropolis(pm.Metropolis):
         self.accepted_sum = np.zeros(1, int)
 
 
-def laplace(model: pm.Model, seed: int) -> tuple[dict[str, Any], NDArray[np.float64]]:
+def laplace(model: pm.Model, seed: int) -> tuple[Any, NDArray[np.float64]]:
     """Return the mode, and the inverse of the negative Hessian there, by differences."""
     function = model.logp_dlogp_function(ravel_inputs=True)
     function.set_extra_values({})
-    start = DictToArrayBijection.map(model.initial_point())
+    rng = np.random.default_rng(seed)
+    # Groups are spread, as in `peers_numpyro`: from equal ones the way leads to a scale of zero.
+    point = {
+        name: value + rng.normal(0.0, 1.0 if name == "alpha" else 0.01, value.shape)
+        for name, value in model.initial_point().items()
+    }
+    start = DictToArrayBijection.map(point)
     shape = start.point_map_info
 
     def negative(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         value, gradient = function(RaveledVars(x, shape))
         return -float(value), -gradient
 
-    noise = np.random.default_rng(seed).normal(0.0, 0.01, start.data.size)
-    found = minimize(negative, start.data + noise, jac=True, method="BFGS")
-    mode = found.x
-    covariance = found.hess_inv
-    for _ in range(2):
-        # Steps in the scale of the posterior: differences are then neither rough nor lost.
-        scales = 1e-2 * np.sqrt(np.diag(covariance))
+    near = minimize(negative, start.data, jac=True, method="BFGS")
+    # In the scale of the posterior, differences are neither rough nor lost.
+    scales = 1e-2 * np.sqrt(np.diag(near.hess_inv))
+
+    def hessian(at: NDArray[np.float64]) -> NDArray[np.float64]:
         columns = [
-            (negative(mode + step)[1] - negative(mode - step)[1]) / (2.0 * step.sum())
+            (negative(at + step)[1] - negative(at - step)[1]) / (2.0 * step.sum())
             for step in np.diag(scales)
         ]
-        hessian = 0.5 * (np.array(columns) + np.array(columns).T)
-        covariance = np.linalg.inv(hessian)
-        mode = mode - covariance @ negative(mode)[1]
-    return DictToArrayBijection.rmap(RaveledVars(mode, shape)), covariance
+        return 0.5 * (np.array(columns) + np.array(columns).T)
+
+    found = mode(negative, hessian, near.x)
+    return DictToArrayBijection.rmap(RaveledVars(found.at, shape)), np.linalg.inv(found.hessian)
 
 
 def metropolis(task: Task) -> Run:
     """PyMC's Metropolis, its joint proposals shaped like the posterior and started at its mode."""
     with model_of(task) as model:
-        mode, covariance = laplace(model, task.seed)
-        step = JointMetropolis(
-            S=covariance, scaling=2.38 / np.sqrt(len(covariance)), initial_point=mode, blocked=True
-        )
-        return _timed(task, METROPOLIS_TUNE, METROPOLIS_DRAWS, step=step, initvals=mode)
+        start, covariance = laplace(model, task.seed)
+        scaling = 2.38 / np.sqrt(len(covariance))
+        step = JointMetropolis(S=covariance, scaling=scaling, initial_point=start, blocked=True)
+        return _timed(task, METROPOLIS_TUNE, METROPOLIS_DRAWS, step=step, initvals=start)
 
 
 def nutpie(task: Task) -> Run:

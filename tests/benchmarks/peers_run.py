@@ -22,7 +22,7 @@ class Clock:
     Parameters
     ----------
     budget
-        Seconds that a run may take.
+        Seconds that a run may take, besides those of imports and compilation.
     """
 
     def __init__(self, budget: float) -> None:
@@ -38,8 +38,8 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds that are left of the budget."""
-        return self.budget - self.seconds
+        """Seconds that are left of the budget, which imports and compilation do not use up."""
+        return self.budget - (self.seconds - self.importing - self.compiling)
 
     @contextmanager
     def compilation(self) -> Iterator[None]:
@@ -52,6 +52,11 @@ class Clock:
             self._depth -= 1
             if self._depth == 0:
                 self.compiling += time.perf_counter() - began
+
+    def told(self, seconds: float) -> None:
+        """Count a compilation that somebody else timed, unless it is being counted."""
+        if self._depth == 0:
+            self.compiling += seconds
 
 
 @dataclass(frozen=True)
