@@ -180,7 +180,7 @@ class JointMetropolis(pm.Metropolis):
         self.accepted_sum = np.zeros(1, int)
 
 
-def laplace(model: pm.Model, seed: int) -> tuple[Any, NDArray[np.float64]]:
+def laplace(model: pm.Model, seed: int, clock: Clock) -> tuple[Any, NDArray[np.float64]]:
     """Return the mode, and the inverse of the negative Hessian there, by differences."""
     function = model.logp_dlogp_function(ravel_inputs=True)
     function.set_extra_values({})
@@ -194,10 +194,12 @@ def laplace(model: pm.Model, seed: int) -> tuple[Any, NDArray[np.float64]]:
     shape = start.point_map_info
 
     def negative(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        if clock.left < 0.0:
+            raise OutOfTimeError
         value, gradient = function(RaveledVars(x, shape))
         return -float(value), -gradient
 
-    near = minimize(negative, start.data, jac=True, method="BFGS")
+    near = minimize(negative, start.data, jac=True, method="BFGS", options={"maxiter": 300})
     # In the scale of the posterior, differences are neither rough nor lost.
     scales = 1e-2 * np.sqrt(np.diag(near.hess_inv))
 
@@ -215,7 +217,7 @@ def laplace(model: pm.Model, seed: int) -> tuple[Any, NDArray[np.float64]]:
 def metropolis(task: Task) -> Run:
     """PyMC's Metropolis, its joint proposals shaped like the posterior and started at its mode."""
     with model_of(task) as model:
-        start, covariance = laplace(model, task.seed)
+        start, covariance = laplace(model, task.seed, task.clock)
         scaling = 2.38 / np.sqrt(len(covariance))
         step = JointMetropolis(S=covariance, scaling=scaling, initial_point=start, blocked=True)
         return _timed(task, METROPOLIS_TUNE, METROPOLIS_DRAWS, step=step, initvals=start)
