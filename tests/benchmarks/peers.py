@@ -46,8 +46,9 @@ THREADS = (
     "RAYON_NUM_THREADS",
 )  # fmt: skip
 ONE_THREAD = dict.fromkeys(THREADS, "1") | {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-#: Seconds beyond the budget after which a run is ended: data are made, and steps end, in them.
-GRACE = 120.0
+#: Seconds beyond the budget after which a run is ended: data are made, code is compiled, and what
+#: cannot be cut ends in them.
+GRACE = 240.0
 
 type Cell = tuple[str, str]
 type Record = dict[str, Any]

@@ -139,15 +139,14 @@ def summary(
     found: dict[str, int | float | list[float] | None] = {
         "draws": len(columns), "bulk": None, "tail": None,
     }  # fmt: skip
+    deviations = columns.std(axis=0)
     if len(columns) >= FEWEST:
         stats = import_module("arviz")
+        trace = stats.from_dict({"posterior": {"x": columns[None]}})
         for kind in ("bulk", "tail"):
-            sizes = stats.ess(stats.from_dict({"posterior": {"x": columns[None]}}), method=kind)[
-                "x"
-            ]
-            # Draws that do not change have none.
-            found[kind] = float(f"{sizes.min():.5g}") if np.isfinite(sizes).all() else 1.0
-    deviations = columns.std(axis=0)
+            # ArviZ takes draws that do not change for independent ones.
+            least = float(stats.ess(trace, method=kind)["x"].min()) if deviations.all() else 1.0
+            found[kind] = float(f"{least:.5g}")
     return found | {
         "mean": [float(f"{x:.8g}") for x in columns.mean(axis=0)],
         "sd": [float(f"{x:.5g}") for x in deviations],

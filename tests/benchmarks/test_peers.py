@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pymc as pm
 import pytest
 
 from benchmarks import peers, peers_cell, peers_page, peers_problems, peers_pymc
@@ -139,7 +138,7 @@ def test_a_clock_counts_nested_compilation_once():
     assert 0.02 <= clock.compiling < 0.5
     clock.told(5.0)
     # What is compiled takes nothing from the budget.
-    assert 5.0 < clock.compiling
+    assert clock.compiling > 5.0
     assert clock.left > 0.9
 
 
@@ -182,15 +181,12 @@ def test_a_run_that_is_out_of_time_keeps_its_draws_or_says_so():
 
 
 def test_the_laplace_approximation_is_at_the_mode():
-    model = peers_pymc.model_of(task())
-    start, covariance = peers_pymc.laplace(model, 1, Clock(60.0))
-    with model:
-        found = pm.find_MAP(progressbar=False)
-    sds = np.sqrt(np.diag(covariance))
-    np.testing.assert_allclose(start["beta"] / sds, found["beta"] / sds, atol=0.02)
-    x = TINY.data()["x"]
+    start, covariance = peers_pymc.laplace(peers_pymc.model_of(task()), 1, Clock(60.0))
+    x, y = TINY.data().values()
     p = 1.0 / (1.0 + np.exp(-x @ start["beta"]))
+    gradient = x.T @ (y - p) - start["beta"] / 2.5**2
     exact = np.linalg.inv((x * (p * (1 - p))[:, None]).T @ x + np.eye(2) / 2.5**2)
+    assert gradient @ exact @ gradient < 1e-6
     np.testing.assert_allclose(covariance, exact, rtol=1e-3)
 
 
