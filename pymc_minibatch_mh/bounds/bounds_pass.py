@@ -33,6 +33,8 @@ from pymc_minibatch_mh.progress import report
 
 #: Chances that a normal posterior leaves the nested trust regions.
 TAILS = (1e-2, 1e-6, 1e-12)
+#: The same for bounds of the largest group: of many groups, one is often far out.
+TAILS_OF_GROUPS = (1e-1, 1e-6, 1e-12)
 #: Rows that are bounded at a time.
 CHUNK = 16_384
 #: Rows from which the regions and the pieces of the arguments' intervals are chosen.
@@ -119,6 +121,10 @@ class BoundsPass:
             return (2.0 * self.size**1.5) / 6.0
         return 2.0 * self._radius(0.5) ** 3 / 6.0
 
+    @property
+    def _tails(self) -> Sequence[float]:
+        return TAILS if self._groups is None else TAILS_OF_GROUPS
+
     def _radius(self, tail: float) -> float:
         """Return the radius of which a normal posterior is out with some probability, or less."""
         if self._groups is None:
@@ -126,7 +132,7 @@ class BoundsPass:
         return float(np.sqrt(chdtri(self._groups.size, tail / self._groups.n_groups)))
 
     def _forecast(self, trials: Sequence["_Trial"]) -> float:
-        radius = self._radius(TAILS[0])
+        radius = self._radius(self._tails[0])
         return self.typical * sum(trial.total(radius, trial.whole) for trial in trials)
 
     def _worthwhile_groups(self, trials: Sequence["_Trial"]) -> Groups | None:
@@ -175,7 +181,7 @@ class BoundsPass:
         return along, together
 
     def _radii(self, trials: Sequence["_Trial"]) -> list[float]:
-        nested = [self._radius(tail) for tail in TAILS]
+        nested = [self._radius(tail) for tail in self._tails]
         totals = {r: sum(t.total(r, t.whole) for t in trials) for r in [*nested, np.inf]}
         # A table without a radius spares full passes altogether, where there is one.
         kept = [np.inf] if np.isfinite(totals[np.inf]) else []

@@ -77,6 +77,7 @@ def test_forms_of_a_row_lie_in_the_directions_of_a_group(name):
     own = split(model, model.value_vars)
     functions, factor = row_functions(own), factor_of(own.size)
     found = groups_of(functions, factor)
+    assert found is not None
     assert (len(found.shared), found.each, found.n_groups, found.size) == (
         shared, each, count, shared + each,
     )  # fmt: skip
