@@ -24,7 +24,7 @@ from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Changes with what a file holds and with how it is computed.
-FORMAT = "pymc_minibatch_mh prepared step 7"
+FORMAT = "pymc_minibatch_mh prepared step 8"
 #: What reading a file of another kind, a damaged one or a folder may raise.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
