@@ -289,6 +289,9 @@ class BlockBounds(BoundsPass):
             ]
         )
 
+    def _worthwhile_groups(self, trials: Sequence[Any]) -> None:
+        """Tell no groups of rows: which there are, all rows would have to tell."""
+
     def of(self, table: int, data: RowData) -> np.ndarray:
         """Return c_i of some rows in a table, float32 rounded up."""
         region, kind = self._served[table]

@@ -10,6 +10,7 @@ from scipy.special import chdtri
 from pymc_minibatch_mh.bounds.diagnose import explain_unbounded
 from pymc_minibatch_mh.bounds.enclose import suprema
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry, within_support
+from pymc_minibatch_mh.bounds.groups import Groups, groups_of
 from pymc_minibatch_mh.bounds.interval import Array
 from pymc_minibatch_mh.bounds.parts import (
     Region,
@@ -32,6 +33,8 @@ from pymc_minibatch_mh.progress import report
 
 #: Chances that a normal posterior leaves the nested trust regions.
 TAILS = (1e-2, 1e-6, 1e-12)
+#: The same for bounds of the largest group: of many groups, one is often far out.
+TAILS_OF_GROUPS = (1e-1, 1e-6, 1e-12)
 #: Rows that are bounded at a time.
 CHUNK = 16_384
 #: Rows from which the regions and the pieces of the arguments' intervals are chosen.
@@ -44,6 +47,10 @@ FEW_ROWS = 0.1
 WORTH_A_CUT, WORTH_A_TABLE = 0.04, 0.05
 #: Excess up to which the table without a radius also serves the largest region.
 WORTH_INFINITY = 0.25
+
+#: C M of a typical move from which it is worth to tell which directions groups of rows depend on,
+#: and what of it may be left with them.
+WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
 
 #: What is said while it takes long.
 BOUNDING = "Bounding all rows"
@@ -74,6 +81,7 @@ class BoundsPass:
         self._support = support
         self.order = surrogate.order + 1
         self.size = surrogate.centre.size
+        self._groups: Groups | None = None
 
     def tables(self) -> Tables:
         """Bound all rows.
@@ -94,11 +102,13 @@ class BoundsPass:
         tables = [table for k in usable for table in self._kinds(radii[k], found[k])]
         heads = np.array([[radius, kind, c.sum(dtype=np.float64)] for radius, kind, c in tables])
         c = np.stack([c for _, _, c in tables])
-        return Tables(heads, c, float(heads[:, TOTAL].min() / base) if base > 0.0 else 1.0)
+        looseness = float(heads[:, TOTAL].min() / base) if base > 0.0 else 1.0
+        return Tables(heads, c, looseness, groups=self._groups)
 
     def _plan(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
         """Return what a few rows tell: the trials, the regions, and the cuts of each term there."""
         trials = [self._trial(function) for function in self._functions]
+        self._groups = self._worthwhile_groups(trials)
         radii = self._radii(trials)
         plans: list[list[Sequence[int]]]
         plans = [[trial.pieces(radius) for trial in trials] for radius in radii[:1]]
@@ -108,13 +118,37 @@ class BoundsPass:
     def forecast(self) -> float:
         """Return C M of a typical move, by a few rows of each term: infinite without bounds."""
         trials = [self._trial(function) for function in self._functions]
-        radius = float(np.sqrt(chdtri(self.size, TAILS[0])))
-        return self.typical * sum(trial.total(radius, trial.whole) for trial in trials)
+        return self._forecast(trials)
 
     @property
     def typical(self) -> float:
         """M of a typical move."""
-        return (2.0 * self.size**1.5) / 6.0
+        if self._groups is None:
+            return (2.0 * self.size**1.5) / 6.0
+        return 2.0 * self._radius(0.5) ** 3 / 6.0
+
+    @property
+    def _tails(self) -> Sequence[float]:
+        return TAILS if self._groups is None else TAILS_OF_GROUPS
+
+    def _radius(self, tail: float) -> float:
+        """Return the radius of which a normal posterior is out with some probability, or less."""
+        if self._groups is None:
+            return float(np.sqrt(chdtri(self.size, tail)))
+        return float(np.sqrt(chdtri(self._groups.size, tail / self._groups.n_groups)))
+
+    def _forecast(self, trials: Sequence["_Trial"]) -> float:
+        radius = self._radius(self._tails[0])
+        return self.typical * sum(trial.total(radius, trial.whole) for trial in trials)
+
+    def _worthwhile_groups(self, trials: Sequence["_Trial"]) -> Groups | None:
+        """Return the groups of rows, where updates are then worth telling them."""
+        whole = self._forecast(trials)
+        if not whole > WORTH_GROUPS:
+            return None
+        self._groups = groups_of(self._functions, self._surrogate.factor)
+        worth = self._groups is not None and self._forecast(trials) < WORTH_OF_GROUPS * whole
+        return self._groups if worth else None
 
     def _trial(self, function: RowFunction) -> "_Trial":
         rows = np.unique(np.linspace(0, function.n_rows - 1, TRIAL_ROWS).astype(np.int64))
@@ -153,7 +187,7 @@ class BoundsPass:
         return along, together
 
     def _radii(self, trials: Sequence["_Trial"]) -> list[float]:
-        nested = [float(np.sqrt(chdtri(self.size, tail))) for tail in TAILS]
+        nested = [self._radius(tail) for tail in self._tails]
         totals = {r: sum(t.total(r, t.whole) for t in trials) for r in [*nested, np.inf]}
         # A table without a radius spares full passes altogether, where there is one.
         kept = [np.inf] if np.isfinite(totals[np.inf]) else []

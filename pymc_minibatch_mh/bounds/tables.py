@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.groups import Groups
 from pymc_minibatch_mh.bounds.metric import compiled_metric
 from pymc_minibatch_mh.bounds.shipping import received, shipped
 from pymc_minibatch_mh.data import code_digest, digest
@@ -46,6 +47,8 @@ class Tables:
         The M of a user's bounds, before it is compiled.
     heavy : ndarray of int64
         Rows that are read at every update where a test draws rows: see :mod:`preparation.heavy`.
+    groups
+        Directions that rows depend on, where M is the largest of groups of rows.
     """
 
     heads: np.ndarray
@@ -54,6 +57,7 @@ class Tables:
     verified: bool = True
     metric: Callable[..., float] | None = None
     heavy: np.ndarray = field(default_factory=lambda: NO_ROWS)
+    groups: Groups | None = None
 
     @property
     def are_ranges(self) -> bool:
@@ -94,7 +98,8 @@ class Tables:
     def undrawn(self) -> BoundTables:
         """The tables as tests read them that draw no rows by their bounds."""
         metric = address_of(self.compiled_metric)
-        return no_tables()._replace(heads=self.heads, c=self.c, metric=metric)
+        arrays = no_tables()._replace(heads=self.heads, c=self.c, metric=metric)
+        return arrays if self.groups is None else arrays._replace(**self.groups._asdict())
 
     @cached_property
     def heads_of_drawn(self) -> np.ndarray:

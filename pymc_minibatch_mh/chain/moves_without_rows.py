@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pymc_minibatch_mh.kernels.bound_tables import NO_DIRECTIONS
 from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ MOST_MOVES = 10
 #: Width of a step, in conditional standard deviations along a direction: about what is left of a
 #: normal density above a level.
 WIDTH = 2.5
-#: Directions that moves are measured without, at most: leaving one out takes time at every update.
-MOST_LEFT_OUT = 32
 
 
 def slices_of(program: Program) -> Slices:
@@ -42,16 +39,3 @@ def possible_slices(prepared: Prepared) -> Slices:
     steps = np.ascontiguousarray(WIDTH * directions / lengths[:, None])
     ends = [(inside[0], inside[-1] + 1) for inside in map(np.flatnonzero, steps)]
     return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MOST_MOVES))
-
-
-def whitened_directions(prepared: Prepared, most: int = MOST_LEFT_OUT) -> np.ndarray:
-    """Return the directions along which no row changes, whitened and orthonormal, shape (n, d).
-
-    The bounds of a row hold by inner products with whitened forms, which are orthogonal to them.
-    There are none where there would be more than `most`.
-    """
-    directions = prepared.target.compiled.unread
-    if not 0 < len(directions) <= most:
-        return NO_DIRECTIONS
-    basis, _ = np.linalg.qr((directions @ prepared.surrogate.whitener.T).T)
-    return np.ascontiguousarray(basis.T)

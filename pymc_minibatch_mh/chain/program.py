@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pymc_minibatch_mh.chain.moves_without_rows import slices_of, whitened_directions
+from pymc_minibatch_mh.chain.moves_without_rows import slices_of
 from pymc_minibatch_mh.chain.schedule import Schedule, tempered
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
 from pymc_minibatch_mh.kernels.slices import Slices
+from pymc_minibatch_mh.preparation.unread import whitened_directions
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.chain.pool import Pool
@@ -117,7 +118,7 @@ class Program:
         else:
             arrays = tables.arrays if self.method.draws_by_bounds else tables.undrawn
             if tables.verified:
-                arrays = arrays._replace(unread=whitened_directions(prepared))
+                arrays = arrays._replace(unread=whitened_directions(prepared.target, surrogate))
         if prepared.heavy is not None and not self.method.draws_by_bounds:
             arrays = arrays._replace(heavy=prepared.heavy)
         if pool is not None:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pymc_minibatch_mh.chain.moves_without_rows import possible_slices, whitened_directions
+from pymc_minibatch_mh.chain.moves_without_rows import possible_slices
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.slices import sweep_without_rows
+from pymc_minibatch_mh.preparation.unread import whitened_directions
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.chain.chain import Chain
@@ -63,7 +64,7 @@ def _distance_after(prepared: Prepared, position: np.ndarray) -> float:
     own = slices._replace(moves=n * max(1, min(SWEEPS, MOST_MOVES // n)))
     functions = address_of(target.prior), target.rows.context
     sweep_without_rows(there, own, *functions, generator_addresses(rng))
-    surrogate, basis = prepared.surrogate, whitened_directions(prepared, most=n)
+    surrogate, basis = prepared.surrogate, whitened_directions(target, prepared.surrogate, most=n)
     away = np.linalg.norm(basis @ (surrogate.whitener @ (there - surrogate.centre)))
     return float(away - np.sqrt(n))
 

@@ -12,6 +12,7 @@ from pymc_minibatch_mh.kernels.moves import (
     FROM_CENTRE,
     GIVEN,
     Move,
+    Products,
     move_between,
     products,
     size_of_move,
@@ -46,6 +47,13 @@ class BoundTables(NamedTuple):
     unread : ndarray, shape (n, d)
         Whitened directions along which no row changes, orthonormal: bounds take moves without
         what lies along them.
+    shared : ndarray, shape (s, d)
+        Whitened directions that all rows may depend on, orthonormal, where they are known by groups
+        of rows: M is then the largest of the groups', and `unread` is not asked.
+    own : ndarray, shape (groups * each, d)
+        Those of the groups beside them; of no groups where they are not known.
+    each
+        Number of directions of a group.
     supply
         Rows that were drawn ahead, where rows are stored: numbers of rows are then places in it.
     """
@@ -57,6 +65,9 @@ class BoundTables(NamedTuple):
     metric: int
     heavy: np.ndarray = NO_ROWS
     unread: np.ndarray = NO_DIRECTIONS
+    shared: np.ndarray = NO_DIRECTIONS
+    own: np.ndarray = NO_DIRECTIONS
+    each: int = 1
     supply: Supply = NO_SUPPLY
 
 
@@ -98,13 +109,66 @@ def _products_of_read(unread, here, there, step):
 
 
 @compiled(inlined=True)
+def _add_along(directions, k, here, there, step, out):
+    """Add what lies along a direction to the products of a move."""
+    a = inner_of_line(directions, k, here, 0, here.size)
+    other = inner_of_line(directions, k, there, 0, here.size)
+    b = inner_of_line(directions, k, step, 0, here.size)
+    out[0] += a * a
+    out[1] += other * other
+    out[2] += b * b
+    out[3] += a * b
+    out[4] += other * b
+
+
+@compiled()
+def _products_of_groups(shared, own, each, here, there, step, out):
+    """Write the products of what rows of each group can change by in a move, a line of each.
+
+    Symmetric as those of the move. The squares of the two ends are returned, the largest of each.
+    """
+    common, found = scratch(5, np.float64), scratch(5, np.float64)
+    common[:] = 0.0
+    for k in range(shared.shape[0]):
+        _add_along(shared, k, here, there, step, common)
+    largest_here, largest_there = 0.0, 0.0
+    for group in range(out.shape[0]):
+        copy_to(found, common)
+        for k in range(group * each, (group + 1) * each):
+            _add_along(own, k, here, there, step, found)
+        for i in range(5):
+            out[group, i] = found[i]
+        largest_here = max(largest_here, found[0])
+        largest_there = max(largest_there, found[1])
+    return Products(largest_here, largest_there, 0.0, 0.0, 0.0)
+
+
+@compiled()
+def _largest_size(groups, dots, order, kind):
+    """Return M: the largest of all groups, or of the whole move where there are none."""
+    if not groups.shape[0]:
+        return size_of_move(dots, order, kind)
+    largest = 0.0
+    for g in range(groups.shape[0]):
+        own = Products(groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3], groups[g, 4])
+        largest = max(largest, size_of_move(own, order, kind))
+    return largest
+
+
+@compiled(inlined=True)
 def smallest_table(tables, move, surrogate):
     """Return the table with the smallest C M of those that hold for a move, and its M.
 
     Symmetric in the two positions. Without a table the number is -1.
     """
-    if tables.unread.shape[0]:
-        dots = _products_of_read(tables.unread, move.here, move.there, move.step)
+    here, there, step = move.here, move.there, move.step
+    groups = scratch((tables.own.shape[0] // tables.each, 5), np.float64)
+    if groups.shape[0]:
+        dots = _products_of_groups(
+            tables.shared, tables.own, tables.each, here, there, step, groups
+        )
+    elif tables.unread.shape[0]:
+        dots = _products_of_read(tables.unread, here, there, step)
     else:
         dots = products(move)
     outer = np.sqrt(max(dots.here, dots.there)) * (1.0 + 1e-12)
@@ -121,7 +185,7 @@ def smallest_table(tables, move, surrogate):
             elif kind == FROM_CENTRE:
                 m = 1.0 if dots.here == 0.0 else np.inf
             elif kind != known:
-                m = size_of_move(dots, surrogate.order, kind)
+                m = _largest_size(groups, dots, surrogate.order, kind)
             known = kind
             if tables.heads[k, TOTAL] * m < best_size:
                 best, best_size, best_m = k, tables.heads[k, TOTAL] * m, m

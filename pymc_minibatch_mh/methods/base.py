@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 #: Share of all rows from which on one pass in order is as quick as as many random reads.
 PASS_SHARE = 0.5
+#: The same of stored rows, which are fetched from all over a file to be drawn; and the least such
+#: number, which are drawn ahead in any case.
+STORED_SHARE, STORED_LEAST = 1 / 400, 4096.0
 
 
 class Method(ABC):
@@ -81,9 +84,12 @@ class Method(ABC):
 
     def most_drawn(self, prepared: Prepared) -> float:
         """Return the rows above which a move is decided by all of them."""
-        if self.full_pass_above is None:
-            return PASS_SHARE * prepared.n_rows
-        return self.full_pass_above
+        if self.full_pass_above is not None:
+            return self.full_pass_above
+        most = PASS_SHARE * prepared.n_rows
+        if prepared.target.source.in_memory:
+            return most
+        return min(most, max(STORED_SHARE * prepared.n_rows, STORED_LEAST))
 
     @abstractmethod
     def record(self, prepared: Prepared) -> Any:

@@ -12,6 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.groups import Groups
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
@@ -23,7 +24,7 @@ from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Changes with what a file holds and with how it is computed.
-FORMAT = "pymc_minibatch_mh prepared step 7"
+FORMAT = "pymc_minibatch_mh prepared step 8"
 #: What reading a file of another kind, a damaged one or a folder may raise.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
@@ -78,6 +79,9 @@ def write(path: str | PathLike, prepared: Prepared) -> None:
     if isinstance(tables, Tables) and tables.verified:
         arrays |= {"heads": tables.heads, "c": tables.c, "looseness": np.asarray(tables.looseness)}
         arrays["heavy"] = tables.heavy
+        if tables.groups is not None:
+            found = tables.groups._asdict()
+            arrays |= {f"groups_{name}": np.asarray(value) for name, value in found.items()}
     arrays["key"] = np.asarray(json.dumps(_key_of_file(prepared.target)))
     with open(path, "wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
@@ -107,6 +111,9 @@ def read(path: str | PathLike, target: Target) -> Prepared:
     if "heads" in stored:
         tables = Tables(stored["heads"], stored["c"], float(stored["looseness"]))
         tables = tables.reading_always(stored["heavy"])
+    if tables is not None and "groups_each" in stored:
+        shared, own, each = (stored[f"groups_{name}"] for name in Groups._fields)
+        tables = replace(tables, groups=Groups(shared, own, int(each)))
     heavy = stored.get("heavy_in_batches")
     found = Prepared(target, Needs(), Surrogate(**fields), calibration, heavy, tables)
     return replace(found, marginal=tuple(map(int, stored["marginal"])))
@@ -141,6 +148,8 @@ def _names(stored: dict[str, np.ndarray]) -> set[str]:
     names = {"key", "marginal", *(f"surrogate_{name}" for name in Surrogate._fields)}
     if "calibration_kappa" in stored:
         names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
+    if "groups_each" in stored:
+        names |= {f"groups_{name}" for name in Groups._fields}
     return names | ({"c", "looseness", "heavy"} if "heads" in stored else set())
 
 

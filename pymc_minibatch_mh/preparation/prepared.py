@@ -135,7 +135,8 @@ class Prepared:
     def typical_sizes(self) -> list[float]:
         """C M of moves between points of the Gaussian approximation, where it is bounded."""
         assert self.tables is not None
-        return sizes_of_moves(self.surrogate, self.tables, np.random.default_rng(PREPARATION_SEED))
+        rng = np.random.default_rng(PREPARATION_SEED)
+        return sizes_of_moves(self.target, self.surrogate, self.tables, rng)
 
     @cached_property
     def by_scales(self) -> ByScales | None:
@@ -240,7 +241,8 @@ class Prepared:
         if isinstance(self.tables, BlockTables):
             return self
         rng = np.random.default_rng(PREPARATION_SEED)
-        heavy = heavy_rows(self.tables, typical_moves(self.surrogate, self.tables, rng))
+        moves = typical_moves(self.target, self.surrogate, self.tables, rng)
+        heavy = heavy_rows(self.tables, moves)
         return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
 
     def _derived(self) -> AnyTables:

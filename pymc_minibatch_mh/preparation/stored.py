@@ -54,7 +54,9 @@ def require_few_full_passes(prepared: Prepared, most_drawn: float, seed: int) ->
     """
     assert prepared.tables is not None
     totals = prepared.tables.heads_of_drawn[:, TOTAL]
-    moves = moves_of_chains(prepared.surrogate, prepared.tables, np.random.default_rng(seed))
+    moves = moves_of_chains(
+        prepared.target, prepared.surrogate, prepared.tables, np.random.default_rng(seed)
+    )
     passes = sum(
         move is None or not totals[move.table] * move.m <= most_drawn
         for move in islice(moves, MOVES)

@@ -15,6 +15,7 @@ from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.repeat import differences_of, largest_of
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.preparation.unread import whitened_directions
 
 _log = logging.getLogger("pymc")
 
@@ -60,7 +61,7 @@ def audited(
         moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
     # What is outside of the support is refused before a row is read.
     support = target.split.lower, target.split.upper
-    for move in islice(typical_moves(surrogate, tables, rng, support), moves):
+    for move in islice(typical_moves(target, surrogate, tables, rng, support), moves):
         if isinstance(tables, Tables) and tables.are_ranges:
             found = _out_of_range(target, surrogate, tables, (move.position, move.new))
             if found:
@@ -118,36 +119,43 @@ def _furthest_out(
 
 
 def sizes_of_moves(
-    surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator
+    target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator
 ) -> list[float]:
     """Return C M of moves between points of the Gaussian approximation, where it is bounded.
 
     C is that of the rows that are drawn.
     """
-    moves = typical_moves(surrogate, tables, rng)
+    moves = typical_moves(target, surrogate, tables, rng)
     totals = tables.heads_of_drawn[:, TOTAL]
     return [float(totals[move.table] * move.m) for move in moves]
 
 
 def typical_moves(
+    target: Target,
     surrogate: Surrogate,
     tables: AnyTables,
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
 ) -> Iterator[BoundedMove]:
     """Make moves between points of the Gaussian approximation, those that are bounded."""
-    moves = islice(moves_of_chains(surrogate, tables, rng, support), MOVES)
+    moves = islice(moves_of_chains(target, surrogate, tables, rng, support), MOVES)
     return (move for move in moves if move is not None)
 
 
 def moves_of_chains(
+    target: Target,
     surrogate: Surrogate,
     tables: AnyTables,
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
 ) -> Iterator[BoundedMove | None]:
-    """Make moves between points of the Gaussian approximation without end; None if unbounded."""
+    """Make moves between points of the Gaussian approximation without end; None if unbounded.
+
+    They are measured as those of a chain: without directions that no row depends on.
+    """
     arrays = tables.undrawn._replace(heads=tables.heads_of_drawn)
+    if tables.verified:
+        arrays = arrays._replace(unread=whitened_directions(target, surrogate))
     while True:
         noise = rng.standard_normal((2, surrogate.centre.size))
         here, there = np.clip(surrogate.centre + noise @ surrogate.factor.T, *support)

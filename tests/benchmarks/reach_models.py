@@ -4,20 +4,15 @@ Hierarchies come in both spellings: group effects drawn around their mean ("cent
 normal effects that are scaled and shifted ("non-centred").
 """
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from flights import DATA_FOLDER_VARIABLE, late_flights, load_table
+from benchmarks import reach_data
 
 Array = NDArray[np.float64]
-#: Columns of the regression of late flights that vary within a destination.
-SLOPES = ("hour", "hour squared", "season cos", "season sin", "humidity", "wind", "root rain")
 
 
 def effects(name: str, groups: int, *, centred: bool) -> pt.TensorVariable:
@@ -40,12 +35,7 @@ def logistic_groups(x: Array, y: NDArray, group: NDArray, *, centred: bool) -> p
 
 def destinations(n_rows: int, *, centred: bool) -> pm.Model:
     """Return late departures by 7 slopes and 104 destinations."""
-    table = load_table()
-    flights = late_flights(table=table)
-    chosen = np.sort(np.random.default_rng(1).permutation(len(flights.late))[:n_rows])
-    x = flights.X[:, [flights.names.index(name) for name in SLOPES]]
-    group = table.dest.astype(np.int64)
-    return logistic_groups(x[chosen], flights.late[chosen], group[chosen], centred=centred)
+    return logistic_groups(*reach_data.destinations(n_rows), centred=centred)
 
 
 def small_groups(*, centred: bool) -> pm.Model:
@@ -77,29 +67,11 @@ def robust_slopes() -> pm.Model:
 
 
 def covertype(n_rows: int, *, standardised: bool) -> pm.Model:
-    """Return class 2 of Covertype against the rest, by 10 measurements and indicators.
-
-    One wilderness area and one soil are left out, and what is constant among the chosen rows.
-    Measurements are standardised in any case, indicators only if asked for.
-    """
-    with np.load(Path(os.environ[DATA_FOLDER_VARIABLE]) / "covtype.npz") as stored:
-        chosen = np.random.default_rng(1).permutation(len(stored["X"]))[:n_rows]
-        x, area, soil, cover = (
-            stored[name][chosen] for name in ("X", "wilderness", "soil", "cover_type")
-        )
-    scaled = (x - x.mean(axis=0)) / x.std(axis=0)
-    # The most common ones are what the others are compared with.
-    kinds = [
-        codes[:, None] == np.delete(np.unique(codes), np.bincount(codes)[np.unique(codes)].argmax())
-        for codes in (area, soil)
-    ]
-    indicators = np.column_stack(kinds).astype(float)
-    if standardised:
-        indicators = (indicators - indicators.mean(axis=0)) / indicators.std(axis=0)
-    design = np.column_stack([np.ones(n_rows), scaled, indicators])
+    """Return class 2 of Covertype against the rest."""
+    design, response = reach_data.covertype(n_rows, standardised=standardised)
     with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, 2.5, shape=design.shape[1])
-        pm.Bernoulli("y", logit_p=design @ beta, observed=(cover == 2).astype(np.int8))
+        pm.Bernoulli("y", logit_p=design @ beta, observed=response)
     return model
 
 

@@ -12,12 +12,13 @@ import pymc_minibatch_mh as mh
 from gallery.models_hierarchies import rugby
 from pymc_minibatch_mh import OwnMove, PenaltyMH, StiefelWalk, TunaMH, explain
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.moves_without_rows import MOST_MOVES, whitened_directions
+from pymc_minibatch_mh.chain.moves_without_rows import MOST_MOVES
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.slices import NO_SLICES
+from pymc_minibatch_mh.preparation.unread import whitened_directions
 from zoo import METHODS
 
 TUNE, DRAWS = 100, 200
@@ -180,7 +181,7 @@ def test_bounds_do_not_see_what_changes_no_row(teams):
 
 
 def test_directions_are_whitened_and_orthonormal(teams):
-    basis = whitened_directions(teams.prepared)
+    basis = whitened_directions(teams.target, teams.surrogate)
     np.testing.assert_allclose(basis @ basis.T, np.eye(4), atol=1e-13)
     rest = teams.target.compiled.unread @ teams.surrogate.whitener.T
     np.testing.assert_allclose(rest - rest @ basis.T @ basis, 0.0, atol=1e-11)

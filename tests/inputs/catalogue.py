@@ -1,6 +1,6 @@
 """All inputs and what becomes of them: one table for the tests and for docs/inputs.md."""
 
-from inputs import arguments, data, models, moves, settings, trust, use
+from inputs import arguments, data, models, moves, settings, stored, trust, use
 
 CASES = [
     *settings.CASES,
@@ -8,6 +8,7 @@ CASES = [
     *moves.CASES,
     *trust.CASES,
     *data.CASES,
+    *stored.CASES,
     *models.CASES,
     *use.CASES,
 ]

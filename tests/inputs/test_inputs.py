@@ -16,8 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:pytensor.tensor.linalg.trace:Fut
 REFUSED = {name: case for name, case in BY_NAME.items() if case.error is not None}
 #: What a fix begins with.
 DOING = {
-    "Build", "Choose", "Compute", "Correct", "Declare", "Drop", "Enlarge", "Give", "Leave",
-    "Marginalise", "Name", "Pass", "Raise", "Return", "Sample", "Use", "Write",
+    "Build", "Choose", "Compute", "Correct", "Declare", "Drop", "Enlarge", "Fill", "Give", "Leave",
+    "Marginalise", "Name", "Pass", "Put", "Raise", "Return", "Sample", "Store", "Use", "Write",
 }  # fmt: skip
 
 
@@ -46,7 +46,8 @@ def test_an_input_is_refused_with_its_message(name, shared):
 
 def well_formed(case):
     """Return whether a message names the variable, the cause and the fix, in that order."""
-    variable = re.fullmatch(r"'[^']+'(, '[^']+')*:?|\w+=.*", case.variable)
+    names = r"'[^']+'(, '[^']+')*:?|\w+=.*|\w+\(.*\)|the (file|column) .+|file://.+"
+    variable = re.fullmatch(names, case.variable)
     cause = re.fullmatch(r"[a-z'].*\.", case.cause, re.DOTALL)
     return bool(variable and cause and case.fix.split()[0] in DOING and case.fix.endswith("."))
 

@@ -1,4 +1,4 @@
-"""Bounds measure moves without what lies along directions that change no row."""
+"""Bounds measure moves in the coordinates that rows depend on, of all or of each group."""
 
 import numpy as np
 import pytest
@@ -13,16 +13,16 @@ SIZE, READ = 4, 2
 RADII = (1.0, 3.0)
 
 
-def around(order, size=SIZE):
-    """Return control variates whose whitening mixes all coordinates."""
+def around(order, kept=range(SIZE)):
+    """Return control variates whose whitening mixes all coordinates, or what some have of it."""
     rng = np.random.default_rng(4)
     whitener = np.tril(rng.normal(0.0, 0.4, (SIZE, SIZE))) + np.diag([1.5, 1.0, 0.8, 2.0])
     factor = np.linalg.inv(whitener)
-    if size < SIZE:
+    if len(kept) < SIZE:
         # What is left of a normal law in some of its coordinates.
-        factor = np.linalg.cholesky((factor @ factor.T)[:size, :size])
+        factor = np.linalg.cholesky((factor @ factor.T)[np.ix_(kept, kept)])
         whitener = np.linalg.inv(factor)
-    parts = {"centre": np.zeros(size), "factor": factor, "whitener": whitener, "order": order}
+    parts = {"centre": np.zeros(len(kept)), "factor": factor, "whitener": whitener, "order": order}
     return line(1.0)._replace(**parts)
 
 
@@ -35,7 +35,7 @@ def tables(kind, unread):
 @pytest.mark.parametrize("kind", [SHARP, JOINT, DIRECTIONAL])
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_bounds_are_those_in_the_coordinates_that_rows_depend_on(order, kind):
-    whole, read = around(order), around(order, READ)
+    whole, read = around(order), around(order, range(READ))
     basis, _ = np.linalg.qr(whole.whitener[:, READ:])
     projected, own = tables(kind, np.ascontiguousarray(basis.T)), tables(kind, np.empty((0, READ)))
     rng, served = np.random.default_rng(2), set()
@@ -49,3 +49,33 @@ def test_bounds_are_those_in_the_coordinates_that_rows_depend_on(order, kind):
         assert table_of_move(projected, whole, there, here) == (table, m)
         served.add(table)
     assert served == {-1, 0, 1}
+
+
+@pytest.mark.parametrize("kind", [SHARP, JOINT, DIRECTIONAL])
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_bounds_of_groups_are_those_of_the_group_that_moves_most(order, kind):
+    """Rows of three groups read the first coordinate and one of their own."""
+    whole, alone = around(order), tables(kind, np.empty((0, READ)))
+    forms = np.eye(SIZE) @ whole.factor
+    bases = [np.linalg.qr(forms[[0, k]].T)[0].T for k in range(1, SIZE)]
+    own = np.concatenate([[line, np.zeros(SIZE)] for _, line in bases])
+    grouped = tables(kind, np.empty((0, SIZE)))._replace(shared=bases[0][:1], own=own, each=2)
+    rng, served, deciding = np.random.default_rng(2), set(), set()
+    for scale in (0.3, 0.8, 2.0) * 40:
+        here, there = rng.normal(0.0, scale, (2, SIZE))
+        table, m = table_of_move(grouped, whole, here, there)
+        found = [
+            table_of_move(alone, around(order, [0, k]), here[[0, k]], there[[0, k]])
+            for k in range(1, SIZE)
+        ]
+        served.add(table)
+        if min(found)[0] == -1:
+            assert table == -1
+            continue
+        sizes = [m_of_group for _, m_of_group in found]
+        deciding.add(int(np.argmax(sizes)))
+        assert table == max(found)[0]
+        assert m == pytest.approx(max(sizes), rel=1e-9)
+        assert table_of_move(grouped, whole, there, here) == (table, m)
+    assert served == {-1, 0, 1}
+    assert deciding == {0, 1, 2}

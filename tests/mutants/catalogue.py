@@ -24,6 +24,10 @@ PROPOSE = "proposals.mixture.propose_from_mixture"
 UNSEEN = (
     "kernels/test_bound_tables.py::test_bounds_are_those_in_the_coordinates_that_rows_depend_on"
 )
+OF_GROUPS = (
+    "kernels/test_bound_tables.py::test_bounds_of_groups_are_those_of_the_group_that_moves_most"
+)
+GROUPS = "bounds/test_groups.py"
 MEASURED = ("kernels.bound_tables._products_of_read", "kernels.bound_tables.smallest_table")
 #: What has every test and every proposal compiled in, and what has the rows of a Poisson test.
 LOOP = ("kernels.run._update", "kernels.run.run")
@@ -371,6 +375,42 @@ EDITED = [
         ),
         f"{UNSEEN}[2-2]",
         slow=True,
+    ),
+    Mutant(
+        "the last of the groups taken for the largest",
+        "rows of the others exceed their bounds",
+        Edit(
+            "kernels.bound_tables._largest_size",
+            "max(largest, size_of_move(own, order, kind))",
+            "size_of_move(own, order, kind)",
+            (*MEASURED[1:], "kernels.bound_tables.table_of_move"),
+        ),
+        f"{OF_GROUPS}[2-2]",
+        slow=True,
+    ),
+    Mutant(
+        "groups without what all rows read",
+        "rows exceed their bounds",
+        Edit(
+            "kernels.bound_tables._products_of_groups",
+            "copy_to(found, common)",
+            "found[:] = 0.0",
+            (*MEASURED[1:], "kernels.bound_tables.table_of_move"),
+        ),
+        f"{OF_GROUPS}[2-2]",
+        slow=True,
+    ),
+    Mutant(
+        "columns that a group does not have, taken for those that it has",
+        "rows change along directions that their bounds leave out",
+        Edit("bounds.groups._directions", "if not read]", "if read]"),
+        f"{GROUPS}::test_forms_of_a_row_lie_in_the_directions_of_a_group[indicators]",
+    ),
+    Mutant(
+        "directions of a group that are not whitened",
+        "rows change along directions that their bounds leave out",
+        Edit("bounds.groups._whitened", "factor.T @ directions.T", "directions.T"),
+        f"{GROUPS}::test_forms_of_a_row_lie_in_the_directions_of_a_group[slopes]",
     ),
     # Firefly Monte Carlo.
     Mutant(

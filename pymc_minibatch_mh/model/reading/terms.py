@@ -253,8 +253,7 @@ def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Bat
         raise refuse(
             other.name,
             f"is subsampled beside {stored[0].name!r}, whose data are of Rows(...)",
-            "With stored rows one likelihood is subsampled: name it in observed=[...], or put "
-            "both into one pm.CustomDist.",
+            "Name one of them in observed=[...], or put both into one pm.CustomDist.",
         )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_minibatch_mh.data import Column, dtype_once_read
+from pymc_minibatch_mh.data.stored import StoredArray
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.reading.batch import BatchTerm, is_readable
 from pymc_minibatch_mh.model.reading.inputs import Weights, array_of
@@ -43,6 +44,11 @@ def weigh(terms: Sequence[BatchTerm], weights: Weights) -> None:
             raise SettingError(
                 f"weights= are given for {name!r}, which is not subsampled. Choose from "
                 f"{sorted(by_name)}."
+            )
+        if any(isinstance(column.values, StoredArray) for column, _ in by_name[name].batches):
+            raise SettingError(
+                f"weights= are given for {name!r}, whose data are of Rows(...). Put the weights "
+                "into Rows(...) as well, and multiply by them in the logp= of a pm.CustomDist."
             )
         _weigh(by_name[name], _checked(by_name[name], values))
 

@@ -1,0 +1,244 @@
+"""Rows that are stored: arrays that cannot be, files that change, and what they do not serve."""
+
+import os
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import zarr
+
+from inputs.case import Section
+from pymc_minibatch_mh import (
+    MinibatchError,
+    PenaltyMH,
+    Rows,
+    SettingError,
+    SourceError,
+    TunaMH,
+    UnsplittableModelError,
+)
+
+arrays = Section("Arrays of Rows(...)")
+files = Section("Files and chunks of rows", SourceError)
+served = Section("What rows of Rows(...) do not serve")
+
+N = 2_000
+RNG = np.random.default_rng(1)
+X, Y = RNG.standard_normal((N, 2)), RNG.poisson(1.0, N)
+AGAIN = "Build Rows(...), the model and the step again on the file as it shall be."
+NUMBERS = "Give real numbers: floats, integers or bools."
+
+
+def model_of(rows):
+    with pm.Model() as model:
+        eta = rows.data("X") @ pm.Normal("b", shape=2)
+        pm.Poisson("y", pm.math.exp(eta), observed=rows.data("y"))
+    return model
+
+
+arrays.refuses(
+    "Rows()", "Rows()", "has no arrays.", "Name some, such as X and y.", call=lambda g: Rows()
+)
+arrays.refuses(
+    "Rows(X=X, y=y[:-1])",
+    "'y'",
+    "has 1,999 rows, and 'X' has 2,000.",
+    "Give arrays of one length.",
+    call=lambda g: Rows(X=X, y=Y[:-1]),
+)
+arrays.refuses(
+    'Rows(X=np.array(["a"]))',
+    "'X'",
+    "has type <U1.",
+    NUMBERS,
+    call=lambda g: Rows(X=np.array(["a"])),
+)
+arrays.refuses(
+    "Rows(X=X.astype(np.float16))",
+    "'X'",
+    "has type float16, and compiled code reads floats of 32 or 64 bits.",
+    "Store it as float32 or float64.",
+    call=lambda g: Rows(X=X.astype(np.float16)),
+)
+arrays.refuses(
+    'rows.data("Z")',
+    "data('Z')",
+    "names no array.",
+    "Choose from ['X', 'y'].",
+    call=lambda g: Rows(X=X, y=Y).data("Z"),
+)
+
+
+def written(g, name="X.npy"):
+    np.save(g.folder / name, X)
+    return g.folder / name
+
+
+def after(change):
+    """Return the call that builds a step on a file to which something has happened."""
+
+    def call(g):
+        path = written(g)
+        mapped = np.load(path, mmap_mode="r")
+        model = model_of(Rows(X=mapped, y=Y))
+        change(path)
+        TunaMH(model=model)
+
+    return call
+
+
+FILE = "the file <folder>/X.npy"
+files.refuses(
+    'Rows.from_npy(X="gone.npy")',
+    "the file gone.npy",
+    "cannot be read: No such file or directory.",
+    "Give a path that can.",
+    call=lambda g: Rows.from_npy(X="gone.npy"),
+)
+files.refuses(
+    "a mapped file, cut short after the model was built",
+    FILE,
+    "has 1,000 bytes and had 32,128 when it was opened.",
+    AGAIN,
+    call=after(lambda path: os.truncate(path, 1_000)),
+)
+files.refuses(
+    "a mapped file, removed after the model was built",
+    FILE,
+    "is no more.",
+    AGAIN,
+    call=after(os.remove),
+)
+files.refuses(
+    "a mapped file, written to after the model was built",
+    FILE,
+    "was written to after it was opened.",
+    AGAIN,
+    call=after(lambda path: os.utime(path, (1, 1))),
+)
+
+
+@files.refuses(
+    "an array of Zarr of which a chunk is missing",
+    "file://<folder>/z/X",
+    "has no chunk 'X/c/2/0', which Zarr would read as 0.0.",
+    "Write the array again with config={'write_empty_chunks': True}, or set missing_are_fill=True "
+    "if it is meant.",
+)
+def chunk_missing(g):
+    group = zarr.open_group(g.folder / "z", mode="w")
+    group.create_array("X", shape=X.shape, chunks=(500, 2), dtype="f8")[:] = X
+    os.remove(g.folder / "z/X/c/2/0")
+    Rows.from_zarr(str(g.folder / "z"))
+
+
+def table(second):
+    """Return the call that reads a table of two files, of which the second is another."""
+
+    def call(g):
+        folder = g.folder / "table"
+        folder.mkdir(exist_ok=True)
+        first = pd.DataFrame({"a": X[:, 0], "y": Y})
+        first.to_parquet(folder / "0.parquet")
+        second(first.copy()).to_parquet(folder / "1.parquet")
+        Rows.from_parquet(str(folder), {"X": ["a"], "y": "y"})
+
+    return call
+
+
+files.refuses(
+    "Parquet files of which one lacks a column",
+    "'a'",
+    "is not one column of <folder>/table/1.parquet.",
+    "Choose from 'y'.",
+    call=table(lambda frame: frame[["y"]]),
+    error=SettingError,
+)
+files.refuses(
+    "Parquet files of which one has words in a column",
+    "the column 'a' of <folder>/table/1.parquet",
+    "has type large_string.",
+    "Store real numbers: floats, integers or bools.",
+    call=table(lambda frame: frame.assign(a="x")),
+    error=SettingError,
+)
+files.refuses(
+    "a Parquet column with an empty entry",
+    "the column 'y'",
+    "has 1 empty entries in row group 0 of <folder>/table/1.parquet.",
+    "Fill or drop these rows before the file is written.",
+    call=table(lambda frame: frame.assign(y=pd.array([None] + [1] * (N - 1), dtype="Int64"))),
+)
+
+
+@files.refuses(
+    "a row with NaN",
+    "'y'",
+    "has a log-likelihood that is not finite at the starting point, first in row 1234.",
+    "Correct that row, or pass other initvals=.",
+    error=MinibatchError,
+)
+def one_nan(g):
+    wrong = X.copy()
+    wrong[1234, 1] = np.nan
+    TunaMH(model=model_of(Rows(X=wrong, y=Y)))
+
+
+served.refuses(
+    "PenaltyMH()",
+    "'y':",
+    "data of Rows(...) are drawn ahead by bounds that are derived from the model, which this step "
+    "does not use, or not alone.",
+    "Use TunaMH() or ScalableSubsamplingMH() without bounds=, or give the model arrays in memory.",
+    call=lambda g: PenaltyMH(model=model_of(Rows(X=X, y=Y))),
+)
+served.refuses(
+    "TunaMH(weights=w)",
+    "weights=",
+    "are given for 'y', whose data are of Rows(...).",
+    "Put the weights into Rows(...) as well, and multiply by them in the logp= of a pm.CustomDist.",
+    call=lambda g: TunaMH(model=model_of(Rows(X=X, y=Y)), weights=np.ones(N)),
+)
+
+
+@served.refuses(
+    'mu = X @ b, pm.Poisson("y", pm.math.exp(mu), observed=rows.data("y"))',
+    "'y'",
+    "uses 'y', data of Rows(...), and 'columns', which is not of the same Rows, so it cannot be "
+    "subsampled.",
+    "Put all data of a likelihood into one Rows(...).",
+    error=UnsplittableModelError,
+)
+def partly_in_memory(g):
+    with pm.Model() as model:
+        mu = pm.Data("columns", X) @ pm.Normal("b", shape=2)
+        pm.Poisson("y", pm.math.exp(mu), observed=Rows(y=Y).data("y"))
+    TunaMH(model=model)
+
+
+@served.refuses(
+    "two likelihoods, one of them on Rows(...)",
+    "'w'",
+    "is subsampled beside 'y', whose data are of Rows(...), so it cannot be subsampled.",
+    "Name one of them in observed=[...], or put both into one pm.CustomDist.",
+    error=UnsplittableModelError,
+)
+def two_likelihoods(g):
+    with model_of(Rows(X=X, y=Y)) as model:
+        pm.Normal("w", pm.Normal("c"), observed=X[:, 0])
+    TunaMH(model=model)
+
+
+@served.refuses(
+    "rows.data(...) where all rows are computed with at once, as by pm.NUTS()",
+    "'X'",
+    "is data of Rows(...), of which PyMC itself would read all 2,000 rows at once.",
+    "Sample with a step of pymc_minibatch_mh, which reads them in blocks, and compute on the array "
+    "itself what you need besides.",
+    error=SourceError,
+)
+def evaluated_at_once(g):
+    Rows(X=X).data("X").eval(mode="FAST_COMPILE")
+
+
+CASES = [*arrays.cases, *files.cases, *served.cases]
