@@ -1,11 +1,13 @@
 """The settings that all step methods share, and what they are by default."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, TypedDict
 
 import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike
+from pymc.step_methods.compound import BlockedStep
 
 from pymc_minibatch_mh.model.reading.inputs import Weights
 from pymc_minibatch_mh.proposals.base import Proposal
@@ -82,7 +84,7 @@ class SharedSettings(TypedDict, total=False):
     observed: Sequence[str] | None
     weights: Weights | None
     observation_dims: Sequence[str]
-    prepared: Any
+    prepared: str | PathLike | BlockedStep | None
     updates_per_draw: int
     full_pass_above: float | str
     moves_without_rows: int | str

@@ -50,6 +50,12 @@ class Mutant:
 
 
 EDITED = [
+    Mutant(
+        "alias table off by one",
+        "rows are drawn in place of their neighbours",
+        Edit("kernels.alias.draw_alias", "aliases[place]", "(aliases[place] + 1) % size"),
+        "kernels/test_alias.py::test_rows_are_drawn_in_proportion_to_the_weights[random]",
+    ),
     # Rows that are stored.
     Mutant(
         "rows of a part in the order of their numbers",
@@ -108,12 +114,6 @@ EDITED = [
         "data/test_dask.py::test_rows_are_those_of_the_arrays[synchronous]",
     ),
     # Drawing rows.
-    Mutant(
-        "alias table off by one",
-        "rows are drawn in place of their neighbours",
-        Edit("kernels.alias.draw_alias", "aliases[place]", "(aliases[place] + 1) % size"),
-        "kernels/test_alias.py::test_rows_are_drawn_in_proportion_to_the_weights[random]",
-    ),
     Mutant(
         "alias table filled by the wrong remainder",
         "rows are not drawn in proportion to their bounds",

@@ -57,7 +57,7 @@ def test_a_search_without_a_mode_names_the_products_that_rows_keep(monkeypatch):
     def fails(*_):
         raise ModeError("there is none")
 
-    monkeypatch.setattr(Target, "expand", fails)
+    monkeypatch.setattr(Target, "expansion", fails)
     with pytest.raises(ModeError, match="none 'chi0' is multiplied by a coefficient whose sign"):
         TunaMH(model=monotonic(0.0))
 

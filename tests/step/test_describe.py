@@ -30,7 +30,8 @@ def test_signature_and_docstring_list_every_setting(step):
 
 def test_help_shows_settings_that_all_steps_share():
     text = pydoc.plain(pydoc.render_doc(TunaMH))
-    assert "prepared: str | os.PathLike | None = None, updates_per_draw: int = 1" in text
+    step = "pymc.step_methods.compound.BlockedStep"
+    assert f"prepared: str | os.PathLike | {step} | None = None, updates_per_draw: int = 1" in text
     assert "Updates between two draws that are kept." in text
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+import pymc_minibatch_mh.model.compiled.dispatch  # noqa: F401 - finds PyTensor's folder first
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.kernels import forms as slot
 from pymc_minibatch_mh.kernels.first_class import address_of

@@ -169,8 +169,9 @@ def seen_by_numpy(name: str, values: Any) -> np.ndarray:
     try:
         array = np.asarray(values, copy=False)
     except (RuntimeError, TypeError, ValueError) as error:
+        why = str(error).splitlines()[0].rstrip(".")
         raise SettingError(
-            f"{what}, which NumPy cannot see without a copy ({str(error).rstrip('.')}). Copy it "
-            f"yourself: {name}.to_numpy()."
+            f"{what}, which NumPy cannot see without a copy ({why}). Copy it yourself: "
+            f"{name}.to_numpy()."
         ) from error
     return array

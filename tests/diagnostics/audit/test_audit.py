@@ -88,7 +88,8 @@ def test_the_worst_row_is_the_right_one(exact):
     worst = int(np.argmax(found["bound_ratio"].to_numpy()))
     position, new = (found[name][worst].to_numpy() for name in ("position", "proposal"))
     move = ProposedMove(position, new, 0.0)
-    c, m = Probe(step.chain, np.random.default_rng(1))._bounds_of(move)
+    table, m = Probe(step.chain, np.random.default_rng(1))._bounds_of(move)
+    c = step.tables.c[table]
     X, y = model["X"].get_value(), np.asarray(model.rvs_to_values[model["y"]].data)
     centre = step.surrogate.centre
 

@@ -163,8 +163,8 @@ def test_rows_say_what_they_are():
         ({}, "has no arrays"),
         ({"X": ARRAYS["X"], "y": ARRAYS["y"][:-1]}, "8,999 rows, and 'X' has 9,000"),
         ({"X": ARRAYS["X"][:0]}, "has no rows"),
-        ({"X": np.array(["a"])}, "an array of type <U1"),
-        ({"X": np.float64(2.0)}, "is a float64"),
+        ({"X": np.array(["a"])}, "'X' has type <U1"),
+        ({"X": np.float64(2.0)}, "is of type float64, which NumPy cannot see without a copy"),
     ],
 )
 def test_invalid_arrays_are_refused(arrays, message):
