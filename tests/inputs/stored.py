@@ -17,6 +17,7 @@ from pymc_minibatch_mh import (
     TunaMH,
     UnsplittableModelError,
 )
+from pymc_minibatch_mh.model.reading.stored import WholeArrayError
 
 arrays = Section("Arrays of Rows(...)")
 files = Section("Files and chunks of rows", SourceError)
@@ -235,7 +236,7 @@ def two_likelihoods(g):
     "is data of Rows(...), of which PyMC itself would read all 2,000 rows at once.",
     "Sample with a step of pymc_minibatch_mh, which reads them in blocks, and compute on the array "
     "itself what you need besides.",
-    error=SourceError,
+    error=WholeArrayError,
 )
 def evaluated_at_once(g):
     Rows(X=X).data("X").eval(mode="FAST_COMPILE")

@@ -58,7 +58,7 @@ def test_a_search_without_a_mode_names_the_products_that_rows_keep(monkeypatch):
         raise ModeError("there is none")
 
     monkeypatch.setattr(Target, "expansion", fails)
-    with pytest.raises(ModeError, match="none .*'chi0' is multiplied by a coefficient whose sign"):
+    with pytest.raises(ModeError, match=r"none .*'chi0' is multiplied by a coefficient whose sign"):
         TunaMH(model=monotonic(0.0))
 
 
