@@ -300,6 +300,10 @@ class Target:
             "other initvals=, or initial_point=."
         )
 
+    def require_finite_start(self, position: np.ndarray) -> None:
+        """Refuse a chain's start of zero density; of stored rows, which were all read, ask some."""
+        self.require_finite(position, None if self.source.in_memory else CHECK_ROWS)
+
     def require_finite(self, position: np.ndarray, most: int | None = None) -> None:
         """Refuse a starting point of zero density, naming the row or the prior part.
 

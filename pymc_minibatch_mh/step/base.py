@@ -323,7 +323,7 @@ class MinibatchStep(BlockedStep):
             position[:] = self.target.split.ravel(self.gaussian_draw(chain.rng, NEW_START))
         else:
             report.tell_of_start(self.name, own.machinery.begin(chain))
-        self.target.require_finite(position)
+        self.target.require_finite_start(position)
         chain.state.started = not chain.state.waiting
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
