@@ -109,6 +109,10 @@ class ArrayRows:
         """Size of the data in bytes."""
         return sum(column.values.nbytes for column in self.columns)
 
+    def place(self, row: int) -> str:
+        """Return the file that a stored row lies in, in brackets; empty for rows in memory."""
+        return ""
+
     @property
     def stamp(self) -> str:
         """What tells stored rows from others; empty where the trace holds what was observed."""

@@ -198,6 +198,11 @@ class StoredRows(ArrayRows):
         super().__init__((), [columns[0].values.shape[0]], n_others)
         self.columns = columns
 
+    def place(self, row: int) -> str:
+        """Return where a row lies, in brackets; empty where that is its number alone."""
+        where = self.columns[0].values.storage.where(row)
+        return "" if where == f"row {row:,}" else f" ({where})"
+
     @property
     def stamp(self) -> str:
         """What tells the rows from others."""

@@ -330,5 +330,5 @@ class Target:
         name, row = self.split.terms[term].name, low - int(self.source.term_starts[term])
         raise MinibatchError(
             f"{name!r} has a log-likelihood that is not finite at the starting point, first in "
-            f"row {row}. Correct that row, or pass other initvals=."
+            f"row {row}{self.source.place(low)}. Correct that row, or pass other initvals=."
         )

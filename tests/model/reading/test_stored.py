@@ -96,6 +96,16 @@ def test_a_missing_number_is_named_with_its_row():
         TunaMH()
 
 
+def test_a_missing_number_is_named_with_its_file(tmp_path):
+    wrong = ARRAYS["offset"].copy()
+    wrong[7_321] = np.nan
+    np.save(tmp_path / "offset.npy", wrong)
+    mapped = np.load(tmp_path / "offset.npy", mmap_mode="r")
+    place = r"row 7321 \(row 7,321 of .*offset.npy\)\. Correct"
+    with poisson(changed(offset=mapped).data), pytest.raises(ValueError, match=place):
+        TunaMH()
+
+
 def declare(build):
     with pm.Model() as model:
         build(Rows(**ARRAYS))
