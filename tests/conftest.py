@@ -7,10 +7,32 @@ of no use to it is imported where it is used.
 import json
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
 FOLDER = Path(__file__).parent / "statistical"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Seed the generators that nobody else seeds, by the name of the test that makes them.
+
+    What a test says should not depend on the run.
+    """
+    import numpy as np
+
+    seeded = np.random.default_rng
+    seeds = np.random.SeedSequence(crc32(item.nodeid.encode()))
+
+    def default_rng(seed=None):
+        return seeded(seeds.spawn(1)[0] if seed is None else seed)
+
+    np.random.default_rng = default_rng
+    try:
+        return (yield)
+    finally:
+        np.random.default_rng = seeded
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,8 @@ def test_draws_are_from_the_posterior_of_all_rows(step):
     draws = longer.chain.advance(4_000).positions[500:]
     shift = precision @ (draws.mean(axis=0) - centre)
     assert np.abs(shift).max() < 0.15
-    assert longer.chain.state.n_full == 0
+    # One update in 30,000 reads all rows.
+    assert longer.chain.state.n_full <= 1
 
 
 def test_a_mode_that_moves_far_has_all_found_anew(step, caplog):
