@@ -9,31 +9,24 @@ a row is drawn.
 """
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, BoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.stored import BLOCK_ROWS
-from pymc_minibatch_mh.errors import BoundsError, SourceError
-from pymc_minibatch_mh.expansion.parallel import chunks_of, on_all_cores
+from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
-from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.model.row.function import RowFunction
 from pymc_minibatch_mh.model.row.values import RowData
-from pymc_minibatch_mh.progress import report
+
+if TYPE_CHECKING:
+    from pymc_minibatch_mh.bounds.block_bounds import BlockBounds
 
 #: Rows of a block.
 BLOCK = 4096
-#: Rows that are bounded at a time: working memory is some hundred numbers for each.
-CHUNK = 4 * BLOCK
-#: What the largest c_i are raised by: the same row can round differently among other rows.
-ROUNDING = 1e-6
 #: Candidates that are fetched at a time, at most.
 MOST_FETCHED = 262_144
 
@@ -53,6 +46,61 @@ class Drawn(NamedTuple):
     rows: np.ndarray
     c: np.ndarray
     columns: tuple[Column, ...]
+
+
+class BoundsIn(NamedTuple):
+    """Ask for the c_i of some rows in a table."""
+
+    table: int
+
+    def of(self, bounds: "BlockBounds", data: RowData) -> np.ndarray:
+        """Return them, float32."""
+        return bounds.of(self.table, data)
+
+
+class Kept(NamedTuple):
+    """Candidates that are kept.
+
+    Parameters
+    ----------
+    places : ndarray of int64
+        Which of the candidates they are.
+    c : ndarray of float32
+    columns
+        Name and values of each array.
+    exceeding
+        First candidate above the largest c_i of its block; -1 where there is none, as has to be.
+    """
+
+    places: np.ndarray
+    c: np.ndarray
+    columns: tuple[tuple[str, np.ndarray], ...]
+    exceeding: int
+
+
+class KeptOf(NamedTuple):
+    """Ask which of some rows are kept, and for their data.
+
+    Parameters
+    ----------
+    table
+        Table of the bounds.
+    largest, chances : ndarray
+        The largest c_i of each row's block, and a number below which its share of that keeps it.
+    """
+
+    table: int
+    largest: np.ndarray
+    chances: np.ndarray
+
+    def of(self, bounds: "BlockBounds", data: RowData) -> Kept:
+        """Return those that are kept."""
+        c = bounds.of(self.table, data)
+        within = c <= self.largest
+        exceeding = -1 if within.all() else int(np.argmin(within))
+        kept = np.flatnonzero(self.chances * self.largest < c)
+        columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
+        return Kept(kept, c[kept], columns, exceeding)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +184,9 @@ class BlockTables:
 
     def of(self, table: int, rows: slice | np.ndarray) -> np.ndarray:
         """Return c_i of some rows in a table, float32."""
-        return self.bounds.of(table, RowData(self.bounds.function, rows))
+        if isinstance(rows, slice):
+            rows = np.arange(rows.start, rows.stop)
+        return self.bounds.found(BoundsIn(table), rows)
 
     @cached_property
     def _candidates(self) -> np.ndarray:
@@ -177,23 +227,19 @@ class BlockTables:
     def _kept(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> Drawn:
         """Fetch rows and keep each with probability c_i over the largest of its block."""
         order = np.argsort(rows, kind="stable")
-        data = RowData(self.bounds.function, rows[order])
-        c = np.empty(rows.size, dtype=np.float32)
-        c[order] = self.bounds.of(table, data)
         largest = self.largest[table, rows // self.length]
-        if not (c <= largest).all():
-            row = int(rows[np.argmax(~(c <= largest))])
+        chances = rng.random(rows.size)
+        read = self.bounds.found(KeptOf(table, largest[order], chances[order]), rows[order])
+        if read.exceeding >= 0:
             raise SourceError(
-                f"row {row:,} of {self.bounds.function.name!r} is not the one that was bounded: "
-                "its data have changed. Build the model and the step again."
+                f"row {rows[order[read.exceeding]]:,} of {self.bounds.function.name!r} is not the "
+                "one that was bounded: its data have changed. Build the model and the step again."
             )
-        kept = np.flatnonzero(rng.random(rows.size) * largest < c)
-        places = np.empty(rows.size, dtype=np.int64)
-        places[order] = np.arange(rows.size)
-        columns = tuple(
-            Column(column.name, column.values[places[kept]], 0) for column in data.function.columns
-        )
-        return Drawn(rows[kept], c[kept], columns)
+        # In the order in which they were drawn.
+        drawn = np.argsort(order[read.places])
+        kept = order[read.places[drawn]]
+        columns = tuple(Column(name, values[drawn], 0) for name, values in read.columns)
+        return Drawn(rows[kept], read.c[drawn], columns)
 
 
 #: Bounds of all rows, in memory or stored.
@@ -207,132 +253,3 @@ def _joined(parts: Sequence[Drawn], count: int) -> Drawn:
     )
     rows = np.concatenate([part.rows for part in parts])[:count]
     return Drawn(rows, np.concatenate([part.c for part in parts])[:count], columns)
-
-
-class BlockBounds(BoundsPass):
-    """Bounds every row of a term that is stored: see :class:`BoundsPass`."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the terms behind: they are read again where they are needed."""
-        return {**self.__dict__, "_functions": ()}
-
-    def of_functions(self, functions: Sequence[RowFunction]) -> "BlockBounds":
-        """Return the same with the terms of this process."""
-        other = copy(self)
-        other._functions = functions
-        return other
-
-    @property
-    def function(self) -> RowFunction:
-        """The term."""
-        return self._functions[0]
-
-    def tables(self) -> BlockTables:  # type: ignore[override]
-        """Bound all rows, block by block.
-
-        Raises
-        ------
-        BoundsError
-            If a row has no bound even over the smallest region.
-        """
-        report(BOUNDING)
-        trials, self._radii_used, self._plans = self._plan()
-        n_rows = self.function.n_rows
-        sums, largest = self._sums_and_largest(0, n_rows)
-        finite = np.isfinite(largest).all(axis=2)
-        usable = [k for k in range(len(finite)) if finite[k].all()]
-        if not usable:
-            raise self._unbounded(self._first_unbounded(largest[0]), self._radii_used[0])
-        #: Region and kind of every table.
-        self._served = [(k, kind) for k in usable for kind in self._worthwhile(sums[k])]
-        base = sum(trial.total(0.0, trial.whole) for trial in trials)
-        kept, kept_sums = self._of_served(largest), self._of_served(sums)
-        looseness = float(kept_sums.sum(axis=1).min() / base) if base > 0.0 else 1.0
-        heads = self._heads(kept_sums)
-        return BlockTables(
-            heads, kept * (1.0 + ROUNDING), self, n_rows, looseness, BLOCK, kept_sums
-        )
-
-    def extended(self, tables: BlockTables) -> BlockTables:
-        """Return tables of fewer rows, extended to all; read are the rows that are new.
-
-        Raises
-        ------
-        BoundsError
-            If a new row has no bound over every region of a table.
-        """
-        full = tables.n_rows // BLOCK
-        sums, largest = self._sums_and_largest(full * BLOCK, self.function.n_rows)
-        if not np.isfinite(self._of_served(largest)).all():
-            raise BoundsError(f"{self.function.name!r}: a new row has no bound around this centre")
-        raised = self._of_served(largest) * (1.0 + ROUNDING)
-        all_sums = np.concatenate([tables.sums[:, :full], self._of_served(sums)], axis=1)
-        return replace(
-            tables,
-            heads=self._heads(all_sums),
-            largest=np.concatenate([tables.largest[:, :full], raised], axis=1),
-            bounds=self,
-            n_rows=self.function.n_rows,
-            sums=all_sums,
-        )
-
-    def _of_served(self, found: np.ndarray) -> np.ndarray:
-        """Return of every region and kind those that tables were made of, float64."""
-        return np.array([found[k, kind] for k, kind in self._served], dtype=np.float64)
-
-    def _heads(self, sums: np.ndarray) -> np.ndarray:
-        """Return radius, kind and Σc_i of every table."""
-        return np.array(
-            [
-                [self._radii_used[k], self._kind_of(kind), own.sum()]
-                for (k, kind), own in zip(self._served, sums, strict=True)
-            ]
-        )
-
-    def _worthwhile_groups(self, trials: Sequence[Any]) -> None:
-        """Tell no groups of rows: which there are, all rows would have to tell."""
-
-    def of(self, table: int, data: RowData) -> np.ndarray:
-        """Return c_i of some rows in a table, float32 rounded up."""
-        region, kind = self._served[table]
-        radii, plans = self._radii_used[region : region + 1], self._plans[region : region + 1]
-        return self._pairs(0, data, radii, plans)[0, kind]
-
-    def _sums_and_largest(self, start: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return Σc_i and the largest c_i of every region, kind and block from `start` on."""
-        shape = (len(self._radii_used), 2, -(-(n_rows - start) // BLOCK))
-        sums, largest = np.empty(shape), np.empty(shape, dtype=np.float32)
-
-        def work(rows: np.ndarray) -> None:
-            read = RowData(self.function, rows)
-            for first in range(0, rows.size, CHUNK):
-                places = np.arange(first, min(first + CHUNK, rows.size))
-                pairs = self._pairs(0, read.part(places), self._radii_used, self._plans)
-                starts = np.arange(0, places.size, BLOCK)
-                block = (int(rows[0]) - start + first) // BLOCK
-                target = slice(block, block + starts.size)
-                largest[:, :, target] = np.maximum.reduceat(pairs, starts, axis=2)
-                sums[:, :, target] = np.add.reduceat(pairs.astype(np.float64), starts, axis=2)
-
-        for _ in on_all_cores(work, chunks_of(n_rows, BLOCK_ROWS, start), BOUNDING):
-            pass
-        return sums, largest
-
-    def _worthwhile(self, sums: np.ndarray) -> list[int]:
-        """Return the kinds that are worth a table of their own in one region."""
-        if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
-            return [0]
-        along, together = sums.sum(axis=1)
-        kinds = [0] if along <= 2.0 * together else []
-        return [*kinds, 1] if together < along else kinds
-
-    def _kind_of(self, kind: int) -> int:
-        if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
-            return SHARP
-        return (DIRECTIONAL, JOINT)[kind]
-
-    def _first_unbounded(self, largest: np.ndarray) -> int:
-        block = int(np.flatnonzero(~np.isfinite(largest).all(axis=0))[0])
-        rows = np.arange(BLOCK * block, min(BLOCK * (block + 1), self.function.n_rows))
-        pairs = self._pairs(0, RowData(self.function, rows), self._radii_used[:1], self._plans[:1])
-        return int(rows[np.flatnonzero(~np.isfinite(pairs[0]).all(axis=0))[0]])

@@ -114,7 +114,7 @@ class Pool:
                 assert self._move is not None
                 ends = (*self._move, self.prepared.surrogate.centre)
                 target = self.prepared.target
-                self.supply.change[0] = target.passes.change(target.evaluate, ends)
+                self.supply.change[0] = target.passes.change(target.taylor_order, ends)
             else:
                 self._next(table)
             self.supply.unanswered[0] = 0

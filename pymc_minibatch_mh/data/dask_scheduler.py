@@ -1,12 +1,14 @@
 """Computing on whatever scheduler Dask has, without waiting for one that is gone."""
 
 import os
+import pickle
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from threading import Lock
+from threading import RLock
 from time import monotonic
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import dask
 import numpy as np
@@ -17,9 +19,11 @@ PATIENCE = 60.0
 POLL = 1.0
 _OF_CLUSTERS = (None, "dask.distributed", "distributed")
 _AT_IMPORT = os.getpid()
-_lock = Lock()
+_lock = RLock()
 #: Process and address -> the client that this process has opened itself.
 _opened: dict[tuple[int, str], Any] = {}
+#: Value -> client -> what stands for it there.
+_shared: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
 class LostClusterError(RuntimeError):
@@ -47,16 +51,57 @@ def compute(arrays: Sequence[Any], address: str | None) -> list[np.ndarray]:
     LostClusterError
         If the cluster has no workers for a minute, or does not answer.
     """
+    client = client_in_use(address)
+    if client is None:
+        return [np.asarray(found) for found in dask.compute(*arrays)]
+    return [np.asarray(found) for found in computed_by(client, arrays)]
+
+
+def client_in_use(address: str | None) -> Any:
+    """Return the client of the cluster in use, None where there is no cluster.
+
+    Parameters
+    ----------
+    address
+        The cluster to use in a process that has no client of its own.
+
+    Raises
+    ------
+    LostClusterError
+        If the cluster does not answer.
+    """
     client: Any = _default_client()
     # The threads of a client do not live on in a forked process.
     if os.getpid() != _AT_IMPORT and client is not None:
         client, address = None, str(client.scheduler.address)
     if client is None and address is not None:
         client = _client_of(address)
-    if client is None:
-        return [np.asarray(found) for found in dask.compute(*arrays)]
-    futures = client.compute(list(arrays))
-    return [np.asarray(_result(client, future)) for future in futures]
+    return client
+
+
+def computed_by(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
+    """Yield what a cluster computes, in order; nothing goes on where nobody asks for more.
+
+    Raises
+    ------
+    LostClusterError
+        If the cluster has no workers for a minute, or does not answer.
+    """
+    futures = client.compute(list(wanted))
+    while futures:
+        yield _result(client, futures.pop(0))
+
+
+def shared_with(client: Any, value: Any) -> Any:
+    """Return what stands for a value that each worker of a cluster is sent once.
+
+    A worker keeps it as long as the value lives. One that is new gets it from the scheduler.
+    """
+    with _lock:
+        known = _shared.setdefault(value, {})
+        if client.id not in known:
+            known[client.id] = client.submit(pickle.loads, pickle.dumps(value), pure=False)
+        return known[client.id]
 
 
 def _default_client() -> Any:

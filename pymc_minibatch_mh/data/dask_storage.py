@@ -1,15 +1,23 @@
 """Rows of Dask arrays: computed block by block, so that only the wanted rows travel."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 
 from pymc_minibatch_mh.data.checks import common_length, native_type, require_names
-from pymc_minibatch_mh.data.dask_scheduler import address_in_use, compute
-from pymc_minibatch_mh.data.stored import Field
-from pymc_minibatch_mh.errors import SettingError, SourceError
+from pymc_minibatch_mh.data.dask_scheduler import (
+    address_in_use,
+    client_in_use,
+    compute,
+    computed_by,
+    shared_with,
+)
+from pymc_minibatch_mh.data.stored import Field, Part
+from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 
 
 class DaskStorage:
@@ -61,26 +69,53 @@ class DaskStorage:
         try:
             found = compute(wanted, self._address)
         except Exception as error:
-            raise SourceError(
-                f"Dask cannot compute {self._span(rows)} of {', '.join(map(repr, names))}: "
-                f"{type(error).__name__}: {error}. Compute the arrays without this package to see "
-                "where it fails."
-            ) from error
+            raise self._failed(names, rows, error) from error
         return {
-            name: self._checked(name, asked, array)[... if places is None else places]
+            name: _Asked.of(asked).checked(name, array)[... if places is None else places]
             for name, asked, array in zip(names, wanted, found, strict=True)
         }
 
-    def _checked(self, name: str, asked: da.Array, found: np.ndarray) -> np.ndarray:
-        """Return rows that were computed, which have to be what the array says of them."""
-        field = self.fields[name]
-        if found.shape != asked.shape or found.dtype.newbyteorder("=") != field.dtype:
-            raise SourceError(
-                f"{name!r} was computed as {found.dtype} of shape {found.shape}, and Dask takes it "
-                f"for {asked.dtype} of shape {asked.shape}. Give map_blocks(...) the dtype and the "
-                "chunks of what it returns."
-            )
-        return found.astype(field.dtype, copy=False)
+    @property
+    def has_workers(self) -> bool:
+        """Whether a cluster computes, and not this process."""
+        return client_in_use(self._address) is not None
+
+    def computed(self, names: Iterable[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
+        """Yield what is computed of parts of the rows by the workers that hold them.
+
+        Raises
+        ------
+        SourceError
+            If Dask cannot; names the rows and what Dask says.
+        """
+        client, names = client_in_use(self._address), list(names)
+        sent = shared_with(client, shared)
+        results = computed_by(client, [self._task(names, part, sent) for part in parts])
+        for part in parts:
+            try:
+                found = next(results)
+            except MinibatchError:
+                raise
+            except Exception as error:
+                raise self._failed(names, part.rows, error) from error
+            yield found
+
+    def _task(self, names: Sequence[str], part: Part, shared: Any) -> Any:
+        asked = {name: self._arrays[name][part.rows] for name in names}
+        called = _OnWorker(part.compute, {name: _Asked.of(x) for name, x in asked.items()})
+        blocks = {name: x.rechunk(-1).to_delayed().item() for name, x in asked.items()}
+        return dask.delayed(called, pure=False, traverse=False)(shared, blocks)
+
+    def _failed(
+        self, names: Sequence[str], rows: slice | np.ndarray, error: Exception
+    ) -> SourceError:
+        advice = "Compute the arrays without this package to see where it fails."
+        if isinstance(error, ModuleNotFoundError):
+            advice = "Workers need the packages that this process has: install it for them."
+        return SourceError(
+            f"Dask cannot compute {self._span(rows)} of {', '.join(map(repr, names))}: "
+            f"{type(error).__name__}: {error}. {advice}"
+        )
 
     def _span(self, rows: slice | np.ndarray) -> str:
         if isinstance(rows, slice):
@@ -100,6 +135,42 @@ class DaskStorage:
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_address": address_in_use() or self._address}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What an array of Dask says of rows before they are computed."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, array: da.Array) -> "_Asked":
+        return cls(array.dtype, tuple(map(int, array.shape)))
+
+    def checked(self, name: str, found: np.ndarray) -> np.ndarray:
+        """Return rows that were computed, which have to be what the array says of them."""
+        dtype = self.dtype.newbyteorder("=")
+        if found.shape != self.shape or found.dtype.newbyteorder("=") != dtype:
+            raise SourceError(
+                f"{name!r} was computed as {found.dtype} of shape {found.shape}, and Dask takes it "
+                f"for {self.dtype} of shape {self.shape}. Give map_blocks(...) the dtype and the "
+                "chunks of what it returns."
+            )
+        # What has travelled begins anywhere.
+        return np.require(found, dtype, ["ALIGNED"])
+
+
+@dataclass(frozen=True, eq=False)
+class _OnWorker:
+    """What is computed of rows that Dask has computed."""
+
+    compute: Callable[[Any, Mapping[str, np.ndarray]], Any]
+    asked: Mapping[str, _Asked]
+
+    def __call__(self, shared: Any, blocks: Mapping[str, Any]) -> Any:
+        arrays = {name: self.asked[name].checked(name, np.asarray(x)) for name, x in blocks.items()}
+        return self.compute(shared, arrays)
 
 
 def _chunk(array: da.Array, row: int) -> int:

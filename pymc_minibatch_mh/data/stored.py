@@ -1,8 +1,8 @@
 """Rows that stay where they lie: arrays of one length, of which some rows are read at a time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -63,6 +63,49 @@ class Storage(Protocol):
 
     def where(self, row: int) -> str:
         """Return where a row lies, for messages."""
+
+
+@runtime_checkable
+class ComputingStorage(Storage, Protocol):
+    """A storage that computes with its rows where they are, as on the workers of a cluster."""
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether there is anybody but this process to compute."""
+
+    def computed(self, names: Iterable[str], parts: Sequence["Part"], shared: Any) -> Iterator[Any]:
+        """Yield what ``part.compute(shared, arrays)`` returns for each part, in their order.
+
+        Parameters
+        ----------
+        names
+            Arrays that it takes.
+        parts
+            Rows, and what is computed of them; picklable.
+        shared
+            What all of them take, which is pickled to each process once.
+
+        Raises
+        ------
+        SourceError
+            If rows cannot be had.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some rows, and what is computed of them.
+
+    Parameters
+    ----------
+    rows
+        Consecutive ones, or numbers in ascending order.
+    compute
+        Called with what all parts share, and name -> these rows of each array.
+    """
+
+    rows: slice | np.ndarray
+    compute: Callable[[Any, Mapping[str, np.ndarray]], Any]
 
 
 class ArrayStorage:
@@ -200,18 +243,49 @@ class StoredRows(ArrayRows):
 
     def place(self, row: int) -> str:
         """Return where a row lies, in brackets; empty where that is its number alone."""
-        where = self.columns[0].values.storage.where(row)
+        where = self._storage.where(row)
         return "" if where == f"row {row:,}" else f" ({where})"
 
     @property
     def stamp(self) -> str:
         """What tells the rows from others."""
-        return str(self.columns[0].values.storage.stamp)
+        return str(self._storage.stamp)
+
+    @property
+    def _storage(self) -> Storage:
+        return self.columns[0].values.storage
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether what passes ask of rows is found where they are, and not in this process."""
+        return isinstance(self._storage, ComputingStorage) and self._storage.has_workers
 
     def read(self, rows: slice | np.ndarray) -> ArrayRows:
         """Return some rows, in memory and numbered from 0 on, with the same other values."""
         columns = read_columns(self.columns, rows)
         return ArrayRows(columns, [len(columns[0].values)], others=self.others)
+
+    def computed(
+        self, work: Any, parts: Sequence[slice | np.ndarray], asked: Sequence[Any]
+    ) -> Iterator[Any]:
+        """Yield what ``work.of_read(read, asked)`` returns of parts of the rows, where they are."""
+        assert isinstance(self._storage, ComputingStorage)
+        names = tuple((column.name, column.values.name) for column in self.columns)
+        each = zip(parts, asked, strict=True)
+        called = [Part(rows, _OfColumns(names, what)) for rows, what in each]
+        yield from self._storage.computed(dict.fromkeys(name for _, name in names), called, work)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfColumns:
+    """What is asked of rows, for arrays that lie anywhere."""
+
+    names: tuple[tuple[str, str], ...]
+    asked: Any
+
+    def __call__(self, work: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+        columns = [Column(name, arrays[stored], 0) for name, stored in self.names]
+        return work.of_read(ArrayRows(columns, [len(columns[0].values)]), self.asked)
 
 
 def consecutive(rows: np.ndarray) -> slice | np.ndarray:

@@ -1,14 +1,18 @@
-"""Work on chunks of rows, on all cores; where it takes long, it says how far it is."""
+"""Work on chunks of rows: on all cores, or where the rows are; it says how far it is."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.progress import counting
+
+READING = "Reading all rows"
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,15 @@ class Consecutive:
     first: int
     last: int
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """Their numbers, int64."""
+        return np.arange(self.first, self.last, dtype=np.int64)
+
+
+#: Some rows.
+Chunk = Consecutive | np.ndarray
+
 
 def chunks_of(n_rows: int, step: int, start: int = 0) -> list[Consecutive]:
     """Return all rows from `start` on, some consecutive ones at a time."""
@@ -25,20 +38,58 @@ def chunks_of(n_rows: int, step: int, start: int = 0) -> list[Consecutive]:
     return [Consecutive(first, min(first + step, n_rows)) for first in starts]
 
 
-def on_all_cores(
-    work: Callable[[Any], Any], chunks: list[Any], label: str = "Reading all rows"
+class RowWork(Protocol):
+    """What finds something of rows; it is pickled to where stored rows are."""
+
+    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
+        """Return what is asked of rows by their numbers, which are read here."""
+
+    def of_read(self, read: ArrayRows, asked: Any) -> Any:
+        """Return what is asked of rows that were read, in whatever process."""
+
+
+def over_rows(
+    work: RowWork, source: ArrayRows, asked: Sequence[tuple[Chunk, Any]], label: str = READING
 ) -> Iterator[Any]:
-    """Yield what `work` returns for each chunk of row numbers, in their order."""
+    """Yield what `work` finds of chunks of rows, in their order, where the rows are.
 
-    def run(chunk: Any) -> Any:
-        if isinstance(chunk, Consecutive):
-            chunk = np.arange(chunk.first, chunk.last, dtype=np.int64)
-        return work(chunk)
+    Parameters
+    ----------
+    work
+        What finds it.
+    source
+        The rows.
+    asked
+        Chunks, and what is asked of each; the rows of a chunk in their order.
+    label
+        What is said while it takes long.
+    """
+    if not (isinstance(source, StoredRows) and source.has_workers):
+        yield from on_all_cores(lambda one: work.of_rows(_numbers(one[0]), one[1]), asked, label)
+        return
+    parts = [slice(x.first, x.last) if isinstance(x, Consecutive) else x for x, _ in asked]
+    results = source.computed(work, parts, [what for _, what in asked])
+    if len(asked) == 1:
+        yield from results
+        return
+    with counting(label, len(asked)) as advance:
+        for found in results:
+            advance()
+            yield found
 
+
+def _numbers(chunk: Chunk) -> np.ndarray:
+    return chunk.numbers if isinstance(chunk, Consecutive) else chunk
+
+
+def on_all_cores(
+    work: Callable[[Any], Any], chunks: Sequence[Any], label: str = READING
+) -> Iterator[Any]:
+    """Yield what `work` returns for each chunk, in their order."""
     if len(chunks) == 1:
-        yield run(chunks[0])
+        yield work(chunks[0])
         return
     with ThreadPoolExecutor(os.cpu_count()) as pool, counting(label, len(chunks)) as advance:
-        for result in pool.map(run, chunks):
+        for result in pool.map(work, chunks):
             advance()
             yield result

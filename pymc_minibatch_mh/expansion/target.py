@@ -131,7 +131,7 @@ class Target:
     def evaluate(self) -> Callable:
         """Compiled differences of remainders (``EVALUATE``)."""
         report("Compiling the rows")
-        return self.rows.evaluate(self.taylor_order)
+        return self.passes.sums.evaluate(self.taylor_order)
 
     @property
     def prior(self) -> Callable:
@@ -169,7 +169,7 @@ class Target:
         """
         report("Measuring the remainders of rows")
         seeks_heavy = seeks_heavy and self.covariance is None
-        return calibrate(self.passes, self.evaluate, surrogate, rng, seeks_heavy=seeks_heavy)
+        return calibrate(self.passes, self.taylor_order, surrogate, rng, seeks_heavy=seeks_heavy)
 
     def mode(
         self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE

@@ -1,6 +1,5 @@
 """Taylor control variates around the mode, and how large their remainders are."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,7 +78,7 @@ def whitening(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def calibrate(
     passes: Passes,
-    evaluate: Callable,
+    order: int,
     surrogate: Surrogate,
     rng: np.random.Generator,
     *,
@@ -92,8 +91,8 @@ def calibrate(
 
     Parameters
     ----------
-    passes, evaluate, surrogate
-        The rows, their compiled differences (``EVALUATE``) and the control variates.
+    passes, order, surrogate
+        The rows, the order of their expansion and the control variates.
     rng
         Draws the moves.
     seeks_heavy
@@ -108,16 +107,16 @@ def calibrate(
     count = int(np.clip(CALIBRATION_READS // passes.n_rows, FEWEST_MOVES, MOST_MOVES))
     moves, centre = _typical_moves(count, surrogate, rng), surrogate.centre
     largest = Largest(passes.n_rows, surrogate.inverse_temperature) if seeks_heavy else None
-    found, heavy = passes.moves(evaluate, moves, centre, largest=largest), NO_ROWS
+    found, heavy = passes.moves(order, moves, centre, largest=largest), NO_ROWS
     units = _units(surrogate, moves)
     if largest is not None:
         counted = np.isfinite([moments.variance for moments in found])
         further = _typical_moves(MOST_MOVES - count, surrogate, rng)
-        seen = passes.differences(evaluate, further, centre, largest.rows)
+        seen = passes.differences(order, further, centre, largest.rows)
         largest.look_again(seen, units, _units(surrogate, further))
         heavy = largest.heavy(np.append(counted, np.isfinite(seen).all(axis=1)))
     if heavy.size:
-        found = passes.moves(evaluate, moves, centre, heavy)
+        found = passes.moves(order, moves, centre, heavy)
     weight = (surrogate.inverse_temperature * (passes.n_rows - heavy.size)) ** 2
     ratios, skews, thirds = [], [0.0], [0.0]
     for unit, moments in zip(units, found, strict=True):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.blocks import AnyTables, BlockBounds, BlockTables
+from pymc_minibatch_mh.bounds.block_bounds import BlockBounds
+from pymc_minibatch_mh.bounds.blocks import AnyTables, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.ranges import RangesPass
 from pymc_minibatch_mh.bounds.tables import Tables

@@ -80,11 +80,11 @@ def _largest_ratio(
     ends = move.position, move.new, surrogate.centre
     beta, passes = surrogate.inverse_temperature, target.passes
     if isinstance(tables, Tables):
-        return passes.largest_ratio(target.evaluate, ends, tables.c[move.table], move.m, beta)
+        return passes.largest_ratio(target.taylor_order, ends, (tables.c[move.table], move.m, beta))
     # Stored rows are held against their bounds a second time by some of them only.
     rows = target.spread(CHANGES)
     c = tables.of(move.table, rows)
-    return passes.largest_ratio_of_some(target.evaluate, ends, rows, (c, move.m, beta))
+    return passes.largest_ratio_of_some(target.taylor_order, ends, rows, (c, move.m, beta))
 
 
 def _out_of_range(

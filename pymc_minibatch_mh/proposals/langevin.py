@@ -217,7 +217,7 @@ class Langevin(Proposal):
                 "taylor_order=2."
             )
         target = prepared.target
-        derivatives = address_of(target.passes.row_derivatives) if self.batch_size else 0
+        derivatives = address_of(target.passes.sums.derivatives) if self.batch_size else 0
         return LinkedLangevin(*record, self.batch_size, derivatives)
 
     def scaling(self, record: LangevinNumbers) -> float:

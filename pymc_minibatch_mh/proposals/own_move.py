@@ -184,7 +184,7 @@ class OwnMove(Proposal):
                 f"{target.split.blocks[0].name!r} is moved by another step, and an OwnMove moves "
                 "all coordinates. Let this step move it as well, or use RandomWalk()."
             )
-        derivatives = address_of(target.passes.row_derivatives) if self.batch_size else 0
+        derivatives = address_of(target.passes.sums.derivatives) if self.batch_size else 0
         move = address_of(self._compiled)
         return LinkedOwnMove(move, derivatives, self.batch_size, record.state)
 

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from bounds.certified import fit
-from pymc_minibatch_mh.bounds import blocks
-from pymc_minibatch_mh.bounds.blocks import BlockBounds, BlockTables
+from pymc_minibatch_mh.bounds import block_bounds, blocks
+from pymc_minibatch_mh.bounds.block_bounds import BlockBounds
+from pymc_minibatch_mh.bounds.blocks import BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.stored import ArrayStorage, StoredArray
 from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.values import RowData
 
 #: c_i of a few rows in blocks of four: a tie, rows without a bound's worth, a block without any,
 #: and a last block that is shorter.
@@ -50,6 +52,9 @@ class Own:
 
     def of(self, table, data):
         return data.function.columns[0].values[data.rows]
+
+    def found(self, asked, rows):
+        return asked.of(self, RowData(self.function, rows))
 
 
 def toy(c=C, largest=LARGEST, length=LENGTH):
@@ -204,7 +209,7 @@ def pair(name, order, rows=1_003):
     support = (fitted.split.lower, fitted.split.upper)
     with pytest.MonkeyPatch.context() as patch:
         for number, size in (("BLOCK", 16), ("CHUNK", 64), ("BLOCK_ROWS", 256)):
-            patch.setattr(blocks, number, size)
+            patch.setattr(block_bounds, number, size)
         found = BlockBounds(stored(fitted), surrogate, support).tables()
         # Which groups of rows there are is not asked of stored rows.
         patch.setattr(BoundsPass, "_worthwhile_groups", lambda *_: None)
@@ -229,7 +234,7 @@ def test_the_largest_of_every_block_are_no_less_and_hardly_more(name, order):
     exact = np.maximum.reduceat(tables.c.astype(float), np.arange(0, 1_003, 16), axis=1)
     assert found.largest.shape == exact.shape == (len(tables.heads), 63)
     assert (found.largest > exact).all()
-    assert (found.largest <= exact * (1.0 + 2.0 * blocks.ROUNDING)).all()
+    assert (found.largest <= exact * (1.0 + 2.0 * block_bounds.ROUNDING)).all()
 
 
 @pytest.mark.parametrize(("name", "order"), [("bernoulli_logit", 2), ("student_fixed", 2)])

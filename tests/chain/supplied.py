@@ -11,6 +11,7 @@ from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.stored import ArrayStorage, StoredArray
 from pymc_minibatch_mh.kernels import supply
 from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.values import RowData
 
 LENGTH = 3
 KEY = 12_345
@@ -27,6 +28,9 @@ class Own:
 
     def of(self, table, data):
         return data.function.columns[0].values[data.rows, table]
+
+    def found(self, asked, rows):
+        return asked.of(self, RowData(self.function, rows))
 
 
 def tables_of(c, radii=None):
@@ -59,7 +63,7 @@ def pool_of(tables, state=None, change=None):
     target = SimpleNamespace(
         rows=SimpleNamespace(room_for=Room),
         passes=SimpleNamespace(change=lambda _, ends: change(*ends[:2])),
-        evaluate=None,
+        taylor_order=2,
     )
     prepared = SimpleNamespace(
         tables=tables, target=target, surrogate=SimpleNamespace(centre=np.zeros(1))

@@ -14,3 +14,10 @@ def slow(block, folder):
 def deadly(block):
     """End the process that computes a block."""
     os._exit(1)
+
+
+def slow_once(block, folder):
+    """Return a block after a while, and say which process computes it, as long as few did."""
+    if len(os.listdir(folder)) < 4:
+        slow(block, folder)
+    return block

@@ -13,14 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 import dask
 import dask.array as da
 import numpy as np
+import pymc as pm
 import pytest
 from distributed import Client, LocalCluster
 
-from data.dask_blocks import deadly, slow
+from data.dask_blocks import deadly, slow, slow_once
 from data.stored_rows import arrays
+from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data import dask_scheduler
 from pymc_minibatch_mh.data.dask_storage import DaskStorage
 from pymc_minibatch_mh.errors import SourceError
+from pymc_minibatch_mh.expansion import passes
 
 pytestmark = [
     pytest.mark.slow,
@@ -111,3 +114,35 @@ def test_a_cluster_that_is_gone_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(dask_scheduler, "_default_client", lambda: None)
     with pytest.raises(SourceError, match=r"does not answer this process"):
         pickle.loads(kept).read(["t"], ROWS)
+
+
+def poisson_of(rows):
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=2)
+        pm.Poisson("y", mu=pm.math.exp(rows.data("X") @ beta), observed=rows.data("y"))
+    return model
+
+
+def test_a_pass_is_made_by_processes_one_of_which_is_killed(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(passes, "BLOCK_ROWS", 4_096)
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((20_000, 2))
+    values = {"X": X, "y": rng.poisson(np.exp(X @ [0.3, -0.2]))}
+    blocks = {name: da.from_array(x, chunks=5_000) for name, x in values.items()}
+    step = TunaMH(model=poisson_of(Rows.from_dask(**blocks)))
+    in_memory = TunaMH(model=poisson_of(Rows(**values)))
+    np.testing.assert_array_equal(step.surrogate.hessian, in_memory.surrogate.hessian)
+    np.testing.assert_array_equal(step.tables.largest, in_memory.tables.largest)
+
+    delayed = {
+        name: x.map_blocks(slow_once, str(tmp_path), dtype=x.dtype, meta=x._meta)
+        for name, x in blocks.items()
+    }
+    step.target.source.columns[0].values.storage._arrays = delayed
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(step.target.passes.likelihood, step.surrogate.centre, hessian=True)
+        while not list(tmp_path.iterdir()):
+            time.sleep(0.05)
+        os.kill(int(next(tmp_path.iterdir()).name), signal.SIGKILL)
+        again = found.result(timeout=180)
+    np.testing.assert_array_equal(again.hessian, step.surrogate.hessian)

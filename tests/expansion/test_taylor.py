@@ -121,7 +121,7 @@ def test_a_move_and_its_return_cancel(setting_of, order):
 
 
 def variance_of(s, theta, new):
-    (moments,) = s.target.passes.moves(s.target.evaluate, [(theta, new)], s.surrogate.centre)
+    (moments,) = s.target.passes.moves(s.target.taylor_order, [(theta, new)], s.surrogate.centre)
     return moments.variance
 
 
@@ -148,7 +148,7 @@ def test_factor_and_whitener_belong_to_the_precision(setting_of, beta):
 def test_predicted_spread_covers_most_moves(setting_of, order):
     s = setting_of(order)
     rng = np.random.default_rng(3)
-    calibration, _ = calibrate(s.target.passes, s.target.evaluate, s.surrogate, rng)
+    calibration, _ = calibrate(s.target.passes, s.target.taylor_order, s.surrogate, rng)
     covered = 0
     for _ in range(60):
         theta, new = s.surrogate.centre + rng.normal(size=(2, 3)) @ s.surrogate.factor.T

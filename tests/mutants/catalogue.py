@@ -318,7 +318,7 @@ EDITED = [
         "batches are sized for rows that they are not drawn from",
         Edit(
             "expansion.taylor.calibrate",
-            "found = passes.moves(evaluate, moves, centre, heavy)",
+            "found = passes.moves(order, moves, centre, heavy)",
             "pass",
         ),
         "preparation/test_heavy_in_batches.py::test_what_is_calibrated_are_the_others",
@@ -1520,7 +1520,7 @@ EDITED = [
     Mutant(
         "candidates all kept",
         "stored rows are drawn by the largest bound of their block",
-        Edit("bounds.blocks.BlockTables._kept", "* largest < c", "* 0.0 < c"),
+        Edit("bounds.blocks.KeptOf.of", "* self.largest < c", "* 0.0 < c"),
         f"{BLOCKS}::test_the_chance_of_every_row_is_its_share_of_the_bounds",
     ),
     Mutant(
@@ -1536,21 +1536,19 @@ EDITED = [
     Mutant(
         "bounds in the order of the file",
         "stored rows are kept by the bounds of others",
-        Edit("bounds.blocks.BlockTables._kept", "c[order] =", "c[:] ="),
+        Edit("bounds.blocks.BlockTables._kept", "largest[order]", "largest"),
         f"{BLOCKS}::test_the_chance_of_every_row_is_its_share_of_the_bounds",
     ),
     Mutant(
         "data in the order of the file",
         "stored rows come with the data of others",
-        Edit(
-            "bounds.blocks.BlockTables._kept", "column.values[places[kept]]", "column.values[kept]"
-        ),
+        Edit("bounds.blocks.BlockTables._kept", "values[drawn], 0", "values, 0"),
         f"{BLOCKS}::test_what_is_drawn_comes_with_its_own_data_and_bound",
     ),
     Mutant(
         "largest bounds not checked",
         "data that have changed are drawn by bounds that do not hold",
-        Edit("bounds.blocks.BlockTables._kept", "if not (c <= largest).all():", "if False:"),
+        Edit("bounds.blocks.BlockTables._kept", "if read.exceeding >= 0:", "if False:"),
         f"{BLOCKS}::test_a_row_above_the_largest_is_not_the_one_that_was_bounded[3.5]",
     ),
     Mutant(
@@ -1650,7 +1648,7 @@ EDITED = [
     Mutant(
         "rows kept by the largest bounds of their blocks",
         "the posterior of stored rows",
-        Edit("bounds.blocks.BlockTables._kept", "* largest < c", "* 0.5 * largest < c"),
+        Edit("bounds.blocks.KeptOf.of", "* self.largest < c", "* 0.5 * self.largest < c"),
         f"{STORED}::test_posterior_is_that_of_quadrature",
         slow=True,
     ),

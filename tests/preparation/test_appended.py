@@ -56,9 +56,9 @@ def test_sums_and_bounds_are_those_of_all_rows_around_the_same_centre(step):
     np.testing.assert_allclose(s.gradient, all_rows.gradient, atol=1e-9)
     np.testing.assert_allclose(s.hessian, all_rows.hessian, rtol=1e-12)
     anew = longer.tables.bounds
-    sums, largest = anew._sums_and_largest(0, N + MORE)
-    np.testing.assert_allclose(longer.tables.sums, anew._of_served(sums), rtol=1e-12)
-    np.testing.assert_allclose(longer.tables.largest, anew._of_served(largest) * (1 + 1e-6))
+    sums, largest = anew.sums_and_largest(0)
+    np.testing.assert_allclose(longer.tables.sums, anew.of_served(sums), rtol=1e-12)
+    np.testing.assert_allclose(longer.tables.largest, anew.of_served(largest) * (1 + 1e-6))
     np.testing.assert_allclose(longer.tables.heads[:, TOTAL], longer.tables.sums.sum(axis=1))
     assert longer.prepared.n_rows == N + MORE
 

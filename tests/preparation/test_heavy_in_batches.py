@@ -154,9 +154,9 @@ def test_what_is_calibrated_are_the_others():
     assert rest.skewness < 0.2 * whole.skewness
     rng, centre = np.random.default_rng(3), prepared.surrogate.centre
     ends = tuple(centre + 0.3 * rng.standard_normal((2, centre.size)))
-    (found,) = target.passes.moves(target.evaluate, [ends], centre, heavy)
+    (found,) = target.passes.moves(target.taylor_order, [ends], centre, heavy)
     others = np.delete(np.arange(ROWS), heavy)
-    (changes,) = target.passes.differences(target.evaluate, [ends], centre, others)
+    (changes,) = target.passes.differences(target.taylor_order, [ends], centre, others)
     assert found.variance == pytest.approx(changes.var(ddof=1), rel=1e-9)
     assert found.third_absolute == pytest.approx(
         (np.abs(changes / changes.std()) ** 3).mean(), 1e-3

@@ -96,7 +96,7 @@ def test_no_row_exceeds_its_bound_near_zero(far):
         if best >= 0:
             bounded += 1
             ratio, _ = target.passes.largest_ratio(
-                target.evaluate, (*ends, surrogate.centre), tables.c[best], m, 1.0
+                target.taylor_order, (*ends, surrogate.centre), (tables.c[best], m, 1.0)
             )
             largest.append(ratio)
     assert bounded > 40

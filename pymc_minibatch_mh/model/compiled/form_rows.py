@@ -1,7 +1,6 @@
 """Rows that are functions of a few linear forms, compiled."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +15,7 @@ from pymc_minibatch_mh.model.compiled.scalars import compiled_rowwise, composite
 from pymc_minibatch_mh.model.row.cells import Cell, LoweringError
 from pymc_minibatch_mh.model.row.expressions import derivatives, remainder_difference
 from pymc_minibatch_mh.model.row.function import MOST_ARGUMENTS, RowFunction
+from pymc_minibatch_mh.model.row.values import with_rows, without_rows
 
 
 class FormRows:
@@ -178,12 +178,13 @@ class StoredFormRows:
         #: Where the other variables lie, which is all that the prior part reads.
         self.context = np.array(source.others_address, dtype=np.int64)
 
+    def __reduce__(self) -> tuple:
+        """Keep the functions: another process compiles them for rows that it has read."""
+        return _of_no_rows, ([without_rows(function) for function in self._rows.functions],)
+
     def on(self, read: ArrayRows) -> PlacedFormRows:
         """Return the rows that were read, with every role that was compiled."""
-        functions = [
-            replace(function, n_rows=read.n_rows, columns=read.columns)
-            for function in self._rows.functions
-        ]
+        functions = [with_rows(function, read) for function in self._rows.functions]
         placed = PlacedFormRows(self._rows, read, functions)
         for role in self._roles:
             role(placed)
@@ -211,6 +212,10 @@ class StoredFormRows:
             return None
         self._roles.append(PlacedFormRows.bend)
         return bend_rows
+
+
+def _of_no_rows(functions: Sequence[RowFunction]) -> StoredFormRows:
+    return StoredFormRows(FormRows(functions), ArrayRows((), [0]))
 
 
 class RowsInRoom:

@@ -2,8 +2,7 @@
 
 Every rule is an identity of real functions wherever its left side is defined; where it is not, the
 likelihood of the row is zero and needs no bound. The rules find the affine parts of an expression,
-keep products of exponentials in one, and undo what would be computed twice from the same argument,
-which intervals cannot see.
+keep products of exponentials in one, and undo double computation, which intervals cannot see.
 """
 
 from collections.abc import Callable
@@ -13,13 +12,14 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.model.row import shares
-from pymc_minibatch_mh.model.row.cells import Affine, Cell, Cells, sum_of
+from pymc_minibatch_mh.model.row.cells import Affine, Cell, Cells
 from pymc_minibatch_mh.model.row.logic import as_number
 from pymc_minibatch_mh.model.row.operations import (
     LogSoftplus,
     gamma_ratio,
     log1p_ratio,
     log_softplus,
+    sum_of,
 )
 from pymc_minibatch_mh.model.row.patterns import (
     factors_of,

@@ -14,11 +14,9 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.model.row.operations import numpy_of, output_type
+from pymc_minibatch_mh.model.row.operations import numpy_of, output_type, sum_of
 
 REAL, INTEGER = np.dtype(np.float64), np.dtype(np.int64)
-#: What rounding can leave of terms that cancel, relative to the terms.
-CANCELLED = 8.0 * float(np.finfo(REAL).eps)
 
 
 class LoweringError(Exception):
@@ -192,12 +190,6 @@ class Apply(Cell):
         return self._dtype
 
 
-def sum_of(numbers: Sequence[float]) -> float:
-    """Return a sum, zero where only rounding errors are left, as of 0.1 + 0.2 - 0.3."""
-    total = sum(numbers)
-    return 0.0 if abs(total) <= CANCELLED * sum(map(abs, numbers)) else total
-
-
 class Cells:
     """Makes cells, each once.
 
@@ -220,6 +212,10 @@ class Cells:
         self.zero = self.constant(0.0)
         self.one = self.constant(1.0)
         self.minus_one = self.constant(-1.0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what rules returned, as they return it again."""
+        return {**self.__dict__, "results": {}}
 
     def constant(self, value: Any) -> Constant:
         """Return a number as a cell."""

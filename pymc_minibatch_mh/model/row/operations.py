@@ -1,6 +1,6 @@
 """Scalar operations: those that PyTensor has no operation for, and all of them on data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, reduce
 from typing import Any
 
@@ -8,6 +8,9 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp, UnaryScalarOp
 from scipy import special
+
+#: What rounding can leave of terms that cancel, relative to the terms.
+CANCELLED = 8.0 * float(np.finfo(np.float64).eps)
 
 
 class LogErfc(UnaryScalarOp):
@@ -103,3 +106,9 @@ def _plain(op: ScalarOp) -> Callable[..., np.ndarray]:
         return np.vectorize(op.impl)
     *path, name = spec[0].split(".")
     return getattr(special if path[:1] == ["scipy"] else np, name)
+
+
+def sum_of(numbers: Sequence[float]) -> float:
+    """Return a sum, zero where only rounding errors are left, as of 0.1 + 0.2 - 0.3."""
+    total = sum(numbers)
+    return 0.0 if abs(total) <= CANCELLED * sum(map(abs, numbers)) else total

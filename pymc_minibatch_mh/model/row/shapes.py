@@ -21,13 +21,13 @@ from pymc_minibatch_mh.model.row.cells import (
     Cells,
     Gather,
     Place,
-    sum_of,
 )
 from pymc_minibatch_mh.model.row.operations import (
     GammaRatio,
     LogSoftplus,
     gamma_rise,
     log1p_ratio,
+    sum_of,
 )
 from pymc_minibatch_mh.model.row.patterns import is_a, number, scaled_core, summands
 

@@ -25,7 +25,6 @@ from pymc_minibatch_mh.model.row.cells import (
     Cells,
     Length,
     LoweringError,
-    sum_of,
 )
 from pymc_minibatch_mh.model.row.impossible import (
     decides,
@@ -42,6 +41,7 @@ from pymc_minibatch_mh.model.row.operations import (
     log_any,
     log_erfc,
     log_softplus,
+    sum_of,
 )
 from pymc_minibatch_mh.model.row.patterns import (
     factors_of,

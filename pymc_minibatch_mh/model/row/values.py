@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.reading import read_entries
 from pymc_minibatch_mh.data.stored import consecutive, read_columns
 from pymc_minibatch_mh.model.row.cells import (
@@ -28,6 +29,16 @@ def read(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarr
         return function, rows
     columns = read_columns(function.columns, consecutive(rows))
     return replace(function, n_rows=rows.size, columns=columns), np.arange(rows.size)
+
+
+def with_rows(function: RowFunction, read: ArrayRows) -> RowFunction:
+    """Return a term of rows that were read, in the place of those that it had."""
+    return replace(function, n_rows=read.n_rows, columns=read.columns)
+
+
+def without_rows(function: RowFunction) -> RowFunction:
+    """Return a term without its rows: what it says of any row."""
+    return replace(function, n_rows=0, columns=())
 
 
 class RowData:

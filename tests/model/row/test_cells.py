@@ -14,9 +14,8 @@ from pymc_minibatch_mh.model.row.cells import (
     Gather,
     LoweringError,
     Term,
-    sum_of,
 )
-from pymc_minibatch_mh.model.row.operations import log_add_exp, numpy_of, output_type
+from pymc_minibatch_mh.model.row.operations import log_add_exp, numpy_of, output_type, sum_of
 from pymc_minibatch_mh.model.row.patterns import is_finite, is_positive, varies
 from pymc_minibatch_mh.model.row.simplify import apply
 

@@ -1,0 +1,163 @@
+"""Passes that the workers of a cluster make, in threads of this process."""
+
+import dask.array as da
+import numpy as np
+import pymc as pm
+import pytest
+from distributed import Client
+
+from pymc_minibatch_mh import Rows, SourceError, TunaMH
+from pymc_minibatch_mh.data.dask_storage import DaskStorage
+from pymc_minibatch_mh.data.stored import Part
+from pymc_minibatch_mh.expansion import target
+from pymc_minibatch_mh.preparation import violations
+
+N = 30_000
+RNG = np.random.default_rng(4)
+ARRAYS = {
+    "X": RNG.standard_normal((N, 3)).astype(np.float32),
+    "y": RNG.poisson(2.0, N),
+    "g": RNG.integers(0, 5, N),
+}
+CHUNKS = {"X": (7_000, 2), "y": 4_096, "g": 11_000}
+
+
+def model_of(rows):
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=3)
+        level = pm.Normal("level", shape=5)
+        mu = rows.data("X") @ beta + level[rows.data("g")]
+        pm.Poisson("y", mu=pm.math.exp(mu), observed=rows.data("y"))
+    return model
+
+
+def on_dask(**changed):
+    arrays = ARRAYS | changed
+    return Rows.from_dask(**{name: da.from_array(x, CHUNKS[name]) for name, x in arrays.items()})
+
+
+@pytest.fixture(scope="module")
+def client():
+    settings = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
+    with Client(dashboard_address=None, **settings) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def sizes():
+    """The rows that are read by this process, whatever they are read for."""
+    read, found = DaskStorage.read, []
+
+    def counted(self, names, rows):
+        values = read(self, names, rows)
+        found.append(len(next(iter(values.values()))))
+        return values
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DaskStorage, "read", counted)
+        yield found
+
+
+def built(rows):
+    return TunaMH(model=model_of(rows), rng=3)
+
+
+@pytest.fixture(scope="module")
+def steps(client, sizes):
+    with pytest.MonkeyPatch.context() as patch:
+        for room in ("expansion.passes", "bounds.block_bounds"):
+            patch.setattr(f"pymc_minibatch_mh.{room}.BLOCK_ROWS", 8_192)
+        yield built(on_dask()), built(Rows(**ARRAYS))
+
+
+def test_sums_and_bounds_are_those_of_this_process(steps):
+    ours, theirs = steps
+    assert ours.target.source.has_workers
+    assert not theirs.target.source.has_workers
+    for one, other in zip(ours.surrogate, theirs.surrogate, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(ours.tables.heads, theirs.tables.heads)
+    np.testing.assert_array_equal(ours.tables.largest, theirs.tables.largest)
+    np.testing.assert_array_equal(ours.tables.sums, theirs.tables.sums)
+
+
+def test_every_pass_is_that_of_this_process(steps):
+    found = []
+    for step in steps:
+        passes, s = step.target.passes, step.surrogate
+        new = s.centre + s.factor[:, 0]
+        moves, order = [(s.centre, new), (new, s.centre)], step.target.taylor_order
+        found.append(
+            [
+                passes.values(new),
+                passes.bend(s.centre, s.factor, None),
+                passes.bend(s.centre, s.factor, np.arange(0, N, 7)),
+                passes.change(order, (s.centre, new, s.centre)),
+                passes.differences(order, moves, s.centre, np.arange(5, N, 1_000)),
+                [[m.variance, m.skewness] for m in passes.moves(order, moves, s.centre)],
+                passes.likelihood(new, hessian=False, rows=np.arange(3, N, 11)).gradient,
+            ]
+        )
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_rows_that_change_most_are_those_of_this_process(steps):
+    calibrations = [
+        step.target.calibrate(step.surrogate, np.random.default_rng(1), seeks_heavy=True)
+        for step in steps
+    ]
+    (ours, heavy), (theirs, same) = calibrations
+    np.testing.assert_array_equal(heavy, same)
+    assert ours == theirs
+
+
+def test_few_rows_travel_to_this_process(client, sizes, monkeypatch):
+    sizes.clear()
+    monkeypatch.setattr(target, "CHECK_ROWS", 100)
+    monkeypatch.setattr(violations, "CHANGES", 100)
+    step = built(on_dask())
+    assert sum(sizes) < N / 5
+    sizes.clear()
+    step.target.passes.likelihood(step.surrogate.centre, hessian=True)
+    assert not sizes
+
+
+def test_rows_that_fail_on_a_worker_are_named(client):
+    def broken(block, block_id=None):
+        if block_id[0] == 2:
+            raise OSError("no such bucket")
+        return block
+
+    y = da.from_array(ARRAYS["y"], 10_000).map_blocks(broken, dtype=np.int64)
+    storage = DaskStorage({"y": y})
+    rows = Rows.of(storage)
+    with pm.Model() as model:
+        pm.Poisson("y", mu=pm.Exponential("rate", 1.0), observed=rows.data("y"))
+    with pytest.raises(SourceError, match=r"rows .* \(chunks 1 to 2 of 'y'\).*no such bucket"):
+        TunaMH(model=model)
+
+
+def test_rows_of_another_type_than_dask_says_are_refused(client):
+    y = da.from_array(ARRAYS["y"], 10_000).map_blocks(lambda b: b.astype("f4"), dtype="i8")
+    with pm.Model() as model:
+        rows = Rows.from_dask(y=y)
+        pm.Poisson("y", mu=pm.Exponential("rate", 1.0), observed=rows.data("y"))
+    with pytest.raises(SourceError, match="'y' was computed as float32"):
+        TunaMH(model=model)
+
+
+def test_results_come_in_the_order_of_the_rows(client):
+    parts = [Part(slice(first, first + 1_000), sum_of) for first in range(0, N, 1_000)]
+    found = list(on_dask().storage.computed(["y"], parts, Shared()))
+    assert found == [ARRAYS["y"][part.rows].sum() for part in parts]
+
+
+class Shared:
+    """What all parts share."""
+
+
+def sum_of(shared, arrays):
+    """Return the sum of some outcomes."""
+    assert isinstance(shared, Shared)
+    return arrays["y"].sum()
