@@ -19,20 +19,22 @@ from pymc_minibatch_mh.bounds.blocks import BlockTables
 from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SettingError, StaleDataError
 from pymc_minibatch_mh.model.reading.digest import split_digests
+from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.expansion.target import Target
-    from pymc_minibatch_mh.preparation.prepared import Prepared
 
 _log = logging.getLogger("pymc")
 
 #: Standard deviations by which the mode may have moved, and share of the rows that may be new.
 FURTHEST, MOST_NEW = 0.5, 0.25
-#: Rows, evenly spread, by which old rows are recognised.
+#: Rows, evenly spread, by which old rows are recognised, and new ones that are asked for a density.
 RECOGNISED = 10_000
+#: Old rows that are held against their bounds once more.
+AUDITED_AGAIN = 300
 
 
-def appended(before: Prepared, target: Target) -> Prepared | None:
+def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | None:
     """Return what was found of a model's first rows, extended by its others.
 
     Parameters
@@ -41,6 +43,9 @@ def appended(before: Prepared, target: Target) -> Prepared | None:
         What was found, on rows that are stored.
     target
         The same model on those rows and others behind them.
+    start : ndarray, shape (d,)
+        Where the new rows have to have a likelihood. The old ones were asked when they were
+        prepared.
 
     Returns
     -------
@@ -53,9 +58,12 @@ def appended(before: Prepared, target: Target) -> Prepared | None:
         If rows are not stored.
     StaleDataError
         If the model is another one, or its first rows are others.
+    MinibatchError
+        If the start has no density, or one of the new rows none there.
     """
     _require_same(before, target)
     n_before, n_rows = before.n_rows, target.source.n_rows
+    target.require_finite(start, RECOGNISED, first=n_before)
     if n_rows - n_before > MOST_NEW * n_rows:
         return _told(f"{n_rows - n_before:,} of {n_rows:,} rows are new")
     tables, found, rows = before.tables, before.surrogate, np.arange(n_before, n_rows)
@@ -63,6 +71,8 @@ def appended(before: Prepared, target: Target) -> Prepared | None:
     if not rows.size:
         return replace(before, target=target, tables=tables.of_functions(_functions(target)))
     new = target.passes.likelihood(found.centre, hessian=found.order == 2, rows=rows)
+    if not np.isfinite(new.value):
+        return _told("a new row has no likelihood at the centre of the old ones")
     if found.order >= 1:
         found = found._replace(gradient=found.gradient + new.gradient)
     if found.order == 2:
@@ -74,7 +84,19 @@ def appended(before: Prepared, target: Target) -> Prepared | None:
         longer = tables.extended(_functions(target))
     except BoundsError:
         return _told("a new row has no bound around the centre of the old ones")
-    return replace(before, target=target, surrogate=found, tables=longer, violation=None)
+    whole = replace(before, target=target, surrogate=found, tables=longer)
+    return replace(whole, violation=_violation(whole, rows))
+
+
+def _violation(found: Prepared, rows: np.ndarray) -> str | None:
+    """Return what rows have against bounds of which those of the old rows were audited before.
+
+    A few of these are asked again.
+    """
+    if found.violation != "":
+        return found.violation
+    old = np.linspace(0, rows[0] - 1, min(AUDITED_AGAIN, int(rows[0]))).astype(np.int64)
+    return found.audited(PREPARATION_SEED, np.concatenate([old, rows]))
 
 
 def _functions(target: Target) -> list:
@@ -117,6 +139,8 @@ def _require_same(before: Prepared, target: Target) -> None:
     settings = "taylor_order", "inverse_temperature"
     differs = next((what for what in {**ours, **theirs} if ours.get(what) != theirs.get(what)), "")
     differs = differs or next((x for x in settings if getattr(old, x) != getattr(target, x)), "")
+    if not differs and not _are_equal(old.covariance, target.covariance):
+        differs = "covariance"
     if differs:
         raise StaleDataError(
             f"prepared= is a step on a model that differs in {differs}. Leave it out."
@@ -133,3 +157,7 @@ def _require_same(before: Prepared, target: Target) -> None:
                 f"prepared= is a step on other rows: {one.name!r} differs in one of the first "
                 f"{old.source.n_rows:,}. Leave it out."
             )
+
+
+def _are_equal(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))

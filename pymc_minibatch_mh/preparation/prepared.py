@@ -212,12 +212,20 @@ class Prepared:
         if not self.target.source.in_memory:
             require_few_full_passes(self, most_drawn, PREPARATION_SEED)
 
-    def audited(self, seed: int) -> str:
-        """Return what rows have against the bounds in a few moves, or an empty string."""
+    def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
+        """Return what rows have against the bounds in a few moves, or an empty string.
+
+        Parameters
+        ----------
+        seed
+            Draws the moves.
+        rows
+            Numbers of stored rows; by default all, or some of them, evenly spread.
+        """
         if self.tables is None:
             return ""
         rng = np.random.default_rng(seed)
-        return audited(self.target, self.surrogate, self.tables, rng)
+        return audited(self.target, self.surrogate, self.tables, rng, rows)
 
     def _bare(self) -> Prepared:
         nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))

@@ -1,15 +1,24 @@
 """Rows that arrive: the new ones alone are read, and nothing differs from reading all of them."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_minibatch_mh import Rows, SettingError, StaleDataError, TunaMH
-from pymc_minibatch_mh.bounds.blocks import BLOCK
+from pymc_minibatch_mh import (
+    BoundViolationError,
+    MinibatchError,
+    Rows,
+    SettingError,
+    StaleDataError,
+    TunaMH,
+)
+from pymc_minibatch_mh.bounds.blocks import BLOCK, BlockTables
+from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.preparation import appended, sharing, violations
+from pymc_minibatch_mh.preparation import appended
 
 N, MORE = 20_000, 1_000
 RNG = np.random.default_rng(6)
@@ -32,10 +41,11 @@ class Counting:
         return self._storage.where(row)
 
 
-def model_of(rows):
+def model_of(rows, name="beta", prior=1.0, slope=1.0):
     with pm.Model() as model:
-        beta = pm.Normal("beta", shape=3)
-        pm.Bernoulli("y", logit_p=rows.data("X") @ beta, observed=rows.data("y"))
+        beta = pm.Normal(name, 0.0, prior, shape=3)
+        eta = rows.data("X") @ beta
+        pm.Bernoulli("y", logit_p=eta if slope == 1.0 else slope * eta, observed=rows.data("y"))
     return model
 
 
@@ -64,16 +74,119 @@ def test_sums_and_bounds_are_those_of_all_rows_around_the_same_centre(step):
 
 
 def test_few_old_rows_are_read(step, monkeypatch):
-    monkeypatch.setattr(sharing, "START_ROWS", 100)
     monkeypatch.setattr(appended, "RECOGNISED", 200)
-    monkeypatch.setattr(violations, "CHANGES", 400)
     rows = Rows.of(Counting(first(N + MORE).storage))
     longer = TunaMH(model=model_of(rows), prepared=step)
     old = [row for row in rows.storage.first if row < N]
-    # To tell that they are the same, to bound the last block again, and to hold the bounds
-    # against a few.
-    assert len(old) <= BLOCK + 700
+    # To tell that they are the same, to bound those in the block of the first new one again, and
+    # to hold the bounds against a few.
+    assert len(old) <= N % BLOCK + 200 + appended.AUDITED_AGAIN
+    assert rows.storage.first.issuperset(range(N, N + MORE))
     assert longer.prepared.n_rows == N + MORE
+
+
+def test_nothing_is_compiled(step, request, monkeypatch):
+    model = model_of(first(N + MORE))
+    # PyMC compiles this one, of every model.
+    point = model.initial_point()
+    monkeypatch.setattr(model, "initial_point", lambda: point)
+    request.getfixturevalue("no_compilation")
+    longer = TunaMH(model=model, prepared=step)
+    assert longer.prepared.n_rows == N + MORE
+
+
+def test_a_new_row_above_its_bound_is_found(step, monkeypatch):
+    of = BlockTables.of
+
+    def wrong(tables, table, rows):
+        c = of(tables, table, rows)
+        return np.where(rows == N + 17, np.float32(0.0), c)
+
+    monkeypatch.setattr(BlockTables, "of", wrong)
+    with pytest.raises(BoundViolationError, match="'y': row 20017 changes by inf times its bound"):
+        TunaMH(model=model_of(first(N + MORE)), prepared=step)
+
+
+def test_what_old_rows_had_against_their_bounds_is_kept(step):
+    before = replace(step.prepared, violation="row 5 had")
+    longer = TunaMH(model=model_of(first(N + MORE)), prepared=step, on_violation="warn")
+    assert longer.prepared.violation == ""
+    target = longer.target
+    found = appended.appended(before, target, longer.surrogate.centre)
+    assert found.violation == "row 5 had"
+
+
+@pytest.mark.parametrize("row", [0, 500, MORE - 1])
+def test_a_new_row_that_is_not_finite_is_named(step, row):
+    x = X.copy()
+    x[N + row, 1] = np.nan
+    with pytest.raises(MinibatchError, match=rf"not finite .* first in row {N + row}\."):
+        TunaMH(model=model_of(Rows(X=x, y=Y)), prepared=step)
+
+
+def test_a_new_row_without_likelihood_at_the_old_centre_has_all_found_anew(
+    step, monkeypatch, caplog
+):
+    """One row that is not among those asked at the start, where all rows name it."""
+    monkeypatch.setattr(appended, "RECOGNISED", 2)
+    x = X.copy()
+    x[N + 500, 1] = np.nan
+    with (
+        caplog.at_level(logging.INFO, "pymc"),
+        pytest.raises(MinibatchError, match=f"first in row {N + 500}"),
+    ):
+        TunaMH(model=model_of(Rows(X=x, y=Y)), prepared=step)
+    assert "as a new row has no likelihood at the centre of the old ones" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "differs"),
+    [
+        ({"prior": 2.0}, "the prior part"),
+        ({"slope": 0.5}, "the likelihood of 'y'"),
+        ({"name": "gamma"}, "the variables"),
+        ({"taylor_order": 1}, "taylor_order"),
+        ({"temperature": 2.0}, "inverse_temperature"),
+    ],
+)
+def test_another_model_is_refused(step, settings, differs):
+    of_model = {name: settings.pop(name) for name in ("prior", "slope", "name") if name in settings}
+    with pytest.raises(StaleDataError, match=f"a model that differs in {differs}"):
+        TunaMH(model=model_of(first(N + MORE), **of_model), prepared=step, **settings)
+
+
+def test_another_covariance_is_refused():
+    given = {"centre": "start", "full_pass_above": N}
+    before = TunaMH(model=model_of(first(N)), covariance=1e-4 * np.eye(3), **given)
+    with pytest.raises(StaleDataError, match="a model that differs in covariance"):
+        TunaMH(
+            model=model_of(first(N + MORE)),
+            prepared=before,
+            covariance=2e-4 * np.eye(3),
+            **given,
+        )
+
+
+def test_a_chain_goes_on_where_the_old_one_was(step):
+    """It starts where the old one has ended; a default start far off is left for the old centre."""
+    model = model_of(first(N + MORE))
+    longer = TunaMH(model=model, prepared=step)
+    chain = Chain(step.program, np.random.default_rng(1), adapting=False)
+    chain.state.started = True
+    point = longer.target.split.unravel(chain.advance(500).positions[-1], {})
+    longer.setup_chain(np.random.default_rng(2), 0, 10)
+    longer.start(placed(longer, point))
+    np.testing.assert_array_equal(longer.chain.position, point["beta"])
+    longer.setup_chain(np.random.default_rng(2), 100, 10)
+    longer.start(placed(longer, model.initial_point()))
+    away = longer.surrogate.whitener @ (longer.chain.position - longer.surrogate.centre)
+    assert np.linalg.norm(away) < 10.0
+
+
+def placed(step, point):
+    """Return the chain of a step, placed at a point."""
+    step.chain.place(step.target.split.ravel(point), np.zeros(0))
+    return step.chain
 
 
 def test_draws_are_from_the_posterior_of_all_rows(step):
