@@ -4,7 +4,8 @@ Sums and bounds belong to a centre. Around the centre that is there, the sums of
 of the Hessians of the new rows are added to those of the old ones, which is exact, and bounds of
 the new rows hold over the same trust regions. Chains then sample the posterior of all rows, as
 around any other centre; proposals are made around the old one. That is as good as long as the
-mode, by one Newton step from the sums, has moved by a fraction of a standard deviation.
+mode, by one Newton step from the sums, has moved by a fraction of a standard deviation since the
+centre was sought, in however many parts the rows have arrived.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from pymc_minibatch_mh.bounds.blocks import BlockTables
 from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SettingError, StaleDataError
 from pymc_minibatch_mh.model.reading.digest import split_digests
-from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared
+from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared, Sought
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.expansion.target import Target
+    from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 _log = logging.getLogger("pymc")
 
@@ -63,9 +65,10 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
     """
     _require_same(before, target)
     n_before, n_rows = before.n_rows, target.source.n_rows
-    target.require_finite(start, RECOGNISED, first=n_before)
-    if n_rows - n_before > MOST_NEW * n_rows:
-        return _told(f"{n_rows - n_before:,} of {n_rows:,} rows are new")
+    target.require_finite(start, RECOGNISED, first=min(n_before, n_rows - 1))
+    sought = before.sought or Sought(n_before, before.surrogate)
+    if n_rows - sought.n_rows > MOST_NEW * n_rows:
+        return _told(f"{n_rows - sought.n_rows:,} of {n_rows:,} rows are new")
     tables, found, rows = before.tables, before.surrogate, np.arange(n_before, n_rows)
     assert isinstance(tables, BlockTables)
     if not rows.size:
@@ -77,14 +80,14 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
         found = found._replace(gradient=found.gradient + new.gradient)
     if found.order == 2:
         found = found._replace(hessian=found.hessian + new.hessian)
-    moved = _moved(target, before, found.gradient, new.hessian)
+    moved = _moved(target, sought.surrogate, found)
     if not moved <= FURTHEST:
         return _told(f"the mode has moved by {moved:.2g} standard deviations")
     try:
         longer = tables.extended(_functions(target))
     except BoundsError:
         return _told("a new row has no bound around the centre of the old ones")
-    whole = replace(before, target=target, surrogate=found, tables=longer)
+    whole = replace(before, target=target, surrogate=found, tables=longer, sought=sought)
     return replace(whole, violation=_violation(whole, rows))
 
 
@@ -110,20 +113,19 @@ def _told(why: str) -> Prepared | None:
     return None
 
 
-def _moved(
-    target: Target, before: Prepared, gradient: np.ndarray, new_hessian: np.ndarray
-) -> float:
+def _moved(target: Target, s: Surrogate, found: Surrogate) -> float:
     """Return how far a Newton step goes from the centre, in old standard deviations.
 
-    What it would be from the centre of the old rows alone, which need not be their mode, is taken
-    off.
+    What it would be by the sums `s` of the rows that the centre was sought for, which need not be
+    their mode, is taken off.
     """
-    s = before.surrogate
     prior = target.passes.prior(s.centre, hessian=True)
     old = prior.gradient + s.inverse_temperature * s.gradient
-    new = prior.gradient + s.inverse_temperature * gradient
+    new = prior.gradient + s.inverse_temperature * found.gradient
     precision = s.whitener.T @ s.whitener
-    longer = precision - s.inverse_temperature * new_hessian if new_hessian.size else precision
+    longer = precision
+    if s.order == 2:
+        longer = precision - s.inverse_temperature * (found.hessian - s.hessian)
     step = np.linalg.solve(longer, new) - np.linalg.solve(precision, old)
     return float(np.linalg.norm(s.whitener @ step))
 

@@ -1693,14 +1693,20 @@ EDITED = [
     Mutant(
         "new rows not asked at the start",
         "a row that has no likelihood is not named",
-        Edit("preparation.appended.appended", "first=n_before", "first=0 * n_before"),
-        f"{APPENDED}::test_a_new_row_that_is_not_finite_is_named",
+        Edit("preparation.appended.appended", "first=min(n_before", "first=min(0"),
+        f"{APPENDED}::test_a_new_row_that_is_not_finite_is_named_at_once[500]",
     ),
     Mutant(
         "sums of a row without likelihood added",
         "sums that are no numbers, or lack a row",
         Edit("preparation.appended.appended", "if not np.isfinite(new.value)", "if False"),
         f"{APPENDED}::test_a_new_row_without_likelihood_at_the_old_centre_has_all_found_anew",
+    ),
+    Mutant(
+        "only the last rows counted as new",
+        "proposals are made around a centre that is far off, and updates read more rows",
+        Edit("preparation.appended.appended", "before.sought or Sought", "Sought"),
+        f"{APPENDED}::test_a_mode_that_moves_far_in_small_parts_has_all_found_anew",
     ),
     Mutant(
         "unbounded moves not counted as full passes",
