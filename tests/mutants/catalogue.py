@@ -1694,7 +1694,7 @@ EDITED = [
         "new rows not asked at the start",
         "a row that has no likelihood is not named",
         Edit("preparation.appended.appended", "first=min(n_before", "first=min(0"),
-        f"{APPENDED}::test_a_new_row_that_is_not_finite_is_named_at_once[500]",
+        f"{APPENDED}::test_a_new_row_that_is_not_finite_is_named_at_once[502]",
     ),
     Mutant(
         "sums of a row without likelihood added",
