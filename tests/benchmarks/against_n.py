@@ -18,11 +18,11 @@ import numpy as np
 
 import pymc_minibatch_mh as mb
 import pymc_minibatch_mh.step.machinery
-from benchmarks.big_data import BLOCK, TUNE, model_of, stored, timed, written
+from benchmarks.big_data import BLOCK, model_of, stored, timed, written
 from pymc_minibatch_mh.kernels import counts as entry
 
-#: Draws of a block, blocks, and rows beyond which nothing is read into memory.
-DRAWS, BLOCKS, FIT = 20_000, 5, 10**7
+#: Draws of warm-up, of a block, blocks, and rows beyond which nothing is read into memory.
+TUNE, DRAWS, BLOCKS, FIT = 2_000, 20_000, 5, 10**7
 HEAD = ("N", "rows", "prepared in s", "rows per update", "ESS per draw", "µs per update")
 
 
