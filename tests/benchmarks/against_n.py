@@ -3,10 +3,11 @@
     OMP_NUM_THREADS=1 PYTHONPATH=tests python tests/benchmarks/against_n.py FOLDER [--rows N ...]
 
 A logistic regression on 10 columns, float32, in files of 41 bytes a row, which are written to the
-folder block by block unless they are there. Each line is one chain of `TunaMH` after warm-up, one
-update a draw, on rows that stay in the files or, where these are few, on the same rows in memory.
-Updates are timed in blocks by all processors of the process, which fetch rows ahead beside the
-chain; the median block counts. ESS is the smallest of all coefficients.
+folder block by block unless they are there. Each line is of three chains of `TunaMH` after warm-up,
+one after the other, one update a draw, on rows that stay in the files or, where these are few, on
+the same rows in memory; figures are medians of the chains. Updates are timed in blocks, by seconds
+of all processors of the process, as rows are fetched ahead beside the chain; the median block
+counts. ESS is the smallest of all coefficients.
 """
 
 import argparse
@@ -19,18 +20,16 @@ import numpy as np
 import pymc_minibatch_mh as mb
 import pymc_minibatch_mh.step.machinery
 from benchmarks.big_data import BLOCK, model_of, stored, timed, written
+from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.kernels import counts as entry
 
-#: Draws of warm-up, of a block, blocks, and rows beyond which nothing is read into memory.
-TUNE, DRAWS, BLOCKS, FIT = 2_000, 20_000, 5, 10**7
+#: Chains, draws of warm-up and of a block, blocks; rows beyond which none are read into memory.
+CHAINS, TUNE, DRAWS, BLOCKS, FIT = 3, 2_000, 20_000, 5, 10**7
 HEAD = ("N", "rows", "prepared in s", "rows per update", "ESS per draw", "µs per update")
 
 
-def line(X: np.ndarray, y: np.ndarray, *, in_memory: bool) -> str:
-    """Prepare a step, run a chain, and return a line of the table."""
-    model = model_of(np.array(X), np.array(y)) if in_memory else stored(X, y)
-    step, seconds = timed(mb.TunaMH, model=model, rng=1)
-    chain = step.chain
+def of_chain(chain: Chain) -> tuple[float, float, float]:
+    """Return rows per update, ESS per draw and µs per update of a chain after warm-up."""
     chain.advance(TUNE)
     chain.stop_adapting()
     times, draws = [], []
@@ -41,7 +40,15 @@ def line(X: np.ndarray, y: np.ndarray, *, in_memory: bool) -> str:
     positions = np.concatenate([block.positions for block in draws])
     read = np.mean([block.counts[:, entry.N_OBS].mean() for block in draws])
     ess = min(float(az.ess(own[None])) for own in positions.T) / len(positions)
-    update = 1e6 * np.median(times)
+    return float(read), ess, 1e6 * float(np.median(times))
+
+
+def line(X: np.ndarray, y: np.ndarray, *, in_memory: bool) -> str:
+    """Prepare a step, run chains, and return a line of the table."""
+    model = model_of(np.array(X), np.array(y)) if in_memory else stored(X, y)
+    step, seconds = timed(mb.TunaMH, model=model, rng=1)
+    chains = [Chain(step.program, np.random.default_rng(k), True) for k in range(CHAINS)]
+    read, ess, update = np.median([of_chain(chain) for chain in chains], axis=0)
     where = "memory" if in_memory else "files"
     cells = f"{len(y):,}", where, f"{seconds:.1f}", f"{read:.2g}", f"{ess:.2f}", f"{update:.2g}"
     return f"| {' | '.join([*cells, f'{update / ess:.2g}'])} |"
