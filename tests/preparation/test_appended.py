@@ -20,7 +20,7 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.bounds.blocks import BLOCK, BlockTables
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.preparation import appended
+from pymc_minibatch_mh.preparation import appended, violations
 
 N, MORE = 20_000, 1_000
 RNG = np.random.default_rng(6)
@@ -110,6 +110,15 @@ def test_a_new_row_above_its_bound_is_found():
     with pytest.MonkeyPatch.context() as patch, found:
         patch.setattr(BlockTables, "of", wrong)
         TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
+
+
+def test_of_very_many_new_rows_some_are_audited(monkeypatch):
+    rows = Rows.of(Counting(first(N + MORE).storage))
+    longer = TunaMH(model=model_of(rows), prepared=on_first_rows())
+    monkeypatch.setattr(violations, "CHANGES", 100)
+    rows.storage.first.clear()
+    assert longer.prepared.audited(1, np.arange(N, N + MORE)) == ""
+    assert rows.storage.first == set(np.linspace(N, N + MORE - 1, 100).astype(int))
 
 
 def test_what_old_rows_had_against_their_bounds_is_kept():
