@@ -279,10 +279,10 @@ class Target:
             [term.name for term in self.split.terms],
         )
 
-    def spread(self, most: int) -> np.ndarray:
-        """Return the numbers of at most so many rows, evenly spread."""
+    def spread(self, most: int, first: int = 0) -> np.ndarray:
+        """Return the numbers of at most so many rows from `first` on, evenly spread."""
         last = self.source.n_rows - 1
-        return np.linspace(0, last, min(most, last + 1)).astype(np.int64)
+        return np.linspace(first, last, min(most, last + 1 - first)).astype(np.int64)
 
     def _outside(self, position: np.ndarray) -> MinibatchError:
         names = self.split.coordinate_names
@@ -304,7 +304,7 @@ class Target:
         """Refuse a chain's start of zero density; of stored rows, which were all read, ask some."""
         self.require_finite(position, None if self.source.in_memory else CHECK_ROWS)
 
-    def require_finite(self, position: np.ndarray, most: int | None = None) -> None:
+    def require_finite(self, position: np.ndarray, most: int | None = None, first: int = 0) -> None:
         """Refuse a starting point of zero density, naming the row or the prior part.
 
         Parameters
@@ -312,15 +312,17 @@ class Target:
         position : ndarray, shape (d,)
         most
             Rows that are read at most, evenly spread; by default all.
+        first
+            Number of the first row that is asked.
         """
         if not np.isfinite(self.log_prior(position)):
             raise self._outside(position)
         rows = None
-        if most is not None and self.source.n_rows > most:
-            rows = self.spread(most)
+        if first or (most is not None and self.source.n_rows > most):
+            rows = self.spread(self.source.n_rows if most is None else most, first)
         if np.isfinite(self.passes.likelihood(position, hessian=False, rows=rows).value):
             return
-        low, high = 0, self.source.n_rows
+        low, high = first, self.source.n_rows
         while high - low > 1:
             middle = (low + high) // 2
             left = np.arange(low, middle, dtype=np.int64)

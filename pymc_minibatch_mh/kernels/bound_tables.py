@@ -213,3 +213,11 @@ def ask_for_bounds(tables, table, drawn):
 def table_of_move(tables, surrogate, position, new):
     """Return the same for two positions; what is called from Python is kept on disk by itself."""
     return smallest_table(tables, move_between(surrogate, position, new), surrogate)
+
+
+@compiled()
+def sizes_between(tables, surrogate, ends, sizes):
+    """Write C M of each of some moves, `ends` of shape (moves, 2, d); inf where none is bounded."""
+    for k in range(sizes.size):
+        best, m = table_of_move(tables, surrogate, ends[k, 0], ends[k, 1])
+        sizes[k] = tables.heads[best, TOTAL] * m if best >= 0 else np.inf

@@ -9,7 +9,7 @@ from pymc_minibatch_mh.kernels.bound_tables import BoundTables
 from pymc_minibatch_mh.kernels.draw import arrange, arrange_block
 from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.signatures import EVALUATE, LOGP
-from pymc_minibatch_mh.kernels.supply import change_of_all
+from pymc_minibatch_mh.kernels.supply import change_of_all, has_failed
 from pymc_minibatch_mh.kernels.surrogate import Surrogate, expansion_change
 
 #: Rows that a full pass inside an update reads at a time.
@@ -63,6 +63,12 @@ def number_of_rows(posterior):
     """Return how many rows there are, in memory or not."""
     supply = posterior.tables.supply
     return supply.n_rows if supply.room > 0 else posterior.space.term_starts[-1]
+
+
+@compiled(inlined=True)
+def lacks_rows(posterior):
+    """Return whether stored rows could not be had, without which no update can be decided."""
+    return has_failed(posterior.tables.supply)
 
 
 @compiled(inlined=True)

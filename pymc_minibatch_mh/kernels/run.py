@@ -14,7 +14,7 @@ from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.generator import generator_at
 from pymc_minibatch_mh.kernels.handle import record_at
 from pymc_minibatch_mh.kernels.moves import Move, whiten
-from pymc_minibatch_mh.kernels.posterior import Posterior, cheap_change, log_prior
+from pymc_minibatch_mh.kernels.posterior import Posterior, cheap_change, lacks_rows, log_prior
 from pymc_minibatch_mh.kernels.roles import decide, propose
 from pymc_minibatch_mh.kernels.signatures import MATRIX
 from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices, move_without_rows
@@ -92,7 +92,7 @@ def _update(own, rng, prior_here, counts):
     if not counts[entry.BOUND_RATIO] <= max(largest_ratio, 1.0):
         copy_to(own.worst_move[0], move.position)
         copy_to(own.worst_move[1], move.new)
-    if verdict < 0.0:
+    if verdict < 0.0 or lacks_rows(posterior):
         return prior_here, False
     counts[entry.ACCEPT] += accept
     counts[entry.N_OBS] += n
@@ -131,13 +131,13 @@ def run(handle, n_updates, draws, counts):
     draws : ndarray, shape (draws, d)
         Overwritten by the positions.
     counts : ndarray, shape (draws, N_COUNTS)
-        Added to: what the updates of each draw count. If a violated bound stops the chain, they
-        end with that update, at the old position.
+        Added to: what the updates of each draw count. If a violated bound stops the chain, or
+        stored rows that could not be had, they end with that update, at the old position.
 
     Returns
     -------
     int
-        Number of draws that were made, the one that a violated bound ended included.
+        Number of draws that were made, one that ended before its time included.
     """
     own = record_at(handle)
     posterior, move, generator = own.posterior, own.move, own.generator

@@ -54,12 +54,18 @@ NO_SUPPLY = Supply(np.empty((0, 3), np.int64), 0, np.empty(1), np.zeros(1, np.in
 
 
 @compiled(inlined=True)
+def has_failed(supply):
+    """Return whether Python was asked and has not answered: what it was asked for is not there."""
+    return supply.unanswered[0] != 0
+
+
+@compiled(inlined=True)
 def _ask(supply, what):
     """Ask Python for more rows of a table, or for a pass; return whether it has answered."""
-    if supply.unanswered[0] == 0:
+    if not has_failed(supply):
         supply.unanswered[0] = 1
         function_at(supply.refill, REFILL)(what)
-    return supply.unanswered[0] == 0
+    return not has_failed(supply)
 
 
 @compiled(inlined=True)

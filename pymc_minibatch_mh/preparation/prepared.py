@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,13 @@ def _found(cls: type[Tables], state: dict[str, Any]) -> _Apart:
     return apart
 
 
+class Sought(NamedTuple):
+    """The rows that a centre was sought for, and control variates of these, before others came."""
+
+    n_rows: int
+    surrogate: Surrogate
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """A model prepared for a method, never changed.
@@ -86,6 +93,8 @@ class Prepared:
         Quadratic lower bounds of all rows; None where they were not asked for.
     marginal
         Coordinates, scales of a hierarchy, whose marginal density the centre was sought by.
+    sought
+        What the centre was sought for, if rows have arrived since.
     """
 
     target: Target
@@ -97,6 +106,7 @@ class Prepared:
     violation: str | None = None
     below: Below | None = None
     marginal: tuple[int, ...] = ()
+    sought: Sought | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Keep the tables apart, which another process may not find any more."""
@@ -213,16 +223,24 @@ class Prepared:
         if not self.target.source.in_memory:
             require_few_full_passes(self, most_drawn, PREPARATION_SEED)
 
-    def audited(self, seed: int) -> str:
-        """Return what rows have against the bounds in a few moves, or an empty string."""
+    def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
+        """Return what rows have against the bounds in a few moves, or an empty string.
+
+        Parameters
+        ----------
+        seed
+            Draws the moves.
+        rows
+            Numbers of stored rows; by default all, or some of them, evenly spread.
+        """
         if self.tables is None:
             return ""
         rng = np.random.default_rng(seed)
-        return audited(self.target, self.surrogate, self.tables, rng)
+        return audited(self.target, self.surrogate, self.tables, rng, rows)
 
     def _bare(self) -> Prepared:
         nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
-        return replace(self, **nothing, below=None)
+        return replace(self, **nothing, below=None, sought=None)
 
     @property
     def _knows_heavy(self) -> bool:

@@ -175,8 +175,7 @@ def _taken_over(
     given: str | PathLike | Prepared, target: Target, start: np.ndarray
 ) -> Prepared | None:
     if isinstance(given, Prepared):
-        target.require_finite(start, START_ROWS)
-        return appended(given, target)
+        return appended(given, target, start)
     target.require_finite(start)
     return read(given, target)
 

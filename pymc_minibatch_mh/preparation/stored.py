@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.preparation.needs import Needs
-from pymc_minibatch_mh.preparation.violations import moves_of_chains
+from pymc_minibatch_mh.preparation.violations import sizes_of_many
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.preparation.prepared import Prepared
@@ -53,14 +51,11 @@ def require_few_full_passes(prepared: Prepared, most_drawn: float, seed: int) ->
         If more than one of 10,000 moves is forecast to read all rows; tells how many.
     """
     assert prepared.tables is not None
-    totals = prepared.tables.heads_of_drawn[:, TOTAL]
-    moves = moves_of_chains(
-        prepared.target, prepared.surrogate, prepared.tables, np.random.default_rng(seed)
+    sizes = sizes_of_many(
+        prepared.target, prepared.surrogate, prepared.tables, np.random.default_rng(seed), MOVES
     )
-    passes = sum(
-        move is None or not totals[move.table] * move.m <= most_drawn
-        for move in islice(moves, MOVES)
-    )
+    # One that is not bounded reads all rows, however many may be drawn.
+    passes = np.count_nonzero(~((sizes <= most_drawn) & (sizes < np.inf)))
     if passes > MOST_PASSES:
         names = ", ".join(repr(term.name) for term in prepared.target.split.terms)
         raise SettingError(

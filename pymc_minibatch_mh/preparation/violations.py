@@ -11,7 +11,12 @@ from pymc_minibatch_mh.bounds.blocks import AnyTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
+from pymc_minibatch_mh.kernels.bound_tables import (
+    TOTAL,
+    BoundTables,
+    sizes_between,
+    table_of_move,
+)
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.repeat import differences_of, largest_of
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
@@ -36,7 +41,11 @@ class BoundedMove(NamedTuple):
 
 
 def audited(
-    target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator
+    target: Target,
+    surrogate: Surrogate,
+    tables: AnyTables,
+    rng: np.random.Generator,
+    rows: np.ndarray | None = None,
 ) -> str:
     """Return what is wrong with bounds, or an empty string.
 
@@ -50,6 +59,9 @@ def audited(
         The bounds.
     rng
         Draws moves between points of the Gaussian approximation.
+    rows
+        Numbers of the stored rows that are asked, by default evenly spread ones. Of more than are
+        ever asked, evenly spread ones too.
 
     Raises
     ------
@@ -67,14 +79,18 @@ def audited(
             if found:
                 return found
             continue
-        ratio, row = _largest_ratio(target, surrogate, tables, move)
+        ratio, row = _largest_ratio(target, surrogate, tables, move, rows)
         if not ratio <= 1.0:
             return violation_message(target, row, move.position, move.new, ratio)
     return ""
 
 
 def _largest_ratio(
-    target: Target, surrogate: Surrogate, tables: AnyTables, move: BoundedMove
+    target: Target,
+    surrogate: Surrogate,
+    tables: AnyTables,
+    move: BoundedMove,
+    rows: np.ndarray | None,
 ) -> tuple[float, int]:
     """Return the largest ratio of a row's change to its bound in a move, and the row."""
     ends = move.position, move.new, surrogate.centre
@@ -82,7 +98,10 @@ def _largest_ratio(
     if isinstance(tables, Tables):
         return passes.largest_ratio(target.taylor_order, ends, (tables.c[move.table], move.m, beta))
     # Stored rows are held against their bounds a second time by some of them only.
-    rows = target.spread(CHANGES)
+    if rows is None:
+        rows = target.spread(CHANGES)
+    elif rows.size > CHANGES:
+        rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
     c = tables.of(move.table, rows)
     return passes.largest_ratio_of_some(target.taylor_order, ends, rows, (c, move.m, beta))
 
@@ -116,6 +135,20 @@ def _furthest_out(
         if ratio > largest:
             largest, worst = ratio, first + place
     return largest, worst
+
+
+def sizes_of_many(
+    target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator, count: int
+) -> np.ndarray:
+    """Return C M of many moves as those of :func:`moves_of_chains`, shape (count,); inf unbounded.
+
+    They are found at once: as many calls would take longer than what new rows take to be read.
+    """
+    noise = rng.standard_normal((count, 2, surrogate.centre.size))
+    ends = surrogate.centre + noise @ surrogate.factor.T
+    sizes = np.empty(count)
+    sizes_between(_arrays(target, surrogate, tables), surrogate, ends, sizes)
+    return sizes
 
 
 def sizes_of_moves(
@@ -153,15 +186,20 @@ def moves_of_chains(
 
     They are measured as those of a chain: without directions that no row depends on.
     """
-    arrays = tables.undrawn._replace(heads=tables.heads_of_drawn)
-    if tables.verified:
-        arrays = arrays._replace(unread=whitened_directions(target, surrogate))
+    arrays = _arrays(target, surrogate, tables)
     while True:
         noise = rng.standard_normal((2, surrogate.centre.size))
         here, there = np.clip(surrogate.centre + noise @ surrogate.factor.T, *support)
         _require_metric(tables, here, there)
         best, m = table_of_move(arrays, surrogate, here, there)
         yield BoundedMove(here, there, best, m) if best >= 0 else None
+
+
+def _arrays(target: Target, surrogate: Surrogate, tables: AnyTables) -> BoundTables:
+    arrays = tables.undrawn._replace(heads=tables.heads_of_drawn)
+    if tables.verified:
+        arrays = arrays._replace(unread=whitened_directions(target, surrogate))
+    return arrays
 
 
 def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> None:

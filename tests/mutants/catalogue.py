@@ -33,6 +33,7 @@ MEASURED = ("kernels.bound_tables._products_of_read", "kernels.bound_tables.smal
 LOOP = ("kernels.run._update", "kernels.run.run")
 THINNING = (THIN_ROWS, *LOOP)
 SIZE = "kernels.moves.size_of_move"
+APPENDED = "preparation/test_appended.py"
 BLOCKS, POOL = "bounds/test_blocks.py", "chain/test_pool.py"
 SUPPLIES, STORED = "exactness/test_supplies.py", "step/test_supplies.py"
 
@@ -1651,5 +1652,64 @@ EDITED = [
         Edit("bounds.blocks.KeptOf.of", "* self.largest < c", "* 0.5 * self.largest < c"),
         f"{STORED}::test_posterior_is_that_of_quadrature",
         slow=True,
+    ),
+    Mutant(
+        "updates without rows",
+        "a chain goes on by the cheap part alone after a pass that has failed",
+        Edit(
+            "kernels.run._update",
+            "verdict < 0.0 or lacks_rows(posterior)",
+            "verdict < 0.0",
+            LOOP[1:],
+        ),
+        f"{STORED}::test_no_update_follows_a_pass_that_has_failed",
+        slow=True,
+    ),
+    # Rows that arrive.
+    Mutant(
+        "new rows not held against their bounds",
+        "a wrong bound of a row that has arrived is found by chance, in some chain",
+        Edit("preparation.appended._violation", "np.concatenate([old, rows])", "old"),
+        f"{APPENDED}::test_a_new_row_above_its_bound_is_found",
+    ),
+    Mutant(
+        "violation of an old row forgotten",
+        "draws are called exact that are not",
+        Edit("preparation.appended._violation", "found.violation !=", "False and '' !="),
+        f"{APPENDED}::test_what_old_rows_had_against_their_bounds_is_kept",
+    ),
+    Mutant(
+        "all rows audited again",
+        "rows that arrive cost as much as all rows",
+        Edit(
+            "preparation.appended._violation",
+            "(PREPARATION_SEED, np.concatenate([old, rows]))",
+            "(PREPARATION_SEED)",
+        ),
+        f"{APPENDED}::test_few_old_rows_are_read",
+    ),
+    Mutant(
+        "new rows not asked at the start",
+        "a row that has no likelihood is not named",
+        Edit("preparation.appended.appended", "first=min(n_before", "first=min(0"),
+        f"{APPENDED}::test_a_new_row_that_is_not_finite_is_named_at_once[502]",
+    ),
+    Mutant(
+        "sums of a row without likelihood added",
+        "sums that are no numbers, or lack a row",
+        Edit("preparation.appended.appended", "if not np.isfinite(new.value)", "if False"),
+        f"{APPENDED}::test_a_new_row_without_likelihood_at_the_old_centre_has_all_found_anew",
+    ),
+    Mutant(
+        "only the last rows counted as new",
+        "proposals are made around a centre that is far off, and updates read more rows",
+        Edit("preparation.appended.appended", "before.sought or Sought", "Sought"),
+        f"{APPENDED}::test_a_mode_that_moves_far_in_small_parts_has_all_found_anew",
+    ),
+    Mutant(
+        "unbounded moves not counted as full passes",
+        "a model is sampled of which updates read all stored rows",
+        Edit("kernels.bound_tables.sizes_between", "else np.inf", "else 0.0"),
+        "preparation/test_forecast.py::test_sizes_are_those_of_moves_one_by_one",
     ),
 ]

@@ -1,15 +1,26 @@
 """Rows that arrive: the new ones alone are read, and nothing differs from reading all of them."""
 
 import logging
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_minibatch_mh import Rows, SettingError, StaleDataError, TunaMH
-from pymc_minibatch_mh.bounds.blocks import BLOCK
+from pymc_minibatch_mh import (
+    BoundViolationError,
+    MinibatchError,
+    Rows,
+    SettingError,
+    StaleDataError,
+    TunaMH,
+)
+from pymc_minibatch_mh.bounds.blocks import BLOCK, BlockTables
+from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.preparation import appended, sharing, violations
+from pymc_minibatch_mh.preparation import appended, violations
 
 N, MORE = 20_000, 1_000
 RNG = np.random.default_rng(6)
@@ -32,10 +43,11 @@ class Counting:
         return self._storage.where(row)
 
 
-def model_of(rows):
+def model_of(rows, name="beta", prior=1.0, slope=1.0):
     with pm.Model() as model:
-        beta = pm.Normal("beta", shape=3)
-        pm.Bernoulli("y", logit_p=rows.data("X") @ beta, observed=rows.data("y"))
+        beta = pm.Normal(name, 0.0, prior, shape=3)
+        eta = rows.data("X") @ beta
+        pm.Bernoulli("y", logit_p=eta if slope == 1.0 else slope * eta, observed=rows.data("y"))
     return model
 
 
@@ -43,14 +55,15 @@ def first(count, y=Y):
     return Rows(X=X[:count], y=y[:count])
 
 
-@pytest.fixture(scope="module")
-def step():
+@cache
+def on_first_rows():
+    """Return a step on the first N rows."""
     return TunaMH(model=model_of(first(N)))
 
 
-def test_sums_and_bounds_are_those_of_all_rows_around_the_same_centre(step):
-    longer = TunaMH(model=model_of(first(N + MORE)), prepared=step)
-    s, before = longer.surrogate, step.surrogate
+def test_sums_and_bounds_are_those_of_all_rows_around_the_same_centre():
+    longer = TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
+    s, before = longer.surrogate, on_first_rows().surrogate
     np.testing.assert_array_equal(s.centre, before.centre)
     all_rows = longer.target.passes.likelihood(s.centre, hessian=True)
     np.testing.assert_allclose(s.gradient, all_rows.gradient, atol=1e-9)
@@ -63,21 +76,144 @@ def test_sums_and_bounds_are_those_of_all_rows_around_the_same_centre(step):
     assert longer.prepared.n_rows == N + MORE
 
 
-def test_few_old_rows_are_read(step, monkeypatch):
-    monkeypatch.setattr(sharing, "START_ROWS", 100)
-    monkeypatch.setattr(appended, "RECOGNISED", 200)
-    monkeypatch.setattr(violations, "CHANGES", 400)
+def test_few_old_rows_are_read():
     rows = Rows.of(Counting(first(N + MORE).storage))
-    longer = TunaMH(model=model_of(rows), prepared=step)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(appended, "RECOGNISED", 200)
+        longer = TunaMH(model=model_of(rows), prepared=on_first_rows())
     old = [row for row in rows.storage.first if row < N]
-    # To tell that they are the same, to bound the last block again, and to hold the bounds
-    # against a few.
-    assert len(old) <= BLOCK + 700
+    # To tell that they are the same, to bound those in the block of the first new one again, and
+    # to hold the bounds against a few.
+    assert len(old) <= N % BLOCK + 200 + appended.AUDITED_AGAIN
+    assert rows.storage.first.issuperset(range(N, N + MORE))
     assert longer.prepared.n_rows == N + MORE
 
 
-def test_draws_are_from_the_posterior_of_all_rows(step):
-    longer = TunaMH(model=model_of(first(N + MORE)), prepared=step)
+def test_nothing_is_compiled(request, monkeypatch):
+    model = model_of(first(N + MORE))
+    # PyMC compiles this one, of every model.
+    point = model.initial_point()
+    monkeypatch.setattr(model, "initial_point", lambda: point)
+    request.getfixturevalue("no_compilation")
+    longer = TunaMH(model=model, prepared=on_first_rows())
+    assert longer.prepared.n_rows == N + MORE
+
+
+def test_a_new_row_above_its_bound_is_found():
+    of = BlockTables.of
+
+    def wrong(tables, table, rows):
+        c = of(tables, table, rows)
+        return np.where(rows == N + 17, np.float32(0.0), c)
+
+    found = pytest.raises(BoundViolationError, match="'y': row 20017 changes by inf times its bou")
+    with pytest.MonkeyPatch.context() as patch, found:
+        patch.setattr(BlockTables, "of", wrong)
+        TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
+
+
+def test_of_very_many_new_rows_some_are_audited(monkeypatch):
+    rows = Rows.of(Counting(first(N + MORE).storage))
+    longer = TunaMH(model=model_of(rows), prepared=on_first_rows())
+    monkeypatch.setattr(violations, "CHANGES", 100)
+    rows.storage.first.clear()
+    assert longer.prepared.audited(1, np.arange(N, N + MORE)) == ""
+    assert rows.storage.first == set(np.linspace(N, N + MORE - 1, 100).astype(int))
+
+
+def test_what_old_rows_had_against_their_bounds_is_kept():
+    before = replace(on_first_rows().prepared, violation="row 5 had")
+    longer = TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows(), on_violation="warn")
+    assert longer.prepared.violation == ""
+    target = longer.target
+    found = appended.appended(before, target, longer.surrogate.centre)
+    assert found.violation == "row 5 had"
+
+
+@contextmanager
+def told():
+    """Yield the reasons that are told of why all is found anew."""
+    found, log = [], logging.getLogger("pymc")
+    handler, level = logging.Handler(), log.level
+    handler.emit = lambda record: found.append(record.getMessage())
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield found
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+
+
+@pytest.mark.parametrize("row", [0, 502, MORE - 1])
+def test_a_new_row_that_is_not_finite_is_named_at_once(row):
+    x = X.copy()
+    x[N + row, 1] = np.nan
+    with told() as why, pytest.raises(MinibatchError, match=rf"not finite .* in row {N + row}\."):
+        TunaMH(model=model_of(Rows(X=x, y=Y)), prepared=on_first_rows())
+    assert why == []
+
+
+def test_a_new_row_without_likelihood_at_the_old_centre_has_all_found_anew():
+    """At the start, zero, it has one."""
+    x, y = X.copy(), Y.copy()
+    x[N + 500], y[N + 500] = 1.7e308 * np.sign(on_first_rows().surrogate.centre), 0
+    with told() as why, pytest.raises(MinibatchError), np.errstate(all="ignore"):
+        TunaMH(model=model_of(Rows(X=x, y=y)), prepared=on_first_rows())
+    assert "as a new row has no likelihood at the centre of the old ones" in why[0]
+
+
+@pytest.mark.parametrize(
+    ("of_model", "settings", "differs"),
+    [
+        ({"prior": 2.0}, {}, "the prior part"),
+        ({"slope": 0.5}, {}, "the likelihood of 'y'"),
+        ({"name": "gamma"}, {}, "the variables"),
+        ({}, {"taylor_order": 1}, "taylor_order"),
+        ({}, {"temperature": 2.0}, "inverse_temperature"),
+    ],
+)
+def test_another_model_is_refused(of_model, settings, differs):
+    with pytest.raises(StaleDataError, match=f"a model that differs in {differs}"):
+        TunaMH(model=model_of(first(N + MORE), **of_model), prepared=on_first_rows(), **settings)
+
+
+def test_another_covariance_is_refused():
+    given = {"centre": "start", "full_pass_above": N}
+    before = TunaMH(model=model_of(first(N)), covariance=1e-4 * np.eye(3), **given)
+    with pytest.raises(StaleDataError, match="a model that differs in covariance"):
+        TunaMH(
+            model=model_of(first(N + MORE)),
+            prepared=before,
+            covariance=2e-4 * np.eye(3),
+            **given,
+        )
+
+
+def test_a_chain_goes_on_where_the_old_one_was():
+    """It starts where the old one has ended; a default start far off is left for the old centre."""
+    model = model_of(first(N + MORE))
+    longer = TunaMH(model=model, prepared=on_first_rows())
+    chain = Chain(on_first_rows().program, np.random.default_rng(1), adapting=False)
+    chain.state.started = True
+    point = longer.target.split.unravel(chain.advance(500).positions[-1], {})
+    longer.setup_chain(np.random.default_rng(2), 0, 10)
+    longer.start(placed(longer, point))
+    np.testing.assert_array_equal(longer.chain.position, point["beta"])
+    longer.setup_chain(np.random.default_rng(2), 100, 10)
+    longer.start(placed(longer, model.initial_point()))
+    away = longer.surrogate.whitener @ (longer.chain.position - longer.surrogate.centre)
+    assert np.linalg.norm(away) < 10.0
+
+
+def placed(step, point):
+    """Return the chain of a step, placed at a point."""
+    step.chain.place(step.target.split.ravel(point), np.zeros(0))
+    return step.chain
+
+
+def test_draws_are_from_the_posterior_of_all_rows():
+    longer = TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
     anew = TunaMH(model=model_of(first(N + MORE)))
     centre, precision = anew.surrogate.centre, anew.surrogate.whitener
     draws = longer.chain.advance(4_000).positions[500:]
@@ -87,30 +223,58 @@ def test_draws_are_from_the_posterior_of_all_rows(step):
     assert longer.chain.state.n_full <= 1
 
 
-def test_a_mode_that_moves_far_has_all_found_anew(step, caplog):
+def test_a_mode_that_moves_far_has_all_found_anew(caplog):
     y = np.concatenate([Y[:N], np.ones(MORE, np.int8)])
     with caplog.at_level(logging.INFO, "pymc"):
-        longer = TunaMH(model=model_of(first(N + MORE, y)), prepared=step)
+        longer = TunaMH(model=model_of(first(N + MORE, y)), prepared=on_first_rows())
     assert "prepared= is not extended, as the mode has moved by" in caplog.text
-    assert not np.array_equal(longer.surrogate.centre, step.surrogate.centre)
+    assert not np.array_equal(longer.surrogate.centre, on_first_rows().surrogate.centre)
 
 
-def test_many_new_rows_have_all_found_anew(step, caplog):
+def test_a_mode_that_moves_far_in_small_parts_has_all_found_anew():
+    """Each part moves it by a fraction of a standard deviation."""
+    y = Y.copy()
+    y[N:] = (
+        np.random.default_rng(6).random(MORE) < 1 / (1 + np.exp(0.6 - X[N:] @ [0.0, -0.5, 0.3]))
+    ).astype(np.int8)
+    longer, upto = on_first_rows(), N
+    with told() as why:
+        while np.array_equal(longer.surrogate.centre, on_first_rows().surrogate.centre):
+            assert upto < N + MORE
+            upto += 50
+            longer = TunaMH(model=model_of(first(upto, y)), prepared=longer)
+    assert upto > N + 100
+    assert "as the mode has moved by 0.5" in why[0]
+
+
+def test_many_new_rows_in_small_parts_have_all_found_anew(monkeypatch, caplog):
+    monkeypatch.setattr(appended, "FURTHEST", np.inf)
+    longer = TunaMH(model=model_of(first(N // 2)))
+    with caplog.at_level(logging.INFO, "pymc"):
+        for count in (N // 2, 12_000, 13_000, 14_000):
+            longer = TunaMH(model=model_of(first(count)), prepared=longer)
+    assert "as 4,000 of 14,000 rows are new" in caplog.text
+    assert "12,000" not in caplog.text
+    assert "13,000" not in caplog.text
+    assert longer.prepared.sought is None
+
+
+def test_many_new_rows_have_all_found_anew(caplog):
     with caplog.at_level(logging.INFO, "pymc"):
         TunaMH(model=model_of(first(N)), prepared=TunaMH(model=model_of(first(N // 2))))
     assert "10,000 of 20,000 rows are new" in caplog.text
 
 
-def test_other_rows_are_refused(step):
+def test_other_rows_are_refused():
     y = Y.copy()
     y[: N // 2] = 1 - y[: N // 2]
     with pytest.raises(StaleDataError, match="'y' differs in one of the first 20,000"):
-        TunaMH(model=model_of(first(N + MORE, y)), prepared=step)
+        TunaMH(model=model_of(first(N + MORE, y)), prepared=on_first_rows())
 
 
-def test_fewer_rows_are_refused(step):
+def test_fewer_rows_are_refused():
     with pytest.raises(StaleDataError, match="is a step on 20,000 rows, and this model has 1,000"):
-        TunaMH(model=model_of(first(1_000)), prepared=step)
+        TunaMH(model=model_of(first(1_000)), prepared=on_first_rows())
 
 
 def test_rows_in_memory_are_refused():

@@ -290,6 +290,27 @@ def test_what_a_storage_raises_in_a_full_pass_reaches_the_user():
     assert np.isfinite(chain.advance(5).positions).all()
 
 
+def test_no_update_follows_a_pass_that_has_failed():
+    """All moves are decided by all rows here, and those that were tried are counted."""
+    _, model, storage = stored.heavy_tails()
+    chain = chain_of(ScalableSubsamplingMH(model=model, updates_per_draw=500), 8)
+    chain.place(np.array([30.0]), np.zeros(0))
+    change, passes = chain.prepared.target.passes.change, []
+
+    def failing(*ends):
+        passes.append(ends)
+        if len(passes) > 3:
+            storage.error = GoneError("no such disk")
+        return change(*ends)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chain.prepared.target.passes, "change", failing)
+        with pytest.raises(GoneError, match="no such disk"):
+            chain.advance(2)
+    assert len(passes) == 4
+    assert chain.state.window[:, entry.TRIED].sum() == 3
+
+
 def test_an_interrupt_stops_a_chain_between_two_updates(monkeypatch):
     # It is raised where ctypes cannot pass it on, which says so before the chain raises it.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
