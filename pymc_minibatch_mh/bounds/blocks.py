@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, BoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.drawn import Drawn
 from pymc_minibatch_mh.data.stored import BLOCK_ROWS
 from pymc_minibatch_mh.errors import BoundsError, SourceError
 from pymc_minibatch_mh.expansion.parallel import chunks_of, on_all_cores
@@ -36,23 +37,6 @@ CHUNK = 4 * BLOCK
 ROUNDING = 1e-6
 #: Candidates that are fetched at a time, at most.
 MOST_FETCHED = 262_144
-
-
-class Drawn(NamedTuple):
-    """Rows that were drawn by their bounds.
-
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (n,)
-        Their numbers, in the order in which they were drawn.
-    c : ndarray of float32, shape (n,)
-    columns
-        Their data.
-    """
-
-    rows: np.ndarray
-    c: np.ndarray
-    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +112,11 @@ class BlockTables:
     def arrays(self) -> BoundTables:
         """The same: rows are supplied by the chain that draws them."""
         return self.undrawn
+
+    @property
+    def n_tables(self) -> int:
+        """Ways in which rows are drawn: one of each table."""
+        return len(self.heads)
 
     @property
     def nbytes(self) -> int:

@@ -122,7 +122,7 @@ class Program:
         if prepared.heavy is not None and not self.method.draws_by_bounds:
             arrays = arrays._replace(heavy=prepared.heavy)
         if pool is not None:
-            arrays = arrays._replace(c=pool.c, supply=pool.supply)
+            arrays = arrays._replace(c=pool.c, supply=pool.supply, heavy=pool.heavy)
         if prepared.below is not None:
             surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(

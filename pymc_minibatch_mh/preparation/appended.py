@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.blocks import BlockTables
+from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SettingError, StaleDataError
 from pymc_minibatch_mh.model.reading.digest import split_digests
@@ -59,9 +59,10 @@ def appended(before: Prepared, target: Target) -> Prepared | None:
     if n_rows - n_before > MOST_NEW * n_rows:
         return _told(f"{n_rows - n_before:,} of {n_rows:,} rows are new")
     tables, found, rows = before.tables, before.surrogate, np.arange(n_before, n_rows)
-    assert isinstance(tables, BlockTables)
+    assert not isinstance(tables, Tables)
     if not rows.size:
-        return replace(before, target=target, tables=tables.of_functions(_functions(target)))
+        tables = None if tables is None else tables.of_functions(_functions(target))
+        return replace(before, target=target, tables=tables)
     new = target.passes.likelihood(found.centre, hessian=found.order == 2, rows=rows)
     if found.order >= 1:
         found = found._replace(gradient=found.gradient + new.gradient)
@@ -71,10 +72,14 @@ def appended(before: Prepared, target: Target) -> Prepared | None:
     if not moved <= FURTHEST:
         return _told(f"the mode has moved by {moved:.2g} standard deviations")
     try:
-        longer = tables.extended(_functions(target))
+        longer = tables.extended(_functions(target)) if tables is not None else None
     except BoundsError:
         return _told("a new row has no bound around the centre of the old ones")
-    return replace(before, target=target, surrogate=found, tables=longer, violation=None)
+    # How large remainders are, batches are chosen by: it is measured on all rows.
+    measured: dict[str, Any] = {"calibration": None, "heavy": None}
+    return replace(
+        before, target=target, surrogate=found, tables=longer, violation=None, **measured
+    )
 
 
 def _functions(target: Target) -> list:

@@ -62,7 +62,7 @@ def pool_of(tables, state=None, change=None):
         evaluate=None,
     )
     prepared = SimpleNamespace(
-        tables=tables, target=target, surrogate=SimpleNamespace(centre=np.zeros(1))
+        drawn_from=tables, target=target, surrogate=SimpleNamespace(centre=np.zeros(1))
     )
     return pool.Pool(prepared, np.zeros(0), state or state_of(tables))
 

@@ -32,6 +32,8 @@ MEASURED = ("kernels.bound_tables._products_of_read", "kernels.bound_tables.smal
 #: What has every test and every proposal compiled in, and what has the rows of a Poisson test.
 LOOP = ("kernels.run._update", "kernels.run.run")
 THINNING = (THIN_ROWS, *LOOP)
+#: What has the rows of a batch compiled in.
+EVEN = ("kernels.looks._look_at_more", LOOKS, *LOOP)
 SIZE = "kernels.moves.size_of_move"
 BLOCKS, POOL = "bounds/test_blocks.py", "chain/test_pool.py"
 SUPPLIES, STORED = "exactness/test_supplies.py", "step/test_supplies.py"
@@ -129,7 +131,7 @@ EDITED = [
     Mutant(
         "rows of earlier looks forgotten",
         "a growing batch holds a row twice",
-        Edit("kernels.draw.reserve", "_insert(roomy, rows[i])", "pass"),
+        Edit("kernels.draw.reserve", "insert(roomy, rows[i])", "pass"),
         "kernels/test_draw.py::test_drawing_on_is_drawing_more_at_once",
     ),
     Mutant(
@@ -279,10 +281,10 @@ EDITED = [
         "heavy rows drawn in batches as well",
         "rows that are read at every update count twice, and the last rows never",
         Edit(
-            "kernels.looks._read_others",
-            "skip_rows(numbers, posterior.tables.heavy, drawn)",
-            "drawn[:] = numbers",
-            ("kernels.looks._look_at_more", LOOKS, *LOOP),
+            "kernels.even.draw_next",
+            "if posterior.tables.heavy.size",
+            "if False",
+            EVEN,
         ),
         f"{HEAVY_IN_BATCHES}::test_batches_are_all_those_of_the_other_rows[2]",
         slow=True,
@@ -527,10 +529,10 @@ EDITED = [
         "batch drawn with the indices of the look before",
         "later looks read the first rows again",
         Edit(
-            "kernels.looks._look_at_more",
-            "read_drawn(posterior, move, drawn[n:target],",
-            "read_drawn(posterior, move, drawn[:count],",
-            (LOOKS, *LOOP),
+            "kernels.even.draw_next",
+            "places[i] = batch[n + i]",
+            "places[i] = batch[i]",
+            EVEN,
         ),
         f"{UPDATE}[barker, grow]",
         slow=True,
