@@ -49,8 +49,10 @@ def _look_at_more(posterior, move, batch, seen, target, moments, rng):
         if upto < 0:
             break
         new = upto - n
-        read_drawn(posterior, move, places[:new], rows[:new], ends, differences, scales)
-        moments = add_moments(n, moments[1], moments[2], moments[3], differences, new)
+        # None is new where the batch has all rows that came next.
+        if new > 0:
+            read_drawn(posterior, move, places[:new], rows[:new], ends, differences, scales)
+            moments = add_moments(n, moments[1], moments[2], moments[3], differences, new)
         n = upto
     return moments
 
