@@ -78,15 +78,16 @@ def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = N
     if passes <= MOST_PASSES:
         return
     names = ", ".join(repr(term.name) for term in prepared.target.split.terms)
+    counted, rows = f"{passes:,} of {MOVES:,} moves would", f"all {prepared.n_rows:,} stored rows"
+    cause = f"{counted} read {rows}, so that"
     way_on = "Use fewer parameters with more rows each, such as fewer groups"
     if most_in_batch is not None:
+        cause = f"batches from {most_in_batch:,.0f} rows on read {rows}: {counted}, so that"
         way_on = (
-            f"A batch that reaches {most_in_batch:,.0f} rows reads all: use a larger "
-            "full_pass_above=, control variates of order 2, TunaMH(), or fewer parameters with "
-            "more rows each"
+            "Use a larger full_pass_above=, control variates of order 2, TunaMH(), or fewer "
+            "parameters with more rows each"
         )
     raise SettingError(
-        f"{names}: {passes:,} of {MOVES:,} moves would read all {prepared.n_rows:,} rows, "
-        "which are stored, so that sampling would take longer than reading them as often. "
+        f"{names}: {cause} sampling would take longer than reading them as often. "
         f"{way_on}; or give the model arrays in memory, where explain(model) tells more."
     )

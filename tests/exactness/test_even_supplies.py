@@ -123,7 +123,7 @@ class InOrder:
 HEAVY = np.array([0, 3, 4, 10])
 
 
-@pytest.mark.parametrize("heavy", [NOTHING, HEAVY])
+@pytest.mark.parametrize("heavy", [NOTHING, HEAVY], ids=["none", "some"])
 def test_every_other_row_is_drawn_as_often(heavy):
     source = even_rows(heavy)
     drawn = source.draw(0, InOrder(), ROWS - heavy.size)

@@ -26,7 +26,7 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.supply import END, NEXT, NUMBER
+from pymc_minibatch_mh.kernels.supply import END, NEXT
 from pymc_minibatch_mh.model.reading.stored import Rows
 from pymc_minibatch_mh.preparation import prepared
 from step import stored
@@ -207,11 +207,11 @@ def test_what_a_storage_raises_reaches_the_user_and_the_chain_goes_on(name):
         with pytest.raises(GoneError, match="no such disk"):
             chain.advance(2_000)
         assert chain.state.supplies[0, NEXT] == chain.state.supplies[0, END]
-        assert chain.state.supplies[0, NUMBER] >= 1
+        # Of the same rows its twin was there as well: no move was decided by fewer.
+        assert (expected == chain.position).all(axis=1).any()
     finally:
         storage.error = None
     assert np.isfinite(chain.advance(50).positions).all()
-    assert np.isfinite(expected).all()
 
 
 def test_what_a_storage_raises_in_a_full_pass_reaches_the_user():
@@ -255,25 +255,21 @@ def test_an_interrupt_stops_a_chain_between_two_updates(monkeypatch, name):
 # What is refused, and what is not.
 
 
-def many(count, of, model):
-    return rf"^'y': {count} of 10,000 moves would read all {of} rows.*{model}"
-
-
 @pytest.mark.parametrize("name", STEPS)
 def test_full_passes_that_are_forecast_are_refused(name):
     """Without control variates no batch decides; with as many rows as it takes, one does."""
     _, model, _ = stored.logistic()
-    with pytest.raises(SettingError, match=many("[0-9,]+", "20,003", "full_pass_above=")):
+    with pytest.raises(SettingError, match=r"^'y': batches from 4,096 rows on .* 20,003 stored"):
         STEPS[name](model=model, taylor_order=0)
     step = STEPS[name](model=model, taylor_order=2)
     assert step.program.method.most_drawn(step.prepared) == 4_096.0
-    with pytest.raises(SettingError, match=r"batch that reaches 60 rows reads all"):
+    with pytest.raises(SettingError, match=r"from 60 .*: 10,000 of .*full_pass_above="):
         STEPS[name](model=model, full_pass_above=60)
 
 
 def test_a_larger_limit_is_forecast_by():
     _, model, _ = stored.scalar()
-    with pytest.raises(SettingError, match=r"batch that reaches 110 rows"):
+    with pytest.raises(SettingError, match=r"batches from 110 rows on"):
         AustereMH(model=model, batch_size=100, full_pass_above=110)
     assert AustereMH(model=model, batch_size=100, full_pass_above=1_400) is not None
 
