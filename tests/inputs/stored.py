@@ -10,6 +10,7 @@ import zarr
 from inputs.case import Section
 from pymc_minibatch_mh import (
     BarkerMinibatchMH,
+    Langevin,
     MinibatchError,
     PoissonMH,
     Rows,
@@ -203,6 +204,13 @@ served.refuses(
     "Use a larger full_pass_above=, control variates of order 2, TunaMH(), or fewer parameters "
     "with more rows each; or give the model arrays in memory, where explain(model) tells more.",
     call=lambda g: BarkerMinibatchMH(model=model_of(Rows(X=X, y=Y)), full_pass_above=50),
+)
+served.refuses(
+    "TunaMH(proposal=Langevin())",
+    "proposal=Langevin(...)",
+    "draws a batch of rows, and data of Rows(...) are drawn ahead for the test alone.",
+    "Use batch_size=0, another proposal such as the default, or give the model arrays in memory.",
+    call=lambda g: TunaMH(model=model_of(Rows(X=X, y=Y)), proposal=Langevin()),
 )
 served.refuses(
     "TunaMH(weights=w)",
