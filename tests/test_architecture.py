@@ -82,7 +82,7 @@ NARROW = {
             "alias", "bound_tables", "counts", "draw", "first_class", "looks", "moments", "moves",
             "posterior", "roles", "scan", "scratch", "signatures",
         },
-        "preparation": {"needs", "prepared"},
+        "preparation": {"needs", "prepared", "stored"},
     },
 }  # fmt: skip
 

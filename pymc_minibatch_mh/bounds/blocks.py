@@ -17,6 +17,7 @@ import numpy as np
 
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.drawn import Drawn
 from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
 from pymc_minibatch_mh.model.row.function import RowFunction
@@ -29,23 +30,6 @@ if TYPE_CHECKING:
 BLOCK = 4096
 #: Candidates that are fetched at a time, at most.
 MOST_FETCHED = 262_144
-
-
-class Drawn(NamedTuple):
-    """Rows that were drawn by their bounds.
-
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (n,)
-        Their numbers, in the order in which they were drawn.
-    c : ndarray of float32, shape (n,)
-    columns
-        Their data.
-    """
-
-    rows: np.ndarray
-    c: np.ndarray
-    columns: tuple[Column, ...]
 
 
 class BoundsIn(NamedTuple):
@@ -176,6 +160,11 @@ class BlockTables:
     def arrays(self) -> BoundTables:
         """The same: rows are supplied by the chain that draws them."""
         return self.undrawn
+
+    @property
+    def n_tables(self) -> int:
+        """Ways in which rows are drawn: one of each table."""
+        return len(self.heads)
 
     @property
     def nbytes(self) -> int:

@@ -2,8 +2,9 @@
 
 Rows are drawn by generators of their own, keyed by the chain's key, the table of bounds and the
 number of the supply: which rows a supply holds depends on nothing that the chain does. While one
-is used the next is fetched. Of each table there are two supplies in memory, so that a batch may
-begin in one and end in the next.
+is used the next is fetched. Of each table there are two supplies in memory, so that what is read at
+a time may begin in one and end in the next. Rows that are drawn evenly, for tests that know no
+bounds, are those of a single table. Behind all supplies lie the rows that every update reads.
 """
 
 from __future__ import annotations
@@ -37,15 +38,16 @@ def no_supplies(prepared: Prepared, before: np.ndarray = NO_SUPPLY.places) -> np
     before
         The places that the chain leaves.
     """
-    if prepared.target.source.in_memory or prepared.tables is None:
+    drawn_from = prepared.drawn_from
+    if drawn_from is None:
         return NO_SUPPLY.places
-    places = np.zeros((len(prepared.tables.heads), 3), dtype=np.int64)
+    places = np.zeros((drawn_from.n_tables, 3), dtype=np.int64)
     places[:, NUMBER] = before[:, NUMBER].max(initial=0)
     return places
 
 
 class Pool:
-    """Rows of every table of bounds in memory, and where more come from.
+    """Rows of every table in memory, and where more come from.
 
     Parameters
     ----------
@@ -60,17 +62,20 @@ class Pool:
     def __init__(self, prepared: Prepared, others: np.ndarray, state: ChainState) -> None:
         self.prepared = prepared
         self._state = state
-        tables: Any = prepared.tables
-        self._tables = tables
+        drawn_from: Any = prepared.drawn_from
+        self._drawn_from = drawn_from
         self._move: tuple[np.ndarray, np.ndarray] | None = None
-        n_tables = len(tables.heads)
+        n_tables, always = drawn_from.n_tables, drawn_from.heavy
         slots = 2 * ROOM * n_tables
-        #: Row number of every slot.
-        self.rows = np.zeros(slots, dtype=np.int64)
+        #: Row number of every slot, and the slots of the rows that every update reads.
+        self.rows = np.concatenate([np.zeros(slots, dtype=np.int64), always])
+        self.heavy = np.arange(slots, self.rows.size)
         self.c = np.zeros((n_tables, slots), dtype=np.float32)
         rows: Any = prepared.target.rows
-        self._placed = rows.room_for(slots, others)
-        self.space = RowSpace(np.array([0, slots]), self._placed.context)
+        self._placed = rows.room_for(self.rows.size, others)
+        if always.size:
+            self._placed.write(slice(slots, self.rows.size), drawn_from.read_heavy())
+        self.space = RowSpace(np.array([0, self.rows.size]), self._placed.context)
         self._fetching: dict[tuple[int, int], Future[Any]] = {}
         self._fetcher = ThreadPoolExecutor(1, "rows drawn ahead")
         self._error: BaseException | None = None
@@ -80,7 +85,8 @@ class Pool:
         address = ctypes.cast(self._called, ctypes.c_void_p).value
         assert address is not None
         unanswered = np.zeros(1, dtype=np.int64)
-        self.supply = Supply(state.supplies, address, np.zeros(1), unanswered, ROOM, tables.n_rows)
+        answers, n_rows = (np.zeros(1), unanswered), drawn_from.n_rows
+        self.supply = Supply(state.supplies, address, *answers, ROOM, n_rows, self.rows)
         self._restore()
 
     def serve(self, position: np.ndarray, new: np.ndarray) -> None:
@@ -144,6 +150,6 @@ class Pool:
     def _ahead(self, table: int, number: int) -> Future[Any]:
         if (table, number) not in self._fetching:
             rng = np.random.default_rng([self._state.supply_key, table, number])
-            draw = self._fetcher.submit(self._tables.draw, table, rng, ROOM)
+            draw = self._fetcher.submit(self._drawn_from.draw, table, rng, ROOM)
             self._fetching[table, number] = draw
         return self._fetching[table, number]

@@ -148,7 +148,7 @@ class Probe:
         """Read all rows for a move, in blocks."""
         posterior, n_top = self._posterior, self.n_top
         table, m = self._bounds_of(move)
-        heavy = posterior.tables.heavy
+        heavy = self._heavy
         ends_of_move = move.position, move.new, posterior.surrogate.centre
 
         def part(ends: tuple[int, int]) -> tuple:
@@ -215,6 +215,12 @@ class Probe:
             with prepared.target.passes.reading(np.arange(first, last)) as (space, rows):
                 repeat.differences_of(evaluate, ends_of_move, space, 0, rows.size, *found)
         return found[0], found[1]
+
+    @property
+    def _heavy(self) -> np.ndarray:
+        """Rows that every update reads, by their numbers, which places in a supply are not."""
+        drawn_from = self._chain.prepared.drawn_from
+        return self._posterior.tables.heavy if drawn_from is None else drawn_from.heavy
 
     def _bounds(self, table: int, first: int, last: int) -> np.ndarray:
         """Return the bounds of consecutive rows in a table."""

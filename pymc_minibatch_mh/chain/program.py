@@ -9,6 +9,7 @@ import numpy as np
 
 from pymc_minibatch_mh.chain.moves_without_rows import slices_of
 from pymc_minibatch_mh.chain.schedule import Schedule, tempered
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
@@ -41,6 +42,11 @@ class Program:
         Temperatures that chains go through in warm-up; none for that of `prepared` alone.
     moves_without_rows
         Moves of coordinates that no row depends on after each update; None to have it chosen.
+
+    Raises
+    ------
+    SettingError
+        If moves draw rows themselves, which are stored.
     """
 
     def __init__(
@@ -52,6 +58,13 @@ class Program:
         schedule: Schedule = (),
         moves_without_rows: int | None = None,
     ) -> None:
+        if proposal.draws_rows and not prepared.target.source.in_memory:
+            # Of those in memory, the next ones are kept for the test: it has to draw them apart.
+            raise SettingError(
+                f"proposal={type(proposal).__name__}(...) draws a batch of rows, and data of "
+                "Rows(...) are drawn ahead for the test alone. Use batch_size=0, another proposal "
+                "such as the default, or give the model arrays in memory."
+            )
         self.prepared = prepared
         self.method = method
         self.proposal = proposal
@@ -122,7 +135,7 @@ class Program:
         if prepared.heavy is not None and not self.method.draws_by_bounds:
             arrays = arrays._replace(heavy=prepared.heavy)
         if pool is not None:
-            arrays = arrays._replace(c=pool.c, supply=pool.supply)
+            arrays = arrays._replace(c=pool.c, supply=pool.supply, heavy=pool.heavy)
         if prepared.below is not None:
             surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(

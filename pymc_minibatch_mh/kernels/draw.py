@@ -9,7 +9,7 @@ _SHIFT = np.uint64(32)
 
 
 @compiled()
-def _insert(table, row):
+def insert(table, row):
     """Put `row` into an open-addressing set; return whether it was new."""
     mask = table.size - 1
     place = np.int64((np.uint64(row) * _MULTIPLIER) >> _SHIFT) & mask
@@ -37,7 +37,7 @@ def reserve(rows, table, n, target):
     grown[:n] = rows[:n]
     roomy = np.full(2 * size, -1, np.int64)
     for i in range(n):
-        _insert(roomy, rows[i])
+        insert(roomy, rows[i])
     return grown, roomy
 
 
@@ -59,7 +59,7 @@ def draw_more(rng, total, rows, table, n, target):
     """
     while n < target:
         row = rng.integers(0, total)
-        if _insert(table, row):
+        if insert(table, row):
             rows[n] = row
             n += 1
 

@@ -1,8 +1,8 @@
 """Rows that were drawn ahead, in the order in which updates use them.
 
-Which rows a test draws by their bounds does not depend on the position, so that they can be drawn
-and fetched before they are needed. Of each table of bounds some lie in memory; when the last of
-them is used, Python is asked for more. Each is used once, in order.
+Which rows a test draws, by their bounds or evenly, does not depend on the position, so that they
+can be drawn and fetched before they are needed. Of each table of bounds some lie in memory; when
+the last of them is used, Python is asked for more. Each is used once, in order.
 """
 
 from typing import NamedTuple
@@ -40,6 +40,8 @@ class Supply(NamedTuple):
         Rows of one supply; 0 where all rows are in memory and none is drawn ahead.
     n_rows
         Number of all rows.
+    rows : ndarray of int64
+        Number of the row that lies in each place.
     """
 
     places: np.ndarray
@@ -48,9 +50,11 @@ class Supply(NamedTuple):
     unanswered: np.ndarray
     room: int
     n_rows: int
+    rows: np.ndarray
 
 
-NO_SUPPLY = Supply(np.empty((0, 3), np.int64), 0, np.empty(1), np.zeros(1, np.int64), 0, 0)
+_NO_ROWS, _NO_PLACES = np.empty(0, np.int64), np.empty((0, 3), np.int64)
+NO_SUPPLY = Supply(_NO_PLACES, 0, np.empty(1), np.zeros(1, np.int64), 0, 0, _NO_ROWS)
 
 
 @compiled(inlined=True)
@@ -60,7 +64,7 @@ def has_failed(supply):
 
 
 @compiled(inlined=True)
-def _ask(supply, what):
+def ask(supply, what):
     """Ask Python for more rows of a table, or for a pass; return whether it has answered."""
     if not has_failed(supply):
         supply.unanswered[0] = 1
@@ -73,7 +77,7 @@ def take(supply, table, rows):
     """Write the next unused rows of a table to `rows`; return whether they could be had."""
     places = supply.places
     for k in range(rows.size):
-        if places[table, NEXT] == places[table, END] and not _ask(supply, table):
+        if places[table, NEXT] == places[table, END] and not ask(supply, table):
             return False
         rows[k] = places[table, NEXT]
         places[table, NEXT] += 1
@@ -83,6 +87,6 @@ def take(supply, table, rows):
 @compiled(inlined=True)
 def change_of_all(supply):
     """Have all rows read outside of compiled code; return their change in the move, or NaN."""
-    if not _ask(supply, ALL):
+    if not ask(supply, ALL):
         return np.nan
     return supply.change[0]

@@ -296,7 +296,7 @@ class PerUpdateMethod(BatchMethod):
     @property
     def needs(self) -> Needs:
         """The remainders of rows measured; its scan knows every row, so that none is hidden."""
-        return Needs(calibration=True)
+        return Needs(calibration=True, in_memory=True)
 
     @property
     def key(self) -> str:

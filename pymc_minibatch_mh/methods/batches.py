@@ -1,7 +1,9 @@
 """What the tests on batches share: settings, the size of a batch, and what they learn."""
 
+import logging
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,17 +12,25 @@ from numba import float64, int64
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.looks import full_passes_of
 from pymc_minibatch_mh.methods.base import Method
 from pymc_minibatch_mh.preparation.needs import Needs
+from pymc_minibatch_mh.preparation.stored import MOVES
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.preparation.prepared import Prepared
+
+_log = logging.getLogger("pymc")
 
 #: E|X|^3 of a standard normal X, which stands in until they are measured.
 GAUSSIAN_THIRD_MOMENT = 2.0 * math.sqrt(2.0 / math.pi)
 
 #: By how much κ grows where batches are noisier than predicted.
 NOISE_GROWTH = 1.5
+
+#: Moves of a forecast that are made at a time, and the step of its random walk times √d: that of
+#: the most efficient one on a Gaussian.
+AT_A_TIME, WALK = 500, 2.38
 
 #: Share of the admissible variance that a batch aims at, so that few batches exceed it.
 AIM = 0.7
@@ -119,6 +129,30 @@ class BatchMethod(Method):
             third_moment=float(measured.third_absolute),
             kappa=float(measured.kappa),
         )
+
+    def require_subsampling(self, prepared: "Prepared") -> None:
+        """Refuse stored rows that batches would read all of, again and again."""
+        limit = self.most_drawn(prepared)
+        prepared.require_few_full_passes(limit, partial(self._full_passes, prepared, limit))
+
+    def _full_passes(self, prepared: "Prepared", limit: float, rng: np.random.Generator) -> int:
+        """Return for how many moves of a chain batches are forecast to grow to all rows.
+
+        One half lead to another point of the posterior, and one half a step of a random walk on.
+        """
+        record, size = self.linked(self.record(prepared)), prepared.surrogate.centre.size
+        passes, drawn = 0, prepared.n_drawn
+        for _ in range(MOVES // AT_A_TIME):
+            moves = rng.standard_normal((AT_A_TIME, 2, size))
+            moves[::2, 1] = moves[::2, 0] + WALK / math.sqrt(size) * moves[::2, 1]
+            limits = drawn, min(limit - prepared.n_rows + drawn, drawn)
+            passes += full_passes_of(record, prepared.surrogate, moves, *limits, rng)
+        if not (passes or record.kappa < math.inf):
+            _log.warning(
+                "No move between typical points leaves all rows a likelihood, so that no full "
+                "passes over the stored rows can be forecast. The stat full_pass counts them."
+            )
+        return passes
 
     def noisier(self, record: Any) -> Any:
         """Return the record for batches of more rows."""

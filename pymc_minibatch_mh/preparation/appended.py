@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.blocks import BlockTables
+from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SettingError, StaleDataError
 from pymc_minibatch_mh.model.reading.digest import split_digests
@@ -70,9 +70,10 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
     if n_rows - sought.n_rows > MOST_NEW * n_rows:
         return _told(f"{n_rows - sought.n_rows:,} of {n_rows:,} rows are new")
     tables, found, rows = before.tables, before.surrogate, np.arange(n_before, n_rows)
-    assert isinstance(tables, BlockTables)
+    assert not isinstance(tables, Tables)
     if not rows.size:
-        return replace(before, target=target, tables=tables.of_functions(_functions(target)))
+        tables = None if tables is None else tables.of_functions(_functions(target))
+        return replace(before, target=target, tables=tables)
     new = target.passes.likelihood(found.centre, hessian=found.order == 2, rows=rows)
     if not np.isfinite(new.value):
         return _told("a new row has no likelihood at the centre of the old ones")
@@ -84,11 +85,14 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
     if not moved <= FURTHEST:
         return _told(f"the mode has moved by {moved:.2g} standard deviations")
     try:
-        longer = tables.extended(_functions(target))
+        if tables is not None:
+            tables = tables.extended(_functions(target))
     except BoundsError:
         return _told("a new row has no bound around the centre of the old ones")
-    whole = replace(before, target=target, surrogate=found, tables=longer, sought=sought)
-    return replace(whole, violation=_violation(whole, rows))
+    # How large remainders are, batches are chosen by: it is measured on all rows.
+    unmeasured = replace(before, calibration=None, heavy=None)
+    longer = replace(unmeasured, target=target, surrogate=found, tables=tables, sought=sought)
+    return replace(longer, violation=_violation(longer, rows))
 
 
 def _violation(found: Prepared, rows: np.ndarray) -> str | None:

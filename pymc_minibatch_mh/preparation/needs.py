@@ -51,6 +51,12 @@ class Needs:
         return self.derived_bounds and self.touching is None and not any(others)
 
     @property
+    def only_batches(self) -> bool:
+        """Whether rows are drawn evenly, for batches whose noise was measured."""
+        others = self.derives, self.given, self.in_memory
+        return self.calibration and self.touching is None and not any(others)
+
+    @property
     def ranges(self) -> bool:
         """Whether what bounds rows are ranges of their log-likelihoods."""
         return self.derived_ranges or self.given_ranges is not None

@@ -15,14 +15,17 @@ from pymc_minibatch_mh.bounds.ranges import RangesPass
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.bounds.user_ranges import Ranges
+from pymc_minibatch_mh.data.drawn import EvenRows
+from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.expansion.below import Below, below
 from pymc_minibatch_mh.expansion.by_scales import by_scales
+from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.by_scales import ByScales
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.preparation.heavy import heavy_rows
 from pymc_minibatch_mh.preparation.needs import Needs
-from pymc_minibatch_mh.preparation.stored import require_few_full_passes
+from pymc_minibatch_mh.preparation.stored import full_passes_by_bounds, require_few
 from pymc_minibatch_mh.preparation.violations import (
     audited,
     sizes_of_moves,
@@ -31,6 +34,8 @@ from pymc_minibatch_mh.preparation.violations import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pymc_minibatch_mh.expansion.target import Target
     from pymc_minibatch_mh.expansion.taylor import Calibration
 
@@ -138,6 +143,17 @@ class Prepared:
         return self.n_rows - (0 if self.heavy is None else self.heavy.size)
 
     @property
+    def drawn_from(self) -> BlockTables | EvenRows | None:
+        """What stored rows are drawn from, by bounds or evenly; None where all are in memory."""
+        if self.target.source.in_memory:
+            return None
+        if isinstance(self.tables, BlockTables):
+            return self.tables
+        source = self.target.source
+        assert isinstance(source, StoredRows)
+        return EvenRows(source, NO_ROWS if self.heavy is None else self.heavy)
+
+    @property
     def n_bytes(self) -> int:
         """Size of the data in bytes."""
         return self.target.source.nbytes
@@ -212,16 +228,30 @@ class Prepared:
         assert isinstance(self.tables, BlockTables)
         return self.tables.of(table, rows)
 
-    def require_few_full_passes(self, most_drawn: float) -> None:
+    def require_few_full_passes(
+        self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
+    ) -> None:
         """Refuse stored rows of which more than one pass in 10,000 updates is forecast.
+
+        Parameters
+        ----------
+        most_drawn
+            Rows above which a move is decided by all of them.
+        forecast
+            Counts the full passes of ``MOVES`` moves; by default they are counted by bounds.
 
         Raises
         ------
         SettingError
             Tells how many.
         """
-        if not self.target.source.in_memory:
-            require_few_full_passes(self, most_drawn, PREPARATION_SEED)
+        if self.target.source.in_memory:
+            return
+        rng = np.random.default_rng(PREPARATION_SEED)
+        if forecast is None:
+            require_few(full_passes_by_bounds(self, most_drawn, rng), self)
+        else:
+            require_few(forecast(rng), self, most_drawn)
 
     def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
         """Return what rows have against the bounds in a few moves, or an empty string.

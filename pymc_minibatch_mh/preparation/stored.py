@@ -18,23 +18,25 @@ MOVES, MOST_PASSES = 10_000, 1
 
 
 def require_drawn_ahead(needs: Needs, name: str) -> None:
-    """Refuse methods that draw rows in another way than by derived bounds.
+    """Refuse methods that draw rows in another way than evenly or by derived bounds.
 
     Raises
     ------
     SettingError
         Naming the observed variable.
     """
-    if not needs.only_derived_bounds:
+    if not (needs.only_derived_bounds or needs.only_batches):
         raise SettingError(
-            f"{name!r}: data of Rows(...) are drawn ahead by bounds that are derived from the "
-            "model, which this step does not use, or not alone. Use TunaMH() or "
-            "ScalableSubsamplingMH() without bounds=, or give the model arrays in memory."
+            f"{name!r}: data of Rows(...) are drawn ahead, evenly or by bounds that are derived "
+            "from the model. This step draws them otherwise, reads all of them at every update or "
+            "finds them by their numbers. Use TunaMH(), ScalableSubsamplingMH() or FactorizedMH() "
+            "without bounds=; BarkerMinibatchMH(), PenaltyMH() or AustereMH(); or give the model "
+            "arrays in memory."
         )
 
 
-def require_few_full_passes(prepared: Prepared, most_drawn: float, seed: int) -> None:
-    """Refuse a model of which chains would read all stored rows again and again.
+def full_passes_by_bounds(prepared: Prepared, most_drawn: float, rng: np.random.Generator) -> int:
+    """Return how many of `MOVES` moves are forecast to read all rows.
 
     Parameters
     ----------
@@ -42,25 +44,45 @@ def require_few_full_passes(prepared: Prepared, most_drawn: float, seed: int) ->
         Bounds of all rows.
     most_drawn
         Rows above which a move is decided by all of them.
-    seed
+    rng
         Draws pairs of points of the Gaussian approximation.
+    """
+    assert prepared.tables is not None
+    sizes = sizes_of_many(prepared.target, prepared.surrogate, prepared.tables, rng, MOVES)
+    # One that is not bounded reads all rows, however many may be drawn.
+    return int(np.count_nonzero(~((sizes <= most_drawn) & (sizes < np.inf))))
+
+
+def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = None) -> None:
+    """Refuse a model of which chains would read all stored rows again and again.
+
+    Parameters
+    ----------
+    passes
+        How many of `MOVES` moves are forecast to read all rows.
+    prepared
+        The model.
+    most_in_batch
+        Rows from which on a look reads all of them, for tests that draw batches.
 
     Raises
     ------
     SettingError
-        If more than one of 10,000 moves is forecast to read all rows; tells how many.
+        If it is more than one; tells how many.
     """
-    assert prepared.tables is not None
-    sizes = sizes_of_many(
-        prepared.target, prepared.surrogate, prepared.tables, np.random.default_rng(seed), MOVES
-    )
-    # One that is not bounded reads all rows, however many may be drawn.
-    passes = np.count_nonzero(~((sizes <= most_drawn) & (sizes < np.inf)))
-    if passes > MOST_PASSES:
-        names = ", ".join(repr(term.name) for term in prepared.target.split.terms)
-        raise SettingError(
-            f"{names}: {passes:,} of {MOVES:,} moves would read all {prepared.n_rows:,} rows, "
-            "which are stored, so that sampling would take longer than reading them as often. "
-            "Use fewer parameters with more rows each, such as fewer groups; or give the model "
-            "arrays in memory, where explain(model) tells more."
+    if passes <= MOST_PASSES:
+        return
+    names = ", ".join(repr(term.name) for term in prepared.target.split.terms)
+    counted, rows = f"{passes:,} of {MOVES:,} moves would", f"all {prepared.n_rows:,} stored rows"
+    cause = f"{counted} read {rows}, so that"
+    way_on = "Use fewer parameters with more rows each, such as fewer groups"
+    if most_in_batch is not None:
+        cause = f"batches from {most_in_batch:,.0f} rows on read {rows}: {counted}, so that"
+        way_on = (
+            "Use a larger full_pass_above=, control variates of order 2, TunaMH(), or fewer "
+            "parameters with more rows each"
         )
+    raise SettingError(
+        f"{names}: {cause} sampling would take longer than reading them as often. "
+        f"{way_on}; or give the model arrays in memory, where explain(model) tells more."
+    )

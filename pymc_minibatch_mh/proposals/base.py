@@ -26,6 +26,11 @@ class Proposal(ABC):
         return False
 
     @property
+    def draws_rows(self) -> bool:
+        """Whether an update draws rows to propose."""
+        return False
+
+    @property
     @abstractmethod
     def n_components(self) -> int:
         """Number of components that the compiled move draws from."""

@@ -176,6 +176,11 @@ class Langevin(Proposal):
             raise SettingError(f"adapt={self.adapt!r} is neither True nor False. Give one of them.")
 
     @property
+    def draws_rows(self) -> bool:
+        """Whether there is a batch."""
+        return self.batch_size > 0
+
+    @property
     def n_components(self) -> int:
         """One."""
         return 1

@@ -142,6 +142,11 @@ class OwnMove(Proposal):
         return OwnMove, (self.move, self.state, self.batch_size, self.adapt)
 
     @property
+    def draws_rows(self) -> bool:
+        """Whether there is a batch."""
+        return self.batch_size > 0
+
+    @property
     def in_own_terms(self) -> bool:
         """True: the function is handed the model's own variables."""
         return True

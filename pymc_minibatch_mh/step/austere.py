@@ -48,6 +48,17 @@ class AustereMH(MinibatchStep):
     **settings
         What all step methods take: see :class:`SharedSettings`.
 
+    Raises
+    ------
+    SettingError
+        If a setting is invalid; or if the model's rows are stored and more than one of 10,000
+        updates is forecast to read all of them.
+
+    Notes
+    -----
+    Batches of stored rows, of :class:`Rows`, are drawn and fetched ahead, in an order that does
+    not depend on where the chain is.
+
     References
     ----------
     Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings

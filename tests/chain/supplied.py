@@ -66,7 +66,7 @@ def pool_of(tables, state=None, change=None):
         taylor_order=2,
     )
     prepared = SimpleNamespace(
-        tables=tables, target=target, surrogate=SimpleNamespace(centre=np.zeros(1))
+        drawn_from=tables, target=target, surrogate=SimpleNamespace(centre=np.zeros(1))
     )
     return pool.Pool(prepared, np.zeros(0), state or state_of(tables))
 

@@ -75,12 +75,11 @@ def test_tables_in_turn_do_not_disturb_each_other():
 
 def test_supplies_around_another_centre_are_others():
     before = np.array([[3, 9, 4], [0, 0, 0], [5, 5, 7]])
-    source = SimpleNamespace(in_memory=False)
-    prepared = SimpleNamespace(tables=tables_of(C), target=SimpleNamespace(source=source))
+    prepared = SimpleNamespace(drawn_from=tables_of(C))
     after = no_supplies(prepared, before)
     np.testing.assert_array_equal(after, [[0, 0, 7], [0, 0, 7]])
     np.testing.assert_array_equal(no_supplies(prepared), np.zeros((2, 3)))
-    source.in_memory = True
+    prepared.drawn_from = None
     assert not no_supplies(prepared, before).size
 
 

@@ -142,6 +142,7 @@ def test_a_pass_is_made_by_processes_one_of_which_is_killed(cluster, tmp_path, m
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(step.target.passes.likelihood, step.surrogate.centre, hessian=True)
         while not list(tmp_path.iterdir()):
+            assert not found.done() or found.result()
             time.sleep(0.05)
         os.kill(int(next(tmp_path.iterdir()).name), signal.SIGKILL)
         again = found.result(timeout=180)

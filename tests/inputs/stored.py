@@ -9,8 +9,10 @@ import zarr
 
 from inputs.case import Section
 from pymc_minibatch_mh import (
+    BarkerMinibatchMH,
+    Langevin,
     MinibatchError,
-    PenaltyMH,
+    PoissonMH,
     Rows,
     SettingError,
     SourceError,
@@ -186,12 +188,29 @@ def one_nan(g):
 
 
 served.refuses(
-    "PenaltyMH()",
+    "PoissonMH()",
     "'y':",
-    "data of Rows(...) are drawn ahead by bounds that are derived from the model, which this step "
-    "does not use, or not alone.",
-    "Use TunaMH() or ScalableSubsamplingMH() without bounds=, or give the model arrays in memory.",
-    call=lambda g: PenaltyMH(model=model_of(Rows(X=X, y=Y))),
+    "data of Rows(...) are drawn ahead, evenly or by bounds that are derived from the model. This "
+    "step draws them otherwise, reads all of them at every update or finds them by their numbers.",
+    "Use TunaMH(), ScalableSubsamplingMH() or FactorizedMH() without bounds=; BarkerMinibatchMH(), "
+    "PenaltyMH() or AustereMH(); or give the model arrays in memory.",
+    call=lambda g: PoissonMH(model=model_of(Rows(X=X, y=Y))),
+)
+served.refuses(
+    "BarkerMinibatchMH(full_pass_above=50)",
+    "'y':",
+    "batches from 50 rows on read all 2,000 stored rows: 10,000 of 10,000 moves would, so that "
+    "sampling would take longer than reading them as often.",
+    "Use a larger full_pass_above=, control variates of order 2, TunaMH(), or fewer parameters "
+    "with more rows each; or give the model arrays in memory, where explain(model) tells more.",
+    call=lambda g: BarkerMinibatchMH(model=model_of(Rows(X=X, y=Y)), full_pass_above=50),
+)
+served.refuses(
+    "TunaMH(proposal=Langevin())",
+    "proposal=Langevin(...)",
+    "draws a batch of rows, and data of Rows(...) are drawn ahead for the test alone.",
+    "Use batch_size=0, another proposal such as the default, or give the model arrays in memory.",
+    call=lambda g: TunaMH(model=model_of(Rows(X=X, y=Y)), proposal=Langevin()),
 )
 served.refuses(
     "TunaMH(weights=w)",

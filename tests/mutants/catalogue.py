@@ -32,10 +32,13 @@ MEASURED = ("kernels.bound_tables._products_of_read", "kernels.bound_tables.smal
 #: What has every test and every proposal compiled in, and what has the rows of a Poisson test.
 LOOP = ("kernels.run._update", "kernels.run.run")
 THINNING = (THIN_ROWS, *LOOP)
+#: What has the rows of a batch compiled in.
+EVEN = ("kernels.looks._look_at_more", LOOKS, *LOOP)
 SIZE = "kernels.moves.size_of_move"
 APPENDED = "preparation/test_appended.py"
 BLOCKS, POOL = "bounds/test_blocks.py", "chain/test_pool.py"
 SUPPLIES, STORED = "exactness/test_supplies.py", "step/test_supplies.py"
+EVENLY, IN_STEPS = "exactness/test_even_supplies.py", "step/test_even_batches.py"
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ EDITED = [
     Mutant(
         "rows of earlier looks forgotten",
         "a growing batch holds a row twice",
-        Edit("kernels.draw.reserve", "_insert(roomy, rows[i])", "pass"),
+        Edit("kernels.draw.reserve", "insert(roomy, rows[i])", "pass"),
         "kernels/test_draw.py::test_drawing_on_is_drawing_more_at_once",
     ),
     Mutant(
@@ -280,10 +283,10 @@ EDITED = [
         "heavy rows drawn in batches as well",
         "rows that are read at every update count twice, and the last rows never",
         Edit(
-            "kernels.looks._read_others",
-            "skip_rows(numbers, posterior.tables.heavy, drawn)",
-            "drawn[:] = numbers",
-            ("kernels.looks._look_at_more", LOOKS, *LOOP),
+            "kernels.even.draw_next",
+            "if posterior.tables.heavy.size",
+            "if False",
+            EVEN,
         ),
         f"{HEAVY_IN_BATCHES}::test_batches_are_all_those_of_the_other_rows[2]",
         slow=True,
@@ -528,10 +531,10 @@ EDITED = [
         "batch drawn with the indices of the look before",
         "later looks read the first rows again",
         Edit(
-            "kernels.looks._look_at_more",
-            "read_drawn(posterior, move, drawn[n:target],",
-            "read_drawn(posterior, move, drawn[:count],",
-            (LOOKS, *LOOP),
+            "kernels.even.draw_next",
+            "places[i] = batch[n + i]",
+            "places[i] = batch[i]",
+            EVEN,
         ),
         f"{UPDATE}[barker, grow]",
         slow=True,
@@ -1645,6 +1648,81 @@ EDITED = [
         "chains that have moved their centre cannot be taken up",
         Edit("chain.state.ChainState.shapes", 'f.name != "supplies"', "True"),
         f"{STORED}::test_a_chain_around_another_centre_is_taken_up_with_other_tables",
+    ),
+    Mutant(
+        "a row twice in a batch",
+        "batches are drawn with replacement, and taken for others",
+        Edit("kernels.even.take_new", "if insert(seen, supply.rows[place]):", "if True:"),
+        f"{EVENLY}::test_a_batch_is_every_ordered_choice_equally_often[looks0]",
+    ),
+    Mutant(
+        "the last row of a batch used again",
+        "batches of successive updates share a row",
+        Edit(
+            "kernels.even.take_new",
+            "first, table = n, supply.places[EVENLY]",
+            "first, table = n, supply.places[EVENLY]; "
+            "table[NEXT] -= (n == 0) * min(table[NEXT], 1)",
+        ),
+        f"{EVENLY}::test_batches_of_two_updates_are_drawn_apart",
+    ),
+    Mutant(
+        "a row left out that the batch before has",
+        "the same row hardly ever decides two updates in a row",
+        Edit(
+            "kernels.even.take_new",
+            "if insert(seen, supply.rows[place]):",
+            "if insert(seen, supply.rows[place]) and supply.rows[place - 1] != supply.rows[place]:",
+        ),
+        f"{EVENLY}::test_batches_of_two_updates_are_drawn_apart",
+    ),
+    Mutant(
+        "rows passed over by where a move leads",
+        "which rows a batch holds depends on the positions",
+        Edit(
+            "kernels.looks._look_at_more",
+            "    n = moments[0]\n",
+            "    n = moments[0]\n"
+            "    table = posterior.tables.supply.places\n"
+            "    if move.new[0] > move.position[0] and table[0, 0] < table[0, 1]:\n"
+            "        table[0, 0] += 1\n",
+            (LOOKS, *LOOP),
+        ),
+        f"{EVENLY}::test_the_loop_decides_by_the_rows_that_come_next[penalty-none]",
+        slow=True,
+    ),
+    Mutant(
+        "a part of a batch without a new row counted",
+        "moments of no row, which are no numbers",
+        Edit("kernels.looks._look_at_more", "if new > 0:", "if True:", (LOOKS, *LOOP)),
+        f"{EVENLY}::test_the_loop_decides_by_the_rows_that_come_next[penalty-none]",
+        slow=True,
+    ),
+    Mutant(
+        "a batch that could not be read decides",
+        "moves are accepted by the rows that were left when the storage failed",
+        Edit(LOOKS, "if supply.unanswered[0]:", "if False:", LOOP),
+        f"{IN_STEPS}::test_what_a_storage_raises_reaches_the_user_and_the_chain_goes_on[penalty]",
+        slow=True,
+    ),
+    Mutant(
+        "full passes of batches not forecast",
+        "sampling that reads all stored rows again and again begins",
+        Edit("kernels.looks.full_passes_of", "passes += target >= limit", "passes += 0"),
+        f"{IN_STEPS}::test_full_passes_that_are_forecast_are_refused[penalty]",
+        slow=True,
+    ),
+    Mutant(
+        "a row that every update reads drawn as well",
+        "it counts twice, and another row never",
+        Edit("data.drawn.EvenRows.draw", 'side="right"', 'side="left"'),
+        f"{EVENLY}::test_every_other_row_is_drawn_as_often[some]",
+    ),
+    Mutant(
+        "stored rows in the order of their numbers",
+        "batches are of other rows than those that their numbers say",
+        Edit("data.drawn.EvenRows.draw", "column.values[places]", "column.values"),
+        f"{EVENLY}::test_every_other_row_is_drawn_as_often[none]",
     ),
     Mutant(
         "rows kept by the largest bounds of their blocks",
