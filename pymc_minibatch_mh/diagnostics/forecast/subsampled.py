@@ -87,7 +87,7 @@ def not_subsampled(
     directions
         Directions of the position that are moved along without rows.
     """
-    chosen = {term.name for term in parts.terms}
+    chosen = {one.name for term in parts.terms for one in term.likelihoods}
     found = [
         NotSubsampled(str(rv.name), _why_in_full(number_of_rows(model, rv)))
         for rv in model.observed_RVs

@@ -6,6 +6,7 @@ import pytest
 from pytensor.compile.mode import Mode
 
 from pymc_minibatch_mh import Rows, SettingError, SourceError, TunaMH, UnsplittableModelError
+from pymc_minibatch_mh.data.stored import ArrayStorage
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.reading.split import split
 
@@ -87,6 +88,36 @@ def test_an_index_out_of_range_is_named_with_its_row():
     wrong[8_123] = GROUPS
     with pytest.raises(UnsplittableModelError, match=r"chooses entry 5 in row 8123"):
         target_of(poisson(changed(g=wrong).data))
+
+
+def test_an_index_out_of_range_is_named_with_its_array_and_its_file(tmp_path):
+    wrong = ARRAYS["g"].copy()
+    wrong[8_123] = GROUPS
+    np.save(tmp_path / "g.npy", wrong)
+    mapped = np.load(tmp_path / "g.npy", mmap_mode="r")
+    said = r"^'y' chooses entry 5 in row 8123 \(row 8,123 of .*g.npy\) of .* Correct 'g', which"
+    with pytest.raises(UnsplittableModelError, match=said):
+        target_of(poisson(changed(g=mapped).data))
+
+
+class Counted(ArrayStorage):
+    """Arrays that keep what was asked for."""
+
+    def __init__(self, arrays):
+        super().__init__(arrays)
+        self.asked = []
+
+    def read(self, names, rows):
+        found = super().read(names, rows)
+        self.asked += found
+        return found
+
+
+def test_no_more_than_the_index_is_read_to_check_it():
+    storage = Counted(ARRAYS)
+    model = poisson(Rows.of(storage).data)
+    split(model, model.value_vars)
+    assert set(storage.asked) == {"g"}
 
 
 def test_a_missing_number_is_named_with_its_row():
