@@ -37,6 +37,8 @@ from pymc_minibatch_mh.progress import report
 CHECK_POINTS, CHECK_READS = 3, 300_000
 #: Rows that stored ones are compared by, evenly spread.
 CHECK_ROWS = 100_000
+#: Rows among which one that is not finite is sought at a time.
+SOUGHT_ROWS = 2**20
 #: Rows beyond which the search for the mode ends early.
 MANY_ROWS = 100_000
 
@@ -320,15 +322,29 @@ class Target:
             rows = self.spread(most)
         if np.isfinite(self.passes.likelihood(position, hessian=False, rows=rows).value):
             return
-        low, high = 0, self.source.n_rows
-        while high - low > 1:
-            middle = (low + high) // 2
-            left = np.arange(low, middle, dtype=np.int64)
-            value = self.passes.likelihood(position, hessian=False, rows=left).value
-            low, high = (middle, high) if np.isfinite(value) else (low, middle)
+        low = self._first_not_finite(position)
         term = int(np.searchsorted(self.source.term_starts, low, side="right")) - 1
         name, row = self.split.terms[term].name, low - int(self.source.term_starts[term])
         raise MinibatchError(
             f"{name!r} has a log-likelihood that is not finite at the starting point, first in "
             f"row {row}{self.source.place(low)}. Correct that row, or pass other initvals=."
         )
+
+    def _first_not_finite(self, position: np.ndarray) -> int:
+        """Return the first row without a finite log-likelihood, one of which there is."""
+
+        def is_finite(first: int, last: int) -> bool:
+            rows = np.arange(first, last, dtype=np.int64)
+            found = self.passes.likelihood(position, hessian=False, rows=rows)
+            return bool(np.isfinite(found.value))
+
+        n_rows = self.source.n_rows
+        # Numbers of all rows are not held at once: there may be more of them than memory.
+        starts = range(0, n_rows, SOUGHT_ROWS)
+        wrong = (k for k in starts if not is_finite(k, min(k + SOUGHT_ROWS, n_rows)))
+        low = next(wrong, starts[-1])
+        high = min(low + SOUGHT_ROWS, n_rows)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if is_finite(low, middle) else (low, middle)
+        return low

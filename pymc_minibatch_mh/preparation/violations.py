@@ -22,7 +22,7 @@ _log = logging.getLogger("pymc")
 #: Moves that an audit makes, each with all rows, and changes of rows that it asks for at most
 #: where the bounds were derived: those of a user are proven by nothing else.
 MOVES, CHANGES = 4, 1_000_000
-#: Rows that are held against their ranges at a time.
+#: Rows that are held against their ranges, or stored ones against their bounds, at a time.
 CHUNK = 65_536
 
 
@@ -83,8 +83,12 @@ def _largest_ratio(
         return passes.largest_ratio(target.evaluate, ends, tables.c[move.table], move.m, beta)
     # Stored rows are held against their bounds a second time by some of them only.
     rows = target.spread(CHANGES)
-    c = tables.of(move.table, rows)
-    return passes.largest_ratio_of_some(target.evaluate, ends, rows, (c, move.m, beta))
+    return max(
+        passes.largest_ratio_of_some(
+            target.evaluate, ends, some, (tables.of(move.table, some), move.m, beta)
+        )
+        for some in np.array_split(rows, -(-rows.size // CHUNK))
+    )
 
 
 def _out_of_range(
