@@ -10,6 +10,11 @@ from pymc_minibatch_mh.data.stored import Storage, StoredArray
 from pymc_minibatch_mh.model.reading.batch import BatchTerm
 
 
+def likelihoods_of(terms: Sequence[BatchTerm]) -> list[str]:
+    """Return the names of the observed variables behind terms."""
+    return [one.name for term in terms for one in term.likelihoods]
+
+
 def storage_of(term: BatchTerm) -> Storage | None:
     """Return where the rows of a term are stored; None where they are in memory."""
     arrays = (column.values for column, _ in term.batches)
