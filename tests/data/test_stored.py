@@ -1,7 +1,8 @@
 import gc
 import os
 import pickle
-from tempfile import NamedTemporaryFile
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -184,19 +185,21 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_rows_are_read_from_their_file_as_from_its_map(shape, tmp_path):
-    values = shape(np.random.default_rng(2).standard_normal((500, 2, 3)))
-    np.save(tmp_path / "t.npy", values)
-    mapped = np.load(tmp_path / "t.npy", mmap_mode="r")
-    for array in (mapped, mapped[3:490]):
-        reader = FileReader.of(array)
-        for rows in (slice(2, 90), slice(5, 5), slice(480, 900), slice(1, 80, 7), np.arange(0)):
-            np.testing.assert_array_equal(reader.read(rows), array[rows], strict=True)
-        few = np.array([7, 400, 7, 0, 486])
-        np.testing.assert_array_equal(reader.read(few), array[few], strict=True)
-        for wrong in ([len(array)], [0, -1]):
-            with pytest.raises(IndexError):
-                reader.read(np.array(wrong))
+def test_rows_are_read_from_their_file_as_from_its_map(shape):
+    with TemporaryDirectory() as folder:
+        tmp_path = Path(folder)
+        values = shape(np.random.default_rng(2).standard_normal((500, 2, 3)))
+        np.save(tmp_path / "t.npy", values)
+        mapped = np.load(tmp_path / "t.npy", mmap_mode="r")
+        for array in (mapped, mapped[3:490]):
+            reader = FileReader.of(array)
+            for rows in (slice(2, 90), slice(5, 5), slice(480, 900), slice(1, 80, 7), np.arange(0)):
+                np.testing.assert_array_equal(reader.read(rows), array[rows], strict=True)
+            few = np.array([7, 400, 7, 0, 486])
+            np.testing.assert_array_equal(reader.read(few), array[few], strict=True)
+            for wrong in ([len(array)], [0, -1]):
+                with pytest.raises(IndexError):
+                    reader.read(np.array(wrong))
 
 
 def test_rows_in_pieces_are_read_from_the_map(tmp_path):
@@ -228,22 +231,24 @@ def test_a_file_that_is_cut_while_it_is_read_is_named(rows, tmp_path):
         storage.read(["t"], rows)
 
 
-def test_what_is_written_while_it_is_read_is_not_returned(tmp_path):
-    path = tmp_path / "t.npy"
-    np.save(path, np.arange(500.0))
-    storage = Rows.from_npy(t=path).storage
-    reader = storage._readers["t"]
+def test_what_is_written_while_it_is_read_is_not_returned():
+    with TemporaryDirectory() as folder:
+        tmp_path = Path(folder)
+        path = tmp_path / "t.npy"
+        np.save(path, np.arange(500.0))
+        storage = Rows.from_npy(t=path).storage
+        reader = storage._readers["t"]
 
-    class Touched:
-        """The rows, of which some are written to at the same time."""
+        class Touched:
+            """The rows, of which some are written to at the same time."""
 
-        def read(self, rows):
-            os.utime(path, ns=(1, 1))
-            return reader.read(rows)
+            def read(self, rows):
+                os.utime(path, ns=(1, 1))
+                return reader.read(rows)
 
-    storage._readers["t"] = Touched()
-    with pytest.raises(SourceError, match=r"t\.npy was written to"):
-        storage.read(["t"], slice(0, 5))
+        storage._readers["t"] = Touched()
+        with pytest.raises(SourceError, match=r"t\.npy was written to"):
+            storage.read(["t"], slice(0, 5))
 
 
 def test_files_are_closed_with_their_storage(tmp_path):

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
 from pymc_minibatch_mh import TunaMH
+from pymc_minibatch_mh.preparation import file
 
 #: Compiles a kernel where no file may have more than some bytes, and draws with it.
 COMPILING = """
@@ -49,6 +51,16 @@ def test_a_step_is_saved_as_a_whole_or_not_at_all(step_of, model_of, tmp_path, b
     assert [one.name for one in tmp_path.iterdir()] == ["step.npz"]
     again = TunaMH(model=model_of("poisson"), prepared=path)
     np.testing.assert_array_equal(again.surrogate.centre, step.surrogate.centre)
+
+
+def test_what_cannot_be_written_leaves_what_was_there():
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "step.npz"
+        path.write_bytes(b"an older step")
+        with files_of_at_most(500), pytest.raises(OSError, match="too large"):
+            file._write_whole(path, {"c": np.zeros(5_000)})
+        assert path.read_bytes() == b"an older step"
+        assert [one.name for one in Path(folder).iterdir()] == ["step.npz"]
 
 
 def test_a_link_to_a_file_stays_one(step_of, tmp_path):

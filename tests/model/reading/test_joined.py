@@ -2,7 +2,9 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
+from pytensor.compile.mode import Mode
 
 from pymc_minibatch_mh import Rows, SettingError, TunaMH, UnsplittableModelError
 from pymc_minibatch_mh.expansion.target import Target
@@ -69,6 +71,31 @@ def test_a_row_is_the_sum_of_the_likelihoods_of_that_row(pair):
     assert stored.source.n_rows == N
     apart = held.passes.values(place).reshape(-1, N)
     np.testing.assert_allclose(stored.passes.values(place), apart.sum(axis=0), rtol=1e-12)
+
+
+def test_several_likelihoods_of_a_row_are_added():
+    model = two(Rows(**ARRAYS).data)
+    parts = split(model, model.value_vars)
+    (term,) = parts.terms
+    assert {column.name for column, _ in term.batches} == {"X", "g", "y", "t"}
+    assert len(term.batches) == 4
+    density = logp_of_rows(parts)
+    held = two(ARRAYS.get)
+    point = {"beta": np.array([0.2, 0.1]), "a": np.zeros(3), "sigma_log__": np.array(0.3)}
+    expected = held.compile_logp(vars=held.observed_RVs, jacobian=False)(point)
+    # Without the rewrites that save digits.
+    assert density(point) == pytest.approx(expected, rel=1e-9)
+
+
+def logp_of_rows(parts):
+    """Return the summed log-likelihood of all rows as a function of a point."""
+    (term,) = parts.terms
+    batches = [batch for _, batch in term.batches]
+    read = [np.asarray(column.read(slice(0, N))).astype(b.type.dtype) for column, b in term.batches]
+    inputs = [parts.position, *batches, term.length]
+    mode = Mode(linker="py", optimizer="fast_compile")
+    function = pytensor.function(inputs, term.logp.sum(), mode=mode, on_unused_input="ignore")
+    return lambda point: float(function(parts.ravel(point), *read, N))
 
 
 def test_the_parts_are_compared_with_the_model(pair):
