@@ -7,6 +7,7 @@ from pytensor.compile.mode import Mode
 
 from pymc_minibatch_mh import Rows, SettingError, SourceError, TunaMH, UnsplittableModelError
 from pymc_minibatch_mh.data.stored import ArrayStorage
+from pymc_minibatch_mh.expansion import target as target_module
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.reading.split import split
 
@@ -125,6 +126,23 @@ def test_a_missing_number_is_named_with_its_row():
     wrong[7_321] = np.nan
     with poisson(changed(offset=wrong).data), pytest.raises(ValueError, match=r"row 7321"):
         TunaMH()
+
+
+def test_a_missing_number_is_sought_some_rows_at_a_time(monkeypatch):
+    monkeypatch.setattr(target_module, "SOUGHT_ROWS", 1_000)
+    wrong = ARRAYS["offset"].copy()
+    wrong[[7_321, 8_000]] = np.nan
+    target = target_of(poisson(changed(offset=wrong).data))
+    asked, likelihood = [], target.passes.likelihood
+
+    def counted(theta, *, hessian, rows=None):
+        asked.append(N if rows is None else len(rows))
+        return likelihood(theta, hessian=hessian, rows=rows)
+
+    monkeypatch.setattr(target.passes, "likelihood", counted)
+    with pytest.raises(ValueError, match=r"first in row 7321"):
+        target.require_finite(np.zeros(target.split.size))
+    assert max(asked[1:]) == 1_000
 
 
 def test_a_missing_number_is_named_with_its_file(tmp_path):
