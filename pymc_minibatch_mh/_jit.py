@@ -68,29 +68,49 @@ def compiled(
         # What is always inlined is kept with its callers.
         keeps = kept and not inlined and _is_kept(function)
         dispatcher = njit(
-            signature,
-            cache=keeps,
             nogil=True,
             error_model="numpy",
             fastmath={"reassoc", "contract"} if reassociate else False,
             forceinline=inlined,
         )(function)
         if keeps:
-            _of_this_version(dispatcher)
+            dispatcher._cache = _Cache(function)
+        if signature is not None:
+            dispatcher.compile(signature)
+            dispatcher.disable_compile()
         return dispatcher
 
     return decorate
 
 
-def _of_this_version(dispatcher: Any) -> None:
-    """Let a package of other sources find nothing in the cache.
+class _Cache(FunctionCache):
+    """Numba's own, for one version of this package, and for disks that are full.
 
     Numba compiles again what is in a file that has changed, and not what has it compiled in. An
     index names the classes of records that functions take, and these may have moved; the version
     that it was written by is compared first.
     """
-    file = dispatcher._cache._cache_file
-    file._version = f"{file._version} {_VERSION}"
+
+    told = False
+
+    def __init__(self, function: Callable) -> None:
+        super().__init__(function)
+        self._cache_file._version += f" {_VERSION}"
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled, where there is room; what is half written is removed."""
+        try:
+            super().save_overload(sig, data)
+        except OSError as reason:
+            if not _Cache.told:
+                _log.warning(
+                    "Numba cannot keep compiled functions in %s (%s). They are compiled anew in "
+                    "every process, which takes half a minute. Make room there, or set the "
+                    "environment variable NUMBA_CACHE_DIR to another folder.",
+                    self.cache_path,
+                    reason.strerror,
+                )
+            _Cache.told = True
 
 
 def _is_kept(function: Callable) -> bool:

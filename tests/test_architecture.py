@@ -26,7 +26,7 @@ ARROWS = {
     "kernels": {"_jit", "data"},
     "proposals": {"_jit", "data", "errors", "kernels"},
     "model": set(),
-    "model.reading": {"data", "errors"},
+    "model.reading": {"data", "errors", "progress"},
     "model.row": {"data", "errors", "model.reading"},
     "model.compiled": {"data", "errors", "kernels", "model.reading", "model.row"},
     "expansion": {

@@ -10,7 +10,8 @@ from pymc_minibatch_mh.data.arrays import ArrayRows, Column
 from pymc_minibatch_mh.data.checks import common_length, native_type, require_names
 from pymc_minibatch_mh.data.contents import digest
 from pymc_minibatch_mh.data.file_maps import FileMap, mapped_file
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.data.file_reader import FileReader
+from pymc_minibatch_mh.errors import SettingError, SourceError
 
 #: Rows that are read at a time in passes over all of them.
 BLOCK_ROWS = 262_144
@@ -137,6 +138,7 @@ class ArrayStorage:
         }
         self.n_rows = common_length({repr(name): len(x) for name, x in arrays.items()})
         self._files = {name: mapped_file(x) for name, x in arrays.items()}
+        self._readers = {name: FileReader.of(x) for name, x in arrays.items()}
 
     @property
     def stamp(self) -> str:
@@ -147,15 +149,35 @@ class ArrayStorage:
         )
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Return some rows: views of consecutive ones, copies of others."""
-        found = {}
-        for name in names:
-            file = self._files[name]
-            if file is not None:
-                file.require_unchanged()
-            read = np.asarray(self._arrays[name][rows])
-            found[name] = read.astype(self.fields[name].dtype, copy=False)
-        return found
+        """Return some rows: of memory views of consecutive ones and copies of others.
+
+        Raises
+        ------
+        SourceError
+            If a file is not the one that it was.
+        """
+        found = {name: self._read(name, rows) for name in names}
+        return {name: x.astype(self.fields[name].dtype, copy=False) for name, x in found.items()}
+
+    def _read(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
+        file, reader = self._files[name], self._readers[name]
+        if file is None:
+            return np.asarray(self._arrays[name][rows])
+        file.require_unchanged()
+        if reader is None:
+            return np.asarray(self._arrays[name][rows])
+        try:
+            read = reader.read(rows)
+        except OSError as error:
+            raise SourceError(
+                f"the file {file.path} cannot be read: {error.strerror}. Use a copy of it."
+            ) from error
+        except EOFError as error:
+            file.require_unchanged()
+            raise SourceError(f"{error}. Use a copy of the file.") from error
+        # It may have been written to in between.
+        file.require_unchanged()
+        return read
 
     def where(self, row: int) -> str:
         """Return the row, and the files that it lies in."""
@@ -164,7 +186,7 @@ class ArrayStorage:
 
     def __getstate__(self) -> dict:
         arrays = {name: FileMap.of(array) for name, array in self._arrays.items()}
-        return self.__dict__ | {"_arrays": arrays}
+        return self.__dict__ | {"_arrays": arrays, "_readers": {}}
 
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
@@ -172,6 +194,7 @@ class ArrayStorage:
             name: array.opened() if isinstance(array, FileMap) else array
             for name, array in state["_arrays"].items()
         }
+        self._readers = {name: FileReader.of(x) for name, x in self._arrays.items()}
 
 
 @dataclass(frozen=True, eq=False)

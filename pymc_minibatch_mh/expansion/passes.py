@@ -38,6 +38,8 @@ from pymc_minibatch_mh.model.compiled.scalar_prior import ScalarPrior
 Bound = tuple[np.ndarray, float, float]
 #: Rows that one task sums; fixed, so that sums do not depend on the number of cores.
 CHUNK = 65_536
+#: Rows among which one that is not finite is sought at a time.
+SOUGHT_ROWS = 2**20
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,23 @@ class Passes:
     def values(self, theta: np.ndarray) -> np.ndarray:
         """Return the log-likelihood of every row, shape (N,)."""
         return np.concatenate(list(self._over(ValuesAt(theta))))
+
+    def first_not_finite(self, theta: np.ndarray, start: int = 0) -> int:
+        """Return the first row from `start` on without a finite log-likelihood; there is one."""
+
+        def is_finite(first: int, last: int) -> bool:
+            rows = np.arange(first, last, dtype=np.int64)
+            return bool(np.isfinite(self.likelihood(theta, hessian=False, rows=rows).value))
+
+        # Numbers of all rows are not held at once: there may be more of them than memory.
+        chunks = chunks_of(self.n_rows, SOUGHT_ROWS, start)
+        wrong = (chunk for chunk in chunks if not is_finite(chunk.first, chunk.last))
+        chunk = next(wrong, chunks[-1])
+        low, high = chunk.first, chunk.last
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if is_finite(low, middle) else (low, middle)
+        return low
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part."""
@@ -236,24 +255,8 @@ class Passes:
         """
         return sum(self._over(ChangeIn(order, move)))
 
-    def largest_ratio_of_some(
-        self, order: int, move: Move, rows: np.ndarray, bound: Bound
-    ) -> tuple[float, int]:
-        """Return the largest |dU_i| / (c_i M) over some rows in a move, and the row that has it.
-
-        Parameters
-        ----------
-        order, move
-            As in :meth:`change`.
-        rows : ndarray of int64
-        bound
-            Their c_i, M of the move, and β.
-        """
-        ratio, found = self.sums.of_rows(rows, RatioIn(order, move, *bound))
-        return ratio, int(rows[found])
-
     def largest_ratio(self, order: int, move: Move, bound: Bound) -> tuple[float, int]:
-        """Return the same over all rows, which are in memory.
+        """Return the largest |dU_i| / (c_i M) of rows in memory in a move, and the row that has it.
 
         Parameters
         ----------

@@ -322,12 +322,7 @@ class Target:
             rows = self.spread(self.source.n_rows if most is None else most, first)
         if np.isfinite(self.passes.likelihood(position, hessian=False, rows=rows).value):
             return
-        low, high = first, self.source.n_rows
-        while high - low > 1:
-            middle = (low + high) // 2
-            left = np.arange(low, middle, dtype=np.int64)
-            value = self.passes.likelihood(position, hessian=False, rows=left).value
-            low, high = (middle, high) if np.isfinite(value) else (low, middle)
+        low = self.passes.first_not_finite(position, first)
         term = int(np.searchsorted(self.source.term_starts, low, side="right")) - 1
         name, row = self.split.terms[term].name, low - int(self.source.term_starts[term])
         raise MinibatchError(

@@ -5,8 +5,10 @@ data, of the graphs and of the settings that the sums depend on.
 """
 
 import json
+import os
 from dataclasses import asdict, replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
@@ -65,6 +67,8 @@ def write(path: str | PathLike, prepared: Prepared) -> None:
     ------
     SettingError
         If `path` is none.
+    OSError
+        If the file cannot be written. What was there before is then as it was.
     """
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
@@ -83,8 +87,33 @@ def write(path: str | PathLike, prepared: Prepared) -> None:
             found = tables.groups._asdict()
             arrays |= {f"groups_{name}": np.asarray(value) for name, value in found.items()}
     arrays["key"] = np.asarray(json.dumps(_key_of_file(prepared.target)))
-    with open(path, "wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    _write_whole(Path(path), arrays)
+
+
+def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write a file that is there as a whole or not at all: what was there before stays till then.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, as where a disk is full; names the file.
+    """
+    # A link stays one, and what is no file, such as a pipe, is written to.
+    place = path.resolve()
+    part = place.with_name(f"{place.name}.{os.getpid()}.part")
+    if place.exists() and not place.is_file():
+        part = place
+    try:
+        with open(part, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        if part != place:
+            part.replace(place)
+    except BaseException as error:
+        if part != place:
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)
+        raise
 
 
 def read(path: str | PathLike, target: Target) -> Prepared:

@@ -9,7 +9,9 @@ import numpy as np
 
 from pymc_minibatch_mh.bounds.blocks import AnyTables
 from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.expansion.parallel import over_rows
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.kernels.bound_tables import (
     TOTAL,
@@ -20,6 +22,7 @@ from pymc_minibatch_mh.kernels.bound_tables import (
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.repeat import differences_of, largest_of
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.preparation.held import HeldAgainstBounds, RatioToBounds
 from pymc_minibatch_mh.preparation.unread import whitened_directions
 
 _log = logging.getLogger("pymc")
@@ -27,7 +30,7 @@ _log = logging.getLogger("pymc")
 #: Moves that an audit makes, each with all rows, and changes of rows that it asks for at most
 #: where the bounds were derived: those of a user are proven by nothing else.
 MOVES, CHANGES = 4, 1_000_000
-#: Rows that are held against their ranges at a time.
+#: Rows that are held against their ranges, or stored ones against their bounds, at a time.
 CHUNK = 65_536
 
 
@@ -98,12 +101,18 @@ def _largest_ratio(
     if isinstance(tables, Tables):
         return passes.largest_ratio(target.taylor_order, ends, (tables.c[move.table], move.m, beta))
     # Stored rows are held against their bounds a second time by some of them only.
+    assert isinstance(target.source, StoredRows)
     if rows is None:
         rows = target.spread(CHANGES)
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
-    c = tables.of(move.table, rows)
-    return passes.largest_ratio_of_some(target.taylor_order, ends, rows, (c, move.m, beta))
+    work = HeldAgainstBounds(passes.sums, tables.bounds, target.source)
+    asked = RatioToBounds(target.taylor_order, ends, move.table, move.m, beta)
+    chunks = np.array_split(rows, -(-rows.size // CHUNK))
+    found = over_rows(work, target.source, [(chunk, asked) for chunk in chunks], "Checking bounds")
+    return max(
+        (ratio, int(chunk[place])) for chunk, (ratio, place) in zip(chunks, found, strict=True)
+    )
 
 
 def _out_of_range(

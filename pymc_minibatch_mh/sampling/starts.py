@@ -8,7 +8,7 @@ import pymc as pm
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.errors import MinibatchError, SettingError
+from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 from pymc_minibatch_mh.model.reading.dims import has_dims
 from pymc_minibatch_mh.model.reading.inputs import array_of
 from pymc_minibatch_mh.model.reading.split import Block, Split
@@ -105,8 +105,11 @@ def _dispersed(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
         inside = np.all((position >= split.lower) & (position <= split.upper))
         try:
             if inside:
-                step.target.require_finite(position)
+                step.target.require_finite_start(position)
                 return position
+        except SourceError:
+            # Rows that cannot be read say nothing of the position.
+            raise
         except MinibatchError:
             continue
     names = ", ".join(repr(block.name) for block in split.blocks)

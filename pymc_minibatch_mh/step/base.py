@@ -106,8 +106,8 @@ class MinibatchStep(BlockedStep):
         reading = check.reading_of(shared, given_bounds=method.needs.given)
         read = machinery.read_model(model, self.vars, point, reading)
         machinery.tell_of_large(model, point, self.name)
-        self._watched = read.watched
-        discrete = read.target.split.discrete_in_rows
+        report.tell_of_stored(self.name, read.target)
+        self._watched, discrete = read.watched, read.target.split.discrete_in_rows
         order = check.taylor_order_of(
             shared["taylor_order"], discrete, shared["centre"], settings.schedule
         )

@@ -6,6 +6,8 @@ The functions that the progress bar calls are private in PyMC, and are kept in t
 from __future__ import annotations
 
 import logging
+import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +15,12 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_minibatch_mh.model.reading.joined import likelihoods_of
+
 if TYPE_CHECKING:
     from pymc_minibatch_mh.chain.starts import Begun
     from pymc_minibatch_mh.chain.state import ChainState
+    from pymc_minibatch_mh.expansion.target import Target
     from pymc_minibatch_mh.methods.base import Method
 
 _log = logging.getLogger("pymc")
@@ -145,6 +150,33 @@ def tell_of_start(name: str, begun: Begun) -> None:
             name,
             _AT_LOCATION[begun],
         )
+
+
+def tell_of_stored(name: str, target: Target) -> None:
+    """Say that a trace leaves out stored data, in the place of PyMC's warning of that.
+
+    Parameters
+    ----------
+    name
+        Name of the step.
+    target
+        What it is built on; nothing is said where all data are in memory.
+    """
+    if target.source.in_memory:
+        return
+    observed = likelihoods_of(target.split.terms)
+    for one in observed:
+        warnings.filterwarnings(
+            "ignore",
+            f"Could not extract data from symbolic observation {re.escape(one)}$",
+            UserWarning,
+            r"pymc\.backends\.arviz",
+        )
+    _log.info(
+        "%s: a trace has no observed_data of %s, which stay where Rows(...) has them.",
+        name,
+        " and ".join(map(repr, observed)),
+    )
 
 
 def tell_of_large_deterministics(

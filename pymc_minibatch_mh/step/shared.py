@@ -47,7 +47,8 @@ class SharedSettings(TypedDict, total=False):
     weights
         What the log-likelihood of each row is multiplied by, such as survey weights, importance
         weights or how often a row occurred: name of the observed variable -> array of shape (N,),
-        or the array if there is one such variable. They scale the rows' bounds as well.
+        or the array if there is one such variable. Of rows in :class:`Rows` they are an array of
+        the same, ``rows.data("w")``. They scale the rows' bounds as well.
     observation_dims
         Names of dims along which observations lie; by default they lie on the first axis.
     prepared

@@ -1,6 +1,8 @@
+import gc
 import os
 import pickle
-from tempfile import NamedTemporaryFile
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import xarray as xr
 
 from data.stored_rows import arrays, assert_same, assert_same_from_two_threads
 from pymc_minibatch_mh.data.file_maps import FileMap
+from pymc_minibatch_mh.data.file_reader import FileReader
 from pymc_minibatch_mh.data.stored import ArrayStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.model.reading.stored import Rows
@@ -170,3 +173,89 @@ def test_columns_of_other_libraries_are_used_where_they_lie(kind):
     found = Rows(t=column).storage.read(["t"], slice(None))["t"]
     np.testing.assert_array_equal(found, values, strict=True)
     assert np.shares_memory(found, np.asarray(column))
+
+
+SHAPES = {
+    "numbers": lambda x: x[:, 0, 0].copy(),
+    "lines": lambda x: x[:, 0].copy(),
+    "tables": lambda x: x,
+    "other order": lambda x: x.astype(">f8"),
+    "small": lambda x: (x > 0.0)[:, 0, :1].copy(),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_rows_are_read_from_their_file_as_from_its_map(shape):
+    with TemporaryDirectory() as folder:
+        tmp_path = Path(folder)
+        values = shape(np.random.default_rng(2).standard_normal((500, 2, 3)))
+        np.save(tmp_path / "t.npy", values)
+        mapped = np.load(tmp_path / "t.npy", mmap_mode="r")
+        for array in (mapped, mapped[3:490]):
+            reader = FileReader.of(array)
+            for rows in (slice(2, 90), slice(5, 5), slice(480, 900), slice(1, 80, 7), np.arange(0)):
+                np.testing.assert_array_equal(reader.read(rows), array[rows], strict=True)
+            few = np.array([7, 400, 7, 0, 486])
+            np.testing.assert_array_equal(reader.read(few), array[few], strict=True)
+            for wrong in ([len(array)], [0, -1]):
+                with pytest.raises(IndexError):
+                    reader.read(np.array(wrong))
+
+
+def test_rows_in_pieces_are_read_from_the_map(tmp_path):
+    np.save(tmp_path / "t.npy", np.ones((50, 4)))
+    mapped = np.load(tmp_path / "t.npy", mmap_mode="r")
+    assert FileReader.of(mapped) is not None
+    for array in (mapped[:, 1:], mapped[::-1], mapped.T, np.ones(5)):
+        assert FileReader.of(array) is None
+
+
+@pytest.mark.parametrize("rows", [slice(0, 500), np.array([3, 499])], ids=["slice", "numbers"])
+def test_a_file_that_is_cut_while_it_is_read_is_named(rows, tmp_path):
+    path = tmp_path / "t.npy"
+    np.save(path, np.arange(500.0))
+    storage = Rows.from_npy(t=path).storage
+    looked = storage._files["t"]
+    once = iter([lambda: os.truncate(path, 200)])
+
+    class Looked:
+        """The file, which is cut once it was looked at."""
+
+        def require_unchanged(self):
+            looked.require_unchanged()
+            next(once, lambda: None)()
+
+    storage._files["t"] = Looked()
+    # Reading the map would end this process.
+    with pytest.raises(SourceError, match=r"t\.npy has 200 bytes and had 4,128"):
+        storage.read(["t"], rows)
+
+
+def test_what_is_written_while_it_is_read_is_not_returned():
+    with TemporaryDirectory() as folder:
+        tmp_path = Path(folder)
+        path = tmp_path / "t.npy"
+        np.save(path, np.arange(500.0))
+        storage = Rows.from_npy(t=path).storage
+        reader = storage._readers["t"]
+
+        class Touched:
+            """The rows, of which some are written to at the same time."""
+
+            def read(self, rows):
+                os.utime(path, ns=(1, 1))
+                return reader.read(rows)
+
+        storage._readers["t"] = Touched()
+        with pytest.raises(SourceError, match=r"t\.npy was written to"):
+            storage.read(["t"], slice(0, 5))
+
+
+def test_files_are_closed_with_their_storage(tmp_path):
+    np.save(tmp_path / "t.npy", np.arange(500.0))
+    open_before = len(os.listdir("/proc/self/fd"))
+    storages = [Rows.from_npy(t=tmp_path / "t.npy").storage for _ in range(20)]
+    assert len(os.listdir("/proc/self/fd")) >= open_before + 20
+    del storages
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= open_before

@@ -70,6 +70,30 @@ arrays.refuses(
     "Choose from ['X', 'y'].",
     call=lambda g: Rows(X=X, y=Y).data("Z"),
 )
+arrays.refuses(
+    'rows.n_groups("h")',
+    "n_groups('h')",
+    "names no array.",
+    "Choose from ['X', 'y'].",
+    call=lambda g: Rows(X=X, y=Y).n_groups("h"),
+)
+STORE = "Store numbers 0, 1, 2 and so on, as np.unique(..., return_inverse=True) gives them"
+arrays.refuses(
+    'rows.n_groups("g") with an index of -1',
+    "'g'",
+    "is -1 in row 7, which is no number of a group.",
+    f"{STORE}.",
+    call=lambda g: Rows(g=np.where(np.arange(N) == 7, -1, Y)).n_groups("g"),
+    error=SourceError,
+)
+arrays.refuses(
+    'rows.n_groups("g") with identifiers',
+    "'g'",
+    "is 98765 in row 7, but there are only 2,000 rows: most of so many groups would have none.",
+    f"{STORE}, or declare the number of groups that is meant.",
+    call=lambda g: Rows(g=np.where(np.arange(N) == 7, 98_765, Y)).n_groups("g"),
+    error=SourceError,
+)
 
 
 def written(g, name="X.npy"):
@@ -215,8 +239,8 @@ served.refuses(
 served.refuses(
     "TunaMH(weights=w)",
     "weights=",
-    "are given for 'y', whose data are of Rows(...).",
-    "Put the weights into Rows(...) as well, and multiply by them in the logp= of a pm.CustomDist.",
+    "are given for 'y', whose data are of Rows(...), and are not of the same Rows.",
+    'Put them into it as well, and give weights=rows.data("...").',
     call=lambda g: TunaMH(model=model_of(Rows(X=X, y=Y)), weights=np.ones(N)),
 )
 
@@ -237,10 +261,25 @@ def partly_in_memory(g):
 
 
 @served.refuses(
+    'a[rows.data("g")] with a number of a group that "a" has not',
+    "'y'",
+    "chooses entry 5 in row 1234 of something that has 5 entries.",
+    "Correct 'g', which counts from 0.",
+    error=UnsplittableModelError,
+)
+def beyond_the_groups(g):
+    rows = Rows(g=np.where(np.arange(N) == 1_234, 5, Y % 5), y=Y)
+    with pm.Model() as model:
+        mu = pm.math.exp(pm.Normal("a", shape=5)[rows.data("g")])
+        pm.Poisson("y", mu, observed=rows.data("y"))
+    TunaMH(model=model)
+
+
+@served.refuses(
     "two likelihoods, one of them on Rows(...)",
     "'w'",
     "is subsampled beside 'y', whose data are of Rows(...), so it cannot be subsampled.",
-    "Name one of them in observed=[...], or put both into one pm.CustomDist.",
+    "Put the data of both into one Rows(...), or name one of them in observed=[...].",
     error=UnsplittableModelError,
 )
 def two_likelihoods(g):

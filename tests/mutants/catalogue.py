@@ -98,6 +98,44 @@ EDITED = [
         "data/test_stored.py::test_what_was_written_to_a_private_map_is_kept",
     ),
     Mutant(
+        "rows of a file from its beginning",
+        "rows of a part of a file are others",
+        Edit("data.file_reader.FileReader.read", "(start + size", "(size"),
+        "data/test_stored.py::test_rows_are_read_from_their_file_as_from_its_map[numbers]",
+    ),
+    Mutant(
+        "file not looked at again",
+        "what was written while it was read is taken for what was there",
+        Edit(
+            "data.stored.ArrayStorage._read",
+            "file.require_unchanged()\n    return read",
+            "return read",
+        ),
+        "data/test_stored.py::test_what_is_written_while_it_is_read_is_not_returned",
+    ),
+    Mutant(
+        "groups of the first block",
+        "later groups have no effect of their own",
+        Edit(
+            "model.reading.group_numbers.largest_group",
+            "range(0, n_rows, BLOCK",
+            "range(0, 1, BLOCK",
+        ),
+        "model/reading/test_group_numbers.py::test_the_number_of_groups_is_the_largest_number_and_one[i2]",
+    ),
+    Mutant(
+        "one of two likelihoods of a row",
+        "the posterior is that of the last one",
+        Edit("model.reading.joined.joined", "total + logp", "logp"),
+        "model/reading/test_joined.py::test_several_likelihoods_of_a_row_are_added",
+    ),
+    Mutant(
+        "a step saved over the one before",
+        "a disk that is full takes the older file as well",
+        Edit("preparation.file._write_whole", "if place.exists() and not place.is_file()", "if 1"),
+        "endurance/test_full_disk.py::test_what_cannot_be_written_leaves_what_was_there",
+    ),
+    Mutant(
         "missing chunks filled in",
         "lost rows are read as zeros",
         Edit(

@@ -231,7 +231,7 @@ def test_dispersed_starts_are_where_potentials_let_them(step_of, monkeypatch):
             refused.append(position)
             raise MinibatchError("a potential excludes it")
 
-    monkeypatch.setattr(step.target, "require_finite", excluding)
+    monkeypatch.setattr(step.target, "require_finite_start", excluding)
     (found,) = starts_of(step, None, 1, generator())
     assert len(refused) == 5
     assert not any(np.array_equal(found, position) for position in refused)

@@ -1,8 +1,12 @@
 """The trace of chains on stored rows says which rows they were."""
 
+import warnings
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytest
+from pymc.backends.arviz import find_observations
 
 from pymc_minibatch_mh import Rows, TunaMH, sample
 
@@ -11,7 +15,6 @@ RNG = np.random.default_rng(3)
 Y = RNG.normal(0.2, 1.0, N)
 
 
-@pytest.mark.filterwarnings("ignore:Could not extract data from symbolic observation")
 def test_a_trace_of_stored_rows_has_their_stamp_and_no_observed_data():
     rows = Rows(y=Y)
     with pm.Model():
@@ -27,3 +30,24 @@ def test_a_trace_of_rows_in_memory_has_no_stamp():
         trace = sample(TunaMH(), draws=50, tune=50, chains=1, random_seed=1, progressbar=False)
     assert "rows" not in trace["posterior"].attrs
     assert "y" in trace["observed_data"]
+
+
+@pytest.mark.parametrize("way", ["sample", "pm.sample"])
+def test_the_step_says_what_a_trace_leaves_out_and_pymc_does_not_warn(way, caplog):
+    rows = Rows(y=Y, z=Y)
+    settings = {"draws": 20, "tune": 20, "chains": 1, "random_seed": 1, "progressbar": False}
+    with pm.Model(), warnings.catch_warnings(), caplog.at_level("INFO", "pymc"):
+        warnings.simplefilter("error")
+        mu = pm.Normal("mu")
+        pm.Normal("y (all)", mu, observed=rows.data("y"))
+        pm.Normal("z", mu, 2.0, observed=rows.data("z"))
+        step = TunaMH()
+        said = "tuna_mh: a trace has no observed_data of 'y (all)' and 'z', which stay where"
+        assert sum(line.startswith(said) for line in caplog.messages) == 1
+        draw = pm.sample if way == "pm.sample" else partial(sample, step)
+        settings |= {"step": step, "cores": 1} if way == "pm.sample" else {}
+        trace = draw(**settings, compute_convergence_checks=False)
+        assert "observed_data" not in trace or not trace["observed_data"].data_vars
+        pm.Normal("other", mu, observed=Rows(y=Y).data("y"))
+        with pytest.raises(UserWarning, match="symbolic observation other"):
+            find_observations(pm.modelcontext(None))

@@ -9,11 +9,9 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_minibatch_mh.bounds.blocks import AnyTables
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.starts import beside, runs_away
 from pymc_minibatch_mh.diagnostics.forecast.records import Forecast, Memory
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.reading.split import Split
 from pymc_minibatch_mh.progress import counting, report
 from pymc_minibatch_mh.step.base import MinibatchStep
@@ -189,7 +187,7 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         ess_per_second_in_blocks=0.0
         if held_still(step.target.split)
         else float(ess.min()) / (count * pilot.seconds_in_blocks),
-        memory=memory(step.prepared.surrogate, step.tables, data_bytes(step)),
+        memory=memory(step),
         preparation_seconds=preparation_seconds,
         held=held_still(step.target.split),
         warning=pilot.warning,
@@ -221,10 +219,12 @@ def error_of_mean(values: np.ndarray) -> float:
     return float(np.std(means, ddof=1) / np.sqrt(BATCHES))
 
 
-def memory(surrogate: Surrogate, tables: AnyTables | None, data: int) -> Memory:
-    """Return the bytes of what a step holds, given those of its data."""
+def memory(step: MinibatchStep) -> Memory:
+    """Return the bytes of what a step holds, and of its data."""
+    tables, source = step.tables, step.target.source
     held = 0 if tables is None else tables.nbytes
-    return Memory(data, held, sum(np.asarray(part).nbytes for part in surrogate))
+    sums = sum(np.asarray(part).nbytes for part in step.prepared.surrogate)
+    return Memory(data_bytes(step), held, sums, not source.in_memory)
 
 
 def data_bytes(step: MinibatchStep) -> int:

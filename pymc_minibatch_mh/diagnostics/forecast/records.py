@@ -158,11 +158,14 @@ class Memory:
         Bounds of all rows and what rows are drawn by.
     sums
         Sums over all rows: gradient, Hessian and the shape of the posterior.
+    stored
+        Whether the data are of ``Rows(...)``, where the step does not hold them.
     """
 
     data: int
     tables: int
     sums: int
+    stored: bool = False
 
 
 @dataclass(frozen=True)

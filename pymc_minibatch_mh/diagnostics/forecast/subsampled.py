@@ -18,6 +18,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
 )
 from pymc_minibatch_mh.errors import BoundsError, UnsplittableModelError
 from pymc_minibatch_mh.model.reading.batch import BatchTerm
+from pymc_minibatch_mh.model.reading.joined import likelihoods_of
 from pymc_minibatch_mh.model.reading.split import Split, split
 from pymc_minibatch_mh.model.reading.terms import MIN_ROWS, number_of_rows
 from pymc_minibatch_mh.model.row.function import row_functions
@@ -87,7 +88,7 @@ def not_subsampled(
     directions
         Directions of the position that are moved along without rows.
     """
-    chosen = {term.name for term in parts.terms}
+    chosen = set(likelihoods_of(parts.terms))
     found = [
         NotSubsampled(str(rv.name), _why_in_full(number_of_rows(model, rv)))
         for rv in model.observed_RVs

@@ -151,8 +151,9 @@ def _acceptance(found: Forecast) -> str:
 
 
 def _memory(memory: Memory) -> str:
+    whose = "of Rows(...), read in blocks" if memory.stored else "the model's own"
     return (
-        f"data {size_in_words(memory.data)} (the model's own), tables "
+        f"data {size_in_words(memory.data)} ({whose}), tables "
         f"{size_in_words(memory.tables)}, sums {size_in_words(memory.sums)}"
     )
 

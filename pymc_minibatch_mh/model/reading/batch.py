@@ -45,8 +45,10 @@ class BatchTerm:
         Data array -> stand-in for a batch of its rows, rows on axis 0.
     axis
         Where the rows lie in the model's own log-likelihood of this variable.
-    weights : ndarray, shape (N,), optional
+    weights : ndarray or StoredArray, shape (N,), optional
         What the log-likelihood of each row is multiplied by; 1 if there are none.
+    joined
+        The terms that this one is the sum of, each with its own axis and weights; none otherwise.
     """
 
     name: str
@@ -55,7 +57,13 @@ class BatchTerm:
     length: Variable
     batches: list[tuple[Column, Variable]] = field(default_factory=list)
     axis: int = 0
-    weights: np.ndarray | None = None
+    weights: np.ndarray | StoredArray | None = None
+    joined: Sequence["BatchTerm"] = ()
+
+    @property
+    def likelihoods(self) -> Sequence["BatchTerm"]:
+        """The terms of single observed variables."""
+        return self.joined or (self,)
 
 
 class BatchWalk:

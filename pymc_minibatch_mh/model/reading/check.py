@@ -13,13 +13,14 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.rewriting.basic import SequentialGraphRewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
+from pymc_minibatch_mh.data.stored import StoredArray
 from pymc_minibatch_mh.errors import SplitCheckError
 from pymc_minibatch_mh.model.reading.derived import AS_SAMPLED
 from pymc_minibatch_mh.model.reading.dims import plain
 from pymc_minibatch_mh.model.reading.precision import in_double
 from pymc_minibatch_mh.model.reading.rounding import rounding_of, stabilised
 from pymc_minibatch_mh.model.reading.split import Split
-from pymc_minibatch_mh.model.reading.stored import with_rows
+from pymc_minibatch_mh.model.reading.stored import ReadStored, with_rows
 
 #: Largest accepted difference between the parts and the whole, in double precision.
 TOLERANCE = 1e-8
@@ -126,10 +127,13 @@ class ModelDensity:
 
 
 def _weighted_log_density(model: pm.Model, split: Split) -> Variable:
-    weights = {term.name: (term.weights, term.axis) for term in split.terms}
+    terms = [one for term in split.terms for one in term.likelihoods]
+    weights = {term.name: (term.weights, term.axis) for term in terms}
     total = model.logp()
     for name, (values, axis) in weights.items():
         if values is not None:
+            if isinstance(values, StoredArray):
+                values = ReadStored(values)()
             (logp,) = model.logp(vars=[model[name]], sum=False)
             rows = pt.moveaxis(plain(logp), axis, -1)
             total = total + ((values - 1.0) * rows).sum()

@@ -1,7 +1,8 @@
 """Indices of rows outside of what they choose from, which compiled code would not notice."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
@@ -12,9 +13,12 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
 from pytensor.tensor.type import integer_dtypes
 
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.stored import StoredArray, StoredRows
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.model.reading.batch import BatchTerm
 from pymc_minibatch_mh.model.reading.stored import blocks_of
+from pymc_minibatch_mh.progress import counting
 
 #: Compiles nothing, and computes no values where a shape will do.
 _OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
@@ -35,24 +39,51 @@ def require_indices_in_range(term: BatchTerm, values: Sequence[Variable]) -> Non
     UnsplittableModelError
         If an index is out of range; names the variable, the row and the index.
     """
-    for index, length, before in _chosen(term, values):
-        wrong = (index < -length) | (index >= length)
-        if wrong.any():
-            first = np.unravel_index(np.argmax(wrong), wrong.shape)
-            row = "" if before is None else f" in row {before + first[0]}"
-            raise UnsplittableModelError(
-                f"{term.name!r} chooses entry {index[first]}{row} of something that has {length} "
-                "entries. Correct the index, which counts from 0."
-            )
+    with closing(_chosen(term, values)) as chosen:
+        for found in chosen:
+            wrong = (found.entries < -found.length) | (found.entries >= found.length)
+            if wrong.any():
+                raise _out_of_range(term.name, found, wrong)
 
 
-def _chosen(
-    term: BatchTerm, values: Sequence[Variable]
-) -> Iterator[tuple[np.ndarray, int, int | None]]:
-    """Yield arrays of indices that are data, what they choose from, and their first row.
+class Chosen(NamedTuple):
+    """Entries that some rows choose.
 
-    Of what they choose from it is the number of entries. Rows that are stored are read in blocks.
+    Parameters
+    ----------
+    entries
+        Their numbers.
+    length
+        How many entries there are to choose from.
+    before
+        Number of the first row; None where all rows share the index.
+    columns
+        The data that the index is computed from.
     """
+
+    entries: np.ndarray
+    length: int
+    before: int | None
+    columns: list[Column]
+
+
+def _out_of_range(name: str, found: Chosen, wrong: np.ndarray) -> UnsplittableModelError:
+    first = np.unravel_index(np.argmax(wrong), wrong.shape)
+    stored = tuple(c for c in found.columns if isinstance(c.values, StoredArray))
+    row, index = "", "the index"
+    if found.before is not None:
+        number = found.before + int(first[0])
+        row = f" in row {number}{StoredRows(stored).place(number) if stored else ''}"
+    if stored:
+        index = ", ".join(repr(column.name) for column in stored)
+    return UnsplittableModelError(
+        f"{name!r} chooses entry {found.entries[first]}{row} of something that has {found.length} "
+        f"entries. Correct {index}, which counts from 0."
+    )
+
+
+def _chosen(term: BatchTerm, values: Sequence[Variable]) -> Generator[Chosen]:
+    """Yield what indices that are data choose; rows that are stored are read in blocks."""
     pairs = [
         (index, _length(node.inputs[0], axis))
         for node in toposort([term.logp])
@@ -63,17 +94,29 @@ def _chosen(
     if not pairs:
         return
     given: dict[Variable, Any] = {value: np.zeros(value.type.shape) for value in values}
-    inputs = [*given, *(batch for _, batch in term.batches), term.length]
     outputs = [x for pair in pairs for x in pair]
+    # Of stored rows no more is read than indices are made of.
+    above = set(ancestors(outputs))
+    read = [(column, batch) for column, batch in term.batches if batch in above]
+    columns = [_columns_of(index, read) for index, _ in pairs]
+    inputs = [*given, *(batch for _, batch in read), term.length]
     function = pytensor.function(inputs, outputs, mode=_OF_SHAPES, on_unused_input="ignore")
-    for block in blocks_of(term.n_rows, [column for column, _ in term.batches]):
-        count = block.stop - block.start
-        rows = [c.read(block).astype(b.type.dtype, copy=False) for c, b in term.batches]
-        with np.errstate(all="ignore"):
-            found = function(*given.values(), *rows, np.int64(count))
-        for index, length in zip(found[::2], found[1::2], strict=True):
-            chosen = np.atleast_1d(index)
-            yield chosen, int(length), block.start if len(chosen) == count else None
+    blocks = list(blocks_of(term.n_rows, [column for column, _ in read]))
+    with counting("Checking the indices", len(blocks)) as advance:
+        for block in blocks:
+            count = block.stop - block.start
+            rows = [c.read(block).astype(b.type.dtype, copy=False) for c, b in read]
+            with np.errstate(all="ignore"):
+                found = function(*given.values(), *rows, np.int64(count))
+            for index, length, of in zip(found[::2], found[1::2], columns, strict=True):
+                chosen = np.atleast_1d(index)
+                yield Chosen(chosen, int(length), block.start if len(chosen) == count else None, of)
+            advance()
+
+
+def _columns_of(index: Variable, read: Sequence[tuple[Column, Variable]]) -> list[Column]:
+    above = set(ancestors([index]))
+    return [column for column, batch in read if batch in above]
 
 
 def _length(chosen_from: Variable, axis: int) -> Variable:

@@ -11,7 +11,8 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.errors import SettingError
 
 #: Name of an observed variable -> one number per row, or the numbers where there is one variable.
-Weights = Mapping[str, Any] | np.ndarray | Sequence[float]
+#: Where its data are of Rows(...), what stands for an array of these.
+Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
 
 
 def model_of(model: Any) -> pm.Model:

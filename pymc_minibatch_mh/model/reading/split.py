@@ -21,6 +21,7 @@ from pymc_minibatch_mh.model.reading.coordinates import Coordinates
 from pymc_minibatch_mh.model.reading.dims import as_read
 from pymc_minibatch_mh.model.reading.indices import require_indices_in_range
 from pymc_minibatch_mh.model.reading.inputs import Weights, model_of, value_variables
+from pymc_minibatch_mh.model.reading.joined import joined
 from pymc_minibatch_mh.model.reading.logp import log_density
 from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
 from pymc_minibatch_mh.model.reading.natural import natural
@@ -226,8 +227,8 @@ def split(
     chosen = chosen_terms(model, observed, min_rows, observation_dims)
     arrays = ModelArrays()
     terms = [term_of(model, rv, names, observation_dims, arrays) for rv in chosen]
-    if weights is not None:
-        weigh(terms, weights)
+    weigh(terms, weights)
+    terms = joined(terms)
     _check_potentials(model, terms)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
     prior = in_double(log_density(model, rest, summed=True)) if rest else pt.constant(0.0)

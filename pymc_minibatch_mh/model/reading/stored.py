@@ -15,6 +15,7 @@ from pytensor.tensor.type import TensorType
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.stored import BLOCK_ROWS, ArrayStorage, Storage, StoredArray
 from pymc_minibatch_mh.errors import SettingError, SourceError, refuse
+from pymc_minibatch_mh.model.reading.group_numbers import largest_group
 from pymc_minibatch_mh.model.reading.sources import Sources, seen_by_numpy
 
 
@@ -239,6 +240,7 @@ class Rows(Sources):
     def _hold(self, storage: Storage) -> None:
         self.storage = storage
         self._variables: dict[str, Any] = {}
+        self._largest: dict[str, tuple[str, int]] = {}
 
     @property
     def n_rows(self) -> int:
@@ -268,11 +270,49 @@ class Rows(Sources):
         SettingError
             If there is no such array.
         """
-        if name not in self.storage.fields:
-            raise SettingError(f"data({name!r}) names no array. Choose from {self.names}.")
+        self._require_name("data", name)
         if name not in self._variables:
             self._variables[name] = ReadStored(StoredArray(self.storage, name))()
         return self._variables[name]
+
+    def n_groups(self, name: str) -> int:
+        """Return the number of groups that an array numbers from 0 on: its largest number + 1.
+
+        It is found in one pass over blocks of rows, and known afterwards as long as the rows are
+        the same.
+
+        Parameters
+        ----------
+        name
+            Name of the array, of integers, or of floats that are integers.
+
+        Raises
+        ------
+        SettingError
+            If there is no such array.
+        SourceError
+            If a number is no integer of 0 or more, or is not below the number of rows, as
+            identifiers are; names the row, where it lies and the number. Or if rows cannot be read.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pymc_minibatch_mh as mb
+        >>> mb.Rows(g=np.array([0, 3, 1, 3, 0])).n_groups("g")
+        4
+        """
+        self._require_name("n_groups", name)
+        # Files that are others are told by reading, not by their stamp, which is that of before.
+        self.storage.read([name], slice(0, 1))
+        stamp = self.stamp
+        known = self._largest.get(name)
+        if known is None or known[0] != stamp:
+            known = self._largest[name] = stamp, largest_group(self.storage, name)
+        return known[1] + 1
+
+    def _require_name(self, called: str, name: str) -> None:
+        if name not in self.storage.fields:
+            raise SettingError(f"{called}({name!r}) names no array. Choose from {self.names}.")
 
     def __repr__(self) -> str:
         arrays = " and ".join(_described(name, f) for name, f in self.storage.fields.items())

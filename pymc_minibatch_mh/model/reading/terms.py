@@ -235,7 +235,7 @@ def term_of(
 
 
 def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[BatchTerm]) -> None:
-    """Refuse more of stored rows than one subsampled likelihood, and others beside it.
+    """Refuse what is subsampled beside the likelihoods of one Rows(...).
 
     Raises
     ------
@@ -253,7 +253,7 @@ def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Bat
         raise refuse(
             other.name,
             f"is subsampled beside {stored[0].name!r}, whose data are of Rows(...)",
-            "Name one of them in observed=[...], or put both into one pm.CustomDist.",
+            "Put the data of both into one Rows(...), or name one of them in observed=[...].",
         )
 
 

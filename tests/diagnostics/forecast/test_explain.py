@@ -13,6 +13,7 @@ from pymc_minibatch_mh import (
     MinibatchError,
     ModeError,
     PenaltyMH,
+    Rows,
     SettingError,
     SplitCheckError,
     TunaMH,
@@ -22,7 +23,7 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.diagnostics.forecast import explain as entry
 from pymc_minibatch_mh.diagnostics.forecast import nuts as nuts_module
-from pymc_minibatch_mh.diagnostics.forecast import pilot
+from pymc_minibatch_mh.diagnostics.forecast import pilot, subsampled, wording
 from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly
 from pymc_minibatch_mh.model.compiled import compiled_model
 from pymc_minibatch_mh.model.reading.split import split
@@ -133,6 +134,21 @@ def test_what_is_expanded_around_is_told(of_step, model_of):
     assert hierarchy.centre in " ".join(str(hierarchy).split())
     start = TunaMH(model=model_of("logistic"), centre="start", covariance=0.01 * np.eye(3))
     assert explain(start, draws=100, tune=0, random_seed=1).centre.startswith("the start")
+
+
+def test_likelihoods_and_data_of_stored_rows_are_told_as_what_they_are():
+    rng = np.random.default_rng(4)
+    rows = Rows(x=rng.standard_normal(2_000), y=rng.poisson(1.0, 2_000), t=rng.random(2_000))
+    with pm.Model() as model:
+        b = pm.Normal("b")
+        pm.Poisson("y", pm.math.exp(b * rows.data("x")), observed=rows.data("y"))
+        pm.Normal("t", b, 1.0, observed=rows.data("t"))
+    step = TunaMH(model=model)
+    assert pilot.memory(step).stored
+    told = wording._memory(pilot.memory(step))
+    assert told.startswith("data 46.9 KiB (of Rows(...), read in blocks), tables ")
+    parts = step.target.split
+    assert [one.name for one in subsampled.not_subsampled(model, parts, ())] == ["b"]
 
 
 def test_memory_is_that_of_the_arrays(of_step, step_of):

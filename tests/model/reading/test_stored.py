@@ -6,6 +6,8 @@ import pytest
 from pytensor.compile.mode import Mode
 
 from pymc_minibatch_mh import Rows, SettingError, SourceError, TunaMH, UnsplittableModelError
+from pymc_minibatch_mh.data.stored import ArrayStorage
+from pymc_minibatch_mh.expansion import passes
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.reading.split import split
 
@@ -89,11 +91,58 @@ def test_an_index_out_of_range_is_named_with_its_row():
         target_of(poisson(changed(g=wrong).data))
 
 
+def test_an_index_out_of_range_is_named_with_its_array_and_its_file(tmp_path):
+    wrong = ARRAYS["g"].copy()
+    wrong[8_123] = GROUPS
+    np.save(tmp_path / "g.npy", wrong)
+    mapped = np.load(tmp_path / "g.npy", mmap_mode="r")
+    said = r"^'y' chooses entry 5 in row 8123 \(row 8,123 of .*g.npy\) of .* Correct 'g', which"
+    with pytest.raises(UnsplittableModelError, match=said):
+        target_of(poisson(changed(g=mapped).data))
+
+
+class Counted(ArrayStorage):
+    """Arrays that keep what was asked for."""
+
+    def __init__(self, arrays):
+        super().__init__(arrays)
+        self.asked = []
+
+    def read(self, names, rows):
+        found = super().read(names, rows)
+        self.asked += found
+        return found
+
+
+def test_no_more_than_the_index_is_read_to_check_it():
+    storage = Counted(ARRAYS)
+    model = poisson(Rows.of(storage).data)
+    split(model, model.value_vars)
+    assert set(storage.asked) == {"g"}
+
+
 def test_a_missing_number_is_named_with_its_row():
     wrong = ARRAYS["offset"].copy()
     wrong[7_321] = np.nan
     with poisson(changed(offset=wrong).data), pytest.raises(ValueError, match=r"row 7321"):
         TunaMH()
+
+
+def test_a_missing_number_is_sought_some_rows_at_a_time(monkeypatch):
+    monkeypatch.setattr(passes, "SOUGHT_ROWS", 1_000)
+    wrong = ARRAYS["offset"].copy()
+    wrong[[7_321, 8_000]] = np.nan
+    target = target_of(poisson(changed(offset=wrong).data))
+    asked, likelihood = [], target.passes.likelihood
+
+    def counted(theta, *, hessian, rows=None):
+        asked.append(N if rows is None else len(rows))
+        return likelihood(theta, hessian=hessian, rows=rows)
+
+    monkeypatch.setattr(target.passes, "likelihood", counted)
+    with pytest.raises(ValueError, match=r"first in row 7321"):
+        target.require_finite(np.zeros(target.split.size))
+    assert max(asked[1:]) == 1_000
 
 
 def test_a_missing_number_is_named_with_its_file(tmp_path):

@@ -1,0 +1,76 @@
+"""Stored rows held against their bounds, read once for both, wherever they are."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.block_bounds import BlockBounds
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.data.stored import StoredRows, consecutive
+from pymc_minibatch_mh.expansion.row_sums import Move, RatioIn, RowSums
+from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.values import RowData, with_rows, without_rows
+
+
+class RatioToBounds(NamedTuple):
+    """Ask for the largest |dU_i| / (c_i M) of rows in a move.
+
+    Parameters
+    ----------
+    order
+        Of the expansion.
+    move
+        The position, the new one and the centre of the expansion.
+    table
+        Table that serves the move.
+    m, inverse_temperature
+        M of the move, and β.
+    """
+
+    order: int
+    move: Move
+    table: int
+    m: float
+    inverse_temperature: float
+
+    def given(self, c: np.ndarray) -> RatioIn:
+        """Return the same for rows whose c_i are known."""
+        return RatioIn(self.order, self.move, c, self.m, self.inverse_temperature)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldAgainstBounds:
+    """Bounds rows and computes what they change by; a pickle has none of them.
+
+    Parameters
+    ----------
+    sums, bounds
+        What does either.
+    source
+        The rows; None in another process.
+    """
+
+    sums: RowSums
+    bounds: BlockBounds
+    source: StoredRows | None
+
+    def __reduce__(self) -> tuple:
+        return _elsewhere, (self.sums, self.bounds, without_rows(self.bounds.function))
+
+    def of_rows(self, rows: np.ndarray, asked: RatioToBounds) -> tuple[float, int]:
+        """Return what is asked of rows by their numbers, which are read here."""
+        assert self.source is not None
+        return self.of_read(self.source.read(consecutive(rows)), asked)
+
+    def of_read(self, read: ArrayRows, asked: RatioToBounds) -> tuple[float, int]:
+        """Return the ratio and the place of the row that has it, in whatever process."""
+        function: RowFunction = with_rows(self.bounds.function, read)
+        data = RowData(function, slice(0, read.n_rows))
+        c = self.bounds.of_functions([function]).of(asked.table, data)
+        found: Any = self.sums.of_read(read, asked.given(c))
+        return found
+
+
+def _elsewhere(sums: RowSums, bounds: BlockBounds, function: RowFunction) -> HeldAgainstBounds:
+    return HeldAgainstBounds(sums, bounds.of_functions([function]), None)

@@ -1,0 +1,91 @@
+"""A disk that is full: an error that names the file, or a run that goes on, and no half file."""
+
+import os
+import resource
+import stat
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh import TunaMH
+from pymc_minibatch_mh.preparation import file
+
+#: Compiles a kernel where no file may have more than some bytes, and draws with it.
+COMPILING = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+import numpy as np
+from pymc_minibatch_mh.kernels.alias import build_alias
+thresholds, aliases = np.zeros(2), np.zeros(2, dtype=np.int32)
+build_alias(np.array([1.0, 3.0], dtype=np.float32), thresholds, aliases)
+print(thresholds.sum())
+"""
+
+
+@contextmanager
+def files_of_at_most(n_bytes):
+    """Let every write beyond so many bytes of a file fail, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["over another", "anew"])
+def test_a_step_is_saved_as_a_whole_or_not_at_all(step_of, model_of, tmp_path, before):
+    step, path = step_of("poisson", "TunaMH"), tmp_path / "step.npz"
+    if before:
+        step.save(path)
+    there = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    with files_of_at_most(500), pytest.raises(OSError, match=r"too large: '.*step\.npz'"):
+        step.save(path)
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == there
+    step.save(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["step.npz"]
+    again = TunaMH(model=model_of("poisson"), prepared=path)
+    np.testing.assert_array_equal(again.surrogate.centre, step.surrogate.centre)
+
+
+def test_what_cannot_be_written_leaves_what_was_there():
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "step.npz"
+        path.write_bytes(b"an older step")
+        with files_of_at_most(500), pytest.raises(OSError, match="too large"):
+            file._write_whole(path, {"c": np.zeros(5_000)})
+        assert path.read_bytes() == b"an older step"
+        assert [one.name for one in Path(folder).iterdir()] == ["step.npz"]
+
+
+def test_a_link_to_a_file_stays_one(step_of, tmp_path):
+    step = step_of("poisson", "TunaMH")
+    (tmp_path / "link.npz").symlink_to(tmp_path / "step.npz")
+    step.save(tmp_path / "link.npz")
+    assert (tmp_path / "link.npz").is_symlink()
+    assert (tmp_path / "step.npz").is_file()
+
+
+def test_a_device_that_is_full_is_named_and_stays_a_device(step_of):
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        step_of("poisson", "TunaMH").save("/dev/full")
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+def test_compiled_functions_that_cannot_be_kept_are_used(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", COMPILING],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout) == 1.5
+    assert run.stderr.count("Numba cannot keep compiled functions") == 1
+    assert "File too large" in run.stderr
+    # What is half written is not there.
+    assert not any(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())

@@ -1,0 +1,119 @@
+"""The number of groups of stored rows is found in one pass, or the row that has none is named."""
+
+import os
+
+import numpy as np
+import pytest
+
+from pymc_minibatch_mh import Rows, SettingError, SourceError, progress
+from pymc_minibatch_mh.data.stored import BLOCK_ROWS, ArrayStorage
+
+N = 2 * BLOCK_ROWS + 7
+RNG = np.random.default_rng(5)
+G = RNG.integers(0, 200, N).astype(np.int16)
+# The largest number is the very last.
+G[-1] = 200
+
+
+class Counted(ArrayStorage):
+    """Arrays that keep how many rows of which were read at a time."""
+
+    def __init__(self, **arrays):
+        super().__init__(arrays)
+        self.asked = []
+
+    def read(self, names, rows):
+        found = super().read(names, rows)
+        self.asked += [(name, len(array)) for name, array in found.items()]
+        return found
+
+
+@pytest.mark.parametrize("dtype", ["i2", ">i4", "u1", "u8", "f4", "f8"])
+def test_the_number_of_groups_is_the_largest_number_and_one(dtype):
+    assert Rows(g=G.astype(dtype)).n_groups("g") == 201
+
+
+def test_groups_of_bools_and_of_several_columns_are_counted():
+    assert Rows(g=np.array([False, True, False])).n_groups("g") == 2
+    assert Rows(g=np.array([[0, 1], [3, 0], [0, 0], [1, 1]])).n_groups("g") == 4
+    assert Rows(g=np.zeros(3, dtype=int)).n_groups("g") == 1
+
+
+def test_groups_are_counted_in_one_pass_over_blocks_of_their_own_array():
+    storage = Counted(g=G, x=RNG.random(N))
+    rows = Rows.of(storage)
+    assert rows.n_groups("g") == 201
+    lengths = [length for name, length in storage.asked if name == "g"]
+    assert {name for name, _ in storage.asked} == {"g"}
+    # One row before, to see that the files are there.
+    assert sorted(lengths) == [1, 7, BLOCK_ROWS, BLOCK_ROWS]
+    storage.asked.clear()
+    assert rows.n_groups("g") == 201
+    assert storage.asked == [("g", 1)]
+
+
+def test_rows_that_are_others_are_counted_again():
+    numbers = G.copy()
+    rows = Rows(g=numbers)
+    rows.n_groups("g")
+    numbers[BLOCK_ROWS + 17] = 999
+    assert rows.n_groups("g") == 1_000
+
+
+def test_a_file_that_was_written_to_is_not_counted_from_memory(tmp_path):
+    np.save(tmp_path / "g.npy", G)
+    rows = Rows.from_npy(g=tmp_path / "g.npy")
+    rows.n_groups("g")
+    os.utime(tmp_path / "g.npy", (1, 1))
+    with pytest.raises(SourceError, match=r"g\.npy was written to after"):
+        rows.n_groups("g")
+
+
+def wrong_at(row, number, dtype):
+    numbers = G.astype(dtype)
+    numbers[row] = number
+    return numbers
+
+
+@pytest.mark.parametrize(
+    ("row", "number", "dtype", "said"),
+    [
+        (N - 2, -1, "i2", "-1"),
+        (BLOCK_ROWS + 3, 2.5, "f8", "2.5"),
+        (0, np.nan, "f4", "nan"),
+        (5, np.inf, "f8", "inf"),
+        (BLOCK_ROWS, -3.0, "f8", "-3.0"),
+    ],
+)
+def test_what_is_no_number_of_a_group_is_named_with_its_row_and_file(
+    tmp_path, row, number, dtype, said
+):
+    np.save(tmp_path / "g.npy", wrong_at(row, number, dtype))
+    rows = Rows.from_npy(g=tmp_path / "g.npy")
+    place = rf"^'g' is {said} in row {row:,} of .*g\.npy, which is no number of a group"
+    with pytest.raises(SourceError, match=place):
+        rows.n_groups("g")
+
+
+def test_identifiers_are_not_taken_for_numbers_of_groups():
+    rows = Rows(g=wrong_at(9, N, "i8"))
+    with pytest.raises(SourceError, match=rf"'g' is {N} in row 9, but there are only {N:,} rows"):
+        rows.n_groups("g")
+    assert Rows(g=wrong_at(9, N - 1, "i8")).n_groups("g") == N
+
+
+def test_an_unknown_array_is_refused():
+    with pytest.raises(SettingError, match=r"n_groups\('h'\) names no array. Choose from \['g'\]"):
+        Rows(g=G).n_groups("h")
+
+
+def test_counting_says_how_far_it_is(monkeypatch):
+    said = []
+
+    class Line:
+        def count(self, label, share):
+            said.append(f"{label} {share:.0%}")
+
+    monkeypatch.setattr(progress._Line, "current", Line())
+    Rows(g=G).n_groups("g")
+    assert said == [f"Counting the groups of 'g' {share}%" for share in (33, 67, 100)]
