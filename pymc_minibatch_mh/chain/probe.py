@@ -1,16 +1,17 @@
 """A chain's update in its parts, as the chain runs them, for measurements after sampling."""
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.expansion.parallel import on_all_cores
+from pymc_minibatch_mh.expansion.parallel import Consecutive, chunks_of, on_all_cores, over_rows
+from pymc_minibatch_mh.expansion.spread import Spread, SpreadIn
 from pymc_minibatch_mh.kernels import repeat
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.generator import generator_addresses
-from pymc_minibatch_mh.kernels.moments import add_moments, merge_moments
 
 #: Rows that are read at a time.
 CHUNK = 65_536
@@ -146,52 +147,39 @@ class Probe:
 
     def rows(self, move: ProposedMove) -> RowsOfMove:
         """Read all rows for a move, in blocks."""
-        posterior, n_top = self._posterior, self.n_top
         table, m = self._bounds_of(move)
-        heavy = self._heavy
-        ends_of_move = move.position, move.new, posterior.surrogate.centre
+        chunks = chunks_of(self.n_rows, CHUNK)
+        ends = move.position, move.new, self._posterior.surrogate.centre
+        order, heavy = self._chain.prepared.target.taylor_order, self._heavy
+        asked = [
+            SpreadIn(order, ends, table, m, self._beta, chunk.first, heavy, self.n_top)
+            for chunk in chunks
+        ]
+        whole = Spread(0.0, (0, 0.0, 0.0, 0.0), np.empty(0), math.nan if table < 0 else -1.0, -1)
+        for part in self._found(list(zip(chunks, asked, strict=True))):
+            whole = whole.merged(part, self.n_top)
+        return self._summary(move, whole)
 
-        def part(ends: tuple[int, int]) -> tuple:
-            first, last = ends
-            differences, scales = self._differences(ends_of_move, first, last)
-            worst = math.nan, -1
-            if table >= 0:
-                c = self._bounds(table, first, last)
-                ratio, place = repeat.largest_of(differences, scales, c, m, self._beta)
-                worst = ratio, first + place
-            inside = heavy[slice(*np.searchsorted(heavy, ends))] - first
-            known, drawn = differences[inside].sum(), np.delete(differences, inside)
-            moments = add_moments(0, 0.0, 0.0, 0.0, drawn, drawn.size)
-            return (known, *moments), _extremes(drawn, n_top), worst
+    def _found(self, asked: list[tuple[Consecutive, SpreadIn]]) -> Iterator[Spread]:
+        prepared, posterior = self._chain.prepared, self._posterior
+        if not prepared.target.source.in_memory:
+            return over_rows(prepared.held, prepared.target.source, asked)
 
-        starts = range(0, self.n_rows, CHUNK)
-        chunks = [(first, min(first + CHUNK, self.n_rows)) for first in starts]
-        known, moments, top = 0.0, (0, 0.0, 0.0, 0.0), np.empty(0)
-        worst = (math.nan if table < 0 else -1.0), -1
-        for (own_known, *own_moments), own_top, own_worst in on_all_cores(part, chunks):
-            known += own_known
-            if own_moments[0]:
-                moments = merge_moments(*moments, *own_moments)
-            top = _extremes(np.concatenate([top, own_top]), n_top)
-            if own_worst[0] > worst[0]:
-                worst = own_worst
-        return self._summary(move, known, moments, top, worst)
+        def part(one: tuple[Consecutive, SpreadIn]) -> Spread:
+            ends = one[0].first, one[0].last
+            c = posterior.tables.c[one[1].table, slice(*ends)] if one[1].table >= 0 else None
+            return one[1].of(posterior.evaluate, posterior.space, ends, c)
 
-    def _summary(
-        self,
-        move: ProposedMove,
-        known: float,
-        moments: tuple,
-        top: np.ndarray,
-        worst: tuple[float, int],
-    ) -> RowsOfMove:
-        n, mean, second, third = moments
-        log_ratio = move.cheap + self._beta * (n * mean + known)
+        return on_all_cores(part, asked)
+
+    def _summary(self, move: ProposedMove, found: Spread) -> RowsOfMove:
+        (n, mean, second, third), worst = found.moments, (found.ratio, found.row)
+        log_ratio = move.cheap + self._beta * (n * mean + found.known)
         if not np.isfinite(log_ratio):
             return RowsOfMove(-math.inf, math.nan, math.nan, math.nan, math.nan, *worst)
         if not second > 0.0:
             return RowsOfMove(log_ratio, 0.0, 0.0, 0.0, 0.0, *worst)
-        squares = np.sort((top - mean) ** 2)[::-1][: self.n_top]
+        squares = np.sort((found.top - mean) ** 2)[::-1][: self.n_top]
         return RowsOfMove(
             log_ratio,
             second / max(n - 1, 1),
@@ -201,33 +189,11 @@ class Probe:
             *worst,
         )
 
-    def _differences(
-        self, ends_of_move: tuple, first: int, last: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the differences of consecutive rows in a move, and their scales."""
-        evaluate, found = self._posterior.evaluate, np.empty((2, last - first))
-        prepared = self._chain.prepared
-        if prepared.target.source.in_memory:
-            repeat.differences_of(
-                evaluate, ends_of_move, self._posterior.space, first, last, *found
-            )
-        else:
-            with prepared.target.passes.reading(np.arange(first, last)) as (space, rows):
-                repeat.differences_of(evaluate, ends_of_move, space, 0, rows.size, *found)
-        return found[0], found[1]
-
     @property
     def _heavy(self) -> np.ndarray:
         """Rows that every update reads, by their numbers, which places in a supply are not."""
         drawn_from = self._chain.prepared.drawn_from
         return self._posterior.tables.heavy if drawn_from is None else drawn_from.heavy
-
-    def _bounds(self, table: int, first: int, last: int) -> np.ndarray:
-        """Return the bounds of consecutive rows in a table."""
-        prepared = self._chain.prepared
-        if prepared.target.source.in_memory:
-            return self._posterior.tables.c[table, first:last]
-        return prepared.bounds_of(table, slice(first, last))
 
     def _bounds_of(self, move: ProposedMove) -> tuple[int, float]:
         """Return the table that serves a move and its M; -1 and NaN where none does."""
@@ -244,11 +210,3 @@ class Probe:
         self._repeat(address, self._of_rows, *move, repetitions, by_verdict, outcomes)
         self._chain.require_served()
         return outcomes
-
-
-def _extremes(values: np.ndarray, count: int) -> np.ndarray:
-    """Return the `count` smallest and the `count` largest values."""
-    if values.size <= 2 * count:
-        return values
-    parted = np.partition(values, (count - 1, values.size - count))
-    return np.concatenate([parted[:count], parted[-count:]])

@@ -109,6 +109,20 @@ class Part:
     compute: Callable[[Any, Mapping[str, np.ndarray]], Any]
 
 
+def computed(
+    storage: Storage, names: Iterable[str], parts: Sequence[Part], shared: Any
+) -> Iterator[Any]:
+    """Yield what is computed of parts of the rows, where the rows are or else here.
+
+    Parameters and errors are those of :meth:`ComputingStorage.computed`.
+    """
+    if isinstance(storage, ComputingStorage) and storage.has_workers:
+        yield from storage.computed(names, parts, shared)
+    else:
+        for part in parts:
+            yield part.compute(shared, storage.read(names, part.rows))
+
+
 class ArrayStorage:
     """Arrays in memory or mapped to it.
 

@@ -88,7 +88,7 @@ class RowSums:
         if not isinstance(self._source, StoredRows):
             yield Place(self.space, rows)
         else:
-            with self._placed(self._source.read(consecutive(rows))) as place:
+            with self.placed(self._source.read(consecutive(rows))) as place:
                 yield place
 
     def of_rows(self, rows: np.ndarray, asked: Asked) -> Any:
@@ -101,11 +101,12 @@ class RowSums:
     def of_read(self, read: ArrayRows, asked: Asked) -> Any:
         """Return what is asked of rows that were read, in whatever process."""
         address = address_of(asked.compiled(self))
-        with self._placed(read) as place:
+        with self.placed(read) as place:
             return asked.of(address, place)
 
     @contextmanager
-    def _placed(self, read: ArrayRows) -> Iterator[Place]:
+    def placed(self, read: ArrayRows) -> Iterator[Place]:
+        """Place rows that were read, with what was compiled before: yield where they lie."""
         assert isinstance(self._rows, StoredFormRows)
         # What was read and placed lives as long as this frame.
         placed = self._rows.on(read)

@@ -34,43 +34,49 @@ class RatioToBounds(NamedTuple):
     m: float
     inverse_temperature: float
 
-    def given(self, c: np.ndarray) -> RatioIn:
-        """Return the same for rows whose c_i are known."""
-        return RatioIn(self.order, self.move, c, self.m, self.inverse_temperature)
+    def found(self, sums: RowSums, read: ArrayRows, c: np.ndarray) -> tuple[float, int]:
+        """Return the ratio of rows that were read, and the place of the row that has it."""
+        asked = RatioIn(self.order, self.move, c, self.m, self.inverse_temperature)
+        found: tuple[float, int] = sums.of_read(read, asked)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class HeldAgainstBounds:
     """Bounds rows and computes what they change by; a pickle has none of them.
 
+    What is asked has the number of a `table` of bounds, or -1, and finds something of the sums, of
+    rows that were read and of their c_i there.
+
     Parameters
     ----------
     sums, bounds
-        What does either.
+        What does either; no bounds where nobody asks for them.
+    function
+        The term.
     source
         The rows; None in another process.
     """
 
     sums: RowSums
-    bounds: BlockBounds
+    bounds: BlockBounds | None
+    function: RowFunction
     source: StoredRows | None
 
     def __reduce__(self) -> tuple:
-        return _elsewhere, (self.sums, self.bounds, without_rows(self.bounds.function))
+        return HeldAgainstBounds, (self.sums, self.bounds, without_rows(self.function), None)
 
-    def of_rows(self, rows: np.ndarray, asked: RatioToBounds) -> tuple[float, int]:
+    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
         """Return what is asked of rows by their numbers, which are read here."""
         assert self.source is not None
         return self.of_read(self.source.read(consecutive(rows)), asked)
 
-    def of_read(self, read: ArrayRows, asked: RatioToBounds) -> tuple[float, int]:
-        """Return the ratio and the place of the row that has it, in whatever process."""
-        function: RowFunction = with_rows(self.bounds.function, read)
-        data = RowData(function, slice(0, read.n_rows))
-        c = self.bounds.of_functions([function]).of(asked.table, data)
-        found: Any = self.sums.of_read(read, asked.given(c))
-        return found
-
-
-def _elsewhere(sums: RowSums, bounds: BlockBounds, function: RowFunction) -> HeldAgainstBounds:
-    return HeldAgainstBounds(sums, bounds.of_functions([function]), None)
+    def of_read(self, read: ArrayRows, asked: Any) -> Any:
+        """Return what is asked of rows that were read, in whatever process."""
+        c = None
+        if asked.table >= 0:
+            assert self.bounds is not None
+            function = with_rows(self.function, read)
+            data = RowData(function, slice(0, read.n_rows))
+            c = self.bounds.of_functions([function]).of(asked.table, data)
+        return asked.found(self.sums, read, c)

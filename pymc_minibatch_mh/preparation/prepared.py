@@ -24,6 +24,7 @@ from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.by_scales import ByScales
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.preparation.heavy import heavy_rows
+from pymc_minibatch_mh.preparation.held import HeldAgainstBounds
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.stored import full_passes_by_bounds, require_few
 from pymc_minibatch_mh.preparation.violations import (
@@ -116,6 +117,8 @@ class Prepared:
     def __getstate__(self) -> dict[str, Any]:
         """Keep the tables apart, which another process may not find any more."""
         kept = {**self.__dict__, "tables": None}
+        # What reads rows in this process is made again in another.
+        kept.pop("held", None)
         if not isinstance(self.tables, Tables):
             return {"kept": {**kept, "tables": self.tables}, "tables": None}
         return {"kept": kept, "tables": _Apart(self.tables)}
@@ -223,10 +226,14 @@ class Prepared:
             return replace(self, surrogate=surrogate)
         return replace(self._bare(), surrogate=surrogate).completed()
 
-    def bounds_of(self, table: int, rows: slice) -> np.ndarray:
-        """Return c_i of stored rows in a table, float32."""
-        assert isinstance(self.tables, BlockTables)
-        return self.tables.of(table, rows)
+    @cached_property
+    def held(self) -> HeldAgainstBounds:
+        """What finds the differences of stored rows, with their bounds."""
+        functions, source = self.target.row_functions, self.target.source
+        assert not isinstance(functions, BoundsError)
+        assert isinstance(source, StoredRows)
+        bounds = self.tables.bounds if isinstance(self.tables, BlockTables) else None
+        return HeldAgainstBounds(self.target.passes.sums, bounds, functions[0], source)
 
     def require_few_full_passes(
         self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None

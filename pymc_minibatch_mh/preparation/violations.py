@@ -106,7 +106,7 @@ def _largest_ratio(
         rows = target.spread(CHANGES)
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
-    work = HeldAgainstBounds(passes.sums, tables.bounds, target.source)
+    work = HeldAgainstBounds(passes.sums, tables.bounds, tables.bounds.function, target.source)
     asked = RatioToBounds(target.taylor_order, ends, move.table, move.m, beta)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
     found = over_rows(work, target.source, [(chunk, asked) for chunk in chunks], "Checking bounds")

@@ -81,37 +81,6 @@ def test_sums_and_bounds_are_those_of_this_process(steps):
     np.testing.assert_array_equal(ours.tables.sums, theirs.tables.sums)
 
 
-def test_every_pass_is_that_of_this_process(steps):
-    found = []
-    for step in steps:
-        passes, s = step.target.passes, step.surrogate
-        new = s.centre + s.factor[:, 0]
-        moves, order = [(s.centre, new), (new, s.centre)], step.target.taylor_order
-        found.append(
-            [
-                passes.values(new),
-                passes.bend(s.centre, s.factor, None),
-                passes.bend(s.centre, s.factor, np.arange(0, N, 7)),
-                passes.change(order, (s.centre, new, s.centre)),
-                passes.differences(order, moves, s.centre, np.arange(5, N, 1_000)),
-                [[m.variance, m.skewness] for m in passes.moves(order, moves, s.centre)],
-                passes.likelihood(new, hessian=False, rows=np.arange(3, N, 11)).gradient,
-            ]
-        )
-    for ours, theirs in zip(*found, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-def test_rows_that_change_most_are_those_of_this_process(steps):
-    calibrations = [
-        step.target.calibrate(step.surrogate, np.random.default_rng(1), seeks_heavy=True)
-        for step in steps
-    ]
-    (ours, heavy), (theirs, same) = calibrations
-    np.testing.assert_array_equal(heavy, same)
-    assert ours == theirs
-
-
 def test_few_rows_travel_to_this_process(client, sizes, monkeypatch):
     sizes.clear()
     monkeypatch.setattr(target, "CHECK_ROWS", 100)

@@ -37,6 +37,7 @@ EVEN = ("kernels.looks._look_at_more", LOOKS, *LOOP)
 SIZE = "kernels.moves.size_of_move"
 APPENDED = "preparation/test_appended.py"
 BLOCKS, POOL = "bounds/test_blocks.py", "chain/test_pool.py"
+ELSEWHERE = "expansion/test_elsewhere.py"
 SUPPLIES, STORED = "exactness/test_supplies.py", "step/test_supplies.py"
 EVENLY, IN_STEPS = "exactness/test_even_supplies.py", "step/test_even_batches.py"
 
@@ -1559,6 +1560,18 @@ EDITED = [
         "expansion/test_scales.py::test_scales_are_told_from_locations[3.0-lasso]",
     ),
     # Rows that were drawn ahead.
+    Mutant(
+        "numbers of rows within their chunk",
+        "rows that change most are taken for others of the first chunk",
+        Edit("expansion.passes.Passes.moves", "chunk.first + changes.rows", "changes.rows"),
+        f"{ELSEWHERE}::test_rows_that_change_most_are_those_of_this_process",
+    ),
+    Mutant(
+        "rows left out of the first chunk only",
+        "heavy rows of later chunks count twice",
+        Edit("expansion.passes.Passes.moves", "left_out[inside] - chunk.first", "left_out[:1]"),
+        f"{ELSEWHERE}::test_rows_that_are_left_out_do_not_count",
+    ),
     Mutant(
         "candidates all kept",
         "stored rows are drawn by the largest bound of their block",

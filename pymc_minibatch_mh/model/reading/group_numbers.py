@@ -1,8 +1,11 @@
 """How many groups stored rows are in, which a model has to know before it is written."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 
-from pymc_minibatch_mh.data.stored import BLOCK_ROWS, Storage
+from pymc_minibatch_mh.data.stored import BLOCK_ROWS, Part, Storage, computed
 from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.progress import counting
 
@@ -25,14 +28,18 @@ def largest_group(storage: Storage, name: str) -> int:
         If one is no integer of 0 or more, or there are fewer rows than groups; names the row.
     """
     largest, where, n_rows = -1, 0, storage.n_rows
-    with counting(f"Counting the groups of {name!r}", -(-n_rows // BLOCK_ROWS)) as advance:
-        for first in range(0, n_rows, BLOCK_ROWS):
-            block = slice(first, min(first + BLOCK_ROWS, n_rows))
-            numbers = storage.read([name], block)[name].reshape(block.stop - first, -1)
-            _require_numbers(storage, name, first, numbers)
-            if numbers.max() > largest:
-                largest = int(numbers.max())
-                where = first + int(np.argmax(numbers.max(axis=1)))
+    starts = range(0, n_rows, BLOCK_ROWS)
+    parts = [Part(slice(k, min(k + BLOCK_ROWS, n_rows)), _OfBlock(name)) for k in starts]
+    with counting(f"Counting the groups of {name!r}", len(parts)) as advance:
+        for first, found in zip(starts, computed(storage, [name], parts, _STORED), strict=True):
+            number, row, is_one = found
+            if not is_one:
+                raise SourceError(
+                    f"{name!r} is {number} in {storage.where(first + row)}, which is no number of "
+                    f"a group. {_STORE}."
+                )
+            if number > largest:
+                largest, where = int(number), first + row
             advance()
     if largest >= n_rows:
         raise SourceError(
@@ -43,14 +50,28 @@ def largest_group(storage: Storage, name: str) -> int:
     return largest
 
 
-def _require_numbers(storage: Storage, name: str, first: int, numbers: np.ndarray) -> None:
-    wrong = numbers < 0
-    if numbers.dtype.kind == "f":
-        # Also what is not a number, which no comparison holds for.
-        wrong = ~((numbers >= 0) & (numbers == np.floor(numbers)) & np.isfinite(numbers))
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        raise SourceError(
-            f"{name!r} is {numbers[row, column]} in {storage.where(first + int(row))}, which is no "
-            f"number of a group. {_STORE}."
-        )
+class _Stored:
+    """What blocks share: nothing."""
+
+
+_STORED = _Stored()
+
+
+@dataclass(frozen=True)
+class _OfBlock:
+    """Finds the first number of a block that is no group's, or else the largest, and its row."""
+
+    name: str
+
+    def __call__(
+        self, shared: _Stored, arrays: Mapping[str, np.ndarray]
+    ) -> tuple[int | float, int, bool]:
+        numbers = arrays[self.name]
+        numbers = numbers.reshape(len(numbers), -1)
+        wrong = numbers < 0
+        if numbers.dtype.kind == "f":
+            # Also what is not a number, which no comparison holds for.
+            wrong = ~((numbers >= 0) & (numbers == np.floor(numbers)) & np.isfinite(numbers))
+        place = np.argmax(wrong if wrong.any() else numbers)
+        row, column = np.unravel_index(place, numbers.shape)
+        return numbers[row, column].item(), int(row), not wrong.any()

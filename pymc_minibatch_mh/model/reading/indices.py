@@ -1,7 +1,9 @@
 """Indices of rows outside of what they choose from, which compiled code would not notice."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
 from pytensor.tensor.type import integer_dtypes
 
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.stored import StoredArray, StoredRows
+from pymc_minibatch_mh.data.stored import Part, StoredArray, StoredRows, computed
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.model.reading.batch import BatchTerm
 from pymc_minibatch_mh.model.reading.stored import blocks_of
@@ -39,51 +41,137 @@ def require_indices_in_range(term: BatchTerm, values: Sequence[Variable]) -> Non
     UnsplittableModelError
         If an index is out of range; names the variable, the row and the index.
     """
-    with closing(_chosen(term, values)) as chosen:
-        for found in chosen:
-            wrong = (found.entries < -found.length) | (found.entries >= found.length)
-            if wrong.any():
-                raise _out_of_range(term.name, found, wrong)
+    indices = _indices_of(term, values)
+    if indices is None:
+        return
+    blocks = list(blocks_of(term.n_rows, indices.columns))
+    with (
+        counting("Checking the indices", len(blocks)) as advance,
+        closing(indices.wrong_in(blocks)) as found,
+    ):
+        for block, wrong in zip(blocks, found, strict=True):
+            if wrong is not None:
+                raise _out_of_range(term.name, wrong, block.start, indices)
+            advance()
 
 
-class Chosen(NamedTuple):
-    """Entries that some rows choose.
+class Wrong(NamedTuple):
+    """An index that is out of range.
 
     Parameters
     ----------
-    entries
-        Their numbers.
-    length
-        How many entries there are to choose from.
-    before
-        Number of the first row; None where all rows share the index.
-    columns
-        The data that the index is computed from.
+    number
+        Which of the indices it is.
+    entry, length
+        The entry that is chosen, and how many there are.
+    row
+        Its row among those that were read; None where all rows share the index.
     """
 
-    entries: np.ndarray
+    number: int
+    entry: int
     length: int
-    before: int | None
-    columns: list[Column]
+    row: int | None
 
 
-def _out_of_range(name: str, found: Chosen, wrong: np.ndarray) -> UnsplittableModelError:
-    first = np.unravel_index(np.argmax(wrong), wrong.shape)
-    stored = tuple(c for c in found.columns if isinstance(c.values, StoredArray))
+@dataclass(frozen=True, eq=False)
+class Indices:
+    """What the rows of a term choose, as graphs of data: sent to where stored rows are.
+
+    Parameters
+    ----------
+    pairs
+        Indices, and how many entries there are to choose from.
+    given
+        What is not data.
+    columns, batches
+        The data that indices are made of, and what stands for some rows of them.
+    count
+        Number of these rows.
+    """
+
+    pairs: Sequence[tuple[Variable, Variable]]
+    given: Sequence[Variable]
+    columns: Sequence[Column]
+    batches: Sequence[Variable]
+    count: Variable
+
+    def __reduce__(self) -> tuple:
+        stored = [Column(column.name, None, column.axis) for column in self.columns]
+        return Indices, (self.pairs, self.given, stored, self.batches, self.count)
+
+    @cached_property
+    def _function(self) -> Any:
+        inputs = [*self.given, *self.batches, self.count]
+        outputs = [x for pair in self.pairs for x in pair]
+        return pytensor.function(inputs, outputs, mode=_OF_SHAPES, on_unused_input="ignore")
+
+    def wrong_in(self, blocks: Sequence[slice]) -> Generator[Wrong | None]:
+        """Yield the first index of each block that is out of range."""
+        stored = [column.values for column in self.columns]
+        if not (stored and isinstance(stored[0], StoredArray)):
+            for block in blocks:
+                rows = [column.read(block) for column in self.columns]
+                yield self.first_wrong(rows, block.stop - block.start)
+            return
+        parts = [
+            Part(block, _OfArrays([array.name for array in stored], block.stop - block.start))
+            for block in blocks
+        ]
+        names = dict.fromkeys(array.name for array in stored)
+        yield from computed(stored[0].storage, names, parts, self)
+
+    def first_wrong(self, rows: Sequence[np.ndarray], count: int) -> Wrong | None:
+        """Return the first index of rows that were read which is out of range."""
+        given = [np.zeros(value.type.shape) for value in self.given]
+        pairs = zip(rows, self.batches, strict=True)
+        typed = [values.astype(batch.type.dtype, copy=False) for values, batch in pairs]
+        with np.errstate(all="ignore"):
+            found = self._function(*given, *typed, np.int64(count))
+        for number, (index, length) in enumerate(zip(found[::2], found[1::2], strict=True)):
+            entries = np.atleast_1d(index)
+            wrong = (entries < -length) | (entries >= length)
+            if wrong.any():
+                first = np.unravel_index(np.argmax(wrong), wrong.shape)
+                row = int(first[0]) if len(entries) == count else None
+                return Wrong(number, int(entries[first]), int(length), row)
+        return None
+
+    def columns_of(self, number: int) -> tuple[Column, ...]:
+        """Return the stored data that an index is made of."""
+        above = set(ancestors([self.pairs[number][0]]))
+        pairs = zip(self.columns, self.batches, strict=True)
+        made_of = (column for column, batch in pairs if batch in above)
+        return tuple(column for column in made_of if isinstance(column.values, StoredArray))
+
+
+@dataclass(frozen=True)
+class _OfArrays:
+    """Asks for the first index out of range, by the names of the arrays and their length."""
+
+    names: Sequence[str]
+    count: int
+
+    def __call__(self, indices: Indices, arrays: Mapping[str, np.ndarray]) -> Wrong | None:
+        return indices.first_wrong([arrays[name] for name in self.names], self.count)
+
+
+def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> UnsplittableModelError:
+    stored = indices.columns_of(wrong.number)
     row, index = "", "the index"
-    if found.before is not None:
-        number = found.before + int(first[0])
+    if wrong.row is not None:
+        number = first + wrong.row
         row = f" in row {number}{StoredRows(stored).place(number) if stored else ''}"
     if stored:
         index = ", ".join(repr(column.name) for column in stored)
     return UnsplittableModelError(
-        f"{name!r} chooses entry {found.entries[first]}{row} of something that has {found.length} "
+        f"{name!r} chooses entry {wrong.entry}{row} of something that has {wrong.length} "
         f"entries. Correct {index}, which counts from 0."
     )
 
 
-def _chosen(term: BatchTerm, values: Sequence[Variable]) -> Generator[Chosen]:
-    """Yield what indices that are data choose; rows that are stored are read in blocks."""
+def _indices_of(term: BatchTerm, values: Sequence[Variable]) -> Indices | None:
+    """Return the indices that are data; None where there are none."""
     pairs = [
         (index, _length(node.inputs[0], axis))
         for node in toposort([term.logp])
@@ -92,31 +180,12 @@ def _chosen(term: BatchTerm, values: Sequence[Variable]) -> Generator[Chosen]:
         if _is_data(index, values)
     ]
     if not pairs:
-        return
-    given: dict[Variable, Any] = {value: np.zeros(value.type.shape) for value in values}
-    outputs = [x for pair in pairs for x in pair]
-    # Of stored rows no more is read than indices are made of.
-    above = set(ancestors(outputs))
+        return None
+    # No more is read than indices are made of.
+    above = set(ancestors([x for pair in pairs for x in pair]))
     read = [(column, batch) for column, batch in term.batches if batch in above]
-    columns = [_columns_of(index, read) for index, _ in pairs]
-    inputs = [*given, *(batch for _, batch in read), term.length]
-    function = pytensor.function(inputs, outputs, mode=_OF_SHAPES, on_unused_input="ignore")
-    blocks = list(blocks_of(term.n_rows, [column for column, _ in read]))
-    with counting("Checking the indices", len(blocks)) as advance:
-        for block in blocks:
-            count = block.stop - block.start
-            rows = [c.read(block).astype(b.type.dtype, copy=False) for c, b in read]
-            with np.errstate(all="ignore"):
-                found = function(*given.values(), *rows, np.int64(count))
-            for index, length, of in zip(found[::2], found[1::2], columns, strict=True):
-                chosen = np.atleast_1d(index)
-                yield Chosen(chosen, int(length), block.start if len(chosen) == count else None, of)
-            advance()
-
-
-def _columns_of(index: Variable, read: Sequence[tuple[Column, Variable]]) -> list[Column]:
-    above = set(ancestors([index]))
-    return [column for column, batch in read if batch in above]
+    columns, batches = [column for column, _ in read], [batch for _, batch in read]
+    return Indices(pairs, list(values), columns, batches, term.length)
 
 
 def _length(chosen_from: Variable, axis: int) -> Variable:

@@ -9,7 +9,7 @@ from pytensor.compile.mode import Mode
 from pymc_minibatch_mh import Rows, SettingError, TunaMH, UnsplittableModelError
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.preparation.held import HeldAgainstBounds, RatioToBounds
+from pymc_minibatch_mh.preparation.held import RatioToBounds
 from pymc_minibatch_mh.preparation.violations import typical_moves
 
 N = 6_000
@@ -114,7 +114,7 @@ def test_a_row_changes_by_no_more_than_its_bound():
     for move in typical_moves(target, surrogate, tables, np.random.default_rng(3)):
         ends = move.position, move.new, surrogate.centre
         asked = RatioToBounds(target.taylor_order, ends, move.table, move.m, beta)
-        held = HeldAgainstBounds(target.passes.sums, tables.bounds, target.source)
+        held = step.chain.prepared.held
         ratios += [held.of_rows(rows, asked)[0]]
     assert 0.01 < max(ratios) <= 1.0
 

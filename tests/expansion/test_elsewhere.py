@@ -1,0 +1,160 @@
+"""Passes that are made where the rows are: what is sent there finds what would be found here."""
+
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from data.elsewhere import Elsewhere
+from pymc_minibatch_mh import Rows, TunaMH
+from pymc_minibatch_mh.bounds import block_bounds
+from pymc_minibatch_mh.chain.probe import Probe
+from pymc_minibatch_mh.expansion import passes, target
+from pymc_minibatch_mh.preparation import violations
+
+N, G = 20_000, 5
+RNG = np.random.default_rng(4)
+ARRAYS = {
+    "X": RNG.standard_normal((N, 3)).astype(np.float32),
+    "y": RNG.poisson(2.0, N),
+    "g": RNG.integers(0, G, N),
+}
+
+
+def model_of(rows, groups=G):
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=3)
+        level = pm.Normal("level", shape=groups)
+        mu = rows.data("X") @ beta + level[rows.data("g")]
+        pm.Poisson("y", mu=pm.math.exp(mu), observed=rows.data("y"))
+    return model
+
+
+@contextmanager
+def small_blocks():
+    """Have few rows read at a time, and few for comparisons."""
+    with pytest.MonkeyPatch.context() as patch:
+        for room in (passes, block_bounds):
+            patch.setattr(room, "BLOCK_ROWS", 8_192)
+        patch.setattr(target, "CHECK_ROWS", 100)
+        patch.setattr(violations, "CHANGES", 5_000)
+        yield
+
+
+@cache
+def steps():
+    """The same step on rows elsewhere and here."""
+    with small_blocks():
+        return [TunaMH(model=model_of(Rows.of(kind(ARRAYS))), rng=3) for kind in (Elsewhere, Here)]
+
+
+class Here(Elsewhere):
+    """The same, which nobody else computes with."""
+
+    has_workers = False
+
+
+def test_sums_and_bounds_are_those_of_this_process():
+    ours, theirs = steps()
+    assert ours.target.source.has_workers
+    assert not theirs.target.source.has_workers
+    for one, other in zip(ours.surrogate, theirs.surrogate, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for what in ("heads", "largest", "sums"):
+        np.testing.assert_array_equal(getattr(ours.tables, what), getattr(theirs.tables, what))
+
+
+def every_pass(step):
+    passes, s = step.target.passes, step.surrogate
+    new = s.centre + s.factor[:, 0]
+    moves, order = [(s.centre, new), (new, s.centre)], step.target.taylor_order
+    yield passes.values(new)
+    yield passes.bend(s.centre, s.factor, None)
+    yield passes.bend(s.centre, s.factor, np.arange(0, N, 7))
+    yield passes.change(order, (s.centre, new, s.centre))
+    yield passes.differences(order, moves, s.centre, np.arange(5, N, 1_000))
+    yield [[m.variance, m.skewness] for m in passes.moves(order, moves, s.centre)]
+    yield passes.likelihood(new, hessian=False, rows=np.arange(3, N, 11)).gradient
+    yield step.tables.of(0, np.array([3, 3, 8_200]))
+
+
+@small_blocks()
+def test_every_pass_is_that_of_this_process():
+    for ours, theirs in zip(*map(every_pass, steps()), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@small_blocks()
+def test_rows_that_are_left_out_do_not_count():
+    (step, _), left_out = steps(), np.array([3, 8_192, 8_200, N - 1])
+    s, order = step.surrogate, step.target.taylor_order
+    moves = [(s.centre, s.centre + s.factor[:, 0])]
+    (every,) = step.target.passes.differences(order, moves, s.centre, np.arange(N))
+    (moments,) = step.target.passes.moves(order, moves, s.centre, left_out)
+    others = np.delete(every, left_out)
+    np.testing.assert_allclose(moments.variance, others.var(ddof=1), rtol=1e-9)
+
+
+@small_blocks()
+def test_rows_that_change_most_are_those_of_this_process():
+    def found(step):
+        rng = np.random.default_rng(1)
+        largest = passes.Largest(N, 1.0)
+        s, order = step.surrogate, step.target.taylor_order
+        moves = [tuple(s.centre + x @ s.factor.T for x in rng.standard_normal((2, 3 + G)))]
+        step.target.passes.moves(order, moves, s.centre, largest=largest)
+        (every,) = step.target.passes.differences(order, moves, s.centre, np.arange(N))
+        assert set(largest.rows) == set(np.argsort(np.abs(every))[-largest.rows.size :])
+        return largest.rows
+
+    np.testing.assert_array_equal(*map(found, steps()))
+
+
+@small_blocks()
+def test_what_all_rows_say_of_a_move_is_what_they_say_here():
+    probes = [Probe(step.chain, np.random.default_rng(1)) for step in steps()]
+    centre = steps()[0].surrogate.centre
+    ours, theirs = (probe.rows(probe.propose(centre)) for probe in probes)
+    assert ours == theirs
+    assert 0.0 < ours.bound_ratio <= 1.0
+
+
+def test_rows_are_drawn_as_here():
+    ours, theirs = (step.tables.draw(0, np.random.default_rng(2), 500) for step in steps())
+    np.testing.assert_array_equal(ours.rows, theirs.rows)
+    np.testing.assert_array_equal(ours.c, theirs.c)
+    for one, other in zip(ours.columns, theirs.columns, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+        np.testing.assert_array_equal(one.values, ARRAYS[_stored(one.name)][ours.rows])
+
+
+def _stored(name):
+    (found,) = (key for key in ARRAYS if key in name)
+    return found
+
+
+@small_blocks()
+def test_few_rows_are_read_here():
+    storage = Elsewhere(ARRAYS)
+    rows = Rows.of(storage)
+    assert rows.n_groups("g") == G
+    assert storage.n_read <= 1
+    step = TunaMH(model=model_of(rows))
+    # Trial rows of the bounds, and rows that the model is compared on.
+    assert 0 < storage.n_read < 1_000
+    read = storage.n_read
+    step.target.passes.likelihood(step.surrogate.centre, hessian=True)
+    Probe(step.chain, np.random.default_rng(1)).rows(
+        Probe(step.chain, np.random.default_rng(1)).propose(step.surrogate.centre)
+    )
+    step.tables.draw(0, np.random.default_rng(2), 500)
+    assert storage.n_read == read
+
+
+def test_an_index_that_is_out_of_range_is_named():
+    g = ARRAYS["g"].copy()
+    g[12_345] = G
+    with pytest.raises(Exception, match=f"chooses entry {G} in row 12345 .* Correct 'g'"):
+        TunaMH(model=model_of(Rows.of(Elsewhere(ARRAYS | {"g": g}))))
