@@ -127,7 +127,6 @@ def full_passes_of(test, surrogate, moves, total, limit, rng):
         uniform, n, away = rng.random(), 0, 0.0
         while True:
             target = plan(noise, n, total, test)
-
             passes += target >= limit
             if target >= limit or not noise < np.inf:
                 break

@@ -31,7 +31,14 @@ def together(steps, starts, seeds):
         return [future.result() for future in futures]
 
 
-@pytest.mark.parametrize("method", METHODS)
+#: One method of either kind at once, and the others where there is time.
+SOME_METHODS = [
+    pytest.param(name, marks=[] if name in ("TunaMH", "BarkerMinibatchMH") else [pytest.mark.slow])
+    for name in METHODS
+]
+
+
+@pytest.mark.parametrize("method", SOME_METHODS)
 def test_two_steps_in_two_threads_draw_as_one_after_the_other(step_of, model_of, method):
     names = ("two_likelihoods", "logistic")
     steps = [step_of(name, method) for name in names]

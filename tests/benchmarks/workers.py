@@ -20,7 +20,7 @@ import dask.array as da
 import numpy as np
 import pymc as pm
 from distributed import Client, wait
-from tornado.iostream import IOStream
+from distributed.comm.tcp import IOStream
 
 import pymc_minibatch_mh as mb
 

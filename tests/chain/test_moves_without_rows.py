@@ -58,7 +58,14 @@ def test_models_without_such_directions_run_as_if_nothing_were_there(step_of, me
     assert not counts[:, entry.N_PRIOR].any()
 
 
-@pytest.mark.parametrize("method", METHODS)
+#: One method of either kind at once, and the others where there is time.
+SOME_METHODS = [
+    pytest.param(name, marks=[] if name in ("TunaMH", "BarkerMinibatchMH") else [pytest.mark.slow])
+    for name in METHODS
+]
+
+
+@pytest.mark.parametrize("method", SOME_METHODS)
 def test_scales_of_a_hierarchy_move_without_rows(step_of, method):
     step = step_of("student", method)
     tau = step.target.split.coordinate_names.index("tau_log__")

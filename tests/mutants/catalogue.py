@@ -380,7 +380,7 @@ EDITED = [
     Mutant(
         "an audit of rows that no batch is drawn from",
         "batches are called skewed by rows that are read at every update",
-        Edit("chain.probe.Probe.rows", "np.delete(differences, inside)", "differences"),
+        Edit("expansion.spread.SpreadIn.of", "np.delete(differences, inside)", "differences"),
         "preparation/test_heavy_in_batches.py::test_an_audit_judges_the_rows_that_batches_are_of",
     ),
     Mutant(

@@ -17,10 +17,11 @@ from pymc_minibatch_mh import (
     StaleDataError,
     TunaMH,
 )
-from pymc_minibatch_mh.bounds.blocks import BLOCK, BlockTables
+from pymc_minibatch_mh.bounds.blocks import BLOCK
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.preparation import appended, violations
+from pymc_minibatch_mh.preparation.held import HeldAgainstBounds
 
 N, MORE = 20_000, 1_000
 RNG = np.random.default_rng(6)
@@ -100,15 +101,15 @@ def test_nothing_is_compiled(request, monkeypatch):
 
 
 def test_a_new_row_above_its_bound_is_found():
-    of = BlockTables.of
+    of_rows = HeldAgainstBounds.of_rows
 
-    def wrong(tables, table, rows):
-        c = of(tables, table, rows)
-        return np.where(rows == N + 17, np.float32(0.0), c)
+    def wrong(held, rows, asked):
+        (places,) = np.nonzero(rows == N + 17)
+        return (np.inf, int(places[0])) if places.size else of_rows(held, rows, asked)
 
     found = pytest.raises(BoundViolationError, match="'y': row 20017 changes by inf times its bou")
     with pytest.MonkeyPatch.context() as patch, found:
-        patch.setattr(BlockTables, "of", wrong)
+        patch.setattr(HeldAgainstBounds, "of_rows", wrong)
         TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
 
 
@@ -135,6 +136,7 @@ def told():
     """Yield the reasons that are told of why all is found anew."""
     found, log = [], logging.getLogger("pymc")
     handler, level = logging.Handler(), log.level
+    handler.addFilter(lambda record: "prepared=" in record.getMessage())
     handler.emit = lambda record: found.append(record.getMessage())
     log.addHandler(handler)
     log.setLevel(logging.INFO)

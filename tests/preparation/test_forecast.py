@@ -8,7 +8,7 @@ import pytest
 
 from pymc_minibatch_mh import SettingError, TunaMH
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS, TOTAL
-from pymc_minibatch_mh.preparation.stored import require_few_full_passes
+from pymc_minibatch_mh.preparation.stored import full_passes_by_bounds, require_few
 from pymc_minibatch_mh.preparation.violations import moves_of_chains, sizes_of_many
 from step import stored
 
@@ -37,7 +37,8 @@ def test_sizes_are_those_of_moves_one_by_one():
 def test_moves_without_a_bound_and_large_ones_are_counted():
     prepared = with_small_regions()
     # Both ends lie within the region with probability (1 - exp(-1.6**2 / 2))**2 = 0.52.
-    with pytest.raises(SettingError, match="4,737 of 10,000 moves would read all 20,003 rows"):
-        require_few_full_passes(prepared, np.inf, 1)
-    with pytest.raises(SettingError, match="10,000 of 10,000 moves"):
-        require_few_full_passes(prepared, 0.0, 1)
+    for most_drawn, expected in ((np.inf, "4,737"), (0.0, "10,000")):
+        passes = full_passes_by_bounds(prepared, most_drawn, np.random.default_rng(1))
+        message = f"{expected} of 10,000 moves would read all 20,003 stored rows"
+        with pytest.raises(SettingError, match=message):
+            require_few(passes, prepared)

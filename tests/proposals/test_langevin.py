@@ -159,7 +159,7 @@ def usual(model):
 METHODS = [
     (TunaMH, 1_500, {}),
     (TunaMH, 0, {}),
-    (AustereMH, 1_500, {"epsilon": 0.01, "batch_size": 500}),
+    pytest.param(AustereMH, 1_500, {"epsilon": 0.01, "batch_size": 500}, marks=pytest.mark.slow),
 ]
 
 
