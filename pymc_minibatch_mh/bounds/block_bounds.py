@@ -144,7 +144,8 @@ class BlockBounds(BoundsPass):
 
     def sums_and_largest(self, start: int) -> tuple[np.ndarray, np.ndarray]:
         """Return Σc_i and the largest c_i of every region, kind and block from `start` on."""
-        chunks = chunks_of(self.function.n_rows, BLOCK_ROWS, start)
+        cuts = StoredRows(self.function.columns).cuts
+        chunks = chunks_of(self.function.n_rows, BLOCK_ROWS, start, cuts, BLOCK)
         found = list(self._over([(chunk, OfBlocks()) for chunk in chunks]))
         sums, largest = zip(*found, strict=True)
         return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)

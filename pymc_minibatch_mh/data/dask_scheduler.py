@@ -95,12 +95,20 @@ def computed_by(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
 def shared_with(client: Any, value: Any) -> Any:
     """Return what stands for a value that each worker of a cluster is sent once.
 
-    A worker keeps it as long as the value lives. One that is new gets it from the scheduler.
+    Workers keep it as long as the value lives, and one that is new gets it from the others.
+
+    Raises
+    ------
+    LostClusterError
+        If the cluster has no workers for a minute, or does not answer.
     """
     with _lock:
         known = _shared.setdefault(value, {})
         if client.id not in known:
-            known[client.id] = client.submit(pickle.loads, pickle.dumps(value), pure=False)
+            sent = client.submit(pickle.loads, pickle.dumps(value), pure=False)
+            # What a worker has against it, such as a package that it lacks, is told by itself.
+            _result(client, sent)
+            known[client.id] = sent
         return known[client.id]
 
 

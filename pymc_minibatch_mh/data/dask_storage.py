@@ -16,7 +16,7 @@ from pymc_minibatch_mh.data.dask_scheduler import (
     computed_by,
     shared_with,
 )
-from pymc_minibatch_mh.data.stored import Field, Part
+from pymc_minibatch_mh.data.storage import Field, Part
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 
 
@@ -79,6 +79,12 @@ class DaskStorage:
     def has_workers(self) -> bool:
         """Whether a cluster computes, and not this process."""
         return client_in_use(self._address) is not None
+
+    @property
+    def cuts(self) -> Sequence[int]:
+        """Where chunks of the array with the longest rows begin."""
+        largest = max(self._arrays, key=lambda name: self.fields[name].itemsize)
+        return np.cumsum(self._arrays[largest].chunks[0])[:-1].tolist()
 
     def computed(self, names: Iterable[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
         """Yield what is computed of parts of the rows by the workers that hold them.

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pymc_minibatch_mh.data.checks import native_type, require_names
 from pymc_minibatch_mh.data.files import SourceFile
 from pymc_minibatch_mh.data.parts import ROOM, DecodedParts, gather
-from pymc_minibatch_mh.data.stored import Field
+from pymc_minibatch_mh.data.storage import Field
 from pymc_minibatch_mh.errors import SettingError, SourceError
 
 #: A file, several in order, a folder of files, or a dataset of them.

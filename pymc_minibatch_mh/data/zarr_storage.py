@@ -11,7 +11,7 @@ import zarr
 
 from pymc_minibatch_mh.data.checks import common_length, native_type, require_names
 from pymc_minibatch_mh.data.parts import ROOM, DecodedParts, gather
-from pymc_minibatch_mh.data.stored import Field
+from pymc_minibatch_mh.data.storage import Field
 from pymc_minibatch_mh.data.zarr_objects import ChunkObjects
 from pymc_minibatch_mh.errors import SettingError, SourceError
 

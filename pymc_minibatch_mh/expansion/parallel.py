@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +14,8 @@ from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.progress import counting
 
 READING = "Reading all rows"
+#: Rows for which it is not worth to begin another chunk.
+LEAST = 32_768
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,35 @@ class Consecutive:
 Chunk = Consecutive | np.ndarray
 
 
-def chunks_of(n_rows: int, step: int, start: int = 0) -> list[Consecutive]:
-    """Return all rows from `start` on, some consecutive ones at a time."""
-    starts = range(start, n_rows, step)
-    return [Consecutive(first, min(first + step, n_rows)) for first in starts]
+def chunks_of(
+    n_rows: int, step: int, start: int = 0, cuts: Sequence[int] = (), whole: int = 1
+) -> list[Consecutive]:
+    """Return all rows from `start` on, some consecutive ones at a time.
+
+    Parameters
+    ----------
+    n_rows
+        Number of all rows.
+    step
+        Most rows at a time.
+    start
+        First row.
+    cuts
+        Where rows begin that lie elsewhere than those before: no chunk has rows of both, unless
+        few of either.
+    whole
+        Chunks begin at a multiple of this after `start`, which divides `step`.
+    """
+    ends, least = [start], min(LEAST, step)
+    for cut in (start + (place - start) // whole * whole for place in cuts if place > start):
+        if cut - ends[-1] >= least and n_rows - cut >= least:
+            ends.append(cut)
+    ends.append(n_rows)
+    return [
+        Consecutive(first, min(first + step, end))
+        for begin, end in pairwise(ends)
+        for first in range(begin, end, step)
+    ]
 
 
 class RowWork(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.data import ArrayRows
-from pymc_minibatch_mh.data.stored import BLOCK_ROWS
+from pymc_minibatch_mh.data.stored import BLOCK_ROWS, StoredRows
 from pymc_minibatch_mh.expansion.heavy import Largest
 from pymc_minibatch_mh.expansion.parallel import Chunk, Consecutive, chunks_of, over_rows
 from pymc_minibatch_mh.expansion.row_sums import (
@@ -276,4 +276,6 @@ class Passes:
 
     @property
     def _all_rows(self) -> list[Consecutive]:
-        return chunks_of(self.n_rows, CHUNK if self._source.in_memory else BLOCK_ROWS)
+        if not isinstance(self._source, StoredRows):
+            return chunks_of(self.n_rows, CHUNK)
+        return chunks_of(self.n_rows, BLOCK_ROWS, cuts=self._source.cuts)

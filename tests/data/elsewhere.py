@@ -13,7 +13,7 @@ class Elsewhere(ArrayStorage):
     It counts the rows that are read here.
     """
 
-    has_workers = True
+    has_workers, cuts = True, ()
 
     def __init__(self, arrays):
         super().__init__(arrays)

@@ -131,8 +131,8 @@ def test_a_pass_is_made_by_processes_one_of_which_is_killed(cluster, tmp_path, m
     blocks = {name: da.from_array(x, chunks=5_000) for name, x in values.items()}
     step = TunaMH(model=poisson_of(Rows.from_dask(**blocks)))
     in_memory = TunaMH(model=poisson_of(Rows(**values)))
-    np.testing.assert_array_equal(step.surrogate.hessian, in_memory.surrogate.hessian)
-    np.testing.assert_array_equal(step.tables.largest, in_memory.tables.largest)
+    np.testing.assert_allclose(step.surrogate.hessian, in_memory.surrogate.hessian, rtol=1e-12)
+    np.testing.assert_allclose(step.tables.largest, in_memory.tables.largest, rtol=1e-6)
 
     delayed = {
         name: x.map_blocks(slow_once, str(tmp_path), dtype=x.dtype, meta=x._meta)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_minibatch_mh.data.stored import BLOCK_ROWS, Part, Storage, computed
+from pymc_minibatch_mh.data.storage import Part, Storage, computed
+from pymc_minibatch_mh.data.stored import BLOCK_ROWS
 from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.progress import counting
 

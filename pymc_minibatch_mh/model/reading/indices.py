@@ -16,7 +16,8 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, indices_from_subtensor
 from pytensor.tensor.type import integer_dtypes
 
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.stored import Part, StoredArray, StoredRows, computed
+from pymc_minibatch_mh.data.storage import Part, computed
+from pymc_minibatch_mh.data.stored import StoredArray, StoredRows
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.model.reading.batch import BatchTerm
 from pymc_minibatch_mh.model.reading.stored import blocks_of

@@ -6,7 +6,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.stored import Storage, StoredArray
+from pymc_minibatch_mh.data.storage import Storage
+from pymc_minibatch_mh.data.stored import StoredArray
 from pymc_minibatch_mh.model.reading.batch import BatchTerm
 
 

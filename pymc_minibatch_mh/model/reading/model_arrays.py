@@ -7,7 +7,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph
 
-from pymc_minibatch_mh.data.stored import Storage
+from pymc_minibatch_mh.data.storage import Storage
 from pymc_minibatch_mh.model.reading.batch import data_values
 from pymc_minibatch_mh.model.reading.stored import stored_array
 

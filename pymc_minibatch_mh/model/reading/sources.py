@@ -11,7 +11,8 @@ from typing import Any, Self
 import numpy as np
 
 from pymc_minibatch_mh.data.file_maps import open_npy
-from pymc_minibatch_mh.data.stored import ArrayStorage, Storage
+from pymc_minibatch_mh.data.storage import Storage
+from pymc_minibatch_mh.data.stored import ArrayStorage
 from pymc_minibatch_mh.errors import SettingError
 
 

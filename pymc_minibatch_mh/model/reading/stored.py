@@ -13,7 +13,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.stored import BLOCK_ROWS, ArrayStorage, Storage, StoredArray
+from pymc_minibatch_mh.data.storage import Storage
+from pymc_minibatch_mh.data.stored import BLOCK_ROWS, ArrayStorage, StoredArray
 from pymc_minibatch_mh.errors import SettingError, SourceError, refuse
 from pymc_minibatch_mh.model.reading.group_numbers import largest_group
 from pymc_minibatch_mh.model.reading.sources import Sources, seen_by_numpy
@@ -232,7 +233,7 @@ class Rows(Sources):
 
     @classmethod
     def of(cls, storage: Storage) -> Self:
-        """Return the rows of a storage of your own: see :class:`~data.stored.Storage`."""
+        """Return the rows of a storage of your own: see :class:`~data.storage.Storage`."""
         rows = object.__new__(cls)
         rows._hold(storage)
         return rows
