@@ -5,7 +5,7 @@ import pickle
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from threading import RLock
+from threading import Lock
 from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,7 +19,7 @@ PATIENCE = 60.0
 POLL = 1.0
 _OF_CLUSTERS = (None, "dask.distributed", "distributed")
 _AT_IMPORT = os.getpid()
-_lock = RLock()
+_lock = Lock()
 #: Process and address -> the client that this process has opened itself.
 _opened: dict[tuple[int, str], Any] = {}
 #: Value -> client -> what stands for it there.
@@ -102,14 +102,14 @@ def shared_with(client: Any, value: Any) -> Any:
     LostClusterError
         If the cluster has no workers for a minute, or does not answer.
     """
-    with _lock:
-        known = _shared.setdefault(value, {})
-        if client.id not in known:
-            sent = client.submit(pickle.loads, pickle.dumps(value), pure=False)
-            # What a worker has against it, such as a package that it lacks, is told by itself.
-            _result(client, sent)
-            known[client.id] = sent
-        return known[client.id]
+    known = _shared.setdefault(value, {})
+    # Two threads may send it twice; a lock would be held where a process is forked meanwhile.
+    if client.id not in known:
+        sent = client.submit(pickle.loads, pickle.dumps(value), pure=False)
+        # What a worker has against it, such as a package that it lacks, is told by itself.
+        _result(client, sent)
+        known[client.id] = sent
+    return known[client.id]
 
 
 def _default_client() -> Any:

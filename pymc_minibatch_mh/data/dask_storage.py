@@ -94,9 +94,8 @@ class DaskStorage:
         SourceError
             If Dask cannot; names the rows and what Dask says.
         """
-        client, names = client_in_use(self._address), list(names)
-        sent = shared_with(client, shared)
-        results = computed_by(client, [self._task(names, part, sent) for part in parts])
+        names = list(names)
+        results = self._results(names, parts, shared)
         for part in parts:
             try:
                 found = next(results)
@@ -105,6 +104,11 @@ class DaskStorage:
             except Exception as error:
                 raise self._failed(names, part.rows, error) from error
             yield found
+
+    def _results(self, names: Sequence[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
+        client = client_in_use(self._address)
+        sent = shared_with(client, shared)
+        yield from computed_by(client, [self._task(names, part, sent) for part in parts])
 
     def _task(self, names: Sequence[str], part: Part, shared: Any) -> Any:
         asked = {name: self._arrays[name][part.rows] for name in names}

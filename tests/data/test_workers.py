@@ -134,12 +134,6 @@ def test_rows_of_another_type_than_dask_says_are_refused(client):
         TunaMH(model=model)
 
 
-def test_results_come_in_the_order_of_the_rows(client):
-    parts = [Part(slice(first, first + 1_000), sum_of) for first in range(0, N, 1_000)]
-    found = list(on_dask().storage.computed(["y"], parts, Shared()))
-    assert found == [ARRAYS["y"][part.rows].sum() for part in parts]
-
-
 class Shared:
     """What all parts share."""
 
@@ -148,3 +142,23 @@ def sum_of(shared, arrays):
     """Return the sum of some outcomes."""
     assert isinstance(shared, Shared)
     return arrays["y"].sum()
+
+
+class Missing(Shared):
+    """What needs a package that workers have not."""
+
+    def __reduce__(self):
+        return __import__, ("no_such_package",)
+
+
+def test_a_package_that_workers_lack_is_named(client):
+    parts = [Part(slice(0, 10), sum_of)]
+    message = "rows 0 to 9 .*No module named 'no_such_package'. Workers need the packages"
+    with pytest.raises(SourceError, match=message):
+        list(on_dask().storage.computed(["y"], parts, Missing()))
+
+
+def test_results_come_in_the_order_of_the_rows(client):
+    parts = [Part(slice(first, first + 1_000), sum_of) for first in range(0, N, 1_000)]
+    found = list(on_dask().storage.computed(["y"], parts, Shared()))
+    assert found == [ARRAYS["y"][part.rows].sum() for part in parts]
