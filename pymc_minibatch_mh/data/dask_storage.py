@@ -78,7 +78,7 @@ class DaskStorage:
     @property
     def has_workers(self) -> bool:
         """Whether a cluster computes, and not this process."""
-        return client_in_use(self._address) is not None
+        return (address_in_use() or self._address) is not None
 
     @property
     def cuts(self) -> Sequence[int]:

@@ -1,7 +1,6 @@
 """Passes over all rows: chunked, on all cores or where the rows are, in bounded memory."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,7 +19,6 @@ from pymc_minibatch_mh.expansion.row_sums import (
     DifferencesIn,
     MomentsIn,
     Move,
-    Place,
     RatioIn,
     RowSums,
     ValuesAt,
@@ -119,10 +117,6 @@ class Passes:
     def log_prior(self) -> Callable:
         """Compiled log-density of the prior part (``LOGP``)."""
         return self._prior.compiled()
-
-    def reading(self, rows: np.ndarray) -> AbstractContextManager[Place]:
-        """Hold some rows in memory: yield where they lie, and their numbers there."""
-        return self.sums.reading(rows)
 
     def likelihood(
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None

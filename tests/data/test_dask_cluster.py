@@ -22,6 +22,7 @@ from data.stored_rows import arrays
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data import dask_scheduler
 from pymc_minibatch_mh.data.dask_storage import DaskStorage
+from pymc_minibatch_mh.data.storage import Part
 from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.expansion import passes
 
@@ -114,6 +115,10 @@ def test_a_cluster_that_is_gone_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(dask_scheduler, "_default_client", lambda: None)
     with pytest.raises(SourceError, match=r"does not answer this process"):
         pickle.loads(kept).read(["t"], ROWS)
+    lost = pickle.loads(kept)
+    assert lost.has_workers
+    with pytest.raises(SourceError, match=r"rows 0 to 9 .* does not answer this process"):
+        next(lost.computed(["t"], [Part(slice(0, 10), len)], None))
 
 
 def poisson_of(rows):
