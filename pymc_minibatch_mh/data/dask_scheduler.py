@@ -4,6 +4,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from importlib import import_module
 from threading import Lock
 from time import monotonic
@@ -93,9 +94,9 @@ def computed_by(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
 
 
 def shared_with(client: Any, value: Any) -> Any:
-    """Return what stands for a value that each worker of a cluster is sent once.
+    """Return what stands for the pickle of a value on a cluster, which workers have `loaded`.
 
-    Workers keep it as long as the value lives, and one that is new gets it from the others.
+    The cluster keeps it as long as the value lives, and workers get it from each other.
 
     Raises
     ------
@@ -105,11 +106,25 @@ def shared_with(client: Any, value: Any) -> Any:
     known = _shared.setdefault(value, {})
     # Two threads may send it twice; a lock would be held where a process is forked meanwhile.
     if client.id not in known:
-        sent = client.submit(pickle.loads, pickle.dumps(value), pure=False)
+        sent = client.submit(_accepted, pickle.dumps(value), pure=False)
         # What a worker has against it, such as a package that it lacks, is told by itself.
         _result(client, sent)
         known[client.id] = sent
     return known[client.id]
+
+
+@lru_cache(maxsize=32)
+def loaded(pickled: bytes) -> Any:
+    """Return what was pickled, on a worker: the same value where it comes again.
+
+    A worker forgets what it got from another when its tasks are done, and would compile anew.
+    """
+    return pickle.loads(pickled)  # noqa: S301 - it was pickled by the process that asks
+
+
+def _accepted(pickled: bytes) -> bytes:
+    loaded(pickled)
+    return pickled
 
 
 def _default_client() -> Any:

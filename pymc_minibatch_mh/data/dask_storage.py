@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
+from uuid import uuid4
 
 import dask
 import dask.array as da
@@ -14,6 +17,7 @@ from pymc_minibatch_mh.data.dask_scheduler import (
     client_in_use,
     compute,
     computed_by,
+    loaded,
     shared_with,
 )
 from pymc_minibatch_mh.data.storage import Field, Part
@@ -84,7 +88,7 @@ class DaskStorage:
     def cuts(self) -> Sequence[int]:
         """Where chunks of the array with the longest rows begin."""
         largest = max(self._arrays, key=lambda name: self.fields[name].itemsize)
-        return np.cumsum(self._arrays[largest].chunks[0])[:-1].tolist()
+        return _ends(self._arrays[largest])[1:-1]
 
     def computed(self, names: Iterable[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
         """Yield what is computed of parts of the rows by the workers that hold them.
@@ -108,13 +112,39 @@ class DaskStorage:
     def _results(self, names: Sequence[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
         client = client_in_use(self._address)
         sent = shared_with(client, shared)
-        yield from computed_by(client, [self._task(names, part, sent) for part in parts])
+        # Dask hands tasks out in the order of their names, which should be that of the chunks:
+        # neighbours tend to lie at different workers.
+        run = uuid4().hex
+        tasks = [
+            self._task(names, part, sent, f"rows-{place:08d}-{run}")
+            for place, part in enumerate(parts)
+        ]
+        yield from computed_by(client, tasks)
 
-    def _task(self, names: Sequence[str], part: Part, shared: Any) -> Any:
-        asked = {name: self._arrays[name][part.rows] for name in names}
-        called = _OnWorker(part.compute, {name: _Asked.of(x) for name, x in asked.items()})
-        blocks = {name: x.rechunk(-1).to_delayed().item() for name, x in asked.items()}
-        return dask.delayed(called, pure=False, traverse=False)(shared, blocks)
+    def _task(self, names: Sequence[str], part: Part, shared: Any, key: str) -> Any:
+        asked = {name: self._asked(name, part.rows) for name in names}
+        called = _OnWorker(part.compute, {name: one for name, (one, _) in asked.items()})
+        blocks = {name: block for name, (_, block) in asked.items()}
+        return dask.delayed(called, traverse=False)(shared, blocks, dask_key_name=key)
+
+    def _asked(self, name: str, rows: slice | np.ndarray) -> tuple["_Asked", Any]:
+        """Return some rows of an array as one block, and what the array says of them."""
+        array = self._arrays[name]
+        if isinstance(rows, slice):
+            block = self._blocks.get(name, {}).get((rows.start, rows.stop))
+            if block is not None:
+                return _Asked.of(array, rows.stop - rows.start), block
+        chosen = array[rows]
+        return _Asked.of(chosen), chosen.rechunk(-1).to_delayed().item()
+
+    @cached_property
+    def _blocks(self) -> dict[str, dict[tuple[int, int], Any]]:
+        """Name -> first row and the one after the last -> the chunk that is all of these rows."""
+        return {
+            name: dict(zip(pairwise(_ends(array)), array.to_delayed().ravel(), strict=True))
+            for name, array in self._arrays.items()
+            if all(len(sizes) == 1 for sizes in array.chunks[1:])
+        }
 
     def _failed(
         self, names: Sequence[str], rows: slice | np.ndarray, error: Exception
@@ -144,7 +174,8 @@ class DaskStorage:
         return f"row {row:,}, {' and '.join(chunks)}"
 
     def __getstate__(self) -> dict:
-        return self.__dict__ | {"_address": address_in_use() or self._address}
+        state = {name: value for name, value in self.__dict__.items() if name != "_blocks"}
+        return state | {"_address": address_in_use() or self._address}
 
 
 @dataclass(frozen=True)
@@ -155,8 +186,10 @@ class _Asked:
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, array: da.Array) -> "_Asked":
-        return cls(array.dtype, tuple(map(int, array.shape)))
+    def of(cls, array: da.Array, n_rows: int | None = None) -> "_Asked":
+        """Return what an array says of its rows, or of so many of them."""
+        length = array.shape[0] if n_rows is None else n_rows
+        return cls(array.dtype, (int(length), *map(int, array.shape[1:])))
 
     def checked(self, name: str, found: np.ndarray) -> np.ndarray:
         """Return rows that were computed, which have to be what the array says of them."""
@@ -178,13 +211,18 @@ class _OnWorker:
     compute: Callable[[Any, Mapping[str, np.ndarray]], Any]
     asked: Mapping[str, _Asked]
 
-    def __call__(self, shared: Any, blocks: Mapping[str, Any]) -> Any:
+    def __call__(self, pickled: bytes, blocks: Mapping[str, Any]) -> Any:
         arrays = {name: self.asked[name].checked(name, np.asarray(x)) for name, x in blocks.items()}
-        return self.compute(shared, arrays)
+        return self.compute(loaded(pickled), arrays)
+
+
+def _ends(array: da.Array) -> list[int]:
+    """Return where the chunks of rows begin, and the number of rows."""
+    return np.cumsum((0, *array.chunks[0])).tolist()
 
 
 def _chunk(array: da.Array, row: int) -> int:
-    return int(np.searchsorted(np.cumsum(array.chunks[0]), row, side="right"))
+    return int(np.searchsorted(_ends(array)[1:], row, side="right"))
 
 
 def _require_known(name: str, array: Any) -> None:

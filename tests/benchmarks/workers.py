@@ -16,6 +16,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import dask
 import dask.array as da
 import numpy as np
 import pymc as pm
@@ -86,13 +87,19 @@ def outcomes(X):
 
 
 def rows_of(client: Client, n_rows: int) -> mb.Rows:
-    """Return rows that the workers have made and hold."""
-    chunks = ((CHUNK,) * (n_rows // CHUNK), (COLUMNS,))
-    X = da.map_blocks(columns, chunks=chunks, dtype="f4", meta=np.empty((0, 0), "f4"))
-    y = X.map_blocks(outcomes, drop_axis=1, dtype="i1", meta=np.empty(0, "i1"))
-    X, y = client.persist([X, y])
+    """Return rows that the workers have made and hold, each as many as the others."""
+    workers, n_chunks = list(client.scheduler_info()["workers"]), n_rows // CHUNK
+
+    def holder(key: tuple) -> str:
+        return workers[key[1] % len(workers)]
+
+    with dask.annotate(workers=holder):
+        chunks = ((CHUNK,) * n_chunks, (COLUMNS,))
+        X = da.map_blocks(columns, chunks=chunks, dtype="f4", meta=np.empty((0, 0), "f4"))
+        y = X.map_blocks(outcomes, drop_axis=1, dtype="i1", meta=np.empty(0, "i1"))
+    # What is fused has no annotations any more.
+    X, y = client.persist([X, y], optimize_graph=False)
     wait([X, y])
-    client.rebalance()
     return mb.Rows.from_dask(X=X, y=y)
 
 

@@ -4,7 +4,7 @@ import dask.array as da
 import numpy as np
 import pymc as pm
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_task_stream
 
 from pymc_minibatch_mh import Rows, SourceError, TunaMH
 from pymc_minibatch_mh.data.dask_storage import DaskStorage
@@ -144,6 +144,11 @@ def sum_of(shared, arrays):
     return arrays["y"].sum()
 
 
+def rows_of(name):
+    """Return what returns the rows of an array."""
+    return lambda shared, arrays: arrays[name]
+
+
 class Missing(Shared):
     """What needs a package that workers have not."""
 
@@ -162,3 +167,40 @@ def test_results_come_in_the_order_of_the_rows(client):
     parts = [Part(slice(first, first + 1_000), sum_of) for first in range(0, N, 1_000)]
     found = list(on_dask().storage.computed(["y"], parts, Shared()))
     assert found == [ARRAYS["y"][part.rows].sum() for part in parts]
+
+
+class Counted(Shared):
+    """What counts how often it is loaded."""
+
+    loads = 0
+
+    def __setstate__(self, state):
+        type(self).loads += 1
+
+
+def test_what_parts_share_is_loaded_once(client):
+    shared, parts = Counted(), [Part(slice(k, k + 10), sum_of) for k in range(20)]
+    shared.kept = "as there is no state otherwise"
+    for _ in range(3):
+        list(on_dask().storage.computed(["y"], parts, shared))
+    assert Counted.loads == 1
+
+
+@pytest.mark.parametrize("name", ["X", "y", "g"])
+def test_whole_chunks_are_those_of_other_cuts(client, name):
+    storage = on_dask().storage
+    ends = [0, *np.cumsum(storage._arrays[name].chunks[0])]
+    cut = [*map(slice, ends[:-1], ends[1:]), slice(0, ends[1] - 1), slice(0, ends[2])]
+    parts = [Part(rows, rows_of(name)) for rows in cut]
+    for part, found in zip(parts, storage.computed([name], parts, Shared()), strict=True):
+        np.testing.assert_array_equal(found, ARRAYS[name][part.rows])
+
+
+def test_a_whole_chunk_is_taken_as_it_is(client):
+    y = client.persist(da.from_array(ARRAYS["y"], CHUNKS["y"]))
+    storage = DaskStorage({"y": y})
+    parts = [Part(slice(0, CHUNKS["y"]), sum_of)]
+    list(storage.computed(["y"], parts, shared := Shared()))
+    with get_task_stream(client) as stream:
+        list(storage.computed(["y"], parts, shared))
+    assert len(stream.data) == 1
