@@ -1,12 +1,18 @@
 """Rows of a mapped array, read from its file: a map of a file that is cut ends the process."""
 
 import os
+from itertools import pairwise
 from typing import Self
 from weakref import finalize
 
 import numpy as np
 
 from pymc_minibatch_mh.data.file_maps import FileMap
+
+#: Bytes between two rows that are read with them, and bytes that are read at once, at most.
+NEAR, SPAN = 4_096, 2**22
+#: Single rows that are read in the time that a run of rows takes besides its bytes.
+SINGLE_READS = 6
 
 
 class FileReader:
@@ -56,11 +62,34 @@ class FileReader:
             rows = np.arange(first, stop, step)
         if rows.size and not (rows.min() >= 0 and rows.max() < length):
             raise IndexError(f"rows {rows.min()} to {rows.max()} are asked for among {length}")
+        places = None
+        if not (rows[1:] >= rows[:-1]).all():
+            rows, places = np.unique(rows, return_inverse=True)
+        at = self._row_bytes * rows
+        ends = np.flatnonzero((np.diff(at) > NEAR) | (np.diff(at // SPAN) > 0)) + 1
+        if SINGLE_READS * (ends.size + 1) < rows.size:
+            found = self._in_runs(rows, [0, *ends.tolist(), rows.size])
+        else:
+            found = self._one_by_one(rows)
+        return found if places is None else found[places]
+
+    def _one_by_one(self, rows: np.ndarray) -> np.ndarray:
         size, file, start = self._row_bytes, self._file, self._where.offset
         found = b"".join([os.pread(file, size, at) for at in (start + size * rows).tolist()])
         if len(found) < size * rows.size:
             raise EOFError(f"{self._where.path} ends before row {rows.max()}")
+        inner = self._where.shape[1:]
         return np.frombuffer(found, dtype=self._where.dtype).reshape(rows.size, *inner)
+
+    def _in_runs(self, rows: np.ndarray, ends: list[int]) -> np.ndarray:
+        """Read rows in order, those between two ends with all that lies between them."""
+        out = np.empty((rows.size, self._row_bytes), dtype=np.uint8)
+        for first, last in pairwise(ends):
+            run = rows[first:last]
+            read = np.empty((run[-1] - run[0] + 1, self._row_bytes), dtype=np.uint8)
+            self._fill(read.reshape(-1), int(run[0]))
+            np.take(read, run - run[0], axis=0, out=out[first:last])
+        return out.view(self._where.dtype).reshape(rows.size, *self._where.shape[1:])
 
     def _fill(self, out: np.ndarray, row: int) -> None:
         """Read from the beginning of a row on until `out`, bytes, is full."""

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 from data.stored_rows import arrays, assert_same, assert_same_from_two_threads
+from pymc_minibatch_mh.data import file_reader
 from pymc_minibatch_mh.data.file_maps import FileMap
 from pymc_minibatch_mh.data.file_reader import FileReader
 from pymc_minibatch_mh.data.stored import ArrayStorage
@@ -200,6 +201,21 @@ def test_rows_are_read_from_their_file_as_from_its_map(shape):
             for wrong in ([len(array)], [0, -1]):
                 with pytest.raises(IndexError):
                     reader.read(np.array(wrong))
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(("near", "span"), [(0, 2**22), (64, 512), (10**6, 2**22), (10**6, 96)])
+def test_rows_near_each_other_are_read_in_runs(shape, near, span):
+    rng, folder = np.random.default_rng(3), TemporaryDirectory()
+    with folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_reader, "NEAR", near)
+        patch.setattr(file_reader, "SPAN", span)
+        patch.setattr(file_reader, "SINGLE_READS", 0)
+        np.save(Path(folder.name) / "t.npy", shape(rng.standard_normal((500, 2, 3))))
+        mapped = np.load(Path(folder.name) / "t.npy", mmap_mode="r")[7:]
+        reader = FileReader.of(mapped)
+        for rows in (rng.integers(0, 493, 60), np.sort(rng.choice(493, 60, replace=False))):
+            np.testing.assert_array_equal(reader.read(rows), mapped[rows], strict=True)
 
 
 def test_rows_in_pieces_are_read_from_the_map(tmp_path):

@@ -101,8 +101,14 @@ EDITED = [
     Mutant(
         "rows of a file from its beginning",
         "rows of a part of a file are others",
-        Edit("data.file_reader.FileReader.read", "(start + size", "(size"),
+        Edit("data.file_reader.FileReader._one_by_one", "(start + size", "(size"),
         "data/test_stored.py::test_rows_are_read_from_their_file_as_from_its_map[numbers]",
+    ),
+    Mutant(
+        "rows of a run from where the first one began",
+        "rows that lie near each other in a file are those of another run",
+        Edit("data.file_reader.FileReader._in_runs", "int(run[0])", "int(rows[0])"),
+        "data/test_stored.py::test_rows_near_each_other_are_read_in_runs[64-512-numbers]",
     ),
     Mutant(
         "file not looked at again",
