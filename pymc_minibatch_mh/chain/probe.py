@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.expansion.parallel import Consecutive, chunks_of, on_all_cores, over_rows
+from pymc_minibatch_mh.expansion.row_sums import BoundedMove
 from pymc_minibatch_mh.expansion.spread import Spread, SpreadIn
 from pymc_minibatch_mh.kernels import repeat
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
@@ -150,11 +151,9 @@ class Probe:
         table, m = self._bounds_of(move)
         chunks = chunks_of(self.n_rows, CHUNK)
         ends = move.position, move.new, self._posterior.surrogate.centre
-        order, heavy = self._chain.prepared.target.taylor_order, self._heavy
-        asked = [
-            SpreadIn(order, ends, table, m, self._beta, chunk.first, heavy, self.n_top)
-            for chunk in chunks
-        ]
+        order = self._chain.prepared.target.taylor_order
+        bounded = BoundedMove(order, ends, table, m, self._beta)
+        asked = [SpreadIn(bounded, chunk.first, self._heavy, self.n_top) for chunk in chunks]
         whole = Spread(0.0, (0, 0.0, 0.0, 0.0), np.empty(0), math.nan if table < 0 else -1.0, -1)
         for part in self._found(list(zip(chunks, asked, strict=True))):
             whole = whole.merged(part, self.n_top)
@@ -167,7 +166,8 @@ class Probe:
 
         def part(one: tuple[Consecutive, SpreadIn]) -> Spread:
             ends = one[0].first, one[0].last
-            c = posterior.tables.c[one[1].table, slice(*ends)] if one[1].table >= 0 else None
+            table = one[1].move.table
+            c = posterior.tables.c[table, slice(*ends)] if table >= 0 else None
             return one[1].of(posterior.evaluate, posterior.space, ends, c)
 
         return on_all_cores(part, asked)

@@ -14,6 +14,7 @@ from pymc_minibatch_mh.expansion.parallel import Chunk, Consecutive, chunks_of, 
 from pymc_minibatch_mh.expansion.row_sums import (
     Asked,
     BendAt,
+    BoundedMove,
     ChangeIn,
     DerivativesAt,
     DifferencesIn,
@@ -32,8 +33,6 @@ from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
 from pymc_minibatch_mh.model.compiled.graphs import PlacedRows
 from pymc_minibatch_mh.model.compiled.scalar_prior import ScalarPrior
 
-#: c_i of some rows, M of a move, and β.
-Bound = tuple[np.ndarray, float, float]
 #: Rows that one task sums; fixed, so that sums do not depend on the number of cores.
 CHUNK = 65_536
 #: Rows among which one that is not finite is sought at a time.
@@ -249,17 +248,17 @@ class Passes:
         """
         return sum(self._over(ChangeIn(order, move)))
 
-    def largest_ratio(self, order: int, move: Move, bound: Bound) -> tuple[float, int]:
+    def largest_ratio(self, move: BoundedMove, c: np.ndarray) -> tuple[float, int]:
         """Return the largest |dU_i| / (c_i M) of rows in memory in a move, and the row that has it.
 
         Parameters
         ----------
-        order, move
-            As in :meth:`change`.
-        bound
-            c_i of all rows, M of the move, and β.
+        move
+            The move.
+        c : ndarray of float32
+            c_i of all rows.
         """
-        return max(self._over(RatioIn(order, move, *bound)))
+        return max(self._over(RatioIn(move, c)))
 
     def _over(self, asked: Asked, rows: np.ndarray | None = None) -> Iterator[Any]:
         """Yield what is asked of chunks of some rows, by default of all."""

@@ -26,6 +26,38 @@ from pymc_minibatch_mh.model.compiled.graphs import PlacedRows
 Move = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
+class BoundedMove(NamedTuple):
+    """A move, and the bounds of what rows change by in it.
+
+    Parameters
+    ----------
+    order
+        Of the expansion.
+    ends
+        The position, the new one and the centre of the expansion.
+    table, m
+        Table of the bounds that serves the move, and its M; -1 where none does.
+    inverse_temperature
+        β.
+    """
+
+    order: int
+    ends: Move
+    table: int
+    m: float
+    inverse_temperature: float
+
+    @property
+    def position(self) -> np.ndarray:
+        """Where it begins."""
+        return self.ends[0]
+
+    @property
+    def new(self) -> np.ndarray:
+        """Where it ends."""
+        return self.ends[1]
+
+
 class Place(NamedTuple):
     """Where some rows are in memory, and their numbers there."""
 
@@ -255,26 +287,20 @@ class RatioIn(NamedTuple):
 
     Parameters
     ----------
-    order
-        Of the expansion.
     move
-        The position, the new one and the centre of the expansion.
+        The move.
     c : ndarray of float32
         c_i by the rows' numbers in memory.
-    m, inverse_temperature
-        M of the move, and β.
     """
 
-    order: int
-    move: Move
+    move: BoundedMove
     c: np.ndarray
-    m: float
-    inverse_temperature: float
 
     def compiled(self, sums: RowSums) -> Callable:
         """Return the differences of remainders."""
-        return sums.evaluate(self.order)
+        return sums.evaluate(self.move.order)
 
     def of(self, address: int, place: Place) -> tuple[float, int]:
         """Return it, and the number in memory of the row that has it."""
-        return largest_ratio(address, self.move, *place, self.c, self.m, self.inverse_temperature)
+        _, ends, _, m, beta = self.move
+        return largest_ratio(address, ends, *place, self.c, m, beta)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.data import ArrayRows
-from pymc_minibatch_mh.expansion.row_sums import Move, RowSums
+from pymc_minibatch_mh.expansion.row_sums import BoundedMove, RowSums
 from pymc_minibatch_mh.kernels import repeat
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moments import add_moments, merge_moments
@@ -51,14 +51,8 @@ class SpreadIn(NamedTuple):
 
     Parameters
     ----------
-    order
-        Of the expansion.
     move
-        The position, the new one and the centre of the expansion.
-    table, m
-        Table of the bounds that serves the move, and its M; -1 where none does.
-    inverse_temperature
-        β.
+        The move.
     first
         Number of the first row.
     heavy : ndarray of int64
@@ -67,18 +61,14 @@ class SpreadIn(NamedTuple):
         How many of the smallest and of the largest differences are asked for.
     """
 
-    order: int
-    move: Move
-    table: int
-    m: float
-    inverse_temperature: float
+    move: BoundedMove
     first: int
     heavy: np.ndarray
     n_top: int
 
     def found(self, sums: RowSums, read: ArrayRows, c: np.ndarray | None) -> Spread:
         """Return it of rows that were read, and their bounds."""
-        address = address_of(sums.evaluate(self.order))
+        address = address_of(sums.evaluate(self.move.order))
         with sums.placed(read) as place:
             return self.of(address, place.space, (0, place.rows.size), c)
 
@@ -87,12 +77,11 @@ class SpreadIn(NamedTuple):
     ) -> Spread:
         """Return it of the rows between two numbers in memory, and their bounds."""
         differences, scales = np.empty((2, ends[1] - ends[0]))
-        repeat.differences_of(address, self.move, space, *ends, differences, scales)
+        repeat.differences_of(address, self.move.ends, space, *ends, differences, scales)
         ratio, row = math.nan, -1
         if c is not None:
-            ratio, place = repeat.largest_of(
-                differences, scales, c, self.m, self.inverse_temperature
-            )
+            m, beta = self.move.m, self.move.inverse_temperature
+            ratio, place = repeat.largest_of(differences, scales, c, m, beta)
             row = self.first + place
         between = self.first, self.first + differences.size
         inside = self.heavy[slice(*np.searchsorted(self.heavy, between))] - self.first

@@ -13,7 +13,7 @@ import numpy as np
 
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.expansion.heavy import COST_IN_ORDER, WORTHWHILE
-from pymc_minibatch_mh.preparation.violations import BoundedMove
+from pymc_minibatch_mh.expansion.row_sums import BoundedMove
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:

@@ -8,36 +8,19 @@ import numpy as np
 from pymc_minibatch_mh.bounds.block_bounds import BlockBounds
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.stored import StoredRows, consecutive
-from pymc_minibatch_mh.expansion.row_sums import Move, RatioIn, RowSums
+from pymc_minibatch_mh.expansion.row_sums import BoundedMove, RatioIn, RowSums
 from pymc_minibatch_mh.model.row.function import RowFunction
 from pymc_minibatch_mh.model.row.values import RowData, with_rows, without_rows
 
 
 class RatioToBounds(NamedTuple):
-    """Ask for the largest |dU_i| / (c_i M) of rows in a move.
+    """Ask for the largest |dU_i| / (c_i M) of rows in a move."""
 
-    Parameters
-    ----------
-    order
-        Of the expansion.
-    move
-        The position, the new one and the centre of the expansion.
-    table
-        Table that serves the move.
-    m, inverse_temperature
-        M of the move, and β.
-    """
-
-    order: int
-    move: Move
-    table: int
-    m: float
-    inverse_temperature: float
+    move: BoundedMove
 
     def found(self, sums: RowSums, read: ArrayRows, c: np.ndarray) -> tuple[float, int]:
         """Return the ratio of rows that were read, and the place of the row that has it."""
-        asked = RatioIn(self.order, self.move, c, self.m, self.inverse_temperature)
-        found: tuple[float, int] = sums.of_read(read, asked)
+        found: tuple[float, int] = sums.of_read(read, RatioIn(self.move, c))
         return found
 
 
@@ -45,8 +28,8 @@ class RatioToBounds(NamedTuple):
 class HeldAgainstBounds:
     """Bounds rows and computes what they change by; a pickle has none of them.
 
-    What is asked has the number of a `table` of bounds, or -1, and finds something of the sums, of
-    rows that were read and of their c_i there.
+    What is asked has a `move`, and finds something of the sums, of rows that were read and of their
+    c_i in the table that serves it.
 
     Parameters
     ----------
@@ -74,9 +57,9 @@ class HeldAgainstBounds:
     def of_read(self, read: ArrayRows, asked: Any) -> Any:
         """Return what is asked of rows that were read, in whatever process."""
         c = None
-        if asked.table >= 0:
+        if asked.move.table >= 0:
             assert self.bounds is not None
             function = with_rows(self.function, read)
             data = RowData(function, slice(0, read.n_rows))
-            c = self.bounds.of_functions([function]).of(asked.table, data)
+            c = self.bounds.of_functions([function]).of(asked.move.table, data)
         return asked.found(self.sums, read, c)

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.expansion.parallel import over_rows
+from pymc_minibatch_mh.expansion.row_sums import BoundedMove
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.kernels.bound_tables import (
     TOTAL,
@@ -32,15 +32,6 @@ _log = logging.getLogger("pymc")
 MOVES, CHANGES = 4, 1_000_000
 #: Rows that are held against their ranges, or stored ones against their bounds, at a time.
 CHUNK = 65_536
-
-
-class BoundedMove(NamedTuple):
-    """Where a move begins and ends, the table that serves it, and its M."""
-
-    position: np.ndarray
-    new: np.ndarray
-    table: int
-    m: float
 
 
 def audited(
@@ -82,24 +73,19 @@ def audited(
             if found:
                 return found
             continue
-        ratio, row = _largest_ratio(target, surrogate, tables, move, rows)
+        ratio, row = _largest_ratio(target, tables, move, rows)
         if not ratio <= 1.0:
             return violation_message(target, row, move.position, move.new, ratio)
     return ""
 
 
 def _largest_ratio(
-    target: Target,
-    surrogate: Surrogate,
-    tables: AnyTables,
-    move: BoundedMove,
-    rows: np.ndarray | None,
+    target: Target, tables: AnyTables, move: BoundedMove, rows: np.ndarray | None
 ) -> tuple[float, int]:
     """Return the largest ratio of a row's change to its bound in a move, and the row."""
-    ends = move.position, move.new, surrogate.centre
-    beta, passes = surrogate.inverse_temperature, target.passes
+    passes = target.passes
     if isinstance(tables, Tables):
-        return passes.largest_ratio(target.taylor_order, ends, (tables.c[move.table], move.m, beta))
+        return passes.largest_ratio(move, tables.c[move.table])
     # Stored rows are held against their bounds a second time by some of them only.
     assert isinstance(target.source, StoredRows)
     if rows is None:
@@ -107,7 +93,7 @@ def _largest_ratio(
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
     work = HeldAgainstBounds(passes.sums, tables.bounds, tables.bounds.function, target.source)
-    asked = RatioToBounds(target.taylor_order, ends, move.table, move.m, beta)
+    asked = RatioToBounds(move)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
     found = over_rows(work, target.source, [(chunk, asked) for chunk in chunks], "Checking bounds")
     return max(
@@ -201,7 +187,9 @@ def moves_of_chains(
         here, there = np.clip(surrogate.centre + noise @ surrogate.factor.T, *support)
         _require_metric(tables, here, there)
         best, m = table_of_move(arrays, surrogate, here, there)
-        yield BoundedMove(here, there, best, m) if best >= 0 else None
+        ends = here, there, surrogate.centre
+        made = BoundedMove(target.taylor_order, ends, best, m, surrogate.inverse_temperature)
+        yield made if best >= 0 else None
 
 
 def _arrays(target: Target, surrogate: Surrogate, tables: AnyTables) -> BoundTables:

@@ -10,11 +10,11 @@ from scipy.special import expit
 
 from pymc_minibatch_mh import Bounds, FireflyMH, TunaMH, explain
 from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.expansion.row_sums import BoundedMove
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import move_between
 from pymc_minibatch_mh.kernels.posterior import BLOCK, read_all, read_chosen
 from pymc_minibatch_mh.preparation.heavy import COST_IN_ORDER, WORTHWHILE, heavy_rows
-from pymc_minibatch_mh.preparation.violations import BoundedMove
 from zoo import logistic, sample
 
 ROWS, GROUPS, MEMBERS = 4_000, 2, 10
@@ -112,7 +112,7 @@ def chosen(c, moves):
     c = np.asarray(c, np.float32)[None]
     tables = Tables(np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]]), c, 1.0)
     nowhere = np.zeros(1)
-    made = [BoundedMove(nowhere, nowhere, table=0, m=m) for m in moves]
+    made = [BoundedMove(2, (nowhere,) * 3, 0, m, 1.0) for m in moves]
     return heavy_rows(tables, made).tolist()
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from pymc_minibatch_mh.diagnostics.forecast.subsampled import in_coordinates, subsampled
 from pymc_minibatch_mh.expansion.border import LogPasses, with_logs
+from pymc_minibatch_mh.expansion.row_sums import BoundedMove
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
 from pymc_minibatch_mh.preparation.needs import Needs
@@ -95,9 +96,8 @@ def test_no_row_exceeds_its_bound_near_zero(far):
         best, m = table_of_move(tables.arrays, surrogate, *ends)
         if best >= 0:
             bounded += 1
-            ratio, _ = target.passes.largest_ratio(
-                target.taylor_order, (*ends, surrogate.centre), (tables.c[best], m, 1.0)
-            )
+            made = BoundedMove(target.taylor_order, (*ends, surrogate.centre), best, m, 1.0)
+            ratio, _ = target.passes.largest_ratio(made, tables.c[best])
             largest.append(ratio)
     assert bounded > 40
     assert 0.02 < max(largest) <= 1.0

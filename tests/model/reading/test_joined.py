@@ -110,12 +110,10 @@ def test_a_row_changes_by_no_more_than_its_bound():
     step = TunaMH(model=two(Rows(**ARRAYS).data))
     target, tables, surrogate = step.target, step.tables, step.surrogate
     assert [term.name for term in target.split.terms] == ["y and t"]
-    beta, rows, ratios = surrogate.inverse_temperature, np.arange(N), []
+    rows, ratios = np.arange(N), []
     for move in typical_moves(target, surrogate, tables, np.random.default_rng(3)):
-        ends = move.position, move.new, surrogate.centre
-        asked = RatioToBounds(target.taylor_order, ends, move.table, move.m, beta)
         held = step.chain.prepared.held
-        ratios += [held.of_rows(rows, asked)[0]]
+        ratios += [held.of_rows(rows, RatioToBounds(move))[0]]
     assert 0.01 < max(ratios) <= 1.0
 
 
