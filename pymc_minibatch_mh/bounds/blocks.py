@@ -5,7 +5,8 @@ blocks of consecutive rows, the sum of the c_i and the largest of them. A row is
 proportion to c_i by drawing a block in proportion to its length times its largest c_i, a row of it
 uniformly, and keeping the row with probability c_i over the largest: c_i is computed from the row
 itself, which has to be fetched in any case. The largest is the certificate: it is checked whenever
-a row is drawn.
+a row is drawn. Where bounds are so uneven that there would be more candidates than rows, and rows
+are few enough to be read at once, the c_i of all rows are computed instead and rows drawn by them.
 """
 
 from collections.abc import Sequence
@@ -43,23 +44,29 @@ class BoundsIn(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Candidates that are kept.
+    """Rows that are kept of candidates, or drawn of all.
 
     Parameters
     ----------
     places : ndarray of int64
-        Which of the candidates they are.
+        Which of the rows asked about they are.
     c : ndarray of float32
     columns
         Name and values of each array.
     exceeding
-        First candidate above the largest c_i of its block; -1 where there is none, as has to be.
+        First row above the largest c_i of its block; -1 where there is none, as has to be.
     """
 
     places: np.ndarray
     c: np.ndarray
     columns: tuple[tuple[str, np.ndarray], ...]
     exceeding: int
+
+
+def _exceeding(c: np.ndarray, largest: np.ndarray) -> int:
+    """Return the first row above the largest c_i of its block, -1 where there is none."""
+    within = c <= largest
+    return -1 if within.all() else int(np.argmin(within))
 
 
 class KeptOf(NamedTuple):
@@ -80,11 +87,40 @@ class KeptOf(NamedTuple):
     def of(self, bounds: "BlockBounds", data: RowData) -> Kept:
         """Return those that are kept."""
         c = bounds.of(self.table, data)
-        within = c <= self.largest
-        exceeding = -1 if within.all() else int(np.argmin(within))
         kept = np.flatnonzero(self.chances * self.largest < c)
         columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
-        return Kept(kept, c[kept], columns, exceeding)
+        return Kept(kept, c[kept], columns, _exceeding(c, self.largest))
+
+
+class DrawnOf(NamedTuple):
+    """Ask for rows drawn in proportion to their c_i, of all.
+
+    Parameters
+    ----------
+    table
+        Table of the bounds.
+    largest : ndarray
+        The largest c_i of each row's block.
+    chances : ndarray
+        For each draw, the share of Σc_i that lies before it.
+    """
+
+    table: int
+    largest: np.ndarray
+    chances: np.ndarray
+
+    def of(self, bounds: "BlockBounds", data: RowData) -> Kept:
+        """Return those that are drawn, in their order."""
+        c = bounds.of(self.table, data)
+        exceeding = _exceeding(c, self.largest)
+        if exceeding >= 0:
+            return Kept(np.zeros(0, dtype=np.int64), c[:0], (), exceeding)
+        upto = np.cumsum(c, dtype=np.float64)
+        drawn = np.searchsorted(upto, self.chances * upto[-1], side="right")
+        # A product with a chance next to 1 can round up to the sum.
+        drawn = np.minimum(drawn, np.searchsorted(upto, upto[-1]))
+        columns = tuple((x.name, x.values[data.rows[drawn]]) for x in data.function.columns)
+        return Kept(drawn, c[drawn], columns, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +143,8 @@ class BlockTables:
         Rows of a block; the last may have fewer.
     sums : ndarray, shape (T, blocks)
         Σc_i of every block.
+    most_at_once
+        Rows of which all c_i are computed for a supply, at most.
     """
 
     heads: np.ndarray
@@ -116,6 +154,7 @@ class BlockTables:
     looseness: float
     length: int = BLOCK
     sums: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    most_at_once: int = MOST_FETCHED
 
     verified = True
     are_ranges = False
@@ -198,6 +237,8 @@ class BlockTables:
         """
         parts: list[Drawn] = []
         missing, share = count, self.kept_share(table)
+        if self.n_rows <= self.most_at_once and missing / share > self.n_rows:
+            return self._drawn_of_all(table, rng, count)
         while missing > 0:
             tried = int(min(1.1 * missing / share + 64.0, MOST_FETCHED))
             part = self._kept(table, self._tried(table, rng, tried), rng)
@@ -213,6 +254,22 @@ class BlockTables:
         first = self.length * blocks.astype(np.int64)
         return first + rng.integers(0, np.minimum(self.length, self.n_rows - first))
 
+    def _drawn_of_all(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
+        """Compute the c_i of all rows and draw by them."""
+        rows = np.arange(self.n_rows)
+        largest = self.largest[table, rows // self.length]
+        read = self.bounds.found(DrawnOf(table, largest, rng.random(count)), rows)
+        if read.exceeding >= 0:
+            raise self._changed(read.exceeding)
+        columns = tuple(Column(name, values, 0) for name, values in read.columns)
+        return Drawn(read.places, read.c, columns)
+
+    def _changed(self, row: int) -> SourceError:
+        return SourceError(
+            f"row {row:,} of {self.bounds.function.name!r} is not the one that was bounded: its "
+            "data have changed. Build the model and the step again."
+        )
+
     def _kept(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> Drawn:
         """Fetch rows and keep each with probability c_i over the largest of its block."""
         order = np.argsort(rows, kind="stable")
@@ -220,10 +277,7 @@ class BlockTables:
         chances = rng.random(rows.size)
         read = self.bounds.found(KeptOf(table, largest[order], chances[order]), rows[order])
         if read.exceeding >= 0:
-            raise SourceError(
-                f"row {rows[order[read.exceeding]]:,} of {self.bounds.function.name!r} is not the "
-                "one that was bounded: its data have changed. Build the model and the step again."
-            )
+            raise self._changed(rows[order[read.exceeding]])
         # In the order in which they were drawn.
         drawn = np.argsort(order[read.places])
         kept = order[read.places[drawn]]

@@ -26,7 +26,7 @@ from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.preparation.heavy import heavy_rows
 from pymc_minibatch_mh.preparation.held import HeldAgainstBounds
 from pymc_minibatch_mh.preparation.needs import Needs
-from pymc_minibatch_mh.preparation.stored import full_passes_by_bounds, require_few
+from pymc_minibatch_mh.preparation.stored import full_passes_by_bounds, require_few, tell_of_uneven
 from pymc_minibatch_mh.preparation.violations import (
     audited,
     sizes_of_moves,
@@ -254,6 +254,7 @@ class Prepared:
         """
         if self.target.source.in_memory:
             return
+        tell_of_uneven(self)
         rng = np.random.default_rng(PREPARATION_SEED)
         if forecast is None:
             require_few(full_passes_by_bounds(self, most_drawn, rng), self)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.blocks import BlockTables
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.violations import sizes_of_many
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 
 #: Moves by which full passes are forecast, and how many of them may read all rows.
 MOVES, MOST_PASSES = 10_000, 1
+#: Share of the fetched rows below which it is said that few are used.
+FEW_KEPT = 0.01
+
+_log = logging.getLogger("pymc")
 
 
 def require_drawn_ahead(needs: Needs, name: str) -> None:
@@ -51,6 +57,29 @@ def full_passes_by_bounds(prepared: Prepared, most_drawn: float, rng: np.random.
     sizes = sizes_of_many(prepared.target, prepared.surrogate, prepared.tables, rng, MOVES)
     # One that is not bounded reads all rows, however many may be drawn.
     return int(np.count_nonzero(~((sizes <= most_drawn) & (sizes < np.inf))))
+
+
+def tell_of_uneven(prepared: Prepared) -> None:
+    """Say where most rows that chains fetch are fetched in vain.
+
+    Parameters
+    ----------
+    prepared
+        The model, whose rows are stored.
+    """
+    tables = prepared.tables
+    if not isinstance(tables, BlockTables) or prepared.n_rows <= tables.most_at_once:
+        return
+    share = max(tables.kept_share(table) for table in range(tables.n_tables))
+    if share < FEW_KEPT:
+        _log.warning(
+            "%s: one of %s stored rows that chains fetch is used, as the bounds of rows in one "
+            "block of %s differ so much: chains wait for rows. Sort the rows, those that fit the "
+            "model worst last, or give the model arrays in memory.",
+            ", ".join(repr(term.name) for term in prepared.target.split.terms),
+            f"{1.0 / share:,.0f}",
+            f"{tables.length:,}",
+        )
 
 
 def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = None) -> None:

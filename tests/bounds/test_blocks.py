@@ -57,9 +57,10 @@ class Own:
         return asked.of(self, RowData(self.function, rows))
 
 
-def toy(c=C, largest=LARGEST, length=LENGTH):
+def toy(c=C, largest=LARGEST, length=LENGTH, most_at_once=0):
     heads = np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]])
-    return BlockTables(heads, largest[None], Own(c), len(c), 1.0, length)
+    more = {"most_at_once": most_at_once}
+    return BlockTables(heads, largest[None], Own(c), len(c), 1.0, length, **more)
 
 
 class EveryCase:
@@ -176,9 +177,37 @@ def test_many_rows_are_drawn_where_few_candidates_are_kept():
     assert np.isin(found, [5, 17]).sum() == pytest.approx(20_000 * 2.0 / 2.038, abs=100)
 
 
+def test_rows_that_uneven_bounds_would_try_again_and_again_are_bounded_once():
+    """Every share of the sum, once: as often as its c_i, with its own data, in the order drawn."""
+    tables = toy(most_at_once=len(C))
+    shares = np.random.default_rng(1).permutation((np.arange(4 * C.sum()) + 0.5) / (4 * C.sum()))
+    drawn = tables.draw(0, SimpleNamespace(random=lambda count: shares[:count]), len(shares))
+    np.testing.assert_array_equal(
+        drawn.rows, np.repeat(np.arange(15), C.astype(int))[np.floor(shares * C.sum()).astype(int)]
+    )
+    np.testing.assert_array_equal(drawn.c, C[drawn.rows])
+    np.testing.assert_array_equal(drawn.columns[1].values[:, 1], -drawn.rows)
+    assert [str(rows) for rows in tables.bounds.storage.asked] == ["slice(0, 15, None)"]
+
+
+def test_rows_without_a_bounds_worth_are_not_drawn_by_a_share_that_rounds_up():
+    c = np.array([0, 1, 2, 0], dtype=np.float32)
+    tables = toy(c, np.array([2.0]), most_at_once=4)
+    drawn = tables.draw(0, SimpleNamespace(random=lambda count: np.ones(count)), 9)
+    np.testing.assert_array_equal(drawn.rows, np.full(9, 2))
+
+
+@pytest.mark.parametrize(("count", "all_bounded"), [(2, False), (200, True)])
+def test_all_rows_are_bounded_where_more_would_be_tried(count, all_bounded):
+    tables = toy(most_at_once=len(C))
+    tables.draw(0, np.random.default_rng(2), count)
+    assert [isinstance(rows, slice) for rows in tables.bounds.storage.asked] == [all_bounded]
+
+
+@pytest.mark.parametrize("most_at_once", [0, 15])
 @pytest.mark.parametrize("value", [3.5, np.inf, np.nan])
-def test_a_row_above_the_largest_is_not_the_one_that_was_bounded(value):
-    tables = toy()
+def test_a_row_above_the_largest_is_not_the_one_that_was_bounded(value, most_at_once):
+    tables = toy(most_at_once=most_at_once)
     tables.bounds.storage._arrays["c"] = tables.bounds.c.copy()
     tables.bounds.storage._arrays["c"][2] = value
     with pytest.raises(SourceError, match=r"^row 2 of 'y' is not the one that was bounded: its "):

@@ -1610,7 +1610,41 @@ EDITED = [
         "largest bounds not checked",
         "data that have changed are drawn by bounds that do not hold",
         Edit("bounds.blocks.BlockTables._kept", "if read.exceeding >= 0:", "if False:"),
-        f"{BLOCKS}::test_a_row_above_the_largest_is_not_the_one_that_was_bounded[3.5]",
+        f"{BLOCKS}::test_a_row_above_the_largest_is_not_the_one_that_was_bounded[3.5-0]",
+    ),
+    Mutant(
+        "supplies of uneven bounds tried row by row",
+        "a supply of few rows with uneven bounds reads all of them thousands of times",
+        Edit("bounds.blocks.BlockTables.draw", "self.n_rows <= self.most_at_once", "False"),
+        f"{BLOCKS}::test_all_rows_are_bounded_where_more_would_be_tried[200-True]",
+    ),
+    Mutant(
+        "all rows bounded for a few draws",
+        "a supply of even bounds bounds all rows where fewer would do",
+        Edit("bounds.blocks.BlockTables.draw", "missing / share > self.n_rows", "True"),
+        f"{BLOCKS}::test_all_rows_are_bounded_where_more_would_be_tried[2-False]",
+    ),
+    Mutant(
+        "data of the first rows for those drawn of all",
+        "rows drawn by uneven bounds come with the data of others",
+        Edit("bounds.blocks.DrawnOf.of", "data.rows[drawn]", "data.rows[np.sort(drawn)]"),
+        f"{BLOCKS}::test_rows_that_uneven_bounds_would_try_again_and_again_are_bounded_once",
+    ),
+    Mutant(
+        "rows without bounds drawn at the end",
+        "a row that no move can change is drawn with a bound of 0",
+        Edit(
+            "bounds.blocks.DrawnOf.of",
+            "np.searchsorted(upto, upto[-1])",
+            "upto.size - 1",
+        ),
+        f"{BLOCKS}::test_rows_without_a_bounds_worth_are_not_drawn_by_a_share_that_rounds_up",
+    ),
+    Mutant(
+        "largest bounds not checked where all rows are bounded",
+        "data that have changed are drawn by bounds that do not hold",
+        Edit("bounds.blocks.BlockTables._drawn_of_all", "if read.exceeding >= 0:", "if False:"),
+        f"{BLOCKS}::test_a_row_above_the_largest_is_not_the_one_that_was_bounded[3.5-15]",
     ),
     Mutant(
         "first row of a batch used twice",

@@ -8,7 +8,7 @@ import pytest
 
 from pymc_minibatch_mh import SettingError, TunaMH
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS, TOTAL
-from pymc_minibatch_mh.preparation.stored import full_passes_by_bounds, require_few
+from pymc_minibatch_mh.preparation.stored import full_passes_by_bounds, require_few, tell_of_uneven
 from pymc_minibatch_mh.preparation.violations import moves_of_chains, sizes_of_many
 from step import stored
 
@@ -42,3 +42,17 @@ def test_moves_without_a_bound_and_large_ones_are_counted():
         message = f"{expected} of 10,000 moves would read all 20,003 stored rows"
         with pytest.raises(SettingError, match=message):
             require_few(passes, prepared)
+
+
+@pytest.mark.parametrize(
+    ("larger", "most_at_once", "told"), [(1e3, 0, True), (1e3, 10**6, False), (1.0, 0, False)]
+)
+def test_who_fetches_most_rows_in_vain_is_told(caplog, larger, most_at_once, told):
+    found = TunaMH(model=stored.logistic()[1]).prepared
+    # As if each block had a row with a far larger bound.
+    tables = replace(found.tables, largest=larger * found.tables.largest, most_at_once=most_at_once)
+    with caplog.at_level("WARNING", "pymc"):
+        tell_of_uneven(replace(found, tables=tables))
+    share = max(tables.kept_share(table) for table in range(tables.n_tables))
+    said = f"one of {1.0 / share:,.0f} stored rows that chains fetch is used"
+    assert [said in record.message for record in caplog.records] == [True] * told
