@@ -275,6 +275,11 @@ def _named(
 ) -> dict[str, tuple[str, ...]]:
     if columns is None:
         return {name: (name,) for name in schema.names}
+    if not isinstance(columns, Mapping):
+        raise SettingError(
+            f"columns={columns!r} does not say which array each column belongs to. Give a "
+            "dictionary, such as {'X': ['x1', 'x2'], 'y': 'y'}."
+        )
     require_names("from_parquet(columns={})", columns)
     named = {n: (c,) if isinstance(c, str) else tuple(c) for n, c in columns.items()}
     for name, asked in named.items():

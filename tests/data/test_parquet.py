@@ -231,6 +231,8 @@ def test_columns_that_are_not_there_are_refused(folder):
         Rows.from_parquet(folder, {"X": ["x1", "z"]})
     with pytest.raises(SettingError, match=r"columns=\{\}"):
         Rows.from_parquet(folder, {})
+    with pytest.raises(SettingError, match=r"columns=\['x1', 'y'\] does not say .* dictionary"):
+        Rows.from_parquet(folder, ["x1", "y"])
     with pytest.raises(SettingError, match=r"columns\['X'\]"):
         Rows.from_parquet(folder, {"X": []})
 

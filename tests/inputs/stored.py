@@ -57,6 +57,13 @@ arrays.refuses(
     call=lambda g: Rows(X=np.array(["a"])),
 )
 arrays.refuses(
+    "Rows(X=np.ma.masked_greater(X, 2.0))",
+    "'X'",
+    "has masked entries, whose values are missing.",
+    "Drop their rows from all arrays.",
+    call=lambda g: Rows(X=np.ma.masked_greater(X, 2.0)),
+)
+arrays.refuses(
     "Rows(X=X.astype(np.float16))",
     "'X'",
     "has type float16, and compiled code reads floats of 32 or 64 bits.",
@@ -286,6 +293,25 @@ def two_likelihoods(g):
     with model_of(Rows(X=X, y=Y)) as model:
         pm.Normal("w", pm.Normal("c"), observed=X[:, 0])
     TunaMH(model=model)
+
+
+@served.refuses(
+    "rows.data(...) in a density that bounds cannot be derived from, such as pm.OrderedProbit",
+    "'y'",
+    "goes through IsInf, which asks something of the parameters that bounds cannot answer, so no "
+    "bound can be derived for it. Data of Rows(...) are computed with by what bounds are derived "
+    "from.",
+    "Give the model arrays in memory, and use BarkerMinibatchMH() or PenaltyMH().",
+    error=UnsplittableModelError,
+)
+def without_bounds(g):
+    rows = Rows(X=X, y=Y % 3)
+    with pm.Model() as model:
+        eta = rows.data("X") @ pm.Normal("b", shape=2)
+        pm.OrderedProbit(
+            "y", eta, cutpoints=np.array([-1.0, 1.0]), observed=rows.data("y"), compute_p=False
+        )
+    BarkerMinibatchMH(model=model)
 
 
 @served.refuses(

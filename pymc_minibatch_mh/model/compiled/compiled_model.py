@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.errors import BoundsError, UnsplittableModelError
 from pymc_minibatch_mh.model.compiled.form_rows import FormRows
 from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
 from pymc_minibatch_mh.model.compiled.graphs import GraphRows, numba_options, row_source
@@ -14,7 +14,7 @@ from pymc_minibatch_mh.model.compiled.scalar_prior import ScalarPrior
 from pymc_minibatch_mh.model.compiled.unread import unread_directions
 from pymc_minibatch_mh.model.reading.split import Split
 from pymc_minibatch_mh.model.row.cells import LoweringError
-from pymc_minibatch_mh.model.row.function import RowFunction, row_functions
+from pymc_minibatch_mh.model.row.function import WAY_ON, RowFunction, row_functions
 
 
 class CompiledModel:
@@ -50,10 +50,23 @@ class CompiledModel:
 
     @cached_property
     def rows(self) -> FormRows | GraphRows:
-        """Rows by their linear forms if they have some, else as a graph of all parameters."""
+        """Rows by their linear forms if they have some, else as a graph of all parameters.
+
+        Raises
+        ------
+        UnsplittableModelError
+            If they have none and are stored: a graph reads rows where they lie in memory.
+        """
         if not isinstance(self._forms, str):
             return self._forms
-        return GraphRows(self.split, row_source(self.split), self.compile_kwargs)
+        source = row_source(self.split)
+        if not source.in_memory:
+            raise UnsplittableModelError(
+                f"{self._forms.removesuffix(WAY_ON).rstrip()} Data of Rows(...) are computed with "
+                "by what bounds are derived from. Give the model arrays in memory, and use "
+                "BarkerMinibatchMH() or PenaltyMH()."
+            )
+        return GraphRows(self.split, source, self.compile_kwargs)
 
     @property
     def why_graph(self) -> str:

@@ -19,7 +19,11 @@ from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
 from pymc_minibatch_mh.model.reading.axis import MixedRowsError, batch_of
 from pymc_minibatch_mh.model.reading.derived import computed, data_behind
 from pymc_minibatch_mh.model.reading.precision import in_double
-from pymc_minibatch_mh.model.reading.stored import require_one_storage, stored_array
+from pymc_minibatch_mh.model.reading.stored import (
+    require_one_storage,
+    stored_array,
+    with_declared_lengths,
+)
 from pymc_minibatch_mh.model.reading.structure import part_of
 
 WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'
@@ -254,7 +258,7 @@ def batch_term(
         )
     walk = BatchWalk(name, n_rows, names, observations)
     try:
-        batch = walk.rows(in_double(logp), 0)
+        batch = with_declared_lengths(walk.rows(in_double(logp), 0))
     except MixedRowsError as error:
         raise refuse(name, f"cannot be split into observations: {error.why}", WAY_ON) from error
     _refuse_sums_over_rows(walk)

@@ -154,8 +154,13 @@ def seen_by_numpy(name: str, values: Any) -> np.ndarray:
     Raises
     ------
     SettingError
-        If there is none.
+        If there is none, or entries of it are masked.
     """
+    if np.ma.is_masked(values):
+        raise SettingError(
+            f"{name!r} has masked entries, whose values are missing. Drop their rows from all "
+            "arrays."
+        )
     if isinstance(values, np.ndarray):
         return values
     what = f"Rows({name}=...) is of type {type(values).__name__}"

@@ -10,6 +10,8 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.shape import Shape
+from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.data import Column
@@ -107,6 +109,26 @@ def stored_arrays(graphs: Iterable[Variable]) -> list[StoredArray]:
     """Return the stored arrays that graphs depend on."""
     found = (stored_array(variable) for variable in ancestors(list(graphs)))
     return [array for array in found if array is not None]
+
+
+def with_declared_lengths(batch: Variable) -> Variable:
+    """Return the log-likelihood of a batch with numbers for the lengths that types declare.
+
+    A density can ask how many categories there are by the shape of what it computes of all rows,
+    of which nothing else is then needed.
+    """
+    if not stored_arrays([batch]):
+        return batch
+    lengths = {v: length for v in ancestors([batch]) if (length := _declared(v)) is not None}
+    return clone_replace([batch], lengths)[0]
+
+
+def _declared(length: Variable) -> Variable | None:
+    of_shape = isinstance(length.owner_op, Subtensor) and length.ndim == 0
+    if not of_shape or not isinstance(length.owner.inputs[0].owner_op, Shape):
+        return None
+    found = pt.get_underlying_scalar_constant_value(length, raise_not_constant=False)
+    return None if found is length else pt.constant(found, dtype=length.dtype)
 
 
 def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -> None:

@@ -18,6 +18,7 @@ ARRAYS = {
     "g": RNG.integers(0, GROUPS, N).astype(np.int16),
     "offset": RNG.random(N),
     "y": RNG.poisson(1.5, N).astype(np.uint8),
+    "grade": RNG.integers(0, 3, N).astype(np.int8),
 }
 
 
@@ -38,11 +39,32 @@ def normal(data):
     return model
 
 
+def categorical(data):
+    """Declare grades, whose number the density asks of the probabilities of all rows."""
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=(2, 3))
+        pm.Categorical("grade", logit_p=data("X") @ beta, observed=data("grade"))
+    return model
+
+
+def ordered(data):
+    """Declare grades in an order."""
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=2)
+        ends = pm.Normal(
+            "ends", [-0.5, 0.5], shape=2, transform=pm.distributions.transforms.ordered
+        )
+        pm.OrderedLogistic("grade", data("X") @ beta, ends, observed=data("grade"), compute_p=False)
+    return model
+
+
 def target_of(model):
     return Target(split(model, model.value_vars), 2, 1.0, None)
 
 
-@pytest.fixture(scope="module", params=[poisson, normal], ids=lambda build: build.__name__)
+@pytest.fixture(
+    scope="module", params=[poisson, normal, categorical, ordered], ids=lambda build: build.__name__
+)
 def pair(request):
     """The same model on stored rows and in memory, and where it is evaluated."""
     stored, held = request.param(Rows(**ARRAYS).data), request.param(ARRAYS.get)
@@ -223,12 +245,18 @@ def test_rows_say_what_they_are():
         ({"X": ARRAYS["X"], "y": ARRAYS["y"][:-1]}, "8,999 rows, and 'X' has 9,000"),
         ({"X": ARRAYS["X"][:0]}, "has no rows"),
         ({"X": np.array(["a"])}, "'X' has type <U1"),
+        ({"X": np.ma.masked_greater(ARRAYS["X"], 2.0)}, "'X' has masked entries"),
         ({"X": np.float64(2.0)}, "is of type float64, which NumPy cannot see without a copy"),
     ],
 )
 def test_invalid_arrays_are_refused(arrays, message):
     with pytest.raises(SettingError, match=message):
         Rows(**arrays)
+
+
+def test_an_array_that_could_have_masked_entries_and_has_none_is_taken():
+    X = np.ma.masked_greater(ARRAYS["X"], 99.0)
+    assert Rows(X=X).n_rows == N
 
 
 def test_an_unknown_name_is_refused_with_those_that_there_are():
