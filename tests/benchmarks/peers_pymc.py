@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from numba.core import event
 from numpy.typing import NDArray
@@ -30,7 +31,9 @@ QUIET: dict[str, Any] = {
     "progressbar": False,
     "compute_convergence_checks": False,
 }
-ADVI_STEPS, ADVI_BATCH, ADVI_RATE = 20_000, 1_000, 0.005
+ADVI_STEPS, ADVI_BATCH = 20_000, 1_000
+#: Rates of the first step and of the last: where one rate stays, the end is as rough as that.
+ADVI_RATES = 0.02, 1e-4
 METROPOLIS_TUNE, METROPOLIS_DRAWS = 2_000, 20_000
 
 
@@ -251,9 +254,13 @@ def nutpie(task: Task) -> Run:
 def advi(task: Task) -> Run:
     """Mean-field ADVI on batches of rows: draws are independent, of an approximation."""
 
-    def in_time(*_: Any) -> None:
+    first, last = ADVI_RATES
+    rate = pytensor.shared(first)
+
+    def after_step(_approximation: Any, _losses: Any, step: int) -> None:
         if task.clock.left < 0.0:
             raise StopIteration
+        rate.set_value(first * (last / first) ** (step / ADVI_STEPS))
 
     with model_of(task, ADVI_BATCH):
         marks = [_without_compilation(task.clock)]
@@ -261,8 +268,8 @@ def advi(task: Task) -> Run:
             ADVI_STEPS,
             method="advi",
             random_seed=task.seed,
-            obj_optimizer=pm.adam(learning_rate=ADVI_RATE),
-            callbacks=[in_time],
+            obj_optimizer=pm.adam(learning_rate=rate),
+            callbacks=[after_step],
             progressbar=False,
         )
         marks.append(_without_compilation(task.clock))
@@ -270,7 +277,7 @@ def advi(task: Task) -> Run:
         marks.append(_without_compilation(task.clock))
     tune, sampling = np.diff(marks)
     steps = len(approximation.hist)
-    note = {"batch": ADVI_BATCH, "rate": ADVI_RATE}
+    note = {"batch": ADVI_BATCH, "rates": ADVI_RATES}
     draws = _draws(task, trace["posterior"])
     return Run(draws, steps, float(tune), float(sampling), steps == ADVI_STEPS, note)
 
