@@ -4,7 +4,9 @@ The process that hands the tests out to others reads this file as well: what is 
 of no use to it is imported where it is used.
 """
 
+import gc
 import json
+import sys
 from functools import cache
 from pathlib import Path
 from zlib import crc32
@@ -12,6 +14,24 @@ from zlib import crc32
 import pytest
 
 FOLDER = Path(__file__).parent / "statistical"
+
+
+def pytest_configure():
+    """Collect seldom: models and graphs are many objects, few of which are garbage."""
+    gc.set_threshold(5_000, 20, 20)
+
+
+def pytest_collection_finish():
+    """Spare the tests what no test looks at.
+
+    What was imported and collected lasts, some millions of objects that every full collection would
+    go through again. And PyTensor would note, for every node of every graph, the lines of code that
+    made it.
+    """
+    gc.collect()
+    gc.freeze()
+    if "pytensor" in sys.modules:
+        sys.modules["pytensor"].config.traceback__limit = 0
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytest
 from scipy.special import expit
 
 from pymc_minibatch_mh import (
@@ -19,6 +20,11 @@ from pymc_minibatch_mh import (
 APPROXIMATE = {cls.__name__: cls for cls in (AustereMH, BarkerMinibatchMH, ConfidenceMH, PenaltyMH)}
 EXACT = {cls.__name__: cls for cls in (FactorizedMH, FireflyMH, ScalableSubsamplingMH, TunaMH)}
 METHODS = APPROXIMATE | EXACT
+#: One method of either kind at once, and the others where there is time.
+SOME_METHODS = [
+    pytest.param(name, marks=[] if name in ("TunaMH", "BarkerMinibatchMH") else [pytest.mark.slow])
+    for name in METHODS
+]
 #: What needs the ranges of log-likelihoods, which only `bounded` has of these models.
 RANGED = {"PoissonMH": PoissonMH}
 

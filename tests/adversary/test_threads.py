@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conformance.harness import run
-from zoo import METHODS
+from zoo import METHODS, SOME_METHODS
 
 DRAWS = 250
 
@@ -29,13 +29,6 @@ def together(steps, starts, seeds):
             pool.submit(chain, *each, barrier) for each in zip(steps, starts, seeds, strict=True)
         ]
         return [future.result() for future in futures]
-
-
-#: One method of either kind at once, and the others where there is time.
-SOME_METHODS = [
-    pytest.param(name, marks=[] if name in ("TunaMH", "BarkerMinibatchMH") else [pytest.mark.slow])
-    for name in METHODS
-]
 
 
 @pytest.mark.parametrize("method", SOME_METHODS)

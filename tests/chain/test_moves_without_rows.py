@@ -19,7 +19,7 @@ from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.slices import NO_SLICES
 from pymc_minibatch_mh.preparation.unread import whitened_directions
-from zoo import METHODS
+from zoo import METHODS, SOME_METHODS
 
 TUNE, DRAWS = 100, 200
 
@@ -56,13 +56,6 @@ def test_models_without_such_directions_run_as_if_nothing_were_there(step_of, me
     np.testing.assert_array_equal(positions, same)
     np.testing.assert_array_equal(counts, of_same)
     assert not counts[:, entry.N_PRIOR].any()
-
-
-#: One method of either kind at once, and the others where there is time.
-SOME_METHODS = [
-    pytest.param(name, marks=[] if name in ("TunaMH", "BarkerMinibatchMH") else [pytest.mark.slow])
-    for name in METHODS
-]
 
 
 @pytest.mark.parametrize("method", SOME_METHODS)
