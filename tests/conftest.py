@@ -4,6 +4,7 @@ The process that hands the tests out to others reads this file as well: what is 
 of no use to it is imported where it is used.
 """
 
+import faulthandler
 import gc
 import json
 import sys
@@ -32,6 +33,12 @@ def pytest_collection_finish():
     gc.freeze()
     if "pytensor" in sys.modules:
         sys.modules["pytensor"].config.traceback__limit = 0
+
+
+def pytest_runtest_setup(item):
+    """Give slow tests the time that they take: the others are taken to hang after a while."""
+    if item.get_closest_marker("slow"):
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,12 +10,13 @@ bounds, are those of a single table. Behind all supplies lie the rows that every
 from __future__ import annotations
 
 import ctypes
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
 import numpy as np
 
+from pymc_minibatch_mh.chain.interrupts import HeldBack
 from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.supply import ALL, NO_SUPPLY, NUMBER, Supply
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Rows of one supply.
 ROOM = 4096
+#: Seconds between looks for an interrupt, where a chain waits for rows.
+LOOK = 0.1
 _CALLED = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
@@ -136,10 +139,13 @@ class Pool:
 
     def _put(self, table: int, number: int) -> int:
         """Put a supply where the last but one was; return its first slot."""
-        draw = self._ahead(table, number)
-        # One that failed is drawn again, if anybody asks again.
-        del self._fetching[table, number]
-        drawn = draw.result()
+        with HeldBack() as interrupt:
+            draw = self._ahead(table, number)
+            # One that failed is drawn again, if anybody asks again.
+            del self._fetching[table, number]
+            while not wait([draw], LOOK).done:
+                interrupt.let_through()
+            drawn = draw.result()
         first = ROOM * (2 * table + number % 2)
         slots = slice(first, first + ROOM)
         self.rows[slots] = drawn.rows
@@ -148,8 +154,9 @@ class Pool:
         return first
 
     def _ahead(self, table: int, number: int) -> Future[Any]:
-        if (table, number) not in self._fetching:
-            rng = np.random.default_rng([self._state.supply_key, table, number])
-            draw = self._fetcher.submit(self._drawn_from.draw, table, rng, ROOM)
-            self._fetching[table, number] = draw
-        return self._fetching[table, number]
+        with HeldBack():
+            if (table, number) not in self._fetching:
+                rng = np.random.default_rng([self._state.supply_key, table, number])
+                draw = self._fetcher.submit(self._drawn_from.draw, table, rng, ROOM)
+                self._fetching[table, number] = draw
+            return self._fetching[table, number]

@@ -37,6 +37,7 @@ EVEN = ("kernels.looks._look_at_more", LOOKS, *LOOP)
 SIZE = "kernels.moves.size_of_move"
 APPENDED = "preparation/test_appended.py"
 BLOCKS, POOL = "bounds/test_blocks.py", "chain/test_pool.py"
+INTERRUPTS = "chain/test_interrupts.py"
 ELSEWHERE = "expansion/test_elsewhere.py"
 SUPPLIES, STORED = "exactness/test_supplies.py", "step/test_supplies.py"
 EVENLY, IN_STEPS = "exactness/test_even_supplies.py", "step/test_even_batches.py"
@@ -1703,6 +1704,18 @@ EDITED = [
         "a chain goes on without rows",
         Edit("chain.pool.Pool.require_served", "raise error", "return"),
         f"{POOL}::test_what_the_storage_raises_is_raised_once_and_rows_go_on_from_there[2]",
+    ),
+    Mutant(
+        "an interrupt at any instruction",
+        "an interrupt while a chain waits for rows leaves a lock that nobody opens",
+        Edit("chain.interrupts.HeldBack.__enter__", "is main_thread()", "is None"),
+        f"{INTERRUPTS}::test_what_handles_interrupts_is_called_at_the_end",
+    ),
+    Mutant(
+        "interrupts held back for good",
+        "an interrupt while a chain waits for rows does not stop it",
+        Edit("chain.interrupts.HeldBack.let_through", "is not None", "is False"),
+        f"{INTERRUPTS}::test_what_handles_interrupts_is_called_at_the_end",
     ),
     Mutant(
         "rows of the first table for all",
