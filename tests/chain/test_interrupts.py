@@ -3,7 +3,6 @@
 import signal
 import sys
 from concurrent.futures import wait
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 from chain.supplied import pool_of, sequence, tables_of, take_on, taken
+from interrupts import handled_by
 from pymc_minibatch_mh.chain import pool
 from pymc_minibatch_mh.chain.interrupts import HeldBack
 
@@ -69,7 +69,7 @@ def interrupted(own, interrupting):
 @pytest.mark.parametrize("place", PLACES)
 def test_an_interrupt_at_any_instruction_is_raised_and_rows_go_on(place):
     tables, k = tables_of(C), 0
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, handled_by(signal.default_int_handler):
         patch.setattr(sys, "unraisablehook", lambda _: None)
         patch.setattr(pool, "ROOM", ROOM)
         expected = sequence(tables, 0, 3)
@@ -88,16 +88,6 @@ def test_an_interrupt_at_any_instruction_is_raised_and_rows_go_on(place):
             np.testing.assert_array_equal(rows, expected[count : count + ROOM])
     assert told is None
     assert k > 40
-
-
-@contextmanager
-def handled_by(handler):
-    """Have interrupts handled otherwise."""
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_what_handles_interrupts_is_called_at_the_end():

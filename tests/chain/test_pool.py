@@ -2,9 +2,7 @@
 
 import copy
 import gc
-import signal
 import sys
-import threading
 import time
 import weakref
 from types import SimpleNamespace
@@ -23,6 +21,7 @@ from chain.supplied import (
     take_some,
     taken,
 )  # fmt: skip
+from interrupts import interrupted_after
 from pymc_minibatch_mh.chain.pool import ROOM, no_supplies
 from pymc_minibatch_mh.kernels.supply import END, NEXT, NUMBER
 
@@ -220,13 +219,8 @@ def test_an_interrupt_stops_the_chain_and_is_raised(monkeypatch, slow):
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     own = pool_of(Slow(tables) if slow else tables)
     take_on(own.supply, 1)
-    main = threading.main_thread().ident
-    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
-    timer.start()
-    try:
+    with interrupted_after(0.2):
         largest, count = take_on(own.supply, 10**11)
-    finally:
-        timer.join()
     assert largest < 2 * ROOM
     with pytest.raises(KeyboardInterrupt):
         own.require_served()

@@ -1,9 +1,7 @@
 """Tests on batches of stored rows sample what they sample in memory, and stop where they must."""
 
 import pickle
-import signal
 import sys
-import threading
 from functools import cache
 
 import cloudpickle
@@ -13,6 +11,7 @@ import pytest
 from scipy.special import expit
 
 from conformance.harness import run, same_draws, same_state
+from interrupts import interrupted_after
 from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
@@ -241,12 +240,8 @@ def test_an_interrupt_stops_a_chain_between_two_updates(monkeypatch, name):
     _, step, _ = steps(name, "logistic")
     chain = chain_of(step, 4)
     chain.advance(1)
-    main = threading.main_thread().ident
-    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
         chain.advance(1_000_000)
-    timer.join()
     copied = chain.copy()
     found = chain.advance(50).positions
     np.testing.assert_array_equal(copied.advance(50).positions, found)

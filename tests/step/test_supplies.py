@@ -2,9 +2,7 @@
 
 import os
 import pickle
-import signal
 import sys
-import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -16,6 +14,7 @@ import pytest
 from scipy.special import log_expit
 
 from conformance.harness import run, same_draws, same_state
+from interrupts import interrupted_after
 from pymc_minibatch_mh import MinibatchError, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds.block_bounds import BlockBounds
 from pymc_minibatch_mh.bounds.blocks import BLOCK
@@ -317,12 +316,8 @@ def test_an_interrupt_stops_a_chain_between_two_updates(monkeypatch):
     _, step = scalar_step()
     chain = chain_of(step, 4)
     chain.advance(1)
-    main = threading.main_thread().ident
-    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
         chain.advance(1_000_000)
-    timer.join()
     copied = chain.copy()
     found = chain.advance(50).positions
     assert 0.0 < found.min() < found.max() < 2.0
