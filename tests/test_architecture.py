@@ -22,7 +22,8 @@ ARROWS = {
     "collection": set(),
     "errors": set(),
     "progress": set(),
-    "data": {"_jit", "errors"},
+    "threads": set(),
+    "data": {"_jit", "errors", "threads"},
     "kernels": {"_jit", "data"},
     "proposals": {"_jit", "data", "errors", "kernels"},
     "model": set(),
@@ -31,6 +32,7 @@ ARROWS = {
     "model.compiled": {"data", "errors", "kernels", "model.reading", "model.row"},
     "expansion": {
         "data", "errors", "kernels", "model.compiled", "model.reading", "model.row", "progress",
+        "threads",
     },
     "bounds": {
         "data", "errors", "expansion", "kernels", "model.compiled", "model.reading", "model.row",
@@ -40,12 +42,12 @@ ARROWS = {
         "bounds", "data", "errors", "expansion", "kernels", "model.reading", "model.row",
     },
     "methods": {"_jit", "bounds", "data", "errors", "kernels", "preparation"},
-    "chain": {"errors", "expansion", "kernels", "methods", "preparation", "proposals"},
+    "chain": {"errors", "expansion", "kernels", "methods", "preparation", "proposals", "threads"},
     "step": {
         "bounds", "chain", "collection", "errors", "expansion", "kernels", "methods",
         "model.reading", "preparation", "progress", "proposals",
     },
-    "sampling": {"chain", "errors", "kernels", "model.reading", "progress", "step"},
+    "sampling": {"chain", "errors", "kernels", "model.reading", "progress", "step", "threads"},
     "diagnostics.forecast": {
         "bounds", "chain", "data", "errors", "kernels", "methods", "model.reading", "model.row",
         "progress", "step",
@@ -63,6 +65,7 @@ INSTALLED = {
     "collection": set(),
     "errors": set(),
     "progress": {"rich"},
+    "threads": set(),
     "data": {"numba", "llvmlite", "numpy", *STORED_BY},
     "kernels": {"numba", "llvmlite", "numpy"},
     "proposals": {"numba", "numpy"},

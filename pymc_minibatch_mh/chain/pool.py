@@ -10,15 +10,15 @@ bounds, are those of a single table. Behind all supplies lie the rows that every
 from __future__ import annotations
 
 import ctypes
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
 import numpy as np
 
-from pymc_minibatch_mh.chain.interrupts import HeldBack
 from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.supply import ALL, NO_SUPPLY, NUMBER, Supply
+from pymc_minibatch_mh.threads import HeldBack, result_of
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.chain.state import ChainState
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 #: Rows of one supply.
 ROOM = 4096
-#: Seconds between looks for an interrupt, where a chain waits for rows.
-LOOK = 0.1
 _CALLED = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
@@ -139,13 +137,10 @@ class Pool:
 
     def _put(self, table: int, number: int) -> int:
         """Put a supply where the last but one was; return its first slot."""
-        with HeldBack() as interrupt:
-            draw = self._ahead(table, number)
-            # One that failed is drawn again, if anybody asks again.
-            del self._fetching[table, number]
-            while not wait([draw], LOOK).done:
-                interrupt.let_through()
-            drawn = draw.result()
+        draw = self._ahead(table, number)
+        # One that failed is drawn again, if anybody asks again.
+        del self._fetching[table, number]
+        drawn = result_of(draw)
         first = ROOM * (2 * table + number % 2)
         slots = slice(first, first + ROOM)
         self.rows[slots] = drawn.rows

@@ -5,15 +5,15 @@ proof against somebody who looks for other data with the same digest.
 """
 
 import hashlib
-import os
 import zlib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Protocol, Self
 
 import numpy as np
+
+from pymc_minibatch_mh.threads import in_threads
 
 #: Bytes that are read at a time, and at most copied: those of arrays that are not contiguous.
 BLOCK = 2**20
@@ -42,9 +42,8 @@ def digest(array: np.ndarray) -> str:
         whole.update(_of_block(blocks[0]))
         return whole.hexdigest()
     # Both sums release Python's lock.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for part in pool.map(_of_block, blocks):
-            whole.update(part)
+    for part in in_threads(_of_block, blocks):
+        whole.update(part)
     return whole.hexdigest()
 
 

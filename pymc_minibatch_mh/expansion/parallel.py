@@ -1,8 +1,7 @@
 """Work on chunks of rows: on all cores, or where the rows are; it says how far it is."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ import numpy as np
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.progress import counting
+from pymc_minibatch_mh.threads import in_threads
 
 READING = "Reading all rows"
 #: Rows for which it is not worth to begin another chunk.
@@ -117,7 +117,7 @@ def on_all_cores(
     if len(chunks) == 1:
         yield work(chunks[0])
         return
-    with ThreadPoolExecutor(os.cpu_count()) as pool, counting(label, len(chunks)) as advance:
-        for result in pool.map(work, chunks):
+    with counting(label, len(chunks)) as advance, closing(in_threads(work, chunks)) as results:
+        for result in results:
             advance()
             yield result

@@ -16,12 +16,11 @@ from pymc_minibatch_mh.chain.warmup import draws_until_adaptation
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.sampling.bars import Bars, ChainProgress
 from pymc_minibatch_mh.step.stats import STATS, write_stats
+from pymc_minibatch_mh.threads import LOOK, HeldBack
 
 #: Seconds that a block of draws takes, so that an interrupt is noticed at once; draws of the first
 #: block, by how much the next may be longer, and most of a block.
 BLOCK_SECONDS, FIRST_BLOCK, GROWTH, MOST_DRAWS = 0.1, 5, 20, 20_000
-#: Seconds between two looks at the chains.
-LOOK = 0.1
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,9 @@ class Crew:
         interrupted, running = False, set[Future[None]]()
         with bars, ThreadPoolExecutor(min(self.plan.cores, self.plan.chains)) as pool:
             try:
-                running.update(pool.submit(self._sample, k) for k in range(self.plan.chains))
-                self._watch(running, bars)
+                with HeldBack() as interrupt:
+                    running.update(pool.submit(self._sample, k) for k in range(self.plan.chains))
+                    self._watch(running, bars, interrupt)
             except KeyboardInterrupt:
                 interrupted = True
             finally:
@@ -151,10 +151,11 @@ class Crew:
             job.result()
         return interrupted
 
-    def _watch(self, running: set[Future[None]], bars: Bars) -> None:
+    def _watch(self, running: set[Future[None]], bars: Bars, interrupt: HeldBack) -> None:
         waiting = set(running)
         while waiting:
             done, waiting = wait(waiting, LOOK, FIRST_EXCEPTION)
+            interrupt.let_through()
             bars.show(self.progress)
             if any(job.exception() is not None for job in done):
                 return

@@ -21,7 +21,8 @@ from chain.supplied import (
     take_some,
     taken,
 )  # fmt: skip
-from interrupts import interrupted_after
+from interrupts import answers, interrupted_after, interrupted_at_each
+from pymc_minibatch_mh.chain import pool
 from pymc_minibatch_mh.chain.pool import ROOM, no_supplies
 from pymc_minibatch_mh.kernels.supply import END, NEXT, NUMBER
 
@@ -228,3 +229,22 @@ def test_an_interrupt_stops_the_chain_and_is_raised(monkeypatch, slow):
     upto = count + 1 + ROOM
     expected = sequence(tables, 0, -(-upto // ROOM))[count + 1 : upto]
     np.testing.assert_array_equal(rows, expected)
+
+
+def use_one_supply(own):
+    own.used = take_on(own.supply, pool.ROOM)[1]
+    own.require_served()
+
+
+@pytest.mark.parametrize("place", ["locks", "ours"])
+def test_after_an_interrupt_at_any_instruction_rows_go_on(monkeypatch, place):
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    monkeypatch.setattr(pool, "ROOM", 8)
+    tables = tables_of(C)
+    expected = sequence(tables, 0, 3)
+    first = pool_of(tables)
+    next(taken(first, 0, [1]))
+    for own in interrupted_at_each(place, "_refill", lambda: pool_of(tables), use_one_supply):
+        assert answers(own._fetcher)
+        rows = next(taken(own, 0, [pool.ROOM]))
+        np.testing.assert_array_equal(rows, expected[own.used : own.used + pool.ROOM])

@@ -6,6 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
+from pymc_minibatch_mh import threads
 from pymc_minibatch_mh.data import Contents, contents, digest
 
 RNG = np.random.default_rng(4)
@@ -90,7 +91,7 @@ def test_digests_are_the_same_in_every_process_and_version():
 
 
 def test_what_is_not_contiguous_is_read_in_little_memory(monkeypatch):
-    monkeypatch.setattr(contents.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(threads.os, "cpu_count", lambda: 2)
     columns = np.asfortranarray(RNG.normal(size=(500_000, 4)))
     tracemalloc.start()
     try:

@@ -37,7 +37,7 @@ EVEN = ("kernels.looks._look_at_more", LOOKS, *LOOP)
 SIZE = "kernels.moves.size_of_move"
 APPENDED = "preparation/test_appended.py"
 BLOCKS, POOL = "bounds/test_blocks.py", "chain/test_pool.py"
-INTERRUPTS = "chain/test_interrupts.py"
+THREADS = "test_threads.py"
 ELSEWHERE = "expansion/test_elsewhere.py"
 SUPPLIES, STORED = "exactness/test_supplies.py", "step/test_supplies.py"
 EVENLY, IN_STEPS = "exactness/test_even_supplies.py", "step/test_even_batches.py"
@@ -1707,15 +1707,15 @@ EDITED = [
     ),
     Mutant(
         "an interrupt at any instruction",
-        "an interrupt while a chain waits for rows leaves a lock that nobody opens",
-        Edit("chain.interrupts.HeldBack.__enter__", "is main_thread()", "is None"),
-        f"{INTERRUPTS}::test_what_handles_interrupts_is_called_at_the_end",
+        "an interrupt leaves a lock that nobody opens",
+        Edit("threads.HeldBack.__enter__", "is main_thread()", "is None"),
+        f"{THREADS}::test_what_handles_interrupts_is_called_at_the_end",
     ),
     Mutant(
         "interrupts held back for good",
-        "an interrupt while a chain waits for rows does not stop it",
-        Edit("chain.interrupts.HeldBack.let_through", "is not None", "is False"),
-        f"{INTERRUPTS}::test_what_handles_interrupts_is_called_at_the_end",
+        "an interrupt does not stop who waits for others",
+        Edit("threads.HeldBack.let_through", "is not None", "is False"),
+        f"{THREADS}::test_what_handles_interrupts_is_called_at_the_end",
     ),
     Mutant(
         "rows of the first table for all",

@@ -1,13 +1,20 @@
-"""Interrupts that wait until nothing can be left half done.
+"""Work in threads that an interrupt does not leave half done.
 
 Python raises KeyboardInterrupt between any two instructions of the main thread. In the standard
-library one of them can have acquired a lock that the next would have noted: who needs it then
-waits for ever.
+library one of them can have acquired a lock that the next would have noted: the thread that needs
+it then waits for ever, and with it whoever waits for the thread.
 """
 
+import os
 import signal
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import current_thread, main_thread
 from typing import Any, Self
+
+#: Seconds between two looks of the main thread at what the others do, and for an interrupt.
+LOOK = 0.1
 
 
 class HeldBack:
@@ -46,3 +53,27 @@ class HeldBack:
 
     def _note(self, *came: Any) -> None:
         self._came = came
+
+
+def result_of(future: Future[Any]) -> Any:
+    """Wait for what a thread returns or raises."""
+    with HeldBack() as interrupt:
+        while not wait([future], LOOK).done:
+            interrupt.let_through()
+        return future.result()
+
+
+def in_threads(work: Callable[[Any], Any], parts: Sequence[Any]) -> Generator[Any, None, None]:
+    """Yield what `work` returns for each part, in their order, from a thread for every core.
+
+    Where nobody asks for more, parts that have not begun are left.
+    """
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        with HeldBack():
+            begun = deque(pool.submit(work, part) for part in parts)
+        while begun:
+            yield result_of(begun.popleft())
+    finally:
+        with HeldBack():
+            pool.shutdown(cancel_futures=True)

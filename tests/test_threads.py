@@ -1,0 +1,101 @@
+"""An interrupt is raised, and leaves nothing that others wait for."""
+
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import pytest
+
+from interrupts import PLACES, STUCK, answers, handled_by, interrupted_after, interrupted_at_each
+from pymc_minibatch_mh.threads import HeldBack, in_threads, result_of
+
+
+def test_what_handles_interrupts_is_called_at_the_end():
+    came = []
+    with handled_by(lambda number, frame: came.append(number)):
+        with HeldBack() as outer:
+            with HeldBack():
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGINT)
+                assert came == []
+            assert came == []
+            outer.let_through()
+            assert came == [signal.SIGINT]
+        assert came == [signal.SIGINT]
+        signal.raise_signal(signal.SIGINT)
+        assert came == [signal.SIGINT] * 2
+
+
+def test_interrupts_that_are_ignored_stay_so():
+    with handled_by(signal.SIG_IGN):
+        with HeldBack():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_other_threads_hold_nothing_back():
+    with ThreadPoolExecutor(1) as pool:
+
+        def handler():
+            with HeldBack():
+                return signal.getsignal(signal.SIGINT)
+
+        assert pool.submit(handler).result() is signal.getsignal(signal.SIGINT)
+
+
+def test_who_waits_for_a_thread_is_interrupted():
+    end = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(end.wait)
+        try:
+            with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
+                result_of(waiting)
+        finally:
+            end.set()
+        assert result_of(waiting)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_interrupt_at_any_instruction_leaves_no_thread_waiting(place):
+    with ThreadPoolExecutor(1) as pool:
+
+        def work(_):
+            with HeldBack():
+                begun = pool.submit(int)
+            result_of(begun)
+
+        for _ in interrupted_at_each(place, "work", lambda: None, work):
+            assert answers(pool)
+
+
+@pytest.mark.parametrize("place", ["locks", "ours"])
+def test_parts_that_are_interrupted_end(place):
+    def work(_):
+        assert list(in_threads(str, [3])) == ["3"]
+
+    before = set(threading.enumerate())
+    for _ in interrupted_at_each(place, "work", lambda: None, work):
+        for thread in set(threading.enumerate()) - before:
+            thread.join(STUCK)
+            assert not thread.is_alive()
+
+
+def test_results_come_in_the_order_of_the_parts():
+    assert list(in_threads(lambda k: k * k, range(50))) == [k * k for k in range(50)]
+
+
+def test_parts_that_nobody_asks_for_are_left():
+    asked = []
+    found = in_threads(asked.append, range(10_000))
+    next(found)
+    found.close()
+    assert len(asked) < 10_000
+
+
+def test_what_a_part_raises_comes_in_its_place():
+    found = in_threads([1, 2, None, 4].__getitem__, [0, 1, 9])
+    assert list(islice(found, 2)) == [1, 2]
+    with pytest.raises(IndexError):
+        next(found)
