@@ -161,6 +161,7 @@ def task(**settings):
     return Task(problem, problem.data(), Clock(60.0), 1)
 
 
+@pytest.mark.slow
 def test_metropolis_moves_all_coordinates_at_once(monkeypatch):
     monkeypatch.setattr(peers_pymc, "METROPOLIS_TUNE", 200)
     monkeypatch.setattr(peers_pymc, "METROPOLIS_DRAWS", 300)

@@ -78,27 +78,41 @@ BY_NAME = {
 }
 
 
+@cache
+def steps_to(root):
+    """Return the cells that one is computed from and itself, in order, with what computes each."""
+    steps = {}
+
+    def add(cell):
+        if cell in steps:
+            return
+        if cell.is_data or isinstance(cell, Argument):
+            steps[cell] = None
+            return
+        for x in cell.inputs:
+            add(x)
+        steps[cell] = BY_NAME.get(type(cell.op)) or numpy_of(cell.op)
+
+    add(root)
+    return list(steps.items())
+
+
 def evaluate(function, data, arguments):
-    """Return the log-likelihood of rows, and the size of the largest number on the way to it."""
+    """Return the log-likelihood of rows, and the size of the largest number on the way to it.
+
+    Arguments have shape (N,), or (k, N) for k positions at once.
+    """
     known, largest = {}, np.zeros(())
-
-    def value(cell):
-        nonlocal largest
-        if cell.is_data:
-            return data.value(cell)
-        if isinstance(cell, Argument):
-            return arguments[cell.number]
-        if cell not in known:
-            plain = BY_NAME.get(type(cell.op)) or numpy_of(cell.op)
-            known[cell] = plain(*(value(x) for x in cell.inputs))
-            size = np.abs(known[cell])
-            # Branches that are not taken may be infinite.
-            largest = np.fmax(largest, np.where(np.isfinite(size), size, 0.0))
-        return known[cell]
-
     with np.errstate(all="ignore"):
-        result = value(function.root)
-    return result, largest
+        for cell, plain in steps_to(function.root):
+            if plain is not None:
+                known[cell] = plain(*[known[x] for x in cell.inputs])
+                size = np.abs(known[cell])
+                # Branches that are not taken may be infinite.
+                largest = np.fmax(largest, np.where(np.isfinite(size), size, 0.0))
+            else:
+                known[cell] = data.value(cell) if cell.is_data else arguments[cell.number]
+    return known[function.root], largest
 
 
 def derivatives(function, data, arguments, order):
@@ -211,11 +225,11 @@ class Remainders:
     def change(self, position, new):
         """Return r(new) - r(position) of every row, and its rounding error."""
         ends = [self.rows.arguments(x) for x in (new, position)]
-        sizes, total, slack = [], 0.0, 0.0
-        for sign, arguments in zip((1.0, -1.0), ends, strict=True):
-            value, size = evaluate(self.rows.function, self.rows.data, arguments)
-            total = total + sign * value
-            sizes.append(size)
+        both = [np.stack(one) for one in zip(*ends, strict=True)]
+        values, sizes = evaluate(self.rows.function, self.rows.data, both)
+        shape = 2, len(self.rows.data.rows)
+        (value, before), sizes = np.broadcast_to(values, shape), np.broadcast_to(sizes, shape)
+        total, slack = value - before, 0.0
         gaps = [[u - c for u, c in zip(end, self.centre, strict=True)] for end in ends]
         for index, slope in self.slopes.items():
             if 0 < len(index) <= self.order:

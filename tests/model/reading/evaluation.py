@@ -19,6 +19,13 @@ def evaluate(inputs, output, values):
         return function(*values)
 
 
+def at_points(model, output, points):
+    """Return what a graph of a model's own variables is at some points."""
+    function = pytensor.function(model.value_vars, output, mode=PYTHON)
+    with np.errstate(all="ignore"):
+        return np.array([function(*(one[v.name] for v in model.value_vars)) for one in points])
+
+
 def split_of(model, **settings):
     return split(model, **{"vars": model.value_vars, "min_rows": 1} | settings)
 

@@ -1,6 +1,7 @@
 """Rows are linear in products of a coefficient with a simplex, and the density is the same."""
 
 import pickle
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -20,6 +21,12 @@ SPELLED = pytest.mark.parametrize("spelling", SPELLINGS)
 SIGNS = pytest.mark.parametrize("sign", [1.0, -1.0])
 
 
+@cache
+def built(spelling):
+    return SPELLINGS[spelling].build()
+
+
+@cache
 def mapped(model, sign):
     parts = split_of(model)
     pairs, refused = linear_pairs(parts, parts, pairs_of(parts)[0])
@@ -38,13 +45,13 @@ def values_near_start(model, parts, sign, seed=3):
 
 @SPELLED
 def test_every_spelling_is_found(spelling):
-    parts = mapped(SPELLINGS[spelling].build(), 1.0)
+    parts = mapped(built(spelling), 1.0)
     assert tuple(one.words for one in parts.coordinates.maps) == SPELLINGS[spelling].words
 
 
 @SPELLED
 def test_rows_depend_on_one_form_and_their_noise(spelling):
-    parts = mapped(SPELLINGS[spelling].build(), -1.0)
+    parts = mapped(built(spelling), -1.0)
     (function,) = row_functions(parts)
     assert len(function.arguments) == (1 if spelling == "deterministic" else 2)
 
@@ -52,7 +59,7 @@ def test_rows_depend_on_one_form_and_their_noise(spelling):
 @SIGNS
 @SPELLED
 def test_the_map_is_one_to_one(spelling, sign):
-    model = SPELLINGS[spelling].build()
+    model = built(spelling)
     parts = mapped(model, sign)
     values = values_near_start(model, parts, sign)
     positions = parts.positions(values)
@@ -65,7 +72,7 @@ def test_the_map_is_one_to_one(spelling, sign):
 @SIGNS
 @SPELLED
 def test_the_jacobian_is_the_numerical_one(spelling, sign):
-    model = SPELLINGS[spelling].build()
+    model = built(spelling)
     parts = mapped(model, sign)
     position = parts.positions(values_near_start(model, parts, sign))
     step = 1e-6 * np.eye(parts.size)
@@ -80,7 +87,7 @@ def test_the_jacobian_is_the_numerical_one(spelling, sign):
 @SIGNS
 @SPELLED
 def test_the_parts_add_up_to_the_model(spelling, sign):
-    model = SPELLINGS[spelling].build()
+    model = built(spelling)
     parts = mapped(model, sign)
     density, others = ModelDensity(model, parts), np.empty(0)
     for seed in (3, 4):
@@ -99,7 +106,7 @@ def test_the_parts_add_up_to_the_model(spelling, sign):
 @SPELLED
 def test_rows_have_their_density(spelling, sign):
     """What rows are taken apart into, against the graph of the model in its own variables."""
-    model = SPELLINGS[spelling].build()
+    model = built(spelling)
     parts, plain = mapped(model, sign), split_of(model)
     values = values_near_start(model, parts, sign)
     (function,) = row_functions(parts)
@@ -112,7 +119,7 @@ def test_rows_have_their_density(spelling, sign):
 @SIGNS
 @SPELLED
 def test_free_variables_are_those_of_the_model(spelling, sign):
-    model = SPELLINGS[spelling].build()
+    model = built(spelling)
     parts, plain = mapped(model, sign), split_of(model)
     values = values_near_start(model, parts, sign)
     for name, graph in parts.natural.items():

@@ -1,5 +1,7 @@
 """Rows of hierarchies are linear in the coordinates that are found, and the density is the same."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -16,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLA
 SPELLED = pytest.mark.parametrize("spelling", SPELLINGS)
 
 
+@cache
 def mapped(name):
     model = SPELLINGS[name].build()
     return model, in_linear_coordinates(split_of(model))
