@@ -23,6 +23,8 @@ SEED = 20_260_310
 TOGETHER = 4_096
 SLOPES = np.array([0.8, -0.5])
 DRAWS = 10_000
+#: So many draws that PyMC checks their convergence, for which it imports ArviZ.
+CHECKED = 1_000
 #: Bytes that a process may take at most beside what it has before, whatever the number of rows.
 MOST = 200_000_000
 
@@ -122,7 +124,7 @@ def drawn(storage, draws):
 
 def main(n_rows):
     # Compiled and imported before memory is limited.
-    drawn(Generated(20_000), 20)
+    drawn(Generated(20_000), CHECKED)
     gaussian(20_000)
     limited(min(int(3.75 * n_rows), MOST))
     storage = Generated(n_rows)
