@@ -17,6 +17,13 @@ from typing import Any, Self
 LOOK = 0.1
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class HeldBack:
     """Holds interrupts back in a block; what handles them is called at its end.
 
@@ -64,11 +71,11 @@ def result_of(future: Future[Any]) -> Any:
 
 
 def in_threads(work: Callable[[Any], Any], parts: Sequence[Any]) -> Generator[Any, None, None]:
-    """Yield what `work` returns for each part, in their order, from a thread for every core.
+    """Yield what `work` returns for each part, in their order, from a thread for each usable core.
 
     Where nobody asks for more, parts that have not begun are left.
     """
-    pool = ThreadPoolExecutor(os.cpu_count())
+    pool = ThreadPoolExecutor(usable_cores())
     try:
         with HeldBack():
             begun = deque(pool.submit(work, part) for part in parts)

@@ -1,14 +1,16 @@
 """An interrupt is raised, and leaves nothing that others wait for."""
 
+import os
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
 
 from interrupts import PLACES, STUCK, answers, handled_by, interrupted_after, interrupted_at_each
-from pymc_minibatch_mh.threads import HeldBack, in_threads, result_of
+from pymc_minibatch_mh.threads import HeldBack, in_threads, result_of, usable_cores
 
 
 def test_what_handles_interrupts_is_called_at_the_end():
@@ -99,3 +101,20 @@ def test_what_a_part_raises_comes_in_its_place():
     assert list(islice(found, 2)) == [1, 2]
     with pytest.raises(IndexError):
         next(found)
+
+
+def test_threads_are_no_more_than_the_cores_that_may_be_used():
+    def thread(_):
+        time.sleep(0.01)
+        return threading.current_thread()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda _: {5, 7, 8}, raising=False)
+        assert len(set(in_threads(thread, range(12)))) == 3
+
+
+def test_cores_are_those_of_the_machine_where_nothing_else_is_known(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    for count, usable in (5, 5), (None, 1):
+        monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
+        assert usable_cores() == usable

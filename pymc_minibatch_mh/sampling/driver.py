@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any, Unpack
 
@@ -25,6 +24,7 @@ from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.given import model_behind, step_of
 from pymc_minibatch_mh.step.schedule import require_warm_up_for
+from pymc_minibatch_mh.threads import usable_cores
 
 
 @showing_all
@@ -57,8 +57,8 @@ def sample(
     chains
         Number of chains.
     cores
-        Chains that run at the same time, as threads; by default as many as there are cores. The
-        draws do not depend on it.
+        Chains that run at the same time, as threads; by default as many as there are cores
+        that this process may use. The draws do not depend on it.
     thin
         Keep every `thin`-th draw after warm-up; the stats of a kept draw are those of all updates
         since the last one.
@@ -96,7 +96,7 @@ def sample(
         draws=check.integer("draws", draws),
         tune=check.integer("tune", tune, 0),
         chains=check.integer("chains", chains),
-        cores=check.integer("cores", os.cpu_count() or 1 if cores is None else cores),
+        cores=check.integer("cores", usable_cores() if cores is None else cores),
         thin=check.integer("thin", asked["thin"]),
     )
     keeps_warm_up = not check.flag("discard_tuned_samples", asked["discard_tuned_samples"])

@@ -91,7 +91,7 @@ def test_digests_are_the_same_in_every_process_and_version():
 
 
 def test_what_is_not_contiguous_is_read_in_little_memory(monkeypatch):
-    monkeypatch.setattr(threads.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(threads, "usable_cores", lambda: 2)
     columns = np.asfortranarray(RNG.normal(size=(500_000, 4)))
     tracemalloc.start()
     try:

@@ -1718,6 +1718,12 @@ EDITED = [
         f"{THREADS}::test_what_handles_interrupts_is_called_at_the_end",
     ),
     Mutant(
+        "threads for all cores of the machine",
+        "a process takes more memory than those that it may use need",
+        Edit("threads.usable_cores", "sched_getaffinity", "no_such_function"),
+        f"{THREADS}::test_threads_are_no_more_than_the_cores_that_may_be_used",
+    ),
+    Mutant(
         "rows of the first table for all",
         "rows are not drawn by the bounds that the test takes them for",
         Edit(

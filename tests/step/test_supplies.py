@@ -1,6 +1,5 @@
 """Steps on stored rows sample what steps on rows in memory sample, and stop where they must."""
 
-import os
 import pickle
 import sys
 import warnings
@@ -15,7 +14,7 @@ from scipy.special import log_expit
 
 from conformance.harness import run, same_draws, same_state
 from interrupts import interrupted_after
-from pymc_minibatch_mh import MinibatchError, ScalableSubsamplingMH, TunaMH
+from pymc_minibatch_mh import MinibatchError, ScalableSubsamplingMH, TunaMH, threads
 from pymc_minibatch_mh.bounds.block_bounds import BlockBounds
 from pymc_minibatch_mh.bounds.blocks import BLOCK
 from pymc_minibatch_mh.chain import warmup
@@ -183,7 +182,7 @@ def test_neither_cores_nor_delays_change_a_draw(monkeypatch, cores):
     expected = chain_of(step, 7).advance(150)
     _, again, storage = stored.scalar()
     storage.delay = 0.003
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(threads, "usable_cores", lambda: cores)
     late = TunaMH(model=again, taylor_order=0)
     found = chain_of(late, 7).advance(150)
     np.testing.assert_array_equal(found.positions, expected.positions)
