@@ -71,7 +71,7 @@ class AtInstruction:
 
 
 def interrupted_at_each(place, name, begin, run):
-    """Interrupt what runs at each instruction in turn; yield what it was and what it has raised.
+    """Interrupt what runs at each instruction in turn; yield what `run` was called with.
 
     Parameters
     ----------
