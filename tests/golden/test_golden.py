@@ -1,0 +1,44 @@
+"""Draws, statistics and public names are those that were recorded."""
+
+import numpy as np
+import pytest
+
+from golden.combinations import COMBINATIONS
+from golden.record import differences, drawn, stored, surface, surface_under_new_names
+
+
+def assert_same(found, expected):
+    """Compare up to the rounding of another processor."""
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_draws_are_those_that_were_recorded(name, tmp_path):
+    assert_same(drawn(COMBINATIONS[name], tmp_path), stored(name))
+
+
+def test_names_settings_and_statistics_are_those_that_were_recorded():
+    assert surface() == surface_under_new_names()
+
+
+def test_a_draw_that_changed_is_noticed():
+    expected = stored("tuna")
+    for name, values in expected.items():
+        if values.dtype == np.float64:
+            other = values.copy()
+            other.flat[-1] += 1e-8 * max(1.0, abs(other.flat[-1]))
+            with pytest.raises(AssertionError, match=name):
+                assert_same(expected | {name: other}, expected)
+
+
+def test_a_bit_that_changed_is_named():
+    draws = stored("tuna")
+    other = draws["draw.beta"].copy()
+    other[3, 1] = np.nextafter(other[3, 1], np.inf)
+    assert differences(draws, draws) == []
+    (told,) = differences(draws, draws | {"draw.beta": other})
+    assert told.startswith("draw.beta: draw 3 has ")
+    without = {key: values for key, values in draws.items() if key != "draw.beta"}
+    assert differences(draws, without) == ["draw.beta is not in both"]
