@@ -2,9 +2,9 @@
 
 import ast
 import sys
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 PACKAGE = "pymc_minibatch_mh"
 ROOT = Path(__file__).parents[1] / PACKAGE
@@ -72,6 +72,15 @@ INSTALLED = {
     "methods": {"numba", "numpy", "scipy"},
     "chain": {"numpy"},
 }
+#: Circles of files that are left: none may join them, and each that is opened leaves the list.
+CIRCLES = {
+    ("bounds.block_bounds", "bounds.blocks"),
+    ("chain.chain", "chain.warmup"),
+    ("chain.moves_without_rows", "chain.program"),
+    ("model.reading.coordinates", "model.reading.split"),
+    ("preparation.prepared", "preparation.stored"),
+    ("step.base", "step.describe"),
+}
 #: Parts that see a narrower part of another: part -> other part -> modules of that.
 NARROW = {
     "proposals": {
@@ -100,10 +109,16 @@ def part_named(inside):
     return next((name for name in names if name in ARROWS), inside[0])
 
 
+@cache
+def tree(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path):
     """Return the full names that a file imports, and whether one of them is relative."""
     names, relative = [], False
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -150,20 +165,49 @@ def short(path):
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", FILES, ids=short)
-def test_imports_follow_the_arrows(path):
-    names, relative = imports(path)
-    assert not relative
-    assert forbidden(part_of(path), names) == []
+def module(path):
+    """Return the name of a file's module inside the package, "" for the package itself."""
+    return short(path).removesuffix(".py").removesuffix("__init__").strip("/").replace("/", ".")
 
 
-@pytest.mark.parametrize("library", sorted(STORED_BY))
-def test_a_storage_is_imported_by_the_modules_that_are_named_after_it(library):
-    found = {
-        path.name.split("_")[0] for path in FILES for name in imports(path)[0]
-        if name.split(".")[0] == library
-    }  # fmt: skip
-    assert found == {{"pyarrow": "parquet"}.get(library, library)}
+def graph():
+    """Return module -> modules of the package that it imports."""
+    known = {module(path) for path in FILES}
+    found = {}
+    for path in FILES:
+        inside = [n.removeprefix(f"{PACKAGE}.") for n in imports(path)[0] if n.startswith(PACKAGE)]
+        asked = {name if name in known else name.rpartition(".")[0] for name in inside}
+        found[module(path)] = (asked & known) - {module(path), ""}
+    return found
+
+
+def circles(graph):
+    """Return circles of imports, each as its modules in order, until no other is left."""
+    graph, found = {name: set(asked) for name, asked in graph.items()}, set()
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            circle = error.args[1]
+            found.add(tuple(sorted({*circle})))
+            graph[circle[1]].discard(circle[0])
+        else:
+            return found
+
+
+def test_imports_follow_the_arrows():
+    assert [short(path) for path in FILES if imports(path)[1]] == []
+    wrong = {short(path): forbidden(part_of(path), imports(path)[0]) for path in FILES}
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+def test_storages_are_imported_by_the_modules_that_are_named_after_them():
+    for library in STORED_BY:
+        found = {
+            path.name.split("_")[0] for path in FILES for name in imports(path)[0]
+            if name.split(".")[0] == library
+        }  # fmt: skip
+        assert found == {{"pyarrow": "parquet"}.get(library, library)}
 
 
 def test_every_part_has_its_arrows():
@@ -171,11 +215,18 @@ def test_every_part_has_its_arrows():
 
 
 def test_the_arrows_have_no_circle():
-    placed = set()
-    while ARROWS.keys() - placed:
-        ready = {part for part in ARROWS.keys() - placed if ARROWS[part] <= placed}
-        assert ready, f"a circle among {ARROWS.keys() - placed}"
-        placed |= ready
+    assert circles(ARROWS) == set()
+
+
+def test_files_have_no_circles_but_those_that_are_left():
+    assert circles(graph()) == CIRCLES
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == set()
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == {("a", "b", "c")}
+    twice = {"a": {"b"}, "b": {"a"}, "c": {"d", "a"}, "d": {"c"}}
+    assert circles(twice) == {("a", "b"), ("c", "d")}
 
 
 def test_every_arrow_is_followed():
@@ -188,44 +239,51 @@ def test_every_arrow_is_followed():
     assert followed == ARROWS
 
 
-@pytest.mark.parametrize(
-    ("part", "name"),
-    [
-        ("kernels", "pymc_minibatch_mh.methods.barker"),
-        ("kernels", "pymc.Model"),
-        ("model.reading", "pymc_minibatch_mh.proposals.Mixture"),
-        ("model.reading", "pymc_minibatch_mh.model.row.cells.Cell"),
-        ("model.row", "pymc_minibatch_mh.model.compiled.graphs.GraphRows"),
-        ("diagnostics.after", "pymc_minibatch_mh.diagnostics.audit.verdicts.Verdict"),
-        ("data", "pymc_minibatch_mh.model.row.cells.Cell"),
-        ("methods", "pymc_minibatch_mh.kernels.run.run"),
-        ("methods", "pymc_minibatch_mh.chain.chain.Chain"),
-        ("methods", "pymc.Model"),
-        ("proposals", "scipy.special.expit"),
-        ("proposals", "pymc_minibatch_mh.kernels.run.run"),
-        ("preparation", "pymc_minibatch_mh.methods.base.Method"),
-        ("chain", "pymc_minibatch_mh.step.base.MinibatchStep"),
-        ("chain", "pymc.Model"),
-    ],
-)
-def test_an_arrow_against_the_direction_is_noticed(part, name):
-    assert forbidden(part, [name]) == [name]
+AGAINST = [
+    ("kernels", "pymc_minibatch_mh.methods.barker"),
+    ("kernels", "pymc.Model"),
+    ("model.reading", "pymc_minibatch_mh.proposals.Mixture"),
+    ("model.reading", "pymc_minibatch_mh.model.row.cells.Cell"),
+    ("model.row", "pymc_minibatch_mh.model.compiled.graphs.GraphRows"),
+    ("diagnostics.after", "pymc_minibatch_mh.diagnostics.audit.verdicts.Verdict"),
+    ("data", "pymc_minibatch_mh.model.row.cells.Cell"),
+    ("methods", "pymc_minibatch_mh.kernels.run.run"),
+    ("methods", "pymc_minibatch_mh.chain.chain.Chain"),
+    ("methods", "pymc.Model"),
+    ("proposals", "scipy.special.expit"),
+    ("proposals", "pymc_minibatch_mh.kernels.run.run"),
+    ("preparation", "pymc_minibatch_mh.methods.base.Method"),
+    ("chain", "pymc_minibatch_mh.step.base.MinibatchStep"),
+    ("chain", "pymc.Model"),
+]
 
 
-@pytest.mark.parametrize("path", FILES, ids=short)
-def test_files_and_functions_are_short(path):
-    source = path.read_text(encoding="utf-8")
-    assert len(source.splitlines()) <= LONGEST_FILE
-    long = {f.name: length(f) for f in functions(ast.parse(source)) if length(f) > LONGEST_FUNCTION}
-    assert long == {}
+def test_an_arrow_against_the_direction_is_noticed():
+    assert [(part, name) for part, name in AGAINST if forbidden(part, [name]) != [name]] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=short)
-def test_functions_take_few_arguments(path):
-    found = functions(ast.parse(path.read_text(encoding="utf-8")))
-    assert {f.name: taken(f) for f in found if taken(f) > MOST_ARGUMENTS} == {}
+def test_files_are_short():
+    lines = {short(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert {name: n for name, n in lines.items() if n > LONGEST_FILE} == {}
 
 
-def test_arguments_are_counted():
-    (function,) = functions(ast.parse("def f(self, a, /, b, *c, d=1, **e): pass"))
+def too_much(measure, limit):
+    """Return the functions of the package that a measure finds too large: name -> number."""
+    every = [(short(path), function) for path in FILES for function in functions(tree(path))]
+    return {f"{file}: {f.name}": measure(f) for file, f in every if measure(f) > limit}
+
+
+def test_functions_are_short():
+    assert too_much(length, LONGEST_FUNCTION) == {}
+
+
+def test_functions_take_few_arguments():
+    assert too_much(taken, MOST_ARGUMENTS) == {}
+
+
+def test_functions_are_measured():
+    source = "def f(self, a, /, b, *c, d=1, **e):\n    'Docstring.'\n    a = 1\n\n    return a"
+    (function,) = functions(ast.parse(source))
     assert taken(function) == 5
+    assert length(function) == 3
+    assert too_much(length, LONGEST_FUNCTION - 10) != {}
