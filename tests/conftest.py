@@ -7,14 +7,41 @@ of no use to it is imported where it is used.
 import faulthandler
 import gc
 import json
+import os
 import sys
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from zlib import crc32
 
 import pytest
 
-FOLDER = Path(__file__).parent / "statistical"
+TESTS = Path(__file__).parent
+FOLDER = TESTS / "statistical"
+#: What PyTensor and numba compile, shared by all workers and kept from run to run.
+COMPILED = TESTS / ".compiled"
+#: Records of tests that numba knows compiled functions by: what they are decides what is compiled.
+TOYS = TESTS / "exactness" / "toys.py"
+
+
+def keep_what_is_compiled():
+    """Name the folders of caches before anybody imports PyTensor or numba.
+
+    Both tell versions of libraries apart by themselves, and the package tells its own sources.
+    A process that reads the cache has to find the records of the tests.
+    """
+    digest = sha256(TOYS.read_bytes()).hexdigest()[:12] if TOYS.exists() else "none"
+    os.environ["NUMBA_CACHE_DIR"] = str(COMPILED / f"numba-{digest}")
+    given = os.environ.get("PYTENSOR_FLAGS", "")
+    own = f"base_compiledir={COMPILED / 'pytensor'}"
+    os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, [given, own]))
+    given = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), given]))
+
+
+# The workers inherit what the process has named that hands the tests out.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    keep_what_is_compiled()
 
 
 def pytest_configure():
