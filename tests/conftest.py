@@ -18,6 +18,8 @@ import pytest
 
 TESTS = Path(__file__).parent
 FOLDER = TESTS / "statistical"
+#: What unseeded generators of a test are seeded by: its name, however it is run.
+SEED = pytest.StashKey[int]()
 #: What PyTensor and numba compile, shared by all workers and kept from run to run.
 COMPILED = TESTS / ".compiled"
 #: Records of tests that numba knows compiled functions by: what they are decides what is compiled.
@@ -68,6 +70,21 @@ def pytest_runtest_setup(item):
         faulthandler.cancel_dump_traceback_later()
 
 
+def pytest_collection_modifyitems(items):
+    """Leave the tests of a file to one worker, which builds its models and steps once.
+
+    Those that are in groups of their own come first: between them they need every kernel, so that
+    the workers compile different ones.
+    """
+    for item in items:
+        item.stash[SEED] = crc32(item.nodeid.encode())
+    alone = [item for item in items if item.get_closest_marker("xdist_group") is None]
+    for item in alone:
+        item.add_marker(pytest.mark.xdist_group(item.location[0]))
+    later = {*alone}
+    items.sort(key=later.__contains__)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Seed the generators that nobody else seeds, by the name of the test that makes them.
@@ -77,7 +94,7 @@ def pytest_runtest_protocol(item):
     import numpy as np
 
     seeded = np.random.default_rng
-    seeds = np.random.SeedSequence(crc32(item.nodeid.encode()))
+    seeds = np.random.SeedSequence(item.stash[SEED])
 
     def default_rng(seed=None):
         return seeded(seeds.spawn(1)[0] if seed is None else seed)
@@ -99,19 +116,25 @@ def model_of():
 
 
 @pytest.fixture(scope="session")
-def step_of(model_of):
-    """Names of a model and of a method -> the step, built once per session and settings.
+def prepared(model_of, tmp_path_factory):
+    """Names of a model and of a method, settings -> the step, built once for all workers.
 
     Sampling starts every chain of a step anew, so tests may share it; a test that changes more
     than a chain's state works on a copy.
     """
+    from prepared import Steps
     from zoo import METHODS, RANGED
 
-    @cache
-    def build(model, method, **settings):
-        return (METHODS | RANGED)[method](model=model_of(model), **settings)
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "steps"
+    folder.mkdir(exist_ok=True)
+    return Steps(folder, model_of, METHODS | RANGED)
 
-    return build
+
+@pytest.fixture(scope="session")
+def step_of(prepared):
+    """The same under its older name."""
+    return prepared
 
 
 @pytest.fixture(scope="session")
