@@ -14,7 +14,14 @@ def assert_same(found, expected):
         np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-@pytest.mark.parametrize("name", COMBINATIONS)
+#: The kernels of one method are compiled by one worker.
+WAYS = [
+    pytest.param(name, marks=pytest.mark.xdist_group(f"golden {way.method}"))
+    for name, way in COMBINATIONS.items()
+]
+
+
+@pytest.mark.parametrize("name", WAYS)
 def test_draws_are_those_that_were_recorded(name, tmp_path):
     assert_same(drawn(COMBINATIONS[name], tmp_path), stored(name))
 
