@@ -92,7 +92,7 @@ NARROW = {
     "methods": {
         "kernels": {
             "alias", "bound_tables", "counts", "draw", "first_class", "looks", "moments", "moves",
-            "posterior", "roles", "scan", "scratch", "signatures",
+            "posterior", "roles", "scan", "scratch", "signatures", "vectors",
         },
         "preparation": {"needs", "prepared", "stored"},
     },

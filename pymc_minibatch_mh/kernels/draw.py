@@ -34,9 +34,9 @@ def reserve(rows, table, n, target):
     while size < target:
         size *= 2
     grown = np.empty(size, np.int64)
-    grown[:n] = rows[:n]
     roomy = np.full(2 * size, -1, np.int64)
     for i in range(n):
+        grown[i] = rows[i]
         insert(roomy, rows[i])
     return grown, roomy
 

@@ -47,6 +47,7 @@ from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.posterior import read_all
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.scratch import scratch
+from pymc_minibatch_mh.kernels.vectors import copy_to
 from pymc_minibatch_mh.methods.base import Method
 from pymc_minibatch_mh.methods.brightness import (
     UNKNOWN,
@@ -134,7 +135,7 @@ def _follow(test, position):
         same = same and own.at[j] == position[j]
     if not same:
         own.n_bright[0] = UNKNOWN
-        own.at[:] = position
+        copy_to(own.at, position)
 
 
 @role_of(FireflyTest, "decide")
@@ -169,7 +170,7 @@ def decide_by_bright_rows(test, move, cheap, posterior, rng, counts):
         return 0.0, probability, float(n_read)
     if not bounded:
         own.n_bright[0] = UNKNOWN
-    own.at[:] = move.new
+    copy_to(own.at, move.new)
     return 1.0, probability, float(n_read)
 
 
