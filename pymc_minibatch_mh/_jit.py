@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Callable
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 _log = logging.getLogger("pymc")
 
@@ -83,6 +84,35 @@ def compiled(
     return decorate
 
 
+@cache
+def _digest(path: str) -> str:
+    return sha256(Path(path).read_bytes()).hexdigest()
+
+
+class _CacheFile(IndexDataCacheFile):
+    """Numba's own, for processes that write at the same time and for files that were copied.
+
+    Numba numbers the files of compiled functions in the order in which they come: two processes
+    that begin with an empty cache would both write the first, and one would find the function of
+    the other there. Here a file is named after what it holds. A source is known by its contents,
+    as a copy of it has another time.
+    """
+
+    def __init__(self, numbas: IndexDataCacheFile, source: str) -> None:
+        self.__dict__.update(vars(numbas))
+        self._source_stamp = _digest(source)
+        self._version += f" {_VERSION}"
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep a compiled function."""
+        overloads = self._load_index()
+        if key not in overloads:
+            digest = sha256(self._dump(key)).hexdigest()
+            overloads[key] = self._data_name(int(digest[:15], 16))
+            self._save_index(overloads)
+        self._save_data(overloads[key], data)
+
+
 class _Cache(FunctionCache):
     """Numba's own, for one version of this package, and for disks that are full.
 
@@ -95,7 +125,8 @@ class _Cache(FunctionCache):
 
     def __init__(self, function: Callable) -> None:
         super().__init__(function)
-        self._cache_file._version += f" {_VERSION}"
+        numbas: Any = self._cache_file  # type: ignore[has-type]
+        self._cache_file = _CacheFile(numbas, function.__code__.co_filename)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled, where there is room; what is half written is removed."""

@@ -1,0 +1,64 @@
+"""Compiled functions are kept for every process, whatever others keep at the same time."""
+
+import pytest
+from numba import types
+from numba.core import config
+from numba.core.caching import FunctionCache
+
+from pymc_minibatch_mh import _jit
+
+
+def doubled(x):
+    return x + x
+
+
+@pytest.fixture
+def process(tmp_path, monkeypatch):
+    """Return a function's cache as a new process has it."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    config.reload_config()
+    yield lambda kind=_jit._Cache: kind(doubled)
+    monkeypatch.undo()
+    config.reload_config()
+
+
+def compiled(cache, typed):
+    """Return the function for a type, from the cache where it has it."""
+    dispatcher = _jit.compiled(kept=False)(doubled)
+    dispatcher._cache = cache
+    dispatcher.compile((typed,))
+    return dispatcher
+
+
+def found_by_a_third(process, monkeypatch, kind):
+    """Return what a process finds for integers after two wrote at once, for floats and integers."""
+    first, second = process(kind), process(kind)
+    file, write = first._cache_file, first._cache_file._save_data
+
+    def late(name, data):
+        monkeypatch.setattr(second._cache_file, "_load_index", dict)
+        compiled(second, types.int64)
+        write(name, data)
+
+    monkeypatch.setattr(file, "_save_data", late)
+    compiled(first, types.float64)
+    third = compiled(process(kind), types.int64)
+    assert third.stats.cache_hits
+    return third(3)
+
+
+def test_functions_that_two_processes_keep_at_once_are_not_mixed_up(process, monkeypatch):
+    assert type(found_by_a_third(process, monkeypatch, _jit._Cache)) is int
+
+
+def test_numba_itself_mixes_them_up(process, monkeypatch):
+    """Else there would be no need of a cache of our own."""
+    assert type(found_by_a_third(process, monkeypatch, FunctionCache)) is float
+
+
+def test_a_function_is_found_by_what_its_source_holds(process, monkeypatch):
+    compiled(process(), types.float64)
+    monkeypatch.setattr("numba.core.caching._SourceFileBackedLocatorMixin.get_source_stamp", int)
+    assert compiled(process(), types.float64).stats.cache_hits
+    monkeypatch.setattr(_jit, "_digest", lambda path: "another")
+    assert not compiled(process(), types.float64).stats.cache_hits
