@@ -1,7 +1,7 @@
 """Steps that are built once: kept in a process, and on disk between the workers of a session.
 
 A stored step is bound to the model of the process that loads it: variables of a model are stored
-by their names.
+by their names. It does not watch that model for changes, as no step does that was pickled.
 """
 
 import os

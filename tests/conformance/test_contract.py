@@ -119,7 +119,8 @@ def test_separate_steps_are_refused(model_of, method):
         METHODS[method](model=model_of("poisson"), blocked=False)
 
 
-def test_data_set_after_construction_are_noticed_before_sampling(logistic, step, method):
+def test_data_set_after_construction_are_noticed_before_sampling(logistic, method):
+    step = METHODS[method](model=logistic)
     X = logistic["X"].get_value()
     try:
         with logistic:

@@ -17,6 +17,7 @@ from pymc_minibatch_mh import (
     RandomWalk,
     SettingError,
     StaleDataError,
+    TunaMH,
     audit,
 )
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
@@ -207,7 +208,8 @@ def test_stats_of_the_trace_are_judged(exact):
 
 
 def test_data_that_changed_are_refused(exact):
-    model, step, trace, _ = exact
+    model, _, trace, _ = exact
+    step = TunaMH(model=model)
     before = model["X"].get_value()
     try:
         model["X"].set_value(before + 1.0)
