@@ -1,4 +1,4 @@
-"""All inputs and what becomes of them: one table for the tests and for docs/inputs.md."""
+"""All inputs and what becomes of them: one table for the tests and for README.md."""
 
 from inputs import arguments, data, models, moves, settings, stored, trust, use
 

@@ -1,4 +1,4 @@
-"""The tables of docs/inputs.md, from the cases that the tests hold the package to.
+"""The tables of README.md, from the cases that the tests hold the package to.
 
 Run ``PYTHONPATH=tests python -m inputs.table`` in the root of the repository to write them anew.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 from inputs.case import Case
 from inputs.catalogue import CASES
 
-PAGE = Path(__file__).parents[2] / "docs" / "inputs.md"
+PAGE = Path(__file__).with_name("README.md")
 MARKERS = ("<!-- inputs: begin -->\n", "<!-- inputs: end -->")
 HEAD = "| input | error | message |\n| --- | --- | --- |\n"
 

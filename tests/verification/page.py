@@ -1,4 +1,4 @@
-"""The tables of docs/verification.md, from the catalogues and the stored figures of the tests.
+"""The tables of README.md, from the catalogues and the stored figures of the tests.
 
 Run ``PYTHONPATH=tests python -m verification.page`` in the root of the repository to write them
 anew.
@@ -19,7 +19,7 @@ from statistical.test_families import QUICK
 from statistical.test_posteriors import COMMON, MAIN
 
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs" / "verification.md"
+PAGE = Path(__file__).with_name("README.md")
 #: Links of a page lead elsewhere from another one.
 LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 #: Section -> figures that its tests store: name -> asked, measured, command, seed.

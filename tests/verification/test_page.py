@@ -1,4 +1,4 @@
-"""docs/verification.md shows what the catalogues and the stored figures say."""
+"""README.md shows what the catalogues and the stored figures say."""
 
 import json
 
