@@ -127,6 +127,8 @@ class Combination:
         Whether ``pm.sample`` makes the draws, and not the package's own driver.
     thin
         Which draws the driver keeps.
+    rounding
+        How far draws of another processor may be, relative and absolute.
     """
 
     model: Callable[[Path], pm.Model]
@@ -134,6 +136,7 @@ class Combination:
     settings: dict[str, Any] = field(default_factory=dict)
     pymc: bool = False
     thin: int = 1
+    rounding: float = 1e-9
 
     def step(self, model: pm.Model) -> Any:
         """Build the step."""
@@ -142,10 +145,14 @@ class Combination:
 
 def _way(model: str | Callable, method: str, *, pymc: bool = False, thin: int = 1, **settings):
     written = of_family(model) if isinstance(model, str) else model
-    return Combination(written, method, settings, pymc, thin)
+    rounding = OF_DIFFERENCES if model in (centred, noncentred) else 1e-9
+    return Combination(written, method, settings, pymc, thin, rounding)
 
 
 centred, noncentred = (partial(hierarchy, centred=flag) for flag in (True, False))
+#: Proposals of hierarchies are shaped by differences (step 1e-2) of differences (step 1e-6), which
+#: leave 2e-16/1e-8, eight digits; some tens of that.
+OF_DIFFERENCES = 1e-6
 by_own_test = {"plan": plan, "judge": judge, "numbers": [0.5, 50.0], "controls": "noise"}
 
 COMBINATIONS = {

@@ -7,11 +7,12 @@ from golden.combinations import COMBINATIONS
 from golden.record import differences, drawn, stored, surface, surface_under_new_names
 
 
-def assert_same(found, expected):
+def assert_same(found, expected, rounding=1e-9):
     """Compare up to the rounding of another processor."""
     assert found.keys() == expected.keys()
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
+        close = {"rtol": rounding, "atol": rounding, "err_msg": name}
+        np.testing.assert_allclose(found[name], values, **close)
 
 
 #: The kernels of one method are compiled by one worker.
@@ -23,7 +24,8 @@ WAYS = [
 
 @pytest.mark.parametrize("name", WAYS)
 def test_draws_are_those_that_were_recorded(name, tmp_path):
-    assert_same(drawn(COMBINATIONS[name], tmp_path), stored(name))
+    way = COMBINATIONS[name]
+    assert_same(drawn(way, tmp_path), stored(name), way.rounding)
 
 
 def test_names_settings_and_statistics_are_those_that_were_recorded():
