@@ -19,7 +19,7 @@ from pymc_minibatch_mh import (
     TunaMH,
     UnsplittableModelError,
 )
-from pymc_minibatch_mh.model.reading.stored import WholeArrayError
+from pymc_minibatch_mh.model.reading.stored_operations import WholeArrayError
 
 arrays = Section("Arrays of Rows(...)")
 files = Section("Files and chunks of rows", SourceError)
