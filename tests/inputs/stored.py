@@ -85,11 +85,12 @@ arrays.refuses(
     call=lambda g: Rows(X=X, y=Y).n_groups("h"),
 )
 STORE = "Store numbers 0, 1, 2 and so on, as np.unique(..., return_inverse=True) gives them"
+MISSING = "-1 is pandas' code for a missing category: drop its rows, or number it as a group."
 arrays.refuses(
     'rows.n_groups("g") with an index of -1',
     "'g'",
     "is -1 in row 7, which is no number of a group.",
-    f"{STORE}.",
+    f"{STORE}. {MISSING}",
     call=lambda g: Rows(g=np.where(np.arange(N) == 7, -1, Y)).n_groups("g"),
     error=SourceError,
 )
@@ -274,12 +275,22 @@ def partly_in_memory(g):
     "Correct 'g', which counts from 0.",
     error=UnsplittableModelError,
 )
-def beyond_the_groups(g):
-    rows = Rows(g=np.where(np.arange(N) == 1_234, 5, Y % 5), y=Y)
+def beyond_the_groups(g, wrong=5):
+    rows = Rows(g=np.where(np.arange(N) == 1_234, wrong, Y % 5), y=Y)
     with pm.Model() as model:
         mu = pm.math.exp(pm.Normal("a", shape=5)[rows.data("g")])
         pm.Poisson("y", mu, observed=rows.data("y"))
     TunaMH(model=model)
+
+
+served.refuses(
+    'a[rows.data("g")] with -1, which counts from the end in memory',
+    "'y'",
+    "chooses entry -1 in row 1234 of something that has 5 entries.",
+    f"Correct 'g', which counts from 0. {MISSING}",
+    call=lambda g: beyond_the_groups(g, -1),
+    error=UnsplittableModelError,
+)
 
 
 @served.refuses(

@@ -107,19 +107,13 @@ def changed(**arrays):
     return Rows(**{**ARRAYS, **arrays})
 
 
-def test_an_index_out_of_range_is_named_with_its_row():
+@pytest.mark.parametrize("number", [GROUPS, -1, -GROUPS])
+def test_an_index_out_of_range_is_named_with_its_array_and_its_file(tmp_path, number):
     wrong = ARRAYS["g"].copy()
-    wrong[8_123] = GROUPS
-    with pytest.raises(UnsplittableModelError, match=r"chooses entry 5 in row 8123"):
-        target_of(poisson(changed(g=wrong).data))
-
-
-def test_an_index_out_of_range_is_named_with_its_array_and_its_file(tmp_path):
-    wrong = ARRAYS["g"].copy()
-    wrong[8_123] = GROUPS
+    wrong[8_123] = number
     np.save(tmp_path / "g.npy", wrong)
     mapped = np.load(tmp_path / "g.npy", mmap_mode="r")
-    said = r"^'y' chooses entry 5 in row 8123 \(row 8,123 of .*g.npy\) of .* Correct 'g', which"
+    said = rf"^'y' chooses entry {number} in row 8123 \(row 8,123 of .*g.npy\) of .* Correct 'g', w"
     with pytest.raises(UnsplittableModelError, match=said):
         target_of(poisson(changed(g=mapped).data))
 
