@@ -1,7 +1,9 @@
 """Rows that are stored: arrays that cannot be, files that change, and what they do not serve."""
 
 import os
+from functools import partial
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -291,6 +293,25 @@ served.refuses(
     call=lambda g: beyond_the_groups(g, -1),
     error=UnsplittableModelError,
 )
+
+
+def changing(g, size):
+    noise = np.random.default_rng(2)
+    noisy = da.from_array(X, chunks=(500, 2)).map_blocks(
+        lambda block: block + size * noise.standard_normal(block.shape), dtype=X.dtype, meta=X[:0]
+    )
+    TunaMH(model=model_of(Rows.from_dask(X=noisy, y=da.from_array(Y, chunks=500))))
+
+
+for size in (0.1, 1e-4):
+    files.refuses(
+        f"an array of Dask that is another by {size} each time it is computed",
+        "'X'",
+        "has other numbers each time that row 0 (row 0, chunk 0 of 'X' and chunk 0 of 'y') is "
+        "read, as where Dask draws random numbers in the computation.",
+        "Store the array, or call its persist() before, so that rows stay.",
+        call=partial(changing, size=size),
+    )
 
 
 @served.refuses(
