@@ -5,7 +5,8 @@ from pathlib import Path
 
 from pymc_minibatch_mh.errors import SourceError
 
-_AGAIN = "Build Rows(...), the model and the step again on the file as it shall be."
+#: What to do where a file is not the one that it was.
+AGAIN = "Build Rows(...), the model and the step again on the file as it shall be."
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,11 @@ class SourceFile:
             If it is not the one that it was.
         """
         if found is None:
-            raise SourceError(f"the file {self.path} is no more. {_AGAIN}")
+            raise SourceError(f"the file {self.path} is no more. {AGAIN}")
         if found.size != self.size:
             raise SourceError(
                 f"the file {self.path} has {found.size:,} bytes and had {self.size:,} when it was "
-                f"opened. {_AGAIN}"
+                f"opened. {AGAIN}"
             )
         if found.changed != self.changed:
-            raise SourceError(f"the file {self.path} was written to after it was opened. {_AGAIN}")
+            raise SourceError(f"the file {self.path} was written to after it was opened. {AGAIN}")

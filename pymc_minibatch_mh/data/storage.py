@@ -29,7 +29,10 @@ class Field:
 
 
 class Storage(Protocol):
-    """Arrays of one length that are read by rows, in memory or not."""
+    """Arrays of one length that are read by rows, in memory or not.
+
+    Graphs know it by a weak reference, as they may any object of a class without ``__slots__``.
+    """
 
     @property
     def n_rows(self) -> int:

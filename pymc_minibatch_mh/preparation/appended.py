@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.data.stored import StoredRows
-from pymc_minibatch_mh.errors import BoundsError, SettingError, StaleDataError
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.files import AGAIN
+from pymc_minibatch_mh.data.stored import StoredRows, read_columns
+from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError, StaleDataError
 from pymc_minibatch_mh.model.reading.digest import split_digests
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared, Sought
 
@@ -157,12 +159,32 @@ def _require_same(before: Prepared, target: Target) -> None:
             f"{target.source.n_rows:,}. Leave it out."
         )
     chosen = np.unique(np.linspace(0, old.source.n_rows - 1, RECOGNISED).astype(np.int64))
-    for one, other in zip(old.source.columns, target.source.columns, strict=True):
-        if not np.array_equal(one.read(chosen), other.read(chosen), equal_nan=True):
+    known = _read_before(old.source.columns, chosen)
+    for one, other in zip(known, target.source.columns, strict=True):
+        if not np.array_equal(one.values, other.read(chosen), equal_nan=True):
             raise StaleDataError(
                 f"prepared= is a step on other rows: {one.name!r} differs in one of the first "
                 f"{old.source.n_rows:,}. Leave it out."
             )
+
+
+def _read_before(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Column, ...]:
+    """Return the rows of a step by which those of another model are recognised.
+
+    Raises
+    ------
+    StaleDataError
+        If they are not there any more, as in a file that was written anew with more rows.
+    """
+    try:
+        return read_columns(columns, rows)
+    except SourceError as error:
+        cause = str(error).removesuffix(f" {AGAIN}")
+        raise StaleDataError(
+            f"prepared= is a step whose rows are not there to be recognised: {cause} Files of a "
+            "step have to stay as they are until it is extended: put new rows into further files "
+            "of a table, or write longer arrays to files of other names; or leave it out."
+        ) from error
 
 
 def _are_equal(one: np.ndarray | None, other: np.ndarray | None) -> bool:

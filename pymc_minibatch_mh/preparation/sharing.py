@@ -14,7 +14,7 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.data import Contents
-from pymc_minibatch_mh.errors import ModeError
+from pymc_minibatch_mh.errors import ModeError, SplitCheckError
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.reading.inputs import Weights
 from pymc_minibatch_mh.model.reading.split import split
@@ -27,7 +27,7 @@ from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared
 from pymc_minibatch_mh.preparation.products import with_products
 from pymc_minibatch_mh.preparation.shapes import with_best_shapes
-from pymc_minibatch_mh.preparation.stored import require_drawn_ahead
+from pymc_minibatch_mh.preparation.stored import require_drawn_ahead, require_same_again
 
 #: Rows that tell at once whether a start has a density.
 START_ROWS = 100_000
@@ -187,13 +187,18 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Prepared:
     try:
         surrogate, marginal = target.expansion(start, rng)
     except ModeError as error:
-        # A row that has no density is the better reason.
+        # Data that change, or a row that has no density, are the better reason.
+        require_same_again(target)
         target.require_finite(start)
         products = _products(target)
         if not products:
             raise
         raise ModeError(f"{error} {products}") from error
-    target.check(model, surrogate, rng)
+    try:
+        target.check(model, surrogate, rng)
+    except SplitCheckError:
+        require_same_again(target)
+        raise
     return Prepared(target, Needs(), surrogate, marginal=marginal)
 
 

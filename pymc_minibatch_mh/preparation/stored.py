@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pymc_minibatch_mh.bounds.blocks import BlockTables
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.data.stored import StoredRows, read_columns
+from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.violations import sizes_of_many
 
 if TYPE_CHECKING:
+    from pymc_minibatch_mh.expansion.target import Target
     from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Moves by which full passes are forecast, and how many of them may read all rows.
 MOVES, MOST_PASSES = 10_000, 1
+#: Rows, evenly spread, that are read twice where something is wrong with what they gave.
+READ_AGAIN = 1_000
 #: Share of the fetched rows below which it is said that few are used.
 FEW_KEPT = 0.01
 
@@ -39,6 +43,30 @@ def require_drawn_ahead(needs: Needs, name: str) -> None:
             "without bounds=; BarkerMinibatchMH(), PenaltyMH() or AustereMH(); or give the model "
             "arrays in memory."
         )
+
+
+def require_same_again(target: Target) -> None:
+    """Refuse stored arrays that are others when they are read again.
+
+    Raises
+    ------
+    SourceError
+        Naming the array and the row.
+    """
+    source = target.source
+    if not isinstance(source, StoredRows):
+        return
+    rows = target.spread(READ_AGAIN)
+    read = [read_columns(source.columns, rows) for _ in range(2)]
+    for column, again in zip(*read, strict=True):
+        same = (column.values == again.values) | (column.values != column.values)
+        wrong = rows[~same.reshape(len(rows), -1).all(axis=1)]
+        if wrong.size:
+            raise SourceError(
+                f"{column.name!r} has other numbers each time that row {wrong[0]}"
+                f"{source.place(int(wrong[0]))} is read, as where Dask draws random numbers in the "
+                "computation. Store the array, or call its persist() before, so that rows stay."
+            )
 
 
 def full_passes_by_bounds(prepared: Prepared, most_drawn: float, rng: np.random.Generator) -> int:

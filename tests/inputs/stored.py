@@ -1,7 +1,9 @@
 """Rows that are stored: arrays that cannot be, files that change, and what they do not serve."""
 
 import os
+from functools import partial
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -19,7 +21,7 @@ from pymc_minibatch_mh import (
     TunaMH,
     UnsplittableModelError,
 )
-from pymc_minibatch_mh.model.reading.stored import WholeArrayError
+from pymc_minibatch_mh.model.reading.stored_operations import WholeArrayError
 
 arrays = Section("Arrays of Rows(...)")
 files = Section("Files and chunks of rows", SourceError)
@@ -85,11 +87,12 @@ arrays.refuses(
     call=lambda g: Rows(X=X, y=Y).n_groups("h"),
 )
 STORE = "Store numbers 0, 1, 2 and so on, as np.unique(..., return_inverse=True) gives them"
+MISSING = "-1 is pandas' code for a missing category: drop its rows, or number it as a group."
 arrays.refuses(
     'rows.n_groups("g") with an index of -1',
     "'g'",
     "is -1 in row 7, which is no number of a group.",
-    f"{STORE}.",
+    f"{STORE}. {MISSING}",
     call=lambda g: Rows(g=np.where(np.arange(N) == 7, -1, Y)).n_groups("g"),
     error=SourceError,
 )
@@ -274,12 +277,41 @@ def partly_in_memory(g):
     "Correct 'g', which counts from 0.",
     error=UnsplittableModelError,
 )
-def beyond_the_groups(g):
-    rows = Rows(g=np.where(np.arange(N) == 1_234, 5, Y % 5), y=Y)
+def beyond_the_groups(g, wrong=5):
+    rows = Rows(g=np.where(np.arange(N) == 1_234, wrong, Y % 5), y=Y)
     with pm.Model() as model:
         mu = pm.math.exp(pm.Normal("a", shape=5)[rows.data("g")])
         pm.Poisson("y", mu, observed=rows.data("y"))
     TunaMH(model=model)
+
+
+served.refuses(
+    'a[rows.data("g")] with -1, which counts from the end in memory',
+    "'y'",
+    "chooses entry -1 in row 1234 of something that has 5 entries.",
+    f"Correct 'g', which counts from 0. {MISSING}",
+    call=lambda g: beyond_the_groups(g, -1),
+    error=UnsplittableModelError,
+)
+
+
+def changing(g, size):
+    noise = np.random.default_rng(2)
+    noisy = da.from_array(X, chunks=(500, 2)).map_blocks(
+        lambda block: block + size * noise.standard_normal(block.shape), dtype=X.dtype, meta=X[:0]
+    )
+    TunaMH(model=model_of(Rows.from_dask(X=noisy, y=da.from_array(Y, chunks=500))))
+
+
+for size in (0.1, 1e-4):
+    files.refuses(
+        f"an array of Dask that is another by {size} each time it is computed",
+        "'X'",
+        "has other numbers each time that row 0 (row 0, chunk 0 of 'X' and chunk 0 of 'y') is "
+        "read, as where Dask draws random numbers in the computation.",
+        "Store the array, or call its persist() before, so that rows stay.",
+        call=partial(changing, size=size),
+    )
 
 
 @served.refuses(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 
@@ -272,6 +273,29 @@ def test_other_rows_are_refused():
     y[: N // 2] = 1 - y[: N // 2]
     with pytest.raises(StaleDataError, match="'y' differs in one of the first 20,000"):
         TunaMH(model=model_of(first(N + MORE, y)), prepared=on_first_rows())
+
+
+def written(folder, name, stop, begin=0):
+    """Write some rows as files of NumPy, and as a file of a table; return both."""
+    np.save(folder / f"X{name}.npy", X[:stop])
+    np.save(folder / f"y{name}.npy", Y[:stop])
+    frame = pd.DataFrame(X[begin:stop], columns=list("abc")).assign(y=Y[begin:stop])
+    (folder / "table").mkdir(exist_ok=True)
+    frame.to_parquet(folder / "table" / f"{begin:05}.parquet")
+    table = Rows.from_parquet(folder / "table", {"X": list("abc"), "y": "y"})
+    return Rows.from_npy(X=folder / f"X{name}.npy", y=folder / f"y{name}.npy"), table
+
+
+def test_files_stay_as_they_are_until_their_step_is_extended(tmp_path):
+    few, more = 2_000, 2_100
+    steps = [TunaMH(model=model_of(rows)) for rows in written(tmp_path, "", few)]
+    for rows, step in zip(written(tmp_path, "_longer", more, few), steps, strict=True):
+        longer = TunaMH(model=model_of(rows), prepared=step)
+        np.testing.assert_array_equal(longer.surrogate.centre, step.surrogate.centre)
+    in_one_file, _ = written(tmp_path, "", more)
+    refused = r"y\.npy has [0-9,]+ bytes and had .* opened\. Files of a step .* put new rows into"
+    with pytest.raises(StaleDataError, match=refused):
+        TunaMH(model=model_of(in_one_file), prepared=steps[0])
 
 
 def test_fewer_rows_are_refused():

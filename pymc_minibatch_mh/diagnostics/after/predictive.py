@@ -30,7 +30,7 @@ from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.model.reading.axis import MixedRowsError
 from pymc_minibatch_mh.model.reading.batch import BatchWalk
 from pymc_minibatch_mh.model.reading.inputs import generator_of, model_of
-from pymc_minibatch_mh.model.reading.stored import stored_arrays
+from pymc_minibatch_mh.model.reading.stored_operations import stored_arrays
 
 #: Where random variables are defined that follow NumPy's rules of batches. One that calls a
 #: function of the user, as a CustomDist(random=...), is defined elsewhere.

@@ -19,11 +19,8 @@ from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
 from pymc_minibatch_mh.model.reading.axis import MixedRowsError, batch_of
 from pymc_minibatch_mh.model.reading.derived import computed, data_behind
 from pymc_minibatch_mh.model.reading.precision import in_double
-from pymc_minibatch_mh.model.reading.stored import (
-    require_one_storage,
-    stored_array,
-    with_declared_lengths,
-)
+from pymc_minibatch_mh.model.reading.stored import require_one_storage, with_declared_lengths
+from pymc_minibatch_mh.model.reading.stored_operations import stored_array
 from pymc_minibatch_mh.model.reading.structure import part_of
 
 WAY_ON = 'Sample it with pm.NUTS(), or pass observed=["..."] to subsample other likelihoods only.'

@@ -20,7 +20,8 @@ from pymc_minibatch_mh.model.reading.dims import plain
 from pymc_minibatch_mh.model.reading.precision import in_double
 from pymc_minibatch_mh.model.reading.rounding import rounding_of, stabilised
 from pymc_minibatch_mh.model.reading.split import Split
-from pymc_minibatch_mh.model.reading.stored import ReadStored, with_rows
+from pymc_minibatch_mh.model.reading.stored import with_rows
+from pymc_minibatch_mh.model.reading.stored_operations import ReadStored
 
 #: Largest accepted difference between the parts and the whole, in double precision.
 TOLERANCE = 1e-8

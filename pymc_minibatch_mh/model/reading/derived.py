@@ -19,7 +19,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.xtensor.type import XTensorType
 
 from pymc_minibatch_mh.model.reading.dims import plain
-from pymc_minibatch_mh.model.reading.stored import ReadStored
+from pymc_minibatch_mh.model.reading.stored_operations import ReadStored
 
 
 @node_rewriter(None)

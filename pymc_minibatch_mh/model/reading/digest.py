@@ -12,6 +12,7 @@ from pytensor.graph.traversal import toposort
 
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.model.reading.split import Split
+from pymc_minibatch_mh.model.reading.stored_operations import NumberOfRows
 
 #: The description of objects that do not describe themselves: their address.
 _SILENT: Any = object.__repr__
@@ -71,6 +72,8 @@ def _leaf(variable: Variable) -> str:
 
 def _operation(op: Op) -> str:
     name = f"{type(op).__module__}.{type(op).__qualname__}"
+    if isinstance(op, NumberOfRows):
+        return f"{name} {op.held.n_rows}"
     if isinstance(op, HasInnerGraph):
         known = {x: f"input {k}" for k, x in enumerate(op.inner_inputs)}
         inner = [graph_digest(out, known) for out in op.inner_outputs]

@@ -13,6 +13,13 @@ from pymc_minibatch_mh.progress import counting
 _STORE = "Store numbers 0, 1, 2 and so on, as np.unique(..., return_inverse=True) gives them"
 
 
+def said_of(number: float) -> str:
+    """Return what may explain the number of a group that is none, as a further sentence."""
+    if number != -1:
+        return ""
+    return " -1 is pandas' code for a missing category: drop its rows, or number it as a group."
+
+
 def largest_group(storage: Storage, name: str) -> int:
     """Return the largest number of a group, read in one pass over blocks of rows.
 
@@ -37,7 +44,7 @@ def largest_group(storage: Storage, name: str) -> int:
             if not is_one:
                 raise SourceError(
                     f"{name!r} is {number} in {storage.where(first + row)}, which is no number of "
-                    f"a group. {_STORE}."
+                    f"a group. {_STORE}.{said_of(number)}"
                 )
             if number > largest:
                 largest, where = int(number), first + row

@@ -1,4 +1,8 @@
-"""Indices of rows outside of what they choose from, which compiled code would not notice."""
+"""Indices of rows outside of what they choose from, which compiled code would not notice.
+
+Indices in memory may count from the end, as everywhere in NumPy. Those of stored rows may not:
+nobody has looked at all of them, and -1 is pandas' code for a missing category.
+"""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
@@ -20,6 +24,7 @@ from pymc_minibatch_mh.data.storage import Part, computed
 from pymc_minibatch_mh.data.stored import StoredArray, StoredRows
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.model.reading.batch import BatchTerm
+from pymc_minibatch_mh.model.reading.group_numbers import said_of
 from pymc_minibatch_mh.model.reading.stored import blocks_of
 from pymc_minibatch_mh.progress import counting
 
@@ -81,8 +86,8 @@ class Indices:
 
     Parameters
     ----------
-    pairs
-        Indices, and how many entries there are to choose from.
+    chosen
+        Indices, the smallest that each may be, and how many entries there are to choose from.
     given
         What is not data.
     columns, batches
@@ -91,7 +96,7 @@ class Indices:
         Number of these rows.
     """
 
-    pairs: Sequence[tuple[Variable, Variable]]
+    chosen: Sequence[tuple[Variable, Variable, Variable]]
     given: Sequence[Variable]
     columns: Sequence[Column]
     batches: Sequence[Variable]
@@ -99,12 +104,12 @@ class Indices:
 
     def __reduce__(self) -> tuple:
         stored = [Column(column.name, None, column.axis) for column in self.columns]
-        return Indices, (self.pairs, self.given, stored, self.batches, self.count)
+        return Indices, (self.chosen, self.given, stored, self.batches, self.count)
 
     @cached_property
     def _function(self) -> Any:
         inputs = [*self.given, *self.batches, self.count]
-        outputs = [x for pair in self.pairs for x in pair]
+        outputs = [x for bounded in self.chosen for x in bounded]
         return pytensor.function(inputs, outputs, mode=_OF_SHAPES, on_unused_input="ignore")
 
     def wrong_in(self, blocks: Sequence[slice]) -> Generator[Wrong | None]:
@@ -129,9 +134,10 @@ class Indices:
         typed = [values.astype(batch.type.dtype, copy=False) for values, batch in pairs]
         with np.errstate(all="ignore"):
             found = self._function(*given, *typed, np.int64(count))
-        for number, (index, length) in enumerate(zip(found[::2], found[1::2], strict=True)):
+        bounded = zip(found[::3], found[1::3], found[2::3], strict=True)
+        for number, (index, lowest, length) in enumerate(bounded):
             entries = np.atleast_1d(index)
-            wrong = (entries < -length) | (entries >= length)
+            wrong = (entries < lowest) | (entries >= length)
             if wrong.any():
                 first = np.unravel_index(np.argmax(wrong), wrong.shape)
                 row = int(first[0]) if len(entries) == count else None
@@ -140,7 +146,7 @@ class Indices:
 
     def columns_of(self, number: int) -> tuple[Column, ...]:
         """Return the stored data that an index is made of."""
-        above = set(ancestors([self.pairs[number][0]]))
+        above = set(ancestors([self.chosen[number][0]]))
         pairs = zip(self.columns, self.batches, strict=True)
         made_of = (column for column, batch in pairs if batch in above)
         return tuple(column for column in made_of if isinstance(column.values, StoredArray))
@@ -167,26 +173,29 @@ def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> Unsp
         index = ", ".join(repr(column.name) for column in stored)
     return UnsplittableModelError(
         f"{name!r} chooses entry {wrong.entry}{row} of something that has {wrong.length} "
-        f"entries. Correct {index}, which counts from 0."
+        f"entries. Correct {index}, which counts from 0.{said_of(wrong.entry) if stored else ''}"
     )
 
 
 def _indices_of(term: BatchTerm, values: Sequence[Variable]) -> Indices | None:
     """Return the indices that are data; None where there are none."""
-    pairs = [
-        (index, _length(node.inputs[0], axis))
-        for node in toposort([term.logp])
-        if isinstance(node.op, AdvancedSubtensor)
-        for axis, index in enumerate(indices_from_subtensor(node.inputs[1:], node.op.idx_list))
-        if _is_data(index, values)
-    ]
-    if not pairs:
+    stored = {batch for column, batch in term.batches if isinstance(column.values, StoredArray)}
+    chosen = []
+    for node in toposort([term.logp]):
+        if not isinstance(node.op, AdvancedSubtensor):
+            continue
+        for axis, index in enumerate(indices_from_subtensor(node.inputs[1:], node.op.idx_list)):
+            if _is_data(index, values):
+                length = _length(node.inputs[0], axis)
+                from_start = not stored.isdisjoint(ancestors([index]))
+                chosen.append((index, pt.zeros_like(length) if from_start else -length, length))
+    if not chosen:
         return None
     # No more is read than indices are made of.
-    above = set(ancestors([x for pair in pairs for x in pair]))
+    above = set(ancestors([x for bounded in chosen for x in bounded]))
     read = [(column, batch) for column, batch in term.batches if batch in above]
     columns, batches = [column for column, _ in read], [batch for _, batch in read]
-    return Indices(pairs, list(values), columns, batches, term.length)
+    return Indices(chosen, list(values), columns, batches, term.length)
 
 
 def _length(chosen_from: Variable, axis: int) -> Variable:

@@ -9,7 +9,7 @@ from pytensor.graph.op import HasInnerGraph
 
 from pymc_minibatch_mh.data.storage import Storage
 from pymc_minibatch_mh.model.reading.batch import data_values
-from pymc_minibatch_mh.model.reading.stored import stored_array
+from pymc_minibatch_mh.model.reading.stored_operations import stored_array
 
 
 class ModelArrays:

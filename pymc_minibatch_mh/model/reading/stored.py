@@ -1,114 +1,29 @@
 """Rows that a model refers to without holding them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.op import Op
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.shape import Shape
 from pytensor.tensor.subtensor import Subtensor
-from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.storage import Storage
 from pymc_minibatch_mh.data.stored import BLOCK_ROWS, ArrayStorage, StoredArray
-from pymc_minibatch_mh.errors import SettingError, SourceError, refuse
+from pymc_minibatch_mh.errors import SettingError, refuse
 from pymc_minibatch_mh.model.reading.group_numbers import largest_group
 from pymc_minibatch_mh.model.reading.sources import Sources, seen_by_numpy
-
-
-class WholeArrayError(SourceError, TypeError):
-    """Stored data that were asked for as a whole.
-
-    A TypeError too: where PyMC collects what was observed for a trace, it leaves such data out.
-    """
-
-
-class ReadStored(Op):
-    """Stand for a stored array in a model: small, whatever the length of the array.
-
-    Parameters
-    ----------
-    array
-        The array.
-    """
-
-    __props__ = ("array",)
-
-    def __init__(self, array: StoredArray) -> None:
-        self.array = array
-
-    def make_node(self) -> Apply:
-        """Declare the array with the shape of its rows; their number is no part of its type."""
-        shape = (None, *self.array.shape[1:])
-        out = TensorType(str(self.array.dtype), shape=shape)(name=self.array.name)
-        return Apply(self, [], [out])
-
-    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
-        """Refuse to read the whole array, which need not fit into memory.
-
-        Raises
-        ------
-        WholeArrayError
-            Always.
-        """
-        raise WholeArrayError(
-            f"{self.array.name!r} is data of Rows(...), of which PyMC itself would read all "
-            f"{self.array.shape[0]:,} rows at once. Sample with a step of pymc_minibatch_mh, which "
-            "reads them in blocks, and compute on the array itself what you need besides."
-        )
-
-    def infer_shape(self, node: Apply, shapes: list) -> list[tuple[Any, ...]]:
-        """Return the shape without reading."""
-        return [(NumberOfRows(self.array.storage)(), *self.array.shape[1:])]
-
-    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
-        """Leave the array where it is."""
-        return False
-
-
-class NumberOfRows(Op):
-    """The number of rows of a storage, which is another where some of them stand for all.
-
-    Parameters
-    ----------
-    storage
-        Where the rows lie.
-    """
-
-    __props__ = ("storage",)
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-
-    def make_node(self) -> Apply:
-        """Declare a number."""
-        return Apply(self, [], [pt.lscalar()])
-
-    def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
-        """Return the number."""
-        output_storage[0][0] = np.asarray(self.storage.n_rows)
-
-    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
-        """Keep the number apart from others that are equal to it."""
-        return False
-
-
-def stored_array(variable: Variable) -> StoredArray | None:
-    """Return the stored array that a variable of a model stands for, if it does."""
-    op = variable.owner.op if variable.owner is not None else None
-    return op.array if isinstance(op, ReadStored) else None
-
-
-def stored_arrays(graphs: Iterable[Variable]) -> list[StoredArray]:
-    """Return the stored arrays that graphs depend on."""
-    found = (stored_array(variable) for variable in ancestors(list(graphs)))
-    return [array for array in found if array is not None]
+from pymc_minibatch_mh.model.reading.stored_operations import (
+    NumberOfRows,
+    ReadStored,
+    stored_array,
+    stored_arrays,
+)
 
 
 def with_declared_lengths(batch: Variable) -> Variable:
@@ -295,7 +210,8 @@ class Rows(Sources):
         """
         self._require_name("data", name)
         if name not in self._variables:
-            self._variables[name] = ReadStored(StoredArray(self.storage, name))()
+            array = StoredArray(self.storage, name)
+            self._variables[name] = ReadStored(array)()
         return self._variables[name]
 
     def n_groups(self, name: str) -> int:

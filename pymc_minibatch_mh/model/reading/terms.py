@@ -19,7 +19,8 @@ from pymc_minibatch_mh.model.reading.batch import WAY_ON, BatchTerm, batch_term,
 from pymc_minibatch_mh.model.reading.dims import has_dims, plain
 from pymc_minibatch_mh.model.reading.logp import log_density
 from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
-from pymc_minibatch_mh.model.reading.stored import require_rows_subsampled, stored_array
+from pymc_minibatch_mh.model.reading.stored import require_rows_subsampled
+from pymc_minibatch_mh.model.reading.stored_operations import stored_array
 
 #: Likelihood terms with fewer rows are evaluated in full.
 MIN_ROWS = 1_000

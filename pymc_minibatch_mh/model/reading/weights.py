@@ -13,7 +13,8 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.model.reading.batch import BatchTerm, is_readable
 from pymc_minibatch_mh.model.reading.inputs import Weights, array_of
 from pymc_minibatch_mh.model.reading.joined import storage_of
-from pymc_minibatch_mh.model.reading.stored import blocks_of, stored_array
+from pymc_minibatch_mh.model.reading.stored import blocks_of
+from pymc_minibatch_mh.model.reading.stored_operations import stored_array
 from pymc_minibatch_mh.progress import counting
 
 

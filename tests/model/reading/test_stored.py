@@ -9,6 +9,7 @@ from pymc_minibatch_mh import Rows, SettingError, SourceError, TunaMH, Unsplitta
 from pymc_minibatch_mh.data.stored import ArrayStorage
 from pymc_minibatch_mh.expansion import passes
 from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.model.reading.digest import split_digests
 from pymc_minibatch_mh.model.reading.split import split
 
 N, GROUPS = 9_000, 5
@@ -106,21 +107,28 @@ def changed(**arrays):
     return Rows(**{**ARRAYS, **arrays})
 
 
-def test_an_index_out_of_range_is_named_with_its_row():
+@pytest.mark.parametrize("number", [GROUPS, -1, -GROUPS])
+def test_an_index_out_of_range_is_named_with_its_array_and_its_file(tmp_path, number):
     wrong = ARRAYS["g"].copy()
-    wrong[8_123] = GROUPS
-    with pytest.raises(UnsplittableModelError, match=r"chooses entry 5 in row 8123"):
-        target_of(poisson(changed(g=wrong).data))
-
-
-def test_an_index_out_of_range_is_named_with_its_array_and_its_file(tmp_path):
-    wrong = ARRAYS["g"].copy()
-    wrong[8_123] = GROUPS
+    wrong[8_123] = number
     np.save(tmp_path / "g.npy", wrong)
     mapped = np.load(tmp_path / "g.npy", mmap_mode="r")
-    said = r"^'y' chooses entry 5 in row 8123 \(row 8,123 of .*g.npy\) of .* Correct 'g', which"
+    said = rf"^'y' chooses entry {number} in row 8123 \(row 8,123 of .*g.npy\) of .* Correct 'g', w"
     with pytest.raises(UnsplittableModelError, match=said):
         target_of(poisson(changed(g=mapped).data))
+
+
+def test_a_number_of_rows_in_a_likelihood_is_the_same_in_every_process(tmp_path):
+    """Digests tell whether a prepared step in a file is of the same model."""
+    np.save(tmp_path / "y.npy", ARRAYS["y"])
+
+    def digests():
+        y = Rows.from_npy(y=tmp_path / "y.npy").data("y")
+        with pm.Model() as model:
+            pm.Normal("y", pm.Normal("a") * pm.math.log(y.shape[0]), observed=y)
+        return split_digests(split(model, model.value_vars))
+
+    assert digests() == digests()
 
 
 class Counted(ArrayStorage):

@@ -1,0 +1,95 @@
+"""Rows are released with the models on them: memory and file descriptors."""
+
+import gc
+import os
+import threading
+from copy import deepcopy
+from weakref import ref
+
+import cloudpickle
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+
+from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH
+from pymc_minibatch_mh.model.reading.stored_operations import stored_arrays
+from zoo import sample
+
+N = 6_000
+RNG = np.random.default_rng(4)
+ARRAYS = {
+    "x": RNG.standard_normal(N),
+    "g": RNG.integers(0, 3, N).astype(np.int8),
+    "y": RNG.integers(0, 2, N).astype(np.int8),
+}
+
+
+def in_memory(folder):
+    return Rows(**ARRAYS)
+
+
+def in_npy(folder):
+    for name, array in ARRAYS.items():
+        np.save(folder / f"{name}.npy", array)
+    return Rows.from_npy(**{name: folder / f"{name}.npy" for name in ARRAYS})
+
+
+def in_parquet(folder):
+    pd.DataFrame(ARRAYS).to_parquet(folder / "rows.parquet", row_group_size=1_000)
+    return Rows.from_parquet(folder / "rows.parquet")
+
+
+def model_of(rows):
+    with pm.Model() as model:
+        eta = pm.Normal("a", shape=3)[rows.data("g")] + pm.Normal("b") * rows.data("x")
+        pm.Bernoulli("y", logit_p=eta, observed=rows.data("y"))
+    return model
+
+
+def descriptors():
+    """Return how many files are open once all is collected that nobody holds."""
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name.startswith("rows drawn ahead"):
+            thread.join()
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "method"), [(in_memory, TunaMH), (in_npy, PenaltyMH), (in_parquet, TunaMH)]
+)
+def test_rows_are_released_with_model_step_and_trace(stored, method, tmp_path):
+    storages, opened = [], []
+    # Libraries open files of their own with the first model.
+    for steps in (1, 0, 1):
+        rows = stored(tmp_path)
+        storages.append(ref(rows.storage))
+        model = model_of(rows)
+        model.initial_point()
+        for _ in range(steps):
+            sample(model, method(model=model), 20, 20, chains=1)
+        del rows, model
+        opened.append(descriptors())
+    assert [storage() for storage in storages] == [None] * 3
+    assert opened[2] <= opened[0]
+
+
+def test_every_copy_of_a_model_holds_its_rows_and_none_for_good(tmp_path):
+    rows = in_npy(tmp_path)
+    model = model_of(rows)
+    pickled = cloudpickle.loads(cloudpickle.dumps(model))
+    copies = [deepcopy(model), pm.do(model, {"b": 1.0}), pickled]
+    storages = [ref(rows.storage)]
+    del rows, model, pickled
+    gc.collect()
+    while copies:
+        variables = copies[-1].rvs_to_values.values()
+        found = {array.name: array for array in stored_arrays([*variables, *copies[-1].basic_RVs])}
+        np.testing.assert_array_equal(found["x"].read(slice(3, 9)), ARRAYS["x"][3:9])
+        storages.append(ref(found["x"].storage))
+        copies.pop().initial_point()
+    del variables, found
+    gc.collect()
+    assert [storage() for storage in storages] == [None] * 4
