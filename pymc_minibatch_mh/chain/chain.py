@@ -16,7 +16,7 @@ from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.handle import LinkedRecord
 from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.run import ARGUMENTS, Workings, run
+from pymc_minibatch_mh.kernels.run import ARGUMENTS, linked, run
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED
 from pymc_minibatch_mh.preparation.violations import violation_message
 
@@ -265,19 +265,19 @@ class Chain:
             # First, as it may compile what the posterior's context then has the address of.
             proposal = program.proposal.linked(state.proposal, program.prepared)
             pool = self._drawn_ahead()
-            record = Workings(
+            move = Move(self.position, *(np.zeros(size) for _ in Move._fields[1:]))
+            self._linked = linked(
                 program.posterior(self.others, self.stage.temperature, pool),
                 proposal,
                 program.method.linked(state.test),
                 generator_addresses(self._rng),
-                Move(self.position, *(np.zeros(size) for _ in Move._fields[1:])),
+                move,
                 state.window,
                 np.zeros((2, size)),
                 program.slices,
             )
-            self._linked = LinkedRecord(record)
             if pool is not None:
-                pool.serve(self.position, record.move.new)
+                pool.serve(self.position, move.new)
         return self._linked
 
     def _drawn_ahead(self) -> Pool | None:

@@ -12,12 +12,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
-def address_of(function: Any) -> int:
-    """Return the address of a numba function that was compiled with exactly one signature.
+def address_of(function: Any, signature: Any = None) -> int:
+    """Return the address of a numba function, by default of its only signature.
 
     The caller keeps `function` alive for as long as the address is used.
     """
-    (signature,) = function.nopython_signatures
+    if signature is None:
+        (signature,) = function.nopython_signatures
     result = function.get_compile_result(signature)
     return result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
 

@@ -19,6 +19,7 @@ from numba.np.arrayobj import make_array
 from numba.np.numpy_support import from_dtype
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels.first_class import address_of
 
 
 class Handle(types.Type):
@@ -81,6 +82,16 @@ def record_at(typing_context, handle):
     return signature, generate
 
 
+@intrinsic
+def address_in(typing_context, handle):
+    """Return the address that a handle is."""
+
+    def generate(context, builder, _signature, arguments):
+        return arguments[0]
+
+    return types.int64(handle), generate
+
+
 def record_type(record: Any) -> types.Type:
     """Return the numba type of a record, the same whether or not its arrays can be written to.
 
@@ -125,10 +136,13 @@ class LinkedRecord:
     record
         Named tuple of contiguous arrays, ints, floats and records; kept alive. What compiled code
         sees are its arrays themselves, and its numbers as they are now.
+    keeps
+        What lies at the addresses that the record holds; kept alive.
     """
 
-    def __init__(self, record: Any) -> None:
+    def __init__(self, record: Any, keeps: Any = None) -> None:
         self.record = record
+        self.keeps = keeps
         self.type = record_type(record)
         self._laid_out = np.fromiter(_words(record), dtype=np.int64)
         self.address = int(self._laid_out.ctypes.data)
@@ -146,10 +160,28 @@ class LinkedRecord:
         """
         if kernel not in self._entries:
             signature = (Handle(self.type), *others)
-            specialised = kernel if _is_own(self.record) else _compiled_anew(kernel)
+            specialised = self._specialised(kernel)
             specialised.compile(signature)
             self._entries[kernel] = specialised.overloads[signature].entry_point
         return self._entries[kernel]
+
+    def function(self, kernel: Any, returns: types.Type, *others: types.Type) -> int:
+        """Return the address of a kernel compiled for records of this type.
+
+        Parameters
+        ----------
+        kernel, *others
+            As above.
+        returns
+            Type of its value.
+        """
+        specialised = self._specialised(kernel)
+        signature = returns(Handle(self.type), *others)
+        specialised.compile(signature)
+        return address_of(specialised, signature)
+
+    def _specialised(self, kernel: Any) -> Any:
+        return kernel if _is_own(self.record) else _compiled_anew(kernel)
 
 
 def _is_own(record: Any) -> bool:

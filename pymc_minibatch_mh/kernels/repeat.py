@@ -10,12 +10,11 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.draw import arrange_block
 from pymc_minibatch_mh.kernels.first_class import function_at
-from pymc_minibatch_mh.kernels.generator import generator_at
 from pymc_minibatch_mh.kernels.handle import record_at
-from pymc_minibatch_mh.kernels.moves import move_between, ratio_to_bound, whiten
+from pymc_minibatch_mh.kernels.moves import ratio_to_bound, whiten
 from pymc_minibatch_mh.kernels.posterior import cheap_change, log_prior
-from pymc_minibatch_mh.kernels.roles import decide, propose
 from pymc_minibatch_mh.kernels.row_sums import BLOCK
+from pymc_minibatch_mh.kernels.run import decided, proposed
 from pymc_minibatch_mh.kernels.signatures import EVALUATE, INDICES, VECTOR
 from pymc_minibatch_mh.kernels.vectors import copy_to
 
@@ -42,11 +41,10 @@ def propose_once(handle, generator, position, new):
     position, new : ndarray, shape (d,)
     """
     own = record_at(handle)
-    rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     posterior, move = own.posterior, own.move
     copy_to(move.position, position)
     whiten(posterior.surrogate.whitener, position, posterior.surrogate.centre, move.here)
-    log_q, _ = propose(own.proposal, move, posterior, rng)
+    log_q, _ = proposed(own, handle, generator)
     copy_to(new, move.new)
     change = log_prior(posterior, new) - log_prior(posterior, position)
     return change + log_q + cheap_change(posterior, move)
@@ -70,12 +68,16 @@ def repeat_test(handle, generator, position, new, cheap, repetitions, by_verdict
         Added to. A violated bound ends the repetitions.
     """
     own = record_at(handle)
-    rng = generator_at(generator[0], generator[1], generator[2], generator[3])
-    move = move_between(own.posterior.surrogate, position, new)
+    surrogate, move = own.posterior.surrogate, own.move
+    copy_to(move.position, position)
+    copy_to(move.new, new)
+    whiten(surrogate.whitener, position, surrogate.centre, move.here)
+    whiten(surrogate.whitener, new, surrogate.centre, move.there)
+    whiten(surrogate.whitener, new, position, move.step)
     counts = np.zeros(entry.N_COUNTS)
     for _ in range(repetitions):
         counts[:] = 0.0
-        verdict, accept, n = decide(own.test, move, cheap, own.posterior, rng, counts)
+        verdict, accept, n = decided(own, handle, cheap, generator, counts)
         if verdict < 0.0:
             outcomes[VIOLATED] = 1.0
             return

@@ -1,7 +1,7 @@
 """What differs from method to method and from proposal to proposal, chosen by the type of a record.
 
-A run is compiled once for each pair of records that a test and a proposal keep their numbers in.
-The functions of a record are called directly, and those that the model or a user brings by address.
+A role is compiled once for each type of records, and a run calls it by its address. Within a role
+the functions of a record are called directly, and those that the model or a user brings by address.
 """
 
 from collections.abc import Callable

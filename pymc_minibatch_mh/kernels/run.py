@@ -1,7 +1,8 @@
 """The compiled loop of a chain: propose, test, move, record; draw after draw.
 
-It knows neither test nor proposal: what differs is chosen by the types of their records
-(:mod:`pymc_minibatch_mh.kernels.roles`).
+It knows neither test nor proposal, and calls both by address: it is compiled once, each test and
+each proposal once beside it, and not once for each pair of them. The types of their records choose
+the functions (:mod:`pymc_minibatch_mh.kernels.roles`).
 """
 
 from typing import Any, NamedTuple
@@ -11,12 +12,27 @@ from numba import types
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.generator import generator_at
-from pymc_minibatch_mh.kernels.handle import record_at
+from pymc_minibatch_mh.kernels.handle import (
+    Handle,
+    LinkedRecord,
+    address_in,
+    record_at,
+    record_type,
+)
 from pymc_minibatch_mh.kernels.moves import Move, whiten
 from pymc_minibatch_mh.kernels.posterior import Posterior, cheap_change, lacks_rows, log_prior
 from pymc_minibatch_mh.kernels.roles import decide, propose
-from pymc_minibatch_mh.kernels.signatures import MATRIX
+from pymc_minibatch_mh.kernels.signatures import (
+    DECIDE,
+    DECISION,
+    INDICES,
+    MATRIX,
+    PROPOSAL,
+    PROPOSE,
+    VECTOR,
+)
 from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices, move_without_rows
 from pymc_minibatch_mh.kernels.vectors import copy_to
 
@@ -29,7 +45,9 @@ class Workings(NamedTuple):
     posterior
         What is sampled.
     proposal, test
-        Records of the proposal and of the test: their types choose what is run.
+        Addresses of the records of the proposal and of the test.
+    propose, decide
+        Addresses of the functions for records of their types (``PROPOSE`` and ``DECIDE``).
     generator : ndarray of int64, shape (4,)
         Addresses of the chain's generator, the only source of randomness.
     move
@@ -44,8 +62,10 @@ class Workings(NamedTuple):
     """
 
     posterior: Posterior
-    proposal: Any
-    test: Any
+    proposal: int
+    test: int
+    propose: int
+    decide: int
     generator: np.ndarray
     move: Move
     tallies: np.ndarray
@@ -55,6 +75,57 @@ class Workings(NamedTuple):
 
 #: What `run` takes behind the record: see there.
 ARGUMENTS = (types.int64, MATRIX, MATRIX)
+
+
+@compiled()
+def _propose(proposal, workings, generator):
+    """Draw a proposal for the move of some workings: see :func:`roles.propose`."""
+    own = record_at(workings)
+    rng = generator_at(generator[0], generator[1], generator[2], generator[3])
+    return propose(record_at(proposal), own.move, own.posterior, rng)
+
+
+@compiled()
+def _decide(test, workings, cheap, generator, counts):
+    """Decide on the move of some workings: see :func:`roles.decide`."""
+    own = record_at(workings)
+    rng = generator_at(generator[0], generator[1], generator[2], generator[3])
+    return decide(record_at(test), own.move, cheap, own.posterior, rng, counts)
+
+
+def linked(posterior: Posterior, proposal: Any, test: Any, *others: Any) -> LinkedRecord:
+    """Return Workings laid out for compiled code, with the functions that they call.
+
+    Parameters
+    ----------
+    posterior
+        What is sampled.
+    proposal, test
+        Records of the proposal and of the test: their types choose what is run.
+    *others
+        What Workings hold from their generator on.
+    """
+    parts = LinkedRecord(proposal), LinkedRecord(test)
+    addresses = parts[0].address, parts[1].address
+    workings = Handle(record_type(Workings(posterior, *addresses, 0, 0, *others)))
+    functions = (
+        parts[0].function(_propose, PROPOSAL, workings, INDICES),
+        parts[1].function(_decide, DECISION, workings, types.float64, INDICES, VECTOR),
+    )
+    return LinkedRecord(Workings(posterior, *addresses, *functions, *others), keeps=parts)
+
+
+@compiled(inlined=True)
+def proposed(own, handle, generator):
+    """Call the proposal of some workings; return its log ratio and the component drawn."""
+    return function_at(own.propose, PROPOSE)(own.proposal, address_in(handle), generator)
+
+
+@compiled(inlined=True)
+def decided(own, handle, cheap, generator, counts):
+    """Call the test of some workings; return verdict, acceptance probability and rows read."""
+    call = function_at(own.decide, DECIDE)
+    return call(own.test, address_in(handle), cheap, generator, counts)
 
 
 @compiled(inlined=True)
@@ -73,10 +144,10 @@ def _tally(tally, move, accept, n):
 
 
 @compiled(inlined=True)
-def _update(own, rng, prior_here, counts):
+def _update(own, handle, prior_here, counts):
     """Make one update; return the prior part where it ends, and whether the chain goes on."""
     posterior, move = own.posterior, own.move
-    log_q, component = propose(own.proposal, move, posterior, rng)
+    log_q, component = proposed(own, handle, own.generator)
     prior_there = log_prior(posterior, move.new)
     cheap = prior_there - prior_here + log_q + cheap_change(posterior, move)
     if not np.isfinite(cheap):
@@ -88,7 +159,7 @@ def _update(own, rng, prior_here, counts):
     whiten(posterior.surrogate.whitener, move.new, posterior.surrogate.centre, move.there)
     whiten(posterior.surrogate.whitener, move.new, move.position, move.step)
     largest_ratio = counts[entry.BOUND_RATIO]
-    verdict, accept, n = decide(own.test, move, cheap, posterior, rng, counts)
+    verdict, accept, n = decided(own, handle, cheap, own.generator, counts)
     if not counts[entry.BOUND_RATIO] <= max(largest_ratio, 1.0):
         copy_to(own.worst_move[0], move.position)
         copy_to(own.worst_move[1], move.new)
@@ -146,7 +217,7 @@ def run(handle, n_updates, draws, counts):
     whiten(posterior.surrogate.whitener, move.position, posterior.surrogate.centre, move.here)
     for k in range(draws.shape[0]):
         for _ in range(n_updates):
-            prior_here, goes_on = _update(own, rng, prior_here, counts[k])
+            prior_here, goes_on = _update(own, handle, prior_here, counts[k])
             if not goes_on:
                 copy_to(draws[k], move.position)
                 return k + 1

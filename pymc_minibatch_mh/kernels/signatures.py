@@ -69,3 +69,13 @@ BEND = types.FunctionType(BEND_SIGNATURE)
 #: (position, new) -> M of the move, in units of the bounds that a user gave.
 METRIC_SIGNATURE = types.float64(VECTOR, VECTOR)
 METRIC = types.FunctionType(METRIC_SIGNATURE)
+
+#: (address of a proposal's record, address of the Workings of a chain, generator)
+#: -> (log q(position | new) - log q(new | position), component drawn).
+PROPOSAL = types.Tuple((types.float64, types.int64))
+PROPOSE = types.FunctionType(PROPOSAL(types.int64, types.int64, INDICES))
+
+#: (address of a test's record, address of the Workings of a chain, cheap part of the log ratio,
+#: generator, counts) -> (verdict, acceptance probability, rows read).
+DECISION = types.UniTuple(types.float64, 3)
+DECIDE = types.FunctionType(DECISION(types.int64, types.int64, types.float64, INDICES, VECTOR))

@@ -9,9 +9,8 @@ from numba.core.caching import Cache
 
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.generator import generator_addresses
-from pymc_minibatch_mh.kernels.handle import LinkedRecord
 from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.run import ARGUMENTS, Workings, run
+from pymc_minibatch_mh.kernels.run import ARGUMENTS, linked, run
 from pymc_minibatch_mh.kernels.slices import NO_SLICES
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
@@ -50,7 +49,7 @@ def draws_of(posterior, proposal, test, start, *, count, seed, slices=NO_SLICES,
     move = Move(position, *np.zeros((4, position.size)))
     tallies, worst = np.zeros((COMPONENTS, entry.N_TALLIES)), np.zeros((2, position.size))
     rest = generator_addresses(rng), move, tallies, worst, slices
-    bound = LinkedRecord(Workings(posterior, proposal, test, *rest))
+    bound = linked(posterior, proposal, test, *rest)
     with nothing_kept():
         make_draws = bound.entry(run, *ARGUMENTS)
     draws, counts, made = np.empty((count, position.size)), np.zeros((count, entry.N_COUNTS)), 0

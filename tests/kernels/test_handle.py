@@ -7,6 +7,7 @@ import pytest
 from numba import njit, types
 from numba.extending import overload
 
+from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.handle import Handle, LinkedRecord, record_at, record_type
 
 
@@ -113,3 +114,15 @@ def test_records_of_two_classes_of_one_name_are_told_from_each_other():
     assert linked.entry(add)(linked.address) == 1.5
     linked = LinkedRecord(other(0.5))
     assert linked.entry(add)(linked.address) == 2.5
+
+
+def test_a_kernel_is_called_by_its_address_with_that_of_a_record():
+    linked = LinkedRecord(one_more(1.0)(0.5))
+    function = linked.function(add, types.float64)
+    called = types.FunctionType(types.float64(types.int64))
+
+    @njit
+    def call(function, address):
+        return function_at(function, called)(address)
+
+    assert call(function, linked.address) == 1.5
