@@ -19,7 +19,8 @@ from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.slices import NO_SLICES
 from pymc_minibatch_mh.preparation.unread import whitened_directions
-from zoo import METHODS, SOME_METHODS
+from pymc_minibatch_mh.step.given import model_behind
+from zoo import METHODS, SOME_METHODS, sample
 
 TUNE, DRAWS = 100, 200
 
@@ -46,9 +47,9 @@ def teams():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_models_without_such_directions_run_as_if_nothing_were_there(step_of, method):
-    by_default = step_of("two_likelihoods", method)
-    without = step_of("two_likelihoods", method, moves_without_rows=0)
+def test_models_without_such_directions_run_as_if_nothing_were_there(prepared, method):
+    by_default = prepared("two_likelihoods", method)
+    without = prepared("two_likelihoods", method, moves_without_rows=0)
     assert by_default.program.slices is NO_SLICES
     assert not chain_of(by_default.program, 0).workings().record.posterior.tables.unread.size
     positions, counts = run(by_default.program)
@@ -59,8 +60,8 @@ def test_models_without_such_directions_run_as_if_nothing_were_there(step_of, me
 
 
 @pytest.mark.parametrize("method", SOME_METHODS)
-def test_scales_of_a_hierarchy_move_without_rows(step_of, method):
-    step = step_of("student", method)
+def test_scales_of_a_hierarchy_move_without_rows(prepared, method):
+    step = prepared("student", method)
     tau = step.target.split.coordinate_names.index("tau_log__")
     if method == "FireflyMH":
         assert step.program.slices is NO_SLICES
@@ -71,33 +72,8 @@ def test_scales_of_a_hierarchy_move_without_rows(step_of, method):
     assert np.unique(positions[:, tau]).size == len(positions)
 
 
-@pytest.mark.parametrize("cut", [30, TUNE + 30])
-def test_a_chain_is_copied_and_resumed_bit_by_bit(teams, cut):
-    def on(chain, first, last):
-        out = []
-        for draw in range(first, last):
-            if draw == TUNE:
-                chain.stop_adapting()
-            out.append(chain.advance(1))
-        return [np.concatenate(parts) for parts in zip(*out, strict=True)]
-
-    chain = chain_of(teams.program, 4)
-    on(chain, 0, cut)
-    arrived, copied = pickle.loads(cloudpickle.dumps(chain)), chain.copy()
-    expected = on(chain, cut, TUNE + 60)
-    for other in (arrived, copied):
-        for one, same in zip(expected, on(other, cut, TUNE + 60), strict=True):
-            np.testing.assert_array_equal(one, same)
-
-
 def test_both_loops_make_them(teams):
-    model = rugby(4_000)
-    with model:
-        step = TunaMH()
-        trace = pm.sample(
-            30, tune=60, step=step, chains=1, random_seed=2, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+    trace = sample(model_behind(teams), teams, 30, 60, chains=1, random_seed=2)
     blocks = mh.sample(teams, 30, tune=60, chains=1, random_seed=2, progressbar=False)
     for found in (trace, blocks):
         assert (found.sample_stats["n_prior"] >= 4).all()
@@ -112,7 +88,7 @@ def test_how_many_moves_is_chosen(teams):
     k = names.index("sd_att_log__")
     assert own.slices.steps[0, k] == pytest.approx(2.5 / np.sqrt(precision[k, k]))
     assert own.slices.ends[0].tolist() == [k, k + 1]
-    asked = TunaMH(model=rugby(4_000), moves_without_rows=7)
+    asked = TunaMH(model=model_behind(teams), moves_without_rows=7)
     assert asked.program.slices.moves == 7
     assert "moves_without_rows" in teams.key
     assert asked.key != teams.key
@@ -211,11 +187,9 @@ def test_bounds_of_ones_own_measure_as_they_are_given(model_of):
 # What is said of them.
 
 
-def test_an_audit_measures_the_updates_between_them():
-    model = rugby(4_000)
-    step = TunaMH(model=model)
-    trace = mh.sample(step, 1_000, tune=500, chains=2, random_seed=3, progressbar=False)
-    found = mh.audit(trace, step, pairs=60, random_seed=1)
+def test_an_audit_measures_the_updates_between_them(teams):
+    trace = mh.sample(teams, 1_000, tune=500, chains=2, random_seed=3, progressbar=False)
+    found = mh.audit(trace, teams, pairs=60, random_seed=1)
     verdicts = dict(zip(found.check.values.tolist(), found.verdict.values.tolist(), strict=True))
     assert {verdicts[name] for name in ("bounds", "bias", "drift", "trace")} == {"ok"}
     # That of an exact method is zero but for its Monte Carlo error, in what they move as well.

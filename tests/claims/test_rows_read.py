@@ -20,8 +20,8 @@ ULP = 2.220446049250313e-16
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_update_reads_few_of_the_rows(model_of, step_of, method):
-    step = step_of("logistic", method)
+def test_an_update_reads_few_of_the_rows(model_of, prepared, method):
+    step = prepared("logistic", method)
     trace = sample(model_of("logistic"), step, 400, 200, random_seed=61)
     rows = trace.sample_stats["n_obs"].to_numpy()
     assert rows.mean() < 0.2 * step.target.source.n_rows

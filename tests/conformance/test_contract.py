@@ -8,47 +8,53 @@ from pymc.sampling.mcmc import assign_step_methods
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import Competence
 
-from conformance.harness import same_draws
-from pymc_minibatch_mh import SettingError, StaleDataError, overdispersed_initvals
+from conformance.harness import run, same_draws
+from pymc_minibatch_mh import StaleDataError, overdispersed_initvals
 from pymc_minibatch_mh.step.stats import STATS
-from zoo import METHODS, coordinates, sample
+from zoo import METHODS, RANGED, SOME_METHODS, coordinates, sample
 
-pytestmark = pytest.mark.parametrize("method", METHODS)
-
-
-@pytest.fixture
-def logistic(model_of):
-    return model_of("logistic")
+#: All methods, and the model that tests ask them on: one with variables "beta" and "X".
+MODELS = dict.fromkeys(METHODS, "logistic") | dict.fromkeys(RANGED, "bounded")
+CLASSES = METHODS | RANGED
+every_method = pytest.mark.parametrize("method", MODELS)
 
 
 @pytest.fixture
-def step(step_of, method):
-    return step_of("logistic", method)
+def model(model_of, method):
+    return model_of(MODELS[method])
 
 
-def test_constructs_without_arguments_inside_a_model_and_samples(logistic, method):
-    with logistic:
+@pytest.fixture
+def step(prepared, method):
+    return prepared(MODELS[method], method)
+
+
+@every_method
+def test_constructs_without_arguments_inside_a_model_and_samples(model, method):
+    with model:
         trace = pm.sample(
             60,
             tune=60,
             chains=2,
             cores=1,
-            step=METHODS[method](),
+            step=CLASSES[method](),
             quiet=True,
             compute_convergence_checks=False,
         )
     assert trace.posterior["beta"].shape == (2, 60, 3)
 
 
-def test_a_random_variable_becomes_its_value_variable(logistic, method):
-    step = METHODS[method](logistic["beta"], model=logistic)
-    assert step.vars == [logistic.rvs_to_values[logistic["beta"]]]
+@every_method
+def test_a_random_variable_becomes_its_value_variable(model, method):
+    step = CLASSES[method](model["beta"], model=model)
+    assert step.vars == [model.rvs_to_values[model["beta"]]]
 
 
-def test_a_draw_returns_one_dictionary_with_the_declared_stats(logistic, step):
+@every_method
+def test_a_draw_returns_one_dictionary_with_the_declared_stats(model, step):
     step.setup_chain(np.random.default_rng(1), 10, 10)
-    point, stats = step.step(logistic.initial_point())
-    assert set(point) == {"beta"}
+    point, stats = step.step(model.initial_point())
+    assert set(point) == {*model.initial_point()}
     (only,) = stats
     assert set(only) == {*STATS, "warning"} == set(step.stats_dtypes_shapes)
     for name, (dtype, _) in STATS.items():
@@ -57,8 +63,9 @@ def test_a_draw_returns_one_dictionary_with_the_declared_stats(logistic, step):
         assert np.can_cast(type(only[name]), dtype)
 
 
-def test_stats_reach_a_netcdf_file_with_their_types(logistic, step, tmp_path):
-    trace = sample(logistic, step, 30, 20, discard_tuned_samples=False)
+@every_method
+def test_stats_reach_a_netcdf_file_with_their_types(model, step, tmp_path):
+    trace = sample(model, step, 30, 20, discard_tuned_samples=False)
     assert {"warmup_posterior", "warmup_sample_stats"} <= set(trace.children)
     assert trace.warmup_posterior.sizes["draw"] == 20
     trace.to_netcdf(tmp_path / "trace.nc", engine="h5netcdf")
@@ -70,32 +77,29 @@ def test_stats_reach_a_netcdf_file_with_their_types(logistic, step, tmp_path):
             assert stats[name].dtype == dtype
 
 
-def test_warning_stat_can_be_kept(logistic, step):
-    trace = sample(logistic, step, 20, 20, keep_warning_stat=True)
-    assert set(trace.sample_stats.data_vars) - set(STATS) <= {"warning", "warning_dim_0"}
-
-
-def test_earlier_chains_leave_no_trace(logistic, step):
-    both = sample(logistic, step, 150, 120, random_seed=5)
+@every_method
+def test_earlier_chains_leave_no_trace(model, step):
+    both = sample(model, step, 150, 120, random_seed=5)
     seeds = np.random.default_rng(5)
     seeds.spawn(1)
-    alone = sample(logistic, step, 150, 120, chains=1, random_seed=seeds)
+    alone = sample(model, step, 150, 120, chains=1, random_seed=seeds)
     same_draws(both.isel(chain=[1]), alone)
 
 
-def test_setup_chain_forgets_everything(logistic, step):
+@every_method
+def test_setup_chain_forgets_everything(model, step):
     def draws():
         step.setup_chain(np.random.default_rng(2), 200, 0)
-        point = logistic.initial_point()
-        return [point := step.step(point)[0] for _ in range(120)][-1]["beta"]
+        return run(step, model.initial_point(), 120)[0]
 
     first = draws()
     step.stop_tuning()
-    step.step(logistic.initial_point())
+    step.step(model.initial_point())
     np.testing.assert_array_equal(draws(), first)
 
 
-def test_progress_functions_report_rows_acceptance_and_full_passes(logistic, step):
+@every_method
+def test_progress_functions_report_rows_acceptance_and_full_passes(model, step):
     columns, initial = step._progressbar_config(3)
     assert len(columns) == len(initial) == 3
     assert all(len(values) == 3 for values in initial.values())
@@ -105,54 +109,42 @@ def test_progress_functions_report_rows_acceptance_and_full_passes(logistic, ste
     assert update(dict(stats)) == {**stats, "full_pass": 2}
 
 
-def test_is_never_chosen_by_pymc(logistic, method):
-    cls = METHODS[method]
+@every_method
+def test_is_never_chosen_by_pymc(model, method):
+    cls = CLASSES[method]
     assert cls not in STEP_METHODS
-    (value,) = logistic.value_vars
+    (value,) = model.value_vars
     assert cls._competence([value], [True]) == [Competence.INCOMPATIBLE]
-    _, selected = assign_step_methods(logistic, None, methods=[*STEP_METHODS, cls])
+    _, selected = assign_step_methods(model, None, methods=[*STEP_METHODS, cls])
     assert list(selected) == [pm.NUTS]
 
 
-def test_separate_steps_are_refused(model_of, method):
-    with pytest.raises(SettingError, match=r"blocked=False .* Leave it out"):
-        METHODS[method](model=model_of("poisson"), blocked=False)
-
-
-def test_data_set_after_construction_are_noticed_before_sampling(logistic, method):
-    step = METHODS[method](model=logistic)
-    X = logistic["X"].get_value()
+@every_method
+def test_data_set_after_construction_are_noticed_before_sampling(model, method):
+    step = CLASSES[method](model=model)
+    X = model["X"].get_value()
     try:
-        with logistic:
+        with model:
             pm.set_data({"X": X + 0.1})
         with pytest.raises(StaleDataError, match=rf"'X' changed .* Build {method}\(\) again"):
-            sample(logistic, step, 10, 10)
+            sample(model, step, 10, 10)
     finally:
-        with logistic:
+        with model:
             pm.set_data({"X": X})
-    assert sample(logistic, step, 10, 10).posterior.sizes["draw"] == 10
+    assert sample(model, step, 10, 10).posterior.sizes["draw"] == 10
 
 
-def test_an_interrupt_keeps_the_draws(logistic, step):
-    def interrupt(trace, draw):
-        if draw.draw_idx == 40:
-            raise KeyboardInterrupt
-
-    trace = sample(logistic, step, 100, 10, chains=1, callback=interrupt)
-    assert 25 <= trace.posterior.sizes["draw"] <= 31
-    assert np.isfinite(trace.posterior["beta"]).all()
-
-
-def test_a_draw_of_several_updates_is_as_many_draws_of_one(logistic, step_of, step, method):
-    several = step_of("logistic", method, updates_per_draw=5)
+@every_method
+def test_a_draw_of_several_updates_is_as_many_draws_of_one(model, prepared, step, method):
+    several = prepared(MODELS[method], method, updates_per_draw=5)
     ends, rows = [], []
     for one, draws in ((step, 20), (several, 4)):
         one.setup_chain(np.random.default_rng(3), 0, draws)
-        point, stats = logistic.initial_point(), []
+        point, stats = model.initial_point(), []
         for _ in range(draws):
             point, (row,) = one.step(point)
             stats.append(row)
-        ends.append(point["beta"])
+        ends.append(next(iter(point.values())))
         rows.append(stats)
     np.testing.assert_array_equal(*ends)
     few, many = rows[1], rows[0]
@@ -161,8 +153,9 @@ def test_a_draw_of_several_updates_is_as_many_draws_of_one(logistic, step_of, st
     assert accepts[0] == pytest.approx(accepts[1])
 
 
-def test_starting_points_are_spread_and_accepted(model_of, step_of, method, references):
-    step = step_of("student", method)
+@pytest.mark.parametrize("method", SOME_METHODS)
+def test_starting_points_are_spread_and_accepted(model_of, prepared, method, references):
+    step = prepared("student", method)
     points = overdispersed_initvals(step, 400, scale=2.0, seed=4)
     assert set(points[0]) == {rv.name for rv in model_of("student").free_RVs}
     spread = np.std([np.log(point["sigma"]) for point in points])
@@ -171,8 +164,9 @@ def test_starting_points_are_spread_and_accepted(model_of, step_of, method, refe
     assert len(np.unique(coordinates(trace)["sigma[0]"][:, 0])) == 3
 
 
-def test_settings_of_sample_are_honoured(model_of, step_of, method):
-    model, step = model_of("student"), step_of("student", method)
+@pytest.mark.parametrize("method", SOME_METHODS)
+def test_settings_of_sample_are_honoured(model_of, prepared, method):
+    model, step = model_of("student"), prepared("student", method)
     start = {"sigma": 1.4, "tau": 0.6}
     settings = {"var_names": ["tau"], "initvals": start, "random_seed": 8}
     one, other = (sample(model, step, 20, 0, **settings) for _ in range(2))
@@ -184,9 +178,10 @@ def test_settings_of_sample_are_honoured(model_of, step_of, method):
     assert not np.array_equal(one.posterior["tau"], another.posterior["tau"])
 
 
-def test_full_passes_are_warned_of_once_a_chain(logistic, step, method):
+@every_method
+def test_full_passes_are_warned_of_once_a_chain(model, step, method):
     step.setup_chain(np.random.default_rng(6), 0, 700)
-    point, warnings = logistic.initial_point(), []
+    point, warnings = model.initial_point(), []
     for draw in range(700):
         # As if a third of the updates had read all rows.
         step.chain.state.n_full = step.chain.state.n_updates // 3

@@ -40,8 +40,8 @@ def digests(families, methods):
 def in_a_process(families, methods, seed, folder):
     script = (
         "import json, warnings; warnings.simplefilter('ignore');"
-        "from conformance.test_processes import digests;"
-        f"print(json.dumps(digests({families!r}, {methods!r})))"
+        "from conformance.test_processes import digests; from step.test_prepared import keys;"
+        f"print(json.dumps([digests({families!r}, {methods!r}), keys()]))"
     )
     environment = {
         **os.environ,
@@ -64,7 +64,7 @@ def in_a_process(families, methods, seed, folder):
         pytest.param(list(FAMILIES), ["TunaMH", "PenaltyMH"], id="all", marks=pytest.mark.slow),
     ],
 )
-def test_draws_do_not_depend_on_the_process(families, methods, tmp_path):
+def test_draws_and_keys_of_files_do_not_depend_on_the_process(families, methods, tmp_path):
     first, second = (in_a_process(families, methods, seed, tmp_path / str(seed)) for seed in (1, 2))
     assert first == second
-    assert len({*first.values()}) == len(first)
+    assert len({*first[0].values()}) == len(first[0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk, SettingError, step
-from zoo import METHODS
+from zoo import METHODS, RANGED
 
 EVERY = {
     "temperature": [0, -1, math.nan, math.inf, "a", True, [], [(0, 2.0), (0, 1.0)], [(1, 2.0)]],
@@ -18,7 +18,9 @@ EVERY = {
     "compile_kwargs": [{"mode": "JAX"}, {"mode": "CVM"}],
 }
 BATCHES = {"batch_size": [0, 1, 1.5, -3, "a", math.nan]}
-BOUNDED = {"on_violation": ["ignore", None, True], "bounds": [3.0, np.ones(5)]}
+VIOLATIONS = {"on_violation": ["ignore", None, True]}
+BOUNDED = VIOLATIONS | {"bounds": [3.0, np.ones(5)]}
+DELAYED = {"delayed_acceptance": [1, None, "yes"]}
 OWN = {
     "BarkerMinibatchMH": BATCHES
     | {
@@ -42,13 +44,15 @@ OWN = {
     },
     "PenaltyMH": BATCHES,
     "TunaMH": BOUNDED
+    | DELAYED
     | {
         "chi": [-1, math.nan, math.inf, "x", True],
         "form": ["x", None, "factorized"],
         "spectral_gap_ratio": [0.0, 1.0, -1.0, math.nan, "a"],
     },
-    "ScalableSubsamplingMH": BOUNDED,
-    "FactorizedMH": BOUNDED,
+    "ScalableSubsamplingMH": BOUNDED | DELAYED,
+    "FactorizedMH": BOUNDED | DELAYED,
+    "PoissonMH": VIOLATIONS,
     "FireflyMH": BOUNDED | {"q": [0, -0.1, 1.1, math.nan, "a", True], "bound": ["x", None]},
 }
 #: Settings that are checked again once the rows are known.
@@ -79,7 +83,7 @@ def test_bad_settings_are_refused_before_anything_is_compiled(
     own = OWN[method] | (EVERY if method == "TunaMH" else {})
     for name, value in [(key, value) for key in own for value in own[key]]:
         with pytest.raises(SettingError) as refusal:
-            METHODS[method](**known, **{name: value})
+            (METHODS | RANGED)[method](**known, **{name: value})
         message = str(refusal.value)
         assert message.startswith(f"{name}="), message
         sentences = message.removesuffix(".").split(". ")
@@ -91,7 +95,7 @@ def test_settings_that_methods_share_are_taken_alike():
     taken = {method: inspect.signature(cls).parameters for method, cls in METHODS.items()}
     for name in EVERY:
         assert len({str(parameters[name]) for parameters in taken.values()}) == 1, name
-    for name in BATCHES | BOUNDED:
+    for name in BATCHES | BOUNDED | DELAYED:
         shared = [parameters[name] for parameters in taken.values() if name in parameters]
         assert len({parameter.annotation for parameter in shared}) == 1 < len(shared), name
 

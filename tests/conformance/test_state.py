@@ -5,8 +5,8 @@ import os
 import pickle
 import subprocess
 import sys
-import zlib
 from dataclasses import replace
+from itertools import pairwise
 
 import cloudpickle
 import numpy as np
@@ -14,69 +14,106 @@ import pymc as pm
 import pytest
 
 from conformance.harness import run, same_state
-from pymc_minibatch_mh import AustereMH, Bounds, Mixture, PenaltyMH, SettingError, TunaMH
+from golden.combinations import COMBINATIONS, Combination, of_family
+from proposals.test_own_move import adapt, langevin
+from pymc_minibatch_mh import Bounds, Mixture, OwnMove, PenaltyMH, PerUpdate, SettingError, TunaMH
 from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.kernels.supply import END, NEXT
 from pymc_minibatch_mh.methods.poisson import PoissonMethod
 from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.preparation.file import key_of
 from zoo import METHODS, logistic
 
 SEED = 21
-#: Draws among which a chain of 200 draws of warm-up and 100 others is cut.
-PHASES = {"in warm-up": (1, 200), "after it": (201, 300)}
+#: A small grid, so that tables take a moment.
+GRID = {"batch_sizes": (50, 200), "epsilons": (0.01, 0.1)}
+#: Draws of warm-up, and of a whole chain.
+TUNE, DRAWS = 130, 190
+#: Draws before which it is cut: the first, one in warm-up, the first after it, and the last.
+CUTS = (0, 71, TUNE, DRAWS - 1)
+#: Chains that remember more than others do, or whose steps are sent with more than others are.
+UNUSUAL = {
+    name: COMBINATIONS[name]
+    for name in (
+        "tuna with delayed acceptance", "tuna by bounds of a user", "firefly, untuned", "poisson",
+        "barker that grows", "confidence by a scan", "a test of a user", "noncentred hierarchy",
+        "influential rows, batches", "walk from the start", "langevin", "tempered", "annealed",
+        "rows in files", "rows in files, batches", "rows in chunks", "rows in a table",
+    )
+} | {
+    "annealed, exact": Combination(
+        of_family("poisson"), "TunaMH", {"temperature": [(0, 16.0), (60, 4.0), (110, 1.0)]}
+    ),
+    "a move that adapts": Combination(
+        of_family("poisson"),
+        "PenaltyMH",
+        {"proposal": OwnMove(langevin, state=[0.01], batch_size=50, adapt=adapt)},
+    ),
+    "a design for every update": Combination(
+        of_family("poisson"), "AustereMH", {"taylor_order": 0, "design": PerUpdate(0.1, **GRID)}
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture(params=METHODS)
-def step(step_of, request):
-    step = step_of("two_likelihoods", request.param)
+def step(prepared, request, tmp_path):
+    way = UNUSUAL.get(request.param)
+    step = way.step(way.model(tmp_path)) if way else prepared("two_likelihoods", request.param)
     step.setup_chain(np.random.default_rng(SEED), 300, 300)
     return step
 
 
 @pytest.fixture
-def start(model_of):
-    return model_of("two_likelihoods").initial_point()
+def start(step):
+    return step.gaussian_draw(np.random.default_rng(SEED), 1.0)
 
 
-def drawn_cut(method, phase):
-    """Return a draw at random, the same one in every run."""
-    seed = zlib.crc32(f"{method} {phase}".encode())
-    return int(np.random.default_rng(seed).integers(*PHASES[phase]))
-
-
-def test_restoring_a_state_repeats_the_draws(step, start):
-    _, point = run(step, start, 130)
-    state = step.sampling_state
-    first, _ = run(step, point, 90, stop_at=60)
-    after = step.sampling_state
-    step.sampling_state = state
-    same_state(step.sampling_state, state)
-    again, _ = run(step, point, 90, stop_at=60)
-    np.testing.assert_array_equal(first, again)
-    same_state(step.sampling_state, after)
-
-
-@pytest.mark.parametrize("phase", PHASES)
-def test_a_cut_chain_resumes_bit_for_bit_in_another_step(step, start, phase):
-    cut = drawn_cut(type(step).__name__, phase)
-    whole, _ = run(step, start, 300, stop_at=200)
-    step.setup_chain(np.random.default_rng(SEED), 300, 300)
-    before, point = run(step, start, cut, stop_at=200)
+def as_a_state(step, other):
+    """Leave the state of a chain to a step that has made draws of another chain."""
     stored = pickle.dumps(step.sampling_state)
-    other = cloudpickle.loads(cloudpickle.dumps(step))
-    other.setup_chain(np.random.default_rng(99), 300, 300)
-    run(other, start, 60)
-    other.sampling_state = pickle.loads(stored)
-    after, _ = run(other, point, 300 - cut, stop_at=200 - cut)
-    np.testing.assert_array_equal(np.vstack([before, after]), whole)
+
+    def arrived():
+        other.setup_chain(np.random.default_rng(99), TUNE, 10)
+        run(other, other.gaussian_draw(np.random.default_rng(98), 1.0), 30)
+        other.sampling_state = pickle.loads(stored)
+        return other
+
+    return arrived
 
 
-def test_a_state_of_other_settings_is_refused(step, step_of):
-    other = step_of("logistic", type(step).__name__, updates_per_draw=5)
-    with pytest.raises(
-        SettingError, match=r"^updates_per_draw=1 is not that of the sampling state, 5"
-    ):
-        step.sampling_state = other.sampling_state
+def as_a_copy(step, _):
+    copied = copy.copy(step)
+    copied.chain = step.chain.copy()
+    return lambda: copied
+
+
+def as_a_pickle(step, _):
+    stored = cloudpickle.dumps(step)
+    return lambda: cloudpickle.loads(stored)
+
+
+#: How a chain is kept: (step, another step of the same) -> what returns a step that goes on.
+WAYS = (as_a_state, as_a_copy, as_a_pickle)
+
+
+@pytest.mark.parametrize("step", [*METHODS, *UNUSUAL], indirect=True)
+def test_restoring_a_state_repeats_the_draws(step, start):
+    """Wherever a chain is cut, and whatever it is kept as, it goes on bit for bit."""
+    other, kept, whole, point = as_a_pickle(step, None)(), [], [], start
+    for cut, following in pairwise((*CUTS, DRAWS)):
+        kept.append((cut, point, [way(step, other) for way in WAYS]))
+        draws, point = run(step, point, following - cut, stop_at=TUNE - cut)
+        whole.append(draws)
+    end = step.sampling_state
+    places = end.chain_state.supplies
+    # Of rows that were drawn ahead, some are left.
+    assert not places.size or (places[:, NEXT] < places[:, END]).any()
+    for k, (cut, there, ways) in enumerate(kept):
+        for arrived in ways:
+            again = arrived()
+            rest, _ = run(again, there, DRAWS - cut, stop_at=TUNE - cut)
+            np.testing.assert_array_equal(rest, np.vstack(whole[k:]))
+            same_state(again.sampling_state, end)
 
 
 def counts(rows=2_000, *, seed=51, sd=2.0):
@@ -108,42 +145,50 @@ def file(own, tmp_path_factory):
 
 BOUNDS = np.full(2_000, 40.0)
 GIVEN = Bounds(BOUNDS)
-#: What differs -> how the other step is built, and what the refusal names.
+WALKS = {"centre": "start", "covariance": np.eye(2)}
+#: What differs -> the method, the settings of two steps, and what the refusal names.
 OTHERS = {
-    "data": (
-        lambda model, file: PenaltyMH(model=counts(seed=52)),
-        r"'a data array of counts' \(column 0\)",
+    "temperature": ("PenaltyMH", {}, {"temperature": 4.0}, r"temperature \(4\.0, not 1\.0\)"),
+    "schedule": (
+        "TunaMH",
+        {"temperature": [(0, 16.0), (130, 4.0), (200, 1.0)]},
+        {"temperature": [(0, 16.0), (200, 1.0)]},
+        r"temperature \(\[\(0, 16\.0\), \(200",
     ),
-    "temperature": (
-        lambda model, file: PenaltyMH(model=model, temperature=4.0),
-        r"temperature \(4\.0, not 1\.0\)",
-    ),
-    "method": (
-        lambda model, file: AustereMH(model=model, prepared=file),
-        r"method \(AustereMH, not PenaltyMH\)",
-    ),
-    "settings": (
-        lambda model, file: PenaltyMH(model=model, prepared=file, batch_size=200),
+    "settings": ("PenaltyMH", {}, {"batch_size": 200}, "the settings of its test"),
+    "design": (
+        "AustereMH",
+        {"taylor_order": 0, "design": PerUpdate(0.1, **GRID)},
+        {"taylor_order": 0, "design": PerUpdate(0.2, **GRID)},
         "the settings of its test",
     ),
-    "proposal": (
-        lambda model, file: PenaltyMH(model=model, prepared=file, proposal=Mixture(walk_weight=0)),
-        "its proposal",
-    ),
+    "proposal": ("PenaltyMH", {}, {"proposal": Mixture(walk_weight=0)}, "its proposal"),
+    "limit": ("TunaMH", {}, {"full_pass_above": 500.0}, "full_pass_above"),
+    "centre": ("PenaltyMH", WALKS, WALKS | {"covariance": 2.0 * np.eye(2)}, "the centre"),
 }
 
 
 def refused_as_differing_in(what):
-    message = rf"^sampling_state= is of a step that differs in {what}\. Build the step as the one"
+    message = rf"^sampling_state= is of a step that differs in {what}"
     return pytest.raises(SettingError, match=message)
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_a_state_of_another_step_is_refused(model, own, file, what):
-    build, named = OTHERS[what]
-    other = build(model, file)
+def test_a_state_of_another_step_is_refused(model, what):
+    method, *settings, named = OTHERS[what]
+    one, other = (METHODS[method](model=model, **own) for own in settings)
     with refused_as_differing_in(named):
-        own.sampling_state = other.sampling_state
+        one.sampling_state = other.sampling_state
+
+
+def test_a_state_of_more_updates_of_other_data_or_of_another_method_is_refused(model, own):
+    message = r"^updates_per_draw=1 is not that of the sampling state, 5"
+    with pytest.raises(SettingError, match=message):
+        own.sampling_state = PenaltyMH(model=model, updates_per_draw=5).sampling_state
+    with refused_as_differing_in(r"'a data array of counts' \(column 0\)\. Build the step as"):
+        own.sampling_state = PenaltyMH(model=counts(seed=52)).sampling_state
+    with refused_as_differing_in(r"method \(AustereMH, not PenaltyMH\)"):
+        own.sampling_state = METHODS["AustereMH"](model=model).sampling_state
 
 
 @pytest.mark.parametrize(
@@ -300,10 +345,9 @@ def test_a_chain_without_warm_up_does_not_adapt(step, start):
     assert not unequal(step.chain.state.proposal, before)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_pickle_is_little_larger_than_the_data(method):
+def test_a_pickle_is_little_larger_than_the_data():
     model = logistic(rows=250_000)
     nbytes = model["X"].get_value().nbytes + model.rvs_to_values[model["y"]].data.nbytes
     assert nbytes > 5e6
-    step = METHODS[method](model=model)
-    assert len(cloudpickle.dumps(step)) < 1.2 * nbytes
+    for method in METHODS.values():
+        assert len(cloudpickle.dumps(method(model=model))) < 1.2 * nbytes, method

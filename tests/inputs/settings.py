@@ -346,15 +346,14 @@ own.setting(
     "Use a number such as 0.5, or set chi.",
 )
 own.setting("TunaMH", "spectral_gap_ratio", math.nan, *POSITIVE)
-for method in ("TunaMH", "ScalableSubsamplingMH", "FactorizedMH"):
-    own.setting(
-        method,
-        "on_violation",
-        "ignore",
-        "is unknown.",
-        "Use 'raise', or 'warn' to go on and have the trace marked as not exact.",
-    )
-    own.setting(method, "delayed_acceptance", 1, "is neither True nor False.", "Give one of them.")
+own.setting(
+    "TunaMH",
+    "on_violation",
+    "ignore",
+    "is unknown.",
+    "Use 'raise', or 'warn' to go on and have the trace marked as not exact.",
+)
+own.setting("TunaMH", "delayed_acceptance", 1, "is neither True nor False.", "Give one of them.")
 own.setting(
     "FireflyMH",
     "q",
@@ -387,9 +386,8 @@ own.refuses(
     "Use TunaMH(), which moves variables beside other steps.",
     call=lambda g: g.build("FireflyMH", vars=[g.model["level"]]),
 )
-for method in ("AustereMH", "BarkerMinibatchMH", "ConfidenceMH", "PenaltyMH"):
-    for value in (1, 1.5):
-        own.setting(method, "batch_size", value, "is not an integer of 2 or more.", "Give one.")
+for value in (1, 1.5):
+    own.setting("AustereMH", "batch_size", value, "is not an integer of 2 or more.", "Give one.")
 for value in (0.6, -0.1, "small", True):
     own.setting(
         "AustereMH",
@@ -537,13 +535,6 @@ own.setting(
     2,
     "leaves remainders, but PoissonMH draws rows by their log-likelihoods themselves.",
     "Leave it out, or use TunaMH().",
-)
-own.setting(
-    "PoissonMH",
-    "on_violation",
-    "ignore",
-    "is unknown.",
-    "Use 'raise', or 'warn' to go on and have the trace marked as not exact.",
 )
 own.refuses(
     "PoissonMH(ranges=3.0)",

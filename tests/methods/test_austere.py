@@ -9,7 +9,6 @@ from scipy.stats import ttest_1samp
 from exactness.enumeration import acceptance, sample_statistics, subsets
 from exactness.kernels import BETA, CHAINS, RULES
 from pymc_minibatch_mh import PerUpdate, SequentialDesign
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.methods import austere
 
 BIG = 10**6
@@ -116,21 +115,3 @@ def test_designs_per_update_have_keys_of_their_own():
     ]
     keys = {austere.method_of(100, 0.05, 0.5, design).key for design in designs}
     assert len(keys) == len(designs)
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"epsilon": -0.01}, "epsilon"),
-        ({"epsilon": 0.51}, "epsilon"),
-        ({"epsilon": math.nan}, "epsilon"),
-        ({"epsilon": "small"}, "epsilon"),
-        ({"boundary": 0.4}, "boundary"),
-        ({"boundary": 1.1}, "boundary"),
-        ({"boundary": math.nan}, "boundary"),
-        ({"batch_size": 1}, "batch_size"),
-    ],
-)
-def test_impossible_settings_are_refused_by_name(options, name):
-    with pytest.raises(SettingError, match=f"^{name}="):
-        austere.settings(**options)

@@ -174,21 +174,7 @@ def test_edgeworth_error_covers_skewed_batches():
     assert abs(np.mean(accepted) - 0.5) < error < 0.02
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"batch_size": 1}, "batch_size"),
-        ({"batch_size": 20.5}, "batch_size"),
-        ({"batch_rule": "guess"}, "batch_rule"),
-        ({"error_bound": "none"}, "error_bound"),
-        ({"max_error": 0.0}, "max_error"),
-        ({"max_error": 1e-5}, "max_error"),
-        ({"max_error": math.nan}, "max_error"),
-        ({"sigma": 2.0}, "sigma"),
-        ({"skewness": -1.0}, "skewness"),
-        ({"third_moment": math.inf}, "third_moment"),
-    ],
-)
-def test_impossible_settings_are_refused_by_name(options, name):
-    with pytest.raises(SettingError, match=f"^{name}="):
+@pytest.mark.parametrize("options", [{"skewness": -1.0}, {"third_moment": math.inf}])
+def test_impossible_measurements_are_refused_by_name(options):
+    with pytest.raises(SettingError, match=f"^{next(iter(options))}="):
         barker.settings(**options)

@@ -111,10 +111,9 @@ def test_skewness_term_covers_skewed_batches():
         ({"max_sd": 0.0}, "max_sd"),
         ({"max_sd": 2.5}, "max_sd"),
         ({"max_sd": math.nan}, "max_sd"),
-        ({"batch_size": 0}, "batch_size"),
         ({"skewness": math.nan}, "skewness"),
     ],
 )
-def test_impossible_settings_are_refused_by_name(options, name):
+def test_impossible_measurements_are_refused_by_name(options, name):
     with pytest.raises(SettingError, match=f"^{name}="):
         penalty.settings(**options)

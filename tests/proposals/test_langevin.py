@@ -7,10 +7,10 @@ import pytest
 from numba import njit
 from scipy.stats import multivariate_normal
 
-from conformance.harness import run, same_state
+from conformance.harness import run
 from kernels.chain import role
 from proposals.test_own_move import moments
-from pymc_minibatch_mh import AustereMH, Langevin, PenaltyMH, SettingError, TunaMH
+from pymc_minibatch_mh import AustereMH, Langevin, SettingError, TunaMH
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels.batch import draw_batch
@@ -188,19 +188,6 @@ def test_the_step_adapts_unless_it_is_told_not_to(model):
         step.setup_chain(np.random.default_rng(1), 200, 10)
         run(step, model.initial_point(), 120)
         assert (step.chain.scaling != 0.2) == adapt
-
-
-def test_a_chain_is_cut_and_resumed(model):
-    step = PenaltyMH(model=model, proposal=Langevin(batch_size=50))
-    step.setup_chain(np.random.default_rng(3), 100, 100)
-    _, point = run(step, model.initial_point(), 70)
-    state = step.sampling_state
-    expected, _ = run(step, point, 60, stop_at=30)
-    after = step.sampling_state
-    step.sampling_state = state
-    again, _ = run(step, point, 60, stop_at=30)
-    np.testing.assert_array_equal(again, expected)
-    same_state(step.sampling_state, after)
 
 
 def test_half_of_the_rows_stand_for_all():

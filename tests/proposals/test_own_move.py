@@ -1,14 +1,10 @@
 """A move of a user's own: what it is handed, that it is exact, and how it is refused."""
 
-import pickle
-
 import arviz as az
-import cloudpickle
 import numpy as np
 import pytest
 from numba import njit
 
-from conformance.harness import run, same_state
 from pymc_minibatch_mh import OwnMove, PenaltyMH, SettingError, TunaMH, rows_gradient
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.kernels import counts as entry
@@ -130,20 +126,6 @@ def test_a_batch_estimates_the_gradient_of_all_rows(model, batch_size):
         assert (np.abs(found[:, 1:].mean(axis=0) - expected) < FAR * error).all()
     else:
         np.testing.assert_allclose(found[0, 1:], expected, atol=1e-8)
-
-
-def test_a_chain_with_a_move_of_ones_own_is_pickled_and_resumed(model):
-    move = OwnMove(langevin, state=[0.01], batch_size=50, adapt=adapt)
-    step = PenaltyMH(model=model, proposal=move)
-    step.setup_chain(np.random.default_rng(3), 100, 100)
-    _, point = run(step, model.initial_point(), 70)
-    arrived = pickle.loads(cloudpickle.dumps(step))
-    state = step.sampling_state
-    expected, _ = run(step, point, 60, stop_at=30)
-    again, _ = run(arrived, point, 60, stop_at=30)
-    np.testing.assert_array_equal(again, expected)
-    arrived.sampling_state = state
-    same_state(arrived.sampling_state, state)
 
 
 def raising(position, new, rng, state, metric, rows):

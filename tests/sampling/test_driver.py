@@ -55,31 +55,31 @@ def differences(one, other, rtol=0.0):
     return found
 
 
-def test_a_pickled_step_goes_on_with_the_model_it_was_built_for(model_of, step_of):
-    model, step = model_of("two_likelihoods"), step_of("two_likelihoods", "TunaMH")
+def test_a_pickled_step_goes_on_with_the_model_it_was_built_for(model_of, prepared):
+    model, step = model_of("two_likelihoods"), prepared("two_likelihoods", "TunaMH")
     with model:
         whole, copied = (driven(one) for one in (step, pickle.loads(pickle.dumps(step))))
     assert differences(whole, copied) == []
 
 
-@pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("method", METHODS)
-def test_draws_and_stats_are_those_of_pymcs_loop(model_of, step_of, method, cores):
-    model, step = model_of("two_likelihoods"), step_of("two_likelihoods", method)
+def test_draws_and_stats_are_those_of_pymcs_loop(model_of, prepared, method):
+    model, step = model_of("two_likelihoods"), prepared("two_likelihoods", method)
     settings = {"initvals": starts(step)}
     expected = by_pymc(model, step, **settings)
-    assert differences(driven(step, cores=cores, **settings), expected) == []
+    for cores in (1, 2):
+        assert differences(driven(step, cores=cores, **settings), expected) == []
 
 
-def test_a_default_start_far_off_is_left_as_in_pymcs_loop(model_of, step_of):
-    model, step = model_of("student_fixed"), step_of("student_fixed", "TunaMH")
+def test_a_default_start_far_off_is_left_as_in_pymcs_loop(model_of, prepared):
+    model, step = model_of("student_fixed"), prepared("student_fixed", "TunaMH")
     expected = by_pymc(model, step)
     # What PyMC compiles of a transform may round in another way.
     assert differences(driven(step, initvals={}), expected, rtol=1e-14) == []
 
 
-def test_chains_that_share_a_generator_are_noticed(model_of, step_of, monkeypatch):
-    model, step = model_of("two_likelihoods"), step_of("two_likelihoods", "TunaMH")
+def test_chains_that_share_a_generator_are_noticed(model_of, prepared, monkeypatch):
+    model, step = model_of("two_likelihoods"), prepared("two_likelihoods", "TunaMH")
     expected = by_pymc(model, step, initvals=starts(step))
     first, started = [], driver._started
 
@@ -91,16 +91,16 @@ def test_chains_that_share_a_generator_are_noticed(model_of, step_of, monkeypatc
     assert differences(driven(step, initvals=starts(step), cores=1), expected)
 
 
-def test_blocks_of_any_length_draw_the_same(step_of, monkeypatch):
-    step = step_of("two_likelihoods", "PenaltyMH")
+def test_blocks_of_any_length_draw_the_same(prepared, monkeypatch):
+    step = prepared("two_likelihoods", "PenaltyMH")
     expected = driven(step)
     monkeypatch.setattr(crew, "FIRST_BLOCK", 7)
     monkeypatch.setattr(crew, "BLOCK_SECONDS", 1e-9)
     assert differences(driven(step), expected) == []
 
 
-def test_thinning_keeps_every_third_draw_and_counts_all_updates(step_of):
-    step = step_of("two_likelihoods", "TunaMH")
+def test_thinning_keeps_every_third_draw_and_counts_all_updates(prepared):
+    step = prepared("two_likelihoods", "TunaMH")
     whole, thinned = driven(step, 90), driven(step, 30, thin=3)
     kept = whole.posterior.isel(draw=slice(2, None, 3))
     for name in whole.posterior.data_vars:
@@ -113,14 +113,14 @@ def test_thinning_keeps_every_third_draw_and_counts_all_updates(step_of):
     np.testing.assert_array_equal(thinned.posterior["draw"], 3 * np.arange(30))
 
 
-def test_chains_start_apart_unless_they_are_told_where(step_of):
-    step = step_of("two_likelihoods", "TunaMH")
+def test_chains_start_apart_unless_they_are_told_where(prepared):
+    step = prepared("two_likelihoods", "TunaMH")
     first = driven(step, 4, tune=4).warmup_posterior
     assert all(len(np.unique(first[name][:, 0])) == 2 for name in first.data_vars)
 
 
-def test_an_interrupt_keeps_the_draws(step_of, monkeypatch, caplog):
-    step = step_of("two_likelihoods", "TunaMH")
+def test_an_interrupt_keeps_the_draws(prepared, monkeypatch, caplog):
+    step = prepared("two_likelihoods", "TunaMH")
     reached = threading.Event()
 
     def show(self, chains):
@@ -142,8 +142,8 @@ def test_an_interrupt_keeps_the_draws(step_of, monkeypatch, caplog):
         np.testing.assert_array_equal(trace.posterior[name], again[name])
 
 
-def test_chains_that_an_interrupt_leaves_keep_their_numbers(step_of, monkeypatch):
-    step = step_of("two_likelihoods", "TunaMH")
+def test_chains_that_an_interrupt_leaves_keep_their_numbers(prepared, monkeypatch):
+    step = prepared("two_likelihoods", "TunaMH")
     whole = driven(step, 30)
     monkeypatch.setattr(crew.Crew, "complete", lambda self: ([1], 30))
     left = driven(step, 30)
@@ -154,8 +154,8 @@ def test_chains_that_an_interrupt_leaves_keep_their_numbers(step_of, monkeypatch
     assert left.posterior.attrs.keys() == whole.posterior.attrs.keys()
 
 
-def test_an_interrupt_hides_no_violation(step_of, monkeypatch):
-    step = step_of("two_likelihoods", "TunaMH")
+def test_an_interrupt_hides_no_violation(prepared, monkeypatch):
+    step = prepared("two_likelihoods", "TunaMH")
     advance = crew.Chain.advance
 
     def violated(chain, *arguments):
@@ -174,35 +174,35 @@ def test_an_interrupt_hides_no_violation(step_of, monkeypatch):
         driven(step, 10_000_000, cores=2)
 
 
-def test_a_setting_of_the_step_is_not_what_pymc_writes_to_it(model_of):
+def test_a_setting_of_the_step_is_not_what_pymc_writes_to_it(model_of, prepared):
     model = model_of("logistic")
-    fixed = METHODS["PenaltyMH"](model=model, tune=False)
+    fixed = prepared("logistic", "PenaltyMH", tune=False)
     settings = {"tune": 120, "chains": 2, "random_seed": 1, "discard_tuned_samples": False}
     for trace in (by_pymc(model, fixed, 10, **settings), driven(fixed, 10, **settings)):
         assert len(np.unique(trace.warmup_sample_stats["scaling"])) == 1
-    usual = METHODS["PenaltyMH"](model=model)
+    usual = prepared("logistic", "PenaltyMH")
     by_pymc(model, usual, 10, tune=0, chains=1)
     assert len(np.unique(driven(usual, 10, **settings).warmup_sample_stats["scaling"])) > 2
 
 
-def test_an_interrupt_before_there_is_a_draw_is_one(step_of, monkeypatch):
+def test_an_interrupt_before_there_is_a_draw_is_one(prepared, monkeypatch):
     def show(self, chains):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bars.Bars, "show", show)
     monkeypatch.setattr(crew, "LOOK", 1e-6)
     with pytest.raises(KeyboardInterrupt):
-        driven(step_of("two_likelihoods", "TunaMH"), tune=1_000_000)
+        driven(prepared("two_likelihoods", "TunaMH"), tune=1_000_000)
 
 
-def test_a_violated_bound_in_a_thread_ends_the_run_by_name(step_of):
-    step = with_tables(step_of("bernoulli_logit", "TunaMH"), 0.05)
+def test_a_violated_bound_in_a_thread_ends_the_run_by_name(prepared):
+    step = with_tables(prepared("bernoulli_logit", "TunaMH"), 0.05)
     with pytest.raises(BoundViolationError, match=r"'y': row \d+ changes by .* times its bound"):
         driven(step, 1_000_000, cores=2)
 
 
-def test_draws_after_a_tolerated_violation_are_not_certified(model_of, step_of, caplog):
-    step = with_tables(step_of("bernoulli_logit", "TunaMH", on_violation="warn"), 0.2)
+def test_draws_after_a_tolerated_violation_are_not_certified(model_of, prepared, caplog):
+    step = with_tables(prepared("bernoulli_logit", "TunaMH", on_violation="warn"), 0.2)
     settings = {"initvals": starts(step), "chains": 1}
     with caplog.at_level(logging.ERROR, logger="pymc"):
         trace = driven(step, 2_000, **settings)
@@ -233,9 +233,9 @@ def test_a_model_that_needs_another_step_is_sent_to_pymcs_loop():
         ({"random_seed": "x"}, r"^random_seed='x' is no seed"),
     ],
 )
-def test_invalid_arguments_are_refused(step_of, setting, message):
+def test_invalid_arguments_are_refused(prepared, setting, message):
     with pytest.raises(SettingError, match=message):
-        sample(step_of("logistic", "TunaMH"), **setting)
+        sample(prepared("logistic", "TunaMH"), **setting)
 
 
 def test_something_else_than_a_step_is_refused():
@@ -243,17 +243,17 @@ def test_something_else_than_a_step_is_refused():
         sample({})
 
 
-def test_a_trace_is_audited_in_the_state_that_its_last_chain_ended_in(model_of, step_of):
-    model, step = model_of("logistic"), step_of("logistic", "TunaMH")
+def test_a_trace_is_audited_in_the_state_that_its_last_chain_ended_in(model_of, prepared):
+    model, step = model_of("logistic"), prepared("logistic", "TunaMH")
     trace = sample(step, 400, tune=200, chains=2, thin=2, random_seed=3, progressbar=False)
     found = audit(trace, step, pairs=20, random_seed=1, model=model)
     assert found.attrs["state"] == "chain 1, as it ended"
     assert found.attrs["updates_per_draw"] == 2 * step.updates_per_draw
 
 
-def test_convergence_checks_and_a_chain_are_told_of(step_of, caplog):
+def test_convergence_checks_and_a_chain_are_told_of(prepared, caplog):
     with caplog.at_level(logging.INFO, logger="pymc"):
-        sample(step_of("logistic", "TunaMH"), 200, tune=100, chains=2, progressbar=False)
+        sample(prepared("logistic", "TunaMH"), 200, tune=100, chains=2, progressbar=False)
     assert "Sampling 2 chains in 2 threads" in caplog.text
     assert "for 100 tune and 200 draw iterations" in caplog.text
     assert "recommend running at least 4 chains" in caplog.text

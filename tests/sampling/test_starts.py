@@ -183,8 +183,8 @@ def test_a_start_that_pymc_cannot_make_names_its_variables(holder, monkeypatch):
         starts_of(holder, {"low": 1.0}, 1, generator())
 
 
-def test_without_starts_chains_are_dispersed(step_of):
-    step = step_of("student", "TunaMH")
+def test_without_starts_chains_are_dispersed(prepared):
+    step = prepared("student", "TunaMH")
     found = starts_of(step, None, CHAINS, np.random.default_rng(4))
     given = overdispersed_initvals(step, CHAINS, seed=4)
     np.testing.assert_allclose(found, starts_of(step, given, CHAINS, generator()), rtol=1e-10)
@@ -192,8 +192,8 @@ def test_without_starts_chains_are_dispersed(step_of):
     assert 1.0 < deviations.std() < 3.0
 
 
-def test_one_chain_can_be_left_to_chance(step_of):
-    step = step_of("student", "TunaMH")
+def test_one_chain_can_be_left_to_chance(prepared):
+    step = prepared("student", "TunaMH")
     mixed = starts_of(step, [None, {}, None], CHAINS, np.random.default_rng(4))
     model_start = step.target.split.ravel(step_model(step).initial_point())
     np.testing.assert_array_equal(mixed[1], model_start)
@@ -204,8 +204,8 @@ def step_model(step):
     return step.__getnewargs_ex__()[1]["model"]
 
 
-def test_dispersed_starts_have_a_density(step_of, monkeypatch):
-    step = step_of("student", "TunaMH")
+def test_dispersed_starts_have_a_density(prepared, monkeypatch):
+    step = prepared("student", "TunaMH")
     split, honest = step.target.split, step.gaussian_draw
     calls = []
 
@@ -222,8 +222,8 @@ def test_dispersed_starts_have_a_density(step_of, monkeypatch):
     assert found.shape == (2, split.size)
 
 
-def test_dispersed_starts_are_where_potentials_let_them(step_of, monkeypatch):
-    step = step_of("student", "TunaMH")
+def test_dispersed_starts_are_where_potentials_let_them(prepared, monkeypatch):
+    step = prepared("student", "TunaMH")
     refused = []
 
     def excluding(position):
@@ -237,8 +237,8 @@ def test_dispersed_starts_are_where_potentials_let_them(step_of, monkeypatch):
     assert not any(np.array_equal(found, position) for position in refused)
 
 
-def test_a_posterior_without_dispersed_starts_is_named(step_of, monkeypatch):
-    step = step_of("student", "TunaMH")
+def test_a_posterior_without_dispersed_starts_is_named(prepared, monkeypatch):
+    step = prepared("student", "TunaMH")
     nowhere = {name: x * np.nan for name, x in step.gaussian_draw(generator(), 1.0).items()}
     monkeypatch.setattr(step, "gaussian_draw", lambda *_: nowhere)
     with pytest.raises(SettingError, match="'sigma_log__', 'tau_log__', 'effect': none of 100"):

@@ -3,14 +3,11 @@
 import numpy as np
 
 from conformance.harness import same_state
-from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.step.beside import penalty_beside
-from zoo import poisson
 
 
-def test_states_belong_to_the_step_that_they_were_taken_of():
-    model = poisson()
-    step, penalty = TunaMH(model=model), PenaltyMH(model=model)
+def test_states_belong_to_the_step_that_they_were_taken_of(prepared):
+    step, penalty = prepared("poisson", "TunaMH"), prepared("poisson", "PenaltyMH")
     assert step.key["method"] == "TunaMH"
     beside = penalty_beside(step, np.random.default_rng(1))
     assert beside.key == penalty.key

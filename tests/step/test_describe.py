@@ -41,7 +41,7 @@ def test_shared_settings_have_a_type_a_default_and_a_description():
     )
 
 
-def test_a_step_of_your_own_shows_what_it_takes():
+def test_a_prepared_your_own_shows_what_it_takes():
     class Bold(TunaMH):
         """A step with one setting, and a default of its own for another."""
 
@@ -67,8 +67,8 @@ def test_a_setting_that_no_step_has_is_refused_with_those_that_the_signature_sho
     assert known == sorted(inspect.signature(TunaMH).parameters.keys() - {"vars"})
 
 
-def test_a_step_says_what_it_is(step_of):
-    step = step_of("poisson", "TunaMH")
+def test_a_step_says_what_it_is(prepared):
+    step = prepared("poisson", "TunaMH")
     line = "TunaMH(2 parameters, 5,000 rows of 'counts', exact given valid bounds, order 2)"
     assert repr(step) == line
     assert repr(pickle.loads(pickle.dumps(step))) == line
@@ -83,5 +83,5 @@ def test_a_step_says_what_is_unusual_about_it(model_of):
     )
 
 
-def test_a_step_keeps_little_of_its_own(step_of):
-    assert len(vars(step_of("poisson", "TunaMH"))) <= 15
+def test_a_step_keeps_little_of_its_own(prepared):
+    assert len(vars(prepared("poisson", "TunaMH"))) <= 15

@@ -6,12 +6,10 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from conformance.harness import same_draws
 from pymc_minibatch_mh import (
     AustereMH,
     PerUpdate,
     RandomWalk,
-    SettingError,
     StiefelWalk,
     audit,
     design_sequential_test,
@@ -29,9 +27,9 @@ GRID = {"batch_sizes": (50, 200), "epsilons": (0.01, 0.1)}
 
 
 @pytest.fixture(scope="module")
-def rough(model_of):
+def rough(prepared):
     """Without control variates many decisions are close."""
-    return AustereMH(model=model_of("logistic"), taylor_order=0, batch_size=100)
+    return prepared("logistic", "AustereMH", taylor_order=0, batch_size=100)
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +38,14 @@ def moves(rough):
 
 
 @pytest.fixture(scope="module")
-def per_update(model_of):
+def per_update(prepared):
     design = PerUpdate(0.1, **GRID)
-    return AustereMH(model=model_of("logistic"), taylor_order=0, design=design)
+    return prepared("logistic", "AustereMH", taylor_order=0, design=design)
 
 
 @pytest.fixture(scope="module")
-def baseline(model_of):
-    return AustereMH(model=model_of("logistic"), epsilon=0)
+def baseline(prepared):
+    return prepared("logistic", "AustereMH", epsilon=0)
 
 
 def test_moves_are_measured_with_all_rows(model_of, monkeypatch):
@@ -94,8 +92,8 @@ def test_moves_on_a_manifold_are_tried_from_the_start():
     assert explain(step, draws=100, tune=50, random_seed=12).forecast.acceptance > 0.0
 
 
-def test_better_control_variates_need_fewer_rows(model_of, rough):
-    fine = AustereMH(model=model_of("logistic"))
+def test_better_control_variates_need_fewer_rows(prepared, rough):
+    fine = prepared("logistic", "AustereMH")
     designs = [
         design_sequential_test(step, 0.05, "average", random_seed=3) for step in (rough, fine)
     ]
@@ -157,17 +155,3 @@ def test_a_design_per_update_counts_its_scan_and_can_be_audited(model_of, per_up
     assert (found["rows_read"] >= N).all()
     message = str(found["message"].sel(check="normality").values)
     assert "All rows decided every pair" not in message
-
-
-def test_a_chain_with_a_design_per_update_is_resumed(per_update, model_of):
-    first, again = (
-        sample(model_of("logistic"), step, 40, 40, random_seed=12)
-        for step in (per_update, copy.copy(per_update))
-    )
-    same_draws(first, again)
-
-
-def test_states_of_other_designs_are_refused(model_of, per_update):
-    other = AustereMH(model=model_of("logistic"), taylor_order=0, design=PerUpdate(0.2, **GRID))
-    with pytest.raises(SettingError, match="the settings of its test"):
-        other.sampling_state = per_update.sampling_state

@@ -1,17 +1,12 @@
 """Tests on batches of stored rows sample what they sample in memory, and stop where they must."""
 
-import pickle
-import sys
 from functools import cache
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
 from scipy.special import expit
 
-from conformance.harness import run, same_draws, same_state
-from interrupts import interrupted_after
 from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
@@ -29,7 +24,7 @@ from pymc_minibatch_mh.kernels.supply import END, NEXT
 from pymc_minibatch_mh.model.reading.stored import Rows
 from pymc_minibatch_mh.preparation import prepared
 from step import stored
-from step.test_supplies import GoneError, chain_of, sampled
+from step.test_supplies import GoneError, chain_of
 
 STEPS = {"penalty": PenaltyMH, "barker": BarkerMinibatchMH, "austere": AustereMH}
 
@@ -50,9 +45,15 @@ def rare_group(n_rows=100_000):
 
 
 @cache
+def written(model):
+    """Return a model in memory and on stored rows, and the storage, for all methods."""
+    return rare_group() if model == "rare_group" else getattr(stored, model)()
+
+
+@cache
 def steps(name, model):
     """Return the steps of a model in memory and on stored rows, and the storage."""
-    in_memory, on_disk, storage = globals().get(model, getattr(stored, model, None))()
+    in_memory, on_disk, storage = written(model)
     return STEPS[name](model=in_memory), STEPS[name](model=on_disk), storage
 
 
@@ -122,56 +123,6 @@ def test_the_error_of_log_ratios_is_that_of_batches_in_memory(name):
     assert read_accepts.mean == pytest.approx(held_accepts.mean, abs=0.15)
 
 
-# Where chains go on.
-
-
-@pytest.mark.parametrize("name", STEPS)
-def test_a_chain_is_taken_up_in_the_middle_of_a_supply_bit_for_bit(name):
-    _, step, _ = steps(name, "logistic")
-    model = stored.logistic()[1]
-    start = model.initial_point()
-    step.setup_chain(np.random.default_rng(2), 100, 100)
-    whole, _ = run(step, start, 160, stop_at=80)
-    for cut in (61, 110):
-        step.setup_chain(np.random.default_rng(2), 100, 100)
-        _, point = run(step, start, cut, stop_at=80)
-        state = pickle.loads(pickle.dumps(step.sampling_state))
-        ((upto, end, number),) = state.chain_state.supplies
-        assert 0 < end - upto < 4_096
-        assert number > 1
-        other = cloudpickle.loads(cloudpickle.dumps(step))
-        other.setup_chain(np.random.default_rng(9), 100, 100)
-        run(other, start, 30)
-        other.sampling_state = state
-        same_state(other.sampling_state, state)
-        for again in (step, other):
-            rest, _ = run(again, point, 160 - cut, stop_at=80 - cut)
-            np.testing.assert_array_equal(rest, whole[cut:])
-            again.sampling_state = state
-
-
-def test_chains_of_different_seeds_use_different_rows():
-    _, step, _ = steps("penalty", "logistic")
-    chains = [chain_of(step, seed) for seed in (1, 2, 1)]
-    for chain in chains:
-        chain.advance(20)
-    one, other, again = (chain._pool.rows[:4_096] for chain in chains)
-    np.testing.assert_array_equal(one, again)
-    assert (one == other).mean() < 0.01
-
-
-def test_chains_in_processes_draw_what_they_draw_in_one(tmp_path):
-    arrays = stored.logistic(6_000)[2]._arrays
-    for name, values in arrays.items():
-        np.save(tmp_path / name, values)
-    rows = Rows(**{name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in arrays})
-    with pm.Model() as model:
-        a, b = pm.Normal("a", 0.0, 1.0), pm.Normal("b", 0.0, 1.0)
-        pm.Bernoulli("y", logit_p=a + b * rows.data("x"), observed=rows.data("y"))
-    step = PenaltyMH(model=model)
-    same_draws(*(sampled(model, step, 60, 60, cores=k, random_seed=5) for k in (1, 2)))
-
-
 def test_rows_that_arrive_are_measured_with_the_others():
     arrays = stored.logistic(9_000)[2]._arrays
 
@@ -231,20 +182,6 @@ def test_what_a_storage_raises_in_a_full_pass_reaches_the_user():
     assert storage.reads == asked + 1
     np.testing.assert_array_equal(chain.position, before)
     assert np.isfinite(chain.advance(3).positions).all()
-
-
-@pytest.mark.parametrize("name", STEPS)
-def test_an_interrupt_stops_a_chain_between_two_updates(monkeypatch, name):
-    # It is raised where ctypes cannot pass it on, which says so before the chain raises it.
-    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    _, step, _ = steps(name, "logistic")
-    chain = chain_of(step, 4)
-    chain.advance(1)
-    with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
-        chain.advance(1_000_000)
-    copied = chain.copy()
-    found = chain.advance(50).positions
-    np.testing.assert_array_equal(copied.advance(50).positions, found)
 
 
 # What is refused, and what is not.

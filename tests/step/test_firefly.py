@@ -1,17 +1,12 @@
 """FireflyMH as a step: which rows it reads, what its state is, and how it is measured."""
 
 import copy
-import pickle
 
-import cloudpickle
 import numpy as np
 import pytest
 
 from altered import with_tables
 from pymc_minibatch_mh import (
-    BoundsError,
-    BoundViolationError,
-    FireflyMH,
     SettingError,
     audit,
     explain,
@@ -26,8 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too sma
 
 
 @pytest.fixture
-def step(step_of):
-    own = copy.copy(step_of("two_likelihoods", "FireflyMH"))
+def step(prepared):
+    own = copy.copy(prepared("two_likelihoods", "FireflyMH"))
     own.setup_chain(np.random.default_rng(1), 0, 100)
     return own
 
@@ -89,21 +84,20 @@ def test_moves_out_of_the_region_read_all_rows(step, start):
     assert (stats["n_obs"][stats["full_pass"] == 0] < 0.2 * n).all()
 
 
-def test_a_smaller_q_reads_less(model_of):
-    model = model_of("logistic")
-    step = FireflyMH(model=model, q=0.01)
-    trace = sample(model, step, 300, 100, random_seed=6)
+def test_a_smaller_q_reads_less(model_of, prepared):
+    step = prepared("logistic", "FireflyMH", q=0.01)
+    trace = sample(model_of("logistic"), step, 300, 100, random_seed=6)
     assert 40.0 < float(trace.sample_stats["n_obs"].mean()) < 60.0
 
 
 @pytest.fixture(scope="module")
-def untuned(model_of):
-    return FireflyMH(model=model_of("logistic"), bound="untuned")
+def untuned(prepared):
+    return prepared("logistic", "FireflyMH", bound="untuned")
 
 
-def test_untuned_lower_bounds_leave_more_rows_bright(model_of, step_of, untuned):
+def test_untuned_lower_bounds_leave_more_rows_bright(model_of, prepared, untuned):
     model, bright = model_of("logistic"), []
-    for own in (untuned, step_of("logistic", "FireflyMH")):
+    for own in (untuned, prepared("logistic", "FireflyMH")):
         stats = sample(model, own, 400, 200, random_seed=10).sample_stats
         assert not stats["full_pass"].any()
         assert stats["certified"].all()
@@ -118,48 +112,18 @@ def test_untuned_lower_bounds_need_no_derived_ones(untuned):
     assert "exact, order 2" in repr(untuned)
 
 
-def test_a_chain_with_untuned_lower_bounds_is_resumed_bit_for_bit(model_of, untuned):
-    start = model_of("logistic").initial_point()
-    untuned.setup_chain(np.random.default_rng(11), 0, 100)
-    point, _ = advanced(untuned, start, 40)
-    stored = pickle.dumps(untuned.sampling_state)
-    expected, _ = advanced(untuned, point, 40)
-    other = cloudpickle.loads(cloudpickle.dumps(untuned))
-    other.setup_chain(np.random.default_rng(12), 0, 100)
-    other.sampling_state = pickle.loads(stored)
-    found, _ = advanced(other, point, 40)
-    np.testing.assert_array_equal(found["beta"], expected["beta"])
-
-
-def test_the_state_of_a_chain_with_other_lower_bounds_is_refused(step_of, untuned):
+def test_the_state_of_a_chain_with_other_lower_bounds_is_refused(prepared, untuned):
     with pytest.raises(SettingError, match="differs in the settings of its test"):
-        untuned.sampling_state = step_of("logistic", "FireflyMH").sampling_state
+        untuned.sampling_state = prepared("logistic", "FireflyMH").sampling_state
 
 
-def test_untuned_lower_bounds_are_refused_where_there_are_none(model_of):
-    with pytest.raises(BoundsError, match=r"'counts' has no quadratic lower bound.*bound='map'"):
-        FireflyMH(model=model_of("poisson"), bound="untuned")
-
-
-def test_other_steps_have_no_bright_rows(model_of, step_of):
-    trace = sample(model_of("logistic"), step_of("logistic", "TunaMH"), 50, 20, random_seed=7)
+def test_other_steps_have_no_bright_rows(model_of, prepared):
+    trace = sample(model_of("logistic"), prepared("logistic", "TunaMH"), 50, 20, random_seed=7)
     assert not trace.sample_stats["n_bright"].any()
 
 
-def test_a_step_for_some_of_the_variables_is_refused(model_of):
-    model = model_of("poisson")
-    with pytest.raises(SettingError, match=r"^vars= leaves 'slope' to another step, .*TunaMH"):
-        FireflyMH([model["level"]], model=model)
-
-
-def test_a_violated_bound_is_named(model_of, step_of):
-    step = with_tables(step_of("logistic", "FireflyMH"), 0.2)
-    with pytest.raises(BoundViolationError, match=r"'y': row \d+ changes by .* times its bound"):
-        sample(model_of("logistic"), step, 500, 0, random_seed=8)
-
-
-def test_an_audit_draws_bright_rows_anew_and_leaves_the_chain_alone(model_of, step_of):
-    model, step = model_of("logistic"), step_of("logistic", "FireflyMH")
+def test_an_audit_draws_bright_rows_anew_and_leaves_the_chain_alone(model_of, prepared):
+    model, step = model_of("logistic"), prepared("logistic", "FireflyMH")
     trace = sample(model, step, 300, 200, random_seed=9)
     before = copy.deepcopy(step.chain.state)
     found = audit(trace, step, pairs=30, random_seed=1)
@@ -169,9 +133,9 @@ def test_an_audit_draws_bright_rows_anew_and_leaves_the_chain_alone(model_of, st
     assert verdicts["bounds"] == verdicts["bias"] == "ok"
 
 
-def test_rows_are_forecast(step_of, monkeypatch):
+def test_rows_are_forecast(prepared, monkeypatch):
     monkeypatch.setattr(nuts, "seconds_per_call", lambda *_: (30.0, 1e-3))
-    found = explain(step_of("logistic", "FireflyMH"), draws=100, tune=50, random_seed=1)
+    found = explain(prepared("logistic", "FireflyMH"), draws=100, tune=50, random_seed=1)
     assert found.method == "FireflyMH"
     assert 450.0 < found.forecast.rows_per_update < 550.0
     assert found.certificate.certified

@@ -76,15 +76,15 @@ def test_an_approximate_test_with_bounds_is_audited_as_one(bounded, trace):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_docstrings_say_what_is_declared(step_of, name):
-    assert f"Guarantee: *{step_of('logistic', name).guarantee.promise}*" in METHODS[name].__doc__
+def test_docstrings_say_what_is_declared(prepared, name):
+    assert f"Guarantee: *{prepared('logistic', name).guarantee.promise}*" in METHODS[name].__doc__
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_readme_says_what_is_declared(step_of, name):
+def test_the_readme_says_what_is_declared(prepared, name):
     lines = [line for line in README.splitlines() if line.startswith("|") and f"`{name}`" in line]
     converges, *controlled = [line.strip("|").split("|")[-1].strip() for line in lines]
-    promise = step_of("logistic", name).guarantee
+    promise = prepared("logistic", name).guarantee
     assert (converges == "**the posterior**, given valid bounds") == (name in EXACT)
     plain = [text.replace("`", "").replace("*", "").replace(";", ",") for text in controlled]
     assert plain == ([promise.controls] if name in APPROXIMATE else [])
@@ -98,8 +98,8 @@ def test_bounds_of_ones_own_are_exact_if_they_hold(model_of):
     assert step.chain.exactness == "exact if the bounds hold, which are a user's own and unverified"
 
 
-def test_derived_bounds_make_draws_exact_until_a_row_exceeds_its_own(step_of):
-    step = step_of("logistic", "TunaMH")
+def test_derived_bounds_make_draws_exact_until_a_row_exceeds_its_own(prepared):
+    step = prepared("logistic", "TunaMH")
     assert step.chain.exactness == "exact given valid bounds, which were derived from the model"
     assert step.guarantee.is_certified(step.tables, "")
     assert not step.guarantee.is_certified(step.tables, "'y': row 3 changes")

@@ -1,19 +1,13 @@
 """PoissonMH as a step: its posterior, its ranges, and what it does where they do not hold."""
 
-import inspect
-import pickle
 from functools import cache
 
-import cloudpickle
 import numpy as np
 import pytest
 
 import pymc_minibatch_mh
 import zoo
-from conformance import test_contract as contract
-from conformance.harness import run
 from pymc_minibatch_mh import (
-    BoundsError,
     BoundViolationError,
     PoissonMH,
     Ranges,
@@ -22,22 +16,11 @@ from pymc_minibatch_mh import (
     audit,
     explain,
 )
-from zoo import RANGED, sample
+from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
 DRAWS, TUNE, SEED = 6_000, 1_000, 33
-#: What the tests of PyMC's contract ask of a step on a model with "beta" and "X".
-CONTRACT = [
-    contract.test_constructs_without_arguments_inside_a_model_and_samples,
-    contract.test_a_random_variable_becomes_its_value_variable,
-    contract.test_stats_reach_a_netcdf_file_with_their_types,
-    contract.test_warning_stat_can_be_kept,
-    contract.test_earlier_chains_leave_no_trace,
-    contract.test_progress_functions_report_rows_acceptance_and_full_passes,
-    contract.test_data_set_after_construction_are_noticed_before_sampling,
-    contract.test_an_interrupt_keeps_the_draws,
-]
 
 
 @pytest.fixture
@@ -46,28 +29,20 @@ def bounded(model_of):
 
 
 @pytest.fixture
-def step(step_of):
-    return step_of("bounded", "PoissonMH")
-
-
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
-def test_it_keeps_to_the_contract(check, bounded, step, step_of, tmp_path, monkeypatch):
-    monkeypatch.setitem(zoo.METHODS, "PoissonMH", RANGED["PoissonMH"])
-    given = {
-        "logistic": bounded,
-        "step": step,
-        "step_of": lambda _, method, **settings: step_of("bounded", method, **settings),
-        "method": "PoissonMH",
-        "tmp_path": tmp_path,
-    }
-    check(**{name: given[name] for name in inspect.signature(check).parameters})
+def step(prepared):
+    return prepared("bounded", "PoissonMH")
 
 
 @cache
+def data():
+    """Return the design and the response of the model."""
+    model = zoo.bounded()
+    return model["X"].get_value(), model.rvs_to_values[model["y"]].data
+
+
 def by_quadrature():
     """Return means and standard deviations of the three coefficients, on a grid."""
-    model = zoo.bounded()
-    X, y = model["X"].get_value(), model.rvs_to_values[model["y"]].data
+    X, y = data()
     grid = (np.arange(20) + 0.5) / 10.0 - 1.0
     places = np.stack(np.meshgrid(grid, grid, grid, indexing="ij"), axis=-1).reshape(-1, 3)
     p = 0.5 + 0.02 * (places @ X.T)
@@ -94,15 +69,6 @@ def test_posterior_is_that_of_quadrature(bounded, step):
     assert 0.3 < float(stats["bound_ratio"].max()) <= 1.0
     expected = step.chain.state.test.lam + step.tables.heads[0, 2]
     assert float(stats["n_obs"].mean()) == pytest.approx(expected, rel=0.05)
-
-
-def test_a_step_that_was_sent_goes_on_as_the_original(bounded, step):
-    other, ends = pickle.loads(cloudpickle.dumps(step)), []
-    for one in (step, other):
-        one.setup_chain(np.random.default_rng(4), 100, 100)
-        ends.append(run(one, bounded.initial_point(), 120, stop_at=60)[0])
-    assert len(np.unique(ends[0], axis=0)) > 20
-    np.testing.assert_array_equal(*ends)
 
 
 def test_its_own_loop_draws_the_same(bounded, step):
@@ -142,8 +108,7 @@ def test_it_is_explained_and_audited(bounded, step):
 
 def relative(centre, scale=1.0):
     """Return ranges of the model by hand: p lies between .44 and .56."""
-    model = zoo.bounded()
-    X, y = model["X"].get_value(), model.rvs_to_values[model["y"]].data
+    X, y = data()
     beta = 2.0 / (1.0 + np.exp(-centre["beta_interval__"])) - 1.0
     reach = 0.02 * np.abs(X).sum(axis=1)
     p = 0.5 + 0.02 * (X @ beta)
@@ -187,9 +152,3 @@ def test_a_lam_that_reads_all_rows_is_told_with_what_helps(bounded):
 def test_a_function_that_returns_no_ranges_is_refused(bounded):
     with pytest.raises(SettingError, match=r"^ranges= is a function that returned a list"):
         PoissonMH(model=bounded, ranges=lambda centre: [0.0])
-
-
-@pytest.mark.parametrize("name", ["logistic", "student", "poisson"])
-def test_models_whose_rows_have_no_range_are_refused(model_of, name):
-    with pytest.raises(BoundsError, match=r"has no range: .* pm\.Uniform"):
-        PoissonMH(model=model_of(name))

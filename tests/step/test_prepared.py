@@ -1,9 +1,6 @@
 """A prepared step survives in a file, and only for the model that it belongs to."""
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 
 import numpy as np
@@ -24,15 +21,14 @@ METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}
 
 
 @pytest.fixture(scope="module")
-def model():
-    return poisson()
+def model(model_of):
+    return model_of("poisson")
 
 
 @pytest.fixture(scope="module")
-def saved(model, tmp_path_factory):
+def saved(prepared, tmp_path_factory):
     path = tmp_path_factory.mktemp("prepared") / "step.npz"
-    step = TunaMH(model=model)
-    step.save(path)
+    prepared("poisson", "TunaMH").save(path)
     return path
 
 
@@ -44,8 +40,8 @@ def nothing_is_searched(monkeypatch):
     monkeypatch.setattr(BoundsPass, "tables", refuse)
 
 
-def test_a_saved_step_draws_what_a_new_one_draws(model, saved, monkeypatch):
-    new = sample(model, TunaMH(model=model), 100, 100, random_seed=91)
+def test_a_saved_step_draws_what_a_new_one_draws(model, prepared, saved, monkeypatch):
+    new = sample(model, prepared("poisson", "TunaMH"), 100, 100, random_seed=91)
     nothing_is_searched(monkeypatch)
     with model:
         step = TunaMH(prepared=saved)
@@ -61,28 +57,21 @@ def test_what_a_centre_is_sought_by_is_saved():
     assert again.prepared.marginal == step.prepared.marginal
 
 
-def test_a_step_without_bounds_takes_what_it_needs(model, saved, monkeypatch):
-    new = sample(model, PenaltyMH(model=model), 100, 100, random_seed=92)
+def test_a_step_without_bounds_takes_what_it_needs(model, prepared, saved, monkeypatch):
+    new = sample(model, prepared("poisson", "PenaltyMH"), 100, 100, random_seed=92)
     nothing_is_searched(monkeypatch)
     step = PenaltyMH(model=model, prepared=saved)
     assert step.tables is None
     same_draws(new, sample(model, step, 100, 100, random_seed=92))
 
 
-def test_bounds_are_derived_where_the_file_has_none(model, tmp_path):
-    PenaltyMH(model=model).save(tmp_path / "step.npz")
-    step = TunaMH(model=model, prepared=tmp_path / "step.npz")
-    np.testing.assert_array_equal(step.tables.c, TunaMH(model=model).tables.c)
-
-
-def test_what_another_step_measured_is_not_taken_over(model, tmp_path):
-    PenaltyMH(model=model).save(tmp_path / "step.npz")
-    step = TunaMH(model=model, prepared=tmp_path / "step.npz")
-    assert step.prepared.calibration is TunaMH(model=model).prepared.calibration is None
-
-
-def test_a_model_written_again_is_the_same_model(saved):
-    TunaMH(model=poisson(), prepared=saved)
+def test_bounds_are_derived_and_calibrations_left_where_a_file_is_of_another_step(
+    model, prepared, tmp_path
+):
+    prepared("poisson", "PenaltyMH").save(tmp_path / "step.npz")
+    step, alone = TunaMH(model=model, prepared=tmp_path / "step.npz"), prepared("poisson", "TunaMH")
+    np.testing.assert_array_equal(step.tables.c, alone.tables.c)
+    assert step.prepared.calibration is alone.prepared.calibration is None
 
 
 def test_the_file_holds_no_pickle(saved):
@@ -161,20 +150,10 @@ def spline(width=1.0):
 
 
 def keys():
-    """Return what a file of a step would belong to, on some models."""
+    """Return what a file of a step would belong to, on some models: the same in every process."""
     models = [spline(), FAMILIES["normal_mixture"]()]
     parts = [split(model, model.value_vars) for model in models]
     return [key_of(Target(part, 2, 1.0, None)) for part in parts]
-
-
-def test_a_key_is_the_same_in_every_process():
-    here = json.dumps(keys())
-    script = "import json; from step.test_prepared import keys; print(json.dumps(keys()))"
-    settings = {"PYTHONHASHSEED": "5", "PYTHONPATH": os.pathsep.join(sys.path)}
-    there = subprocess.check_output(
-        [sys.executable, "-c", script], env=os.environ | settings, text=True
-    )
-    assert there.strip() == here
 
 
 def test_other_objects_in_an_operation_make_another_key():

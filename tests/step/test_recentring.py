@@ -1,5 +1,7 @@
 """A chain whose warm-up ends where no centre can be found."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -8,6 +10,7 @@ import pytest
 from zoo import METHODS, sample
 
 
+@cache
 def plateau():
     """A posterior with a peak at x = 0, and beside it a plain on which it has no scale."""
     data = np.random.default_rng(0).normal(0.3, 1.0, 2_000)

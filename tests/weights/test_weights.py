@@ -1,5 +1,7 @@
 """A row of weight w counts as w rows would: for integers that is a fact to be tested."""
 
+from functools import cache
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -28,6 +30,7 @@ def model_of(x, y):
     return model
 
 
+@cache
 def weighted():
     return model_of(*data(82, 0.3, -0.5, rows=ROWS))
 
