@@ -11,14 +11,15 @@ from scipy.stats import norm
 
 from bounds.certified import Rows
 from bounds.certified import evaluate as values_of
+from every import every
 from model.reading.evaluation import evaluate, rows_of_whole, split_of
 from model.row.monotonic import ALPHA, SPELLINGS, K, N, level, y
 from pymc_minibatch_mh.model.reading.check import ModelDensity
 from pymc_minibatch_mh.model.row.function import row_functions
 from pymc_minibatch_mh.model.row.products import in_products, linear_pairs, pairs_of
 
-SPELLED = pytest.mark.parametrize("spelling", SPELLINGS)
-SIGNS = pytest.mark.parametrize("sign", [1.0, -1.0])
+SPELLED = every("spelling", SPELLINGS)
+SIGNS = every("sign", [1.0, -1.0])
 
 
 @cache
@@ -209,7 +210,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
+@every("case", REFUSALS)
 def test_what_stands_against_a_map_is_named(case):
     declare, reason = REFUSALS[case]
     assert reason in _refused(declare)

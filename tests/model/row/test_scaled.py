@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from every import every
 from model.reading.evaluation import evaluate, split_of
 from model.row.hierarchies import SPELLINGS, G, N, g, h, ones, x, y
 from pymc_minibatch_mh.model.reading.check import ModelDensity
@@ -15,7 +16,7 @@ from pymc_minibatch_mh.model.row.scaled import in_linear_coordinates
 
 # Said by PyTensor where no BLAS is installed, of the start of correlated effects.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
-SPELLED = pytest.mark.parametrize("spelling", SPELLINGS)
+SPELLED = every("spelling", SPELLINGS)
 
 
 @cache
@@ -192,7 +193,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
+@every("case", REFUSALS)
 def test_a_model_that_is_refused_stays_in_its_own_variables(case):
     build, _ = REFUSALS[case]
     with pm.Model() as model:
@@ -204,7 +205,7 @@ def test_a_model_that_is_refused_stays_in_its_own_variables(case):
     assert parts.log_jacobian(values) == 0.0
 
 
-@pytest.mark.parametrize("case", REFUSALS)
+@every("case", REFUSALS)
 def test_what_stands_against_a_map_is_named(case):
     build, reason = REFUSALS[case]
     assert reason in _refused(build)

@@ -6,6 +6,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from scipy.special import expit
 
+from every import every
 from model.row.expressions import Builder, operations, value_of
 from pymc_minibatch_mh.model.row import arithmetic, logic, patterns, probability, simplify
 from pymc_minibatch_mh.model.row.cells import Affine, Cells, Constant, LoweringError
@@ -433,18 +434,18 @@ def is_identity(name):
     return known.mean() > 0.4 and np.allclose(simplified[known], plain[known], rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", IDENTITIES)
+@every("name", IDENTITIES)
 def test_an_identity_keeps_the_value(name):
     assert is_identity(name)
 
 
-@pytest.mark.parametrize("name", IDENTITIES)
+@every("name", IDENTITIES)
 def test_an_identity_leaves_what_it_should(name):
     expression, left = IDENTITIES[name]
     assert operations(both(expression)[0]) == left
 
 
-@pytest.mark.parametrize("name", UNDEFINED)
+@every("name", UNDEFINED)
 def test_what_is_undefined_stays_undefined(name):
     simplified, plain = values(UNDEFINED[name])
     assert 0.1 < np.isnan(plain).mean() < 0.9
@@ -465,9 +466,7 @@ def log_weights(f, u, v, x):
     return [*parts, f.add(u, in_data)]
 
 
-@pytest.mark.parametrize(
-    "order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2), (0, 3, 2, 1), (1, 4), (4, 1, 0), (3, 4)]
-)
+@every("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2), (0, 3, 2, 1), (1, 4), (4, 1, 0), (3, 4)])
 def test_a_sum_of_logarithms_may_have_impossible_parts(order):
     cells = Cells()
     f = Builder(cells, simplify.apply)
@@ -491,7 +490,7 @@ def test_impossible_data_have_no_weight():
         np.testing.assert_allclose(total, np.logaddexp.reduce(plain), rtol=1e-9)
 
 
-@pytest.mark.parametrize(
+@every(
     "expression",
     [
         lambda f, u, *_: f.convert_to_int64(u),
@@ -743,7 +742,7 @@ IDENTITIES["equality of a product with data"] = (
 )
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@every("name", MUTANTS)
 def test_mutant_is_caught(name, monkeypatch):
     change, identity = MUTANTS[name]
     assert is_identity(identity)
@@ -767,7 +766,7 @@ def test_numbers_and_affine_cells_stay_what_they_are():
     assert isinstance(simplified, Affine)
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.2, 0.7), (-3.0, -1.0), (-1e9, 1e-3), (-1e-3, 1e9)])
+@every(("low", "high"), [(0.2, 0.7), (-3.0, -1.0), (-1e9, 1e-3), (-1e-3, 1e9)])
 def test_an_interval_keeps_its_digits_where_it_is_near_zero(low, high):
     cells = Cells()
     u = cells.coordinate(0)
