@@ -5,6 +5,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from scipy import special
 
+from pymc_minibatch_mh.model.row import operations as operations_of_rows
 from pymc_minibatch_mh.model.row.cells import Affine, Constant, Data, Gather, Lookup
 from pymc_minibatch_mh.model.row.operations import (
     GammaRatio,
@@ -87,7 +88,9 @@ class Builder:
         self.cells, self._make = cells, make
 
     def __getattr__(self, name):
-        op = getattr(scalar, name, None) or getattr(scalar_math, name)
+        op = next(
+            getattr(m, name) for m in (scalar, scalar_math, operations_of_rows) if hasattr(m, name)
+        )
         return lambda *operands: self._make(self.cells, op, *map(self.cell, operands))
 
     def cell(self, x):
