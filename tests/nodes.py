@@ -5,7 +5,7 @@ The modules are imported here under names of their own, apart from those that py
 
 from functools import cache
 from importlib import import_module
-from inspect import isfunction
+from inspect import isfunction, unwrap
 from itertools import product
 from pathlib import Path
 
@@ -35,21 +35,24 @@ def resolve(node_id):
     known = cases(function)
     if case.removesuffix("]") not in known:
         raise LookupError(f"{node_id} is none of {list(known)}")
-    return function, known[case.removesuffix("]")]
+    single = unwrap(function, stop=lambda test: not hasattr(test, "tables"))
+    return single, known[case.removesuffix("]")]
 
 
 def cases(function):
-    """Return the parameters of a parametrised test: id -> name -> value."""
+    """Return the parameters of a parametrised test, or of one over tables: id -> name -> value."""
     marks = [mark for mark in getattr(function, "pytestmark", []) if mark.name == "parametrize"]
+    marks = [*getattr(function, "tables", []), *marks]
     return {
         "-".join(part for part, _ in chosen): {
             k: v for _, named in chosen for k, v in named.items()
         }
-        for chosen in product(*(_cases_of(mark) for mark in marks))
+        for chosen in product(*(cases_of(mark) for mark in marks))
     }
 
 
-def _cases_of(mark):
+def cases_of(mark):
+    """Return the cases of one table as a list: the id, name -> value."""
     names = mark.args[0]
     names = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
     given, found = mark.kwargs.get("ids"), []

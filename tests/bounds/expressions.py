@@ -2,13 +2,11 @@
 
 import mpmath as mp
 import numpy as np
-from pytensor.scalar import basic as scalar
-from pytensor.scalar import math as scalar_math
 
+from model.row.expressions import Builder, Formula, Formulas
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.model.row.cells import Argument, Cells
 from pymc_minibatch_mh.model.row.function import RowFunction
-from pymc_minibatch_mh.model.row.operations import gamma_ratio, log_erfc
 from pymc_minibatch_mh.model.row.values import RowData
 
 ROWS = 5
@@ -56,157 +54,58 @@ EXACT = {
 }
 
 
-class Make:
-    """Cells of four arguments and two data columns, by short names."""
-
-    def __init__(self):
-        self.cells = Cells()
-        self.u = [self.cells.argument(k) for k in range(4)]
-        self.y, self.n = self.cells.data(0, ()), self.cells.data(1, ())
-
-    def __call__(self, op, *operands):
-        made = [x if hasattr(x, "is_data") else self.cells.constant(x) for x in operands]
-        return self.cells.node(op, made)
-
-
-def add(f, *x):
-    return f(scalar.add, *x)
-
-
-def mul(f, *x):
-    return f(scalar.mul, *x)
-
-
-def sums(f):
-    return f(scalar_math.softplus, add(f, f.u[0], mul(f, 2.0, f.u[1]), f.y))
-
-
-def three_factors(f):
-    return mul(f, f.u[0], f(scalar.exp, f.u[1]), f(scalar.sin, f.u[2]))
-
-
-def factors_of_one_argument(f):
-    wave = f(scalar.sin, add(f, f.u[0], f.u[1]))
-    return mul(f, f(scalar.exp, f.u[0]), wave, f(scalar.sqr, f.u[0]))
-
-
-def normal_rows(f):
-    gap = mul(f, add(f, f.y, mul(f, -1.0, f.u[0])), f(scalar.exp, mul(f, -1.0, f.u[1])))
-    return add(f, mul(f, -0.5, f(scalar.sqr, gap)), mul(f, -1.0, f.u[1]))
+f = Formulas()
+u0, u1, u2, u3, y, n = map(Formula, ("u0", "u1", "u2", "u3", "y", "n"))
+shape = f.exp(u1) * f.sigmoid(u0)
+SMOOTH = {
+    "sums": f.softplus(f.add(u0, 2.0 * u1, y)),
+    "three factors": f.mul(u0, f.exp(u1), f.sin(u2)),
+    "factors of one argument": f.mul(f.exp(u0), f.sin(u0 + u1), f.sqr(u0)),
+    "normal rows": -0.5 * f.sqr((y + -1.0 * u0) * f.exp(-1.0 * u1)) + -1.0 * u1,
+    "count rows": f.gamma_ratio(f.exp(u1), n, 0.0) + f.mul(-1.0, u0, f.exp(u1)),
+    "beta rows": f.gammaln(shape) + y * shape,
+    "tails": f.log_erfc(u0 * (u1 + 2.0)),
+    "powers": f.add(f.pow(f.sqr(u0) + 1.0, 1.75), f.pow(u1, 3), f.pow(u0 + 9.0, -2)),
+    "cubes of cubes": f.pow(f.pow(f.add(u0, -1.0 * u1, u2), 3) + f.sqr(u0), 2),
+    "quotient": u0 * f.reciprocal(f.sqr(u1) + 1.0),
+    "four arguments": f.add(
+        f.exp(u0) * f.log1p(f.sqr(u1 * u2)), f.mul(u3, u0, u2), f.tanh(u3 + u1)
+    ),
+}
+FUNCTIONS = SMOOTH | {
+    "dead branch": f.switch(n > -1, f.exp(u0), f.log(-1.0 * n) * u0),
+    "dead infinity": f.switch(f.or_(n < 0, y > 1e9), -np.inf, f.sqr(u0)),
+    "branch of arguments": f.switch(u0 > y, f.pow(u0, 3), u1 * f.exp(u0)),
+    "branches that combine": f.switch(f.and_(u0 >= 0.2, f.invert(u1 <= 0.1)), f.exp(u1), f.sqr(u0)),
+    "product of conditions": f.switch((u0 > 0.1) * (u1 < 0.3), f.exp(u1), f.sqr(u0)),
+    "condition times number": (u0 > y) * f.exp(2.0 * u0),
+    "sum of conditions": f.add(u0 > y, u1 < 0.3, f.sqr(u1)),
+    "null set": f.switch(f.eq(u0, 0.5), -7.0, f.sqr(u0)),
+    "complement of a null set": f.switch(f.neq(u0, u1), f.exp(u0), 3.0),
+    "larger": f.scalar_maximum(f.exp(u0), u1 + 1.0),
+    "smaller": f.exp(f.scalar_minimum(u0, y)),
+    "clipped": f.sqr(f.clip(u0, -0.4, 0.6)),
+    "kink": f.abs(u0 + y) * u1,
+    "free of the position": y * f.exp(y),
+}
 
 
-def count_rows(f):
-    size = f(scalar.exp, f.u[1])
-    return add(f, f(gamma_ratio, size, f.n, 0.0), mul(f, -1.0, f.u[0], size))
+def made(*formulas):
+    """Return the cells of formulas as they stand, all of one set."""
+    cells = Cells()
+    named = {f"u{k}": cells.argument(k) for k in range(4)}
+    named |= {"y": cells.data(0, ()), "n": cells.data(1, ())}
+    builder = Builder(cells, lambda cells, op, *operands: cells.node(op, operands))
+    return cells, [formula.build(builder, named) for formula in formulas]
 
 
-def beta_rows(f):
-    shape = mul(f, f(scalar.exp, f.u[1]), f(scalar_math.sigmoid, f.u[0]))
-    return add(f, f(scalar_math.gammaln, shape), mul(f, f.y, shape))
-
-
-def tails(f):
-    return f(log_erfc, mul(f, f.u[0], add(f, f.u[1], 2.0)))
-
-
-def powers(f):
-    grown = f(scalar.pow, add(f, f(scalar.sqr, f.u[0]), 1.0), 1.75)
-    return add(f, grown, f(scalar.pow, f.u[1], 3), f(scalar.pow, add(f, f.u[0], 9.0), -2))
-
-
-def cubes_of_cubes(f):
-    inner = f(scalar.pow, add(f, f.u[0], mul(f, -1.0, f.u[1]), f.u[2]), 3)
-    return f(scalar.pow, add(f, inner, f(scalar.sqr, f.u[0])), 2)
-
-
-def quotient(f):
-    return mul(f, f.u[0], f(scalar.reciprocal, add(f, f(scalar.sqr, f.u[1]), 1.0)))
-
-
-def four_arguments(f):
-    one = mul(f, f(scalar.exp, f.u[0]), f(scalar.log1p, f(scalar.sqr, mul(f, f.u[1], f.u[2]))))
-    return add(f, one, mul(f, f.u[3], f.u[0], f.u[2]), f(scalar.tanh, add(f, f.u[3], f.u[1])))
-
-
-def dead_branch(f):
-    dead = mul(f, f(scalar.log, mul(f, -1.0, f.n)), f.u[0])
-    return f(scalar.switch, f(scalar.gt, f.n, -1), f(scalar.exp, f.u[0]), dead)
-
-
-def dead_infinity(f):
-    forbidden = f(scalar.or_, f(scalar.lt, f.n, 0), f(scalar.gt, f.y, 1e9))
-    return f(scalar.switch, forbidden, -np.inf, f(scalar.sqr, f.u[0]))
-
-
-def branch_of_arguments(f):
-    there = f(scalar.gt, f.u[0], f.y)
-    return f(scalar.switch, there, f(scalar.pow, f.u[0], 3), mul(f, f.u[1], f(scalar.exp, f.u[0])))
-
-
-def branches_that_combine(f):
-    both = f(scalar.and_, f(scalar.ge, f.u[0], 0.2), f(scalar.invert, f(scalar.le, f.u[1], 0.1)))
-    return f(scalar.switch, both, f(scalar.exp, f.u[1]), f(scalar.sqr, f.u[0]))
-
-
-def product_of_conditions(f):
-    both = mul(f, f(scalar.gt, f.u[0], 0.1), f(scalar.lt, f.u[1], 0.3))
-    return f(scalar.switch, both, f(scalar.exp, f.u[1]), f(scalar.sqr, f.u[0]))
-
-
-def condition_times_number(f):
-    return mul(f, f(scalar.gt, f.u[0], f.y), f(scalar.exp, mul(f, 2.0, f.u[0])))
-
-
-def sum_of_conditions(f):
-    return add(f, f(scalar.gt, f.u[0], f.y), f(scalar.lt, f.u[1], 0.3), f(scalar.sqr, f.u[1]))
-
-
-def null_set(f):
-    return f(scalar.switch, f(scalar.eq, f.u[0], 0.5), -7.0, f(scalar.sqr, f.u[0]))
-
-
-def complement_of_a_null_set(f):
-    return f(scalar.switch, f(scalar.neq, f.u[0], f.u[1]), f(scalar.exp, f.u[0]), 3.0)
-
-
-def larger(f):
-    return f(scalar.scalar_maximum, f(scalar.exp, f.u[0]), add(f, f.u[1], 1.0))
-
-
-def smaller(f):
-    return f(scalar.exp, f(scalar.scalar_minimum, f.u[0], f.y))
-
-
-def clipped(f):
-    return f(scalar.sqr, f(scalar.clip, f.u[0], -0.4, 0.6))
-
-
-def kink(f):
-    return mul(f, f(scalar.abs, add(f, f.u[0], f.y)), f.u[1])
-
-
-def free_of_the_position(f):
-    return mul(f, f.y, f(scalar.exp, f.y))
-
-
-FUNCTIONS = [
-    sums, three_factors, factors_of_one_argument, normal_rows, count_rows, beta_rows, tails,
-    powers, cubes_of_cubes, quotient, four_arguments, dead_branch, dead_infinity,
-    branch_of_arguments, branches_that_combine, product_of_conditions, condition_times_number,
-    sum_of_conditions, null_set, complement_of_a_null_set, larger, smaller, clipped, kink,
-    free_of_the_position,
-]  # fmt: skip
-SMOOTH = FUNCTIONS[:11]
-
-
-def built(build):
+def built(name):
     """Return a root, its rows' data and the number of its arguments."""
-    f = Make()
-    root = build(f)
+    cells, (root,) = made(FUNCTIONS[name])
     y = np.random.default_rng(1).uniform(-0.7, 0.9, ROWS)
     n = np.array([0, 1, 4, 11, 2])
     columns = tuple(Column(name, x, 0) for name, x in (("y", y), ("n", n)))
-    data = RowData(RowFunction("y", ROWS, columns, root, (), f.cells), np.arange(ROWS))
+    data = RowData(RowFunction("y", ROWS, columns, root, (), cells), np.arange(ROWS))
     seen, open_cells = set(), [root]
     while open_cells:
         cell = open_cells.pop()

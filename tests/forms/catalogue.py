@@ -21,5 +21,5 @@ SECTIONS = (
 FORMS: dict[str, Form] = {
     form.declare.__name__: form for section in SECTIONS for form in section.forms
 }
-ACCEPTED = {key: form for key, form in FORMS.items() if form.verdict == "accepted"}
-REFUSED = {key: form for key, form in FORMS.items() if form.verdict == "refused"}
+ACCEPTED = {key: form for key, form in FORMS.items() if not form.refused}
+REFUSED = {key: form for key, form in FORMS.items() if form.refused}

@@ -30,8 +30,8 @@ class Form:
         Declares the model's variables, given data; returns the model if it makes another one.
     observed
         Name of the variable that is subsampled.
-    reason
-        What a refusal begins with; empty for a form that is accepted.
+    refused
+        Whether it is refused; the page says why.
     settings
         Further settings of the split.
     axis
@@ -45,15 +45,10 @@ class Form:
     written: str
     declare: Callable[["Data"], pm.Model | None]
     observed: tuple[str, ...] = ("y",)
-    reason: str = ""
+    refused: bool = False
     settings: tuple[tuple[str, object], ...] = ()
     axis: int = 0
     trap: int = COLUMNS
-
-    @property
-    def verdict(self) -> str:
-        """Whether the form is ``"accepted"`` or ``"refused"``."""
-        return "refused" if self.reason else "accepted"
 
     def build(self, rows: int, *, mutable: bool = False) -> pm.Model:
         """Return the model on so many rows, their data in arrays or in pm.Data."""
@@ -127,6 +122,6 @@ class Section:
 
         return register
 
-    def refuses(self, name: str, written: str, reason: str, **more: object) -> Callable:
+    def refuses(self, name: str, written: str, **more: object) -> Callable:
         """Register the declaration of a form that is refused."""
-        return self.accepts(name, written, reason=reason, **more)
+        return self.accepts(name, written, refused=True, **more)

@@ -1,6 +1,5 @@
-"""One input that is invalid or cannot be served, and the message that it is refused with."""
+"""One input that is invalid or cannot be served, and what the package is given."""
 
-import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ FOLDER = "<folder>"
 
 @dataclass(frozen=True)
 class Case:
-    """An input and what becomes of it.
+    """An input, and the message that it is refused with where the page alone does not say it.
 
     Parameters
     ----------
@@ -33,29 +32,20 @@ class Case:
         The input, as a user writes it.
     call
         Gives the input to the package; takes what the cases share.
-    error
-        Class of the error; None for an input that is accepted.
-    variable, cause, fix
-        The message, in its three parts and in this order.
+    error, message
+        Class of the error and its message; None where they stand on the page alone.
     """
 
     section: str
     written: str
     call: Callable[["Shared"], object]
-    error: type[Exception] | None = None
-    variable: str = ""
-    cause: str = ""
-    fix: str = ""
+    error: str | None = None
+    message: str | None = None
 
     @property
-    def message(self) -> str:
-        """The whole message."""
-        return f"{self.variable} {self.cause} {self.fix}"
-
-    def matches(self, message: str) -> bool:
-        """Whether a message is the one that is expected, numbers in it apart."""
-        pattern = re.escape(self.message).replace(re.escape(NUMBER), r" *-?[\d.]+(e[-+]\d+)? *")
-        return re.fullmatch(pattern, message, flags=re.DOTALL) is not None
+    def name(self) -> str:
+        """Part of the table and the input."""
+        return f"{self.section}: {self.written}"
 
 
 class Section:
@@ -66,37 +56,44 @@ class Section:
         self.error = error
         self.cases: list[Case] = []
 
-    def refuses(
-        self,
-        written: str,
-        variable: str,
-        cause: str,
-        fix: str,
-        *,
-        call: Callable | None = None,
-        error: type[Exception] | None = None,
-    ) -> Callable:
-        """Register a call that is refused; a decorator where `call` is not given."""
+    def gives(self, written: str, call: Callable | None = None) -> Callable:
+        """Register a call that ends as the page says; a decorator where `call` is not given."""
 
         def register(call: Callable) -> Callable:
-            kind = self.error if error is None else error
-            self.cases.append(Case(self.title, written, call, kind, variable, cause, fix))
+            self.cases.append(Case(self.title, written, call))
             return call
 
         return register if call is None else register(call)
 
-    def accepts(self, written: str, call: Callable) -> None:
-        """Register a call that is accepted."""
-        self.cases.append(Case(self.title, written, call))
+    def refuses(
+        self,
+        written: str,
+        *message: str,
+        call: Callable | None = None,
+        error: type[Exception] | None = None,
+    ) -> Callable:
+        """Register a call that is refused with a message in parts."""
 
-    def setting(self, method: str, name: str, value: object, cause: str, fix: str) -> None:
+        def register(call: Callable) -> Callable:
+            kind = (self.error if error is None else error).__name__
+            self.cases.append(Case(self.title, written, call, kind, " ".join(message)))
+            return call
+
+        return register if call is None else register(call)
+
+    def setting(self, method: str, name: str, value: object, *message: str) -> None:
         """Register a setting of a step that is refused, with its name and its value."""
 
         def call(shared: Shared) -> object:
             return shared.build(method, **{name: value})
 
         written = f"{method}({name}={value!r})"
-        self.refuses(written, f"{name}={value!r}", cause, fix, call=call)
+        if message:
+            self.refuses(written, f"{name}={value!r}", *message, call=call)
+        else:
+            self.gives(written, call)
+
+    accepts = gives
 
 
 class Shared:

@@ -1,24 +1,27 @@
-"""Every input of the table is refused with its message, and every message helps."""
+"""Every input is refused with the message of the page, and every message helps."""
 
 import re
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from inputs.case import FOLDER, Case, Shared
-from inputs.catalogue import BY_NAME, CASES
-from inputs.table import PAGE, between, table
-from pymc_minibatch_mh import MinibatchError, SettingError
+from every import every
+from inputs.case import Shared
+from inputs.catalogue import CASES
+from inputs.table import ACCEPTED, PAGE, agrees, between, on_the_page, outcome, table
+from pymc_minibatch_mh import MinibatchError
 
 # PyMC's own call, for a pm.MatrixNormal.
 pytestmark = pytest.mark.filterwarnings("ignore:pytensor.tensor.linalg.trace:FutureWarning")
 
-REFUSED = {name: case for name, case in BY_NAME.items() if case.error is not None}
-#: What a fix begins with.
-DOING = {
-    "Build", "Choose", "Compute", "Correct", "Declare", "Drop", "Enlarge", "Fill", "Give", "Leave",
-    "Marginalise", "Name", "Pass", "Put", "Raise", "Return", "Sample", "Store", "Use", "Write",
-}  # fmt: skip
+SAID = on_the_page(PAGE.read_text(encoding="utf-8"))
+SECTIONS = list(dict.fromkeys(case.section for case in CASES))
+#: What a message begins with, and what its last part does: what to do.
+NAMED = r"('[^']+'(, '[^']+')*:?|\w+=.*|\w+\(.*\)|the (file|column) .+|file://.+)"
+DOING = (
+    "Build|Choose|Compute|Correct|Declare|Drop|Enlarge|Fill|Give|Leave|Marginalise|Name|Pass|Put|"
+    "Raise|Return|Sample|Store|Use|Write"
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,64 +30,70 @@ def shared(model_of, step_of, tmp_path_factory):
     return Shared(model_of("poisson"), step, tmp_path_factory.mktemp("inputs"))
 
 
-def assert_outcome(case, shared):
-    """Give the input to the package, and compare what becomes of it with the table."""
-    if case.error is None:
-        case.call(shared)
-        return
-    with pytest.raises(case.error) as refusal:
-        case.call(shared)
-    assert type(refusal.value) is case.error
-    said = str(refusal.value).replace(str(shared.folder), FOLDER)
-    assert case.matches(said), f"{said}\nis not\n{case.message}"
-
-
-def well_formed(case):
+def well_formed(message):
     """Return whether a message names the variable, the cause and the fix, in that order."""
-    names = r"'[^']+'(, '[^']+')*:?|\w+=.*|\w+\(.*\)|the (file|column) .+|file://.+"
-    variable = re.fullmatch(names, case.variable)
-    cause = re.fullmatch(r"[a-z'].*\.", case.cause, re.DOTALL)
-    return bool(variable and cause and case.fix.split()[0] in DOING and case.fix.endswith("."))
+    parts = rf"{NAMED} [a-z'].*\. ({DOING})\b.*\."
+    return re.fullmatch(parts, message, re.DOTALL) is not None
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-def test_an_input_is_refused_with_its_message(name, shared):
-    case = BY_NAME[name]
-    assert_outcome(case, shared)
-    assert case.error is None or well_formed(case)
+def assert_outcome(case, said, shared):
+    """Give the input to the package, and compare what becomes of it with the page."""
+    found = outcome(case, shared)
+    assert agrees(found, said), f"{found} is not {said}"
+    assert case.message is None or said == (case.error, case.message)
+    assert said == ACCEPTED or well_formed(said[1])
 
 
-def test_a_message_in_another_order_is_noticed():
-    parts = {"variable": "'y'", "cause": "has missing values.", "fix": "Drop them."}
-    assert well_formed(Case("", "", print, SettingError, **parts))
-    for name, wrong in (
-        ("variable", "This model"),
-        ("cause", "Use another one."),
-        ("cause", ""),
-        ("fix", "It cannot be sampled."),
-    ):
-        assert not well_formed(Case("", "", print, SettingError, **parts | {name: wrong}))
+@pytest.mark.parametrize("section", SECTIONS)
+def test_inputs_are_refused_with_the_messages_of_the_page(section, shared):
+    own = [case for case in CASES if case.section == section]
+
+    @every("case", own, ids=lambda case: case.written)
+    def run(case):
+        assert_outcome(case, SAID[case.name], shared)
+
+    run()
+
+
+@every(
+    "message",
+    [
+        "This model has missing values. Drop them.",
+        "'y' Use another one. Drop them.",
+        "'y'  Drop them.",
+        "'y' has missing values. It cannot be sampled.",
+    ],
+)
+def test_a_message_in_another_order_is_noticed(message):
+    assert well_formed("'y' has missing values. Drop them.")
+    assert not well_formed(message)
 
 
 def test_another_message_is_noticed(shared):
-    case = BY_NAME["Settings of every step: TunaMH(tune='yes')"]
-    for changed in ({"cause": "is not a flag."}, {"error": ValueError}, {"error": None}):
-        mutant = Case(**{**vars(case), **changed})
-        with pytest.raises((AssertionError, SettingError)):
-            assert_outcome(mutant, shared)
+    (case,) = (case for case in CASES if case.written == "TunaMH(rng=-1)")
+    error, message = SAID[case.name]
+    assert_outcome(case, (error, message), shared)
+    for mutant in ((error, message.replace("is no", "is a")), ("ValueError", message), ACCEPTED):
+        with pytest.raises(AssertionError):
+            assert_outcome(case, mutant, shared)
+    with pytest.raises(AssertionError):
+        assert_outcome(replace(case, call=lambda shared: None), (error, message), shared)
 
 
 def test_the_table_is_broad():
-    assert len(BY_NAME) == len(CASES) >= 100
-    sections = [case.section for case in CASES]
-    assert sections.count("Dependent or unsplittable models") >= 25
-    assert sections.count("Independent models beside them") >= 25
+    assert len(SAID) == len(CASES) >= 300
+
+
+def names_below(error):
+    """Return the names of an error's class and of all below it."""
+    return {error.__name__}.union(*map(names_below, error.__subclasses__()))
 
 
 def test_errors_are_the_package_s_own():
-    own = {case.error for case in REFUSED.values()} - {FileNotFoundError}
-    assert all(issubclass(error, MinibatchError) for error in own)
+    errors = {error for error, _ in SAID.values()} - {"accepted", "FileNotFoundError"}
+    assert errors <= names_below(MinibatchError)
 
 
-def test_the_page_says_what_the_tests_hold():
-    assert between(Path(PAGE).read_text(encoding="utf-8")) == table()
+def test_the_page_has_these_inputs_and_no_others():
+    page = PAGE.read_text(encoding="utf-8")
+    assert between(page) == table(lambda case: SAID[case.name])

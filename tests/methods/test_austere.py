@@ -6,6 +6,7 @@ import pytest
 from scipy.special import ndtr, ndtri, stdtr
 from scipy.stats import ttest_1samp
 
+from every import every
 from exactness.enumeration import acceptance, sample_statistics, subsets
 from exactness.kernels import BETA, CHAINS, RULES
 from pymc_minibatch_mh import PerUpdate, SequentialDesign
@@ -25,7 +26,7 @@ def test_a_look_is_a_t_test_of_the_mean_difference():
     assert decided[2] == pytest.approx(tail / 2, rel=1e-4)
 
 
-@pytest.mark.parametrize("side", [-1.0, 1.0])
+@every("side", [-1.0, 1.0])
 def test_a_look_decides_once_the_tail_is_below_epsilon(side):
     uniform, deviation = 0.3, 0.7
     for t in (1.0, 1.6, 1.8, 4.0):
@@ -57,7 +58,7 @@ def test_all_rows_read_is_metropolis():
             assert (p, error) == (min(1.0, math.exp(log_ratio)), 0.0)
 
 
-@pytest.mark.parametrize("n", [500, BIG])
+@every("n", [500, BIG])
 def test_infinite_and_undefined_log_ratios(n):
     assert austere.judge(math.nan, math.nan, math.nan, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
     assert austere.judge(-math.inf, math.nan, 0.0, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
@@ -68,7 +69,7 @@ def test_every_look_adds_a_batch():
     assert [austere.plan(1.0, n, 250, DEFAULT) for n in (0, 100, 200)] == [100, 200, 250]
 
 
-@pytest.mark.parametrize("n", [0, 100, 249])
+@every("n", [0, 100, 249])
 def test_at_epsilon_zero_all_rows_are_read_at_once(n):
     assert austere.plan(1.0, n, 250, austere.settings(0.0)) == 250
 
@@ -81,7 +82,7 @@ def test_at_epsilon_one_half_the_first_look_decides_by_its_own_ratio():
     assert found == pytest.approx(np.exp(np.minimum(0.0, ratios)).mean(), rel=1e-12)
 
 
-@pytest.mark.parametrize("boundary", [0.5, 0.75, 1.0])
+@every("boundary", [0.5, 0.75, 1.0])
 def test_the_level_of_a_look_is_that_of_its_limit(boundary):
     test = austere.settings(0.05, boundary=boundary)
     levels = np.array([austere.level(n, 1_000, test) for n in (50, 200, 999)])

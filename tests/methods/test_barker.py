@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import expit, ndtr
 
+from every import every
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.methods import barker
 from pymc_minibatch_mh.methods.tables.correction import correction_table
@@ -28,8 +29,8 @@ def test_settings_hold_the_table():
     assert (DEFAULT.sigma, DEFAULT.table_error) == (table.sigma, table.error)
 
 
-@pytest.mark.parametrize("sigma", [1.0, 1.2])
-@pytest.mark.parametrize("variance", [0.0, 0.3, 0.9, 0.999])
+@every("sigma", [1.0, 1.2])
+@every("variance", [0.0, 0.3, 0.9, 0.999])
 def test_probability_is_the_sum_over_atoms(sigma, variance):
     table, settings = correction_table(sigma), barker.settings(sigma)
     for log_ratio in np.linspace(-40.0, 40.0, 161):
@@ -38,8 +39,8 @@ def test_probability_is_the_sum_over_atoms(sigma, variance):
         assert probability(log_ratio, variance, settings) == pytest.approx(direct, abs=1e-14)
 
 
-@pytest.mark.parametrize("sigma", [1.0, 1.2])
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+@every("sigma", [1.0, 1.2])
+@every("share", [0.05, 0.5, 0.95])
 def test_normal_noise_of_known_variance_gives_barkers_acceptance(sigma, share):
     settings, table = barker.settings(sigma), correction_table(sigma)
     deviation = math.sqrt(share) * sigma
@@ -74,7 +75,7 @@ def test_variance_above_sigma_squared_leaves_the_correction_alone():
         assert probability(log_ratio, math.inf) == expected
 
 
-@pytest.mark.parametrize("log_ratio", [-1.3, 0.0, 0.7])
+@every("log_ratio", [-1.3, 0.0, 0.7])
 def test_verdict_compares_the_uniform_with_the_probability(log_ratio):
     p = probability(log_ratio, 0.8)
     for uniform, verdict in ((0.0, 1.0), (p * (1 - 1e-12), 1.0), (p, 0.0), (0.999, 0.0)):
@@ -87,8 +88,8 @@ def test_all_rows_read_is_exact():
         assert p == (pytest.approx(expit(log_ratio), rel=1e-15), 0.0)
 
 
-@pytest.mark.parametrize("n", [500, BIG])
-@pytest.mark.parametrize("rule", ["predict", "grow"])
+@every("n", [500, BIG])
+@every("rule", ["predict", "grow"])
 def test_infinite_and_undefined_log_ratios(n, rule):
     settings = barker.settings(batch_rule=rule)
     assert barker.judge(math.nan, math.nan, math.nan, n, BIG, 0.0, settings) == (0, 0, 0)
@@ -96,7 +97,7 @@ def test_infinite_and_undefined_log_ratios(n, rule):
     assert barker.judge(math.inf, math.nan, 0.0, n, BIG, 0.999, settings) == (1, 1, 0)
 
 
-@pytest.mark.parametrize("spread", [1e2, 1e4, 3e5])
+@every("spread", [1e2, 1e4, 3e5])
 def test_predicted_batch_has_the_variance_aimed_at(spread):
     rows = barker.plan(spread, 0, BIG, barker.settings(batch_size=2))
     aim = 0.7 * 1.2**2
@@ -109,9 +110,7 @@ def test_predicted_batch_at_the_ends():
     assert barker.plan(1.0, 0, 60, DEFAULT) == 60
 
 
-@pytest.mark.parametrize(
-    ("max_error", "options"), [(0.002, {"skewness": 3.0}), (0.02, {"error_bound": "novak"})]
-)
+@every(("max_error", "options"), [(0.002, {"skewness": 3.0}), (0.02, {"error_bound": "novak"})])
 def test_max_error_takes_the_smallest_batch(max_error, options):
     settings = barker.settings(max_error=max_error, **options)
     spread = 200.0
@@ -174,7 +173,7 @@ def test_edgeworth_error_covers_skewed_batches():
     assert abs(np.mean(accepted) - 0.5) < error < 0.02
 
 
-@pytest.mark.parametrize("options", [{"skewness": -1.0}, {"third_moment": math.inf}])
+@every("options", [{"skewness": -1.0}, {"third_moment": math.inf}])
 def test_impossible_measurements_are_refused_by_name(options):
     with pytest.raises(SettingError, match=f"^{next(iter(options))}="):
         barker.settings(**options)

@@ -5,12 +5,13 @@ import pytest
 from scipy.special import zeta
 from scipy.stats import hypergeom
 
+from every import every
 from pymc_minibatch_mh.methods import confidence
 
 DEFAULT = confidence.settings()
 
 
-@pytest.mark.parametrize("p", [1.2, 2.0, 5.0])
+@every("p", [1.2, 2.0, 5.0])
 def test_the_levels_of_all_looks_add_up_to_less_than_delta(p):
     test = confidence.settings(p=p, delta=0.1)
     # The tail of the series in closed form, of which few terms are added up.
@@ -55,8 +56,8 @@ def test_batches_grow_by_gamma_until_all_rows_decide():
 TOTAL = 1_000
 
 
-@pytest.mark.parametrize("level", [0.2, 0.01])
-@pytest.mark.parametrize("n", [10, 50, 400])
+@every("level", [0.2, 0.01])
+@every("n", [10, 50, 400])
 def test_a_look_is_wrong_with_probability_delta_k_at_most(n, level):
     """Of rows that are 0 or 1, for every number of ones, summed over all batches."""
     for ones in (1, 3, 10, 50, 300, 500, 950, 999):
@@ -88,14 +89,14 @@ def test_all_rows_read_is_metropolis():
             assert p == min(1.0, math.exp(log_ratio))
 
 
-@pytest.mark.parametrize("width", [0.0, 3.0, math.nan])
+@every("width", [0.0, 3.0, math.nan])
 def test_infinite_and_undefined_log_ratios(width):
     assert confidence.judge(math.nan, width, 0.0) == (0, 0)
     assert confidence.judge(-math.inf, width, 0.0) == (0, 0)
     assert confidence.judge(math.inf, width, 0.999) == (1, 1)
 
 
-@pytest.mark.parametrize("scans", [False, True])
+@every("scans", [False, True])
 def test_the_guarantee_says_what_the_range_rests_on(scans):
     method = confidence.ConfidenceMethod(confidence.settings(scans=scans))
     assert ("given valid bounds" in method.guarantee.controls) == (not scans)

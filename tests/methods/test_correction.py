@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
+from every import every
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.methods.tables.correction import (
     SHIPPED_SIGMAS,
@@ -23,7 +24,7 @@ def distance(table, points):
     return np.abs(cdf - expit(points)).max()
 
 
-@pytest.mark.parametrize("sigma", SHIPPED_SIGMAS)
+@every("sigma", SHIPPED_SIGMAS)
 def test_shipped_table_is_a_symmetric_law(sigma):
     table = correction_table(sigma)
     assert table.sigma == sigma
@@ -34,12 +35,12 @@ def test_shipped_table_is_a_symmetric_law(sigma):
     assert np.all(np.diff(table.atoms) > 0.0)
 
 
-@pytest.mark.parametrize("sigma", SHIPPED_SIGMAS)
+@every("sigma", SHIPPED_SIGMAS)
 def test_shipped_error_is_small_enough(sigma):
     assert correction_table(sigma).error < LARGEST_ERRORS[sigma]
 
 
-@pytest.mark.parametrize("sigma", [*SHIPPED_SIGMAS, 0.6, 1.5])
+@every("sigma", [*SHIPPED_SIGMAS, 0.6, 1.5])
 def test_certified_error_bounds_the_distance_and_is_tight(sigma):
     table = correction_table(sigma)
     rng = np.random.default_rng(7)
@@ -48,7 +49,7 @@ def test_certified_error_bounds_the_distance_and_is_tight(sigma):
     assert table.error < 1.05 * seen + 1e-12
 
 
-@pytest.mark.parametrize("sigma", SHIPPED_SIGMAS)
+@every("sigma", SHIPPED_SIGMAS)
 def test_shipped_table_is_what_the_linear_programme_gives(sigma):
     rebuilt = minimax_correction(sigma)
     assert rebuilt.error == pytest.approx(correction_table(sigma).error, rel=1e-2, abs=1e-10)
@@ -91,15 +92,13 @@ def test_tables_are_cached_and_read_only():
         table.sigma = 1.0
 
 
-@pytest.mark.parametrize("sigma", [0.5, 1.71, 0.0, -1.0, np.inf, np.nan])
+@every("sigma", [0.5, 1.71, 0.0, -1.0, np.inf, np.nan])
 def test_impossible_sigma_is_refused_by_name(sigma):
     with pytest.raises(SettingError, match="sigma="):
         correction_table(sigma)
 
 
-@pytest.mark.parametrize(
-    ("sigma", "ridge", "paper"), [(0.8, 10.0, 4.0e-4), (0.9, 1.0, 1.6e-4), (1.0, 10.0, 1.3e-3)]
-)
+@every(("sigma", "ridge", "paper"), [(0.8, 10.0, 4.0e-4), (0.9, 1.0, 1.6e-4), (1.0, 10.0, 1.3e-3)])
 def test_ridge_reproduces_the_papers_table_3(sigma, ridge, paper):
     # The paper's 2000 points, coarsened: the solution depends on ridge / points^2 alone.
     table = ridge_correction(sigma, ridge / 100.0, points=200)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from every import every
 from pymc_minibatch_mh import (
     PerUpdate,
     SequentialDesign,
@@ -23,9 +24,7 @@ def moves(seed, count=60):
     return TriedMoves(N_ROWS, rng.normal(-0.7, 1.2, count), rng.uniform(0.3, 6.0, count))
 
 
-@pytest.mark.parametrize(
-    ("tolerance", "n_rows", "batch_size"), [(0.1, 13_000, 450), (0.2, 100_000, 300)]
-)
+@every(("tolerance", "n_rows", "batch_size"), [(0.1, 13_000, 450), (0.2, 100_000, 300)])
 def test_published_designs_are_found(tolerance, n_rows, batch_size):
     found = design_sequential_test(n_rows, tolerance)
     assert (found.batch_size, found.epsilon) == (batch_size, 0.01)
@@ -48,8 +47,8 @@ def test_a_design_says_what_it_is():
     assert "boundary=0.75" in str(SequentialDesign(450, 0.01, 0.1, 0.9, 0.75))
 
 
-@pytest.mark.parametrize("log_ratio", [-3.0, -0.4, 0.0, 0.7, -900.0, 900.0])
-@pytest.mark.parametrize("sd", [0.05, 2.0, 40.0])
+@every("log_ratio", [-3.0, -0.4, 0.0, 0.7, -900.0, 900.0])
+@every("sd", [0.05, 2.0, 40.0])
 def test_error_and_use_of_a_move_are_means_over_the_uniform_number(log_ratio, sd):
     found = TriedMoves(N_ROWS, [log_ratio], [sd]).error_and_use_of(200, 0.05)
     # Midpoints of -log u, finer where the decision turns.
@@ -106,7 +105,7 @@ def test_a_look_at_half_of_the_rows_that_reads_them_all_errs_less():
     assert shipped.error < published.error
 
 
-@pytest.mark.parametrize("tolerance", [0.01, 0.1])
+@every("tolerance", [0.01, 0.1])
 def test_every_update_has_the_cheapest_tolerated_test(tolerance):
     given = PerUpdate(tolerance, batch_sizes=(50, 200, 400), epsilons=(0.01, 0.1))
     table = design_table(given, N_ROWS)
@@ -126,7 +125,7 @@ def test_every_update_has_the_cheapest_tolerated_test(tolerance):
                 assert use <= other_use + 1e-12
 
 
-@pytest.mark.parametrize(
+@every(
     ("changed", "name"),
     [
         ({"tolerance": 0.0}, "tolerance"),
@@ -150,7 +149,7 @@ def test_impossible_arguments_are_refused_by_name(changed, name):
         design_sequential_test(**{"step_or_numbers": 2_000, "tolerance": 0.1} | changed)
 
 
-@pytest.mark.parametrize(
+@every(
     ("given", "name"),
     [
         ((1, [0.0], [1.0]), "n_rows"),

@@ -4,8 +4,7 @@ import inspect
 import pkgutil
 from importlib import import_module
 
-import pytest
-
+from every import every
 from pymc_minibatch_mh import methods
 from pymc_minibatch_mh.kernels.alias import draw_alias
 from pymc_minibatch_mh.kernels.bound_tables import draw_rows
@@ -23,7 +22,7 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+@every("method", METHODS, ids=lambda method: method.__name__)
 def test_who_draws_rows_by_their_bounds_says_so(method):
     # Compiled code does not check places in arrays: those of other methods are empty.
     used = vars(inspect.getmodule(method)).values()

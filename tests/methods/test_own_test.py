@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from conformance.harness import run
+from every import every
 from pymc_minibatch_mh import MinibatchError, OwnTestMH, PenaltyMH, SettingError
 from zoo import sample
 
@@ -74,8 +75,8 @@ def beyond(log_ratio, variance, skewness, n, total, uniform, numbers):
     return 1.0, 2.0, 0.0
 
 
-@pytest.mark.parametrize("own", [raising, no_number, beyond])
-@pytest.mark.parametrize("batch", [150, 10_000])
+@every("own", [raising, no_number, beyond])
+@every("batch", [150, 10_000])
 def test_a_test_without_a_verdict_ends_the_run(model_of, own, batch):
     model = model_of("logistic")
     step = OwnTestMH(plan, own, numbers=[batch], controls="nothing", model=model)
@@ -115,7 +116,7 @@ def test_tests_are_told_from_each_other(model_of, step):
             step.sampling_state = other.sampling_state
 
 
-@pytest.mark.parametrize(
+@every(
     ("settings", "message"),
     [
         ({"plan": 3}, r"^plan=3 is no function that numba can compile"),

@@ -6,6 +6,7 @@ from numpy.polynomial.legendre import leggauss
 from scipy.special import ndtr
 from scipy.stats import chi2
 
+from every import every
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.methods import penalty
 
@@ -34,8 +35,8 @@ def detailed_balance_error(deviation, n, penalty_of):
     return np.abs(there - np.exp(LOG_RATIOS) * back).max()
 
 
-@pytest.mark.parametrize("n", [10, 30, 100])
-@pytest.mark.parametrize("deviation", [0.4, 1.0, 1.2])
+@every("n", [10, 30, 100])
+@every("deviation", [0.4, 1.0, 1.2])
 def test_detailed_balance_error_is_covered_by_the_estimate(deviation, n):
     found = detailed_balance_error(deviation, n, penalty.penalty)
     estimate = penalty.error_estimate(deviation**2, 0.0, n, 10**9, DEFAULT)
@@ -67,7 +68,7 @@ def test_all_rows_read_is_metropolis():
         assert decided[1:] == (pytest.approx(math.exp(min(0.0, log_ratio)), rel=1e-15), 0.0)
 
 
-@pytest.mark.parametrize("n", [500, BIG])
+@every("n", [500, BIG])
 def test_infinite_and_undefined_log_ratios(n):
     assert penalty.judge(math.nan, math.nan, math.nan, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
     assert penalty.judge(-math.inf, math.nan, 0.0, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
@@ -105,7 +106,7 @@ def test_skewness_term_covers_skewed_batches():
             assert abs(found - known) < estimate < 0.1
 
 
-@pytest.mark.parametrize(
+@every(
     ("options", "name"),
     [
         ({"max_sd": 0.0}, "max_sd"),

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from every import every
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.methods import poisson
 from pymc_minibatch_mh.methods.chi import best_chi, chi_for_gap, largest_chi
@@ -38,7 +39,7 @@ def ceiling(bound, size, settings):
     return poisson.rate(size, settings) * bound / size
 
 
-@pytest.mark.parametrize(("form", "chi"), FORMS)
+@every(("form", "chi"), FORMS)
 def test_thinning_leaves_the_published_intensity(form, chi):
     settings = poisson.settings(form, chi)
     for change, bound, size in rows():
@@ -49,7 +50,7 @@ def test_thinning_leaves_the_published_intensity(form, chi):
         assert left == pytest.approx(expected, rel=1e-13, abs=1e-15 * bound * (1 + chi * size))
 
 
-@pytest.mark.parametrize(("form", "chi"), FORMS)
+@every(("form", "chi"), FORMS)
 def test_intensities_differ_by_the_change(form, chi):
     settings = poisson.settings(form, chi)
     for change, bound, size in rows():
@@ -59,7 +60,7 @@ def test_intensities_differ_by_the_change(form, chi):
         assert (there - back) * top == pytest.approx(change, rel=1e-12, abs=1e-15 * top)
 
 
-@pytest.mark.parametrize(("form", "chi"), FORMS)
+@every(("form", "chi"), FORMS)
 def test_log_ratio_is_that_of_the_intensities(form, chi):
     settings = poisson.settings(form, chi)
     for change, bound, size in rows():
@@ -82,7 +83,7 @@ def test_best_intensity_is_the_largest():
         assert poisson.rate(size, best) == poisson.rate(size, paper)
 
 
-@pytest.mark.parametrize("form", ["best", "paper"])
+@every("form", ["best", "paper"])
 def test_small_changes_keep_their_digits(form):
     bound, size, chi = 0.3, 2.0, 0.4
     settings = poisson.settings(form, chi)
@@ -95,14 +96,14 @@ def test_small_changes_keep_their_digits(form):
         assert poisson.thin(change, bound, size, settings)[1] == pytest.approx(expected, rel=4e-16)
 
 
-@pytest.mark.parametrize("form", ["best", "paper", "factorized"])
+@every("form", ["best", "paper", "factorized"])
 def test_tight_bounds(form):
     settings = poisson.settings(form)
     assert poisson.thin(0.3, 0.3, 2.0, settings) == (1.0, -math.inf)
     assert poisson.thin(-0.3, 0.3, 2.0, settings) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(("form", "chi"), FORMS)
+@every(("form", "chi"), FORMS)
 def test_rows_that_cannot_change_are_never_kept(form, chi):
     settings = poisson.settings(form, chi)
     assert poisson.thin(0.0, 0.0, 2.0, settings) == (0.0, 0.0)
@@ -111,7 +112,7 @@ def test_rows_that_cannot_change_are_never_kept(form, chi):
     assert poisson.rate(0.0, settings) == 0.0
 
 
-@pytest.mark.parametrize("form", ["best", "paper"])
+@every("form", ["best", "paper"])
 def test_subnormal_bounds_leave_probabilities(form):
     settings = poisson.settings(form, 0.4)
     for change in (5e-324, -5e-324, 1e-320, -1e-320):
@@ -135,8 +136,8 @@ def test_accept_probability():
     assert accept(math.inf, 0.0, 0.0) == accept(900.0, 900.0, 1.0) == 1.0
 
 
-@pytest.mark.parametrize("delayed", [0.0, 1.0])
-@pytest.mark.parametrize("bad", [math.nan, -math.inf])
+@every("delayed", [0.0, 1.0])
+@every("bad", [math.nan, -math.inf])
 def test_undefined_log_ratios_reject(bad, delayed):
     assert poisson.accept_probability(bad, 0.0, delayed) == 0.0
     assert poisson.accept_probability(0.0, bad, delayed) == 0.0
@@ -155,7 +156,7 @@ def test_settings_are_held_by_name():
         assert [type(value) for value in record] == [int, float, int, float, int]
 
 
-@pytest.mark.parametrize(
+@every(
     ("wrong", "message"),
     [
         ({"form": "tuna"}, "form='tuna' is unknown"),
@@ -179,9 +180,9 @@ def efficiency(chi, sizes, mean_square, row_cost, max_rate=math.inf):
     return (effective / (1.0 + row_cost * np.minimum(rows, max_rate))).mean(axis=1)
 
 
-@pytest.mark.parametrize("row_cost", [1e-3, 1e-2, 0.3])
-@pytest.mark.parametrize("mean_square", [0.01, 0.1, 1.0])
-@pytest.mark.parametrize("scale", [1e-3, 0.3, 5.0, 200.0])
+@every("row_cost", [1e-3, 1e-2, 0.3])
+@every("mean_square", [0.01, 0.1, 1.0])
+@every("scale", [1e-3, 0.3, 5.0, 200.0])
 def test_best_chi_is_the_best(scale, mean_square, row_cost):
     sizes = scale * np.random.default_rng(5).gamma(3.0, 0.3, size=40)
     candidates = np.append(0.0, np.geomspace(1e-7, 1e6, 4000))
@@ -192,9 +193,9 @@ def test_best_chi_is_the_best(scale, mean_square, row_cost):
     assert found >= best * (1.0 - 1e-9)
 
 
-@pytest.mark.parametrize("mean_square", [1e-5, 1e-3, 0.1])
-@pytest.mark.parametrize("size", [1.0, 30.0, 700.0, 2_900.0])
-@pytest.mark.parametrize("row_cost", [1e-3, 1e-2])
+@every("mean_square", [1e-5, 1e-3, 0.1])
+@every("size", [1.0, 30.0, 700.0, 2_900.0])
+@every("row_cost", [1e-3, 1e-2])
 def test_best_chi_counts_moves_that_read_all_rows(size, mean_square, row_cost):
     case = np.array([size]), mean_square, row_cost, 3_000.0
     best = efficiency(np.append(0.0, np.geomspace(1e-7, 1e6, 40_000)), *case).max()
@@ -221,7 +222,7 @@ def test_best_chi_is_0_where_rows_are_dear():
     assert best_chi([0.5], 0.01, 1e3) == 0.0
 
 
-@pytest.mark.parametrize("sizes", [[], [0.0], [math.inf, math.nan]])
+@every("sizes", [[], [0.0], [math.inf, math.nan]])
 def test_best_chi_without_a_move_to_judge_by(sizes):
     assert best_chi(sizes, 0.1, 0.01) == 0.0
 

@@ -3,13 +3,14 @@ import math
 import numpy as np
 import pytest
 
+from every import every
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.methods import poisson_levels as levels
 
 RNG = np.random.default_rng(7)
 
 
-@pytest.mark.parametrize("lam", [0.3, 5.0, 400.0])
+@every("lam", [0.3, 5.0, 400.0])
 def test_thinning_leaves_the_published_intensity(lam):
     widths = RNG.exponential(size=50)
     total = widths.sum()
@@ -32,7 +33,7 @@ def test_ends_of_a_range_are_kept_always_and_seldom():
     assert levels.keep_probability(0.0, 0.25) == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize(
+@every(
     ("total", "n_rows", "lam"),
     [
         (20.0, 100_000, 400.0),
@@ -46,7 +47,7 @@ def test_an_automatic_lam_is_the_square_of_the_ranges_or_reads_a_quarter(total, 
     assert levels.automatic_lam(total, n_rows) == lam
 
 
-@pytest.mark.parametrize("lam", [0.0, -1.0, math.inf, math.nan])
+@every("lam", [0.0, -1.0, math.inf, math.nan])
 def test_an_impossible_lam_is_refused_by_name(lam):
     with pytest.raises(SettingError, match=r"^lam="):
         levels.settings(lam)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from every import every
 from papers.seita_correction import PUBLISHED, RIDGES
 from pymc_minibatch_mh import SettingError, correction_errors
 from pymc_minibatch_mh.methods.tables.correction import ridge_correction
@@ -26,14 +27,14 @@ def test_the_table_has_all_entries(found):
     assert len(found) == 40
 
 
-@pytest.mark.parametrize("entry", EXPECTED)
+@every("entry", EXPECTED)
 def test_an_entry_is_the_published_one(found, entry):
     # Two figures were printed.
     tolerance = 0.051 if entry != OFF else 1.0
     assert found[entry].ridge_error == pytest.approx(EXPECTED[entry], rel=tolerance)
 
 
-@pytest.mark.parametrize(("sigma", "ridge", "error"), [(0.9, 1.0, 1.0e-4), (0.8, 0.03, 5.0e-6)])
+@every(("sigma", "ridge", "error"), [(0.9, 1.0, 1.0e-4), (0.8, 0.03, 5.0e-6)])
 def test_the_first_version_of_the_paper_has_the_same_table(sigma, ridge, error):
     (found,) = correction_errors([4000], [sigma], [ridge])
     assert found.ridge_error == pytest.approx(error, rel=0.05)
@@ -51,7 +52,7 @@ def test_few_points_stand_for_many():
         assert errors[0] == pytest.approx(errors[1], rel=0.02)
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "message"),
     [
         ({"points": [0]}, r"^points=\[0\] are no positive numbers\. Give numbers above 0\.$"),

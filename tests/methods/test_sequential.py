@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
+from every import every
 from pymc_minibatch_mh import SettingError, sequential_error, sequential_use
 from pymc_minibatch_mh.methods.tables import sequential
 from statistical.budget import FAR
@@ -68,7 +69,7 @@ def forward(test, distance, points=700):
     return error, use + density.sum() * step
 
 
-@pytest.mark.parametrize("test", TESTS)
+@every("test", TESTS)
 def test_the_density_followed_forwards_says_the_same(test):
     error, use = both(test)
     expected = np.array([forward(test, distance) for distance in DISTANCES])
@@ -76,7 +77,7 @@ def test_the_density_followed_forwards_says_the_same(test):
     np.testing.assert_allclose(use, expected[:, 1], atol=1e-5)
 
 
-@pytest.mark.parametrize("test", TESTS)
+@every("test", TESTS)
 def test_simulated_walks_stop_as_often(test):
     walks = 20_000
     shares, limits = shares_and_limits(*test)
@@ -95,7 +96,7 @@ def test_simulated_walks_stop_as_often(test):
         assert abs(read.mean() - use) <= FAR * read.std() / math.sqrt(walks)
 
 
-@pytest.mark.parametrize("test", [*TESTS, (50, 0.001, 13_000, 0.5, 1.0)])
+@every("test", [*TESTS, (50, 0.001, 13_000, 0.5, 1.0)])
 def test_more_points_say_the_same(test, monkeypatch):
     found = both(test)
     monkeypatch.setattr(sequential, "_POINTS_PER_SCALE", 2.0 * sequential._POINTS_PER_SCALE)
@@ -115,7 +116,7 @@ def test_at_epsilon_one_half_the_first_look_decides():
     np.testing.assert_allclose(sequential_use(DISTANCES, 100, 0.5, 2_000), 0.05, rtol=1e-12)
 
 
-@pytest.mark.parametrize("m", [2_000, 5_000])
+@every("m", [2_000, 5_000])
 def test_a_first_look_of_all_rows_is_right(m):
     assert sequential_error(0.0, m, 0.2, 2_000) == 0.0
     assert sequential_use(0.0, m, 0.2, 2_000) == 1.0
@@ -142,7 +143,7 @@ def test_wider_limits_at_early_looks_err_less_and_read_more():
     assert uses[0] < uses[1] < uses[2] < 1.0
 
 
-@pytest.mark.parametrize(
+@every(
     ("changed", "name"),
     [
         ({"m": 1}, "m"),
@@ -156,7 +157,7 @@ def test_wider_limits_at_early_looks_err_less_and_read_more():
         ({"mu_std": "far"}, "mu_std"),
     ],
 )
-@pytest.mark.parametrize("function", [sequential_error, sequential_use])
+@every("function", [sequential_error, sequential_use])
 def test_impossible_arguments_are_refused_by_name(function, changed, name):
     given = {"mu_std": 0.5, "m": 100, "epsilon": 0.05, "n_rows": 2_000} | changed
     with pytest.raises(SettingError, match=f"^{name}="):

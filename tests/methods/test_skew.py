@@ -6,6 +6,7 @@ from numba import njit
 from scipy.special import expit
 
 from benchmarks.skew import AIM, LAWS
+from every import every
 from pymc_minibatch_mh import SettingError
 from pymc_minibatch_mh.methods import barker
 
@@ -71,9 +72,7 @@ def test_the_correction_is_the_third_derivative_times_the_skewness():
     assert np.abs(shift).max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("variance", "skewness"), [(0.86 * SIGMA**2, 2.0), (2.0, 2.0), (0.5, np.nan), (0.5, 0.0)]
-)
+@every(("variance", "skewness"), [(0.86 * SIGMA**2, 2.0), (2.0, 2.0), (0.5, np.nan), (0.5, 0.0)])
 def test_nothing_is_corrected_where_it_cannot_be(variance, skewness):
     arguments = [np.array([value]) for value in (0.3, variance, skewness)]
     assert probabilities(*arguments) == probabilities(*arguments, skew_correction=True)

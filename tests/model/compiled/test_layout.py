@@ -3,9 +3,9 @@
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-import pytest
 from numba import njit
 
+from every import every
 from model.compiled.fitted import run
 from model.reading.evaluation import split_of
 from pymc_minibatch_mh.kernels import forms as slot
@@ -72,7 +72,7 @@ WRITINGS = {
 }
 
 
-@pytest.mark.parametrize("writing", WRITINGS)
+@every("writing", WRITINGS)
 def test_forms_are_those_of_the_coefficients(writing):
     function = forms_of(WRITINGS[writing], scale)
     assert len(function.arguments) == 2
@@ -119,7 +119,7 @@ def derived(parts, theta, rows):
     return sums[0], sums[1:], hessian
 
 
-@pytest.mark.parametrize("writing", WRITINGS)
+@every("writing", WRITINGS)
 def test_gradient_and_hessian_are_products_with_the_coefficients(writing):
     parts = parts_of(WRITINGS[writing], scale)
     (function,) = row_functions(parts)

@@ -4,6 +4,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+from every import every
 from model.reading.evaluation import positions, rows_of_whole, split_of
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.kernels.first_class import address_of
@@ -51,7 +52,7 @@ def read():
     return readers(ArrayRows(COLUMNS, [N]))
 
 
-@pytest.mark.parametrize("numbers", [[0], [N - 1, 0, 0, 17], list(range(N))])
+@every("numbers", [[0], [N - 1, 0, 0, 17], list(range(N))])
 def test_rows_of_every_type_and_layout_are_read_by_address(read, numbers):
     for column, batch in zip(COLUMNS, read(numbers), strict=True):
         np.testing.assert_array_equal(batch, column.rows_first[numbers], err_msg=column.name)

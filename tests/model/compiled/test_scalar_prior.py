@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from every import every
 from families import FAMILIES
 from model.compiled.fitted import rows_of
 from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
@@ -27,7 +28,7 @@ def assert_same(parts, position):
     assert found.compiled()(position, context) == pytest.approx(theirs[0], rel=1e-12)
 
 
-@pytest.mark.parametrize("name", fast(FAMILIES))
+@every("name", fast(FAMILIES))
 def test_prior_parts_of_families(name):
     found = rows_of(name)
     assert_same(found.parts, found.position)
@@ -56,7 +57,7 @@ PRIORS = {
 }
 
 
-@pytest.mark.parametrize("name", list(PRIORS))
+@every("name", list(PRIORS))
 def test_small_priors(name):
     parts = parts_with(PRIORS[name])
     assert_same(parts, 0.3 * np.random.default_rng(4).standard_normal(parts.size))
@@ -70,7 +71,7 @@ def test_a_position_outside_of_the_support_has_no_density():
     assert not np.isfinite(ScalarPrior(parts).compiled()(position, context))
 
 
-@pytest.mark.parametrize(
+@every(
     ("prior", "why"),
     [
         (lambda z: pm.Normal("a", 0.0, 1.0, shape=500), "not small"),

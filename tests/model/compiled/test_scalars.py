@@ -9,10 +9,10 @@ import weakref
 from pathlib import Path
 
 import numpy as np
-import pytest
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
+from every import every
 from model.compiled.fitted import rows_of, run
 from pymc_minibatch_mh.model.compiled import scalars
 from pymc_minibatch_mh.model.compiled.scalars import compiled_rowwise, composite_of, leaves_of
@@ -62,7 +62,7 @@ def test_entries_of_a_table_are_chosen_by_data():
     assert scalars.TableEntry(np.array([1.0])) != scalars.TableEntry(np.array([2.0]))
 
 
-@pytest.mark.parametrize("large", [False, True])
+@every("large", [False, True])
 def test_tables_are_compiled_in_unless_they_are_large(large):
     # A megabyte is too much for numba's cache, of which it warns.
     table = np.arange(2**18 if large else 9.0) ** 2
@@ -149,7 +149,7 @@ def names_on_disk(name):
     return names
 
 
-@pytest.mark.parametrize("seed", ["1", "4242"])
+@every("seed", ["1", "4242"])
 def test_expressions_are_the_same_in_every_process(seed):
     code = (
         "import json; from model.compiled.test_scalars import *; "

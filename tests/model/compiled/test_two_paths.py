@@ -6,6 +6,7 @@ import pytest
 from pytensor.gradient import grad, pushforward
 from pytensor.graph.replace import clone_replace
 
+from every import every
 from families import FAMILIES
 from model.compiled.fitted import rows_of
 from model.reading.evaluation import evaluate
@@ -36,7 +37,7 @@ def graph_of_all_rows(parts):
     return total
 
 
-@pytest.mark.parametrize("name", fast(FAMILIES))
+@every("name", fast(FAMILIES))
 def test_sums_of_derivatives_are_those_of_the_graph(name):
     found = rows_of(name)
     theta = found.parts.position

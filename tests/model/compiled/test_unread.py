@@ -3,9 +3,9 @@
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-import pytest
 
 import zoo
+from every import every
 from gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.compiled.compiled_model import CompiledModel
@@ -97,7 +97,7 @@ def compiled(model):
     return CompiledModel(split(model, model.value_vars, min_rows=ROWS), None)
 
 
-@pytest.mark.parametrize("name", FOUND)
+@every("name", FOUND)
 def test_directions_are_those_that_change_no_row(name):
     build, expected = FOUND[name]
     parts = compiled(build())
@@ -110,7 +110,7 @@ def test_directions_are_those_that_change_no_row(name):
     assert singles == sorted(singles, reverse=True)
 
 
-@pytest.mark.parametrize("name", FOUND)
+@every("name", FOUND)
 def test_with_the_forms_of_rows_they_span_all(name):
     """No row changes along them, and there are no others: ranks of all linear forms."""
     parts = compiled(FOUND[name][0]())
@@ -125,7 +125,7 @@ def test_with_the_forms_of_rows_they_span_all(name):
         assert np.linalg.matrix_rank(forms, tol=1e-10) + len(parts.unread) == size
 
 
-@pytest.mark.parametrize("name", ["rugby", "crossed", "one sum", "student"])
+@every("name", ["rugby", "crossed", "one sum", "student"])
 def test_log_likelihoods_stay_as_they_are(name):
     model = FOUND[name][0]()
     target = Target(split(model, model.value_vars, min_rows=ROWS), 0, 1.0, None)
@@ -161,7 +161,7 @@ def graph(read):
     return model
 
 
-@pytest.mark.parametrize("read", [False, True])
+@every("read", [False, True])
 def test_of_graphs_pieces_of_the_position_tell(read):
     parts = compiled(graph(read))
     assert parts.why_graph

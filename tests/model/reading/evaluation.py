@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 
+from pymc_minibatch_mh.model.reading.dims import plain
 from pymc_minibatch_mh.model.reading.precision import in_double
 from pymc_minibatch_mh.model.reading.split import split
 
@@ -38,11 +40,17 @@ def pieces(parts, position):
     return [position[b.start : b.stop].reshape(b.shape) for b in parts.blocks]
 
 
-def rows_of_whole(model, parts, name, position):
+def rows_of_whole(model, parts, name, position, axis=0):
     """Log-likelihood of every observation, from the model's own graph."""
+    graph = in_double(_rows_of_graph(model, name, axis))
+    return evaluate(model.value_vars, graph, pieces(parts, position))
+
+
+def _rows_of_graph(model, name, axis):
+    """Return the log-likelihoods of observations that lie along an axis."""
     (logp,) = model.logp(vars=[model[name]], sum=False)
-    values = evaluate(model.value_vars, in_double(logp), pieces(parts, position))
-    return values.reshape(values.shape[0], -1).sum(axis=1)
+    rows_first = pt.moveaxis(plain(logp), axis, 0)
+    return rows_first.sum(axis=tuple(range(1, rows_first.type.ndim)))
 
 
 def rows_of_batch(parts, term, position, rows):
@@ -52,19 +60,47 @@ def rows_of_batch(parts, term, position, rows):
     return evaluate(inputs, term.logp, [position, len(rows), *data])
 
 
-def assert_read_rightly(model, parts):
+def assert_read_rightly(model, parts, axis=0):
+    """Compare batches, all rows and the sum of all parts with the model's own log-density."""
     rng = np.random.default_rng(9)
-    for position in positions(parts):
-        total = evaluate([parts.position], parts.prior, [position])
-        for term in parts.terms:
-            whole = rows_of_whole(model, parts, term.name, position)
+    values_of = _all_there_is_to_compare(model, parts, axis)
+    for position in positions(parts, 3):
+        total, prior, rows, wholes = values_of(
+            position, [np.arange(term.n_rows) for term in parts.terms]
+        )
+        for term, whole in zip(parts.terms, wholes, strict=True):
             assert whole.shape == (term.n_rows,)
             assert np.isfinite(whole).all()
-            for n in {1, 2, min(7, term.n_rows)}:
-                rows = rng.integers(term.n_rows, size=n)
-                batch = rows_of_batch(parts, term, position, rows)
-                assert batch.shape == (n,)
-                np.testing.assert_allclose(batch, whole[rows], rtol=1e-10, atol=1e-12)
-            total += rows_of_batch(parts, term, position, np.arange(term.n_rows)).sum()
-        expected = evaluate(model.value_vars, in_double(model.logp()), pieces(parts, position))
-        np.testing.assert_allclose(total, expected, rtol=1e-10)
+        np.testing.assert_allclose(prior + sum(map(np.sum, rows)), total, rtol=1e-10)
+        for most in (1, 2, 7):
+            chosen = [rng.integers(t.n_rows, size=min(most, t.n_rows)) for t in parts.terms]
+            batches = values_of(position, chosen)[2]
+            for numbers, batch, whole in zip(chosen, batches, wholes, strict=True):
+                assert batch.shape == numbers.shape
+                np.testing.assert_allclose(batch, whole[numbers], rtol=1e-10, atol=1e-12)
+
+
+def _all_there_is_to_compare(model, parts, axis):
+    """Return the function of a position and of row numbers of each term.
+
+    It returns the model's log-density, the prior part, the log-likelihoods of these rows as they
+    were rebuilt, and those of all rows from the model's own graph, whose rows lie along an axis.
+    """
+    inputs, wholes = [*model.value_vars, parts.position], []
+    for term in parts.terms:
+        inputs += [term.length, *(batch for _, batch in term.batches)]
+        wholes.append(in_double(_rows_of_graph(model, term.name, axis)))
+    total = in_double(plain(model.logp()))
+    outputs = [total, parts.prior, *(term.logp for term in parts.terms), *wholes]
+    function = pytensor.function(inputs, outputs, mode=PYTHON, on_unused_input="ignore")
+
+    def values(position, numbers):
+        given = [*pieces(parts, position), position]
+        for term, chosen in zip(parts.terms, numbers, strict=True):
+            given.append(len(chosen))
+            given += [c.rows_first[chosen].astype(batch.dtype) for c, batch in term.batches]
+        with np.errstate(all="ignore"):
+            total, prior, *found = function(*given)
+        return total, prior, found[: len(numbers)], found[len(numbers) :]
+
+    return values

@@ -5,6 +5,7 @@ import pytest
 from pytensor.compile.builders import OpFromGraph
 from pytensor.tensor.basic import AllocDiag
 
+from every import every
 from model.reading.evaluation import PYTHON, evaluate
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.model.reading import axis, batch
@@ -150,7 +151,7 @@ KEPT_APART = {
 }
 
 
-@pytest.mark.parametrize("name", KEPT_APART)
+@every("name", KEPT_APART)
 def test_rebuilt_operations_hold_the_same_rows(name):
     assert_rows(KEPT_APART[name]())
 
@@ -209,7 +210,7 @@ MIXED = {
 }
 
 
-@pytest.mark.parametrize("name", MIXED)
+@every("name", MIXED)
 def test_operations_that_mix_rows_are_refused(name):
     with pytest.raises(UnsplittableModelError, match=r"^'y' .*so it cannot be subsampled\. [A-Z]"):
         term_of(MIXED[name]())
@@ -235,7 +236,7 @@ def test_mutant_that_takes_every_index_for_row_numbers_is_caught(monkeypatch):
         assert_rows(KEPT_APART["row numbers by constants, permuted"]())
 
 
-@pytest.mark.parametrize("case", ["cumulative", "softmax over rows", "sorted"])
+@every("case", ["cumulative", "softmax over rows", "sorted"])
 def test_mutant_that_looks_through_an_operation_is_caught(monkeypatch, case):
     graph = MIXED[case]()
     guilty = type(graph.owner.op)

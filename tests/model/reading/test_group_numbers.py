@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from every import every
 from pymc_minibatch_mh import Rows, SettingError, SourceError, progress
 from pymc_minibatch_mh.data.stored import BLOCK_ROWS, ArrayStorage
 
@@ -28,7 +29,7 @@ class Counted(ArrayStorage):
         return found
 
 
-@pytest.mark.parametrize("dtype", ["i2", ">i4", "u1", "u8", "f4", "f8"])
+@every("dtype", ["i2", ">i4", "u1", "u8", "f4", "f8"])
 def test_the_number_of_groups_is_the_largest_number_and_one(dtype):
     assert Rows(g=G.astype(dtype)).n_groups("g") == 201
 
@@ -75,7 +76,7 @@ def wrong_at(row, number, dtype):
     return numbers
 
 
-@pytest.mark.parametrize(
+@every(
     ("row", "number", "dtype", "said"),
     [
         (N - 2, -1, "i2", "-1"),

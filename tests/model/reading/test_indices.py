@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from every import every
 from pymc_minibatch_mh import PenaltyMH, TunaMH, UnsplittableModelError
 from pymc_minibatch_mh.model.reading.split import split
 
@@ -61,21 +62,21 @@ def model_of(way, chosen):
     return model
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("index", [GROUPS, -GROUPS - 1, 100_000_000])
+@every("way", WAYS)
+@every("index", [GROUPS, -GROUPS - 1, 100_000_000])
 def test_an_index_out_of_range_is_refused_with_its_row(way, index):
     model = model_of(way, groups(17, index))
     with pytest.raises(UnsplittableModelError, match=rf"^'y' chooses entry {index} in row 17 of"):
         split(model, model.value_vars)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every("way", WAYS)
 def test_indices_in_range_are_read(way):
     model = model_of(way, groups(17, -GROUPS))
     assert split(model, model.value_vars).terms[0].n_rows == N
 
 
-@pytest.mark.parametrize("method", [TunaMH, PenaltyMH])
+@every("method", [TunaMH, PenaltyMH])
 def test_a_step_on_groups_that_were_set_out_of_range_is_refused(method):
     model = model_of("from_one", groups())
     method(model=model)

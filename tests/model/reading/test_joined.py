@@ -6,6 +6,7 @@ import pytensor
 import pytest
 from pytensor.compile.mode import Mode
 
+from every import every
 from model.reading.evaluation import at_points
 from pymc_minibatch_mh import Rows, SettingError, TunaMH, UnsplittableModelError
 from pymc_minibatch_mh.expansion.target import Target
@@ -118,7 +119,7 @@ def test_a_row_changes_by_no_more_than_its_bound():
     assert 0.01 < max(ratios) <= 1.0
 
 
-@pytest.mark.parametrize(
+@every(
     ("weights", "message"),
     [
         (lambda rows: ARRAYS["w"], "are given for 'y', whose data are of Rows.*not of the same"),

@@ -6,10 +6,10 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-import pytest
 import scipy.sparse as sp
 from pytensor.compile.builders import OpFromGraph
 
+from every import every
 from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
 from pymc_minibatch_mh.model.reading.split import split
 from step.editable import Editable
@@ -40,7 +40,7 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("place", KEPT)
+@every("place", KEPT)
 def test_an_array_is_found_in(place):
     array = KEPT[place](written())
     assert sum(one is array for one in found()) == 1

@@ -7,6 +7,7 @@ import pytensor
 import pytest
 from pymc.initial_point import make_initial_point_fn
 
+from every import every
 from pymc_minibatch_mh.model.reading import split as entry
 from pymc_minibatch_mh.model.reading.derived import IN_PYTHON
 from pymc_minibatch_mh.model.reading.split import split
@@ -53,7 +54,7 @@ def way_back(declare):
 
 
 @pytest.mark.filterwarnings("ignore:The Wishart distribution:UserWarning")
-@pytest.mark.parametrize("name", DECLARED)
+@every("name", DECLARED)
 def test_pymc_starts_where_it_is_told_to(name):
     np.testing.assert_allclose(*way_back(DECLARED[name]), rtol=1e-12, atol=1e-14)
 

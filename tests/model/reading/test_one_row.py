@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from every import every
 from model.reading.evaluation import positions, rows_of_batch, rows_of_whole, split_of
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.posterior import RowSpace
@@ -90,7 +91,7 @@ def model_with(kind, *, beside):
     return model
 
 
-@pytest.mark.parametrize("name", KINDS)
+@every("name", KINDS)
 def test_one_row_is_read_as_often_as_a_batch_holds_it(name):
     model = model_with(KINDS[name], beside=False)
     parts = split_of(model)
@@ -106,14 +107,14 @@ def test_one_row_is_read_as_often_as_a_batch_holds_it(name):
 def test_mutant_that_keeps_a_length_of_one_is_caught(monkeypatch):
     monkeypatch.setattr(batch, "_along", lambda rows, axis, length: rows)
     with pytest.raises(AssertionError):
-        test_one_row_is_read_as_often_as_a_batch_holds_it("custom density")
+        test_one_row_is_read_as_often_as_a_batch_holds_it.__wrapped__("custom density")
 
 
 # Compiled, beside a term of many rows and alone.
 
 
-@pytest.mark.parametrize("beside", [False, True])
-@pytest.mark.parametrize("reader", ["forms", "graph"])
+@every("beside", [False, True])
+@every("reader", ["forms", "graph"])
 def test_compiled_code_reads_one_row_any_number_of_times(reader, beside):
     model = model_with(KINDS["custom density"], beside=beside)
     parts = split_of(model)

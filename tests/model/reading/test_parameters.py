@@ -10,6 +10,7 @@ from pytensor.graph.traversal import ancestors, walk
 from pytensor.tensor.rewriting.basic import topo_unconditional_constant_folding
 from pytensor.tensor.shape import Shape
 
+from every import every
 from model.reading.evaluation import evaluate, split_of
 from pymc_minibatch_mh.model.reading import axis
 from pymc_minibatch_mh.model.reading.parameters import always_holds, conditions
@@ -81,7 +82,7 @@ def transposed_shares(u):
     return parts / parts.sum(axis=1)
 
 
-@pytest.mark.parametrize(
+@every(
     "condition",
     [
         lambda u: pt.ge(pt.sigmoid(u), 0.0),
@@ -119,7 +120,7 @@ def test_a_condition_that_always_holds_is_seen(condition):
     assert always_holds(folded(condition(pt.vector("u"))))
 
 
-@pytest.mark.parametrize(
+@every(
     "condition",
     [
         lambda u: pt.gt(u, 0.0),
@@ -199,7 +200,7 @@ CHECKED = {
 }
 
 
-@pytest.mark.parametrize("name", CHECKED)
+@every("name", CHECKED)
 def test_parameters_that_are_made_to_be_right_are_not_checked(name):
     with pm.Model() as model:
         CHECKED[name]()

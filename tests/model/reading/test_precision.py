@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from pymc.distributions.dist_math import normal_lcdf
 
+from every import every
 from model.reading.evaluation import evaluate
 from pymc_minibatch_mh.model.reading.precision import in_double
 
@@ -39,7 +40,7 @@ def test_a_censored_normal_does_not_jump_between_its_forms():
     assert jump(in_double(normal_lcdf(0.0, 1.0, x))) < 1e-15
 
 
-@pytest.mark.parametrize(
+@every(
     ("number", "expected"),
     [
         (lambda: pt.sqrt(2.0), 2.0**0.5),

@@ -8,13 +8,14 @@ import pytensor
 import pytest
 from pytensor.graph.replace import clone_replace
 
+from every import every
 from pymc_minibatch_mh.model.reading.coordinates import Coordinates, in_coordinates
 from pymc_minibatch_mh.model.reading.maps import Reciprocal, Scaled
 from shapes import negative_binomial, own, reciprocal, shapes_of_groups, student
 
 MODELS = {"counts": negative_binomial, "noise": student, "groups": shapes_of_groups}
-powers = pytest.mark.parametrize("power", [1, 2])
-models = pytest.mark.parametrize("name", list(MODELS))
+powers = every("power", [1, 2])
+models = every("name", list(MODELS))
 
 
 def some(parts, count=5):

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 from pytensor.compile.mode import Mode
 
+from every import every
 from pymc_minibatch_mh import Rows, SettingError, SourceError, TunaMH, UnsplittableModelError
 from pymc_minibatch_mh.data.stored import ArrayStorage
 from pymc_minibatch_mh.expansion import passes
@@ -219,7 +220,7 @@ def beside_another(rows):
     pm.Normal("w", beta[0], observed=ARRAYS["offset"])
 
 
-@pytest.mark.parametrize(
+@every(
     ("build", "message"),
     [
         (mixed, "uses 'y', data of Rows.*which is not of the same Rows"),
@@ -246,7 +247,7 @@ def test_rows_say_what_they_are():
     assert rows.stamp != changed(offset=ARRAYS["offset"] + 1.0).stamp
 
 
-@pytest.mark.parametrize(
+@every(
     ("arrays", "message"),
     [
         ({}, "has no arrays"),

@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from every import every
 from model.reading.evaluation import split_of
 from pymc_minibatch_mh.model.reading.support import support
 
@@ -47,13 +48,13 @@ BOUNDED = {
 
 
 @pytest.mark.usefixtures("no_compilation")
-@pytest.mark.parametrize("name", BOUNDED)
+@every("name", BOUNDED)
 def test_an_untransformed_variable_keeps_its_support(name):
     build, expected = BOUNDED[name]
     assert support_of(build, default_transform=None) == expected
 
 
-@pytest.mark.parametrize("name", BOUNDED)
+@every("name", BOUNDED)
 def test_a_transformed_variable_has_the_whole_line(name):
     build, _ = BOUNDED[name]
     assert support_of(build) == INFINITE

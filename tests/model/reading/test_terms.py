@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from every import every
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
 from pymc_minibatch_mh.model.reading import terms
 from pymc_minibatch_mh.model.reading.terms import chosen_terms, observation_axis, term_of
@@ -33,7 +34,7 @@ def names_of(model):
     return {v: model.values_to_rvs[v].name for v in model.value_vars}
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "dims", "axis"),
     [
         ("y", [], 0),
@@ -56,7 +57,7 @@ def test_rows_of_another_axis_are_counted():
     assert [rv.name for rv in chosen_terms(model, None, PERSONS, ["time"])] == ["square"]
 
 
-@pytest.mark.parametrize("length", [TIMES, PERSONS])
+@every("length", [TIMES, PERSONS])
 def test_a_term_has_the_rows_of_its_axis(length):
     model = panel()
     dims = {TIMES: ["time"], PERSONS: ["person"]}[length]
@@ -72,7 +73,7 @@ def test_an_axis_that_is_drawn_together_has_no_rows():
         term_of(model, model["v"], names_of(model), ["time"])
 
 
-@pytest.mark.parametrize(
+@every(
     ("observed", "dims", "message"),
     [
         (None, ["persons"], r"names 'persons', which is no dim of this model\. Choose from \['oth"),
@@ -91,7 +92,7 @@ def test_dims_that_cannot_be_meant_are_refused(observed, dims, message):
 def test_mutant_that_takes_the_first_axis_is_noticed(monkeypatch):
     monkeypatch.setattr(terms, "_own_dims", lambda model, name, dims: [0])
     with pytest.raises(AssertionError):
-        test_a_term_has_the_rows_of_its_axis(PERSONS)
+        test_a_term_has_the_rows_of_its_axis.__wrapped__(PERSONS)
 
 
 def test_a_likelihood_in_a_potential_is_named():
@@ -104,8 +105,8 @@ def test_a_likelihood_in_a_potential_is_named():
 
 @pytest.mark.filterwarnings("ignore:Data in y contains missing values")
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
-@pytest.mark.parametrize("observed", [None, ["y"], ["y_observed"]])
-@pytest.mark.parametrize("family", [pm.Normal, pm.Poisson])
+@every("observed", [None, ["y"], ["y_observed"]])
+@every("family", [pm.Normal, pm.Poisson])
 def test_missing_values_come_first(family, observed):
     with pm.Model() as model:
         family("y", pm.math.exp(pm.Normal("a")), observed=[1.0, np.nan, 2.0])

@@ -5,6 +5,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from scipy import special
 
+from pymc_minibatch_mh.model.row import operations as operations_of_rows
 from pymc_minibatch_mh.model.row.cells import Affine, Constant, Data, Gather, Lookup
 from pymc_minibatch_mh.model.row.operations import (
     GammaRatio,
@@ -87,8 +88,51 @@ class Builder:
         self.cells, self._make = cells, make
 
     def __getattr__(self, name):
-        op = getattr(scalar, name, None) or getattr(scalar_math, name)
+        op = next(
+            getattr(m, name) for m in (scalar, scalar_math, operations_of_rows) if hasattr(m, name)
+        )
         return lambda *operands: self._make(self.cells, op, *map(self.cell, operands))
 
     def cell(self, x):
         return self.cells.constant(x) if isinstance(x, int | float) else x
+
+
+def _with_its_reflection(name):
+    """Return the methods of an operator: with another operand after it, and before it."""
+    return (
+        lambda self, other: Formula(name, (self, other)),
+        lambda self, other: Formula(name, (other, self)),
+    )
+
+
+class Formula:
+    """An expression that is built by and by: a name, or an operation of a `Builder`."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, name, operands=None):
+        self.name, self.operands = name, operands
+
+    def build(self, builder, named):
+        """Build the expression of what has these names."""
+        if self.operands is None:
+            return named[self.name]
+        parts = (x.build(builder, named) if isinstance(x, Formula) else x for x in self.operands)
+        return getattr(builder, self.name)(*parts)
+
+    __add__, __radd__ = _with_its_reflection("add")
+    __sub__, __rsub__ = _with_its_reflection("sub")
+    __mul__, __rmul__ = _with_its_reflection("mul")
+    __truediv__, __rtruediv__ = _with_its_reflection("true_div")
+    __gt__, __ge__ = (_with_its_reflection(name)[0] for name in ("gt", "ge"))
+    __lt__, __le__ = (_with_its_reflection(name)[0] for name in ("lt", "le"))
+
+    def __neg__(self):
+        return Formula("neg", (self,))
+
+
+class Formulas:
+    """Makes formulas by the names of operations."""
+
+    def __getattr__(self, name):
+        return lambda *operands: Formula(name, operands)

@@ -6,6 +6,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from scipy import special
 
+from every import every
 from model.row.expressions import value_of
 from pymc_minibatch_mh.model.row.cells import (
     Affine,
@@ -78,8 +79,8 @@ def test_constants_are_folded_without_warnings(cells):
     assert folded.value == -np.inf
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize(
+@every("dtype", TYPES)
+@every(
     "op",
     [
         scalar.exp,
@@ -102,9 +103,9 @@ def test_functions_of_data_have_the_types_of_pytensor(op, dtype):
     np.testing.assert_allclose(found, exact, rtol=1e-6)
 
 
-@pytest.mark.parametrize("left", TYPES)
-@pytest.mark.parametrize("right", TYPES)
-@pytest.mark.parametrize("op", [scalar.add, scalar.mul, scalar.true_div, scalar.lt], ids=str)
+@every("left", TYPES)
+@every("right", TYPES)
+@every("op", [scalar.add, scalar.mul, scalar.true_div, scalar.lt], ids=str)
 def test_arithmetic_with_data_has_the_types_of_pytensor(op, left, right):
     with np.errstate(all="ignore"):
         found = numpy_of(op)(ARRAYS[left], ARRAYS[right])

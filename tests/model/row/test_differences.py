@@ -2,8 +2,8 @@
 
 import mpmath as mp
 import numpy as np
-import pytest
 
+from every import every
 from families import FAMILIES
 from model.compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
 from model.row.exact import DIGITS, ExactRow
@@ -65,8 +65,8 @@ def largest_excess(found, term, order, scale, seed=3):
     return worst
 
 
-@pytest.mark.parametrize("order", [0, 1, 2])
-@pytest.mark.parametrize("name", fast(name for name in FAMILIES if name != "laplace"))
+@every("order", [0, 1, 2])
+@every("name", fast(name for name in FAMILIES if name != "laplace"))
 def test_errors_are_below_what_is_owned_up_to(name, order):
     found = rows_of(name)
     for term in range(len(found.functions)):
@@ -74,8 +74,8 @@ def test_errors_are_below_what_is_owned_up_to(name, order):
             assert largest_excess(found, term, order, scale) < 1.0
 
 
-@pytest.mark.parametrize("order", [0, 1, 2])
-@pytest.mark.parametrize("name", fast(FAMILIES))
+@every("order", [0, 1, 2])
+@every("name", fast(FAMILIES))
 def test_the_way_back_has_the_opposite_difference_to_the_last_bit(name, order):
     found = rows_of(name)
     rows = np.arange(400)

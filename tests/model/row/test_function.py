@@ -6,13 +6,15 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+from every import every
 from families import FAMILIES
-from model.reading import test_split
-from model.reading.evaluation import positions, rows_of_whole, split_of
-from model.row.expressions import plain
+from forms.catalogue import FORMS
+from forms.reading import parts_of
+from model.reading.evaluation import positions, split_of
+from model.row.together import assert_put_together_again, put_together
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.row import arithmetic, choice, lower
-from pymc_minibatch_mh.model.row.cells import Argument, Cells
+from pymc_minibatch_mh.model.row.cells import Cells
 from pymc_minibatch_mh.model.row.function import row_functions
 from pymc_minibatch_mh.model.row.values import RowData
 
@@ -27,38 +29,6 @@ ones = RNG.integers(0, 2, N)
 classes = RNG.integers(0, 3, N)
 g = RNG.integers(0, 4, N)
 h = RNG.integers(0, 2, N)
-
-
-def put_together(function, position, rows=None):
-    """Evaluate rows from their linear forms and the root."""
-    rows = slice(0, function.n_rows) if rows is None else rows
-    data = RowData(function, rows)
-    arguments = [data.coefficients(form, position.size) @ position for form in function.arguments]
-    known = {}
-
-    def value(cell):
-        if cell.is_data:
-            return data.value(cell)
-        if isinstance(cell, Argument):
-            return arguments[cell.number]
-        if cell not in known:
-            known[cell] = plain(cell.op)(*(value(part) for part in cell.inputs))
-        return known[cell]
-
-    with np.errstate(all="ignore"):
-        result = value(function.root)
-    return np.broadcast_to(result, np.arange(function.n_rows)[rows].shape)
-
-
-def assert_put_together_again(model, n=2):
-    parts = split_of(model)
-    functions = row_functions(parts)
-    for position in positions(parts, n):
-        for function in functions:
-            whole = rows_of_whole(model, parts, function.name, position)
-            found = put_together(function, position)
-            np.testing.assert_allclose(found, whole, rtol=1e-9, atol=1e-11)
-    return functions
 
 
 def built(build):
@@ -336,19 +306,14 @@ def a_likelihood_without_parameters():
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", MODELS)
+@every("name", MODELS)
 def test_rows_are_put_together_again(name):
     assert_put_together_again(built(MODELS[name]))
 
 
-@pytest.mark.parametrize("name", sorted({*test_split.MODELS} - {"square_observations"}))
-def test_rows_of_whatever_is_split_are_put_together_again(name):
-    assert_put_together_again(built(test_split.MODELS[name]))
-
-
-@pytest.mark.parametrize("name", FAMILIES)
+@every("name", FAMILIES)
 def test_rows_of_every_family_are_put_together_again(name):
-    assert_put_together_again(FAMILIES[name](rows=200), 1)
+    assert_put_together_again(FAMILIES[name](rows=200), n=1)
 
 
 def kinds(function):
@@ -382,13 +347,13 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
+@every("name", ARGUMENTS)
 def test_arguments_of_known_families(name):
     (function,) = row_functions(split_of(FAMILIES[name](rows=50)))
     assert "".join(sorted(kinds(function), reverse=True)) == ARGUMENTS[name]
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "expected"),
     [
         ("mixture_of_two", "ggg"),
@@ -434,7 +399,7 @@ APART = {
 }
 
 
-@pytest.mark.parametrize("name", TOGETHER)
+@every("name", TOGETHER)
 def test_arguments_that_differ_by_data_count_once(name):
     def build():
         through(TOGETHER[name])(pm.Normal("a"), pm.Normal("b"))
@@ -443,7 +408,7 @@ def test_arguments_that_differ_by_data_count_once(name):
     assert len(function.arguments) == 1
 
 
-@pytest.mark.parametrize("name", APART)
+@every("name", APART)
 def test_arguments_that_differ_otherwise_count_twice(name):
     def build():
         through(APART[name])(pm.Normal("a"), pm.Normal("b"))
@@ -507,10 +472,11 @@ def test_the_predictor_of_all_rows_is_not_taken_apart_for_its_shape(monkeypatch)
         return constants(cells, values)
 
     monkeypatch.setattr(lower, "constants", few_constants)
-    functions_of(test_split.MODELS["categorical_regression_on_mutable_data"])
+    form = FORMS["categorical_softmax"]
+    row_functions(parts_of(form.build(N, mutable=True), form))
 
 
-@pytest.mark.parametrize(
+@every(
     ("mu", "op"),
     [
         (lambda a: pt.sort(a)[0] * x, "Sort"),

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 from bounds.certified import evaluate
+from every import every
 from families import FAMILIES
 from pymc_minibatch_mh import BoundsError
 from pymc_minibatch_mh.model.reading.split import split
@@ -47,8 +48,8 @@ def values(function, u, row=0):
     return np.broadcast_to(evaluate(function, data, [u])[0], u.shape)
 
 
-@pytest.mark.parametrize("xi", TOUCHING)
-@pytest.mark.parametrize("name", MODELS)
+@every("xi", TOUCHING)
+@every("name", MODELS)
 def test_no_row_lies_below_its_lower_bound_and_what_remains_is_quadratic(name, xi):
     function, gap = functions_of(name, xi)
     u = np.linspace(-30.0, 30.0, 6_001)
@@ -62,7 +63,7 @@ def test_no_row_lies_below_its_lower_bound_and_what_remains_is_quadratic(name, x
         assert np.abs(bound - fitted(u)).max() < 1e-9 * np.abs(bound).max()
 
 
-@pytest.mark.parametrize("xi", TOUCHING)
+@every("xi", TOUCHING)
 def test_the_bound_of_a_logistic_row_is_the_published_one(xi):
     function, gap = functions_of("logistic", xi)
     u = np.linspace(-8.0, 8.0, 41)
@@ -78,7 +79,7 @@ def test_the_bound_of_a_logistic_row_is_the_published_one(xi):
         np.testing.assert_allclose(ends, 0.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("xi", TOUCHING)
+@every("xi", TOUCHING)
 def test_the_bound_of_a_student_row_touches_at_errors_of_xi_scales(xi):
     function, gap = functions_of("student", xi)
     u = np.linspace(-10.0, 10.0, 4_001)
@@ -94,7 +95,7 @@ def test_the_bound_of_a_student_row_touches_at_errors_of_xi_scales(xi):
         )
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "reason"),
     [
         ("student_fixed", "goes through log1p of the parameters"),

@@ -9,6 +9,7 @@ from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 
+from every import every
 from model.row.apart import chosen, is_right, rows, square, taken_apart, theta
 from model.row.expressions import operations
 from pymc_minibatch_mh.model.row import linalg
@@ -101,7 +102,7 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@every("name", GRAPHS)
 def test_a_matrix_is_taken_apart_rightly(name):
     assert is_right(GRAPHS[name]())
 
@@ -147,7 +148,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@every("name", REFUSED)
 def test_what_cannot_be_taken_apart_is_refused_by_its_cause(name):
     build, why = REFUSED[name]
     with pytest.raises(LoweringError, match=why):
@@ -248,7 +249,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@every("name", MUTANTS)
 def test_mutant_is_caught(name, monkeypatch):
     change, graph = MUTANTS[name]
     assert is_right(GRAPHS[graph]())

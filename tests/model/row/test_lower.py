@@ -5,6 +5,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.raise_op import Assert
 
+from every import every
 from model.row.apart import (
     chosen,
     cube,
@@ -121,7 +122,7 @@ GRAPHS = {
 }
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@every("name", GRAPHS)
 def test_a_tensor_is_taken_apart_rightly(name):
     assert is_right(GRAPHS[name]())
 
@@ -169,7 +170,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@every("name", REFUSED)
 def test_what_may_mix_rows_is_refused(name):
     with pytest.raises(LoweringError):
         put_together(taken_apart(REFUSED[name]()))
@@ -214,7 +215,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@every("name", MUTANTS)
 def test_mutant_is_caught(name, monkeypatch):
     change, graph = MUTANTS[name]
     change(monkeypatch)

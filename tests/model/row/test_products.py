@@ -11,14 +11,20 @@ from scipy.stats import norm
 
 from bounds.certified import Rows
 from bounds.certified import evaluate as values_of
+from every import every
 from model.reading.evaluation import evaluate, rows_of_whole, split_of
+from model.row.mapped import (
+    check_free_variables,
+    check_that_parts_add_up,
+    check_that_the_map_leads_back,
+    check_the_jacobian,
+)
 from model.row.monotonic import ALPHA, SPELLINGS, K, N, level, y
-from pymc_minibatch_mh.model.reading.check import ModelDensity
 from pymc_minibatch_mh.model.row.function import row_functions
 from pymc_minibatch_mh.model.row.products import in_products, linear_pairs, pairs_of
 
-SPELLED = pytest.mark.parametrize("spelling", SPELLINGS)
-SIGNS = pytest.mark.parametrize("sign", [1.0, -1.0])
+SPELLED = every("spelling", SPELLINGS)
+SIGNS = every("sign", [1.0, -1.0])
 
 
 @cache
@@ -62,8 +68,7 @@ def test_the_map_is_one_to_one(spelling, sign):
     model = built(spelling)
     parts = mapped(model, sign)
     values = values_near_start(model, parts, sign)
-    positions = parts.positions(values)
-    np.testing.assert_allclose(parts.values(positions), values, rtol=1e-12, atol=1e-13)
+    positions = check_that_the_map_leads_back(parts, values)
     for one in parts.coordinates.maps:
         assert (positions[one.places] > 0.0).all()
         assert positions[one.places].sum() == pytest.approx(abs(values[one.places[-1]]))
@@ -74,14 +79,7 @@ def test_the_map_is_one_to_one(spelling, sign):
 def test_the_jacobian_is_the_numerical_one(spelling, sign):
     model = built(spelling)
     parts = mapped(model, sign)
-    position = parts.positions(values_near_start(model, parts, sign))
-    step = 1e-6 * np.eye(parts.size)
-    slopes = (parts.values(position + step) - parts.values(position - step)) / 2e-6
-    _, log_size = np.linalg.slogdet(slopes)
-    assert parts.log_jacobian(position) == pytest.approx(log_size, abs=1e-6)
-    there = parts.position.type("there")
-    graph = evaluate([there], parts.coordinates.log_jacobian(there), [position])
-    assert graph == pytest.approx(log_size, abs=1e-6)
+    check_the_jacobian(parts, values_near_start(model, parts, sign))
 
 
 @SIGNS
@@ -89,17 +87,8 @@ def test_the_jacobian_is_the_numerical_one(spelling, sign):
 def test_the_parts_add_up_to_the_model(spelling, sign):
     model = built(spelling)
     parts = mapped(model, sign)
-    density, others = ModelDensity(model, parts), np.empty(0)
     for seed in (3, 4):
-        position = parts.positions(values_near_start(model, parts, sign, seed))
-        rows = 0.0
-        for term in parts.terms:
-            inputs = [parts.position, term.length, *(batch for _, batch in term.batches)]
-            data = [c.rows_first.astype(batch.dtype) for c, batch in term.batches]
-            rows += evaluate(inputs, term.logp, [position, N, *data]).sum()
-        prior = evaluate([parts.position], parts.prior, [position])
-        whole = density.as_written(position, others).value
-        assert prior + rows - parts.log_jacobian(position) == pytest.approx(whole, rel=1e-11)
+        check_that_parts_add_up(model, parts, values_near_start(model, parts, sign, seed))
 
 
 @SIGNS
@@ -120,12 +109,8 @@ def test_rows_have_their_density(spelling, sign):
 @SPELLED
 def test_free_variables_are_those_of_the_model(spelling, sign):
     model = built(spelling)
-    parts, plain = mapped(model, sign), split_of(model)
-    values = values_near_start(model, parts, sign)
-    for name, graph in parts.natural.items():
-        found = evaluate([parts.position], graph, [parts.positions(values)])
-        own = evaluate([plain.position], plain.natural[name], [values])
-        np.testing.assert_allclose(found, own, rtol=1e-10, atol=1e-12, err_msg=name)
+    parts = mapped(model, sign)
+    check_free_variables(model, parts, values_near_start(model, parts, sign))
 
 
 def test_the_prior_of_effects_is_the_one_worked_out_by_hand():
@@ -209,7 +194,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
+@every("case", REFUSALS)
 def test_what_stands_against_a_map_is_named(case):
     declare, reason = REFUSALS[case]
     assert reason in _refused(declare)

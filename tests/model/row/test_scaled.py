@@ -6,16 +6,22 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from every import every
 from model.reading.evaluation import evaluate, split_of
-from model.row.hierarchies import SPELLINGS, G, N, g, h, ones, x, y
-from pymc_minibatch_mh.model.reading.check import ModelDensity
+from model.row.hierarchies import SPELLINGS, G, g, h, ones, x, y
+from model.row.mapped import (
+    check_free_variables,
+    check_that_parts_add_up,
+    check_that_the_map_leads_back,
+    check_the_jacobian,
+)
 from pymc_minibatch_mh.model.row.cells import Gather
 from pymc_minibatch_mh.model.row.function import lowered_rows
 from pymc_minibatch_mh.model.row.scaled import in_linear_coordinates
 
 # Said by PyTensor where no BLAS is installed, of the start of correlated effects.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
-SPELLED = pytest.mark.parametrize("spelling", SPELLINGS)
+SPELLED = every("spelling", SPELLINGS)
 
 
 @cache
@@ -69,51 +75,28 @@ def test_rows_are_free_of_the_scales(spelling):
 @SPELLED
 def test_the_map_is_one_to_one(spelling):
     model, parts = mapped(spelling)
-    values = values_near_start(model, parts)
-    there_and_back = parts.values(parts.positions(values))
-    np.testing.assert_allclose(there_and_back, values, rtol=1e-12, atol=1e-13)
-    many = np.stack([values, 2.0 * values])
-    np.testing.assert_array_equal(parts.positions(many)[0], parts.positions(values))
-    assert np.abs(parts.positions(values) - values).max() > 0.01
+    check_that_the_map_leads_back(parts, values_near_start(model, parts))
 
 
 @SPELLED
 def test_the_jacobian_is_the_numerical_one(spelling):
     model, parts = mapped(spelling)
-    position = parts.positions(values_near_start(model, parts))
-    step = 1e-6 * np.eye(parts.size)
-    slopes = (parts.values(position + step) - parts.values(position - step)) / 2e-6
-    _, log_size = np.linalg.slogdet(slopes)
-    assert parts.log_jacobian(position) == pytest.approx(log_size, abs=1e-7)
+    check_the_jacobian(parts, values_near_start(model, parts))
 
 
 @SPELLED
 def test_the_parts_add_up_to_the_model(spelling):
     model, parts = mapped(spelling)
-    density, others = ModelDensity(model, parts), np.empty(0)
     for seed in (3, 4):
-        position = parts.positions(values_near_start(model, parts, seed))
-        rows = 0.0
-        for term in parts.terms:
-            inputs = [parts.position, term.length, *(batch for _, batch in term.batches)]
-            data = [c.rows_first.astype(batch.dtype) for c, batch in term.batches]
-            rows += evaluate(inputs, term.logp, [position, N, *data]).sum()
-        prior = evaluate([parts.position], parts.prior, [position])
-        whole = density.as_written(position, others).value
-        assert prior + rows - parts.log_jacobian(position) == pytest.approx(whole, rel=1e-11)
+        check_that_parts_add_up(model, parts, values_near_start(model, parts, seed))
 
 
 @SPELLED
 def test_free_variables_are_those_of_the_model(spelling):
     model, parts = mapped(spelling)
     values = values_near_start(model, parts)
-    point = parts.cut(values)
-    plain = split_of(model)
-    for name, graph in parts.natural.items():
-        found = evaluate([parts.position], graph, [parts.positions(values)])
-        own = evaluate([plain.position], plain.natural[name], [values])
-        np.testing.assert_allclose(found, own, rtol=1e-10, atol=1e-12, err_msg=name)
-    assert set(point) == {b.name for b in parts.blocks}
+    check_free_variables(model, parts, values)
+    assert set(parts.cut(values)) == {b.name for b in parts.blocks}
 
 
 def test_a_centred_spelling_stays_as_it_is():
@@ -192,7 +175,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
+@every("case", REFUSALS)
 def test_a_model_that_is_refused_stays_in_its_own_variables(case):
     build, _ = REFUSALS[case]
     with pm.Model() as model:
@@ -204,7 +187,7 @@ def test_a_model_that_is_refused_stays_in_its_own_variables(case):
     assert parts.log_jacobian(values) == 0.0
 
 
-@pytest.mark.parametrize("case", REFUSALS)
+@every("case", REFUSALS)
 def test_what_stands_against_a_map_is_named(case):
     build, reason = REFUSALS[case]
     assert reason in _refused(build)

@@ -5,10 +5,10 @@ from itertools import combinations_with_replacement
 import mpmath as mp
 import numpy as np
 import pymc as pm
-import pytest
 from pymc.distributions.dist_math import i0e_scalar
 from pytensor.scalar import basic as scalar
 
+from every import every
 from families import FAMILIES
 from model.compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
 from model.row.exact import DIGITS, ExactRow
@@ -48,8 +48,8 @@ def compiled_derivatives(found, term, rows, orders):
     return run(roles[term], arguments, leaves, width=len(indices(m, orders)))
 
 
-@pytest.mark.parametrize("orders", [(0, 1, 2), (3,)], ids=["to the second", "the third"])
-@pytest.mark.parametrize("name", fast(WITHOUT_KINKS))
+@every("orders", [(0, 1, 2), (3,)], ids=["to the second", "the third"])
+@every("name", fast(WITHOUT_KINKS))
 def test_derivatives_are_those_of_the_exact_function(name, orders):
     found = rows_of(name)
     for term, function in enumerate(found.functions):
@@ -75,7 +75,7 @@ def test_a_kink_has_the_slopes_of_its_sides():
         assert np.isfinite(observed)
 
 
-@pytest.mark.parametrize("x", [0.02, 0.7, 3.0, 40.0, 2_000.0])
+@every("x", [0.02, 0.7, 3.0, 40.0, 2_000.0])
 def test_derivatives_of_the_von_mises_normaliser_are_exact(x):
     cells = Cells()
     root = cells.node(scalar.log, (cells.node(i0e_scalar, (cells.argument(0),)),))

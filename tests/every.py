@@ -1,0 +1,47 @@
+"""A table of cases as one test, whose message names every case that fails."""
+
+import inspect
+from functools import wraps
+
+import pytest
+
+from nodes import cases_of
+
+#: How a case fails; pytest's own failures are no exceptions of the ordinary kind.
+FAILED = (Exception, pytest.fail.Exception)
+
+
+def every(names, cases, ids=None):
+    """Run a test for each case of a table, as one item. The cases of two tables are crossed.
+
+    It is written as ``pytest.mark.parametrize`` is, and each case has a ``monkeypatch`` of its own.
+    `nodes.resolve` finds a single case by the id that it would have there.
+    """
+    given = {} if ids is None else {"ids": ids}
+    table = pytest.mark.parametrize(names, [*cases], **given).mark
+    rows = cases_of(table)
+    assert rows, "no cases"
+
+    def decorate(test):
+        wanted = inspect.signature(test).parameters
+
+        @wraps(test)
+        def run(**others):
+            failed = []
+            for number, (name, row) in enumerate(rows):
+                with pytest.MonkeyPatch.context() as patch:
+                    own = {"monkeypatch": patch} if "monkeypatch" in wanted else {}
+                    try:
+                        test(**others, **row, **own)
+                    except FAILED as error:
+                        failed.append((f"{number}, {name}: {type(error).__name__}: {error}", error))
+            if failed:
+                told = "\n".join([f"{len(failed)} of {len(rows)} cases:", *(t for t, _ in failed)])
+                raise AssertionError(told) from failed[0][1]
+
+        left = [p for name, p in wanted.items() if name not in {*rows[0][1], "monkeypatch"}]
+        run.__signature__ = inspect.Signature(left)
+        run.tables = [*getattr(test, "tables", []), table]
+        return run
+
+    return decorate

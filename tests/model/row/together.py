@@ -1,0 +1,42 @@
+"""Rows, taken apart into linear forms and functions of them, are put together again."""
+
+import numpy as np
+
+from model.reading.evaluation import positions, rows_of_whole, split_of
+from model.row.expressions import plain
+from pymc_minibatch_mh.model.row.cells import Argument
+from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.model.row.values import RowData
+
+
+def put_together(function, position, rows=None):
+    """Evaluate rows from their linear forms and the root."""
+    rows = slice(0, function.n_rows) if rows is None else rows
+    data = RowData(function, rows)
+    arguments = [data.coefficients(form, position.size) @ position for form in function.arguments]
+    known = {}
+
+    def value(cell):
+        if cell.is_data:
+            return data.value(cell)
+        if isinstance(cell, Argument):
+            return arguments[cell.number]
+        if cell not in known:
+            known[cell] = plain(cell.op)(*(value(part) for part in cell.inputs))
+        return known[cell]
+
+    with np.errstate(all="ignore"):
+        result = value(function.root)
+    return np.broadcast_to(result, np.arange(function.n_rows)[rows].shape)
+
+
+def assert_put_together_again(model, parts=None, n=2, axis=0):
+    """Compare the rows of a model with those that are put together, and return their functions."""
+    parts = split_of(model) if parts is None else parts
+    functions = row_functions(parts)
+    for position in positions(parts, n):
+        for function in functions:
+            whole = rows_of_whole(model, parts, function.name, position, axis)
+            found = put_together(function, position)
+            np.testing.assert_allclose(found, whole, rtol=1e-9, atol=1e-11)
+    return functions
