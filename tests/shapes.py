@@ -4,23 +4,40 @@ import numpy as np
 import pymc as pm
 
 from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.reciprocal import in_reciprocal
+from pymc_minibatch_mh.model.row.reciprocal import in_reciprocal, shapes_of
+
+_MORE = ("1/more", "1/√more")
+#: Shapes with a shift or an interval: the shape at κ, and the words of κ and of its root.
+PLACED = {
+    "shift": (lambda: 2.5 + pm.HalfCauchy("more", 2.5), lambda k: 2.5 + 1.0 / k, _MORE),
+    "shift by one": (lambda: 1 + pm.Exponential("more", 0.1), lambda k: 1.0 + 1.0 / k, _MORE),
+    "above": (
+        lambda: pm.TruncatedNormal("more", 0.0, 9.0, lower=2.0),
+        lambda k: 2.0 + 1.0 / k,
+        ("1/(more - lower)", "1/√(more - lower)"),
+    ),
+    "interval": (
+        lambda: pm.Uniform("more", 2.0, 60.0),
+        lambda k: (60.0 + 2.0 * k) / (1.0 + k),
+        ("(upper - more)/(more - lower)", "√((upper - more)/(more - lower))"),
+    ),
+}
 
 
-def negative_binomial(rows=60, shape=None, seed=1):
+def negative_binomial(rows=60, shape=None, seed=1, prior=None):
     """Return counts, Poisson unless a shape is given, and their model."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(rows)
     mu = np.exp(1.0 + 0.3 * x)
     y = rng.poisson(mu if shape is None else mu * rng.gamma(shape, 1.0 / shape, rows))
     with pm.Model() as model:
-        alpha = pm.HalfCauchy("alpha", 2.5)
+        alpha = prior() if prior else pm.HalfCauchy("alpha", 2.5)
         b = pm.Normal("b", 0.0, 1.0, shape=2)
         pm.NegativeBinomial("y", mu=pm.math.exp(b[0] + b[1] * x), alpha=alpha, observed=y)
     return model
 
 
-def student(rows=60, nu=None, seed=2):
+def student(rows=60, nu=None, seed=2, prior=None, by="sigma"):
     """Return normal noise, or with a number of degrees of freedom, and its model."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(rows)
@@ -28,8 +45,9 @@ def student(rows=60, nu=None, seed=2):
     with pm.Model() as model:
         b = pm.Normal("b", 0.0, 1.0, shape=2)
         sigma = pm.HalfNormal("sigma", 1.0)
-        free = pm.Gamma("nu", 2.0, 0.1)
-        pm.StudentT("y", nu=free, mu=b[0] + b[1] * x, sigma=sigma, observed=1.0 + 0.3 * x + noise)
+        free = prior() if prior else pm.Gamma("nu", 2.0, 0.1)
+        scale = {by: sigma if by == "sigma" else sigma**-2}
+        pm.StudentT("y", nu=free, mu=b[0] + b[1] * x, **scale, observed=1.0 + 0.3 * x + noise)
     return model
 
 
@@ -62,7 +80,6 @@ def own(model):
 def reciprocal(model, power=1):
     """Return a split model with the reciprocal of its first shape among its coordinates."""
     parts = own(model)
-    name = "nu_log__" if "nu" in model.named_vars else "alpha_log__"
-    found = in_reciprocal(parts, parts, name, power)
+    found = in_reciprocal(parts, parts, shapes_of(parts)[0], power)
     assert found is not None
     return found

@@ -10,12 +10,20 @@ from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.row.cells import Apply, Cell
 from pymc_minibatch_mh.model.row.function import RowFunction
+from pymc_minibatch_mh.model.row.impossible import is_impossible
+from pymc_minibatch_mh.model.row.patterns import is_a, reachable
 from pymc_minibatch_mh.model.row.values import RowData
 
 #: What to do about a condition that the model itself has.
 SMOOTH_STEP = (
     "In place of a switch(tau > t, a, b) of your own write a smooth step, b + (a - b) * "
     "pm.math.sigmoid((tau - t) / width). "
+)
+#: The same about a check of a distribution, outside which the log-density is -inf.
+CHECKED = (
+    "The condition is a check by the distribution of its parameters, such as 0 <= p <= 1, which is "
+    "not seen to hold everywhere: write probabilities as pm.math.sigmoid(...) or "
+    "pm.math.invprobit(...), and negative binomials by mu= and alpha=. "
 )
 
 
@@ -38,7 +46,9 @@ def explain_unbounded(
     jets = Jets(data, boxes, order)
     culprit = next((c for c in _in_order(function.root) if _loses_bounds(jets, c)), None)
     lower = " a lower taylor_order," if order > 1 else ""
-    smooth = SMOOTH_STEP if _is_condition(culprit) else ""
+    smooth = ""
+    if culprit is not None and _is_condition(culprit):
+        smooth = CHECKED if _is_check(function.root, culprit) else SMOOTH_STEP
     return BoundsError(
         f"{function.name!r} cannot be certified: in row {row} the derivatives of order {order} of "
         f"{_called(culprit)} have no bound over the trust region, as at a kink or a singularity. "
@@ -93,6 +103,15 @@ def _called(culprit: Apply | None) -> str:
 def _is_condition(culprit: Apply | None) -> bool:
     conditions = scalar.Switch | scalar.LogicalComparison
     return culprit is not None and isinstance(culprit.op, conditions)
+
+
+def _is_check(root: Cell, condition: Apply) -> bool:
+    """Whether a log-likelihood is -inf wherever a condition does not hold."""
+    checks = [cell for cell in _in_order(root) if is_a(cell, scalar.Switch)]
+    return any(
+        condition in (check, *reachable(check.inputs[0])) and any(map(is_impossible, check.inputs))
+        for check in checks
+    )
 
 
 def _in_order(root: Cell) -> list[Apply]:

@@ -29,6 +29,7 @@ from pymc_minibatch_mh.model.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.model.compiled.graphs import OTHERS_SLOT, PlacedRows, row_source
 from pymc_minibatch_mh.model.reading.check import ModelDensity, check_split
 from pymc_minibatch_mh.model.reading.split import Split
+from pymc_minibatch_mh.model.row.cells import Gather
 from pymc_minibatch_mh.model.row.function import RowFunction
 from pymc_minibatch_mh.progress import report
 
@@ -116,6 +117,16 @@ class Target:
     def row_functions(self) -> list[RowFunction] | BoundsError:
         """Rows as functions of a few linear forms, or why they are none."""
         return self.compiled.row_functions
+
+    @cached_property
+    def has_groups(self) -> bool:
+        """Whether data choose a parameter of a row, such as that of its group."""
+        return not isinstance(self.row_functions, BoundsError) and any(
+            isinstance(term.place, Gather)
+            for function in self.row_functions
+            for form in function.arguments
+            for term in form.terms
+        )
 
     @cached_property
     def rows(self) -> PlacedRows:

@@ -48,11 +48,13 @@ class Method(ABC):
     moves_without_rows: bool = True
     #: Why moves are decided by all rows where that was not asked for.
     all_rows_because: str = "the control variates leave too much noise for a batch to decide"
-    #: What to do where most of them are.
+    #: Advice where most of them are, with and without rows of groups.
     all_rows_way_on: str = (
-        "Subsampling gains nothing here: use pm.NUTS(), or fewer parameters with more rows each, "
-        "such as fewer groups. How a hierarchy is written makes no difference, unless "
-        "explain(model) says why a variable is not mapped."
+        "Subsampling gains nothing here: use pm.NUTS(), or fewer parameters with more rows each."
+    )
+    all_rows_way_on_with_groups: str = (
+        f"{all_rows_way_on[:-1]}, such as fewer groups. How a hierarchy is written makes no "
+        "difference, unless explain(model) says why a variable is not mapped."
     )
 
     @property

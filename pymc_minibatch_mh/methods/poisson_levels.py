@@ -223,6 +223,7 @@ class LevelsMethod(Method):
         "Give narrower ranges=, a higher temperature= or a smaller lam=, or use TunaMH(), which "
         "reads fewer rows for shorter moves."
     )
+    all_rows_way_on_with_groups = all_rows_way_on
 
     @property
     def needs(self) -> Needs:

@@ -132,7 +132,8 @@ def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = N
     names = ", ".join(repr(term.name) for term in prepared.target.split.terms)
     counted, rows = f"{passes:,} of {MOVES:,} moves would", f"all {prepared.n_rows:,} stored rows"
     cause = f"{counted} read {rows}, so that"
-    way_on = "Use fewer parameters with more rows each, such as fewer groups"
+    groups = ", such as fewer groups" if prepared.target.has_groups else ""
+    way_on = f"Use fewer parameters with more rows each{groups}"
     if most_in_batch is not None:
         cause = f"batches from {most_in_batch:,.0f} rows on read {rows}: {counted}, so that"
         way_on = (

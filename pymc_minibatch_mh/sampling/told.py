@@ -24,8 +24,7 @@ def tell_of_end(name: str, crew: Crew, seconds: float, interrupted: bool) -> Non
     """Say what was made, and what the chains of the step `name` warn of."""
     for chain in crew.chains:
         # One warning at a time, until nothing is left that was not told.
-        method = chain.program.method
-        while (warning := report.warning_of(name, chain.state, method)) is not None:
+        while (warning := report.warning_of(name, chain.state, chain.program)) is not None:
             log_warning(warning)
     chains, draws = crew.complete()
     if interrupted:

@@ -302,7 +302,7 @@ class MinibatchStep(BlockedStep):
         stats["scaling"] = chain.scaling
         stats["temperature"] = temperature
         stats["perf_counter_diff"] = time.perf_counter() - began
-        stats["warning"] = report.warning_of(self.name, chain.state, self.program.method)
+        stats["warning"] = report.warning_of(self.name, chain.state, self.program)
         return split.unravel(draws.positions[0], point), [stats]
 
     def start(self, chain: Chain) -> None:

@@ -18,10 +18,10 @@ from rich.table import Column
 from pymc_minibatch_mh.model.reading.joined import likelihoods_of
 
 if TYPE_CHECKING:
+    from pymc_minibatch_mh.chain.program import Program
     from pymc_minibatch_mh.chain.starts import Begun
     from pymc_minibatch_mh.chain.state import ChainState
     from pymc_minibatch_mh.expansion.target import Target
-    from pymc_minibatch_mh.methods.base import Method
 
 _log = logging.getLogger("pymc")
 
@@ -59,11 +59,12 @@ def progress_functions() -> tuple[Callable[[dict[str, Any]], dict[str, Any]]]:
     return (update_stats,)
 
 
-def warning_of(name: str, state: ChainState, method: Method) -> SamplerWarning | None:
+def warning_of(name: str, state: ChainState, program: Program) -> SamplerWarning | None:
     """Return what a chain of the step `name` has to warn of and has not warned of yet.
 
     A method that is asked to read all rows at every update does not warn of that.
     """
+    method = program.method
     if state.adapting:
         return None
     if state.unmoved:
@@ -78,7 +79,9 @@ def warning_of(name: str, state: ChainState, method: Method) -> SamplerWarning |
         state.warned = True
         return violation_warning(name, state.violation, state.n_draws)
     counts = state.n_updates, state.n_accepted, 0 if method.reads_all_rows else state.n_full
-    words = method.all_rows_because, method.all_rows_way_on
+    has_groups = program.prepared.target.has_groups
+    way_on = method.all_rows_way_on_with_groups if has_groups else method.all_rows_way_on
+    words = method.all_rows_because, way_on
     warning = chain_warning(name, counts, state.n_draws, words)
     state.warned = warning is not None
     return warning

@@ -188,6 +188,21 @@ def negative_binomial(d):
     pm.NegativeBinomial("y", mu=rate(d), alpha=pm.HalfNormal("alpha"), observed=d.counts)
 
 
+@counted.accepts("negative binomial by n and p", 'pm.NegativeBinomial("y", n=n, p=n / (n + mu))')
+def negative_binomial_by_probability(d):
+    n = pm.HalfNormal("n")
+    pm.NegativeBinomial("y", n=n, p=n / (n + rate(d)), observed=d.counts)
+
+
+@counted.accepts(
+    "negative binomial with a logistic p",
+    'pm.NegativeBinomial("y", n=n, p=pm.math.sigmoid(X @ b))',
+)
+def negative_binomial_with_logistic_probability(d):
+    p = pm.math.sigmoid(line(d))
+    pm.NegativeBinomial("y", n=pm.HalfNormal("n"), p=p, observed=d.counts)
+
+
 @counted.accepts("geometric", 'pm.Geometric("y", pm.math.sigmoid(a + b * x))')
 def geometric(d):
     pm.Geometric("y", pm.math.sigmoid(line(d)), observed=d("tries", d.raw.counts + 1))

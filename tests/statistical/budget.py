@@ -257,6 +257,10 @@ RANDOM = [
         12, TRACE_LEVEL, "means and standard deviations of all coordinates",
     ),
     Random(
+        "statistical/test_shifted_shapes.py::test_posterior_is_that_of_quadrature",
+        8, VERY_FAR_LEVEL, "moments of two posteriors",
+    ),
+    Random(
         "statistical/test_families.py::test_posterior_is_that_of_nuts",
         300, FAR_LEVEL, "means and standard deviations of all coordinates",
     ),

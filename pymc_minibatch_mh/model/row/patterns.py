@@ -128,7 +128,12 @@ def _keeps_finite(cell: Cell, positive: Collection[int] = ()) -> bool:
     if isinstance(cell, Affine):
         return _keeps_finite(cell.offset)
     if is_a(cell, scalar.Log):
-        return _coordinate(cell.inputs[0]) in positive
+        x = cell.inputs[0]
+        # A sum with a positive number is positive, even where its other parts underflow.
+        at_least = any((number(part) or 0.0) > 0.0 for part in summands(x)) and is_positive(x)
+        return at_least or _coordinate(x) in positive
+    if is_a(cell, scalar.Log1p):
+        return is_nonnegative(cell.inputs[0])
     return is_a(cell, *_FINITE_OF_FINITE)
 
 

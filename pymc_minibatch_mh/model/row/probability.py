@@ -1,4 +1,4 @@
-"""Differences of probabilities, and which orders hold at every position."""
+"""Shares and differences of probabilities, and which orders hold at every position."""
 
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
@@ -17,6 +17,15 @@ from pymc_minibatch_mh.model.row.patterns import (
 )
 
 ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
+
+
+def rest_of_share(cells: Cells, part: Cell, whole: Cell) -> Cell | None:
+    """Return whole - part, if part/whole is a share x/(x + y) of two positive quantities."""
+    if not is_a(whole, scalar.Add) or not is_positive(part):
+        return None
+    rest = subtract(cells, whole, part)
+    # Shares of three have one sum in common, which stays recognisable.
+    return rest if is_positive(rest) and not is_a(rest, scalar.Add) else None
 
 
 def between(cells: Cells, x: Cell) -> Cell:

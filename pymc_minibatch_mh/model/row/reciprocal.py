@@ -4,18 +4,23 @@ from collections.abc import Iterator
 
 import numpy as np
 from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.model.reading.coordinates import Coordinates, in_coordinates
 from pymc_minibatch_mh.model.reading.maps import Reciprocal
 from pymc_minibatch_mh.model.reading.split import Block, Split
-from pymc_minibatch_mh.model.row.cells import Affine, Cell, Gather
+from pymc_minibatch_mh.model.row.cells import Affine, Apply, Cell, Gather
 from pymc_minibatch_mh.model.row.function import LoweredRow, lowered_rows
 from pymc_minibatch_mh.model.row.operations import GammaRatio
-from pymc_minibatch_mh.model.row.patterns import is_a, number, reachable, scaled_core
+from pymc_minibatch_mh.model.row.patterns import is_a, number, reachable, scaled_core, summands
 
-#: How the reciprocal, and its root, are written.
+#: How the reciprocal, and its root, are written; those of a shape in an interval.
 _WORDS = {1: "1/{}", 2: "1/√{}"}
+_WORDS_OF_INTERVALS = {
+    1: "(upper - {0})/({0} - lower)",
+    2: "√((upper - {0})/({0} - lower))",
+}
 
 
 def shapes_of(split: Split) -> list[str]:
@@ -65,22 +70,31 @@ def in_reciprocal(split: Split, there: Split, name: str, power: int) -> Split | 
     places = np.arange(block.start, block.stop)
     if any(known.depend_on(int(k)) for k in places):
         return None
-    shape = Reciprocal(name, places, _WORDS[power].format(_name_of(split, block)), power)
+    shape = Reciprocal(name, places, _words_of(split, block, power), power)
     found = in_coordinates(split, Coordinates((*known.maps, shape), known.refused))
     return found if all(map(_is_smooth, lowered_rows(found))) else None
 
 
-def _name_of(split: Split, block: Block) -> str:
+def _words_of(split: Split, block: Block, power: int) -> str:
+    """Return κ in words: of a variable that PyMC maps to the real line, by its own ends."""
     names = zip(split.blocks, split.natural, strict=True)
     name = next(name for other, name in names if other is block)
-    return f"exp({name})" if name == block.name else name
+    if name == block.name:
+        return _WORDS[power].format(f"exp({name})")
+    if not block.name.endswith("_interval__"):
+        return _WORDS[power].format(name)
+    shapes = {place for row in lowered_rows(split) for place in _places_of_shapes(row, scalar.Exp)}
+    if block.start in shapes:
+        return _WORDS[power].format(f"({name} - lower)")
+    return _WORDS_OF_INTERVALS[power].format(name)
 
 
-def _places_of_shapes(row: LoweredRow) -> Iterator[int]:
+def _places_of_shapes(row: LoweredRow, *functions: type) -> Iterator[int]:
+    """Yield the coordinates of which some functions, by default all known, are shapes."""
     for cell in reachable(row.root):
         if is_a(cell, GammaRatio):
             size, _ = scaled_core(row.cells, cell.inputs[0])
-            if is_a(size, scalar.Exp):
+            if is_a(size, *(functions or (scalar.Exp, scalar_math.Sigmoid))):
                 yield from _coordinates(size.inputs[0])
 
 
@@ -106,6 +120,11 @@ def _is_smooth(row: LoweredRow) -> bool:
 
 
 def _is_of_reciprocal(row: LoweredRow, cell: Cell) -> bool:
-    """Whether a cell is made of reciprocals alone."""
+    """Whether a cell is made of reciprocals alone, and may be zero where they are."""
+    if isinstance(cell, Affine | Apply):
+        parts = (cell.offset,) if isinstance(cell, Affine) else summands(cell)
+        if any((number(part) or 0.0) > 0.0 for part in parts):
+            # One more than a power of a reciprocal, which is positive.
+            return False
     affines = [x for x in reachable(cell) if isinstance(x, Affine)]
     return bool(affines) and all(row.cells.logs.intersection(_coordinates(x)) for x in affines)

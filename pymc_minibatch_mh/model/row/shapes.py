@@ -7,7 +7,7 @@ taken together, in which they cancel, and of what is left every function of exp(
 of the power κ^c.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from pytensor.scalar import basic as scalar
@@ -22,6 +22,7 @@ from pymc_minibatch_mh.model.row.cells import (
     Gather,
     Place,
 )
+from pymc_minibatch_mh.model.row.fractions import Fraction, Fractions, Linear, logarithm
 from pymc_minibatch_mh.model.row.operations import (
     GammaRatio,
     LogSoftplus,
@@ -29,7 +30,7 @@ from pymc_minibatch_mh.model.row.operations import (
     log1p_ratio,
     sum_of,
 )
-from pymc_minibatch_mh.model.row.patterns import is_a, number, scaled_core, summands
+from pymc_minibatch_mh.model.row.patterns import is_a, number, scaled_core, summands, without
 
 #: A density that goes over into its limit at a shape this large is taken as it is without that:
 #: they differ by less than rounding.
@@ -67,6 +68,7 @@ class _Reciprocals:
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
         self._known: dict[Cell, tuple[Logs, Cell]] = {}
+        self._fractions = Fractions(cells, self._power)
 
     def closed(self, cell: Cell) -> Cell:
         """Return an expression in κ."""
@@ -99,12 +101,8 @@ class _Reciprocals:
         if is_a(cell, scalar.Mul):
             core, data = scaled_core(cells, cell)
             if core is not cell:
-                logs, rest = self._split(core)
-                return (
-                    {k: [cells.times(data, x) for x in of] for k, of in logs.items()},
-                    multiply(cells, data, rest),
-                )
-            return {}, multiply(cells, *(self.closed(x) for x in cell.inputs))
+                return self._times(data, self._split(core))
+            return {}, self._product(cell.inputs)
         rule = _RULES.get(type(cell.op))
         found = rule(self, cell) if rule is not None else None
         if found is not None:
@@ -128,13 +126,22 @@ class _Reciprocals:
                 logs.setdefault(place, []).extend(factors)
         return logs, add(self._cells, *(rest for _, rest in parts))
 
+    def _times(self, data: Cell, parts: tuple[Logs, Cell]) -> tuple[Logs, Cell]:
+        logs, rest = parts
+        scaled = {k: [self._cells.times(data, x) for x in of] for k, of in logs.items()}
+        return scaled, multiply(self._cells, data, rest)
+
     def gamma_ratio(self, cell: Apply) -> tuple[Logs, Cell] | None:
-        """Take log Γ(c/κ^p + y) - log Γ(c/κ^p + z) apart."""
+        """Take log Γ(c/κ^p + y) - log Γ(c/κ^p + z) apart, or that of a linear fraction of κ^p."""
         cells, (x, y, z) = self._cells, cell.inputs
+        shifted = self._half_apart(x, y, z)
+        if shifted is not None:
+            return self._gamma_of_fraction(*shifted)
         core, scale = scaled_core(cells, x)
         known = self._power(core.inputs[0]) if is_a(core, scalar.Exp) else None
         if known is None or known[1] >= 0.0 or not known[2].is_data:
-            return None
+            fraction = self._fractions.of(x)
+            return None if fraction is None else self._gamma_of_fraction(fraction, y, z)
         place, power, offset = known
         y, z = self._total([y]), self._total([z])
         gap = self._total([y, cells.times(cells.minus_one, z)])
@@ -148,6 +155,35 @@ class _Reciprocals:
         constant = cells.times(gap, cells.plus([offset, size]))
         rise = cells.node(gamma_rise, (inverse, y, z))
         return {place: [cells.times(cells.constant(power), gap)]}, add(cells, constant, rise)
+
+    def _half_apart(self, x: Cell, y: Cell, z: Cell) -> tuple[Fraction, Cell, Cell] | None:
+        """Return x plus the smaller of two numbers that are a half apart, then 0 and a half."""
+        (first, last), shape = map(number, (y, z)), self._fractions.of(x)
+        if first is None or last is None or shape is None or min(first, last) <= 0.0:
+            return None
+        if sum_of((abs(sum_of((first, -last))), -0.5)) != 0.0:
+            return None
+        ends = self._cells.constant(0.5), self._cells.zero
+        return (shape.plus(min(first, last)), *(ends if first > last else ends[::-1]))
+
+    def _gamma_of_fraction(self, shape: Fraction, y: Cell, z: Cell) -> tuple[Logs, Cell]:
+        cells = self._cells
+        gap = self._total([y, cells.times(cells.minus_one, z)])
+        logs, rest = self._times(gap, self._log_of(shape))
+        rise = cells.node(
+            gamma_rise, (self._of(shape.inverted), self._total([y]), self._total([z]))
+        )
+        return logs, add(cells, rest, rise)
+
+    def logarithm(self, cell: Apply) -> tuple[Logs, Cell] | None:
+        """Return the logarithm of a linear fraction, or of one more than that."""
+        fraction = self._fractions.of_log(cell)
+        return None if fraction is None else self._log_of(fraction)
+
+    def fraction(self, cell: Apply) -> tuple[Logs, Cell] | None:
+        """Return a linear fraction of a power of κ."""
+        fraction = self._fractions.of(cell)
+        return None if fraction is None else ({}, self._of(fraction))
 
     def softplus(self, cell: Apply) -> tuple[Logs, Cell] | None:
         """Return log(1 + κ^c e^r), of which c log κ is taken out if c is negative."""
@@ -177,6 +213,53 @@ class _Reciprocals:
         if known is None:
             return None
         return {}, self._sized(*known)
+
+    def _product(self, factors: Sequence[Cell]) -> Cell:
+        """Return a product; of (k m + d) log(1 + w/m), for a shape m, that of what is finite."""
+        cells = self._cells
+        for log in factors:
+            known = self._fractions.in_log(log)
+            for sum_of_shape in factors if known is not None else ():
+                whole = self._fractions.of(sum_of_shape)
+                parts = None if known is None or whole is None else known[1].parts_of(whole)
+                if known is not None and parts is not None:
+                    size = self.closed(known[0])
+                    inner = multiply(cells, size, self._of(known[1].inverted))
+                    scale, rest = map(cells.constant, parts)
+                    total = add(
+                        cells,
+                        multiply(cells, scale, size, cells.node(log1p_ratio, (inner,))),
+                        multiply(cells, rest, cells.node(scalar.log1p, (inner,))),
+                    )
+                    others = without(without(factors, log), sum_of_shape)
+                    return multiply(cells, total, *map(self.closed, others))
+        return multiply(cells, *map(self.closed, factors))
+
+    def _log_of(self, fraction: Fraction) -> tuple[Logs, Cell]:
+        cells, power, parts = self._cells, 0.0, list[Cell]()
+        for sign, linear in ((1.0, fraction.above), (-1.0, fraction.below)):
+            count, offset, slope = logarithm(linear)
+            power += sign * count * fraction.power
+            parts.append(cells.constant(sign * offset))
+            if slope:
+                inner = self._linear(fraction, (0.0, slope))
+                log = cells.node(scalar.log1p, (inner,))
+                parts.append(multiply(cells, cells.constant(sign), log))
+        logs: Logs = {fraction.place: [cells.constant(power)]} if power else {}
+        return logs, add(cells, *parts)
+
+    def _of(self, fraction: Fraction) -> Cell:
+        """Return a linear fraction as it is computed."""
+        above = self._linear(fraction, fraction.above)
+        return multiply(
+            self._cells, above, reciprocal(self._cells, self._linear(fraction, fraction.below))
+        )
+
+    def _linear(self, fraction: Fraction, linear: Linear) -> Cell:
+        cells, (offset, slope) = self._cells, map(self._cells.constant, linear)
+        return add(
+            cells, offset, multiply(cells, slope, self._raised(fraction.place, fraction.power))
+        )
 
     def _power(self, cell: Cell) -> tuple[Place, float, Cell] | None:
         """Return c and r of c log κ + r for one κ, if that is what an expression is."""
@@ -214,10 +297,14 @@ class _Reciprocals:
         """Whether a condition is false, or asks whether a shape is so large that it may be."""
         if is_a(condition, scalar.AND):
             return any(number(x) == 0.0 for x in condition.inputs)
-        if not is_a(condition, scalar.GT) or not is_a(condition.inputs[0], scalar.Exp):
+        if not is_a(condition, scalar.GT):
             return False
-        known, limit = self._power(condition.inputs[0].inputs[0]), number(condition.inputs[1])
-        return known is not None and known[1] < 0.0 and limit is not None and limit >= LIMIT
+        limit = number(condition.inputs[1])
+        if limit is None or limit < LIMIT:
+            return False
+        shape = condition.inputs[0]
+        known = self._power(shape.inputs[0]) if is_a(shape, scalar.Exp) else None
+        return self._fractions.of(shape) is not None if known is None else known[1] < 0.0
 
     def _total(self, parts: list[Cell]) -> Cell:
         """Return a sum of data, in which what is equal cancels."""
@@ -247,4 +334,8 @@ _RULES: dict[type, Callable[[_Reciprocals, Apply], tuple[Logs, Cell] | None]] = 
     GammaRatio: _Reciprocals.gamma_ratio,
     scalar_math.Softplus: _Reciprocals.softplus,
     scalar.Exp: _Reciprocals.exponential,
+    scalar.Log: _Reciprocals.logarithm,
+    scalar.Log1p: _Reciprocals.logarithm,
+    scalar.Reciprocal: _Reciprocals.fraction,
+    scalar_math.Sigmoid: _Reciprocals.fraction,
 }

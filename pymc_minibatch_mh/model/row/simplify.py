@@ -15,6 +15,7 @@ from pymc_minibatch_mh.model.row.arithmetic import (
     multiply,
     negative,
     reciprocal,
+    sigmoid,
     softplus,
     square,
     subtract,
@@ -53,7 +54,7 @@ from pymc_minibatch_mh.model.row.patterns import (
     scaled_core,
     summands,
 )
-from pymc_minibatch_mh.model.row.probability import ORDERS, between, order
+from pymc_minibatch_mh.model.row.probability import ORDERS, between, order, rest_of_share
 
 
 def apply(cells: Cells, op: ScalarOp, *operands: Cell) -> Cell:
@@ -80,6 +81,14 @@ def apply(cells: Cells, op: ScalarOp, *operands: Cell) -> Cell:
         operands = tuple(as_number(cells, cell) for cell in operands)
     rule = _RULES.get(type(op))
     return cells.node(op, operands) if rule is None else rule(cells, *operands)
+
+
+def quotient(cells: Cells, left: Cell, right: Cell) -> Cell:
+    """Return a quotient, x/(x + y) of positive quantities as a logistic function."""
+    rest = rest_of_share(cells, left, right)
+    if rest is None:
+        return divide(cells, left, right)
+    return sigmoid(cells, subtract(cells, logarithm(cells, left), logarithm(cells, rest)))
 
 
 def logarithm(cells: Cells, x: Cell) -> Cell:
@@ -309,17 +318,12 @@ def maximum(cells: Cells, left: Cell, right: Cell) -> Cell:
     return cells.node(scalar.maximum, (left, right))
 
 
-def sign(cells: Cells, x: Cell) -> Cell:
-    """Return the sign, where it is known."""
-    return cells.one if is_positive(x) else cells.node(scalar.sign, (x,))
-
-
 _RULES: dict[type, Callable[..., Cell]] = {
     scalar.Add: add,
     scalar.Mul: multiply,
     scalar.Neg: negative,
     scalar.Sub: subtract,
-    scalar.TrueDiv: divide,
+    scalar.TrueDiv: quotient,
     scalar.Reciprocal: reciprocal,
     scalar.Exp: exp,
     scalar.Exp2: lambda cells, x: exp(cells, multiply(cells, cells.constant(log(2.0)), x)),
@@ -335,7 +339,8 @@ _RULES: dict[type, Callable[..., Cell]] = {
     scalar.Pow: power,
     scalar.Switch: switch,
     scalar.Second: lambda cells, _like, x: x,
-    scalar.Sign: sign,
+    scalar.Abs: lambda cells, x: x if is_positive(x) else cells.node(scalar.abs, (x,)),
+    scalar.Sign: lambda cells, x: cells.one if is_positive(x) else cells.node(scalar.sign, (x,)),
     scalar.Identity: lambda cells, x: x,
     scalar.Maximum: maximum,
 }

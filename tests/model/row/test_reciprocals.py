@@ -11,7 +11,7 @@ from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.model.row.function import row_functions
 from pymc_minibatch_mh.model.row.patterns import is_a, reachable
 from pymc_minibatch_mh.model.row.reciprocal import in_reciprocal, shapes_of
-from shapes import gamma, negative_binomial, own, reciprocal, shapes_of_groups, student
+from shapes import PLACED, gamma, negative_binomial, own, reciprocal, shapes_of_groups, student
 
 powers = pytest.mark.parametrize("power", [1, 2])
 KAPPAS = [3.0, 0.4, 1e-2, 1e-5, 1e-9, 1e-13]
@@ -69,6 +69,34 @@ def test_noise_has_its_density(kappa, power):
     nu = 1.0 / kappa if kappa else np.inf
     expected = stats.t.logpdf(y, nu, mu, sigma) if kappa > 1e-4 else stats.norm.logpdf(y, mu, sigma)
     assert found == pytest.approx(expected, rel=1e-10 if kappa > 1e-4 else 1e-3 if kappa else 1e-13)
+
+
+@powers
+@pytest.mark.parametrize("placed", list(PLACED))
+def test_shapes_with_a_shift_or_an_interval_have_their_densities(placed, power):
+    prior, shape_of, words = PLACED[placed]
+    counts, noise = negative_binomial(prior=prior), student(prior=prior)
+    in_counts, in_noise = reciprocal(counts, power), reciprocal(noise, power)
+    (known,) = in_counts.coordinates.maps
+    assert known.words == words[power - 1]
+    (y, mu), t = counts_and_means(counts), noise.rvs_to_values[noise["y"]].data
+    level = COEFFICIENTS[0] + COEFFICIENTS[1] * np.random.default_rng(2).standard_normal(t.size)
+    for kappa in (3.0, 0.4, 1e-2, 1e-5, 1e-14):
+        shape, root = shape_of(kappa), kappa ** (1.0 / power)
+        found = rows_at(in_counts, np.array([root, *COEFFICIENTS]))
+        finite = stats.nbinom.logpmf(y, shape, shape / (shape + mu))
+        expected = finite if shape < 1e9 else stats.poisson.logpmf(y, mu)
+        assert found == pytest.approx(expected, rel=1e-7), kappa
+        position = np.array([*COEFFICIENTS, np.log(1.3), root])
+        expected = stats.t.logpdf(t, shape if shape < 1e9 else np.inf, level, 1.3)
+        assert rows_at(in_noise, position) == pytest.approx(expected, rel=1e-9), kappa
+
+
+def test_a_precision_is_read_as_the_scale_that_it_is_made_of():
+    prior, _, _ = PLACED["shift by one"]
+    at = np.array([*COEFFICIENTS, np.log(1.3), 0.0])
+    by_scale, by_precision = (reciprocal(student(prior=prior, by=by)) for by in ("sigma", "lam"))
+    assert np.array_equal(rows_at(by_scale, at), rows_at(by_precision, at))
 
 
 @powers
