@@ -10,6 +10,7 @@ from pytensor.link.basic import PerformLinker
 from bounds.certified import Rows, evaluate, fit, hunt
 from bounds.make_looseness import FILE, ORDERS, measured, table
 from bounds.vectors import VECTORS
+from every import every
 from families import FAMILIES
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.interval import Interval
@@ -45,7 +46,7 @@ def ratio_with(name, assumed, true=None):
     return hunt(fitted, true or assumed, fitted.bounds(assumed).tables(), moves=30_000).max()
 
 
-@pytest.mark.parametrize(("name", "order"), EVERY_CASE)
+@every(("name", "order"), EVERY_CASE)
 def test_no_row_exceeds_its_bound(name, order):
     fitted = fit(name, ROWS)
     surrogate = fitted.surrogate(order)
@@ -58,7 +59,7 @@ def test_no_row_exceeds_its_bound(name, order):
         assert largest > stored[name]["largest_ratio"] / 4.0
 
 
-@pytest.mark.parametrize("name", ["poisson_exposure", "student_fixed"])
+@every("name", ["poisson_exposure", "student_fixed"])
 def test_no_row_of_a_tempered_posterior_exceeds_its_bound(name):
     surrogate = fit(name, ROWS).surrogate(2, beta=0.25)
     assert 0.5 < ratio_with(name, surrogate) <= 1.0
@@ -70,7 +71,7 @@ def test_a_forgotten_temperature_is_found():
     assert ratio_with("lognormal", cold._replace(inverse_temperature=1.0), cold) > 1.0
 
 
-@pytest.mark.parametrize("name", TIGHT)
+@every("name", TIGHT)
 def test_norms_in_another_metric_are_found(name):
     surrogate = fit(name, ROWS).surrogate(2)
     factor = surrogate.factor
@@ -78,14 +79,14 @@ def test_norms_in_another_metric_are_found(name):
     assert ratio_with(name, surrogate._replace(factor=np.eye(len(factor))), surrogate) < 0.01
 
 
-@pytest.mark.parametrize("order", [0, 1])
+@every("order", [0, 1])
 def test_bounds_of_another_order_are_found(order):
     fitted = fit("shared_level", ROWS)
     true, assumed = fitted.surrogate(order), fitted.surrogate(order + 1)
     assert ratio_with("shared_level", assumed, true) > 1.0
 
 
-@pytest.mark.parametrize("name", ONE_ARGUMENT)
+@every("name", ONE_ARGUMENT)
 def test_a_box_without_one_of_its_ends_is_found(name, monkeypatch):
     whole, found = Geometry.boxes, []
     for upper in (False, True):

@@ -3,6 +3,7 @@ import pymc as pm
 import pytest
 
 from bounds.certified import Rows, fit
+from every import every
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.model.reading.split import split
@@ -11,7 +12,7 @@ from pymc_minibatch_mh.model.row.values import RowData
 
 #: One argument, two, three of which two are the same for all rows, four with an index.
 FAMILIES = ["binomial", "heteroscedastic", "student_free", "noncentred"]
-every_family = pytest.mark.parametrize("name", FAMILIES)
+every_family = every("name", FAMILIES)
 ROWS = np.arange(0, 2_000, 23)
 
 
@@ -42,7 +43,7 @@ def contained(place, rows, surrogate, radius, seed=1):
 
 
 @every_family
-@pytest.mark.parametrize("radius", [0.01, 3.0, 9.0])
+@every("radius", [0.01, 3.0, 9.0])
 def test_boxes_hold_the_arguments_of_all_positions(name, radius):
     assert contained(*placed(name), radius)
 
@@ -100,8 +101,8 @@ def by_hand(rng, m, d, rows):
     return Geometry((Interval.point(0.0),) * m, norms, tuple(whitened))
 
 
-@pytest.mark.parametrize("m", [1, 2, 3, 4])
-@pytest.mark.parametrize("d", [1, 2, 5])
+@every("m", [1, 2, 3, 4])
+@every("d", [1, 2, 5])
 def test_correlations_are_not_underestimated(m, d):
     place = by_hand(np.random.default_rng(m), m, d, 400)
     units = np.stack([

@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from every import every
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.groups import groups_of
@@ -70,7 +71,7 @@ def factor_of(size):
     return np.tril(rng.normal(0.0, 0.3, (size, size)), -1) + np.diag(rng.uniform(0.5, 2.0, size))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@every("name", MODELS)
 def test_forms_of_a_row_lie_in_the_directions_of_a_group(name):
     build, shared, each, count = MODELS[name]
     model = build()

@@ -9,6 +9,7 @@ from scipy import optimize, special
 
 from bounds.certified import Rows, derivatives, evaluate, fit, hunt
 from bounds.exponentials import EXPONENTIALS, classes, layer
+from every import every
 from pymc_minibatch_mh.bounds.enclose import suprema
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.moments import Exponents, moments
@@ -64,7 +65,7 @@ def largest_moments(rng, values, z, radius):
     return np.maximum(found, tried.max(axis=0))
 
 
-@pytest.mark.parametrize("radius", [0.0, 0.5, 3.0, np.inf])
+@every("radius", [0.0, 0.5, 3.0, np.inf])
 def test_moments_are_bounded_and_closely(radius):
     rng = np.random.default_rng(11)
     ratios = []
@@ -124,7 +125,7 @@ def largest_value(forms, whitened, rng):
     return largest
 
 
-@pytest.mark.parametrize("name", ["four_classes", "clusters", "normal_mixture"])
+@every("name", ["four_classes", "clusters", "normal_mixture"])
 def test_third_derivatives_at_the_centre_are_bounded_and_closely(name):
     fitted = fit(name, ROWS)
     (function,), surrogate = fitted.functions, fitted.surrogate(2)
@@ -155,8 +156,8 @@ def test_what_all_exponents_have_in_common_does_not_matter():
         assert plain.third[0] <= other.third[0] * (1.0 + 1e-6)
 
 
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("name", list(EXPONENTIALS))
+@every("order", [1, 2])
+@every("name", list(EXPONENTIALS))
 def test_no_row_exceeds_its_bound(name, order):
     fitted = fit(name, ROWS)
     surrogate = fitted.surrogate(order)
@@ -166,9 +167,7 @@ def test_no_row_exceeds_its_bound(name, order):
     assert largest.max() > 0.3 or name == "clusters"
 
 
-@pytest.mark.parametrize(
-    "name", [*EXPONENTIALS, "softmax", "normal_mixture", "zero_inflated_poisson"]
-)
+@every("name", [*EXPONENTIALS, "softmax", "normal_mixture", "zero_inflated_poisson"])
 def test_parts_add_up_to_the_log_likelihood_but_for_what_is_linear(name):
     fitted = fit(name, ROWS)
     (function,) = fitted.functions
@@ -220,8 +219,8 @@ def product(cells, data):
     return reduce(np.multiply, [data.value(x) for x in cells], 1.0)
 
 
-@pytest.mark.parametrize("name", ["four_classes", "seven_classes", "counts", "normal_mixture"])
-@pytest.mark.parametrize("order", [1, 2])
+@every("name", ["four_classes", "seven_classes", "counts", "normal_mixture"])
+@every("order", [1, 2])
 def test_bounds_are_not_larger_than_those_of_partial_derivatives(name, order):
     fitted = fit(name, ROWS)
     (function,) = fitted.functions
@@ -249,7 +248,7 @@ def test_rows_of_many_classes_read_few():
     assert after < 0.05 * before
 
 
-@pytest.mark.parametrize(
+@every(
     ("build", "why"),
     [
         (layer, "11 different linear combinations .* 11 of them in one term"),

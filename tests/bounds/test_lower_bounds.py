@@ -7,10 +7,10 @@ of a row is at least that of its expansion, times exp(-c_i m).
 from math import factorial
 
 import numpy as np
-import pytest
 
 from bounds.certified import HuntFromCentre, fit, hunt
 from bounds.test_certified import EVERY_CASE, ONE_ARGUMENT, ROWS
+from every import every
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.moves import (
@@ -32,7 +32,7 @@ def largest_gap(name, surrogate, tables):
     return hunt(fitted, surrogate, tables, **settings).max()
 
 
-@pytest.mark.parametrize(("name", "order"), EVERY_CASE)
+@every(("name", "order"), EVERY_CASE)
 def test_no_density_lies_below_its_lower_bound(name, order):
     fitted = fit(name, ROWS)
     surrogate = fitted.surrogate(order)
@@ -47,7 +47,7 @@ def test_no_density_of_a_tempered_posterior_lies_below_its_lower_bound():
     assert 0.5 < largest_gap("poisson_exposure", surrogate, tables) <= 1.0
 
 
-@pytest.mark.parametrize("name", ONE_ARGUMENT)
+@every("name", ONE_ARGUMENT)
 def test_lower_bounds_that_are_too_high_are_found(name):
     fitted = fit(name, ROWS)
     surrogate = fitted.surrogate(2)
@@ -56,8 +56,8 @@ def test_lower_bounds_that_are_too_high_are_found(name):
     assert largest_gap(name, surrogate, low) > 1.0
 
 
-@pytest.mark.parametrize("kind", [DIRECTIONAL, JOINT, SHARP])
-@pytest.mark.parametrize("order", [0, 1, 2])
+@every("kind", [DIRECTIONAL, JOINT, SHARP])
+@every("order", [0, 1, 2])
 def test_a_move_from_the_centre_has_the_size_of_taylors_remainder(order, kind):
     """All kinds of tables hold for such a move with |a|^k/k!, and are used with it."""
     surrogate = fit("bernoulli_logit", ROWS).surrogate(order)

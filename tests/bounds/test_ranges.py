@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from every import every
 from pymc_minibatch_mh import BoundsError, Ranges, SettingError
 from pymc_minibatch_mh.bounds.ranges import OF_NO_MOVE, RangesPass, table_of_ranges
 from pymc_minibatch_mh.kernels.moves import RANGE
@@ -37,8 +38,8 @@ def log_likelihood_of_mixture(a, b):
     return np.logaddexp(-((X - a) ** 2) / 4.0, -((X - a - b) ** 2) / 4.0)
 
 
-@pytest.mark.parametrize("beta", [1.0, 0.01])
-@pytest.mark.parametrize("transform", [{}, {"default_transform": None}], ids=["line", "box"])
+@every("beta", [1.0, 0.01])
+@every("transform", [{}, {"default_transform": None}], ids=["line", "box"])
 def test_the_range_of_a_mixture(transform, beta):
     # 0 is the middle of the interval on either scale.
     found = tables_of(mixture(**transform), [0.0, 0.0], beta)
@@ -53,7 +54,7 @@ def test_the_range_of_a_mixture(transform, beta):
     assert found.are_ranges
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.45, 0.55), (0.02, 0.9), (0.97, 0.99)])
+@every(("low", "high"), [(0.45, 0.55), (0.02, 0.9), (0.97, 0.99)])
 def test_an_interval_that_is_transformed_has_the_range_of_one_that_is_not(low, high):
     found = []
     for transform, centre in (({}, 0.0), ({"default_transform": None}, 0.5 * (low + high))):
@@ -96,7 +97,7 @@ def test_a_likelihood_that_is_bounded_by_itself_needs_no_bounded_prior():
     assert ((below > 0.0) & (below < width)).all()
 
 
-@pytest.mark.parametrize(
+@every(
     ("declare", "why"),
     [
         (
@@ -137,7 +138,7 @@ def test_ranges_of_ones_own_are_tempered():
     assert not found.verified
 
 
-@pytest.mark.parametrize(
+@every(
     ("ranges", "message"),
     [
         (Ranges([-1.0], [1.0, 2.0]), r"low of shape \(1,\) for 2 rows"),

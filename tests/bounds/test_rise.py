@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from every import every
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.rules import gamma_rise_derivatives, rise
 from pymc_minibatch_mh.kernels.rises import gamma_rise, gamma_rise_slope
@@ -30,7 +31,7 @@ def intervals(seed=0, count=40):
         yield Interval(*np.array([(0.0, hi), (lo, hi), (lo, lo), (lo, lo * 1.01)][k % 4]))
 
 
-@pytest.mark.parametrize("swapped", [False, True])
+@every("swapped", [False, True])
 def test_sums_of_logarithms_are_enclosed_tightly(swapped):
     low = np.zeros(COUNTS.size)
     shifts = (low, COUNTS) if swapped else (COUNTS, low)
@@ -48,7 +49,7 @@ def test_sums_of_logarithms_are_enclosed_tightly(swapped):
                 assert [lo, hi] == pytest.approx([min(values), max(values)], rel=1e-10, abs=1e-15)
 
 
-@pytest.mark.parametrize(("y", "z"), [(0.5, 0.0), (0.0, 0.5)])
+@every(("y", "z"), [(0.5, 0.0), (0.0, 0.5)])
 def test_half_a_step_is_enclosed(y, z):
     for u in intervals():
         found = gamma_rise_derivatives(u, np.asarray(y), np.asarray(z), ORDER)

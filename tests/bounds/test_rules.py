@@ -7,6 +7,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from bounds.cases import CASES, ORDER, REALS
+from every import every
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.rules import (
     NoRuleError,
@@ -19,8 +20,8 @@ from pymc_minibatch_mh.bounds.rules.base import Shape
 
 INTERVALS, EXACT_POINTS = 10_000, 300
 
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
-rounding_cases = pytest.mark.parametrize("case", [c for c in CASES if c.rounds], ids=str)
+every_case = every("case", CASES, ids=str)
+rounding_cases = every("case", [c for c in CASES if c.rounds], ids=str)
 
 
 def intervals(case, seed=1):
@@ -131,9 +132,7 @@ def test_with_one_end_alone_values_are_missed(case):
     assert not encloses(case, of_lower_end, intervals(case))
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if len(c.turns) > 1 or c.name in ("log_erfc", "gammaln")], ids=str
-)
+@every("case", [c for c in CASES if len(c.turns) > 1 or c.name in ("log_erfc", "gammaln")], ids=str)
 def test_without_the_turns_values_are_missed(case, monkeypatch):
     ranged = Shape.range
 
@@ -203,7 +202,7 @@ def test_numbers_are_enclosed_like_the_elements_of_arrays(case):
             assert one.hi == pytest.approx(row.hi[i], rel=1e-13)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.domain != REALS], ids=str)
+@every("case", [c for c in CASES if c.domain != REALS], ids=str)
 def test_outside_of_the_domain_there_are_no_bounds(case):
     lower, upper = case.domain
     u = Interval(np.array([lower - 1.0, -np.inf]), np.array([-0.5, 3.0]) if upper else [2.0, 1.0])
@@ -247,7 +246,7 @@ def test_exponents_of_rows_are_those_of_single_powers():
     assert [e.shape for e in of_one_base] == [(5,)] * (ORDER + 1)
 
 
-@pytest.mark.parametrize("op", [scalar_math.j0, scalar.convert_to_int64], ids=str)
+@every("op", [scalar_math.j0, scalar.convert_to_int64], ids=str)
 def test_an_op_without_rule_is_named(op):
     with pytest.raises(NoRuleError, match="no enclosure") as raised:
         derivatives(op, Interval(0.0, 1.0), 3)

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import chi2
 
 from bounds.certified import fit
+from every import every
 from pymc_minibatch_mh.bounds.bounds_pass import TAILS, TOTAL, BoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
@@ -49,7 +50,7 @@ def toy(logp, rows=40, d=1):
     return model
 
 
-@pytest.mark.parametrize(("name", "order"), EVERY)
+@every(("name", "order"), EVERY)
 def test_trust_regions_are_nested(name, order):
     tables = tables_of(name, order)
     radius, kind, total = tables.heads.T
@@ -63,7 +64,7 @@ def test_trust_regions_are_nested(name, order):
         assert (np.diff(c, axis=0) >= -1e-6 * c[1:]).all()
 
 
-@pytest.mark.parametrize(("name", "order"), EVERY)
+@every(("name", "order"), EVERY)
 def test_heads_tell_of_the_tables(name, order):
     tables = tables_of(name, order)
     n_rows = sum(f.n_rows for f in fit(name, ROWS).functions)
@@ -82,7 +83,7 @@ def test_rows_without_a_curve_far_out_are_bounded_everywhere():
     assert tables_of("student_fixed", 2).heads[-1, 0] < np.inf
 
 
-@pytest.mark.parametrize("name", ["bernoulli_logit", "binomial"])
+@every("name", ["bernoulli_logit", "binomial"])
 def test_bounds_are_rounded_up(name):
     fitted = fit(name, ROWS)
     bounds = fitted.bounds(fitted.surrogate(2))
@@ -119,7 +120,7 @@ def test_terms_follow_one_another():
     assert np.corrcoef(whole.c[-1, :first], parts[0])[0, 1] > 0.99
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@every("order", [1, 2])
 def test_a_kink_is_refused_with_a_way_on(order):
     with pytest.raises(BoundsError, match=r"'abs'.*BarkerMinibatchMH.*lower taylor_order.*Bounds"):
         tables_of("laplace", order)
@@ -224,7 +225,7 @@ def test_a_given_metric_is_compiled():
     assert compiled(np.array([1.0]), np.array([3.5])) == 2.5
 
 
-@pytest.mark.parametrize(
+@every(
     ("c", "message"),
     [
         ([1.0, 2.0], r"shape \(2,\) for 3 rows"),

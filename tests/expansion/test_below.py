@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from every import every
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.expansion.passes import Passes
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
@@ -38,7 +39,7 @@ def gaps(below, position):
     return passes.values(position)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 4.0])
+@every("temperature", [1.0, 4.0])
 def test_lower_bounds_and_gaps_add_up(temperature):
     step = step_at(temperature)
     below, target = step.prepared.below, step.target
@@ -54,7 +55,7 @@ def test_lower_bounds_and_gaps_add_up(temperature):
         )
 
 
-@pytest.mark.parametrize("temperature", [1.0, 4.0])
+@every("temperature", [1.0, 4.0])
 def test_gaps_in_the_centre_are_rounded_up(temperature):
     below = step_at(temperature).prepared.below
     exact = below.surrogate.inverse_temperature * gaps(below, below.surrogate.centre)

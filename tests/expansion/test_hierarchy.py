@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from every import every
 from expansion import hierarchies as models
 from expansion.formulas import hierarchy_passes
 from pymc_minibatch_mh.errors import ModeError
@@ -48,9 +49,7 @@ def read(monkeypatch):
     return rows_read
 
 
-@pytest.mark.parametrize(
-    "define", fast([*QUICK, models.varying_slopes], QUICK), ids=lambda define: define.__name__
-)
+@every("define", fast([*QUICK, models.varying_slopes], QUICK), ids=lambda define: define.__name__)
 def test_every_model_with_scales_has_a_centre(define):
     mode, target = found(define)
     names = target.split.coordinate_names
@@ -89,16 +88,14 @@ def test_smoothing_moves_the_scale_to_its_mean():
     assert own == pytest.approx(deviation, rel=0.1)
 
 
-@pytest.mark.parametrize("define", [models.logistic, models.crossed, models.nested])
+@every("define", [models.logistic, models.crossed, models.nested])
 def test_a_centre_takes_few_passes(define, read):
     target, start = models.target_of(define)
     target.expand(start, np.random.default_rng(0))
     assert len(read) <= 10
 
 
-@pytest.mark.parametrize(
-    ("log_tau", "spread"), [(-4.0, 0.0), (0.0, 10.0), (-4.0, 10.0), (2.5, 9.0), (-7.0, 0.0)]
-)
+@every(("log_tau", "spread"), [(-4.0, 0.0), (0.0, 10.0), (-4.0, 10.0), (2.5, 9.0), (-7.0, 0.0)])
 def test_bad_starts_reach_the_same_point(log_tau, spread):
     near, _ = found(models.logistic)
 
@@ -152,7 +149,7 @@ def test_few_rows_without_a_mode_leave_it_to_all(monkeypatch):
     assert found(models.logistic)[0].marginal
 
 
-@pytest.mark.parametrize(
+@every(
     ("tilt", "message"),
     [
         (0.0, "^'tau_log__': the log-posterior is flat or rises at its mode along these together"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from every import every
 from expansion import hierarchies as models
 from pymc_minibatch_mh.expansion.marginal import Marginal
 
@@ -33,7 +34,7 @@ def test_v_is_the_log_density_of_the_scale_for_normal_rows():
     np.testing.assert_allclose(np.diff(found), np.diff(exact), rtol=1e-9)
 
 
-@pytest.mark.parametrize(
+@every(
     "define",
     [models.normal, models.crossed, models.nested, models.robust_effects, models.horseshoe],
     ids=lambda define: define.__name__,

@@ -6,6 +6,7 @@ import pymc as pm
 import pytest
 from scipy.optimize import minimize
 
+from every import every
 from expansion.formulas import hierarchy_passes, logistic_passes, quadratic
 from pymc_minibatch_mh.errors import MinibatchError, ModeError
 from pymc_minibatch_mh.expansion import mode as mode_module
@@ -40,8 +41,8 @@ def assert_is_the_mode(found, passes, beta=1.0):
     np.testing.assert_allclose(found.precision, -beta * rows.hessian - prior.hessian, rtol=1e-3)
 
 
-@pytest.mark.parametrize("beta", [1.0, 0.1])
-@pytest.mark.parametrize("start", [np.zeros(3), np.array([3.0, -3.0, 3.0])])
+@every("beta", [1.0, 0.1])
+@every("start", [np.zeros(3), np.array([3.0, -3.0, 3.0])])
 def test_newton_finds_the_mode_of_a_logistic_regression(beta, start):
     passes = logistic_passes(X, y, [0.01, 1.0, 25.0])
     assert_is_the_mode(mode_of(passes, start, beta), passes, beta)
@@ -106,7 +107,7 @@ def boundary_of_a_hierarchy():
     return hierarchy_passes(np.full(8, 1e-3), 1.0), ["log_tau", *"abcdefgh"], "'log_tau'"
 
 
-@pytest.mark.parametrize("case", [separated, collinear, boundary_of_a_hierarchy])
+@every("case", [separated, collinear, boundary_of_a_hierarchy])
 def test_a_mode_that_is_missing_names_the_parameters(case):
     passes, names, culprits = case()
     with pytest.raises(ModeError, match=f"^({culprits})[: ].*(informative prior|pm.NUTS)"):
@@ -213,8 +214,8 @@ def test_compiled_passes_find_the_mode_in_closed_form(normal):
     assert found.precision.item() == pytest.approx(normal.precision, rel=1e-9)
 
 
-@pytest.mark.parametrize("row", [0, 777, 1_499])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@every("row", [0, 777, 1_499])
+@every("value", [np.nan, np.inf])
 def test_a_row_without_density_is_named(normal, row, value):
     start = np.array([1.0])
     normal.target.require_finite(start)

@@ -1,8 +1,8 @@
 """Which coordinates no joint mode is sought in."""
 
 import numpy as np
-import pytest
 
+from every import every
 from expansion import hierarchies as models
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expansion.scales import read_by_forms, read_by_passes
@@ -27,8 +27,8 @@ SCALES = {
 }
 
 
-@pytest.mark.parametrize("define", SCALES, ids=lambda define: define.__name__)
-@pytest.mark.parametrize("far", [0.0, 3.0])
+@every("define", SCALES, ids=lambda define: define.__name__)
+@every("far", [0.0, 3.0])
 def test_scales_are_told_from_locations(define, far):
     target, start = models.target_of(define)
     start = start + far * np.random.default_rng(1).uniform(-1.0, 1.0, start.size)
@@ -36,9 +36,7 @@ def test_scales_are_told_from_locations(define, far):
     assert sorted(names[k] for k in target.scales(start)) == sorted(SCALES[define])
 
 
-@pytest.mark.parametrize(
-    "define", [models.crossed, models.scale_in_rows], ids=lambda define: define.__name__
-)
+@every("define", [models.crossed, models.scale_in_rows], ids=lambda define: define.__name__)
 def test_what_rows_read_is_seen_by_their_slopes_too(define):
     target, start = models.target_of(define)
     by_forms = read_by_forms(target.row_functions, start.size)

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from every import every
 from expansion.formulas import logistic_rows
 from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.expansion.taylor import calibrate, surrogate_at
@@ -99,18 +100,18 @@ def assert_factor_of_the_inverse(factor, precision):
     np.testing.assert_allclose(factor @ factor.T, np.linalg.inv(precision), rtol=1e-10)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@every("order", ORDERS)
 def test_differences_of_remainders_are_those_by_formula(setting_of, order):
     assert_remainders_change_as_by_formula(setting_of(order))
 
 
-@pytest.mark.parametrize("beta", BETAS)
-@pytest.mark.parametrize("order", ORDERS)
+@every("beta", BETAS)
+@every("order", ORDERS)
 def test_expansion_and_remainders_add_up_to_the_log_likelihood(setting_of, order, beta):
     assert_parts_add_up(setting_of(order, beta))
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@every("order", ORDERS)
 def test_a_move_and_its_return_cancel(setting_of, order):
     s = setting_of(order)
     there = expansion_change(s.surrogate, s.theta, s.new)
@@ -133,7 +134,7 @@ def test_higher_orders_leave_smaller_remainders(setting_of):
     assert left[0] > 50 * left[1] > 50 * 5 * left[2]
 
 
-@pytest.mark.parametrize("beta", BETAS)
+@every("beta", BETAS)
 def test_factor_and_whitener_belong_to_the_precision(setting_of, beta):
     s = setting_of(2, beta)
     assert_factor_of_the_inverse(s.surrogate.factor, s.mode.precision)
@@ -144,7 +145,7 @@ def test_factor_and_whitener_belong_to_the_precision(setting_of, beta):
     np.testing.assert_allclose(s.mode.precision, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@every("order", ORDERS)
 def test_predicted_spread_covers_most_moves(setting_of, order):
     s = setting_of(order)
     rng = np.random.default_rng(3)
@@ -170,7 +171,7 @@ def test_mutant_without_the_second_order_of_rows_is_caught(setting_of):
         assert_parts_add_up(s, target=first)
 
 
-@pytest.mark.parametrize("part", ["gradient", "hessian"])
+@every("part", ["gradient", "hessian"])
 def test_mutant_without_a_part_of_the_expansion_is_caught(setting_of, part):
     s = setting_of(2)
     mutant = s.surrogate._replace(**{part: np.zeros_like(getattr(s.surrogate, part))})

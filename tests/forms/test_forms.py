@@ -51,7 +51,7 @@ def test_accepted_forms_are_read_rightly_and_as_the_page_says(section):
 
 
 @every("name", REFUSED)
-def test_a_refused_form_is_refused_as_the_page_says(name):
+def test_a_refused_form_is_refused_with_its_reason(name):
     assert_refused_as_the_page_says(REFUSED[name])
 
 

@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
+from every import every
 from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
@@ -69,7 +70,7 @@ def step(rare):
     return PenaltyMH(model=rare[0])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@every("method", METHODS)
 def test_members_of_a_rare_group_are_read_at_every_update(rare, method):
     model, members = rare
     step = method(model=model)
@@ -81,7 +82,7 @@ def test_members_of_a_rare_group_are_read_at_every_update(rare, method):
     assert step.prepared.n_drawn == ROWS - len(members)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@every("seed", range(5))
 def test_rare_levels_are_found_where_typical_moves_are_few(monkeypatch, seed):
     """The four moves of large data, and ten columns, none of which moves far in all of them."""
     monkeypatch.setattr(taylor, "CALIBRATION_READS", taylor.FEWEST_MOVES * ROWS)
@@ -95,7 +96,7 @@ def test_rare_levels_are_found_among_a_million_rows():
     np.testing.assert_array_equal(PenaltyMH(model=model).prepared.heavy, members)
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@every("order", [1, 2])
 def test_small_groups_of_an_index_are_found(order):
     model, members = by_index()
     np.testing.assert_array_equal(
@@ -119,9 +120,7 @@ class Unread:
         return np.zeros((len(moves), rows.size))
 
 
-@pytest.mark.parametrize(
-    ("rows", "moves"), [(1_000, 32), (125_000, 32), (500_000, 8), (10**6, 4), (10**8, 4)]
-)
+@every(("rows", "moves"), [(1_000, 32), (125_000, 32), (500_000, 8), (10**6, 4), (10**8, 4)])
 def test_as_many_moves_are_made_as_the_page_says(step, rows, moves):
     passes, rng = Unread(rows), np.random.default_rng(5)
     _, heavy = taylor.calibrate(passes, None, step.surrogate, rng, seeks_heavy=True)
@@ -140,7 +139,7 @@ def test_an_outlier_is_found():
     assert PenaltyMH(model=model).prepared.heavy.tolist() == [77]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@every("name", MODELS)
 def test_no_row_is_heavy_where_all_are_alike(step_of, name):
     assert step_of(name, "PenaltyMH").prepared.heavy.size == 0
 

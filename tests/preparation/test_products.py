@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from every import every
 from pymc_minibatch_mh import TunaMH, explain
 from pymc_minibatch_mh import sample as sample_in_blocks
 from pymc_minibatch_mh.errors import ModeError
@@ -37,13 +38,13 @@ def found(model):
     return with_products(parts, parts, model.initial_point(), None)
 
 
-@pytest.mark.parametrize("sizes", [(1.5,), (-1.5,), (1.5, -1.0), (-1.0, -1.5)])
+@every("sizes", [(1.5,), (-1.5,), (1.5, -1.0), (-1.0, -1.5)])
 def test_signs_are_those_of_the_data(sizes):
     signs = [one.sign for one in found(monotonic(*sizes)).coordinates.maps]
     assert signs == [float(np.sign(b)) for b in sizes]
 
 
-@pytest.mark.parametrize("size", [0.0, 0.1, -0.1])
+@every("size", [0.0, 0.1, -0.1])
 def test_a_sign_that_data_do_not_tell_is_not_fixed(size):
     coordinates = found(monotonic(size)).coordinates
     assert coordinates.maps == ()

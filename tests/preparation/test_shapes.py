@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from every import every
 from pymc_minibatch_mh.diagnostics.forecast.subsampled import in_coordinates, subsampled
 from pymc_minibatch_mh.expansion.border import LogPasses, with_logs
 from pymc_minibatch_mh.expansion.row_sums import BoundedMove
@@ -39,7 +40,7 @@ def far(request):
     return prepared(FAR[request.param](rows=ROWS))
 
 
-@pytest.mark.parametrize("name", list(FAR))
+@every("name", list(FAR))
 def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
     assert words_of(FAR[name](rows=ROWS)) == ["1/alpha" if name == POISSON else "1/√nu"]
 

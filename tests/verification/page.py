@@ -11,7 +11,8 @@ from pathlib import Path
 from claims.claims import CLAIMS
 from exactness import law
 from families import FAMILIES
-from inputs.catalogue import CASES
+from inputs.table import ACCEPTED, on_the_page
+from inputs.table import PAGE as INPUTS
 from mutants.catalogue import EDITED
 from mutants.held import HELD
 from statistical.budget import BUDGET, RANDOM
@@ -134,11 +135,10 @@ def claims(page):
 
 
 def bad_input():
-    sections = dict.fromkeys(case.section for case in CASES)
-    rows = []
-    for section in sections:
-        refused = [case.error is not None for case in CASES if case.section == section]
-        rows.append([section, sum(refused), len(refused) - sum(refused)])
+    refused = {}
+    for name, outcome in on_the_page(INPUTS.read_text(encoding="utf-8")).items():
+        refused.setdefault(name.split(": ")[0], []).append(outcome != ACCEPTED)
+    rows = [[section, sum(some), len(some) - sum(some)] for section, some in refused.items()]
     rows.append(["all", *(sum(row[k] for row in rows) for k in (1, 2))])
     return table(["cases", "refused", "accepted"], rows)
 
