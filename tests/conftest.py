@@ -46,6 +46,10 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     keep_what_is_compiled()
 
 
+def pytest_addoption(parser):
+    parser.addoption("--shard", metavar="K/N", help="the K-th of N parts: see tests/shards.py")
+
+
 def pytest_configure():
     """Collect seldom: models and graphs are many objects, few of which are garbage."""
     gc.set_threshold(5_000, 20, 20)
@@ -70,12 +74,19 @@ def pytest_runtest_setup(item):
         faulthandler.cancel_dump_traceback_later()
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Leave the tests of a file to one worker, which builds its models and steps once.
 
     Those that are in groups of their own come first: between them they need every kernel, so that
-    the workers compile different ones.
+    the workers compile different ones. With --shard, the tests of other parts are left out.
     """
+    if config.getoption("shard"):
+        from shards import part_of
+
+        k, n = map(int, config.getoption("shard").split("/"))
+        others = [item for item in items if part_of(item.nodeid, n) != k - 1]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if part_of(item.nodeid, n) == k - 1]
     for item in items:
         item.stash[SEED] = crc32(item.nodeid.encode())
     alone = [item for item in items if item.get_closest_marker("xdist_group") is None]

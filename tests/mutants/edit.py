@@ -1,136 +1,129 @@
-"""Edits of the shipped source, compiled anew and put in the place of what they change.
+"""Functions of the package that are changed, and put in the place of the shipped ones.
 
-An edit is applied in this process only and taken back at its end: the text of a function of the
-package is altered, and so is every function that has it compiled in.
+A change lasts as long as its context. What has a changed function compiled in is compiled anew as
+well, and tests are imported anew.
 """
 
 import __future__
 
+import ast
+import builtins
 import inspect
 import pkgutil
 import sys
+from collections import defaultdict
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple
 
 import pytest
+from numba.core.caching import Cache
+from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 
-from kernels.chain import nothing_kept
 from pymc_minibatch_mh import _jit
 from pymc_minibatch_mh.kernels import roles
 
 PACKAGE = "pymc_minibatch_mh"
 TESTS = Path(__file__).parents[1]
-#: Tests and helpers that never hold on to what an edit replaces.
+#: Tests and helpers that never hold on to what is changed.
 KEPT = ("mutants", "nodes", "conftest")
+#: What compiled code calls by the type of a record: attribute of the record -> what is called.
+ROLES = {name: getattr(roles, name) for name in ("propose", "decide", "plan", "judge")}
 
 
-@dataclass(frozen=True)
-class Edit:
-    """One change of the text of a function.
+class Place(NamedTuple):
+    """A function or a class of the package, and its module."""
 
-    Parameters
-    ----------
-    target
-        Module and name of the function, from the package on: "kernels.alias.draw_alias".
-    old, new
-        Text that is replaced, which must be there, and by what.
-    callers
-        Functions that have the target compiled in, innermost first.
-    """
+    module: ModuleType
+    value: Any
 
-    target: str
-    old: str
-    new: str
-    callers: tuple[str, ...] = ()
-
-    @property
-    def unchanged(self):
-        """The same functions, compiled anew from the text that is shipped."""
-        return Edit(self.target, self.old, self.old, self.callers)
-
-    def require_there(self):
-        """Fail unless target and callers are in the package, and the text is in the target."""
-        assert self.old in text_of(self.target), f"{self.target} no longer has {self.old!r}"
-        for caller in self.callers:
-            text_of(caller)
-
-
-def text_of(target):
-    """Return the source of a function of the package."""
-    _, owner, name = _found(target)
-    return dedent(inspect.getsource(_plain(inspect.getattr_static(owner, name))))
-
-
-def compiled(signature=None, **options):
-    """Compile as the package does, without a cache: a mutant has no file."""
-    return _jit.compiled(signature, **options | {"kept": False})
-
-
-@contextmanager
-def applied(edit):
-    """Put an edit in place, and import the tests that are used inside anew."""
-    _import_all()
-    with ExitStack() as stack:
-        stack.enter_context(_roles_resolved_anew())
-        stack.enter_context(nothing_kept())
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        stack.enter_context(_registries_kept(edit))
-        replaced = {}
-        for target in (edit.target, *edit.callers):
-            _replace(patch, target, edit if target == edit.target else None, replaced)
-        stack.enter_context(_tests_anew())
-        yield
+    def tree(self):
+        return ast.parse(dedent(inspect.getsource(_plain(self.value))))
 
 
 @cache
-def _import_all():
-    """Import the whole package: a module that is imported under an edit keeps what it finds."""
-    for module in pkgutil.walk_packages(import_module(PACKAGE).__path__, f"{PACKAGE}."):
-        import_module(module.name)
+def places():
+    """Import the whole package, and return its functions and classes by their full names."""
+    package, found = import_module(PACKAGE), {}
+    for info in pkgutil.walk_packages(package.__path__, f"{PACKAGE}."):
+        module = import_module(info.name)
+        own = dict(vars(module))
+        for name, owner in vars(module).items():
+            if isinstance(owner, type):
+                own |= {f"{name}.{k}": value for k, value in vars(owner).items()}
+        for name, value in own.items():
+            plain = _plain(value)
+            defined = (getattr(plain, key, None) for key in ("__module__", "__qualname__"))
+            if tuple(defined) == (info.name, name) and hasattr(plain, "__name__"):
+                found[f"{info.name}.{name}"] = Place(module, value)
+    return found
 
 
-def _replace(patch, target, edit, replaced):
-    module, owner, name = _found(target)
-    original = inspect.getattr_static(owner, name)
-    source = text_of(target)
-    if edit is not None:
-        edit.require_there()
-        source = source.replace(edit.old, edit.new)
-    namespace = {k: replaced.get(id(v), v) for k, v in vars(module).items()}
-    namespace["compiled"] = compiled
-    # Where a function is a role of a record, that is patched below, and taken back.
-    namespace["role_of"] = lambda record, name: lambda function: function
-    # What a module imports for type checkers alone is not there.
-    code = compile(source, module.__file__, "exec", flags=__future__.annotations.compiler_flag)
-    exec(code, namespace)  # noqa: S102 - our own source
-    new = namespace[name]
-    replaced[id(original)] = new
-    for place in _holders() if isinstance(owner, ModuleType) else [owner]:
-        for own_name, value in list(vars(place).items()):
-            if value is original:
-                patch.setattr(place, own_name, new)
+def place_of(name):
+    """Return what the full name of which ends in a name: there has to be one."""
+    found = [place for full, place in places().items() if full.endswith(f".{name}")]
+    if len(found) != 1:
+        raise LookupError(f"{len(found) or 'no'} functions of the package are called {name}")
+    return found[0]
 
 
-def _found(target):
-    """Return the module of a target, what holds it, and its name there."""
-    parts = target.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        name = ".".join([PACKAGE, *parts[:cut]])
-        if (
-            name in sys.modules
-            or (TESTS.parent / name.replace(".", "/")).with_suffix(".py").exists()
-        ):
-            module = owner = import_module(name)
-            for part in parts[cut:-1]:
-                owner = getattr(owner, part)
-            return module, owner, parts[-1]
-    raise LookupError(f"{target} is in no module of the package")
+def callers(place):
+    """Return what has a function compiled in, innermost first."""
+    found = {}
+
+    def add_users(value):
+        for user in _users()[id(value)]:
+            if id(user) not in found:
+                add_users(user)
+                found[id(user)] = user
+
+    add_users(place.value)
+    known = {id(other.value): other for other in places().values()}
+    return [known[key] for key in reversed(found) if found[key] not in ROLES.values()]
+
+
+def changed(place, changes):
+    """Return the syntax tree of a function under changes.
+
+    Raises
+    ------
+    LookupError
+        If a pattern matches no node, or several, or if a change needs a name that is not there.
+    """
+    tree = place.tree()
+    known = {*vars(place.module), *dir(builtins), *_names(tree)}
+    for change in changes:
+        change.apply(tree)
+    if unknown := _names(tree, ast.Load) - _names(tree, ast.Store) - known:
+        raise LookupError(f"{changes[0].new!r} needs {unknown}")
+    return tree
+
+
+@contextmanager
+def applied(target, changes):
+    """Put a changed function in place, and import the tests that are used inside anew."""
+    place = place_of(target)
+    with ExitStack() as stack:
+        stack.enter_context(_roles_resolved_anew())
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(Cache, "load_overload", _load_unless_of_tests)
+        patch.setattr(Cache, "save_overload", lambda *_: None)
+        stack.enter_context(_registries_kept(place.module))
+        made = {}
+        made[id(place.value)] = _made(place, changed(place, changes), made)
+        for caller in callers(place):
+            made[id(caller.value)] = _made(caller, caller.tree(), made)
+        for holder in _holders():
+            for name, value in list(vars(holder).items()):
+                if id(value) in made:
+                    patch.setattr(holder, name, made[id(value)])
+        stack.enter_context(_tests_anew())
+        yield
 
 
 def _plain(function):
@@ -140,11 +133,74 @@ def _plain(function):
     return function
 
 
+def _names(tree, context=None):
+    """Return the names of variables in a tree, or those that are read or written."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg)]
+    return {
+        getattr(node, "id", None) or node.arg
+        for node in nodes
+        if context is None or isinstance(getattr(node, "ctx", None), context)
+    }
+
+
+@cache
+def _users():
+    """Return the compiled functions that have another one, or a role, compiled in, by its id."""
+    users = defaultdict(list)
+    for _, value in places().values():
+        if isinstance(value, Dispatcher):
+            for used in _used(value.py_func):
+                users[id(used)].append(value)
+        elif isinstance(value, type):
+            for name, role in ROLES.items():
+                users[id(vars(value).get(name))].append(role)
+    return users
+
+
+def _used(function):
+    """Yield the values that a function, and those inside it, refer to in their module."""
+    names, codes = set(), [function.__code__]
+    for code in codes:
+        names.update(code.co_names)
+        codes += [part for part in code.co_consts if isinstance(part, CodeType)]
+    for name in sorted(names & function.__globals__.keys()):
+        value = function.__globals__[name]
+        yield value
+        if isinstance(value, ModuleType):
+            yield from [vars(value)[other] for other in names & vars(value).keys()]
+
+
+def _compiled(signature=None, **options):
+    """Compile as the package does, without a cache: a change has no file."""
+    return _jit.compiled(signature, **options | {"kept": False})
+
+
+def _made(place, tree, made):
+    """Execute the definition of a function where others have been replaced."""
+    namespace = {name: made.get(id(value), value) for name, value in vars(place.module).items()}
+    namespace["compiled"] = _compiled
+    # A function that is a role of a record is put in its place with the others, and taken back.
+    namespace["role_of"] = lambda record, name: lambda function: function
+    # What a module imports for type checkers alone is not there.
+    flags = __future__.annotations.compiler_flag
+    exec(compile(tree, place.module.__file__, "exec", flags), namespace)  # noqa: S102 - our own
+    return namespace[tree.body[0].name]
+
+
 def _holders():
     """Return the modules of the package and its classes."""
     modules = [m for n, m in sys.modules.items() if n.partition(".")[0] == PACKAGE]
     classes = [v for m in modules for v in vars(m).values() if isinstance(v, type)]
     return modules + [c for c in dict.fromkeys(classes) if c.__module__.startswith(PACKAGE)]
+
+
+_load = Cache.load_overload
+
+
+def _load_unless_of_tests(self, *arguments):
+    """Compile functions of tests anew, which may have the changed one compiled in."""
+    of_tests = TESTS in Path(self._py_func.__code__.co_filename).parents
+    return None if of_tests else _load(self, *arguments)
 
 
 @contextmanager
@@ -160,15 +216,14 @@ def _roles_resolved_anew():
 def _forget_roles():
     context = cpu_target.typing_context
     context.refresh()
-    for role in (roles.propose, roles.decide, roles.plan, roles.judge):
+    for role in ROLES.values():
         for template in context.resolve_value_type(role).templates:
             template._impl_cache.clear()
 
 
 @contextmanager
-def _registries_kept(edit):
+def _registries_kept(module):
     """Take back what a rule registers by being executed again."""
-    module, *_ = _found(edit.target)
     dispatched = [f for f in vars(module).values() if hasattr(f, "registry") and callable(f)]
     before = [(f, dict(f.registry)) for f in dispatched]
     try:

@@ -1,10 +1,9 @@
 """Mutants that lie beside the test that applies them, because they need its models."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """A mistake that is applied by a test of its own."""
 
     name: str
@@ -16,109 +15,51 @@ EXACTNESS = "exactness/test_poisson.py::test_mutant_is_not_exact"
 FIGURES = "exactness/test_enumeration.py::test_mutant_moves_the_figure"
 POSTERIORS = "statistical/test_posteriors.py"
 
+# fmt: off
 HELD = [
     Held("bounds × 0.75, × 0.5", "exactness, in all forms", f"{EXACTNESS}[bounds x 0.75]"),
-    Held(
-        "β missing from bounds",
-        "exactness when tempered",
-        f"{EXACTNESS}[bounds without temperature]",
-    ),
+    Held("β missing from bounds", "exactness when tempered",
+         f"{EXACTNESS}[bounds without temperature]"),
     Held("second stage inverted", "delayed acceptance", f"{EXACTNESS}[second stage inverted]"),
-    Held(
-        "the full Δ in stage 2",
-        "delayed acceptance",
-        f"{EXACTNESS}[full ratio in the second stage of all rows]",
-    ),
-    Held(
-        "all rows after a violation",
-        "a rule that looks at drawn rows",
-        f"{EXACTNESS}[all rows after a violation]",
-    ),
-    Held(
-        "ranges × 0.5",
-        "exactness of PoissonMH",
-        "exactness/test_poisson_levels.py::test_mutant_is_not_exact[ranges halved]",
-    ),
-    Held(
-        "finite-population correction dropped",
-        "Barker's test",
-        f"{FIGURES}[finite-population correction dropped]",
-    ),
+    Held("the full Δ in stage 2", "delayed acceptance",
+         f"{EXACTNESS}[full ratio in the second stage of all rows]"),
+    Held("all rows after a violation", "a rule that looks at drawn rows",
+         f"{EXACTNESS}[all rows after a violation]"),
+    Held("ranges × 0.5", "exactness of PoissonMH",
+         "exactness/test_poisson_levels.py::test_mutant_is_not_exact[ranges halved]"),
+    Held("finite-population correction dropped", "Barker's test",
+         f"{FIGURES}[finite-population correction dropped]"),
     Held("full data when s² is large", "Barker's test", f"{FIGURES}[full data when s2 is large]"),
-    Held(
-        "growth until s < σ passed off as fixed",
-        "Barker's test",
-        f"{FIGURES}[growth passed off as fixed]",
-    ),
-    Held(
-        "temperature on the whole ratio",
-        "all tests, all rows read",
-        "exactness/test_enumeration.py::test_full_data_mutant_is_not_exact"
-        "[temperature on the whole ratio]",
-    ),
-    Held(
-        "a stale cheap part beside another step",
-        "Gibbs turns of two steps",
-        "exactness/test_compound.py::test_a_cheap_part_at_a_stale_value_is_noticed",
-    ),
-    Held(
-        "a stale cache of the other variables",
-        "a step beside PyMC's own",
-        "compound/test_compound.py::test_a_step_that_does_not_follow_the_others_is_noticed",
-    ),
-    Held(
-        "batch drawn with the previous step's indices",
-        "independence of updates",
-        "kernels/test_run.py::test_moves_of_a_mutant_are_not[every batch used twice]",
-    ),
-    Held(
-        "Jacobian dropped",
-        "the posterior of a scale",
-        f"{POSTERIORS}::test_posterior_of_a_mutant_is_not[Jacobian dropped]",
-    ),
-    Held(
-        "temperature applied to the prior",
-        "the tempered posterior",
-        f"{POSTERIORS}::test_tempering_mutants_are_noticed[temperature applied to the prior]",
-    ),
-    Held(
-        "prior counted twice",
-        "the posterior",
-        f"{POSTERIORS}::test_posterior_of_a_mutant_is_not[prior counted twice]",
-    ),
-    Held(
-        "every change clipped to a twentieth of its bound",
-        "moments of a certified family",
-        "statistical/test_families.py::test_a_wrong_bound_is_seen_by_the_comparison",
-    ),
-    Held(
-        "adaptation left on",
-        "the frozen kernel",
-        "conformance/test_state.py::test_adaptation_left_on_is_noticed",
-    ),
-    Held(
-        "a chain that takes over from another",
-        "independent chains of one step",
-        "conformance/test_state.py::test_a_chain_that_takes_over_from_another_is_noticed",
-    ),
-    Held(
-        "transposed axis",
-        "which axis holds observations",
-        "model/reading/test_terms.py::test_mutant_that_takes_the_first_axis_is_noticed",
-    ),
-    Held(
-        "sums over rows not looked for",
-        "refusal of centred responses",
-        "forms/test_forms.py::test_mutant_without_the_look_for_sums_is_caught",
-    ),
-    Held(
-        "chain rules with a term left out",
-        "enclosures of derivatives",
-        "bounds/test_jets.py::test_wrong_chain_rules_are_found",
-    ),
-    Held(
-        "M too small in ten ways",
-        "sizes of moves",
-        "kernels/test_moves.py::test_wrong_sizes_are_found",
-    ),
+    Held("growth until s < σ passed off as fixed", "Barker's test",
+         f"{FIGURES}[growth passed off as fixed]"),
+    Held("temperature on the whole ratio", "all tests, all rows read",
+         "exactness/test_enumeration.py::test_full_data_mutant_is_not_exact"
+         "[temperature on the whole ratio]"),
+    Held("a stale cheap part beside another step", "Gibbs turns of two steps",
+         "exactness/test_compound.py::test_a_cheap_part_at_a_stale_value_is_noticed"),
+    Held("a stale cache of the other variables", "a step beside PyMC's own",
+         "compound/test_compound.py::test_a_step_that_does_not_follow_the_others_is_noticed"),
+    Held("batch drawn with the previous step's indices", "independence of updates",
+         "kernels/test_run.py::test_moves_of_a_mutant_are_not[every batch used twice]"),
+    Held("Jacobian dropped", "the posterior of a scale",
+         f"{POSTERIORS}::test_posterior_of_a_mutant_is_not[Jacobian dropped]"),
+    Held("temperature applied to the prior", "the tempered posterior",
+         f"{POSTERIORS}::test_tempering_mutants_are_noticed[temperature applied to the prior]"),
+    Held("prior counted twice", "the posterior",
+         f"{POSTERIORS}::test_posterior_of_a_mutant_is_not[prior counted twice]"),
+    Held("every change clipped to a twentieth of its bound", "moments of a certified family",
+         "statistical/test_families.py::test_a_wrong_bound_is_seen_by_the_comparison"),
+    Held("adaptation left on", "the frozen kernel",
+         "conformance/test_state.py::test_adaptation_left_on_is_noticed"),
+    Held("a chain that takes over from another", "independent chains of one step",
+         "conformance/test_state.py::test_a_chain_that_takes_over_from_another_is_noticed"),
+    Held("transposed axis", "which axis holds observations",
+         "model/reading/test_terms.py::test_mutant_that_takes_the_first_axis_is_noticed"),
+    Held("sums over rows not looked for", "refusal of centred responses",
+         "forms/test_forms.py::test_mutant_without_the_look_for_sums_is_caught"),
+    Held("chain rules with a term left out", "enclosures of derivatives",
+         "bounds/test_jets.py::test_wrong_chain_rules_are_found"),
+    Held("M too small in ten ways", "sizes of moves",
+         "kernels/test_moves.py::test_wrong_sizes_are_found"),
 ]
+# fmt: on

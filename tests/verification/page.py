@@ -80,7 +80,7 @@ def approximate():
 
 def edited():
     rows = [
-        [m.name, m.breaks, code(m.edit.target), code(m.killer), "slow" if m.slow else "fast"]
+        [m.name, m.breaks, code(m.target), code(m.killer), "slow" if m.slow else "fast"]
         for m in EDITED
     ]
     return table(["mutant", "what it breaks", "edited", "test that kills it", "tier"], rows)
