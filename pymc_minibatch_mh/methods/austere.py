@@ -14,8 +14,9 @@ Guarantee
 ---------
 Approximate: epsilon controls the error of one look, not of the chain, and only for batches whose
 mean is about normal. A batch that misses rare rows stops early and wrongly. A batch of equal
-differences, up to rounding, is undecided. With all rows read the decision is exact Metropolis; at
-epsilon 0 every update reads all rows at once, and the test is exact.
+differences, up to rounding, is undecided, unless all rows were equal in every move that was
+measured on all rows. With all rows read the decision is exact Metropolis; at epsilon 0 every update
+reads all rows at once, and the test is exact.
 
 References
 ----------
@@ -68,7 +69,7 @@ class AustereTest(NamedTuple):
         Rows of the smallest batch, and of every further look.
     skewness, third_moment
         |skewness| and E|X|^3 of the standardised differences, measured on all rows; frozen after
-        warm-up.
+        warm-up. The latter is 0 if the differences were equal in every move.
     kappa
         κ in the predicted variance V = κ M² of a move, adapted in warm-up.
     epsilon
@@ -165,7 +166,9 @@ def judge(log_ratio, variance, skewness, n, total, uniform, test):
         return verdict, probability, 0.0
     deviation = math.sqrt(variance)
     if not deviation > _ROUNDING * max(1.0, abs(log_ratio)):
-        return -1.0, probability, 0.5
+        # Of the batch alone, rows that are equal say nothing of rare ones that are not.
+        equal = test.kappa == 0.0 and test.third_moment == 0.0
+        return (verdict, probability, 0.0) if equal else (-1.0, probability, 0.5)
     tail = student_tail(abs(log_ratio - threshold) / deviation, n - 1.0)
     if tail < level(n, total, test):
         return verdict, probability, tail
@@ -198,6 +201,7 @@ class ChosenTest(NamedTuple):
     """The test of one update, and its uniform number, which was drawn before the scan."""
 
     batch_size: int
+    third_moment: float
     kappa: float
     epsilon: float
     boundary: float
@@ -236,7 +240,8 @@ def decide_after_scan(test, move, cheap, posterior, rng, counts):
     last = test.distances.size - 1
     distance = gap / sd if sd > 0.0 else math.inf
     k = np.searchsorted(test.distances, distance, side="right") - 1 if distance < math.inf else last
-    chosen = ChosenTest(test.batch_sizes[k], test.kappa, test.epsilons[k], 0.5, math.inf, uniform)
+    audited, own = (test.third_moment, test.kappa), (test.epsilons[k], 0.5, math.inf, uniform)
+    chosen = ChosenTest(test.batch_sizes[k], *audited, *own)
     verdict, accept, n = look_until_decided(chosen, move, cheap, posterior, rng, counts)
     counts[entry.N_OBS] += total
     counts[entry.FULL_PASS] += n < total

@@ -2,6 +2,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pymc as pm
 import pytest
 from scipy.special import ndtr, ndtri, stdtr
 from scipy.stats import ttest_1samp
@@ -9,7 +10,8 @@ from scipy.stats import ttest_1samp
 from every import every
 from exactness.enumeration import acceptance, sample_statistics, subsets
 from exactness.kernels import BETA, CHAINS, RULES
-from pymc_minibatch_mh import PerUpdate, SequentialDesign
+from pymc_minibatch_mh import AustereMH, PerUpdate, SequentialDesign
+from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.methods import austere
 
 BIG = 10**6
@@ -37,9 +39,28 @@ def test_a_look_decides_once_the_tail_is_below_epsilon(side):
         assert verdict == ((side > 0.0) if tail < 0.05 else -1.0)
 
 
-def test_equal_differences_are_undecided():
-    assert austere.judge(-50.0, 0.0, 0.0, 20, BIG, 0.5, DEFAULT)[0] == -1.0
-    assert austere.judge(50.0, 0.0, 0.0, 20, BIG, 0.5, DEFAULT)[0] == -1.0
+@pytest.mark.parametrize(
+    ("kappa", "third_moment", "decided"),
+    [(0.0, 0.0, True), (1e-9, 1.0, False), (0.0, 1.0, False), (math.inf, 0.0, False)],
+)
+def test_equal_differences_decide_only_if_all_rows_were_equal(kappa, third_moment, decided):
+    test = DEFAULT._replace(kappa=kappa, third_moment=third_moment)
+    for log_ratio, verdict in ((-50.0, 0.0), (50.0, 1.0)):
+        found = austere.judge(log_ratio, 0.0, 0.0, 20, BIG, 0.5, test)
+        assert found[0] == (verdict if decided else -1.0)
+
+
+def test_rows_without_remainders_are_decided_by_one_batch():
+    rng = np.random.default_rng(4)
+    group = rng.integers(0, 6, 3_000)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1.0)
+        effects = pm.Normal("effects", 0.0, scale, shape=6)
+        # Of a known noise, the log-density is a polynomial of second order, and so its own.
+        pm.Normal("y", effects[group], 1.0, observed=rng.normal(0.3 * group, 1.0))
+    counts = AustereMH(model=model).chain.advance(50).counts
+    assert counts[:, entry.N_OBS].max() == 500
+    assert counts[:, entry.ACCEPTED].mean() > 0.3
 
 
 def test_differences_that_only_rounding_tells_apart_are_undecided():

@@ -9,6 +9,7 @@ import xarray as xr
 from pymc_minibatch_mh.chain.probe import Probe
 from pymc_minibatch_mh.diagnostics.after.traces import trace_of
 from pymc_minibatch_mh.diagnostics.audit import verdicts
+from pymc_minibatch_mh.diagnostics.audit.acceptance import Accepted, accepted
 from pymc_minibatch_mh.diagnostics.audit.bias import MOMENTS, Bias, bias_of
 from pymc_minibatch_mh.diagnostics.audit.frozen import frozen_as_sampled
 from pymc_minibatch_mh.diagnostics.audit.measure import Measured, measured
@@ -35,7 +36,7 @@ def audit(
 
     From draws that lie evenly in the trace, the step proposes as it does while it samples. For
     each pair of draw and proposal all rows are read once, in blocks, and the step's own compiled
-    test decides again and again on fresh rows, there and back. Five checks follow, each with a
+    test decides again and again on fresh rows, there and back. Six checks follow, each with a
     verdict, "ok", "warn" or "fail", and a message.
 
     ``bounds``
@@ -47,6 +48,9 @@ def audit(
     ``drift``
         Whether further updates would move the moments of the draws: they do where the trace is of
         another model, or has not converged.
+    ``acceptance``
+        Whether the moves are accepted as often as those of the trace were: nothing drifts from
+        where all moves are rejected.
     ``normality``
         Whether sums over batches are about normal: skewness, and the share of the largest rows in
         the variance (approximate methods).
@@ -105,7 +109,8 @@ def audit(
     updates = verdicts.updates_per_draw(step, idata)
     bias = bias_of(draws.positions(step), found, first, updates)
     result = _dataset(step, found, bias, idata)
-    result = result.merge(_checks(step, found, bias, idata, probe.n_top))
+    rates = accepted(found, idata, frozen.number, bias.autocorrelation_time)
+    result = result.merge(_checks(step, found, (bias, rates), idata, probe.n_top))
     return result.assign_attrs(
         method=type(step).__name__,
         guarantee=frozen.chain.exactness,
@@ -119,13 +124,19 @@ def audit(
 
 
 def _checks(
-    step: MinibatchStep, found: Measured, bias: Bias, trace: xr.DataTree, n_top: int
+    step: MinibatchStep,
+    found: Measured,
+    estimates: tuple[Bias, Accepted],
+    trace: xr.DataTree,
+    n_top: int,
 ) -> xr.Dataset:
+    bias, rates = estimates
     names = step.target.split.coordinate_names[step.target.split.first :]
     checks = {
         "bounds": verdicts.on_bounds(step, found),
         "bias": verdicts.on_bias(step, bias, names),
         "drift": verdicts.on_drift(bias, names),
+        "acceptance": verdicts.on_acceptance(rates),
         "normality": verdicts.on_normality(step, found, n_top),
         "trace": verdicts.on_trace(step, trace),
     }

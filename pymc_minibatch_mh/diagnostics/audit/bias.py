@@ -22,13 +22,14 @@ from typing import NamedTuple
 import arviz as az
 import numpy as np
 import xarray as xr
+from scipy.special import ndtri, stdtr
 
 from pymc_minibatch_mh.diagnostics.audit.measure import Measured
 
 #: Moments whose bias is estimated, in standard deviations of the draws.
 MOMENTS = ("mean", "sd")
-#: Least distance of ρ from 1.
-LEAST_GAP = 1e-9
+#: Least distance of ρ from 1, and probability that has a quantile.
+LEAST_GAP, LEAST_TAIL = 1e-9, 1e-300
 
 
 class Bias(NamedTuple):
@@ -43,7 +44,8 @@ class Bias(NamedTuple):
         The same with the absolute value of every pair's contribution, Monte Carlo noise included.
     drift
         Mean change of the moment in an update, in units of its standard error: about standard
-        normal, if draws are what the update leaves them.
+        normal, if draws are what the update leaves them. Of few effective pairs it is Student's t,
+        in the normal quantile of the same probability.
     autocorrelation_time
         Integrated autocorrelation time between draws.
     """
@@ -98,9 +100,15 @@ def bias_of(draws: np.ndarray, measured: Measured, first: int, updates_per_draw:
         factor * np.mean(error * change, axis=0),
         factor * np.std(error * change, axis=0) / np.sqrt(count),
         factor * np.mean(np.abs(error * change), axis=0),
-        np.mean(drift, axis=0) / (np.std(drift, axis=0) / np.sqrt(count)),
+        as_normal(np.mean(drift, axis=0) / (np.std(drift, axis=0) / np.sqrt(count)), count - 1.0),
         time,
     )
+
+
+def as_normal(t: np.ndarray, freedom: np.ndarray | float) -> np.ndarray:
+    """Return the normal quantiles of the probabilities of Student's t."""
+    tail = np.maximum(stdtr(np.maximum(freedom, 1.0), -np.abs(t)), LEAST_TAIL)
+    return np.copysign(ndtri(tail), t)
 
 
 def _effective_draws(values: np.ndarray) -> np.ndarray:

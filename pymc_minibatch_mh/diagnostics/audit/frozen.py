@@ -18,10 +18,17 @@ USUAL_TUNE = 1_000
 
 
 class FrozenChain(NamedTuple):
-    """A chain after warm-up, and where it is from, in words."""
+    """A chain after warm-up, and the label of the one in the trace whose state it has, or None."""
 
     chain: Chain
-    origin: str
+    number: int | None
+
+    @property
+    def origin(self) -> str:
+        """Where it is from, in words."""
+        if self.number is None:
+            return "adapted anew, on draws of the trace"
+        return f"chain {self.number}, as it ended"
 
 
 def frozen_as_sampled(
@@ -40,12 +47,12 @@ def frozen_as_sampled(
     step.require_unchanged()
     number = chain_in_hand(step, trace)
     if number is not None:
-        return FrozenChain(step.chain.copy(), f"chain {number}, as it ended")
+        return FrozenChain(step.chain.copy(), number)
     count = int(trace["posterior"].attrs.get("tuning_steps", USUAL_TUNE))
     split, chain = step.target.split, Chain(step.program, rng, step.adapts)
     points = draws.random_points(count, rng)
     chain.adapt_on((split.ravel(point), split.ravel_others(point)) for point in points)
-    return FrozenChain(chain, "adapted anew, on draws of the trace")
+    return FrozenChain(chain, None)
 
 
 def chain_in_hand(step: MinibatchStep, trace: xr.DataTree) -> int | None:

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtri
 
+from pymc_minibatch_mh.diagnostics.audit.acceptance import Accepted
 from pymc_minibatch_mh.diagnostics.audit.bias import MOMENTS, Bias
 from pymc_minibatch_mh.diagnostics.audit.measure import Measured
 from pymc_minibatch_mh.errors import SettingError
@@ -19,7 +20,8 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 TOLERABLE_BIAS = 0.1
 #: Standard errors within which an estimated bias may lie, for it to be called tolerable.
 MARGIN = 2.0
-#: Chance that one of all coordinates shows a bias, or a drift, that is not there.
+#: Chance that one of all coordinates shows a bias, or a drift, that is not there; and that rates of
+#: acceptance differ that do not.
 FALSE_ALARM = 1e-3
 #: Error of an acceptance probability, from the first term of Edgeworth's series, that is worth a
 #: warning, and that is a failure: beyond it the series itself says nothing.
@@ -141,6 +143,18 @@ def on_drift(bias: Bias, names: list[str]) -> Verdict:
     return Verdict(OK, f"{where} drifts most, by {drift[worst]:.1f} standard errors.")
 
 
+def on_acceptance(rates: Accepted) -> Verdict:
+    """Judge whether moves are accepted as often as the trace says that its own were."""
+    what = f"{rates.pairs:.3g} of the audited moves are accepted, {rates.trace:.3g} in the trace"
+    if rates.log_chance > math.log(0.5 * FALSE_ALARM):
+        return Verdict(OK, f"{what}.")
+    return Verdict(
+        FAIL,
+        f"{what}: the draws lie where this step, model and data would not have moved. Sample "
+        "longer, or give the step that sampled the trace, and the draws as it left them.",
+    )
+
+
 def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict:
     """Judge whether sums over batches are about normal, as approximate tests take them to be."""
     n_rows = step.prepared.n_drawn
@@ -223,7 +237,7 @@ def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
 
 def require_stats(trace: xr.DataTree) -> None:
     """Refuse a trace without the stats of this package's steps."""
-    names = ("full_pass", "invalid", "certified", "temperature", "scaling")
+    names = ("full_pass", "invalid", "certified", "temperature", "scaling", "accepted_share")
     found = trace["sample_stats"].data_vars if "sample_stats" in trace.children else ()
     missing = [name for name in names if name not in found]
     if missing:

@@ -11,14 +11,14 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.diagnostics.forecast.certificate import certificate
 from pymc_minibatch_mh.diagnostics.forecast.explanation import Explanation
-from pymc_minibatch_mh.diagnostics.forecast.nuts import nuts_forecast, nuts_limit
+from pymc_minibatch_mh.diagnostics.forecast.nuts import nuts_forecast, nuts_untimed
 from pymc_minibatch_mh.diagnostics.forecast.pilot import Pilot, fly, forecast
 from pymc_minibatch_mh.diagnostics.forecast.recommend import recommend, recommend_instead
 from pymc_minibatch_mh.diagnostics.forecast.records import (
     Approximate,
     Forecast,
     NutsForecast,
-    NutsLimit,
+    NutsUntimed,
 )
 from pymc_minibatch_mh.diagnostics.forecast.subsampled import (
     in_coordinates,
@@ -36,7 +36,6 @@ from pymc_minibatch_mh.errors import (
 )
 from pymc_minibatch_mh.model.reading.inputs import generator_of, model_of
 from pymc_minibatch_mh.model.reading.split import Split, split
-from pymc_minibatch_mh.model.reading.terms import number_of_rows
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
@@ -83,8 +82,8 @@ def explain(
         Draws of the pilot that are kept, 100 or more, and those of warm-up before them.
     nuts
         Whether to compile the gradient for NUTS and to time it, which can take longer than all
-        else together, up to minutes. Without it the forecast of NUTS is a limit, which no gradient
-        of so many rows exceeds.
+        else together, up to minutes. Without it nothing is said of the speed of NUTS, and of a
+        step that is slow that NUTS should be timed.
     random_seed
         Seed of the pilot. The same seed gives the same figures, but for times and what is
         computed from them.
@@ -148,13 +147,11 @@ class _Asked:
         self,
         model: pm.Model,
         point: Mapping[str, np.ndarray],
-        n_rows: int,
-        n_bytes: int,
         covariance: np.ndarray | None,
-    ) -> NutsForecast | NutsLimit | None:
+    ) -> NutsForecast | NutsUntimed | None:
         if self.nuts:
             return nuts_forecast(model, point, covariance)
-        return nuts_limit(model, n_rows, n_bytes, covariance)
+        return nuts_untimed(model, covariance)
 
 
 def _of_step(
@@ -169,7 +166,7 @@ def _of_step(
     found = forecast(step, pilot, asked.tune, seconds)
     approximate = _approximate(step, model, found, asked)
     factor = step.prepared.surrogate.factor
-    nuts = asked.of_nuts(model, pilot.point, n_rows, found.memory.data, factor @ factor.T)
+    nuts = asked.of_nuts(model, pilot.point, factor @ factor.T)
     recommended, reason = recommend(method, n_rows, parts.size, found, nuts, approximate)
     large = large_deterministics(model, pilot.point)
     return Explanation(
@@ -225,8 +222,7 @@ def _of_refused(
     own = check.own_variables(model, vars)
     start = {**model.initial_point(), **(settings.get("initial_point") or {})}
     reading: dict[str, Any] = {name: settings[name] for name in READING if name in settings}
-    n_rows = sum(number_of_rows(model, rv) for rv in model.observed_RVs)
-    nuts = asked.of_nuts(model, start, n_rows, 0, None)
+    nuts = asked.of_nuts(model, start, None)
     recommended, reason = recommend_instead(nuts)
     if isinstance(error, ModeError):
         parts = split(model, own, **reading)

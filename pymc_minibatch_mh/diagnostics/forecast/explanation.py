@@ -10,7 +10,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     InCoordinates,
     NotSubsampled,
     NutsForecast,
-    NutsLimit,
+    NutsUntimed,
     SubsampledTerm,
 )
 from pymc_minibatch_mh.diagnostics.forecast.sheet import Section, as_html, as_text
@@ -60,7 +60,8 @@ class Explanation:
         An approximate step and its forecast, where the exact one reads all rows at more than half
         of its updates; else None.
     nuts
-        Forecast of NUTS, or its limit where it was not timed; None where the model has no gradient.
+        Forecast of NUTS, or the gradients that it takes where none was timed; None where the model
+        has no gradient.
     large_deterministics
         What :func:`pymc.sample` would evaluate and store at every draw, and is better left out.
     var_names
@@ -86,7 +87,7 @@ class Explanation:
     certificate: Certificate | None
     forecast: Forecast | None
     approximate: Approximate | None
-    nuts: NutsForecast | NutsLimit | None
+    nuts: NutsForecast | NutsUntimed | None
     large_deterministics: tuple[LargeDeterministic, ...]
     var_names: tuple[str, ...]
     given_scales: tuple[str, ...] = ()

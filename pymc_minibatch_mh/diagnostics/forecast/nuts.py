@@ -1,6 +1,7 @@
 """What NUTS would take, from the time of one gradient of the log-density of all rows.
 
-To compile that gradient can take longer than all else together. Without it there is a limit.
+To compile that gradient can take longer than all else together. Without it nothing is said of the
+speed of NUTS.
 """
 
 import time
@@ -12,7 +13,7 @@ import pytensor
 from pytensor.gradient import NullTypeGradError
 from threadpoolctl import threadpool_limits
 
-from pymc_minibatch_mh.diagnostics.forecast.records import NutsForecast, NutsLimit
+from pymc_minibatch_mh.diagnostics.forecast.records import NutsForecast, NutsUntimed
 from pymc_minibatch_mh.progress import report
 
 #: Gradients per effective draw of the worst coordinate, over √κ: see docs/before.md.
@@ -21,9 +22,6 @@ GRADIENTS = 5.0
 RULE_ERROR = 3.0
 #: Seconds of a leapfrog step of PyMC's NUTS beside the gradient.
 LEAPFROG = 25e-6
-#: Seconds that a row and a byte of data take at best in a gradient, which reads a design twice: a
-#: few operations for a row, and the bandwidth of a cache.
-ROW_AT_BEST, BYTE_AT_BEST = 1e-9, 2e-11
 #: What PyTensor raises where it has no gradient.
 NO_GRADIENT = (NotImplementedError, NullTypeGradError)
 #: Gradients that are timed at least and at most, and seconds after which they are enough.
@@ -69,17 +67,13 @@ def nuts_forecast(
     )
 
 
-def nuts_limit(
-    model: pm.Model, n_rows: int, n_bytes: int, covariance: np.ndarray | None
-) -> NutsLimit | None:
-    """Return what NUTS can reach at best, compiling nothing, or None if there is no gradient.
+def nuts_untimed(model: pm.Model, covariance: np.ndarray | None) -> NutsUntimed | None:
+    """Return the gradients that NUTS takes, compiling nothing, or None if the model has none.
 
     Parameters
     ----------
     model
         The model; NUTS moves its continuous variables.
-    n_rows, n_bytes
-        Rows and bytes of data that a gradient reads.
     covariance : ndarray, shape (d, d), optional
         Of the posterior; None where it is not known.
     """
@@ -91,9 +85,7 @@ def nuts_limit(
     except NO_GRADIENT:
         return None
     number = float("nan") if covariance is None else condition_number(covariance)
-    gradients = gradients_per_effective_draw(number) / RULE_ERROR
-    seconds = LEAPFROG + n_rows * ROW_AT_BEST + n_bytes * BYTE_AT_BEST
-    return NutsLimit(number, gradients, 1.0 / (gradients * seconds))
+    return NutsUntimed(number, gradients_per_effective_draw(number))
 
 
 def seconds_per_call(

@@ -12,16 +12,24 @@ import xarray as xr
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.starts import beside, runs_away
 from pymc_minibatch_mh.diagnostics.forecast.records import Forecast, Memory
+from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.model.reading.split import Split
 from pymc_minibatch_mh.progress import counting, report
 from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.step.stats import COUNTED
 
 #: Seconds of a draw that :func:`pymc.sample` spends outside the step, with one chain.
 RECORDING = 12e-6
-#: Blocks that are timed, and draws of each.
-BLOCKS, BLOCK = 3, 50
 #: Batches whose means tell the error of the mean number of rows.
 BATCHES = 20
+#: Draws that are made in blocks after the pilot: the fewest, and the work that all of them may
+#: take. Passes over all rows that are too rare for a pilot may read most of the rows of a run.
+FEWEST_IN_BLOCKS, WORK_IN_BLOCKS = 150, 10_000_000
+#: Work of an update beside a unit for every row, of about 50 ns: that of any move, that of a pair
+#: of dimensions, and by how much more that of a row is which is stored.
+WORK_OF_MOVE, WORK_OF_PAIR, WORK_OF_STORED = 100.0, 0.25, 100.0
+#: Passes over all rows that these draws may take, in rows, beside their work.
+MOST_PASSES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +44,8 @@ class Pilot:
         Their names.
     stats
         Name of a sampler stat -> its values, shape (draws,).
+    counts : ndarray, shape (further draws, N_COUNTS)
+        What further draws count that are made in blocks.
     warning
         What the chain warned of.
     point
@@ -49,6 +59,7 @@ class Pilot:
     draws: np.ndarray
     names: list[str]
     stats: Mapping[str, np.ndarray]
+    counts: np.ndarray
     warning: str
     point: dict[str, np.ndarray]
     certified: bool
@@ -124,7 +135,8 @@ def fly(
                 positions[k] = split.ravel_values(point)
                 stats.append(one)
                 advance()
-            seconds_in_blocks = _seconds_in_blocks(chain.chain)
+            rows = float(np.mean([one["n_obs"] for one in stats]))
+            counts, seconds_in_blocks = _in_blocks(chain.chain, rows)
     finally:
         others[:] = before
     warnings = [one.pop("warning") for one in stats]
@@ -132,6 +144,7 @@ def fly(
         positions[:, split.first :],
         split.coordinate_names[split.first :],
         {name: np.array([one[name] for one in stats]) for name in stats[0]},
+        counts,
         next((w.message for w in warnings if w is not None), ""),
         point,
         chain.chain.certified,
@@ -139,15 +152,37 @@ def fly(
     )
 
 
-def _seconds_in_blocks(chain: Chain) -> float:
-    """Return the time of a draw of a copy of a chain, the least of a few blocks."""
-    copied, times = chain.copy(), []
+def _in_blocks(chain: Chain, rows: float) -> tuple[np.ndarray, float]:
+    """Make draws of a copy of a chain in blocks; return their counts and the time of a draw.
+
+    As many as about a second allows, by what a draw costs; not by a clock, so that a seed tells
+    all figures but times. Beyond some passes over all rows there are enough to count.
+
+    Parameters
+    ----------
+    chain
+        A chain that no longer adapts.
+    rows
+        Mean number of rows of a draw.
+    """
+    copied, n_rows = chain.copy(), chain.prepared.n_rows
+    of_row = 1.0 if chain.prepared.target.source.in_memory else WORK_OF_STORED
+    of_update = WORK_OF_MOVE + WORK_OF_PAIR * chain.position.size**2
+    work = of_row * rows + chain.program.updates_per_draw * of_update
+    block = max(FEWEST_IN_BLOCKS, int(WORK_IN_BLOCKS / work)) // BATCHES + 1
     copied.advance(1)
-    for _ in range(BLOCKS):
-        began = time.perf_counter()
-        copied.advance(BLOCK)
-        times.append((time.perf_counter() - began) / BLOCK)
-    return min(times)
+    began, counts = time.perf_counter(), []
+    for _ in range(BATCHES):
+        counts.append(copied.advance(block).counts)
+        if sum(one[:, entry.N_OBS].sum() for one in counts) > WORK_IN_BLOCKS + MOST_PASSES * n_rows:
+            break
+    made = np.concatenate(counts)
+    return made, (time.perf_counter() - began) / len(made)
+
+
+def counted(pilot: Pilot, name: str) -> np.ndarray:
+    """Return what each draw counts under the name of a stat, further draws included."""
+    return np.append(pilot.stats[name], pilot.counts[:, COUNTED[name][0]])
 
 
 def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: float) -> Forecast:
@@ -165,7 +200,7 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         Seconds that building the step took; NaN if that is not known.
     """
     count, updates = len(pilot.draws), step.updates_per_draw
-    rows = pilot.stats["n_obs"] / updates
+    rows = counted(pilot, "n_obs") / updates
     seconds = seconds_per_draw(pilot)
     ess = effective_draws(pilot.draws)
     halves = [2.0 * float(effective_draws(h).min()) for h in np.array_split(pilot.draws, 2)]
@@ -177,7 +212,7 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         rows_error=error_of_mean(rows),
         acceptance=float(pilot.stats["accepted_share"].mean()),
         acceptance_error=float(pilot.stats["error_estimate"].mean()),
-        full_pass_share=float(pilot.stats["full_pass"].mean()) / updates,
+        full_pass_share=float(counted(pilot, "full_pass").mean()) / updates,
         microseconds_per_update=1e6 * seconds / updates,
         ess=float(ess.min()),
         ess_low=min(halves),

@@ -256,23 +256,17 @@ class NutsForecast:
 
 
 @dataclass(frozen=True)
-class NutsLimit:
-    """What NUTS can reach at best; its gradient was not compiled.
+class NutsUntimed:
+    """The gradients that NUTS would take; how long one takes was not asked for.
 
     Parameters
     ----------
-    condition_number
+    condition_number, gradients_per_effective_draw
         As in :class:`NutsForecast`.
-    gradients_per_effective_draw
-        The least that the rule's error of a factor of three allows: 5/3 √κ.
-    ess_per_second_at_most
-        Effective draws a second of one chain, if each gradient took a nanosecond for a row and two
-        for a hundred bytes of its data.
     """
 
     condition_number: float
     gradients_per_effective_draw: float
-    ess_per_second_at_most: float
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     Memory,
     NotSubsampled,
     NutsForecast,
-    NutsLimit,
+    NutsUntimed,
     SubsampledTerm,
 )
 from pymc_minibatch_mh.diagnostics.forecast.sheet import Section, figure
@@ -170,30 +170,22 @@ def _preparation(seconds: float) -> str:
     return f"{seconds:.1f} s, compilation included"
 
 
-def nuts(found: NutsForecast | NutsLimit | None) -> Section:
+def nuts(found: NutsForecast | NutsUntimed | None) -> Section:
     """Return what NUTS would take."""
     if found is None:
         return Section("NUTS", (("not possible", "the model has no gradient to compile"),))
     known = not isnan(found.condition_number)
     number = f"κ = {figure(found.condition_number)}" if known else "κ unknown, taken to be 1"
     gradients = f"{found.gradients_per_effective_draw:.1f} per effective draw, by the rule 5 √κ"
-    if isinstance(found, NutsLimit):
-        return Section(
-            "Limit of NUTS",
-            (
-                ("gradient", "not compiled; nuts=True does, and times it, which may take minutes"),
-                (
-                    "gradients",
-                    f"at least {gradients} and its error, with {number}",
-                ),
-                ("effective draws a second", f"at most {figure(found.ess_per_second_at_most)}"),
-            ),
-        )
+    lines = [("gradients", f"{gradients}, with {number}")]
+    if isinstance(found, NutsUntimed):
+        untimed = "not compiled; nuts=True does, and times it, which may take minutes"
+        return Section("NUTS", (("gradient", untimed), *lines))
     return Section(
         "Forecast of NUTS",
         (
             ("gradient", f"{figure(found.gradient_microseconds)} µs, all rows"),
-            ("gradients", f"{gradients}, with {number}"),
+            *lines,
             ("effective draws a second", figure(found.ess_per_second)),
             ("preparation", f"{found.compile_seconds:.1f} s of compilation"),
         ),

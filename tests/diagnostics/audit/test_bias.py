@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm, t
 
-from pymc_minibatch_mh.diagnostics.audit.bias import bias_of
+from pymc_minibatch_mh.diagnostics.audit.bias import as_normal, bias_of
 from pymc_minibatch_mh.diagnostics.audit.measure import Measured
 
 STATES = np.arange(-4, 5)
@@ -140,3 +141,10 @@ def test_draws_of_another_law_drift():
     draws = STATES[places][..., None].astype(float)
     found = bias_of(draws, measured(metropolis, places, rng), 0, 1)
     assert np.abs(found.drift).max() > 10.0
+
+
+def test_few_effective_pairs_drift_by_chance_as_students_t_tells():
+    for freedom in (2.0, 9.0, 1e6):
+        quantiles = t.ppf([0.0005, 0.3, 0.9995], freedom)
+        np.testing.assert_allclose(as_normal(quantiles, freedom), norm.ppf([0.0005, 0.3, 0.9995]))
+    assert np.isfinite(as_normal(np.array([-1e9, 1e9]), 200.0)).all()

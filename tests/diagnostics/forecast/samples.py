@@ -13,7 +13,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     Memory,
     NotSubsampled,
     NutsForecast,
-    NutsLimit,
+    NutsUntimed,
     SubsampledTerm,
 )
 from pymc_minibatch_mh.step.deterministics import LargeDeterministic
@@ -46,9 +46,7 @@ NUTS_FORECAST = NutsForecast(
     gradients_per_effective_draw=30.0,
     ess_per_second=3.79,
 )
-NUTS_LIMIT = NutsLimit(
-    condition_number=49.0, gradients_per_effective_draw=11.7, ess_per_second_at_most=432.0
-)
+NUTS_UNTIMED = NutsUntimed(condition_number=49.0, gradients_per_effective_draw=35.0)
 APPROXIMATE = Approximate(
     method="PenaltyMH",
     step=None,

@@ -25,6 +25,7 @@ from pymc_minibatch_mh.diagnostics.forecast import explain as entry
 from pymc_minibatch_mh.diagnostics.forecast import nuts as nuts_module
 from pymc_minibatch_mh.diagnostics.forecast import pilot, subsampled, wording
 from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly
+from pymc_minibatch_mh.kernels import counts as entry_of
 from pymc_minibatch_mh.model.compiled import compiled_model
 from pymc_minibatch_mh.model.reading.split import split
 from pymc_minibatch_mh.model.row.cells import LoweringError
@@ -113,7 +114,7 @@ def test_a_tall_logistic_regression_is_for_tuna(of_step):
         ("y", "int64", (), 8),
     }
     assert of_step.forecast.acceptance > 0.9
-    assert of_step.forecast.full_pass_share == 0.0
+    assert of_step.forecast.full_pass_share < 1e-3
 
 
 def test_the_certificate_is_that_of_the_step(of_step, step_of):
@@ -231,10 +232,11 @@ def _generator(seed):
 
 
 @pytest.mark.usefixtures("no_gradient")
-def test_nuts_has_a_limit_unless_it_is_asked_for(of_step, step_of):
+def test_nuts_has_no_speed_unless_it_is_asked_for(of_step, step_of):
     found = explain(step_of("logistic", "TunaMH"), draws=100, tune=100, random_seed=1)
     assert found.nuts.condition_number == of_step.nuts.condition_number
-    assert found.nuts.ess_per_second_at_most > of_step.nuts.ess_per_second
+    assert found.nuts.gradients_per_effective_draw == of_step.nuts.gradients_per_effective_draw
+    assert not hasattr(found.nuts, "ess_per_second")
     assert found.recommended == "TunaMH"
     assert "NUTS was not timed" in found.reason
 
@@ -369,6 +371,27 @@ def test_rows_of_the_forecast_are_those_of_a_run(step_of, model_of):
     assert abs(of_several.rows_per_update - rows.mean()) < 4.0 * error
     assert of_several.microseconds_per_update == pytest.approx(1e6 * DRAW / 8)
     assert of_several.full_pass_share <= 1.0
+
+
+@pytest.mark.usefixtures("no_gradient")
+def test_passes_too_rare_for_a_pilot_are_in_the_forecast():
+    rng = np.random.default_rng(3)
+    zero = rng.random(20_000) < 0.3
+    with pm.Model() as model:
+        psi, mu = pm.Beta("psi", 2.0, 2.0), pm.Gamma("mu", 2.0, 1.0)
+        observed = np.where(zero, 0, rng.poisson(2.0, zero.size))
+        pm.ZeroInflatedPoisson("y", psi=psi, mu=mu, observed=observed)
+    step = TunaMH(model=model)
+    found = explain(step, random_seed=1).forecast
+    chain, point = pilot.fresh_chain(step, _generator(2), 1_000), model.initial_point()
+    _, point = run(chain, point, 1_000)
+    chain.stop_tuning()
+    counts = chain.chain.advance(100_000).counts
+    rows, passes = counts[:, entry_of.N_OBS], counts[:, entry_of.FULL_PASS]
+    # A pass in some thousands of updates reads nearly all rows of a run, and no pilot meets it.
+    assert passes.mean() < 1e-3
+    assert rows[passes == 0].mean() < 0.1 * rows.mean()
+    assert 1 / 3 < found.rows_per_update / rows.mean() < 3
 
 
 def refused():

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.forecast.samples import APPROXIMATE, FORECAST, NUTS_FORECAST, NUTS_LIMIT
+from diagnostics.forecast.samples import APPROXIMATE, FORECAST, NUTS_FORECAST, NUTS_UNTIMED
 from pymc_minibatch_mh.diagnostics.forecast.recommend import (
+    UNDECIDED,
     WITHOUT_GRADIENT,
     recommend,
     recommend_instead,
@@ -38,10 +39,9 @@ def test_the_faster_sampler_is_recommended_with_figures(case, sampler, parts):
     assert all(part in reason for part in parts), reason
 
 
-def not_timed(of, speed, at_most, full=0.0, approximate=None):
+def not_timed(of, speed, full=0.0, approximate=None):
     forecast = replace(FORECAST, ess_per_second=speed, full_pass_share=full, acceptance=0.9)
-    nuts = replace(NUTS_LIMIT, ess_per_second_at_most=at_most)
-    return recommend("TunaMH", *of, forecast, nuts, approximate)
+    return recommend("TunaMH", *of, forecast, NUTS_UNTIMED, approximate)
 
 
 def approximate(speed, full=0.0, acceptance=0.8):
@@ -52,22 +52,23 @@ def approximate(speed, full=0.0, acceptance=0.8):
 @pytest.mark.parametrize(
     ("case", "sampler", "parts"),
     [
-        ((TALL, 60_000.0, 600.0), "TunaMH", ["60,000", "not timed, can have 600 at most."]),
-        ((TALL, 500.0, 600.0), "TunaMH", ["can have 600 at most: nuts=True compiles"]),
-        ((WIDE, 500.0, 600.0, 0.9), "pm.NUTS", ["N/d = 33", "90% of the updates", "nuts=True"]),
-        ((WIDE, 700.0, 600.0, 0.9), "TunaMH", ["gains nothing, though: 90%"]),
+        ((TALL, 60_000.0), "TunaMH", ["60,000", "not timed: explain(..., nuts=True) compiles"]),
+        ((TALL, 6.7), "TunaMH", ["6.7 effective draws"]),
+        ((TALL, 6.6), UNDECIDED, ["which is slow: 400 take 1.01 minutes", "some of the rows"]),
+        ((TALL, 0.47), UNDECIDED, ["400 take 14.2 minutes", "nuts=True"]),
+        ((WIDE, 500.0, 0.9), "pm.NUTS", ["N/d = 33", "90% of the updates", "nuts=True"]),
     ],
 )
-def test_nuts_that_was_not_timed_is_judged_by_its_limit(case, sampler, parts):
+def test_of_nuts_that_was_not_timed_no_speed_is_told(case, sampler, parts):
     recommended, reason = not_timed(*case)
     assert recommended == sampler
     assert all(part in reason for part in parts), reason
+    assert "at most" not in reason
     assert "differ by less than their error" not in reason
 
 
-@pytest.mark.parametrize("nuts_at_most", [600.0, 1_499.0])
-def test_an_approximate_step_that_is_far_faster_is_recommended(nuts_at_most):
-    recommended, reason = not_timed(TALL, 500.0, nuts_at_most, 0.93, approximate(1_500.0))
+def test_an_approximate_step_that_is_far_faster_is_recommended():
+    recommended, reason = not_timed(TALL, 500.0, 0.93, approximate(1_500.0))
     assert recommended == "PenaltyMH"
     assert reason.startswith("93% of the updates read all rows with TunaMH, which is exact")
     assert "PenaltyMH, which is approximate. 1,500 effective draws" in reason
@@ -75,17 +76,17 @@ def test_an_approximate_step_that_is_far_faster_is_recommended(nuts_at_most):
 
 
 @pytest.mark.parametrize(
-    ("of", "nuts_at_most"),
+    ("exact", "of"),
     [
-        # Not three times as fast as the exact step; than NUTS can be; stuck; reading all rows.
-        (approximate(1_499.0), 600.0),
-        (approximate(1_500.0), 1_501.0),
-        (approximate(9_000.0, acceptance=0.001), 600.0),
-        (approximate(9_000.0, full=0.6), 600.0),
+        # Not three times as fast as the exact step; slow; stuck; reading all rows.
+        (500.0, approximate(1_499.0)),
+        (1.0, approximate(6.6)),
+        (500.0, approximate(9_000.0, acceptance=0.001)),
+        (500.0, approximate(9_000.0, full=0.6)),
     ],
 )
-def test_exactness_is_not_given_up_for_little(of, nuts_at_most):
-    recommended, reason = not_timed(TALL, 500.0, nuts_at_most, 0.93, of)
+def test_exactness_is_not_given_up_for_little(exact, of):
+    recommended, reason = not_timed(TALL, exact, 0.93, of)
     assert recommended == "pm.NUTS"
     assert (
         f"For PenaltyMH, which is approximate, {figure(of.forecast.ess_per_second)} are" in reason
@@ -108,5 +109,5 @@ def test_only_few_rows_are_blamed_on_few_rows():
 
 def test_a_refused_model_is_for_nuts_where_there_is_a_gradient():
     assert recommend_instead(NUTS_FORECAST)[0] == "pm.NUTS"
-    assert recommend_instead(NUTS_LIMIT) == ("pm.NUTS", "the model cannot be subsampled.")
+    assert recommend_instead(NUTS_UNTIMED) == ("pm.NUTS", "the model cannot be subsampled.")
     assert recommend_instead(None)[0] == WITHOUT_GRADIENT

@@ -1,0 +1,142 @@
+"""A trace that is anywhere else than its step left it is found, also where nothing moves."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+from pymc_minibatch_mh import TunaMH, audit
+from pymc_minibatch_mh.diagnostics.audit.acceptance import accepted
+from pymc_minibatch_mh.diagnostics.audit.verdicts import on_acceptance
+from zoo import sample
+
+SHIFTS = (1.0, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0)
+
+
+def hierarchy():
+    rng = np.random.default_rng(71)
+    group = rng.integers(0, 3, 1_200)
+    with pm.Model() as model:
+        mu, log_tau = pm.Normal("mu", 0.0, 1.0), pm.Normal("log_tau", -1.0, 0.5)
+        z = pm.Normal("z", 0.0, 1.0, shape=3)
+        p = np.array([0.4, 0.55, 0.7])[group]
+        seen = rng.random(group.size) < p
+        pm.Bernoulli("y", logit_p=(mu + pm.math.exp(log_tau) * z)[group], observed=seen)
+    return model
+
+
+def regression():
+    rng = np.random.default_rng(72)
+    X = rng.standard_normal((1_000, 2))
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 1.0, shape=2)
+        pm.Bernoulli("y", logit_p=X @ beta, observed=rng.random(1_000) < 0.5)
+    return model
+
+
+def shifted(trace, name, place, by):
+    """Return a trace of which one coordinate is shifted by some of its standard deviations."""
+    values = trace["posterior"][name].copy(deep=True)
+    one = values.to_numpy()[(..., *place)]
+    one += by * one.std()
+    return xr.DataTree.from_dict(
+        {
+            "/posterior": trace["posterior"].to_dataset().assign({name: values}),
+            "/sample_stats": trace["sample_stats"].to_dataset(),
+        }
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The number of samples is too small")
+@pytest.mark.parametrize("model", [hierarchy, regression])
+def test_no_coordinate_can_be_shifted(model):
+    model = model()
+    step = TunaMH(model=model)
+    trace = sample(model, step, 600, 400, random_seed=73)
+
+    def failed(by=0.0, *of):
+        moved = shifted(trace, *of, by) if of else trace
+        found = audit(moved, step, 60, 74, model=model)
+        return [str(check) for check in found["check"].values[found["verdict"] == "fail"]]
+
+    assert failed() == []
+    found = {
+        (name, *place, by): failed(by, name, place)
+        for name, values in trace["posterior"].data_vars.items()
+        for place in np.ndindex(values.shape[2:])
+        for by in SHIFTS
+    }
+    assert [of for of, checks in found.items() if not checks] == []
+    # From near by everything moves back; from far off nothing moves, and no other check sees it.
+    assert all("drift" in checks for (*_, by), checks in found.items() if by == 1.0)
+    assert ["acceptance"] in found.values()
+
+
+def rates(pairs, trace, number=0, temperature=1.0, times=1.0):
+    """Return what is told of audited moves of some rates, and of updates, per chain and draw."""
+    trace = np.asarray(trace, dtype=float)
+    stats = {
+        "accepted_share": (("chain", "draw", "step")[: trace.ndim], trace),
+        "temperature": (("chain", "draw"), np.broadcast_to(temperature, trace.shape[:2])),
+    }
+    coords = {"chain": np.arange(len(trace))}
+    tree = xr.DataTree.from_dict({"/sample_stats": xr.Dataset(stats, coords)})
+    measured = SimpleNamespace(there={"mean": np.asarray(pairs, dtype=float)})
+    return accepted(measured, tree, number, np.array([np.nan, times]))
+
+
+def updates(*shares, draws=1_000, seed=75):
+    """Return whether updates were accepted, in a chain for every share."""
+    return np.random.default_rng(seed).random((len(shares), draws)) < np.array(shares)[:, None]
+
+
+def verdict(*args, **settings):
+    return on_acceptance(rates(*args, **settings)).verdict
+
+
+def test_moves_that_are_rejected_alone_do_not_pass():
+    found = on_acceptance(rates(np.full(200, 0.012), updates(0.97)))
+    assert found.verdict == "fail"
+    assert found.message.startswith("0.012 of the audited moves are accepted, 0.97")
+    # Rare rejections say little, however sure their rate is; nor do few or dependent moves.
+    assert verdict(np.repeat([1.0, 0.0], [198, 2]), updates(0.999)) == "ok"
+    assert verdict(np.zeros(2), updates(0.9)) == "ok"
+    assert verdict(np.full(200, 0.5), np.repeat(updates(0.7, draws=20), 50, axis=1)) == "ok"
+    assert verdict(np.full(200, 0.5), updates(0.7), times=50.0) == "ok"
+    assert verdict(np.full(200, 0.5), updates(0.7)) == "fail"
+    assert verdict(np.full(200, 0.9), updates(0.7)) == "fail"
+
+
+def test_moves_of_a_warm_up_run_anew_may_be_accepted_half_as_often():
+    trace = updates(0.8, 0.8)
+    assert verdict(np.full(200, 0.41), trace, number=None) == "ok"
+    assert verdict(np.full(200, 0.99), trace, number=None) == "ok"
+    assert verdict(np.full(200, 0.1), trace, number=None) == "fail"
+
+
+def test_the_chain_that_proposes_is_compared_at_its_last_temperature():
+    trace = updates(0.3, 0.8)
+    assert [verdict(np.full(200, 0.8), trace, number=k) for k in (0, 1)] == ["fail", "ok"]
+    hot = np.where(np.arange(1_000) % 5 > 1, 1.0, 5.0)
+    trace = np.where(hot > 1.0, updates(0.1), updates(0.8))
+    assert verdict(np.full(200, 0.8), trace, temperature=hot) == "ok"
+    assert verdict(np.full(200, 0.8), trace) == "fail"
+
+
+def test_of_steps_side_by_side_one_has_to_agree():
+    both = np.stack([updates(0.2), updates(0.9)], axis=-1)
+    assert [verdict(np.full(200, rate), both) for rate in (0.2, 0.9, 0.5)] == ["ok", "ok", "fail"]
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.97])
+def test_equal_rates_seldom_look_different(rate):
+    rng = np.random.default_rng(76)
+    logs = []
+    for seed in range(200):
+        # Moves of all kinds: some are always accepted, some hardly ever.
+        pairs = rng.beta(rate, 1.0 - rate, 200)
+        logs.append(rates(pairs, updates(rate, seed=seed)).log_chance)
+    # One of two hundred lies within the five standard errors of e⁻⁵.
+    assert np.mean(np.array(logs) < -5.0) < 0.02
