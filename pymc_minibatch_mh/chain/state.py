@@ -53,6 +53,8 @@ class ChainState:
         What rows are drawn ahead by; -1 before any is.
     waits_at : ndarray, shape (d,)
         The start at which it waits for other steps to move what rows read; NaN if it does not.
+    handed_out : ndarray, shape (2, d)
+        Value variables of the last point that PyMC was handed, and its position; NaN before any.
     """
 
     surrogate: Surrogate
@@ -62,6 +64,7 @@ class ChainState:
     total: np.ndarray
     warm_up_sum: np.ndarray
     waits_at: np.ndarray
+    handed_out: np.ndarray
     adapting: bool
     violation: str
     window_counts: np.ndarray = field(default_factory=lambda: np.zeros(N_COUNTS))
@@ -104,6 +107,7 @@ def new_state(size: int, n_components: int, **given: Any) -> ChainState:
         total=np.zeros((n_components, N_TALLIES)),
         warm_up_sum=np.zeros(size),
         waits_at=np.full(size, np.nan),
+        handed_out=np.full((2, size), np.nan),
         **given,
     )
 

@@ -44,7 +44,7 @@ def sample(
     ten times an update. Here blocks of draws are made in compiled code, chains run as threads over
     one copy of data and bounds, and everything else is computed afterwards. The draws are the
     same: with equal seeds and starts, ``pm.sample`` draws them as well, to the last bit on the
-    unconstrained scale.
+    unconstrained scale; transforms and deterministics can differ by rounding.
 
     Parameters
     ----------

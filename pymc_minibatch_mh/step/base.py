@@ -290,8 +290,8 @@ class MinibatchStep(BlockedStep):
     def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
         """Make the updates of one draw in one compiled call."""
         began = time.perf_counter()
-        chain, split = self.chain, self.target.split
-        chain.place(split.ravel(point), split.ravel_others(point))
+        chain = self.chain
+        own.machinery.place_at(chain, point)
         if not chain.state.started:
             self.target.condition_on(point)
             self.start(chain)
@@ -303,7 +303,7 @@ class MinibatchStep(BlockedStep):
         stats["temperature"] = temperature
         stats["perf_counter_diff"] = time.perf_counter() - began
         stats["warning"] = report.warning_of(self.name, chain.state, self.program)
-        return split.unravel(draws.positions[0], point), [stats]
+        return own.machinery.point_of(chain, point), [stats]
 
     def start(self, chain: Chain) -> None:
         """Check where a chain starts; leave where no chain comes, and a default start far off.

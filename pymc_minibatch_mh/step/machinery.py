@@ -12,6 +12,7 @@ from scipy.special import chdtri
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.bounds.user_ranges import Ranges
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.points import place_at, point_of
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.chain.starts import begin
 from pymc_minibatch_mh.kernels.surrogate import whitened_norm
@@ -52,6 +53,8 @@ __all__ = [
     "key_of",
     "own_test",
     "penalty",
+    "place_at",
+    "point_of",
     "poisson_levels",
     "read_model",
     "tell_of_large",

@@ -296,7 +296,8 @@ class Product(Map):
 
     def set_values(self, positions: np.ndarray, values: np.ndarray) -> None:
         """Write the logits and b."""
-        t = positions[:, self.places]
+        # NumPy chooses a layout by the number of positions, and adds in its order.
+        t = np.ascontiguousarray(positions[:, self.places])
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(t)
             values[:, self.places[:-1]] = (logs - logs.mean(axis=1, keepdims=True))[:, :-1]

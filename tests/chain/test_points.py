@@ -1,0 +1,135 @@
+"""A chain knows its own position in the points of PyMC's loop, whatever coordinates it lies in."""
+
+import copy
+import pickle
+from functools import cache
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+
+from conformance.harness import run
+from golden.combinations import hierarchy
+from pymc_minibatch_mh import FireflyMH, TunaMH, overdispersed_initvals
+from pymc_minibatch_mh import sample as sample_in_blocks
+from pymc_minibatch_mh.chain.points import place_at
+from zoo import METHODS, sample
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+
+SETTINGS = {"random_seed": 5, "discard_tuned_samples": False}
+GROUPS = ("warmup_posterior", "posterior", "warmup_sample_stats", "sample_stats")
+
+
+@cache
+def mapped():
+    """Return a monotonic effect and a shape, both of them in other coordinates."""
+    rng = np.random.default_rng(41)
+    level = rng.integers(0, 9, 2_000)
+    y = 0.3 * level + rng.standard_t(5, 2_000)
+    with pm.Model() as model:
+        steps = pm.Normal("b", 0.0, 2.0) * pm.Dirichlet("chi", np.ones(9)).cumsum()
+        nu = pm.Gamma("nu", 2.0, 0.1)
+        pm.StudentT("y", nu=nu, mu=pm.Normal("a", 0.0, 2.0) + steps[level], sigma=1.0, observed=y)
+    return model
+
+
+@cache
+def noncentred():
+    return hierarchy(None, centred=False)
+
+
+@cache
+def step_of(model, method):
+    step = method(model=model())
+    assert step.target.split.coordinates is not None
+    return step
+
+
+def same_draws(model, method):
+    """Assert that PyMC's loop and the driver draw the same, and return the statistics."""
+    step = step_of(model, method)
+    settings = SETTINGS | {"initvals": overdispersed_initvals(step, 1, 1.0, seed=1)}
+    loop = sample(model(), step, 60, 120, chains=1, **settings)
+    quiet = {"progressbar": False, "compute_convergence_checks": False}
+    blocks = sample_in_blocks(step, 60, tune=120, chains=1, **quiet, **settings)
+    untransformed = {rv.name for rv, by in model().rvs_to_transforms.items() if by is None}
+    for name, one in ((f"{g}/{n}", loop[g][n]) for g in GROUPS for n in loop[g].data_vars):
+        if name.endswith(("perf_counter_diff", "warning")):
+            continue
+        rounds = "posterior" in name and name.split("/")[1] not in untransformed
+        np.testing.assert_allclose(
+            blocks[name], one, rtol=1e-14 if rounds else 0.0, atol=0.0, err_msg=name
+        )
+    return loop.sample_stats
+
+
+#: One that keeps bright rows of its position, one on batches; the others where there is time.
+SOME = [
+    pytest.param(name, marks=[] if name in ("FireflyMH", "PenaltyMH") else [pytest.mark.slow])
+    for name in METHODS
+]
+
+
+@pytest.mark.parametrize("method", SOME)
+def test_the_loop_of_pymc_draws_what_the_driver_draws_in_other_coordinates(method):
+    stats = same_draws(noncentred, METHODS[method])
+    if method == "FireflyMH":
+        # Drawing all bright rows anew reads all rows.
+        assert float(stats["n_obs"].mean()) < 600.0
+
+
+def test_so_it_does_whatever_the_map():
+    same_draws(mapped, TunaMH)
+
+
+@pytest.fixture
+def step():
+    own = copy.copy(step_of(noncentred, FireflyMH))
+    own.setup_chain(np.random.default_rng(3), 100, 100)
+    return own
+
+
+@pytest.fixture
+def start():
+    return noncentred().initial_point()
+
+
+@pytest.mark.parametrize("cut", [30, 70])
+def test_a_state_and_a_pickled_step_know_where_their_chain_was(step, start, cut):
+    """Before and after the end of warm-up at the 50th draw."""
+    run(step, start, 0)
+    _, point = run(step, start, cut, stop_at=50)
+    arrived = cloudpickle.loads(cloudpickle.dumps(step))
+    other = copy.copy(step_of(noncentred, FireflyMH))
+    other.setup_chain(np.random.default_rng(4), 100, 100)
+    other.sampling_state = pickle.loads(pickle.dumps(step.sampling_state))
+    expected, last = run(step, point, 60, stop_at=50 - cut)
+    for one in (arrived, other):
+        found, _ = run(one, point, 60, stop_at=50 - cut)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(one.chain.position, step.chain.position)
+    place_at(other.chain, last)
+    np.testing.assert_array_equal(other.chain.position, step.chain.position)
+
+
+def test_a_chain_follows_what_other_steps_have_moved(step, start):
+    _, point = run(step, start, 20)
+    own, split = step.chain.position.copy(), step.target.split
+    for name in point:
+        moved = point | {name: np.nextafter(point[name], np.inf)}
+        place_at(step.chain, moved)
+        np.testing.assert_array_equal(step.chain.position, split.ravel(moved))
+        assert not np.array_equal(step.chain.position, own)
+        place_at(step.chain, point)
+        np.testing.assert_array_equal(step.chain.position, own)
+    # There and back again is another position: it is not computed where it is known.
+    assert not np.array_equal(split.ravel(point), own)
+
+
+def test_a_new_chain_is_where_it_is_put(step, start):
+    _, point = run(step, start, 20)
+    step.setup_chain(np.random.default_rng(5), 100, 100)
+    place_at(step.chain, point)
+    np.testing.assert_array_equal(step.chain.position, step.target.split.ravel(point))
