@@ -87,7 +87,7 @@ def test_decisions_are_those_of_the_same_rows_in_memory(name):
         all_rows = Program(program.prepared, method, program.proposal)
         chain = Chain(all_rows, np.random.default_rng(3), adapting=False)
         chain.state.started, chain.state.supply_key = True, 1
-        found.append(chain.advance(200))
+        found.append(chain.advance(60))
     assert (found[0].counts[:, entry.FULL_PASS] == 1.0).all()
     np.testing.assert_allclose(*(draws.positions for draws in found), rtol=1e-7)
     np.testing.assert_allclose(*(x.counts[:, entry.LOG_RATIO] for x in found), rtol=1e-6, atol=1e-8)
