@@ -1,37 +1,34 @@
 """Libraries that are imported when they are first used, as few processes use them."""
 
 import sys
-from importlib.util import LazyLoader, find_spec, module_from_spec
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
 
 #: Seconds to import, and used by few tests.
 SLOW = ("arviz", "bambi", "polars", "zarr")
 
 
-class AsOutsideOfTests:
-    """A loader of a library whose import draws from NumPy's own generators, as at collection.
+class Later(ModuleType):
+    """A module that is executed when it is first asked for what it does not have yet.
 
-    Within a test they would be seeded by its name, and the next of them with other seeds.
+    It has a file from the start: `inspect` asks all modules for theirs, also while one is half
+    imported that a library here imports. A library whose import draws from NumPy's own generators
+    draws as at collection: within a test they would be seeded by its name, and the next of them
+    with other seeds.
     """
 
-    def __init__(self, loader):
-        self._loader = loader
-
-    def create_module(self, spec):
-        """Return the module to load into."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module):
-        """Load the module."""
+    def __getattr__(self, name):
         random = sys.modules["numpy"].random
         within = random.default_rng
         random.default_rng = getattr(within, "seeded", within)
+        self.__class__ = ModuleType
+        if self.__spec__.submodule_search_locations is not None:
+            self.__path__ = self.__spec__.submodule_search_locations
         try:
-            self._loader.exec_module(module)
+            self.__spec__.loader.exec_module(self)
         finally:
             random.default_rng = within
-
-    def __getattr__(self, name):
-        return getattr(self._loader, name)
+        return getattr(self, name)
 
 
 def import_later(names=SLOW):
@@ -39,6 +36,7 @@ def import_later(names=SLOW):
     for name in names:
         spec = None if name in sys.modules else find_spec(name)
         if spec is not None:
-            loader = spec.loader = LazyLoader(AsOutsideOfTests(spec.loader))
-            sys.modules[name] = module = module_from_spec(spec)
-            loader.exec_module(module)
+            module = sys.modules[name] = module_from_spec(spec)
+            # A submodule cannot be imported before the package has been.
+            vars(module).pop("__path__", None)
+            module.__class__ = Later

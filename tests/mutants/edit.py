@@ -128,6 +128,9 @@ def applied(target, changes):
 
 def _plain(function):
     """Return the Python function behind a compiled one, a static method or a property."""
+    # Modules of libraries import more where they are asked for what they do not have.
+    if isinstance(function, ModuleType):
+        return function
     for name in ("py_func", "__func__", "fget"):
         function = getattr(function, name, function)
     return function
