@@ -156,8 +156,9 @@ class Chain:
     @property
     def exactness(self) -> str:
         """What the guarantee amounts to for its draws, in words."""
-        guarantee = self.program.method.guarantee
-        return guarantee.of_draws(self.prepared.tables, self._state.violation)
+        guarantee, own = self.program.method.guarantee, self.program.proposal.rests_on
+        found = guarantee.of_draws(self.prepared.tables, self._state.violation)
+        return f"{found}; and only if {own}" if own else found
 
     @property
     def stage(self) -> Stage:
@@ -319,6 +320,7 @@ class Chain:
         make_draws = workings.entry(run, *ARGUMENTS)
         made = make_draws(workings.address, updates, positions, counts)
         self.require_served()
+        self.program.proposal.require_proposed(workings.record.proposal)
         if np.isnan(counts[made - 1, entry.ERROR]):
             raise MinibatchError(
                 "the test of your own has raised an exception, or returned a verdict or a "

@@ -124,6 +124,7 @@ class Probe:
         """Draw a move from a position."""
         new = np.empty_like(position)
         cheap = self._propose(self._workings.address, self._of_moves, position, new)
+        self._chain.program.proposal.require_proposed(self._workings.record.proposal)
         return ProposedMove(position, new, float(cheap))
 
     def acceptance(self, move: ProposedMove) -> Acceptance:
