@@ -85,8 +85,8 @@ CIRCLES = {
 NARROW = {
     "proposals": {
         "kernels": {
-            "batch", "by_scales", "counts", "drift", "first_class", "roles", "truncated",
-            "vectors",
+            "batch", "by_scales", "counts", "drift", "first_class", "posterior", "roles",
+            "signatures", "surrogate", "truncated", "vectors",
         },
     },
     "methods": {

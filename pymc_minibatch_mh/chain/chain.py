@@ -16,7 +16,7 @@ from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.handle import LinkedRecord
 from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.run import ARGUMENTS, linked, run
+from pymc_minibatch_mh.kernels.run import ARGUMENTS, linked, proposal_of, run
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED
 from pymc_minibatch_mh.preparation.violations import violation_message
 
@@ -156,8 +156,9 @@ class Chain:
     @property
     def exactness(self) -> str:
         """What the guarantee amounts to for its draws, in words."""
-        guarantee = self.program.method.guarantee
-        return guarantee.of_draws(self.prepared.tables, self._state.violation)
+        guarantee, own = self.program.method.guarantee, self.program.proposal.rests_on
+        found = guarantee.of_draws(self.prepared.tables, self._state.violation)
+        return f"{found}; and only if {own}" if own else found
 
     @property
     def stage(self) -> Stage:
@@ -319,6 +320,7 @@ class Chain:
         make_draws = workings.entry(run, *ARGUMENTS)
         made = make_draws(workings.address, updates, positions, counts)
         self.require_served()
+        self.program.proposal.require_proposed(proposal_of(workings))
         if np.isnan(counts[made - 1, entry.ERROR]):
             raise MinibatchError(
                 "the test of your own has raised an exception, or returned a verdict or a "

@@ -13,6 +13,7 @@ from pymc_minibatch_mh.expansion.spread import Spread, SpreadIn
 from pymc_minibatch_mh.kernels import repeat
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.generator import generator_addresses
+from pymc_minibatch_mh.kernels.run import proposal_of
 
 #: Rows that are read at a time.
 CHUNK = 65_536
@@ -124,6 +125,7 @@ class Probe:
         """Draw a move from a position."""
         new = np.empty_like(position)
         cheap = self._propose(self._workings.address, self._of_moves, position, new)
+        self._chain.program.proposal.require_proposed(proposal_of(self._workings))
         return ProposedMove(position, new, float(cheap))
 
     def acceptance(self, move: ProposedMove) -> Acceptance:

@@ -5,22 +5,29 @@ function that it is given, in each process. An address has not. Unlike numba's o
 first-class functions, passing addresses costs no Python call per role and draw.
 """
 
+import ctypes
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 
-def address_of(function: Any, signature: Any = None) -> int:
+def address_of(function: Any, signature: Any = None, *, raises: bool = False) -> int:
     """Return the address of a numba function, by default of its only signature.
 
-    The caller keeps `function` alive for as long as the address is used.
+    The caller keeps `function` alive for as long as the address is used. With `raises` it is one
+    for :func:`call_keeping`, otherwise one for :func:`function_at`.
     """
     if signature is None:
         (signature,) = function.nopython_signatures
     result = function.get_compile_result(signature)
-    return result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
+    described = result.fndesc
+    name = described.llvm_func_name if raises else described.llvm_cfunc_wrapper_name
+    return result.library.get_pointer_to_function(name)
 
 
 @intrinsic
@@ -38,3 +45,54 @@ def function_at(typing_context, address, function_type):
         return function._getvalue()
 
     return signature, generate
+
+
+@intrinsic
+def call_keeping(typing_context, address, function_type, arguments, kept):
+    """Call the function at an address; where it raises, keep the exception and return null.
+
+    A first-class function cannot raise. This calls the function itself, as its dispatcher would.
+
+    Parameters
+    ----------
+    address
+        From ``address_of(function, raises=True)``.
+    function_type
+        Its type, which returns a float64.
+    arguments : tuple
+    kept : ndarray of int64
+        The first entry is overwritten by the exception, for :func:`take_kept`.
+    """
+    called = function_type.instance_type.signature
+    signature = types.float64(address, function_type, arguments, kept)
+
+    def generate(context, builder, _signature, values):
+        convention, python = context.call_conv, context.get_python_api(builder)
+        layout = convention.get_function_type(called.return_type, called.args)
+        function = builder.inttoptr(values[0], layout.as_pointer())
+        given = cgutils.unpack_tuple(builder, values[2])
+        status, returned = convention.call_function(
+            builder, function, called.return_type, called.args, given
+        )
+        with builder.if_then(status.is_error, likely=False):
+            lock = python.gil_ensure()
+            convention.raise_error(builder, python, status)
+            fetched = ir.FunctionType(python.pyobj, [])
+            error = cgutils.get_or_insert_function(
+                builder.module, fetched, "PyErr_GetRaisedException"
+            )
+            entries = make_array(kept)(context, builder, values[3]).data
+            builder.store(builder.ptrtoint(builder.call(error, []), ir.IntType(64)), entries)
+            python.gil_release(lock)
+        return returned
+
+    return signature, generate
+
+
+def take_kept(kept: np.ndarray) -> BaseException:
+    """Return the exception that :func:`call_keeping` has kept, and keep it no longer."""
+    held = ctypes.cast(int(kept[0]), ctypes.py_object)
+    kept[0] = 0
+    error: BaseException = held.value
+    ctypes.pythonapi.Py_DecRef(held)
+    return error

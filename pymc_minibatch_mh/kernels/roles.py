@@ -39,7 +39,8 @@ def propose(proposal, move, posterior, rng):
     Returns
     -------
     tuple
-        log q(position | new) - log q(new | position), and the component that was drawn.
+        log q(position | new) - log q(new | position), and the component that was drawn; -1 for a
+        move that went wrong, which ends the run.
     """
     raise NotImplementedError
 

@@ -115,6 +115,11 @@ def linked(posterior: Posterior, proposal: Any, test: Any, *others: Any) -> Link
     return LinkedRecord(Workings(posterior, *addresses, *functions, *others), keeps=parts)
 
 
+def proposal_of(workings: LinkedRecord) -> Any:
+    """Return the record of the proposal of some linked Workings."""
+    return workings.keeps[0].record
+
+
 @compiled(inlined=True)
 def proposed(own, handle, generator):
     """Call the proposal of some workings; return its log ratio and the component drawn."""
@@ -148,6 +153,8 @@ def _update(own, handle, prior_here, counts):
     """Make one update; return the prior part where it ends, and whether the chain goes on."""
     posterior, move = own.posterior, own.move
     log_q, component = proposed(own, handle, own.generator)
+    if component < 0:
+        return prior_here, False
     prior_there = log_prior(posterior, move.new)
     cheap = prior_there - prior_here + log_q + cheap_change(posterior, move)
     if not np.isfinite(cheap):
@@ -202,8 +209,9 @@ def run(handle, n_updates, draws, counts):
     draws : ndarray, shape (draws, d)
         Overwritten by the positions.
     counts : ndarray, shape (draws, N_COUNTS)
-        Added to: what the updates of each draw count. If a violated bound stops the chain, or
-        stored rows that could not be had, they end with that update, at the old position.
+        Added to: what the updates of each draw count. If a violated bound stops the chain, stored
+        rows that could not be had or a move that went wrong, they end with that update, at the old
+        position.
 
     Returns
     -------

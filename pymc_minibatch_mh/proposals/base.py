@@ -21,6 +21,11 @@ class Proposal(ABC):
     moves_without_rows: bool | None = True
 
     @property
+    def rests_on(self) -> str:
+        """Claim of a user that exactness rests on beyond the method; empty for none."""
+        return ""
+
+    @property
     def in_own_terms(self) -> bool:
         """Whether its settings are in terms of the model's own variables, as the chain then is."""
         return False
@@ -60,6 +65,16 @@ class Proposal(ABC):
     def linked(self, record: Any, prepared: Any) -> Any:
         """Return what compiled updates are handed: the record, unless they need addresses."""
         return record
+
+    def require_proposed(self, record: Any) -> None:
+        """Raise what has gone wrong in a move of a user, where a component of -1 has ended a run.
+
+        Parameters
+        ----------
+        record
+            What compiled updates were handed.
+        """
+        return
 
     def scales(self, prepared: Any) -> tuple[int, ...]:
         """Return the coordinates that its moves draw first, and others given them; else none."""

@@ -1,11 +1,21 @@
 """A move of a user's own: what it is handed, that it is exact, and how it is refused."""
 
+import re
+
 import arviz as az
 import numpy as np
 import pytest
 from numba import njit
 
-from pymc_minibatch_mh import OwnMove, PenaltyMH, SettingError, TunaMH, rows_gradient
+from pymc_minibatch_mh import (
+    MinibatchError,
+    OwnMove,
+    PenaltyMH,
+    SettingError,
+    TunaMH,
+    audit,
+    rows_gradient,
+)
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.kernels import counts as entry
 from statistical.budget import FAR
@@ -128,27 +138,190 @@ def test_a_batch_estimates_the_gradient_of_all_rows(model, batch_size):
         np.testing.assert_allclose(found[0, 1:], expected, atol=1e-8)
 
 
-def raising(position, new, rng, state, metric, rows):
-    new[0] = position[0]
-    if rng.random() < 2.0:
-        raise ValueError("no way")
-    return 0.0
-
-
 def half_written(position, new, rng, state, metric, rows):
     new[0] = position[0] + 0.01 * rng.standard_normal()
     return 0.0
 
 
-@pytest.mark.parametrize("move", [raising, half_written])
+def unfinished(position, new, rng, state, metric, rows):
+    nudge(position, new, rng, state, metric, rows)
+    return np.nan
+
+
+@pytest.mark.parametrize("move", [half_written, unfinished])
 def test_a_move_that_goes_nowhere_is_invalid(model, move):
-    step = TunaMH(model=model, proposal=OwnMove(move))
+    step = TunaMH(model=model, proposal=OwnMove(move, state=[1.0, 1.0]))
     chain = Chain(step.program, np.random.default_rng(1), adapting=False)
     before = chain.position.copy()
     counts = chain.advance(50).counts
     assert (counts[:, entry.INVALID] == 1).all()
     assert not counts[:, entry.ACCEPTED].any()
     np.testing.assert_array_equal(chain.position, before)
+
+
+def raising(position, new, rng, state, metric, rows):
+    nudge(position, new, rng, state, metric, rows)
+    if rng.random() < state[2]:
+        raise ValueError("no way", position.size)
+    return 0.0
+
+
+def singular(position, new, rng, state, metric, rows):
+    nudge(position, new, rng, state, metric, rows)
+    if rng.random() < state[2]:
+        new[:] = np.linalg.solve(np.zeros((position.size, position.size)), position)
+    return 0.0
+
+
+def editing(position, new, rng, state, metric, rows):
+    nudge(position, new, rng, state, metric, rows)
+    if rng.random() < state[2]:
+        position[0] += 1.0
+    return 0.0
+
+
+WRONG = {
+    raising: (r"^OwnMove\('raising'\) has raised ValueError: .*no way", ValueError),
+    singular: (r"^OwnMove\('singular'\) has raised LinAlgError: ", np.linalg.LinAlgError),
+    editing: (r"^OwnMove\('editing'\) has changed `position`", None),
+}
+
+
+@pytest.mark.parametrize("move", WRONG)
+def test_a_move_that_goes_wrong_ends_sampling_by_its_name(model, move):
+    """In a run, in an audit and in the check; the chain stays where it was, and can go on."""
+    (message, cause), own = WRONG[move], OwnMove(move, state=[1.0, 1.0, 0.01])
+    step = TunaMH(model=model, proposal=own)
+    trace = sample(model, TunaMH(model=model), 60, 60)
+    with pytest.raises(MinibatchError, match=message) as in_a_run:
+        sample(model, step, 2_000, 0)
+    with pytest.raises(MinibatchError, match=message) as in_an_audit:
+        audit(trace, step, pairs=400)
+    with pytest.raises(MinibatchError, match=message) as in_the_check:
+        own.check()
+    for raised in (in_a_run, in_an_audit, in_the_check):
+        assert type(raised.value.__cause__) is (cause or type(None))
+    chain = Chain(step.program, np.random.default_rng(1), adapting=False)
+    chain.state.proposal.state[2] = 1.0
+    before = chain.position.copy()
+    with pytest.raises(MinibatchError, match=message):
+        chain.advance(50)
+    np.testing.assert_array_equal(chain.position, before)
+    chain.state.proposal.state[2] = 0.0
+    assert chain.advance(50).counts[:, entry.ACCEPTED].any()
+
+
+def test_exactness_rests_on_the_ratio_of_the_user(model):
+    step = TunaMH(model=model, proposal=OwnMove(nudging, state=[1.0, 1.0]))
+    own = "; and only if the log-ratio of OwnMove('nudging') is right, which is a user's own"
+    assert own in step.exactness
+    assert own not in TunaMH(model=model).exactness
+
+
+@njit
+def nudge(position, new, rng, state, metric, rows):
+    for i in range(position.size):
+        new[i] = position[i]
+    k = rng.integers(0, position.size)
+    new[k] += state[0] * metric.factor[k, k] * rng.standard_normal()
+    return 0.0
+
+
+def nudging(position, new, rng, state, metric, rows):
+    """Walk at random, which is symmetric."""
+    return nudge(position, new, rng, state, metric, rows)
+
+
+def stretching(position, new, rng, state, metric, rows):
+    """Multiply all coordinates by one number or its inverse: the Jacobian is its power."""
+    factor = np.exp(state[0] * rng.standard_normal())
+    for i in range(position.size):
+        new[i] = factor * position[i]
+    if rng.random() < 0.7:
+        nudge(position, new, rng, state, metric, rows)
+        return 0.0
+    return state[1] * position.size * np.log(factor)
+
+
+def drifting(position, new, rng, state, metric, rows):
+    """Drift along the gradient of a batch, with its log-ratio times a number."""
+    return state[1] * drift(position, new, rng, state, metric, rows)
+
+
+def aimed(position, new, rng, state, metric, rows):
+    """Draw from the normal approximation, without a look at where the chain is."""
+    size = position.size
+    white, here, there = np.empty(size), 0.0, 0.0
+    for i in range(size):
+        white[i], own = rng.standard_normal(), 0.0
+        new[i] = metric.centre[i]
+        for j in range(i + 1):
+            new[i] += metric.factor[i, j] * white[j]
+            own += metric.whitener[i, j] * (position[j] - metric.centre[j])
+        here += own**2
+        there += white[i] ** 2
+    return state[1] * 0.5 * (there - here)
+
+
+def remembering(position, new, rng, state, metric, rows):
+    """Go on in the direction of the last move, as no Markov chain does."""
+    for i in range(position.size):
+        new[i] = position[i]
+    if rng.random() < 0.5:
+        state[0] = -state[0] if rng.random() < 0.1 else state[0]
+        new[0] += abs(metric.factor[0, 0]) * state[0]
+        return 0.0
+    return nudge(position, new, rng, state, metric, rows) + state[1] * position[0]
+
+
+#: First number of the state, rows of a batch.
+CHECKED = {nudging: (2.4, 0), stretching: (0.5, 0), drifting: (0.6, 100), aimed: (1.0, 0)}
+
+
+@pytest.mark.parametrize("move", CHECKED)
+def test_the_check_passes_right_ratios_and_fails_wrong_ones(move):
+    first, batch_size = CHECKED[move]
+    for size in (1, 4) if move is nudging else (4,):
+        right = OwnMove(move, state=[first, 1.0], batch_size=batch_size)
+        assert 0.0 < right.check(size, random_seed=1) < 6.0
+    if move is nudging:
+        return
+    for factor, guess in ((0.0, "returned 0 each time"), (-1.0, "sign turned"), (0.5, "Jacobian")):
+        wrong = OwnMove(move, state=[first, factor], batch_size=batch_size)
+        pattern = rf"^OwnMove\('{move.__name__}'\) returns a wrong log-ratio: .*{guess}"
+        with pytest.raises(SettingError, match=pattern) as raised:
+            wrong.check(random_seed=1)
+        assert re.search(
+            r"the (mean of coordinate|variance of coordinate|correlation of coordinates \d and) \d "
+            r"off by [+-]\d+\.\d standard errors",
+            str(raised.value),
+        )
+
+
+def test_the_check_fails_a_move_that_remembers():
+    with pytest.raises(SettingError, match="or the move remembers where it was"):
+        OwnMove(remembering, state=[0.3, 0.1]).check(random_seed=1)
+
+
+def test_a_move_that_gets_nowhere_is_not_checked():
+    slow = OwnMove(drifting, state=[0.006, 1.0], batch_size=100)
+    with pytest.raises(SettingError, match=r"too slow on this Gaussian .* Pass scale="):
+        slow.check(random_seed=1)
+    assert slow.check(scale=0.01, random_seed=1) < 6.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"size": 0}, "^size=0 is no number of dimensions"),
+        ({"size": 2.0}, r"^size=2\.0 is no number of dimensions"),
+        ({"scale": 0.0}, r"^scale=0\.0 is no standard deviation"),
+        ({"scale": "x"}, "^scale='x' is no standard deviation"),
+    ],
+)
+def test_a_check_of_nothing_is_refused(settings, message):
+    with pytest.raises(SettingError, match=message):
+        OwnMove(nudging, state=[1.0]).check(**settings)
 
 
 def scaled_by(factors):

@@ -158,6 +158,10 @@ RANDOM = [
         6, FAR_LEVEL, "means and standard deviations of three coordinates",
     ),
     Random(
+        "proposals/test_own_move.py::test_the_check_passes_right_ratios_and_fails_wrong_ones",
+        6, 1e-7, "checks of right moves, and of a slow one",
+    ),
+    Random(
         "proposals/test_langevin.py::test_the_posterior_is_that_of_the_usual_moves",
         18, FAR_LEVEL, "means and standard deviations of three coordinates, three steps",
     ),
