@@ -22,10 +22,12 @@ SUM = "def total(self, rows):\n    share = 2.0 * rows.weights[0]\n    return sel
 
 
 @pytest.fixture
-def given(step_of, model_of):
-    """What the killers that need a step are handed, as conformance/test_state.py makes it."""
+def given(step_of, model_of, tmp_path):
+    """What killers are handed, by their arguments: a step is that of conformance/test_state.py."""
 
-    def build():
+    def build(arguments):
+        if "step" not in arguments:
+            return {"tmp_path": tmp_path} if "tmp_path" in arguments else {}
         step = copy.copy(step_of("two_likelihoods", "PenaltyMH"))
         step.setup_chain(np.random.default_rng(SEED), 300, 300)
         return {"step": step, "start": model_of("two_likelihoods").initial_point()}
@@ -37,8 +39,7 @@ def check(target, changes, killer, given):
     with applied(target, changes):
         function, parameters = resolve(killer)
         arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
-        fixtures = given() if "step" in arguments else {}
-        function(**fixtures, **parameters)
+        function(**given(arguments), **parameters)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
