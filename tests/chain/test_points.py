@@ -66,14 +66,7 @@ def same_draws(model, method):
     return loop.sample_stats
 
 
-#: One that keeps bright rows of its position, one on batches; the others where there is time.
-SOME = [
-    pytest.param(name, marks=[] if name in ("FireflyMH", "PenaltyMH") else [pytest.mark.slow])
-    for name in METHODS
-]
-
-
-@pytest.mark.parametrize("method", SOME)
+@pytest.mark.parametrize("method", METHODS)
 def test_the_loop_of_pymc_draws_what_the_driver_draws_in_other_coordinates(method):
     stats = same_draws(noncentred, METHODS[method])
     if method == "FireflyMH":
