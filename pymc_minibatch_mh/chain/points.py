@@ -29,14 +29,17 @@ def place_at(chain: Chain, point: Mapping[str, np.ndarray]) -> None:
     """
     split, (handed, position) = chain.prepared.target.split, chain.state.handed_out
     values = split.ravel_values(point)
-    if not np.array_equal(values, handed):
+    # Bit for bit, and faster than by numbers.
+    if values.tobytes() != handed.tobytes():
         position = split.positions(values)
     chain.place(position, split.ravel_others(point))
 
 
 def point_of(chain: Chain, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a point with the value variables where a chain is, and remember it."""
+    """Return a point with the value variables where a chain is; remember it if it rounds."""
     split = chain.prepared.target.split
     moved = split.unravel(chain.position.copy(), point)
-    chain.state.handed_out[:] = split.ravel_values(moved), chain.position
+    if chain.program.rounds_points:
+        handed, position = chain.state.handed_out
+        handed[:], position[:] = split.ravel_values(moved), chain.position
     return moved

@@ -108,6 +108,13 @@ class Program:
         """The coordinates that chains move without rows, between updates."""
         return slices_of(self)
 
+    @cached_property
+    def rounds_points(self) -> bool:
+        """Whether a position may be another one after it was a point of the model."""
+        split = self.prepared.target.split
+        single = any(block.variable.dtype != "float64" for block in split.blocks)
+        return single or split.coordinates is not None
+
     def posterior(
         self, others: np.ndarray, temperature: float | None = None, pool: Pool | None = None
     ) -> Posterior:

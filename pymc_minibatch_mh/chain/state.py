@@ -54,7 +54,8 @@ class ChainState:
     waits_at : ndarray, shape (d,)
         The start at which it waits for other steps to move what rows read; NaN if it does not.
     handed_out : ndarray, shape (2, d)
-        Value variables of the last point that PyMC was handed, and its position; NaN before any.
+        Value variables of the last point that PyMC was handed, and its position; NaN before any,
+        and where the two are the same.
     """
 
     surrogate: Surrogate

@@ -7,14 +7,15 @@ from functools import cache
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 from conformance.harness import run
 from golden.combinations import hierarchy
-from pymc_minibatch_mh import FireflyMH, TunaMH, overdispersed_initvals
+from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH, overdispersed_initvals
 from pymc_minibatch_mh import sample as sample_in_blocks
 from pymc_minibatch_mh.chain.points import place_at
-from zoo import METHODS, sample
+from zoo import METHODS, logistic, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -65,14 +66,7 @@ def same_draws(model, method):
     return loop.sample_stats
 
 
-#: One that keeps bright rows of its position, one on batches; the others where there is time.
-SOME = [
-    pytest.param(name, marks=[] if name in ("FireflyMH", "PenaltyMH") else [pytest.mark.slow])
-    for name in METHODS
-]
-
-
-@pytest.mark.parametrize("method", SOME)
+@pytest.mark.parametrize("method", METHODS)
 def test_the_loop_of_pymc_draws_what_the_driver_draws_in_other_coordinates(method):
     stats = same_draws(noncentred, METHODS[method])
     if method == "FireflyMH":
@@ -126,6 +120,19 @@ def test_a_chain_follows_what_other_steps_have_moved(step, start):
         np.testing.assert_array_equal(step.chain.position, own)
     # There and back again is another position: it is not computed where it is known.
     assert not np.array_equal(split.ravel(point), own)
+
+
+def test_a_chain_is_not_where_single_precision_puts_it():
+    with pytensor.config.change_flags(floatX="float32"):
+        model = logistic(2_000)
+        own = PenaltyMH(model=model, rng=1)
+        own.setup_chain(np.random.default_rng(3), 0, 100)
+        _, point = run(own, model.initial_point(), 20)
+    known, split = own.chain.position.copy(), own.target.split
+    assert point["beta"].dtype == np.float32
+    assert not np.array_equal(split.ravel(point), known)
+    place_at(own.chain, point)
+    np.testing.assert_array_equal(own.chain.position, known)
 
 
 def test_a_new_chain_is_where_it_is_put(step, start):
