@@ -57,8 +57,10 @@ def cases_of(mark):
     names = [n.strip() for n in names.split(",")] if isinstance(names, str) else list(names)
     given, found = mark.kwargs.get("ids"), []
     for number, case in enumerate(mark.args[1]):
-        own_id, values = getattr(case, "id", None), getattr(case, "values", case)
-        values = tuple(values) if hasattr(case, "marks") or len(names) > 1 else (values,)
+        # What pytest.param() returns has an id and values.
+        param = hasattr(case, "marks")
+        own_id, values = (case.id, case.values) if param else (None, case)
+        values = tuple(values) if param or len(names) > 1 else (values,)
         if own_id is None and given is not None and not callable(given):
             own_id = str(list(given)[number])
         if own_id is None:

@@ -30,6 +30,11 @@ def test_a_case_that_is_not_refused_fails():
         refused()
 
 
+@every("settings", [{}, {"a": 1}], ids=["none", "one"])
+def test_cases_may_be_dictionaries(settings):
+    assert settings in ({}, {"a": 1})
+
+
 def test_patches_of_a_case_end_with_it(monkeypatch):
     known = {}
 
