@@ -77,6 +77,8 @@ def pytest_runtest_setup(item):
         faulthandler.cancel_dump_traceback_later()
 
 
+# Before pytest-xdist notes the groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Leave the tests of a file to one worker, which builds its models and steps once.
 
