@@ -16,8 +16,6 @@ from zlib import crc32
 
 import pytest
 
-from later import import_later
-
 TESTS = Path(__file__).parent
 FOLDER = TESTS / "statistical"
 #: What unseeded generators of a test are seeded by: its name, however it is run.
@@ -51,7 +49,6 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 def pytest_configure():
     """Collect seldom: models and graphs are many objects, few of which are garbage."""
     gc.set_threshold(5_000, 20, 20)
-    import_later()
 
 
 def pytest_collection_finish():
@@ -102,7 +99,6 @@ def pytest_runtest_protocol(item):
     def default_rng(seed=None):
         return seeded(seeds.spawn(1)[0] if seed is None else seed)
 
-    default_rng.seeded = seeded
     np.random.default_rng = default_rng
     try:
         return (yield)
