@@ -16,8 +16,6 @@ from zlib import crc32
 
 import pytest
 
-from later import import_later
-
 TESTS = Path(__file__).parent
 FOLDER = TESTS / "statistical"
 #: What unseeded generators of a test are seeded by: its name, however it is run.
@@ -55,7 +53,6 @@ def pytest_addoption(parser):
 def pytest_configure():
     """Collect seldom: models and graphs are many objects, few of which are garbage."""
     gc.set_threshold(5_000, 20, 20)
-    import_later()
 
 
 def pytest_collection_finish():
@@ -115,7 +112,6 @@ def pytest_runtest_protocol(item):
     def default_rng(seed=None):
         return seeded(seeds.spawn(1)[0] if seed is None else seed)
 
-    default_rng.seeded = seeded
     np.random.default_rng = default_rng
     try:
         return (yield)

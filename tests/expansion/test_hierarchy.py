@@ -88,7 +88,7 @@ def test_smoothing_moves_the_scale_to_its_mean():
     assert own == pytest.approx(deviation, rel=0.1)
 
 
-@every("define", [models.logistic, models.crossed, models.nested])
+@pytest.mark.parametrize("define", [models.logistic, models.crossed, models.nested])
 def test_a_centre_takes_few_passes(define, read):
     target, start = models.target_of(define)
     target.expand(start, np.random.default_rng(0))

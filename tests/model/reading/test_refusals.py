@@ -162,6 +162,11 @@ def minibatches_of_a_likelihood_that_is_not_subsampled():
 # Potentials and observations that are expressions.
 
 
+@refused("'y' is observed through")
+def expression_as_observations_that_nobody_names():
+    observe(pm.Normal("a"), observed=column() * 2.0)
+
+
 @refused("'extra' is a potential on data that a likelihood reads by rows, so it cannot be subs")
 def potential_on_observations():
     a = pm.Normal("a")
