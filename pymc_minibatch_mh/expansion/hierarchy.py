@@ -243,6 +243,10 @@ class _Search:
             move = step[self._scales]
             if calm and distance < self._tolerance and not self._is_all_of_reach(move).any():
                 curvature = marginal.curvature_at(best)
+                if not np.isfinite(curvature).all():
+                    bad = np.zeros(best.position.size)
+                    bad[self._scales] = ~np.isfinite(curvature).all(axis=1)
+                    raise findings.not_finite(self._names, best.position, bad)
                 if np.sqrt(max(move @ curvature @ move, 0.0)) < self._tolerance:
                     return self._mode(place, best, marginal.precision(best, curvature))
             steady = self._steady(steady, move, best)

@@ -149,9 +149,14 @@ class Marginal:
         return cho_solve(given.factor, given.prior.hessian[np.ix_(self.rest, self.scales)])
 
     def value_and_gradient(self, given: Given) -> tuple[float, np.ndarray]:
-        """Return V and its gradient, by differences of the precision along the response."""
+        """Return V and its gradient, by differences of the precision along the response.
+
+        V is -inf at the end of where the prior has finite derivatives, as it is beyond.
+        """
         own = -given.prior.hessian[self._block]
-        turns = [self._bent(given, STEP * w) - own for w in self.ways(given).T]
+        turns = np.array([self._bent(given, STEP * w) - own for w in self.ways(given).T])
+        if not np.isfinite(turns).all():
+            return -np.inf, np.zeros(self.scales.size)
         gradient = given.prior.gradient[self.scales].copy()
         gradient -= [np.trace(cho_solve(given.factor, t)) / (2 * STEP) for t in turns]
         return given.value - given.log_volume, gradient
@@ -169,7 +174,10 @@ class Marginal:
         return -there.hessian[self._block]
 
     def curvature_at(self, given: Given) -> np.ndarray:
-        """Return minus the Hessian of V, shape (p, p): how well the posterior knows the scales."""
+        """Return minus the Hessian of V, shape (p, p): how well the posterior knows the scales.
+
+        NaN beside the end of where the prior has finite derivatives.
+        """
         hessian, ways = given.prior.hessian, self.ways(given)
         cross = hessian[np.ix_(self.scales, self.rest)] @ ways[self.rest]
         own = -hessian[np.ix_(self.scales, self.scales)] - cross
@@ -181,6 +189,8 @@ class Marginal:
 
         def volume(way: np.ndarray) -> float:
             there = self.curvature + self._bent(given, way)
+            if not np.isfinite(there).all():
+                return np.nan
             return float(np.log(np.diag(_factor(there)[0])).sum())
 
         here = given.log_volume
@@ -247,7 +257,7 @@ class _Best:
         value, gradient = self._marginal.value_and_gradient(given)
         if value > self._value:
             self._value, self.given = value, given
-        return -value, -gradient
+        return min(-value, 1e300), -gradient
 
 
 def _factor(precision: np.ndarray) -> tuple[np.ndarray, bool]:

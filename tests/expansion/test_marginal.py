@@ -1,5 +1,7 @@
 """The density of scales with the rest integrated over."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -103,3 +105,20 @@ def test_a_curvature_that_is_not_that_of_a_mode_leaves_v_finite():
 def test_there_is_no_best_where_the_prior_has_no_density():
     marginal, _ = frozen(models.logistic)
     assert marginal.given(np.array([np.nan])) is None
+
+
+def test_scales_are_not_sought_where_the_prior_has_no_curvature():
+    marginal, given = frozen(models.normal)
+    end = given.position[marginal.scales].item() + 0.5
+
+    def cut(position, *, hessian):
+        found = marginal.prior(position, hessian=hessian)
+        known = position[marginal.scales].item() <= end
+        return found if known else replace(found, hessian=np.full_like(found.hessian, np.nan))
+
+    bounded = replace(marginal, prior=cut)
+    best = bounded.best(bounded.given(given.position[marginal.scales]), np.array([5.0]))
+    assert np.isfinite(best.value)
+    assert best.position[marginal.scales].item() < end
+    at_the_end = bounded.given(np.array([end]))
+    assert bounded.value_and_gradient(at_the_end)[0] == -np.inf
