@@ -57,7 +57,7 @@ class Workings(NamedTuple):
 ARGUMENTS = (types.int64, MATRIX, MATRIX)
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _tally(tally, move, accept, n):
     """Add one tried move to the tally of its component, in posterior standard deviations."""
     jump, square_jump = 0.0, 0.0
@@ -72,7 +72,7 @@ def _tally(tally, move, accept, n):
     tally[entry.ROWS] += n
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _update(own, rng, prior_here, counts):
     """Make one update; return the prior part where it ends, and whether the chain goes on."""
     posterior, move = own.posterior, own.move
@@ -105,7 +105,7 @@ def _update(own, rng, prior_here, counts):
     return prior_here, True
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _without_rows(own, rng, prior_here, counts):
     """Move what no row depends on; return the prior part where that ends."""
     posterior, move = own.posterior, own.move
