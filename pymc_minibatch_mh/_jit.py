@@ -35,7 +35,12 @@ _KEPT: dict[Path, bool] = {}
 
 
 def compiled(
-    signature: Any = None, *, reassociate: bool = False, inlined: bool = False, kept: bool = True
+    signature: Any = None,
+    *,
+    reassociate: bool = False,
+    inlined: bool = False,
+    spliced: bool = False,
+    kept: bool = True,
 ) -> Callable[[Callable], Any]:
     """Compile a module-level function once per installation and keep it on disk.
 
@@ -53,6 +58,11 @@ def compiled(
     inlined
         Have the function compiled into its callers: a call that hands over records costs as many
         words as their arrays have, some 200 ns for a whole posterior.
+    spliced
+        Have the statements of the function take the place of each call, before anything is
+        compiled. An inlined function is optimised by itself, and again as a part of each caller,
+        and of theirs: a large one with a single caller takes less time spliced. Not for one that
+        reassociates, which its callers do not.
     kept
         False compiles a function with whatever has it compiled in, and keeps it nowhere by itself:
         for one that takes records of others' types, which no other process might know.
@@ -67,12 +77,13 @@ def compiled(
 
     def decorate(function: Callable) -> Any:
         # What is always inlined is kept with its callers.
-        keeps = kept and not inlined and _is_kept(function)
+        keeps = kept and not (inlined or spliced) and _is_kept(function)
         dispatcher = njit(
             nogil=True,
             error_model="numpy",
             fastmath={"reassoc", "contract"} if reassociate else False,
             forceinline=inlined,
+            inline="always" if spliced else "never",
         )(function)
         if keeps:
             dispatcher._cache = _Cache(function)

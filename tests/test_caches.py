@@ -62,3 +62,15 @@ def test_a_function_is_found_by_what_its_source_holds(process, monkeypatch):
     assert compiled(process(), types.float64).stats.cache_hits
     monkeypatch.setattr(_jit, "_digest", lambda path: "another")
     assert not compiled(process(), types.float64).stats.cache_hits
+
+
+@pytest.mark.parametrize(("options", "compilations"), [({"spliced": True}, 0), ({}, 1)])
+def test_a_spliced_function_is_compiled_as_a_part_of_its_caller_alone(options, compilations):
+    own = _jit.compiled(kept=False, **options)(doubled)
+
+    @_jit.compiled(kept=False)
+    def caller(x):
+        return own(x) + 1.0
+
+    assert caller(2.0) == 5.0
+    assert len(own.signatures) == compilations

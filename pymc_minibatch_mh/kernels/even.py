@@ -49,7 +49,7 @@ def take_new(supply, batch, seen, n, target, places):
     return n
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def draw_next(posterior, rng, batch, seen, n, target, places):
     """Extend a batch of `n` rows, to `target` of them at most.
 

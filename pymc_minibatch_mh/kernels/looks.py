@@ -33,7 +33,7 @@ def unit_noise(surrogate, position, new):
     return predicted_noise(move_between(surrogate, position, new), surrogate, 1.0)
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _look_at_more(posterior, move, batch, seen, target, moments, rng):
     """Draw rows until there are `target` of them, and read them; return the moments of all.
 

@@ -11,12 +11,19 @@ from numba.extending import overload
 
 # What raises below is for compiled code alone, where the functions of a record take its place.
 
-#: The functions in between are compiled into their callers: see :func:`_jit.compiled`.
-INLINED = {"forceinline": True}
+#: A function is compiled as a part of its caller: called from a function in between, it would be
+#: optimised twice more. Its arguments may have names of its own.
+_IN_PLACE: dict[str, Any] = {
+    "strict": False,
+    "jit_options": {"forceinline": True, "error_model": "numpy", "nogil": True},
+}
 
 
 def role_of(record: type, name: str) -> Callable[[Any], Any]:
     """Return a decorator that makes a compiled function the one for a type of records.
+
+    Its text is compiled in the place of the role, with the options of :func:`_jit.compiled` that
+    are the default: not for one that reassociates.
 
     Parameters
     ----------
@@ -108,41 +115,21 @@ def judge(log_ratio, variance, skewness, n, total, uniform, test):
     raise NotImplementedError
 
 
-@overload(propose, jit_options=INLINED)
+@overload(propose, **_IN_PLACE)
 def _propose(proposal, move, posterior, rng):
-    function = proposal.instance_class.propose
-
-    def run(proposal, move, posterior, rng):
-        return function(proposal, move, posterior, rng)
-
-    return run
+    return proposal.instance_class.propose.py_func
 
 
-@overload(decide, jit_options=INLINED)
+@overload(decide, **_IN_PLACE)
 def _decide(test, move, cheap, posterior, rng, counts):
-    function = test.instance_class.decide
-
-    def run(test, move, cheap, posterior, rng, counts):
-        return function(test, move, cheap, posterior, rng, counts)
-
-    return run
+    return test.instance_class.decide.py_func
 
 
-@overload(plan, jit_options=INLINED)
+@overload(plan, **_IN_PLACE)
 def _plan(noise, n, total, test):
-    function = test.instance_class.plan
-
-    def run(noise, n, total, test):
-        return function(noise, n, total, test)
-
-    return run
+    return test.instance_class.plan.py_func
 
 
-@overload(judge, jit_options=INLINED)
+@overload(judge, **_IN_PLACE)
 def _judge(log_ratio, variance, skewness, n, total, uniform, test):
-    function = test.instance_class.judge
-
-    def run(log_ratio, variance, skewness, n, total, uniform, test):
-        return function(log_ratio, variance, skewness, n, total, uniform, test)
-
-    return run
+    return test.instance_class.judge.py_func

@@ -133,7 +133,7 @@ def decided(own, handle, cheap, generator, counts):
     return call(own.test, address_in(handle), cheap, generator, counts)
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _tally(tally, move, accept, n):
     """Add one tried move to the tally of its component, in posterior standard deviations."""
     jump, square_jump = 0.0, 0.0
@@ -148,7 +148,7 @@ def _tally(tally, move, accept, n):
     tally[entry.ROWS] += n
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _update(own, handle, prior_here, counts):
     """Make one update; return the prior part where it ends, and whether the chain goes on."""
     posterior, move = own.posterior, own.move
@@ -183,7 +183,7 @@ def _update(own, handle, prior_here, counts):
     return prior_here, True
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _without_rows(own, rng, prior_here, counts):
     """Move what no row depends on; return the prior part where that ends."""
     posterior, move = own.posterior, own.move

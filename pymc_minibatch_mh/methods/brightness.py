@@ -32,8 +32,8 @@ BLOCK = 1024
 #: In place of the number of bright rows: they have yet to be drawn.
 UNKNOWN = -1
 # What a row goes through: it is drawn anew; dark, it was proposed to become bright; bright, it was
-# proposed to become dark.
-ANEW, DARK, BRIGHT = range(3)
+# proposed to become dark. A Python int is a type of its own for numba, these are not.
+ANEW, DARK, BRIGHT = np.arange(3)
 
 
 class Brightness(NamedTuple):
@@ -216,7 +216,7 @@ def update_brightness(brightness, place, posterior, rng, counts):
     rows, n_bright = brightness.rows, brightness.n_bright[0]
     brightness.n_bright[0] = UNKNOWN
     if n_bright < 0:
-        part = (0, rows.size)
+        part = (np.int64(0), rows.size)
         end, odds = _partition(brightness, place, posterior, part, ANEW, rng, counts)
         brightness.n_bright[0] = end
         counts[entry.FULL_PASS] += 1.0
@@ -224,7 +224,7 @@ def update_brightness(brightness, place, posterior, rng, counts):
     proposed = _propose_dark(brightness, n_bright, rng)
     part = (n_bright, proposed)
     lit, new_odds = _partition(brightness, place, posterior, part, DARK, rng, counts)
-    part = (0, n_bright)
+    part = (np.int64(0), n_bright)
     left, odds = _partition(brightness, place, posterior, part, BRIGHT, rng, counts)
     # Between those that stayed bright and those that became so lie those that went dark.
     for k in range(lit - n_bright):

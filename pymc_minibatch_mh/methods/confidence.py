@@ -189,7 +189,7 @@ def judge(log_ratio, width, uniform):
     return (1.0 if log_ratio > threshold else 0.0), probability
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _hold_against_bounds(posterior, read, table, m, counts):
     """Count the largest |l_i| of rows that were read, in units of c_i M, and its row."""
     rows, ends, differences, scales = read
@@ -204,7 +204,7 @@ def _hold_against_bounds(posterior, read, table, m, counts):
             counts[entry.BOUND_RATIO], counts[entry.BOUND_ROW] = ratio, row
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _look_at_more(posterior, move, drawn, bounds, moments, counts):
     """Read more rows; return number, mean and central sums of all that were read."""
     count = drawn.size
@@ -218,7 +218,7 @@ def _look_at_more(posterior, move, drawn, bounds, moments, counts):
     return add_moments(moments[0], moments[1], moments[2], moments[3], differences, count)
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _known_before(test, move, posterior):
     """Return the table and the M of a move, R, and of a scan the mean and the deviation of all."""
     if test.scans == 0:

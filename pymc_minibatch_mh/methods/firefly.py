@@ -126,7 +126,7 @@ def _change_of_all(move, posterior, counts):
     return posterior.surrogate.inverse_temperature * change
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _follow(test, position):
     """Forget which rows are bright if that does not belong to a position."""
     own = test.brightness

@@ -184,7 +184,7 @@ def accept_probability(cheap, log_product, delayed):
     return math.exp(min(0.0, log_ratio))
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
     """Read drawn rows, thin them, and return the sum of what the kept ones add to the log ratio.
 

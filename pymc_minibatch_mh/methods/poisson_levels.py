@@ -143,7 +143,7 @@ def _shares_at(place, drawn, posterior, found, counts):
         rows[i], shares[i] = row, min(max(share, 0.0), 1.0)
 
 
-@compiled(inlined=True)
+@compiled(spliced=True)
 def _product_of_drawn(move, drawn, raised, posterior, rng, counts):
     """Read drawn rows, thin them by where they are, and return the log of the product."""
     count = drawn.size

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from exactness import law
+from exactness.compiled import by_looks
 from exactness.enumeration import (
     acceptance,
     audited_spread,
@@ -15,8 +16,7 @@ from exactness.enumeration import (
     subsets,
     transition_matrix,
 )
-from exactness.kernels import BETA, CHAINS, RULES
-from kernels import toy
+from exactness.kernels import BETA, CHAINS, PRIOR, RULES
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.looks import predicted_noise
 from pymc_minibatch_mh.kernels.moves import move_between
@@ -43,7 +43,9 @@ def test_the_variance_of_a_batch_is_estimated_without_bias(rows):
 
 @pytest.mark.parametrize("name", ["barker", "barker, sigma=1", "penalty"])
 def test_a_batch_is_sized_by_the_move_alone(name):
-    _, counts = toy.Toy(RULES[name]).steps(300, seed=51)
+    clean = CHAINS["clean"]
+    two = replace(clean, log_prior=PRIOR[:2], log_likelihood=clean.log_likelihood[:2])
+    _, counts = by_looks(two, RULES[name], [0.0, 1.0]).run(300, seed=51)
     # Both directions of one move, whatever was drawn.
     assert len(set(counts[:, entry.N_OBS])) == 1
     rng = np.random.default_rng(52)

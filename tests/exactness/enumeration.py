@@ -158,20 +158,21 @@ def _bounds_of_look(rule, cheap, differences, rows, beta, paths):
     return bounds[paths, 0], bounds[paths, 1]
 
 
-def transition_matrix(chain, rule):
-    """Return the transition matrix under uniform proposals to the other states."""
+def transition_matrix(chain, rule, proposals=None):
+    """Return the transition matrix; proposals are uniform to the other states, if not given."""
     states = len(chain.log_prior)
+    q = np.full((states, states), 1.0 / (states - 1)) if proposals is None else proposals
     matrix = np.zeros((states, states))
     for i in range(states):
         for j in range(states):
             if i != j:
-                matrix[i, j] = acceptance(
+                matrix[i, j] = q[i, j] * acceptance(
                     rule,
-                    chain.log_prior[j] - chain.log_prior[i],
+                    chain.log_prior[j] - chain.log_prior[i] + np.log(q[j, i] / q[i, j]),
                     chain.log_likelihood[j] - chain.log_likelihood[i],
                     chain.inverse_temperature,
                     chain.heavy,
-                ) / (states - 1)
+                )
         matrix[i, i] = 1.0 - matrix[i].sum()
     return matrix
 

@@ -9,19 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
-from exactness.compiled import NO_CONTEXT, Asymmetric, nearest
-from kernels.chain import COMPONENTS, line, nothing_kept
+from exactness.compiled import posterior_of
+from exactness.toys import jump, rows_of
+from kernels.chain import Loop, line
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_metric, table_of_move
 from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.generator import generator_addresses
-from pymc_minibatch_mh.kernels.handle import LinkedRecord
-from pymc_minibatch_mh.kernels.moves import SHARP, Move
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.run import ARGUMENTS, Workings, run
-from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE, LOGP_SIGNATURE
+from pymc_minibatch_mh.kernels.moves import SHARP
+from pymc_minibatch_mh.kernels.posterior import Posterior
 from pymc_minibatch_mh.methods import brightness, firefly
 
 #: The centre of the expansion, which is no state.
@@ -230,74 +226,46 @@ def law_given_positions(chain):
 
 @dataclass(frozen=True)
 class Compiled:
-    """What the loop is handed, and what must not be forgotten."""
+    """A chain and a test, for the loop."""
 
     chain: Chain
     posterior: Posterior
-    functions: tuple
+    test: firefly.FireflyTest
 
-    def transitions(self, test, updates, seed):
-        """Return how often each state was followed by each, and what the updates counted.
+    def transitions(self, updates, seed):
+        """Return how often each state was followed by each, shape (S (2^N + 1),) * 2."""
+        return self.run(updates, seed)[0]
 
-        Shapes: ((2^N + 1) S,) * 2 and (updates, N_COUNTS).
-        """
+    def run(self, updates, seed):
+        """Return the same, and what each update counted; brightness is that of the test."""
         chain, sets = self.chain, 2**self.chain.n_rows
-        rng, position = np.random.default_rng(seed), chain.positions[:1].copy()
-        sums = np.cumsum(chain.proposals, axis=2)
-        proposal = Asymmetric(chain.positions, chain.weights, chain.proposals, sums)
-        move = Move(position, *np.zeros((4, 1)))
-        scratch = np.zeros((COMPONENTS, entry.N_TALLIES)), np.zeros((2, 1))
-        workings = Workings(
-            self.posterior, proposal, test, generator_addresses(rng), move, *scratch
-        )
-        bound = LinkedRecord(workings)
-        with nothing_kept():
-            update = bound.entry(run, *ARGUMENTS)
+        proposal = jump(chain.positions, chain.proposals, chain.weights)
+        loop = Loop(self.posterior, proposal, self.test, chain.positions[0], seed)
         found = np.zeros(((sets + 1) * len(chain.positions),) * 2)
         draws, counts = np.empty((1, 1)), np.zeros((updates, entry.N_COUNTS))
-        before = self._state(position, test)
+        before = self._state(loop.move.position)
         for k in range(updates):
-            assert update(bound.address, 1, draws, counts[k : k + 1]) == 1
-            after = self._state(position, test)
+            assert loop(1, draws, counts[k : k + 1]) == 1
+            after = self._state(loop.move.position)
             found[before, after] += 1.0
             before = after
         return found, counts
 
-    def _state(self, position, test):
-        own, sets = test.brightness, 2**self.chain.n_rows
+    def _state(self, position):
+        own, sets = self.test.brightness, 2**self.chain.n_rows
         n_bright = int(own.n_bright[0])
         bright = sets if n_bright < 0 else int((1 << own.rows[:n_bright].astype(np.int64)).sum())
-        return int(nearest(self.chain.positions, position)) * (sets + 1) + bright
+        return int(np.argmin(np.abs(self.chain.positions - position))) * (sets + 1) + bright
 
 
-def compiled(chain):
-    """Return a chain as the shipped loop runs it; its rows belong to two likelihoods."""
-    positions = np.append(chain.positions, CENTRE)
-    remainder = np.vstack([chain.log_likelihood - chain.expansion, chain.remainder_at_centre])
+def compiled(chain, q):
+    """Return a chain for the loop; its rows belong to two likelihoods."""
     beta = chain.inverse_temperature
+    remainder = np.vstack([chain.log_likelihood - chain.expansion, chain.remainder_at_centre])
     cheap = np.append(chain.log_prior + beta * chain.expansion.sum(axis=1), np.nan)
-    first = 1
-
-    @njit(LOGP_SIGNATURE)
-    def prior(position, context):
-        return cheap[nearest(positions, position)]
-
-    @njit(EVALUATE_SIGNATURE)
-    def evaluate(position, new, centre, rows, ends, context, differences, scales):
-        i, j = nearest(positions, position), nearest(positions, new)
-        for k in range(rows.size):
-            row = rows[k] + (first if k >= ends[0] else 0)
-            differences[k] = remainder[j, row] - remainder[i, row]
-            scales[k] = 1.0
-
-    posterior = Posterior(
-        address_of(prior),
-        address_of(evaluate),
-        RowSpace(np.array([0, first, chain.n_rows]), NO_CONTEXT),
-        line(beta),
-        chain.tables(),
-    )
-    return Compiled(chain, posterior, (prior, evaluate))
+    rows = rows_of(remainder, cheap, np.append(chain.positions, CENTRE), second=1)
+    test = firefly.FireflyTest(brightness.unknown_brightness(q, chain.n_rows, 1), 0, 0)
+    return Compiled(chain, posterior_of(rows, beta, chain.tables()), test)
 
 
 def scaled(chain, factor):

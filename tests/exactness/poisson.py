@@ -5,7 +5,9 @@ of a move is kept a Poisson number of times with mean R c_i/C times its probabil
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
 
 import numpy as np
 from numba import vectorize
@@ -215,3 +217,56 @@ def random_chain(rng, *, order, family, beta, components, outside):
         sizes=row_weight * sizes,
         outside=np.arange(states) < outside,
     )
+
+
+def reading_always(chain, heavy):
+    """Return a chain that reads some rows always.
+
+    Their bounds, of which the test must know nothing, are wrong.
+    """
+    bounds = chain.bounds.copy()
+    bounds[list(heavy)] *= 1e-3
+    return replace(chain, heavy=heavy, bounds=bounds)
+
+
+@cache
+def mixture_chain(heavy=()):
+    """Return two components of the proposal, one state that all rows decide, and unlike forms.
+
+    The bound of one row is loose, so that it matters by what rows are drawn.
+    """
+    rng = np.random.default_rng(0)
+    chain = random_chain(rng, order=1, family=logistic, beta=0.6, components=2, outside=1)
+    bounds = chain.bounds * np.where(np.arange(chain.bounds.size) == 3, 2.0, 1.0)
+    return reading_always(replace(chain, bounds=bounds), heavy)
+
+
+# 72 chains: order of the control variates, rows, β, components, states that need all rows.
+DESIGN = list(product((0, 1, 2), (logistic, student), (1.0, 0.4, 1.6), (1, 2), (0, 1)))
+
+RULES = {
+    "best": poisson.settings("best", 0.7),
+    "best, small chi": poisson.settings("best", 0.05),
+    "best, large chi": poisson.settings("best", 2.0),
+    "best, too many rows": poisson.settings("best", 0.7, max_rate=1.5),
+    "best, delayed": poisson.settings("best", 0.7, delayed_acceptance=True),
+    "paper": poisson.settings("paper", 0.7),
+    "paper, chi=0": poisson.settings("paper", 0.0),
+    "paper, delayed": poisson.settings("paper", 0.7, delayed_acceptance=True),
+    "MH-SS": poisson.settings("best", 0.0),
+    "MH-SS, delayed": poisson.settings("best", 0.0, delayed_acceptance=True),
+    "factorized": poisson.settings("factorized"),
+    "factorized, delayed": poisson.settings("factorized", delayed_acceptance=True),
+}
+
+
+@cache
+def chains():
+    rng = np.random.default_rng(20240731)
+    names = ("order", "family", "beta", "components", "outside")
+    return [random_chain(rng, **dict(zip(names, case, strict=True))) for case in DESIGN]
+
+
+@cache
+def matrices(name):
+    return [transition_matrix(chain, Rule(RULES[name])) for chain in chains()]

@@ -10,8 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from exactness.compiled import Compiled, posterior_of
 from exactness.enumeration import stationary_law
 from exactness.poisson import NEGLIGIBLE, accept, counts_of
+from exactness.toys import jump, rows_of
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.kernels.moves import RANGE
 from pymc_minibatch_mh.methods import poisson_levels as levels
 
 #: How much wider the ranges are than they have to be.
@@ -81,3 +85,14 @@ def total_variation(chain, rule):
     """Return the distance of the chain's stationary law to its target."""
     law = stationary_law(transition_matrix(chain, rule))
     return 0.5 * np.abs(law - chain.target()).sum()
+
+
+def compiled(chain, settings):
+    """Return a chain for the loop, its rows in two terms."""
+    rows = rows_of(chain.log_likelihood, chain.log_prior, second=1)
+    c = np.stack(ranges(chain)).astype(np.float32)
+    totals = c.sum(axis=1, dtype=np.float64)
+    heads = np.array([[np.inf, RANGE, totals[0]], [-1.0, RANGE, totals[1]]])
+    posterior = posterior_of(rows, chain.inverse_temperature, Tables(heads, c, 1.0).arrays)
+    proposal = jump(np.arange(len(chain.log_prior)), chain.proposals, chain.weights)
+    return Compiled(posterior, proposal, settings)

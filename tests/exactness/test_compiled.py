@@ -1,81 +1,196 @@
 """The compiled loop steps as often from state to state as the enumerated matrices say."""
 
 from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 import pytest
 
-from exactness import kernels
-from exactness.compiled import by_counts, by_looks, chance, matrix_by_counts
+from exactness import confidence, firefly, kernels, mutants, poisson_levels, test_firefly
+from exactness import test_poisson_levels as in_levels
+from exactness.compiled import by_counts, by_looks, chance, grouped, matrix_by_counts
 from exactness.enumeration import transition_matrix
-from exactness.poisson import logistic, random_chain
-from exactness.test_poisson import RULES
+from exactness.poisson import RULES, mixture_chain
+from exactness.toys import CALLS, SECOND
+from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
+from pymc_minibatch_mh.kernels.moves import JOINT
+from pymc_minibatch_mh.methods import penalty
 from statistical.budget import LEVEL
 
 UPDATES = 60_000
 
 
-def mixture_chain():
-    """Two components of the proposal, one state that all rows decide, and forms that differ."""
-    rng = np.random.default_rng(0)
-    return random_chain(rng, order=1, family=logistic, beta=0.6, components=2, outside=1)
+@cache
+def poisson(name, heavy=()):
+    """A Poisson test."""
+    chain, settings = mixture_chain(heavy), RULES[name]
+    return by_counts(chain, settings), matrix_by_counts(chain, settings)
 
 
-@pytest.fixture(scope="module")
-def chain():
-    return mixture_chain()
+#: Moves among three states, none of them as probable as the one back.
+PROPOSALS = np.array([[0.0, 0.7, 0.3], [0.4, 0.0, 0.6], [0.8, 0.2, 0.0]])
 
 
-@pytest.fixture(scope="module")
-def functions(chain):
-    """The roles, compiled once for all settings."""
-    return by_counts(chain, RULES["best"])
+@cache
+def batches(name, data="clean"):
+    """A test that reads batches."""
+    chain, rule = kernels.CHAINS[data], kernels.RULES[name]
+    loop = by_looks(chain, rule, kernels.POSITIONS, PROPOSALS)
+    return loop, transition_matrix(chain, rule, PROPOSALS)
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_poisson_tests_step_as_enumerated(chain, functions, name):
-    found = replace(functions, settings=RULES[name]).transitions(UPDATES, seed=41)
-    assert chance(found, matrix_by_counts(chain, RULES[name])) > LEVEL
+def levels(name, enumerated=None):
+    """PoissonMH."""
+    rule = poisson_levels.Rule(in_levels.RULES[enumerated or name])
+    return in_levels.loop(name), poisson_levels.transition_matrix(in_levels.chosen(), rule)
 
 
-@pytest.mark.parametrize("name", kernels.RULES)
-def test_tests_that_read_batches_step_as_enumerated(name):
-    found = by_looks(name).transitions(UPDATES, seed=42)
-    matrix = transition_matrix(kernels.CHAINS["clean"], kernels.RULES[name])
-    assert chance(found, matrix) > LEVEL
+def bright_rows(q, **mistake):
+    """Firefly Monte Carlo, on positions and on which rows are bright."""
+    loop = test_firefly.loop(q)
+    return loop, firefly.transition_matrix(loop.chain, firefly.Rule(q, **mistake))
 
 
-@pytest.mark.parametrize(
-    ("run", "enumerated"),
-    [
-        ("MH-SS", "factorized"),
-        ("best", "best, delayed"),
-        ("paper", "MH-SS"),
-        ("best", "paper, chi=0"),
-    ],
+def looks(name):
+    """The confidence sampler."""
+    return confidence.loop(name), confidence.matrix(name)
+
+
+#: name -> the compiled loop on a chain, and the transition matrix that is enumerated.
+BY_BOUNDS = (
+    {name: partial(poisson, name) for name in RULES}
+    | {
+        f"{name}, heavy row": partial(poisson, name, (1,))
+        for name in ("best, delayed", "paper", "factorized")
+    }
+    | {name: partial(levels, name) for name in in_levels.RULES}
+    | {f"firefly, q={q}": partial(bright_rows, q) for q in test_firefly.QS}
+    | {f"confidence by {name}": partial(looks, name) for name in confidence.SETTINGS}
 )
-def test_another_form_would_be_noticed(chain, functions, run, enumerated):
-    found = replace(functions, settings=RULES[run]).transitions(UPDATES, seed=43)
-    assert chance(found, matrix_by_counts(chain, RULES[enumerated])) < 1e-3 * LEVEL
+ON_BATCHES = (
+    {name: partial(batches, name) for name in kernels.RULES}
+    # One with a single look and one with several.
+    | {
+        f"{name}, heavy row": partial(batches, name, "outlier, read always")
+        for name in ("penalty", "austere, eps=.05")
+    }
+)
+LAWS = BY_BOUNDS | ON_BATCHES
 
 
-def test_what_the_update_is_handed_counts(chain, functions):
-    """Bounds that are too small, and a likelihood that is not tempered."""
-    posterior, tables = functions.posterior, functions.posterior.tables
-    tolerant = RULES["best"]._replace(tolerates=1)
-    low = tables._replace(heads=tables.heads * [1.0, 1.0, 0.25], c=tables.c / 4)
-    cold = posterior.surrogate._replace(inverse_temperature=1.0)
-    mutants = [
-        replace(functions, posterior=posterior._replace(tables=low)),
-        replace(functions, posterior=posterior._replace(surrogate=cold)),
-    ]
-    matrix = matrix_by_counts(chain, RULES["best"])
-    for mutant in mutants:
-        found = replace(mutant, settings=tolerant).transitions(UPDATES, seed=44)
-        assert chance(found, matrix) < LEVEL
+@pytest.mark.parametrize("name", grouped(BY_BOUNDS, ON_BATCHES))
+def test_the_loop_steps_as_enumerated(name):
+    loop, matrix = LAWS[name]()
+    assert chance(loop.transitions(UPDATES, seed=41), matrix) > LEVEL
 
 
-def test_a_chain_has_states_on_both_sides_of_the_radius(chain):
+def another(run, enumerated):
+    """The loop of one Poisson test, and the law of another."""
+    return poisson(run)[0], poisson(enumerated)[1]
+
+
+def changed(change, case):
+    """A loop that differs in some parts from what is enumerated, and goes on past its bounds."""
+    loop, matrix = case()
+    if hasattr(loop.settings, "tolerates"):
+        loop = loop.but(settings=loop.settings._replace(tolerates=1))
+    return loop.but(**change(loop)), matrix
+
+
+def judged_by(rule):
+    """The loop of the penalty test, and the law of a rule that is a little different."""
+    law = transition_matrix(kernels.CHAINS["clean"], rule, PROPOSALS)
+    return batches("penalty")[0], law
+
+
+def without_ratio(loop):
+    return {"proposal": loop.proposal._replace(ratios=0.0 * loop.proposal.ratios)}
+
+
+def cold(loop):
+    return {"surrogate": loop.posterior.surrogate._replace(inverse_temperature=1.0)}
+
+
+def with_context(loop, word, value):
+    """Return the rows of a loop with another word in their context."""
+    context = loop.posterior.space.context.copy()
+    context[word] = value
+    return {"space": loop.posterior.space._replace(context=context)}
+
+
+def of_one_term(loop):
+    return with_context(loop, SECOND, 0)
+
+
+def read_twice(loop):
+    return with_context(loop, CALLS, 0)
+
+
+def halved(loop):
+    tables = loop.posterior.tables
+    return {"heads": tables.heads * [1.0, 1.0, 0.5], "c": tables.c / 2}
+
+
+def drawn_evenly(loop):
+    return {"thresholds": np.ones_like(loop.posterior.tables.thresholds)}
+
+
+def of_another_metric(loop):
+    return {"heads": loop.posterior.tables.heads * [1.0, 0.0, 1.0] + [0.0, JOINT, 0.0]}
+
+
+def never_read(loop):
+    return {"heavy": NO_ROWS}
+
+
+def drawn_as_well(loop):
+    tables = poisson("best")[0].posterior.tables
+    return {name: getattr(tables, name) for name in ("heads", "c", "thresholds", "aliases")}
+
+
+def squared(log_ratio, variance, skewness, n, total, uniform, settings):
+    return penalty.judge(log_ratio, variance, skewness, n, total, uniform * uniform, settings)
+
+
+UNCORRECTED = mutants.with_variance("penalty", lambda n, total: 1.0 / (1.0 - n / total))
+BEST, PENALTY = partial(poisson, "best"), partial(batches, "penalty")
+#: name -> a loop, and a transition matrix that is not its own.
+WRONG_BY_BOUNDS = {
+    "factorized": partial(another, "MH-SS", "factorized"),
+    "first stage": partial(another, "best", "best, delayed"),
+    "rate of the paper": partial(another, "paper", "MH-SS"),
+    "form of the paper": partial(another, "best", "paper, chi=0"),
+    "bounds halved": partial(changed, halved, BEST),
+    "temperature missing": partial(changed, cold, BEST),
+    "rows drawn evenly": partial(changed, drawn_evenly, BEST),
+    "rows of both terms taken for the first": partial(changed, of_one_term, BEST),
+    "metric of another table": partial(changed, of_another_metric, BEST),
+    "heavy rows never read": partial(changed, never_read, partial(poisson, "best", (1,))),
+    "heavy rows drawn as well": partial(changed, drawn_as_well, partial(poisson, "best", (1,))),
+    "another lam": partial(levels, "small lam", "large lam"),
+} | {
+    name: partial(bright_rows, 0.4, **test_firefly.MUTANTS[name])
+    for name in ("rows darken without q", "table of the pair", "bounds left out of the ratio")
+}
+WRONG_ON_BATCHES = {
+    "density ratio of the proposal dropped": partial(changed, without_ratio, PENALTY),
+    "finite-population correction dropped": partial(judged_by, UNCORRECTED),
+    "every batch used twice": partial(changed, read_twice, PENALTY),
+    "rows of two terms mixed up": partial(changed, of_one_term, PENALTY),
+    "inverse temperature missing": partial(changed, cold, PENALTY),
+    "uniform squared": partial(judged_by, replace(kernels.RULES["penalty"], judge=squared)),
+}
+MISTAKES = WRONG_BY_BOUNDS | WRONG_ON_BATCHES
+
+
+@pytest.mark.parametrize("name", grouped(WRONG_BY_BOUNDS, WRONG_ON_BATCHES))
+def test_a_mistake_is_noticed(name):
+    loop, matrix = MISTAKES[name]()
+    assert chance(loop.transitions(UPDATES, seed=43), matrix) < 1e-3 * LEVEL
+
+
+def test_a_chain_has_states_on_both_sides_of_the_radius():
+    chain = mixture_chain()
     assert 0 < chain.outside.sum() < len(chain.outside)
     assert len(chain.weights) == 2
     assert np.abs(chain.proposals - chain.proposals.transpose(0, 2, 1)).max() > 0.1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from exactness import firefly as enumeration
-from exactness.compiled import chance
+from exactness.compiled import BY_BOUNDS, chance
 from exactness.enumeration import stationary_law
 from exactness.firefly import (
     Rule,
@@ -22,6 +22,8 @@ from exactness.firefly import (
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.methods import brightness, firefly
 from statistical.budget import LEVEL
+
+pytestmark = BY_BOUNDS
 
 # 12 chains: β, components of the proposal, states that need all rows.
 DESIGN = list(product((1.0, 0.5), (1, 2), (0, 1, 2)))
@@ -249,34 +251,15 @@ def test_bounds_that_do_not_hold_are_not_exact():
 # The compiled loop.
 
 
-def started(chain, q):
-    return firefly.FireflyTest(brightness.unknown_brightness(q, chain.n_rows, 1), 0, 0)
-
-
-@cache
-def loop():
+def loop(q):
     """Two components of the proposal, two tables and a state that all rows decide."""
-    return compiled(chains()[4])
-
-
-@pytest.mark.parametrize("q", QS)
-def test_the_loop_steps_as_enumerated(q):
-    found, _ = loop().transitions(started(loop().chain, q), UPDATES, seed=51)
-    assert chance(found, matrices(q)[4]) > LEVEL
-
-
-@pytest.mark.parametrize(
-    "name", ["rows darken without q", "table of the pair", "bounds left out of the ratio"]
-)
-def test_another_law_would_be_noticed(name):
-    found, _ = loop().transitions(started(loop().chain, 0.4), UPDATES, seed=52)
-    other = transition_matrix(loop().chain, Rule(0.4, **MUTANTS[name]))
-    assert chance(found, other) < 1e-3 * LEVEL
+    return compiled(chains()[4], q)
 
 
 def test_brightness_is_drawn_anew_for_single_decisions():
-    chain, test = loop().chain, started(loop().chain, 0.4)._replace(forgets=1)
-    found, counts = loop().transitions(test, UPDATES, seed=53)
+    shipped = loop(0.4)
+    chain, forgetful = shipped.chain, shipped.test._replace(forgets=1)
+    found, counts = replace(shipped, test=forgetful).run(UPDATES, seed=53)
     anew = Rule(0.4, law=lambda rule, odds, before: law_of_brightness(rule, odds, None))
     shape = (len(chain.positions), 2**chain.n_rows + 1) * 2
     matrix = transition_matrix(chain, anew).reshape(shape)[:, -1].sum(-1)
@@ -286,11 +269,10 @@ def test_brightness_is_drawn_anew_for_single_decisions():
 
 def test_rows_that_are_read_are_counted():
     """With q = 1 all rows are read where an update begins, and the bright ones where it ends."""
-    inside = compiled(replace(chains()[3]))
-    test = started(inside.chain, 1.0)
-    _, counts = inside.transitions(test, 500, seed=54)
+    inside = compiled(chains()[3], 1.0)
+    _, counts = inside.run(500, seed=54)
     np.testing.assert_array_equal(counts[:, entry.N_OBS], 3 + counts[:, entry.N_BRIGHT])
     assert counts[0, entry.FULL_PASS] == 1.0
     assert not counts[1:, entry.FULL_PASS].any()
-    assert sorted(test.brightness.rows) == [0, 1, 2]
+    assert sorted(inside.test.brightness.rows) == [0, 1, 2]
     assert np.ptp(counts[:, entry.N_BRIGHT]) == 3

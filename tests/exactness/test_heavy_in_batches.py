@@ -1,44 +1,27 @@
 """Tests on batches that read some rows at every update: their law, and what a batch is of."""
 
-from functools import cache
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import njit
 
 from exactness import kernels
-from exactness.compiled import NO_CONTEXT, Compiled, Elsewhere, by_looks, chance
-from exactness.enumeration import transition_matrix
+from exactness.compiled import ON_BATCHES, Compiled, posterior_of
 from exactness.kernels import BETA
 from exactness.test_enumeration import FIGURES
-from kernels.chain import line
+from exactness.toys import jump, rows_of
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE, LOGP_SIGNATURE
 from pymc_minibatch_mh.methods import penalty
-from statistical.budget import LEVEL
 
-UPDATES = 60_000
-DATA = "outlier, read always"
+pytestmark = ON_BATCHES
+
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
-#: Of the tests on batches, one with a single look and one with several.
-COMPILED = ("penalty", "austere, eps=.05")
-
-HEAVY, STARTS = np.array([1, 4]), np.array([0, 2, 6])
-POSITIONS = np.array([0.0, 1.0])
+HEAVY = np.array([1, 4])
 #: Sums over different batches differ.
 ROWS = np.array([0.11, -1.7, 0.043, 0.27, 2.3, -0.39])
 CHEAP = 0.2
-
-
-@pytest.mark.parametrize("name", COMPILED)
-def test_the_loop_steps_as_enumerated(name):
-    found = by_looks(name, DATA).transitions(UPDATES, seed=54)
-    assert chance(found, transition_matrix(kernels.CHAINS[DATA], kernels.RULES[name])) > LEVEL
 
 
 @pytest.mark.parametrize("data", ["outlier", "rare event"])
@@ -57,36 +40,14 @@ def test_the_page_has_the_stored_figures():
     assert "\n".join(rows) in PAGE.read_text(encoding="utf-8")
 
 
-@cache
-def functions():
-    """Return what two states are compared by, of six rows in two terms."""
-
-    @njit(LOGP_SIGNATURE)
-    def prior(position, context):
-        return CHEAP * position[0]
-
-    @njit(EVALUATE_SIGNATURE)
-    def evaluate(position, new, centre, rows, ends, context, differences, scales):
-        term = 0
-        for k in range(rows.size):
-            while k >= ends[term]:
-                term += 1
-            differences[k] = ROWS[rows[k] + STARTS[term]] * (new[0] - position[0])
-
-    return prior, evaluate
-
-
 def log_ratios(batch_size, most_drawn=np.inf):
     """Return the log ratios of moves from the first state to the second, and rows per update."""
-    prior, evaluate = functions()
     tables = no_tables()._replace(heavy=HEAVY)
-    space, addresses = RowSpace(STARTS, NO_CONTEXT), (address_of(prior), address_of(evaluate))
-    posterior = Posterior(*addresses, space, line(BETA), tables, most_drawn)
+    rows = rows_of([0.0 * ROWS, ROWS], [0.0, CHEAP], second=2)
     settings = penalty.settings(batch_size=batch_size)._replace(kappa=0.0)
-    chain = Compiled(POSITIONS, posterior, Elsewhere(POSITIONS), settings, functions())
+    chain = Compiled(posterior_of(rows, BETA, tables, most_drawn), jump([0.0, 1.0]), settings)
     before, counts = chain.run(600, seed=55)
-    forth = np.abs(before - POSITIONS[0]) < 0.5
-    return np.where(forth, 1.0, -1.0) * counts[:, entry.LOG_RATIO], counts[:, entry.N_OBS]
+    return np.where(before < 0.5, 1.0, -1.0) * counts[:, entry.LOG_RATIO], counts[:, entry.N_OBS]
 
 
 def possible(batch_size):

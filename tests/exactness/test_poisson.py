@@ -1,5 +1,6 @@
 """The Poisson-minibatch tests are exact on small chains, and mutants of them are not."""
 
+import json
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -7,41 +8,14 @@ from itertools import product
 import numpy as np
 import pytest
 
+from exactness import law
 from exactness import poisson as enumeration
 from exactness.enumeration import stationary_law
-from exactness.poisson import Rule, accept, logistic, random_chain, student, transition_matrix
+from exactness.poisson import RULES, Rule, accept, chains, matrices, transition_matrix
 from pymc_minibatch_mh.methods import poisson
 from pymc_minibatch_mh.methods.chi import chi_for_gap
 
-# 72 chains: order of the control variates, rows, β, components, states that need all rows.
-DESIGN = list(product((0, 1, 2), (logistic, student), (1.0, 0.4, 1.6), (1, 2), (0, 1)))
-
-RULES = {
-    "best": poisson.settings("best", 0.7),
-    "best, small chi": poisson.settings("best", 0.05),
-    "best, large chi": poisson.settings("best", 2.0),
-    "best, too many rows": poisson.settings("best", 0.7, max_rate=1.5),
-    "best, delayed": poisson.settings("best", 0.7, delayed_acceptance=True),
-    "paper": poisson.settings("paper", 0.7),
-    "paper, chi=0": poisson.settings("paper", 0.0),
-    "paper, delayed": poisson.settings("paper", 0.7, delayed_acceptance=True),
-    "MH-SS": poisson.settings("best", 0.0),
-    "MH-SS, delayed": poisson.settings("best", 0.0, delayed_acceptance=True),
-    "factorized": poisson.settings("factorized"),
-    "factorized, delayed": poisson.settings("factorized", delayed_acceptance=True),
-}
-
-
-@cache
-def chains():
-    rng = np.random.default_rng(20240731)
-    names = ("order", "family", "beta", "components", "outside")
-    return [random_chain(rng, **dict(zip(names, case, strict=True))) for case in DESIGN]
-
-
-@cache
-def matrices(name):
-    return [transition_matrix(chain, Rule(RULES[name])) for chain in chains()]
+EXACT = json.loads(law.EXACT_FILE.read_text())
 
 
 def distance(chain, matrix):
@@ -71,17 +45,24 @@ def test_stationary_law_is_the_target(name):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_detailed_balance(name):
-    for chain, matrix in zip(chains(), matrices(name), strict=True):
-        flow = chain.target()[:, None] * matrix
-        assert np.abs(flow - flow.T).max() <= 1e-14
+def test_one_step_keeps_the_target(name):
+    """By detailed balance; every state leads to every other one, and chains are ergodic."""
+    for chain, moves in zip(chains(), matrices(name), strict=True):
+        assert law.is_one_of_moves(moves)
+        assert moves[~np.eye(len(moves), dtype=bool)].min() > 0.0
+        assert law.drift(moves, chain.target()) <= 1e-12
+        assert law.imbalance(moves, chain.target()) <= 1e-14
+        assert law.gap(moves) > 1e-4
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_chains_are_irreducible_and_aperiodic(name):
-    for matrix in matrices(name):
-        assert matrix[~np.eye(len(matrix), dtype=bool)].min() > 0.0
-        assert np.sort(np.abs(np.linalg.eigvals(matrix)))[-2] < 1.0 - 1e-4
+def test_stored_figures_are_within_rounding(name):
+    stored = EXACT[name]
+    assert stored["chains"] == len(chains()) >= 50
+    assert max(stored["total variation"], stored["drift"]) <= 1e-12
+    assert stored["imbalance"] <= 1e-14
+    gaps = [law.gap(moves) for moves in matrices(name)]
+    assert stored["gap"] == pytest.approx(min(gaps), rel=0, abs=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -309,3 +290,9 @@ def test_bias_grows_with_the_violation():
 
 def test_full_ratio_in_the_second_stage_is_no_small_mistake():
     assert distances_of_mutant("full ratio in the second stage of all rows").max() > 0.1
+
+
+def test_a_violated_bound_drifts():
+    chain = chains()[3]
+    rule = Rule(RULES["best"], thin=lambda change, *rest: (1.0, 0.5 * change))
+    assert law.drift(transition_matrix(chain, rule), chain.target()) > 1e-4

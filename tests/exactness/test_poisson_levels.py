@@ -1,4 +1,4 @@
-"""PoissonMH is exact on small chains, mutants of it are not, and the loop does what it says."""
+"""PoissonMH is exact on small chains, mutants of it are not, and the loop reads as many rows."""
 
 from dataclasses import replace
 from functools import cache
@@ -6,23 +6,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numba import njit
 
 from exactness import law
 from exactness import poisson_levels as enumeration
-from exactness.compiled import NO_CONTEXT, Asymmetric, Compiled, chance, nearest
+from exactness.compiled import BY_BOUNDS
 from exactness.poisson import logistic, random_chain, student
 from exactness.poisson_levels import Rule, shares, total_variation, transition_matrix
-from kernels.chain import draws_of, line
 from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.alias import build_alias
-from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_metric
-from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.moves import RANGE
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE, LOGP_SIGNATURE
 from pymc_minibatch_mh.methods import poisson_levels as levels
-from statistical.budget import LEVEL
+
+pytestmark = BY_BOUNDS
 
 UPDATES = 60_000
 DESIGN = list(product((logistic, student), (1.0, 0.4, 1.6), (1, 2)))
@@ -71,11 +64,11 @@ def test_a_larger_lam_accepts_at_least_as_often():
 @cache
 def chosen():
     """Return a tempered chain of two components, with levels on both sides of the first one's."""
-    for k, chain in enumerate(chains()):
+    for chain in chains():
         level = chain.log_likelihood - chain.log_likelihood[0]
         ends = min(-level.min(), level.max())
         if ends > 0.1 and len(chain.weights) == 2 and chain.inverse_temperature != 1.0:
-            return k
+            return chain
     raise AssertionError("no such chain")
 
 
@@ -115,63 +108,14 @@ def test_mutant_is_not_exact(name):
     assert max(total_variation(chain, mutant) for chain in chains()) > 1e-4
 
 
-def compiled(chain, settings):
-    """Return a chain with a mixture of asymmetric proposals, run by the loop."""
-    states, rows = chain.log_likelihood.shape
-    positions, table = np.arange(float(states)), chain.log_likelihood
-    log_prior, starts = chain.log_prior, np.array([0, 1, rows])
-
-    @njit(LOGP_SIGNATURE)
-    def prior(position, context):
-        return log_prior[nearest(positions, position)]
-
-    @njit(EVALUATE_SIGNATURE)
-    def evaluate(position, new, centre, numbers, ends, context, differences, scales):
-        i, j = nearest(positions, position), nearest(positions, new)
-        for k in range(numbers.size):
-            row = numbers[k] + (starts[1] if k >= ends[0] else 0)
-            differences[k] = table[j, row] - table[i, row]
-            scales[k] = 1.0
-
-    c = np.stack(enumeration.ranges(chain)).astype(np.float32)
-    thresholds, aliases = np.empty((2, rows)), np.empty((2, rows), dtype=np.int32)
-    for k in range(2):
-        build_alias(c[k], thresholds[k], aliases[k])
-    totals = c.sum(axis=1, dtype=np.float64)
-    heads = np.array([[np.inf, RANGE, totals[0]], [-1.0, RANGE, totals[1]]])
-    posterior = Posterior(
-        address_of(prior),
-        address_of(evaluate),
-        RowSpace(starts, NO_CONTEXT),
-        line(chain.inverse_temperature),
-        BoundTables(heads, c, thresholds, aliases, address_of(no_metric)),
-    )
-    sums = np.cumsum(chain.proposals, axis=2)
-    proposal = Asymmetric(positions, chain.weights, chain.proposals, sums)
-    return Compiled(positions, posterior, proposal, settings, (prior, evaluate))
-
-
-@cache
-def functions():
-    return compiled(chains()[chosen()], RULES["lam=1"])
-
-
-@pytest.mark.parametrize("name", RULES)
-def test_the_compiled_loop_steps_as_enumerated(name):
-    found = replace(functions(), settings=RULES[name]).transitions(UPDATES, seed=45)
-    assert chance(found, matrices(name)[chosen()]) > LEVEL
-
-
-def test_another_lam_would_be_noticed():
-    found = replace(functions(), settings=RULES["small lam"]).transitions(UPDATES, seed=46)
-    assert chance(found, matrices("large lam")[chosen()]) < 1e-3 * LEVEL
+def loop(name):
+    """Return the chosen chain for the loop."""
+    return enumeration.compiled(chosen(), RULES[name])
 
 
 def test_rows_are_read_at_the_same_rate_in_every_move():
-    start = float(functions().positions[0])
-    run = functions().posterior, functions().proposal, RULES["lam=1"], start
-    _, counts = draws_of(*run, count=UPDATES, seed=47)
-    expected = 1.0 + enumeration.ranges(chains()[chosen()])[0].sum()
+    _, counts = loop("lam=1").run(UPDATES, seed=47)
+    expected = 1.0 + enumeration.ranges(chosen())[0].sum()
     moved = counts[:, entry.N_LOOKS] > 0.0
     rows = counts[moved, entry.N_OBS]
     assert abs(rows.mean() - expected) < 5.0 * np.sqrt(expected / rows.size)
@@ -181,7 +125,8 @@ def test_rows_are_read_at_the_same_rate_in_every_move():
 
 @pytest.mark.parametrize("end", ["low", "high"])
 def test_a_log_likelihood_out_of_its_range_stops_before_the_move_and_is_named(end):
-    chain, c = chains()[chosen()], functions().posterior.tables.c.copy()
+    chain, whole = chosen(), loop("large lam")
+    c = whole.posterior.tables.c.copy()
     level = chain.inverse_temperature * (chain.log_likelihood - chain.log_likelihood[0])
     row = int(np.argmin(level.min(axis=0)) if end == "low" else np.argmax(level.max(axis=0)))
     width, below = c[:, row]
@@ -189,9 +134,7 @@ def test_a_log_likelihood_out_of_its_range_stops_before_the_move_and_is_named(en
     c[:, row] = (width - 0.5 * below, 0.5 * below)
     if end == "high":
         c[:, row] = (0.5 * (width + below), below)
-    posterior = functions().posterior._replace(tables=functions().posterior.tables._replace(c=c))
-    run = posterior, functions().proposal, RULES["large lam"], float(functions().positions[0])
-    _, counts = draws_of(*run, count=2_000, seed=48)
+    _, counts = whole.but(c=c).run(2_000, seed=48)
     stopped = counts[:, entry.BOUND_RATIO] > 1.0
     assert stopped.any()
     assert (counts[stopped, entry.BOUND_ROW] == row).all()

@@ -1,38 +1,35 @@
 """Tests that are handed rows from supplies are exact: their law, and every decision they make.
 
 The law is enumerated over the number of rows and over the rows that come next in a supply, each
-by its chance to be drawn, which bounds/test_blocks.py counts. That the compiled loop is that
-test, with supplies of the shipped pool, is held against a loop in Python that takes rows from a
-plain list, decision by decision.
+by its chance to be drawn, which bounds/test_blocks.py counts; that of batches by
+test_even_supplies.py. That the compiled loop is these tests, with supplies of the shipped pool, is
+held against a loop in Python that takes rows from a plain list, decision by decision.
 """
 
 from dataclasses import replace
+from functools import partial
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numba import njit
 
 from chain.supplied import KEY, pool_of, sequence, tables_of
 from exactness import poisson as enumeration
-from exactness.compiled import Compiled, Elsewhere, nearest
-from exactness.poisson import Rule, accept, acceptance, logistic, random_chain
-from exactness.test_poisson import RULES
-from kernels import chain as loop
-from kernels.chain import line
+from exactness.compiled import grouped, posterior_of
+from exactness.poisson import RULES, Rule, accept, acceptance, logistic, random_chain
+from exactness.test_even_supplies import even_rows
+from exactness.toys import METRIC, jump, metric, propose, rows_of
+from kernels.chain import Loop, line, visited
 from pymc_minibatch_mh.chain.pool import ROOM
-from pymc_minibatch_mh.data.reading import load
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, no_tables, table_of_move
 from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.looks import unit_noise
+from pymc_minibatch_mh.kernels.moments import add_moments, skewness
 from pymc_minibatch_mh.kernels.moves import GIVEN, Move
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.signatures import (
-    EVALUATE_SIGNATURE,
-    LOGP_SIGNATURE,
-    METRIC_SIGNATURE,
-)
-from pymc_minibatch_mh.methods import poisson
+from pymc_minibatch_mh.kernels.supply import NUMBER
+from pymc_minibatch_mh.methods import austere, barker, penalty, poisson
 
 # The law.
 
@@ -143,130 +140,171 @@ def test_wrong_supplies_are_not_exact(what):
 
 # The loop.
 
-STATES = 5
+BETA, UPDATES, SEED, NUMBER_OF_ROWS = 0.7, 6_000, 51, 13
 POSITIONS = np.array([-0.8, -0.2, 0.5, 2.0, 9.0])
 #: Moves among the first three states are served by one table, those of the fourth by the other.
 RADII = np.array([1.0, 3.0])
-BETA, ROWS = 0.7, 11
 RANDOM = np.random.default_rng(7)
-TABLE = RANDOM.normal(size=(STATES, ROWS)) * 0.5
-PRIOR = -BETA * TABLE.sum(axis=1) + 0.3 * RANDOM.normal(size=STATES)
+TABLE = RANDOM.normal(size=(POSITIONS.size, NUMBER_OF_ROWS)) * 0.5
+PRIOR = -BETA * TABLE.sum(axis=1) + 0.3 * RANDOM.normal(size=POSITIONS.size)
 #: c_i of both tables, with c_i M above every change of its states; the first is the smaller.
-SPREADS = [np.ptp(TABLE[:k], axis=0) * BETA / 2.0 for k in (3, 4)]
-C = np.array([1.05 * SPREADS[0], 1.1 * SPREADS[1] + 0.05 * RANDOM.uniform(size=ROWS)], np.float32)
-METRIC = 2.0
-UPDATES = 6_000
+SPREADS = [np.ptp(TABLE[:k], axis=0) * BETA / METRIC for k in (3, 4)]
+SLACK = 0.05 * RANDOM.uniform(size=NUMBER_OF_ROWS)
+C = np.array([1.05 * SPREADS[0], 1.1 * SPREADS[1] + SLACK], np.float32)
+#: Rows from which on a look reads all of them.
+MOST = 11
 
 
-@njit(LOGP_SIGNATURE)
-def prior(position, context):
-    return PRIOR[nearest(POSITIONS, position)]
+def state_at(position):
+    return int(np.abs(POSITIONS - position).argmin())
 
 
-@njit(EVALUATE_SIGNATURE)
-def evaluate(position, new, centre, rows, ends, context, differences, scales):
-    i, j = nearest(POSITIONS, position), nearest(POSITIONS, new)
-    for k in range(rows.size):
-        row = load(context[0] + 8 * rows[k], np.int64)
-        differences[k] = TABLE[j, row] - TABLE[i, row]
-        scales[k] = 1.0
+class ByBounds:
+    """Poisson tests, which draw rows by the bounds of a table."""
+
+    #: Supplies that are used, at least, and how often all rows decide.
+    full_passes = (0.05, 0.6)
+
+    def __init__(self, name):
+        settings = RULES[name]
+        # Many rows, so that every table needs supplies again and again.
+        self.settings = settings._replace(chi=0.4) if settings.chi else settings
+        self.source, self.heavy = tables_of(C, RADII), np.empty(0, np.int64)
+        self.source.heads[:, 1] = GIVEN
+        self.tables = no_tables()._replace(heads=self.source.heads, metric=address_of(metric))
+        self.fewest = 2.5 * ROOM if settings.chi else 100
+
+    def decide(self, i, j, cheap, rng, take):
+        """Return whether a move is accepted, the rows that were read, and the log ratio."""
+        settings, total, count = self.settings, 0.0, 0
+        if settings.delayed and not rng.random() < np.exp(min(cheap, 0.0)):
+            return False, 0, cheap
+        ends = POSITIONS[[i]], POSITIONS[[j]]
+        table, m = table_of_move(self.tables, line(BETA), *ends)
+        if table < 0:
+            total, count = BETA * (TABLE[j] - TABLE[i]).sum(), NUMBER_OF_ROWS
+        else:
+            size = self.tables.heads[table, TOTAL] * m
+            left = rng.poisson(poisson.rate(size, settings))
+            while left > 0 and total > -np.inf:
+                row = take(table)
+                change = -BETA * (TABLE[j, row] - TABLE[i, row])
+                kept, added = poisson.thin(change, float(C[table, row]) * m, size, settings)
+                total += added if rng.random() < kept else 0.0
+                left, count = left - 1, count + 1
+        probability = accept(0.0 if settings.delayed else cheap, total, 0.0)
+        return rng.random() < probability, count, cheap + total
 
 
-@njit(METRIC_SIGNATURE)
-def metric(position, new):
-    return METRIC
+class ByLooks:
+    """Tests on batches, which draw rows evenly."""
+
+    def __init__(self, name, heavy=()):
+        self.module, settings = TESTS[name]
+        self.settings = settings._replace(kappa=0.8)
+        self.heavy = np.array(heavy, np.int64)
+        self.source = even_rows(NUMBER_OF_ROWS, self.heavy)
+        self.tables, self.fewest = no_tables(), 1.1 * ROOM
+        # No batch of the published rule has to grow as far as all rows.
+        self.full_passes = (0.0 if name == "barker, grow" else 0.02, 0.8)
+
+    def decide(self, i, j, cheap, rng, take):
+        """Return whether a move is accepted, the rows that were read, and the log ratio."""
+        module, settings, change = self.module, self.settings, TABLE[j] - TABLE[i]
+        total = NUMBER_OF_ROWS - self.heavy.size
+        noise = settings.kappa * unit_noise(line(BETA), POSITIONS[[i]], POSITIONS[[j]])
+        uniform, batch, moments, verdict = rng.random(), [], (0, 0.0, 0.0, 0.0), -1.0
+        while verdict < 0.0:
+            n = len(batch)
+            target = module.plan(noise, n, total, settings)
+            if target >= min(MOST - self.heavy.size, total):
+                n, log_ratio, variance, skew = total, cheap + BETA * change.sum(), 0.0, 0.0
+            else:
+                while len(batch) < target:
+                    row = take(0)
+                    batch += [row] if row not in batch else []
+                moments = add_moments(n, *moments[1:], change[batch[n:]], target - n)
+                n, mean, second, third = moments
+                log_ratio = cheap + BETA * (total * mean + change[self.heavy].sum())
+                variance = (BETA * total) ** 2 * second / (n - 1.0) / n * (1.0 - n / total)
+                skew = skewness(n, second, third)
+            verdict = module.judge(log_ratio, variance, skew, n, total, uniform, settings)[0]
+        return verdict > 0.0, n + self.heavy.size, log_ratio
 
 
-def tables():
-    found = tables_of(C, RADII)
-    found.heads[:, 1] = GIVEN
-    return found
+TESTS = {
+    "penalty": (penalty, penalty.settings(batch_size=3)),
+    "barker": (barker, barker.settings(batch_size=2)),
+    "barker, grow": (barker, barker.settings(batch_size=2, batch_rule="grow")),
+    "austere": (austere, austere.settings(0.2, batch_size=2)),
+}
 
 
-class Ends:
-    """The ends of the loop's moves, for a pool that is asked about all rows."""
+def compiled(test):
+    """Return states and counts of the compiled loop, by a pool."""
+    loop = None
 
-    def __init__(self):
-        self.move = None
-
-    def of(self, *parts):
-        self.move = Move(*parts)
-        return self.move
-
-    def change(self, here, there):
-        i, j = (nearest(POSITIONS, x) for x in (self.move.position, self.move.new))
+    def change(here, there):
+        i, j = (state_at(x) for x in (loop.move.position, loop.move.new))
         return float((TABLE[j] - TABLE[i]).sum())
 
-
-def compiled(settings):
-    """Return states and counts of the compiled loop, by a pool."""
-    ends, blocks = Ends(), tables()
-    pool = pool_of(blocks, change=ends.change)
+    places = np.zeros((test.source.n_tables, 3), np.int64)
+    state = SimpleNamespace(supplies=places, supply_key=KEY)
+    pool = pool_of(test.source, state, change)
     pool.serve(None, None)
-    heads = no_tables()._replace(heads=blocks.heads, c=pool.c, supply=pool.supply)
-    posterior = Posterior(
-        address_of(prior),
-        address_of(evaluate),
-        RowSpace(pool.space.term_starts, pool.space.context),
-        line(BETA),
-        heads._replace(metric=address_of(metric)),
-    )
-    loaded = Compiled(POSITIONS, posterior, Elsewhere(POSITIONS), settings, (prior, evaluate))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "Move", ends.of)
-        states, counts = loaded.run(UPDATES, seed=51)
+    tables = test.tables._replace(supply=pool.supply, heavy=pool.heavy)
+    if len(test.tables.heads):
+        tables = tables._replace(c=pool.c)
+    rows = rows_of(TABLE, PRIOR, POSITIONS, places=int(pool.space.context[0]))
+    space = rows._replace(term_starts=pool.space.term_starts)
+    posterior = posterior_of(space, BETA, tables, MOST)
+    loop = Loop(posterior, jump(POSITIONS), test.settings, POSITIONS[0], SEED)
+    states, counts = visited(loop, POSITIONS[0], UPDATES)
     pool.require_served()
     return states, counts, pool
 
 
-def reference(settings, posterior):
-    """Return the same, by rows of a list: state, rows read and log ratio of every update."""
-    rng, blocks = np.random.default_rng(51), tables()
-    rows = [sequence(blocks, table, 16).tolist() for table in (0, 1)]
-    used, state, found = [0, 0], 0, []
+def reference(test):
+    """Return the same by rows of lists, and how many of each list were used."""
+    rng, used, found = np.random.default_rng(SEED), [0, 0], []
+    rows = [sequence(test.source, k, 32).tolist() for k in range(test.source.n_tables)]
+    move = Move(POSITIONS[:1].copy(), *np.zeros((4, 1)))
+    proposal, posterior = jump(POSITIONS), SimpleNamespace(surrogate=line(BETA))
+
+    def take(table):
+        used[table] += 1
+        return rows[table][used[table] - 1]
+
     for _ in range(UPDATES):
-        new = (state + rng.integers(1, STATES)) % STATES
-        cheap = PRIOR[new] - PRIOR[state]
-        before, count = state, 0
-        if settings.delayed and not rng.random() < np.exp(min(cheap, 0.0)):
-            found.append((before, 0, cheap))
-            continue
-        ends = POSITIONS[[state]], POSITIONS[[new]]
-        table, m = table_of_move(posterior.tables, posterior.surrogate, *ends)
-        total = 0.0
-        if table < 0:
-            total, count = BETA * (TABLE[new] - TABLE[state]).sum(), ROWS
-        else:
-            size = posterior.tables.heads[table, TOTAL] * m
-            left = rng.poisson(poisson.rate(size, settings))
-            while left > 0 and total > -np.inf:
-                row = rows[table][used[table]]
-                used[table] += 1
-                bound = float(C[table, row]) * m
-                change = -BETA * (TABLE[new, row] - TABLE[state, row])
-                kept, added = poisson.thin(change, bound, size, settings)
-                total += added if rng.random() < kept else 0.0
-                left, count = left - 1, count + 1
-        probability = accept(0.0 if settings.delayed else cheap, total, 0.0)
-        state = new if rng.random() < probability else state
-        found.append((before, count, cheap + total))
-    return (np.array(part) for part in zip(*found, strict=True)), used
+        propose.py_func(proposal, move, posterior, rng)
+        i, j = (state_at(x) for x in (move.position, move.new))
+        accepted, *read = test.decide(i, j, PRIOR[j] - PRIOR[i], rng, take)
+        found.append((POSITIONS[i], *read))
+        move.position[0] = POSITIONS[j if accepted else i]
+    return np.array(found).T, np.array(used[: len(rows)])
 
 
-@pytest.mark.parametrize("name", ["best", "paper", "MH-SS", "factorized", "best, delayed"])
+SUPPLIED_BY_BOUNDS = {
+    name: partial(ByBounds, name)
+    for name in ("best", "paper", "MH-SS", "factorized", "best, delayed")
+}
+SUPPLIED_EVENLY = {name: partial(ByLooks, name) for name in TESTS} | {
+    f"{name}, some read always": partial(ByLooks, name, (0, 3)) for name in TESTS
+}
+SUPPLIED = SUPPLIED_BY_BOUNDS | SUPPLIED_EVENLY
+
+
+@pytest.mark.parametrize("name", grouped(SUPPLIED_BY_BOUNDS, SUPPLIED_EVENLY))
 def test_the_loop_decides_by_the_rows_that_come_next(name):
-    # Many rows, so that every table needs supplies again and again.
-    settings = RULES[name]
-    if settings.chi:
-        settings = settings._replace(chi=0.4)
-    states, counts, pool = compiled(settings)
-    heads = no_tables()._replace(heads=tables().heads, metric=address_of(metric))
-    own = Posterior(0, 0, pool.space, line(BETA), heads)
-    (before, read, log_ratio), used = reference(settings, own)
-    np.testing.assert_array_equal(np.abs(states[:, None] - POSITIONS).argmin(axis=1), before)
+    test = SUPPLIED[name]()
+    states, counts, pool = compiled(test)
+    (before, read, log_ratio), used = reference(test)
+    np.testing.assert_array_equal(states, before)
     np.testing.assert_array_equal(counts[:, entry.N_OBS], read)
-    np.testing.assert_allclose(counts[:, entry.LOG_RATIO], log_ratio, rtol=1e-12, atol=1e-12)
-    assert (pool.supply.places[:, 2] == -(-np.array(used) // ROOM)).all()
-    assert min(used) > (2.5 * ROOM if settings.chi else 100)
-    assert 0.05 < counts[:, entry.FULL_PASS].mean() < 0.6
+    np.testing.assert_allclose(counts[:, entry.LOG_RATIO], log_ratio, rtol=1e-11, atol=1e-11)
+    assert (pool.supply.places[:, NUMBER] == -(-used // ROOM)).all()
+    assert used.min() > test.fewest
+    assert np.unique(before).size == POSITIONS.size
+    low, high = test.full_passes
+    assert low <= counts[:, entry.FULL_PASS].mean() < high
     assert pool._state.supply_key == KEY

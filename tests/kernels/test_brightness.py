@@ -2,20 +2,18 @@
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy.special import expm1
 from scipy.stats import binomtest
 
-from kernels.chain import line, nothing_kept
+from exactness.compiled import posterior_of
+from exactness.toys import rows_of
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE
 from pymc_minibatch_mh.methods.brightness import (
     BLOCK,
     Place,
+    _partition,
     odds_of_bright,
     unknown_brightness,
     update_brightness,
@@ -24,27 +22,17 @@ from statistical.budget import LEVEL
 
 #: log(L/B) of the rows, which take turns.
 EXCESSES = np.array([0.0, 1e-3, 0.1, 0.7, 3.0, 50.0])
-STARTS = np.array([0, 1_301, 3_000])
-N, REPETITIONS = int(STARTS[-1]), 60
+N, REPETITIONS = 3_000, 60
 FALLEN, BOUNDS = 0.5 * EXCESSES, 1.5 * EXCESSES
-
-
-@njit(EVALUATE_SIGNATURE)
-def evaluate(position, new, centre, rows, ends, context, differences, scales):
-    """Rows have fallen by a third of what their bounds allow."""
-    for k in range(rows.size):
-        row = rows[k] + (1_301 if k >= ends[0] else 0)
-        differences[k] = -FALLEN[row % FALLEN.size]
-        scales[k] = 1.0
 
 
 @pytest.fixture(scope="module")
 def posterior():
+    """Rows that have fallen by a third of what their bounds allow."""
     c = np.tile(BOUNDS, N // BOUNDS.size)[None].astype(np.float32)
     heads = np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]])
-    tables = no_tables()._replace(heads=heads, c=c)
-    space = RowSpace(STARTS, np.zeros(0, dtype=np.int64))
-    return Posterior(0, address_of(evaluate), space, line(1.0), tables)
+    rows = rows_of(-np.tile(FALLEN, N // FALLEN.size), second=1_301)
+    return posterior_of(rows, 1.0, no_tables()._replace(heads=heads, c=c))
 
 
 PLACE = Place(Move(*np.zeros((5, 1))), 0, 1.0)
@@ -52,8 +40,7 @@ PLACE = Place(Move(*np.zeros((5, 1))), 0, 1.0)
 
 def updated(brightness, posterior, rng):
     counts = np.zeros(entry.N_COUNTS)
-    with nothing_kept():
-        odds, read = update_brightness(brightness, PLACE, posterior, rng, counts)
+    odds, read = update_brightness(brightness, PLACE, posterior, rng, counts)
     return odds, read, counts
 
 
@@ -84,12 +71,14 @@ def test_sums_and_counts_are_those_of_the_bright_rows(posterior, q):
         assert own.n_bright[0] > BLOCK
         assert (np.sort(own.rows) == np.arange(N)).all()
         assert odds == pytest.approx(log_odds[bright(own) % EXCESSES.size - 1].sum())
-        with nothing_kept():
-            again = odds_of_bright(own, PLACE, posterior, np.zeros(entry.N_COUNTS))
+        again = odds_of_bright(own, PLACE, posterior, np.zeros(entry.N_COUNTS))
         assert again == pytest.approx(odds)
         assert counts[entry.FULL_PASS] == (k == 0)
         assert read == N if k == 0 or q == 1.0 else before < read < before + 0.1 * N
         assert counts[entry.BOUND_RATIO] == pytest.approx(1.0 / 3.0, rel=1e-6)
+    # A number of the source would be a type of its own, and the pass compiled for each of them.
+    typed = [part for signature in _partition.signatures for part in signature]
+    assert not any("Literal" in str(part) for part in typed)
 
 
 def test_the_row_that_falls_farthest_below_its_bound_is_marked(posterior):

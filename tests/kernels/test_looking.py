@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from kernels import looking
+from exactness.compiled import Compiled, posterior_of
+from exactness.toys import jump, rows_of
 from pymc_minibatch_mh import PerUpdate, sequential_error, sequential_use
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.methods import austere
@@ -20,6 +21,26 @@ FOLDER = "PYMC_MINIBATCH_MH_DATA"
 #: The published check simulated so many tests, and its figures lay within so many standard errors.
 PUBLISHED_TESTS, PUBLISHED_ERRORS = 1_000, 3.0
 TESTS = 6_000
+
+
+#: In the place of every random number, so that there is one threshold for all updates.
+UNIFORM = 0.5
+
+
+def updates(differences, cheap, test, count, seed, uniform=None):
+    """Return the counts of updates, each a draw of its own, in which rows change by numbers.
+
+    `cheap` is the rest of the log ratio, and `uniform` stands for every random number if given.
+    """
+    rows = rows_of(differences)
+    move = jump([0.0], [[1.0]], ratios=[[float(cheap)]])
+    posterior = posterior_of(rows, 1.0, most_drawn=0.5 * differences.size)
+    return Compiled(posterior, move, test).run(count, seed, uniform=uniform)[1]
+
+
+def spread(differences):
+    """Return √N times the standard deviation of the rows."""
+    return float(np.sqrt(differences.size) * differences.std(ddof=1))
 
 
 def normal_rows(n_rows=2_000):
@@ -61,8 +82,8 @@ SETS = {
 
 def looks(differences, distance, test, seed):
     """Return updates at a distance of the mean from the threshold in standard deviations."""
-    wanted = math.log(looking.UNIFORM) + distance * looking.spread(differences)
-    return looking.updates(differences, wanted - differences.sum(), test, TESTS, seed)
+    wanted = math.log(UNIFORM) + distance * spread(differences)
+    return updates(differences, wanted - differences.sum(), test, TESTS, seed, UNIFORM)
 
 
 def allowed(share):
@@ -76,7 +97,7 @@ def allowed(share):
 def test_the_compiled_test_errs_and_reads_as_the_programme_says(name, distance, boundary):
     rows_of, m, epsilon = SETS[name]
     rows = rows_of()
-    test = looking.AtOneHalf(*austere.settings(epsilon, batch_size=m, boundary=boundary))
+    test = austere.settings(epsilon, batch_size=m, boundary=boundary)
     counts = looks(rows, distance, test, seed=73)
     given = (distance, m, epsilon, rows.size)
     options = {"boundary": boundary, "all_rows_from": 0.5}
@@ -90,7 +111,7 @@ def test_the_compiled_test_errs_and_reads_as_the_programme_says(name, distance, 
 def by_permutation(rows, distance, test, rng):
     """Run the shipped looks on rows in a random order, all of them at the last look alone."""
     uniform, total = 0.5, rows.size
-    cheap = math.log(uniform) + distance * looking.spread(rows) - rows.sum()
+    cheap = math.log(uniform) + distance * spread(rows) - rows.sum()
     drawn, n = rng.permutation(rows), 0
     while True:
         n = austere.plan(0.0, n, total, test)
@@ -119,7 +140,7 @@ def test_a_thousand_tests_as_published_err_as_the_programme_says(name, distance)
 
 def test_epsilon_zero_reads_all_rows_in_one_look():
     rows = normal_rows()
-    counts = looks(rows, 1e-9, looking.AtOneHalf(*austere.settings(0.0, batch_size=100)), seed=75)
+    counts = looks(rows, 1e-9, austere.settings(0.0, batch_size=100), seed=75)
     assert (counts[:, entry.N_OBS] == rows.size).all()
     assert (counts[:, entry.N_LOOKS] == 1.0).all()
     assert counts[:, entry.ACCEPTED].all()
@@ -127,7 +148,7 @@ def test_epsilon_zero_reads_all_rows_in_one_look():
 
 def test_epsilon_one_half_stops_at_the_first_look():
     rows = normal_rows()
-    counts = looks(rows, 0.1, looking.AtOneHalf(*austere.settings(0.5, batch_size=100)), seed=76)
+    counts = looks(rows, 0.1, austere.settings(0.5, batch_size=100), seed=76)
     assert (counts[:, entry.N_OBS] == 100).all()
     assert 0.3 < counts[:, entry.ACCEPTED].mean() < 0.7
 
@@ -141,9 +162,9 @@ def per_update(tolerance, n_rows):
 def test_a_design_per_update_errs_and_reads_as_its_designs_say(tolerance):
     rows, log_ratio = 0.02 * normal_rows(), -0.8
     test = per_update(tolerance, rows.size)
-    counts = looking.updates(rows, log_ratio - rows.sum(), test, 20_000, seed=77)
+    counts = updates(rows, log_ratio - rows.sum(), test, 20_000, seed=77)
     gaps = log_ratio - np.log((np.arange(400) + 0.5) / 400)
-    distances = np.abs(gaps) / looking.spread(rows)
+    distances = np.abs(gaps) / spread(rows)
     places = np.searchsorted(test.distances, distances, side="right") - 1
     given = zip(distances, test.batch_sizes[places], test.epsilons[places], strict=True)
     designs = [(d, int(m), float(e), rows.size) for d, m, e in given]
@@ -158,11 +179,11 @@ def test_a_design_per_update_errs_and_reads_as_its_designs_say(tolerance):
 
 def test_the_scan_of_a_design_per_update_is_counted():
     rows = 0.02 * normal_rows()
-    counts = looking.updates(rows, 30.0, per_update(0.1, rows.size), 200, seed=78)
+    counts = updates(rows, 30.0, per_update(0.1, rows.size), 200, seed=78)
     # Far from the threshold the test itself reads one batch.
     assert (counts[:, entry.N_OBS] == rows.size + 50).all()
     assert (counts[:, entry.FULL_PASS] == 1.0).all()
-    nearby = looking.updates(rows, 0.0, per_update(1e-4, rows.size), 200, seed=79)
+    nearby = updates(rows, 0.0, per_update(1e-4, rows.size), 200, seed=79)
     assert (nearby[:, entry.FULL_PASS] == 1.0).all()
     assert nearby[:, entry.N_OBS].max() == 2 * rows.size
 
@@ -170,12 +191,12 @@ def test_the_scan_of_a_design_per_update_is_counted():
 def test_the_test_of_an_update_is_chosen_for_its_own_uniform_number():
     """All rows decide within a unit of the threshold, and far from it a batch that says little."""
     rows = 0.02 * normal_rows()
-    sd = looking.spread(rows)
+    sd = spread(rows)
     far, sizes = np.array([0.0, 1.0]), np.array([100, 100])
     test = per_update(0.1, rows.size)._replace(
         distances=far, batch_sizes=sizes, epsilons=np.array([0.0, 0.5])
     )
-    counts = looking.updates(rows, -0.5 - rows.sum(), test, 4_000, seed=80)
+    counts = updates(rows, -0.5 - rows.sum(), test, 4_000, seed=80)
     by_all = counts[:, entry.N_OBS] == 2 * rows.size
     # Where all rows decide, log u lies within sd of the log ratio: half of it accepts.
     inside = min(1.0, math.exp(-0.5 + sd)) - math.exp(-0.5 - sd)
@@ -186,11 +207,11 @@ def test_the_test_of_an_update_is_chosen_for_its_own_uniform_number():
     assert share == pytest.approx(accepts, abs=FAR * math.sqrt(0.25 / by_all.sum()))
 
 
-def share_by_all_rows(n_rows, reads_all_from_half, updates=1_000):
+def share_by_all_rows(n_rows, reads_all_from_half, count=1_000):
     """Return how often all rows decide on a normal mean, in steps as wide as its posterior."""
     rng, test = np.random.default_rng(81), austere.settings(0.05, batch_size=100)
     data, by_all = rng.normal(0.5, 1.0, n_rows), 0
-    for _ in range(updates):
+    for _ in range(count):
         theta = data.mean() + rng.standard_normal() / math.sqrt(n_rows)
         new = theta + rng.standard_normal() / math.sqrt(n_rows)
         rows = (new - theta) * (data - 0.5 * (theta + new))
@@ -202,7 +223,7 @@ def share_by_all_rows(n_rows, reads_all_from_half, updates=1_000):
             log_ratio = n_rows * drawn[:n].mean()
             verdict = austere.judge(log_ratio, variance, 0.0, n, n_rows, uniform, test)[0]
         by_all += n == n_rows
-    return by_all / updates
+    return by_all / count
 
 
 #: The chance of three events, none of which depends on the number of rows, in which the published

@@ -1,24 +1,22 @@
 """Moves without rows: what a slice leaves as it is, and what the loop goes on with after it."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 from numba import njit
 from scipy.stats import binom, chi2, gamma, norm
 
+from exactness.compiled import ON_BATCHES, posterior_of
 from exactness.kernels import FULL_DATA_RULES
-from kernels import toy
-from kernels.chain import draws_of, role
+from exactness.toys import jump, rows_of
+from kernels.chain import draws_of
 from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.first_class import address_of, function_at
 from pymc_minibatch_mh.kernels.generator import generator_addresses, generator_at
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.signatures import LOGP, LOGP_SIGNATURE
 from pymc_minibatch_mh.kernels.slices import Slices, move_by_slice
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
+
+pytestmark = ON_BATCHES
 
 #: Bins of equal mass, and moves from draws of a law; moves from which a pair of bins is compared.
 BINS, MOVES, OFTEN = 8, 200_000, 50
@@ -116,46 +114,26 @@ def test_a_slice_goes_as_far_as_its_steps_let_it(law):
     assert max(stays[1:]) < 0.25
 
 
-class FlipFirst(NamedTuple):
-    """A flip of the first coordinate, which remembers what it was handed.
-
-    Shapes: whitener (2, 2); furthest (1,), how far what it was handed was from what it should be.
-    """
-
-    log_q: float
-    whitener: np.ndarray
-    furthest: np.ndarray
-
-
-@role_of(FlipFirst, "propose")
-@role
-def propose(proposal, move, posterior, rng):
-    for i in range(2):
-        here = 0.0
-        for j in range(i + 1):
-            here += proposal.whitener[i, j] * move.position[j]
-        proposal.furthest[0] = max(proposal.furthest[0], abs(here - move.here[i]))
-    move.new[0], move.new[1] = 1.0 - move.position[0], move.position[1]
-    return proposal.log_q * (move.new[0] - move.position[0]), 0
-
-
 @njit(LOGP_SIGNATURE)
 def effect_and_location(position, context):
     """A location that no row reads, and an effect around it that rows read."""
     return -0.5 * position[1] ** 2 - 2.0 * (position[0] - position[1]) ** 2
 
 
+#: What rows add to the log-likelihood of the second value of the effect, and the ratio of moves.
+TABLE = 0.1 * np.arange(-5.0, 9.0)
+LOG_Q, BETA = 0.2, 0.6
+
+
 def hierarchy(slices, count, **options):
     """Return positions and counts of a chain with moves without rows, and its proposal."""
     whitener = np.array([[1.0, 0.0], [0.5, 2.0]])
     zero = np.zeros((2, 2))
-    surrogate = Surrogate(
-        np.zeros(2), np.linalg.inv(whitener), whitener, zero[0], zero, 0, toy.BETA
-    )
-    functions = address_of(effect_and_location), address_of(toy.evaluate)
-    space = RowSpace(toy.STARTS, toy.CONTEXT.copy())
-    posterior = Posterior(*functions, space, surrogate, no_tables(), 0.0)
-    proposal = FlipFirst(toy.LOG_Q, whitener, np.zeros(1))
+    surrogate = Surrogate(np.zeros(2), np.linalg.inv(whitener), whitener, zero[0], zero, 0, BETA)
+    posterior = posterior_of(rows_of([0.0 * TABLE, TABLE], second=3), BETA, most_drawn=0.0)
+    prior = address_of(effect_and_location)
+    posterior = posterior._replace(prior=prior, surrogate=surrogate)
+    proposal = jump([0.0, 1.0], ratios=[[0.0, LOG_Q], [-LOG_Q, 0.0]])
     test = FULL_DATA_RULES["austere, eps=0"].settings
     start = np.array([0.0, 0.3])
     draws, counts = draws_of(
@@ -175,7 +153,7 @@ def test_updates_go_on_from_where_moves_without_rows_end():
         - effect_and_location(np.array([x, mu]), NO_CONTEXT)
         for x, mu in draws
     ]
-    rows = toy.LOG_Q + toy.BETA * toy.TABLE.sum()
+    rows = LOG_Q + BETA * TABLE.sum()
     expected = np.array(change) + rows * (1.0 - 2.0 * effects)
     np.testing.assert_allclose(counts[:, entry.LOG_RATIO], expected, rtol=0.0, atol=1e-12)
     assert proposal.furthest[0] < 1e-12

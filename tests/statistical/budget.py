@@ -39,32 +39,16 @@ class Random:
 
 RANDOM = [
     Random(
-        "exactness/test_compiled.py::test_poisson_tests_step_as_enumerated",
-        12, LEVEL, "chi-square of one-step frequencies",
-    ),
-    Random(
-        "exactness/test_compiled.py::test_tests_that_read_batches_step_as_enumerated",
-        6, LEVEL, "chi-square of one-step frequencies",
-    ),
-    Random(
-        "exactness/test_heavy.py::test_the_loop_steps_as_enumerated",
-        3, LEVEL, "chi-square of one-step frequencies",
-    ),
-    Random(
-        "exactness/test_heavy_in_batches.py::test_the_loop_steps_as_enumerated",
-        2, LEVEL, "chi-square of one-step frequencies",
+        "exactness/test_compiled.py::test_the_loop_steps_as_enumerated",
+        32, LEVEL, "chi-square of one-step frequencies",
     ),
     Random(
         "exactness/test_bordered.py::test_updates_lead_where_the_enumeration_says",
         1, LEVEL, "chi-square of where updates lead",
     ),
     Random(
-        "exactness/test_confidence.py::test_moves_are_accepted_as_often_as_the_enumeration_says",
-        12, LEVEL, "binomial, both tails from two states, and mean rows",
-    ),
-    Random(
-        "exactness/test_firefly.py::test_the_loop_steps_as_enumerated",
-        3, LEVEL, "chi-square of one-step frequencies",
+        "exactness/test_confidence.py::test_as_many_rows_are_read_as_the_enumeration_says",
+        4, FAR_LEVEL, "mean rows from two states",
     ),
     Random(
         "exactness/test_firefly.py::test_brightness_is_drawn_anew_for_single_decisions",
@@ -75,28 +59,12 @@ RANDOM = [
         24, LEVEL, "binomial, both tails",
     ),
     Random(
-        "exactness/test_poisson_levels.py::test_the_compiled_loop_steps_as_enumerated",
-        4, LEVEL, "chi-square of one-step frequencies",
-    ),
-    Random(
         "claims/test_batches.py::test_a_look_is_wrong_with_probability_epsilon_at_most",
         1, FAR_LEVEL, "share of wrong looks",
     ),
     Random(
-        "kernels/test_run.py::test_moves_are_accepted_as_often_as_the_enumeration_says",
-        24, LEVEL, "binomial, both tails from two states",
-    ),
-    Random(
         "kernels/test_run.py::test_reported_acceptance_is_the_share_of_accepted_moves",
         4, FAR_LEVEL, "share of accepted moves",
-    ),
-    Random(
-        "kernels/test_poisson.py::test_moves_are_accepted_as_often_as_the_enumeration_says",
-        24, LEVEL, "binomial, both tails from two states",
-    ),
-    Random(
-        "kernels/test_poisson.py::test_pairs_that_all_rows_decide_are_exact",
-        16, LEVEL, "binomial, both tails from two states",
     ),
     Random(
         "kernels/test_slices.py::test_a_slice_is_reversible",
