@@ -40,7 +40,7 @@ HELD = [
     Held("a stale cache of the other variables", "a step beside PyMC's own",
          "compound/test_compound.py::test_a_step_that_does_not_follow_the_others_is_noticed"),
     Held("batch drawn with the previous step's indices", "independence of updates",
-         "kernels/test_run.py::test_moves_of_a_mutant_are_not[every batch used twice]"),
+         "exactness/test_compiled.py::test_a_mistake_is_noticed[every batch used twice]"),
     Held("Jacobian dropped", "the posterior of a scale",
          f"{POSTERIORS}::test_posterior_of_a_mutant_is_not[Jacobian dropped]"),
     Held("temperature applied to the prior", "the tempered posterior",
