@@ -7,7 +7,6 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import expit
 
-from every import every
 from families import FAMILIES
 from gallery.catalogue import EXAMPLES
 from model.reading.evaluation import at_points
@@ -73,7 +72,7 @@ def years(rng, family):
     return model
 
 
-@every("family", fast(["bernoulli", "poisson", "normal"], ["bernoulli"]))
+@pytest.mark.parametrize("family", fast(["bernoulli", "poisson", "normal"], ["bernoulli"]))
 def test_an_uncentred_predictor_does_no_harm(rng, family):
     model = years(rng, family)
     mode, target = searched(model)
@@ -138,7 +137,7 @@ def test_a_symmetric_mixture_leaves_its_saddle(rng):
     assert_is_a_mode_to_pymc(model, mode, target)
 
 
-@every("write", [lambda a, b: a * b, lambda a, b: a**2 + b])
+@pytest.mark.parametrize("write", [lambda a, b: a * b, lambda a, b: a**2 + b])
 def test_a_product_of_parameters_leaves_zero(rng, write):
     x = rng.standard_normal(N)
     with pm.Model() as model:
@@ -176,7 +175,7 @@ def test_a_start_where_everything_vanishes_is_jittered(rng, told):
 # Kinks of the prior.
 
 
-@every("scale", [1e-2, 1e-4])
+@pytest.mark.parametrize("scale", [1e-2, 1e-4])
 def test_a_laplace_prior_gets_a_centre_and_a_scale(rng, scale):
     x = rng.standard_normal(N)
     y = rng.normal(0.01 * x, 1.0)
@@ -249,7 +248,7 @@ def single_precision():
 
 
 @pytest.mark.usefixtures("single_precision")
-@every("family", fast(["bernoulli", "normal"], ["bernoulli"]))
+@pytest.mark.parametrize("family", fast(["bernoulli", "normal"], ["bernoulli"]))
 def test_single_precision_leads_to_the_mode_of_double_precision(rng, family):
     found = PenaltyMH(model=years(rng, family)).surrogate
     with pytensor.config.change_flags(floatX="float64"):
@@ -271,7 +270,7 @@ def scale_without_data(rng):
     pm.Normal("y", pm.Normal("m") + 1e-8 * far, 1.0, observed=rng.standard_normal(N))
 
 
-@every(
+@pytest.mark.parametrize(
     ("define", "found"),
     [
         (perfect_fit, "'s_log__' runs away: the scale 's' goes to 0,"),
