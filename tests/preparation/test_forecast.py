@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from every import every
 from pymc_minibatch_mh import SettingError, TunaMH
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS, TOTAL
 from pymc_minibatch_mh.preparation.stored import full_passes_by_bounds, require_few, tell_of_uneven
@@ -45,7 +44,9 @@ def test_moves_without_a_bound_and_large_ones_are_counted():
             require_few(passes, prepared)
 
 
-@every(("larger", "most_at_once", "told"), [(1e3, 0, True), (1e3, 10**6, False), (1.0, 0, False)])
+@pytest.mark.parametrize(
+    ("larger", "most_at_once", "told"), [(1e3, 0, True), (1e3, 10**6, False), (1.0, 0, False)]
+)
 def test_who_fetches_most_rows_in_vain_is_told(caplog, larger, most_at_once, told):
     found = TunaMH(model=stored.logistic()[1]).prepared
     # As if each block had a row with a far larger bound.

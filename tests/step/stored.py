@@ -110,8 +110,8 @@ def large_counts(n_rows=4_096):
 def groups(n_rows=100_000, wrong=None):
     """Effects chosen by an index array, one entry of which may be out of range."""
     rng = np.random.default_rng(7)
-    group = rng.integers(-5, 5, n_rows).astype(np.int8)
-    y = 0.2 * (group % 5) + rng.standard_t(4, n_rows)
+    group = rng.integers(0, 5, n_rows).astype(np.int8)
+    y = 0.2 * group + rng.standard_t(4, n_rows)
     if wrong is not None:
         group[wrong] = 7
 
