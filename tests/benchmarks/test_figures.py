@@ -1,5 +1,7 @@
 """The scripts of the benchmarks run, on little data; what they print is not looked at."""
 
+from weakref import WeakValueDictionary
+
 from benchmarks.change_point import line
 from benchmarks.figures import _setup_turn, logistic_data
 from pymc_minibatch_mh.model.compiled import scalars
@@ -14,6 +16,8 @@ def test_a_turn_of_the_setup_compiles_again(monkeypatch):
         return compile_(wrapper, signature, graph, name)
 
     monkeypatch.setattr(scalars, "_compile", counted)
+    # Models of other tests may not have been collected yet.
+    monkeypatch.setattr(scalars, "_compiled", WeakValueDictionary())
     _setup_turn(*logistic_data(2_000, size=2))
     # Once for the step, and once for the clock.
     half = len(made) // 2
