@@ -10,6 +10,7 @@ from typing import Any
 
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.registry import CPUDispatcher
 
 _log = logging.getLogger("pymc")
 
@@ -18,9 +19,9 @@ _log = logging.getLogger("pymc")
 _COMPILED = ("_jit.py", "data", "kernels", "methods", "proposals")
 
 
-def _sources() -> str:
-    """Return a digest of everything that may be compiled."""
-    root, whole = Path(__file__).parent, sha256()
+def sources(root: Path = Path(__file__).parent) -> str:
+    """Return a digest of everything that may be compiled of the package in a folder."""
+    whole = sha256()
     for name in _COMPILED:
         for path in sorted([root / name, *(root / name).rglob("*.py")]):
             if path.is_file():
@@ -28,7 +29,7 @@ def _sources() -> str:
     return whole.hexdigest()[:16]
 
 
-_VERSION = f"{version('pymc-minibatch-mh')} {_sources()}"
+_VERSION = f"{version('pymc-minibatch-mh')} {sources()}"
 
 #: Folder of source files -> whether numba keeps on disk what it compiles of them.
 _KEPT: dict[Path, bool] = {}
@@ -50,8 +51,8 @@ def compiled(
     Parameters
     ----------
     signature
-        Numba signature. With one, the function is compiled when its module is imported and can
-        be handed around as a first-class function; without one, on its first call.
+        Numba signature: the function is compiled for it alone, whatever its first call hands over,
+        and can be handed around as a first-class function.
     reassociate
         Let LLVM reorder sums, which vectorises dot products. Never for differences of
         log-likelihoods, compensated sums or outward rounding.
@@ -88,11 +89,26 @@ def compiled(
         if keeps:
             dispatcher._cache = _Cache(function)
         if signature is not None:
-            dispatcher.compile(signature)
-            dispatcher.disable_compile()
+            dispatcher.__class__, dispatcher.declared = _OfOneSignature, signature
         return dispatcher
 
     return decorate
+
+
+class _OfOneSignature(CPUDispatcher):
+    """A function that is compiled when it is first used, for the signature that it declares."""
+
+    declared: Any
+
+    def compile(self, sig: Any) -> Any:
+        """Compile for the declared signature in the place of another."""
+        return super().compile(self.declared)
+
+    @property
+    def nopython_signatures(self) -> list[Any]:
+        """The declared signature."""
+        self.compile(self.declared)
+        return super().nopython_signatures
 
 
 @cache

@@ -24,7 +24,7 @@ ARROWS = {
     "progress": set(),
     "threads": set(),
     "data": {"_jit", "errors", "threads"},
-    "kernels": {"_jit", "data"},
+    "kernels": {"_jit", "data", "threads"},
     "proposals": {"_jit", "data", "errors", "kernels"},
     "model": set(),
     "model.reading": {"data", "errors", "progress"},

@@ -3,8 +3,10 @@
 import ast
 import importlib
 import inspect
+import json
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import pymc_minibatch_mh
-from pymc_minibatch_mh import step
+from pymc_minibatch_mh import _jit, step
 
 PACKAGE = "pymc_minibatch_mh"
 ROOT = Path(__file__).parents[1]
@@ -27,35 +29,28 @@ HEAVY_PARTS = {"scipy.linalg", "scipy.optimize", "scipy.special", "scipy.stats"}
 #: Of these a step that is built needs no more than the compiler and some of SciPy.
 NEVER_IN_A_STEP = {"arviz", "arviz_plots", "arviz_stats", "matplotlib", "scipy.optimize"}
 
-PROBE = """
-import sys
-import pymc
-before = set(sys.modules)
-{statements}
-print(*sys.modules.keys() - before)
-"""
-
-
-def imported_by(statements):
-    """Return what statements import in a new process beyond what PyMC has imported."""
-    code = PROBE.format(statements=statements)
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
-
-
-def test_a_signature_is_shown_without_compiler_or_plots():
-    found = imported_by(
+#: Statements that are run in turn, and the modules that each of them adds to those of PyMC.
+STAGES = {
+    "signatures": (
         "import inspect, pymc_minibatch_mh as mb\n"
         "for name in mb.__all__:\n"
         "    if name.endswith('MH'):\n"
         "        inspect.signature(getattr(mb, name))\n"
         "dir(mb)"
-    )
-    assert "pymc_minibatch_mh.step.tuna" in found
-    assert not found & (HEAVY | HEAVY_PARTS | {"pytensor.link.numba.dispatch"})
-    assert "pymc_minibatch_mh.step.machinery" not in found
-
+    ),
+    "rows": "from pymc_minibatch_mh.model.reading.stored import Rows",
+    "step": "from pymc_minibatch_mh import RandomWalk, step\nstep.machinery",
+}
+PROBE = """
+import json, sys
+import pymc
+found, before = {}, set(sys.modules)
+for name, statements in json.loads(sys.argv[1]).items():
+    exec(statements, {})
+    found[name] = sorted(sys.modules.keys() - before)
+    before |= {*found[name]}
+print(json.dumps(found))
+"""
 
 #: What rows are stored by: name -> extra, what it imports, and the call that needs it.
 EXTRAS = {
@@ -65,34 +60,56 @@ EXTRAS = {
 }
 
 WITHOUT = """
-import sys
-sys.modules[{library!r}] = None
+import json, sys
+extras = json.loads(sys.argv[1])
+sys.modules |= {library: None for _, library, _ in extras.values()}
 from pymc_minibatch_mh.model.reading.stored import Rows
-try:
-    Rows.{call}
-except ValueError as error:
-    print(type(error).__name__, error)
+found = {}
+for name, (_, _, call) in extras.items():
+    try:
+        eval(f"Rows.{call}")
+    except ValueError as error:
+        found[name] = f"{type(error).__name__} {error}"
+print(json.dumps(found))
 """
 
 
-@pytest.mark.parametrize(("extra", "library", "call"), EXTRAS.values(), ids=EXTRAS)
-def test_a_storage_that_is_not_installed_is_named(extra, library, call):
-    command = [sys.executable, "-c", WITHOUT.format(library=library, call=call)]
+def answer(code, question):
+    """Return what a new process prints, both as JSON."""
+    command = [sys.executable, "-c", code, json.dumps(question)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"SettingError Rows.{call.split('(')[0]}() needs")
-    assert f"'pymc-minibatch-mh[{extra}]'" in done.stdout
-    assert any(library in one for one in METADATA["project"]["optional-dependencies"][extra])
+    return json.loads(done.stdout)
 
 
-def test_rows_are_there_without_what_they_may_be_stored_by():
-    found = imported_by("from pymc_minibatch_mh.model.reading.stored import Rows\nRows")
+@pytest.fixture(scope="module")
+def imported():
+    """What each stage imports beyond what PyMC and the stages before have imported."""
+    return {stage: {*found} for stage, found in answer(PROBE, STAGES).items()}
+
+
+def test_a_signature_is_shown_without_compiler_or_plots(imported):
+    found = imported["signatures"]
+    assert "pymc_minibatch_mh.step.tuna" in found
+    assert not found & (HEAVY | HEAVY_PARTS | {"pytensor.link.numba.dispatch"})
+    assert "pymc_minibatch_mh.step.machinery" not in found
+
+
+def test_rows_are_there_without_what_they_may_be_stored_by(imported):
+    found = imported["signatures"] | imported["rows"]
     assert not found & {library for _, library, _ in EXTRAS.values()}
 
 
-def test_a_step_is_built_without_plots_or_distributions():
-    found = imported_by("from pymc_minibatch_mh import RandomWalk, step\nstep.machinery")
-    assert "numba" in found
-    assert not found & (NEVER_IN_A_STEP | {"scipy.stats"})
+def test_a_step_is_built_without_plots_or_distributions(imported):
+    assert "numba" in imported["step"]
+    assert not set().union(*imported.values()) & (NEVER_IN_A_STEP | {"scipy.stats"})
+
+
+def test_a_storage_that_is_not_installed_is_named():
+    refused = answer(WITHOUT, EXTRAS)
+    for name, (extra, library, call) in EXTRAS.items():
+        assert refused[name].startswith(f"SettingError Rows.{call.split('(')[0]}() needs")
+        assert f"'pymc-minibatch-mh[{extra}]'" in refused[name]
+        assert any(library in one for one in METADATA["project"]["optional-dependencies"][extra])
 
 
 def test_type_checkers_read_the_names_where_python_finds_them():
@@ -162,32 +179,11 @@ def test_what_tests_and_examples_import_is_declared():
     assert imported_distributions(paths, own) <= declared(asked)
 
 
-EDITED = """
-import pathlib, shutil, sys
-import pymc_minibatch_mh
-folder = pathlib.Path(sys.argv[1])
-shutil.copytree(pathlib.Path(pymc_minibatch_mh.__file__).parent, folder / "pymc_minibatch_mh",
-                ignore=shutil.ignore_patterns("__pycache__"))
-"""
-
-VERSION = "import pymc_minibatch_mh._jit as own; print(own._VERSION)"
-
-
 def test_caches_of_other_sources_are_passed_over(tmp_path):
-    def version():
-        done = subprocess.run(
-            [sys.executable, "-c", VERSION],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout.strip()
-
-    subprocess.run([sys.executable, "-c", EDITED, tmp_path], check=True)
-    before = version()
-    assert version() == before
+    package = Path(shutil.copytree(Path(pymc_minibatch_mh.__file__).parent, tmp_path / PACKAGE))
+    assert _jit.sources(package) == _jit.sources()
     # Compiled into the loop of all chains, which lies in another file.
-    file = tmp_path / "pymc_minibatch_mh" / "methods" / "poisson.py"
+    file = package / "methods" / "poisson.py"
     file.write_text(file.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    assert version() != before
+    assert _jit.sources(package) != _jit.sources()
+    assert _jit.sources() in _jit._VERSION

@@ -8,9 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
+from numba import njit
 
-from interrupts import PLACES, STUCK, answers, handled_by, interrupted_after, interrupted_at_each
+from interrupts import STUCK, answers, handled_by, interrupted_after, interrupted_at_each
 from pymc_minibatch_mh import threads
+from pymc_minibatch_mh.kernels import first_class
+from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.threads import HeldBack, in_threads, result_of, usable_cores
 
 
@@ -60,7 +63,7 @@ def test_who_waits_for_a_thread_is_interrupted():
         assert result_of(waiting)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ["locks", "waits", "futures", "ours"])
 def test_an_interrupt_at_any_instruction_leaves_no_thread_waiting(place):
     with ThreadPoolExecutor(1) as pool:
 
@@ -71,6 +74,19 @@ def test_an_interrupt_at_any_instruction_leaves_no_thread_waiting(place):
 
         for _ in interrupted_at_each(place, "work", lambda: None, work):
             assert answers(pool)
+
+
+def test_an_interrupt_at_any_instruction_leaves_llvm_to_others():
+    add = njit("int64(int64)")(lambda x: x + 1)
+
+    def forgotten():
+        first_class._ADDRESSES.pop(add, None)
+        return add
+
+    with ThreadPoolExecutor(1) as pool:
+        for _ in interrupted_at_each("llvm", "address_of", forgotten, address_of):
+            forgotten()
+            assert pool.submit(address_of, add).result(STUCK) == address_of(add)
 
 
 @pytest.mark.parametrize("place", ["locks", "ours"])

@@ -7,6 +7,7 @@ first-class functions, passing addresses costs no Python call per role and draw.
 
 import ctypes
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from llvmlite import ir
@@ -15,6 +16,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
+from pymc_minibatch_mh.threads import HeldBack
+
+#: Function -> (signature, whether it raises) -> address.
+_ADDRESSES: WeakKeyDictionary[Any, dict[tuple[Any, bool], int]] = WeakKeyDictionary()
+
 
 def address_of(function: Any, signature: Any = None, *, raises: bool = False) -> int:
     """Return the address of a numba function, by default of its only signature.
@@ -22,8 +28,19 @@ def address_of(function: Any, signature: Any = None, *, raises: bool = False) ->
     The caller keeps `function` alive for as long as the address is used. With `raises` it is one
     for :func:`call_keeping`, otherwise one for :func:`function_at`.
     """
+    known = _ADDRESSES.setdefault(function, {})
+    if (signature, raises) not in known:
+        # An interrupt that comes when LLVM's lock has been taken would leave it taken for ever.
+        with HeldBack():
+            known[signature, raises] = _address_by_llvm(function, signature, raises)
+    return known[signature, raises]
+
+
+def _address_by_llvm(function: Any, signature: Any, raises: bool) -> int:
     if signature is None:
         (signature,) = function.nopython_signatures
+    else:
+        function.compile(signature)
     result = function.get_compile_result(signature)
     described = result.fndesc
     name = described.llvm_func_name if raises else described.llvm_cfunc_wrapper_name

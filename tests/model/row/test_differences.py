@@ -6,7 +6,7 @@ import numpy as np
 from every import every
 from families import FAMILIES
 from model.compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
-from model.row.exact import DIGITS, ExactRow
+from model.row.exact import DIGITS, exact_row
 from model.row.test_slopes import indices
 from pymc_minibatch_mh.kernels.moves import ULPS
 from tiers import fast
@@ -23,7 +23,7 @@ def moves(found, term, rows, rng, scale):
 
 def exact_difference(row, centre, here, there, order):
     """Return r(u') - r(u) in fifty digits, r = f less its polynomial around the centre."""
-    slopes = exact_slopes(row, centre, order)
+    slopes = {i: row.derivative(centre, i) for i in indices(len(centre), range(1, order + 1))}
     with mp.workdps(DIGITS):
         at = [
             [mp.mpf(float(c)) + mp.mpf(float(x)) for c, x in zip(centre, end, strict=True)]
@@ -39,16 +39,6 @@ def exact_difference(row, centre, here, there, order):
         return total
 
 
-def exact_slopes(row, centre, order):
-    with mp.workdps(DIGITS):
-        point = [mp.mpf(float(u)) for u in centre]
-        found = {}
-        for index in indices(len(point), range(1, order + 1)):
-            counts = tuple(index.count(k) for k in range(len(point)))
-            found[index] = mp.diff(row, point, counts)
-    return found
-
-
 def largest_excess(found, term, order, scale, seed=3):
     """Return the largest error in units of the error that is owned up to, and of the change."""
     rng = np.random.default_rng(seed)
@@ -58,8 +48,8 @@ def largest_excess(found, term, order, scale, seed=3):
     ours = run(function, centre, here, there, leaves, width=2)
     worst = 0.0
     for k, (row, (change, doubt)) in enumerate(zip(ROWS, ours, strict=True)):
-        exact_row = ExactRow(found.functions[term], row)
-        exact = exact_difference(exact_row, centre[k], here[k], there[k], order)
+        own = exact_row(found.functions[term], row)
+        exact = exact_difference(own, centre[k], here[k], there[k], order)
         error = abs(mp.mpf(change) - exact)
         worst = max(worst, float(error / (ULPS * doubt)) if error > 0 else 0.0)
     return worst
