@@ -30,8 +30,11 @@ def keep_what_is_compiled():
     """Name the folders of caches before anybody imports PyTensor or numba.
 
     Both tell versions of libraries apart by themselves, and the package tells its own sources.
-    A process that reads the cache has to find the records of the tests.
+    A process that reads the cache has to find the records of the tests. What Python compiles is
+    kept too, whatever the shell says: some thirty processes import thousands of modules each.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     digest = sha256(TOYS.read_bytes()).hexdigest()[:12] if TOYS.exists() else "none"
     os.environ["NUMBA_CACHE_DIR"] = str(COMPILED / f"numba-{digest}")
     given = os.environ.get("PYTENSOR_FLAGS", "")
