@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pymc_minibatch_mh.collection import collection_paused
 from pymc_minibatch_mh.errors import (
     BoundsError,
     BoundViolationError,
@@ -14,17 +15,6 @@ from pymc_minibatch_mh.errors import (
     StaleDataError,
     UnsplittableModelError,
 )
-from pymc_minibatch_mh.proposals.base import Proposal
-from pymc_minibatch_mh.step.austere import AustereMH
-from pymc_minibatch_mh.step.barker import BarkerMinibatchMH
-from pymc_minibatch_mh.step.confidence import ConfidenceMH
-from pymc_minibatch_mh.step.factorized import FactorizedMH
-from pymc_minibatch_mh.step.firefly import FireflyMH
-from pymc_minibatch_mh.step.own_test import OwnTestMH
-from pymc_minibatch_mh.step.penalty import PenaltyMH
-from pymc_minibatch_mh.step.poisson import PoissonMH
-from pymc_minibatch_mh.step.scalable import ScalableSubsamplingMH
-from pymc_minibatch_mh.step.tuna import TunaMH
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.bounds.user_bounds import Bounds
@@ -44,6 +34,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.methods.tables.tried_moves import TriedMoves
     from pymc_minibatch_mh.model.reading.split import split
     from pymc_minibatch_mh.model.reading.stored import Rows
+    from pymc_minibatch_mh.proposals.base import Proposal
     from pymc_minibatch_mh.proposals.langevin import Langevin
     from pymc_minibatch_mh.proposals.mixture import Mixture
     from pymc_minibatch_mh.proposals.own_move import OwnMove
@@ -52,23 +43,44 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.proposals.walk import RandomWalk
     from pymc_minibatch_mh.sampling.driver import sample
     from pymc_minibatch_mh.sampling.initvals import overdispersed_initvals
+    from pymc_minibatch_mh.step.austere import AustereMH
+    from pymc_minibatch_mh.step.barker import BarkerMinibatchMH
+    from pymc_minibatch_mh.step.confidence import ConfidenceMH
+    from pymc_minibatch_mh.step.factorized import FactorizedMH
+    from pymc_minibatch_mh.step.firefly import FireflyMH
+    from pymc_minibatch_mh.step.own_test import OwnTestMH
+    from pymc_minibatch_mh.step.penalty import PenaltyMH
+    from pymc_minibatch_mh.step.poisson import PoissonMH
+    from pymc_minibatch_mh.step.scalable import ScalableSubsamplingMH
+    from pymc_minibatch_mh.step.tuna import TunaMH
 
-#: Where the names live that ArviZ, Matplotlib or numba stand behind, which take seconds to import:
+#: Where the names live. SciPy, ArviZ and Matplotlib stand behind them and take seconds to import:
 #: each is imported when it is first asked for, and type checkers read the imports above.
 _ON_FIRST_USE = {
+    "AustereMH": "step.austere",
+    "BarkerMinibatchMH": "step.barker",
     "Bounds": "bounds.user_bounds",
+    "ConfidenceMH": "step.confidence",
     "Explanation": "diagnostics.forecast.explanation",
+    "FactorizedMH": "step.factorized",
+    "FireflyMH": "step.firefly",
     "Langevin": "proposals.langevin",
     "Laplace": "proposals.single",
     "Mixture": "proposals.mixture",
     "OwnMove": "proposals.own_move",
+    "OwnTestMH": "step.own_test",
+    "PenaltyMH": "step.penalty",
     "PerUpdate": "methods.tables.designs",
+    "PoissonMH": "step.poisson",
+    "Proposal": "proposals.base",
     "RandomWalk": "proposals.walk",
     "Ranges": "bounds.user_ranges",
     "Rows": "model.reading.stored",
+    "ScalableSubsamplingMH": "step.scalable",
     "SequentialDesign": "methods.tables.designs",
     "StiefelWalk": "proposals.stiefel",
     "TriedMoves": "methods.tables.tried_moves",
+    "TunaMH": "step.tuna",
     "audit": "diagnostics.audit.audit",
     "correction_errors": "methods.tables.ridge",
     "design_sequential_test": "diagnostics.forecast.design",
@@ -145,7 +157,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_ON_FIRST_USE[name]}"), name)
+    with collection_paused():
+        value = getattr(import_module(f"{__name__}.{_ON_FIRST_USE[name]}"), name)
     globals()[name] = value
     return value
 

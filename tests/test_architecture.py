@@ -1,4 +1,4 @@
-"""Who may know of whom, how long a file and a function may be, and how much a function takes."""
+"""Who may know of whom, how large a room and a function may be, and how much a function takes."""
 
 import ast
 import sys
@@ -9,14 +9,21 @@ from pathlib import Path
 PACKAGE = "pymc_minibatch_mh"
 ROOT = Path(__file__).parents[1] / PACKAGE
 FILES = sorted(ROOT.rglob("*.py"))
-LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS = 350, 40, 8
+LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
+#: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
+BUDGETS = {
+    "(top)": 670, "bounds": 4410, "chain": 1390, "data": 2510, "diagnostics": 3980,
+    "expansion": 3880, "kernels": 4290, "methods": 4210, "model": 11900, "preparation": 1990,
+    "proposals": 1710, "sampling": 1520, "step": 2280,
+}  # fmt: skip
 
 #: Part -> parts of the package that it may import. A module of the root is its own part;
 #: a room inside of a room is one where it is named here.
 ARROWS = {
     "__init__": {
-        "bounds", "diagnostics", "diagnostics.after", "diagnostics.audit", "diagnostics.forecast",
-        "errors", "kernels", "methods", "model.reading", "proposals", "sampling", "step",
+        "bounds", "collection", "diagnostics", "diagnostics.after", "diagnostics.audit",
+        "diagnostics.forecast", "errors", "kernels", "methods", "model.reading", "proposals",
+        "sampling", "step",
     },
     "_jit": set(),
     "collection": set(),
@@ -44,8 +51,8 @@ ARROWS = {
     "methods": {"_jit", "bounds", "data", "errors", "kernels", "preparation"},
     "chain": {"errors", "expansion", "kernels", "methods", "preparation", "proposals", "threads"},
     "step": {
-        "bounds", "chain", "collection", "errors", "expansion", "kernels", "methods",
-        "model.reading", "preparation", "progress", "proposals",
+        "bounds", "chain", "errors", "expansion", "kernels", "methods", "model.reading",
+        "preparation", "progress", "proposals",
     },
     "sampling": {"chain", "errors", "kernels", "model.reading", "progress", "step", "threads"},
     "diagnostics.forecast": {
@@ -262,9 +269,12 @@ def test_an_arrow_against_the_direction_is_noticed():
     assert [(part, name) for part, name in AGAINST if forbidden(part, [name]) != [name]] == []
 
 
-def test_files_are_short():
-    lines = {short(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
-    assert {name: n for name, n in lines.items() if n > LONGEST_FILE} == {}
+def test_rooms_keep_to_their_budgets():
+    taken = dict.fromkeys(BUDGETS, 0)
+    for path in FILES:
+        room, *inside = short(path).split("/")
+        taken[room if inside else "(top)"] += len(path.read_text(encoding="utf-8").splitlines())
+    assert {room: n for room, n in taken.items() if n > BUDGETS[room]} == {}
 
 
 def too_much(measure, limit):

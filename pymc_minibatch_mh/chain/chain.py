@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pymc_minibatch_mh.chain import warmup
 from pymc_minibatch_mh.chain.pool import Pool, no_supplies
+from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.chain.schedule import Stage, stage_of
 from pymc_minibatch_mh.chain.state import ChainState, new_state
 from pymc_minibatch_mh.errors import BoundViolationError, MinibatchError
@@ -17,14 +19,8 @@ from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.handle import LinkedRecord
 from pymc_minibatch_mh.kernels.moves import Move
 from pymc_minibatch_mh.kernels.run import ARGUMENTS, linked, proposal_of, run
-from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED
+from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared
 from pymc_minibatch_mh.preparation.violations import violation_message
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pymc_minibatch_mh.chain.program import Program
-    from pymc_minibatch_mh.preparation.prepared import Prepared
 
 
 class Draws(NamedTuple):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices
+from pymc_minibatch_mh.preparation.prepared import Prepared
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.chain.program import Program
-    from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Moves after each update at most, where their number is not set: each of them evaluates the prior
 #: part some five times.

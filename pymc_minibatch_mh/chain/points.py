@@ -9,12 +9,10 @@ rows anew. So a chain keeps its position with the point that it handed out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.chain import Chain
 
 
 def place_at(chain: Chain, point: Mapping[str, np.ndarray]) -> None:

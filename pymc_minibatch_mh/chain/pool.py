@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import ctypes
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakMethod
 
 import numpy as np
 
+from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.supply import ALL, NO_SUPPLY, NUMBER, Supply
+from pymc_minibatch_mh.preparation.prepared import Prepared
 from pymc_minibatch_mh.threads import HeldBack, result_of
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.chain.state import ChainState
-    from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Rows of one supply.
 ROOM = 4096

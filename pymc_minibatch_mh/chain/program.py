@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pymc_minibatch_mh.chain.moves_without_rows import slices_of
+from pymc_minibatch_mh.chain.pool import Pool
 from pymc_minibatch_mh.chain.schedule import Schedule, tempered
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
 from pymc_minibatch_mh.kernels.slices import Slices
+from pymc_minibatch_mh.methods.base import Method
+from pymc_minibatch_mh.preparation.prepared import Prepared
 from pymc_minibatch_mh.preparation.unread import whitened_directions
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.chain.pool import Pool
-    from pymc_minibatch_mh.methods.base import Method
-    from pymc_minibatch_mh.preparation.prepared import Prepared
-    from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.proposals.base import Proposal
 
 
 class Program:

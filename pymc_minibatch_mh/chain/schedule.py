@@ -8,10 +8,9 @@ was prepared belongs to the last temperature, and is scaled to those before it
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 #: Pairs (draw, K): from which draw on which temperature holds; the first draw is 0.
 Schedule = tuple[tuple[int, float], ...]

@@ -12,19 +12,17 @@ that what a chain converges to is as it would be from any other start.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
+from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.moves_without_rows import possible_slices
 from pymc_minibatch_mh.kernels.first_class import address_of
 from pymc_minibatch_mh.kernels.generator import generator_addresses
 from pymc_minibatch_mh.kernels.slices import sweep_without_rows
+from pymc_minibatch_mh.preparation.prepared import Prepared
 from pymc_minibatch_mh.preparation.unread import whitened_directions
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.chain.chain import Chain
-    from pymc_minibatch_mh.preparation.prepared import Prepared
 
 Begun = Literal["stepped off", "waits"] | None
 

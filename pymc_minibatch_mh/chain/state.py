@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pymc_minibatch_mh.kernels.counts import N_COUNTS, N_TALLIES
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 
 @dataclass

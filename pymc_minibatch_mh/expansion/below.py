@@ -2,21 +2,19 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.expansion.passes import Passes
+from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_tables
 from pymc_minibatch_mh.kernels.moves import FROM_CENTRE
 from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.compiled.form_rows import FormRows, PlacedFormRows
 from pymc_minibatch_mh.model.row.gap import gap_of
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.expansion.target import Target
 
 #: What a gap is enlarged by, far more than its rounding errors: that lowers the bound.
 ROUNDING = 1e-9

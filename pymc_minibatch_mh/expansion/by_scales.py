@@ -12,7 +12,6 @@ there are none.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -20,6 +19,7 @@ from scipy.special import log_ndtr
 
 from pymc_minibatch_mh.expansion.marginal import Given, Marginal
 from pymc_minibatch_mh.expansion.passes import Derivatives
+from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.expansion.taylor import whitening
 from pymc_minibatch_mh.kernels.by_scales import (
     ByScales,
@@ -28,9 +28,6 @@ from pymc_minibatch_mh.kernels.by_scales import (
     whiten_by_scales,
 )
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.expansion.target import Target
 
 #: Scales at most, and numbers in all tables: their computation takes time, and each draw reads
 #: some of them.

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,9 +55,7 @@ from pymc_minibatch_mh.methods.tables.sequential import (
     tail_probability,
 )
 from pymc_minibatch_mh.preparation.needs import Needs
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.preparation.prepared import Prepared
+from pymc_minibatch_mh.preparation.prepared import Prepared
 
 
 class AustereTest(NamedTuple):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from copy import copy
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import numpy as np
 
 from pymc_minibatch_mh.methods.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from pymc_minibatch_mh.preparation.needs import Needs
-    from pymc_minibatch_mh.preparation.prepared import Prepared
-
+from pymc_minibatch_mh.preparation.needs import Needs
+from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Share of all rows from which on one pass in order is as quick as as many random reads.
 PASS_SHARE = 0.5

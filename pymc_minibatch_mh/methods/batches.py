@@ -4,7 +4,7 @@ import logging
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import float64, int64
@@ -15,10 +15,8 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.looks import full_passes_of
 from pymc_minibatch_mh.methods.base import Method
 from pymc_minibatch_mh.preparation.needs import Needs
+from pymc_minibatch_mh.preparation.prepared import Prepared
 from pymc_minibatch_mh.preparation.stored import MOVES
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.preparation.prepared import Prepared
 
 _log = logging.getLogger("pymc")
 

@@ -38,7 +38,7 @@ doi:10.48550/arXiv.1610.06848.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,9 +60,7 @@ from pymc_minibatch_mh.methods.base import Method
 from pymc_minibatch_mh.methods.batches import GAUSSIAN_THIRD_MOMENT, require_batches
 from pymc_minibatch_mh.methods.guarantee import Guarantee, Promise
 from pymc_minibatch_mh.preparation.needs import Needs
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.preparation.prepared import Prepared
+from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Number k of the first look.
 FIRST_LOOK = 2

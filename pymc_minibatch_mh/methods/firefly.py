@@ -37,7 +37,7 @@ Uncertainty in Artificial Intelligence 30, arXiv:1403.5693.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,10 +60,7 @@ from pymc_minibatch_mh.methods.brightness import (
 )
 from pymc_minibatch_mh.methods.guarantee import Guarantee, Promise
 from pymc_minibatch_mh.preparation.needs import GivenBounds, Needs
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.preparation.prepared import Prepared
-
+from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: ξ, where untuned lower bounds touch: the published one for logistic regression.
 UNTUNED = 1.5

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.bounds.blocks import AnyTables
+from pymc_minibatch_mh.bounds.blocks import AnyTables
 
 
 class Promise(StrEnum):

@@ -50,7 +50,7 @@ exact Bayesian inference with large datasets", ICML 36, arXiv:1901.09881.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,9 +66,7 @@ from pymc_minibatch_mh.methods.base import Method
 from pymc_minibatch_mh.methods.chi import chi_from, require_subsampling, starting_chi
 from pymc_minibatch_mh.methods.guarantee import Guarantee, Promise
 from pymc_minibatch_mh.preparation.needs import GivenBounds, Needs
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.preparation.prepared import Prepared
+from pymc_minibatch_mh.preparation.prepared import Prepared
 
 BEST, PAPER, FACTORIZED = range(3)
 FORMS = {"best": BEST, "paper": PAPER, "factorized": FACTORIZED}

@@ -33,7 +33,7 @@ Advances in Neural Information Processing Systems 32, arXiv:1911.09771.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,9 +51,7 @@ from pymc_minibatch_mh.methods.base import Method
 from pymc_minibatch_mh.methods.guarantee import Guarantee, Promise
 from pymc_minibatch_mh.methods.poisson import accept_probability
 from pymc_minibatch_mh.preparation.needs import GivenRanges, Needs
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.preparation.prepared import Prepared
+from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Which table holds the M_i, and which the m_i.
 WIDTHS, BELOW = 0, 1

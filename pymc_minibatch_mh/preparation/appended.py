@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,12 +20,10 @@ from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.files import AGAIN
 from pymc_minibatch_mh.data.stored import StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError, StaleDataError
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.model.reading.digest import split_digests
 from pymc_minibatch_mh.preparation.prepared import PREPARATION_SEED, Prepared, Sought
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.expansion.target import Target
-    from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 _log = logging.getLogger("pymc")
 

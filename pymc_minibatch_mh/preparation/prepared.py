@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from pymc_minibatch_mh.data.stored import StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.expansion.below import Below, below
 from pymc_minibatch_mh.expansion.by_scales import by_scales
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.expansion.taylor import Calibration
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.by_scales import ByScales
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
@@ -33,12 +36,6 @@ from pymc_minibatch_mh.preparation.violations import (
     tell_of_unverified_bounds,
     typical_moves,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pymc_minibatch_mh.expansion.target import Target
-    from pymc_minibatch_mh.expansion.taylor import Calibration
 
 #: Seed of what is random outside of a chain's own generator, so that equal models are prepared in
 #: the same way: rows and other starts of the search for the mode, points at which the parts are

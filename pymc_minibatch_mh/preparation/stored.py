@@ -10,11 +10,11 @@ import numpy as np
 from pymc_minibatch_mh.bounds.blocks import BlockTables
 from pymc_minibatch_mh.data.stored import StoredRows, read_columns
 from pymc_minibatch_mh.errors import SettingError, SourceError
+from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.preparation.needs import Needs
 from pymc_minibatch_mh.preparation.violations import sizes_of_many
 
 if TYPE_CHECKING:
-    from pymc_minibatch_mh.expansion.target import Target
     from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Moves by which full passes are forecast, and how many of them may read all rows.

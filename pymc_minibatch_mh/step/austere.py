@@ -1,18 +1,16 @@
 """The austere sequential test."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.methods import austere
+from pymc_minibatch_mh.methods.tables.designs import PerUpdate, SequentialDesign
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.shared import SharedSettings
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.methods.tables.designs import PerUpdate, SequentialDesign
 
 #: Rows of a look, level and boundary, where nothing else is asked for.
 USUAL_BATCH, USUAL_EPSILON, USUAL_BOUNDARY = 500, 0.05, 0.5
@@ -82,7 +80,7 @@ class AustereMH(MinibatchStep):
             _require_usual("epsilon", epsilon, USUAL_EPSILON)
             _require_usual("boundary", boundary, USUAL_BOUNDARY)
         size = check.integer("batch_size", batch_size, 2)
-        method = own.machinery.austere.method_of(size, epsilon, boundary, design)
+        method = austere.method_of(size, epsilon, boundary, design)
         self._prepare(vars, method, **settings)
 
 

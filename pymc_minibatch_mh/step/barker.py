@@ -6,7 +6,7 @@ from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh import step as own
+from pymc_minibatch_mh.methods import barker
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.shared import SharedSettings
@@ -74,7 +74,6 @@ class BarkerMinibatchMH(MinibatchStep):
         skew_correction: bool = False,
         **settings: Unpack[SharedSettings],
     ) -> None:
-        barker = own.machinery.barker
         test_settings = barker.settings(
             check.positive("sigma", sigma),
             batch_size=check.integer("batch_size", batch_size, 2),

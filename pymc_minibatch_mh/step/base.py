@@ -8,35 +8,39 @@ from collections.abc import Sequence
 from functools import cached_property
 from inspect import Signature
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from pymc.step_methods.compound import BlockedStep
 from pymc.step_methods.state import WithSamplingState
 from pytensor.graph.basic import Variable
+from scipy.special import chdtri
 
-from pymc_minibatch_mh import step as own
+from pymc_minibatch_mh.bounds.blocks import AnyTables
+from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.points import place_at
+from pymc_minibatch_mh.chain.points import point_of as position_as_point
+from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.chain.starts import begin
+from pymc_minibatch_mh.chain.state import ChainState
+from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.kernels.surrogate import Surrogate, whitened_norm
+from pymc_minibatch_mh.methods.base import Method
+from pymc_minibatch_mh.methods.guarantee import Guarantee
 from pymc_minibatch_mh.model.reading.inputs import generator_of, model_of, point_of
+from pymc_minibatch_mh.preparation.file import key_of, write
+from pymc_minibatch_mh.preparation.freshness import WatchedModel
+from pymc_minibatch_mh.preparation.prepared import Prepared
+from pymc_minibatch_mh.preparation.sharing import read_model
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.step import report
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.describe import docstring_of, line_about, signature_of
+from pymc_minibatch_mh.step.deterministics import tell_of_large
 from pymc_minibatch_mh.step.sampling_state import MinibatchState, require_fitting
 from pymc_minibatch_mh.step.schedule import require_warm_up_for
 from pymc_minibatch_mh.step.shared import SharedSettings
 from pymc_minibatch_mh.step.stats import STATS_DTYPES_SHAPES, stats_of_draw
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.bounds.blocks import AnyTables
-    from pymc_minibatch_mh.chain.chain import Chain
-    from pymc_minibatch_mh.chain.program import Program
-    from pymc_minibatch_mh.chain.state import ChainState
-    from pymc_minibatch_mh.expansion.target import Target
-    from pymc_minibatch_mh.kernels.surrogate import Surrogate
-    from pymc_minibatch_mh.methods.base import Method
-    from pymc_minibatch_mh.methods.guarantee import Guarantee
-    from pymc_minibatch_mh.preparation.freshness import WatchedModel
-    from pymc_minibatch_mh.preparation.prepared import Prepared
 
 #: Chance that a Gaussian posterior lies as far out as a start that is not waited for, and width
 #: of the new start in posterior standard deviations.
@@ -93,7 +97,7 @@ class MinibatchStep(BlockedStep):
         method: Method,
         **given: Unpack[SharedSettings],
     ) -> None:
-        machinery, shared = own.machinery, check.shared(type(self), given)
+        shared = check.shared(type(self), given)
         model, initial_point = model_of(shared["model"]), shared["initial_point"]
         settings = check.of_chains(shared)
         moves = check.moves_without_rows_of(
@@ -104,8 +108,8 @@ class MinibatchStep(BlockedStep):
         self.tune = self._adapts = settings.tune
         point = point_of(model, model.initial_point() if initial_point is None else initial_point)
         reading = check.reading_of(shared, given_bounds=method.needs.given)
-        read = machinery.read_model(model, self.vars, point, reading)
-        machinery.tell_of_large(model, point, self.name)
+        read = read_model(model, self.vars, point, reading)
+        tell_of_large(model, point, self.name)
         report.tell_of_stored(self.name, read.target)
         self._watched, discrete = read.watched, read.target.split.discrete_in_rows
         order = check.taylor_order_of(
@@ -120,7 +124,7 @@ class MinibatchStep(BlockedStep):
         limit = check.rows_or_auto("full_pass_above", shared["full_pass_above"])
         method = method.with_full_passes_above(limit)
         prepared = read.prepared(target, method.needs, model, start, shared["prepared"])
-        self.program = machinery.Program(
+        self.program = Program(
             prepared,
             method,
             settings.proposal,
@@ -128,7 +132,7 @@ class MinibatchStep(BlockedStep):
             settings.schedule,
             moves,
         )
-        self.chain = machinery.Chain(self.program, rng, self._adapts)
+        self.chain = Chain(self.program, rng, self._adapts)
         self.chain.meet_violation(prepared.violation or "")
         method.require_subsampling(prepared)
         self.chain.compile()
@@ -145,7 +149,7 @@ class MinibatchStep(BlockedStep):
             The file; it is overwritten.
         """
         self.require_unchanged()
-        own.machinery.write(path, self.prepared)
+        write(path, self.prepared)
 
     @property
     @abstractmethod
@@ -235,7 +239,7 @@ class MinibatchStep(BlockedStep):
         }
         schedule = self.program.schedule
         annealed = {"temperature": repr(list(schedule))} if schedule else {}
-        return method | own.machinery.key_of(self.target) | annealed
+        return method | key_of(self.target) | annealed
 
     @property
     def sampling_state(self) -> MinibatchState:
@@ -278,7 +282,7 @@ class MinibatchStep(BlockedStep):
         self.require_unchanged()
         require_warm_up_for(self.program.schedule, tune)
         # A chain of its own first: a copy of this step may hold the one that it leaves.
-        self.chain = own.machinery.Chain(self.program, self.rng, self.adapts and tune > 0)
+        self.chain = Chain(self.program, self.rng, self.adapts and tune > 0)
         super().setup_chain(rng, tune, draws)
 
     def stop_tuning(self) -> None:
@@ -291,7 +295,7 @@ class MinibatchStep(BlockedStep):
         """Make the updates of one draw in one compiled call."""
         began = time.perf_counter()
         chain = self.chain
-        own.machinery.place_at(chain, point)
+        place_at(chain, point)
         if not chain.state.started:
             self.target.condition_on(point)
             self.start(chain)
@@ -303,7 +307,7 @@ class MinibatchStep(BlockedStep):
         stats["temperature"] = temperature
         stats["perf_counter_diff"] = time.perf_counter() - began
         stats["warning"] = report.warning_of(self.name, chain.state, self.program)
-        return own.machinery.point_of(chain, point), [stats]
+        return position_as_point(chain, point), [stats]
 
     def start(self, chain: Chain) -> None:
         """Check where a chain starts; leave where no chain comes, and a default start far off.
@@ -314,15 +318,15 @@ class MinibatchStep(BlockedStep):
             If the density is zero there.
         """
         position, s = chain.position, self.prepared.surrogate
-        far = np.sqrt(own.machinery.chdtri(position.size, FAR_TAIL))
+        far = np.sqrt(chdtri(position.size, FAR_TAIL))
         left = chain.state.adapting and np.array_equal(position, self._default_start)
         # Not a point that other steps share in, nor one around a centre that nobody sought.
         left = left and s.first == 0 and self.target.covariance is None
-        if left and own.machinery.whitened_norm(s.whitener, position, s.centre) > far:
+        if left and whitened_norm(s.whitener, position, s.centre) > far:
             report.tell_of_new_start(self.name)
             position[:] = self.target.split.ravel(self.gaussian_draw(chain.rng, NEW_START))
         else:
-            report.tell_of_start(self.name, own.machinery.begin(chain))
+            report.tell_of_start(self.name, begin(chain))
         self.target.require_finite_start(position)
         chain.state.started = not chain.state.waiting
 

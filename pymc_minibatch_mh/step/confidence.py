@@ -5,8 +5,8 @@ from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.methods import confidence
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.shared import SharedSettings
@@ -72,7 +72,6 @@ class ConfidenceMH(MinibatchStep):
     ) -> None:
         if range not in ("bounds", "scan"):
             raise SettingError(f"range={range!r} is unknown. Use 'bounds' or 'scan'.")
-        confidence = own.machinery.confidence
         test_settings = confidence.settings(
             check.integer("batch_size", batch_size, 2),
             check.positive("gamma", gamma),

@@ -1,17 +1,15 @@
 """Factorised Metropolis–Hastings: scalable (SMH) and truncated (TFMH)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh import step as own
+from pymc_minibatch_mh.methods.poisson import PoissonMethod
+from pymc_minibatch_mh.preparation.needs import GivenBounds
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.shared import SharedSettings
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.preparation.needs import GivenBounds
 
 
 class FactorizedMH(MinibatchStep):
@@ -47,7 +45,7 @@ class FactorizedMH(MinibatchStep):
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
-        method = own.machinery.PoissonMethod(
+        method = PoissonMethod(
             "factorized",
             0.0,
             check.flag("delayed_acceptance", delayed_acceptance),

@@ -1,21 +1,18 @@
 """Firefly Monte Carlo."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
+import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.methods import firefly
 from pymc_minibatch_mh.model.reading.inputs import model_of
+from pymc_minibatch_mh.preparation.needs import GivenBounds
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.shared import SharedSettings
-
-if TYPE_CHECKING:
-    import pymc as pm
-
-    from pymc_minibatch_mh.preparation.needs import GivenBounds
 
 
 class FireflyMH(MinibatchStep):
@@ -76,7 +73,6 @@ class FireflyMH(MinibatchStep):
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
-        firefly = own.machinery.firefly
         if bound not in ("map", "untuned"):
             raise SettingError(f"bound={bound!r} is unknown. Use 'map' or 'untuned'.")
         untuned = bound == "untuned"

@@ -5,7 +5,7 @@ from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh import step as own
+from pymc_minibatch_mh.methods import own_test
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.shared import SharedSettings
@@ -58,7 +58,6 @@ class OwnTestMH(MinibatchStep):
         vars: Sequence[Variable] | None = None,
         **settings: Unpack[SharedSettings],
     ) -> None:
-        own_test = own.machinery.own_test
         method = own_test.OwnTestMethod(
             own_test.own_test(numbers),
             plan,

@@ -1,17 +1,15 @@
 """The penalty method on minibatches."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh import step as own
+from pymc_minibatch_mh.methods import penalty
+from pymc_minibatch_mh.methods.penalty import PenaltyMethod
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.shared import SharedSettings
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.methods.penalty import PenaltyMethod
 
 #: Rows of the smallest batch, where nothing else is asked for.
 USUAL_BATCH = 100
@@ -64,5 +62,4 @@ class PenaltyMH(MinibatchStep):
 
 def penalty_method(batch_size: int = USUAL_BATCH) -> "PenaltyMethod":
     """Return the test of :class:`PenaltyMH`."""
-    penalty = own.machinery.penalty
     return penalty.PenaltyMethod(penalty.settings(batch_size=batch_size))

@@ -1,18 +1,16 @@
 """PoissonMH, which needs the range of every log-likelihood."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.methods import poisson_levels
+from pymc_minibatch_mh.preparation.needs import GivenRanges
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.shared import SharedSettings
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.preparation.needs import GivenRanges
 
 
 class PoissonMH(MinibatchStep):
@@ -77,7 +75,7 @@ class PoissonMH(MinibatchStep):
                 "log-likelihoods themselves. Leave it out, or use TunaMH()."
             )
         settings["taylor_order"] = 0
-        method = own.machinery.poisson_levels.LevelsMethod(
+        method = poisson_levels.LevelsMethod(
             check.lam_of(lam), check.ranges_of(ranges), check.violation_rule(on_violation)
         )
         self._prepare(vars, method, **settings)

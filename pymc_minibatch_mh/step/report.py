@@ -9,19 +9,17 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pymc.stats.convergence import SamplerWarning, WarningType
 from rich.progress import TextColumn
 from rich.table import Column
 
+from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.chain.starts import Begun
+from pymc_minibatch_mh.chain.state import ChainState
+from pymc_minibatch_mh.expansion.target import Target
 from pymc_minibatch_mh.model.reading.joined import likelihoods_of
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.chain.program import Program
-    from pymc_minibatch_mh.chain.starts import Begun
-    from pymc_minibatch_mh.chain.state import ChainState
-    from pymc_minibatch_mh.expansion.target import Target
 
 _log = logging.getLogger("pymc")
 

@@ -8,9 +8,9 @@ from typing import Any
 from pymc.step_methods.compound import StepMethodState
 from pymc.step_methods.state import dataclass_state
 
-from pymc_minibatch_mh import step
 from pymc_minibatch_mh.chain.state import ChainState
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.preparation.file import first_difference
 
 #: Parts of a key that say something as they are; the others are digests.
 IN_WORDS = ("method", "taylor_order", "temperature")
@@ -43,7 +43,7 @@ def require_fitting(state: Any, own: MinibatchState) -> None:
             f"updates_per_draw={own.updates_per_draw} is not that of the sampling state, "
             f"{state.updates_per_draw}. Build the step as the one whose state it is."
         )
-    what = step.machinery.first_difference(state.key, own.key)
+    what = first_difference(state.key, own.key)
     if what:
         pair = f" ({state.key[what]}, not {own.key[what]})" if what in IN_WORDS else ""
         raise SettingError(

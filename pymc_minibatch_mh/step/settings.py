@@ -4,22 +4,23 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh import step as own
+from pymc_minibatch_mh.bounds.user_bounds import Bounds
+from pymc_minibatch_mh.bounds.user_ranges import Ranges
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.methods.base import Method
+from pymc_minibatch_mh.methods.chi import chi_for_gap
 from pymc_minibatch_mh.model.reading.inputs import value_variables
+from pymc_minibatch_mh.preparation.sharing import ReadingSettings
 from pymc_minibatch_mh.proposals.base import Proposal, is_number, positive_definite
+from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.step.schedule import schedule_of
 from pymc_minibatch_mh.step.shared import DEFAULTS, SharedSettings
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.methods.base import Method
-    from pymc_minibatch_mh.preparation.sharing import ReadingSettings
 
 
 def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
@@ -112,7 +113,7 @@ def reading_of(shared: SharedSettings, *, given_bounds: bool = False) -> "Readin
     if coordinates not in ("auto", "model"):
         raise SettingError(f"coordinates={coordinates!r} is unknown. Use 'auto' or 'model'.")
     in_own_terms = given_bounds or proposal_of(shared["proposal"]).in_own_terms
-    return own.machinery.ReadingSettings(
+    return ReadingSettings(
         shared["observed"],
         shared["weights"],
         shared["observation_dims"],
@@ -229,7 +230,7 @@ def covariance_of(shared: SharedSettings, size: int) -> np.ndarray | None:
 def proposal_of(setting: Proposal | str) -> Proposal:
     """Return the proposal; "auto" mixes Laplace moves and a random walk."""
     if setting == "auto":
-        return own.machinery.Mixture()
+        return Mixture()
     if isinstance(setting, Proposal):
         return setting
     raise SettingError(
@@ -260,7 +261,7 @@ def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
             raise SettingError(
                 f"chi={chi!r} and spectral_gap_ratio={spectral_gap_ratio!r} both set χ. Give one."
             )
-        return own.machinery.chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
+        return chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
     if isinstance(chi, str) and chi == "auto":
         return None
     number = isinstance(chi, int | float | np.integer | np.floating) and not isinstance(chi, bool)
@@ -273,7 +274,7 @@ def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
 
 def bounds_of(setting: Any) -> Any:
     """Return bounds that are derived or given in full; an array of the user is copied."""
-    if isinstance(setting, own.machinery.Bounds):
+    if isinstance(setting, Bounds):
         return replace(setting, c=deepcopy(setting.c))
     if setting is None or callable(setting):
         return setting
@@ -285,7 +286,7 @@ def bounds_of(setting: Any) -> Any:
 
 def ranges_of(setting: Any) -> Any:
     """Return ranges that are derived or given in full; arrays of the user are copied."""
-    if isinstance(setting, own.machinery.Ranges):
+    if isinstance(setting, Ranges):
         return deepcopy(setting)
     if setting is None or callable(setting):
         return setting

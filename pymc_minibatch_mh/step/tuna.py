@@ -1,18 +1,16 @@
 """TunaMH, the exact method by default."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh import step as own
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.methods.poisson import PoissonMethod
+from pymc_minibatch_mh.preparation.needs import GivenBounds
 from pymc_minibatch_mh.step import settings as check
 from pymc_minibatch_mh.step.base import MinibatchStep
 from pymc_minibatch_mh.step.shared import SharedSettings
-
-if TYPE_CHECKING:
-    from pymc_minibatch_mh.preparation.needs import GivenBounds
 
 
 class TunaMH(MinibatchStep):
@@ -76,7 +74,7 @@ class TunaMH(MinibatchStep):
     ) -> None:
         if form not in ("best", "paper"):
             raise SettingError(f"form={form!r} is unknown. Use 'best' or 'paper'.")
-        method = own.machinery.PoissonMethod(
+        method = PoissonMethod(
             form,
             check.chi_of(chi, spectral_gap_ratio),
             check.flag("delayed_acceptance", delayed_acceptance),

@@ -18,7 +18,7 @@ import arviz as az
 import numpy as np
 
 import pymc_minibatch_mh as mb
-import pymc_minibatch_mh.step.machinery
+import pymc_minibatch_mh.step.tuna
 from benchmarks.big_data import BLOCK, model_of, stored, timed, written
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.kernels import counts as entry

@@ -27,7 +27,7 @@ from scipy.special import log_expit
 import pymc_minibatch_mh as mb
 
 # What a step imports when it is built counts in none of the figures.
-import pymc_minibatch_mh.step.machinery
+import pymc_minibatch_mh.step.tuna
 from pymc_minibatch_mh.methods.tables.correction import correction_table
 from pymc_minibatch_mh.model.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.model.compiled.graphs import row_source

@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk, SettingError, step
+from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk, SettingError
+from pymc_minibatch_mh.step import base
 from zoo import METHODS, RANGED
 
 EVERY = {
@@ -64,7 +65,7 @@ def test_what_no_model_allows_is_refused_before_rows_are_read(model_of, monkeypa
     def never(*_):
         raise AssertionError("the model was read")
 
-    monkeypatch.setattr(step.machinery, "read_model", never)
+    monkeypatch.setattr(base, "read_model", never)
     with pytest.raises(SettingError, match=f"^{name}="):
         PenaltyMH(model=model_of("poisson"), **{name: value})
 
