@@ -17,7 +17,7 @@ from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY, add, multiply
 type Array = NDArray[np.float64]
 type Mask = NDArray[np.bool_]
 
-_LARGEST = np.finfo(float).max
+_LARGEST = np.finfo(np.float64).max
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,9 @@ shape in an interval, low + (high - low) σ(v), is (high + low K) / (1 + K). Sum
 reciprocals and logarithms of such fractions are others, of which none has a difference.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, log
 
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
@@ -93,7 +93,7 @@ class Fraction:
 def logarithm(linear: Linear) -> tuple[float, float, float]:
     """Return p, q and r of log(a + b K) = p log K + q + log(1 + r K)."""
     a, b = linear
-    return (0.0, log(a), b / a) if a > 0.0 else (1.0, log(b), 0.0)
+    return (0.0, math.log(a), b / a) if a > 0.0 else (1.0, math.log(b), 0.0)
 
 
 class Fractions:
@@ -171,4 +171,4 @@ class Fractions:
         offset = None if known is None else number(known[2])
         if known is None or offset is None:
             return None
-        return Fraction.exponential(known[0], known[1], exp(offset))
+        return Fraction.exponential(known[0], known[1], math.exp(offset))
