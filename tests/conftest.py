@@ -49,6 +49,10 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     keep_what_is_compiled()
 
 
+# Threads of BLAS wait for each other longer than matrices of this size take, and in every worker.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def pytest_addoption(parser):
     parser.addoption("--shard", metavar="K/N", help="the K-th of N parts: see tests/shards.py")
 

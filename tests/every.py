@@ -10,24 +10,31 @@ from nodes import cases_of
 #: How a case fails; pytest's own failures are no exceptions of the ordinary kind.
 FAILED = (Exception, pytest.fail.Exception)
 
+#: The two items of a table with slow cases.
+TIERS = pytest.mark.parametrize("tier", ["fast", pytest.param("slow", marks=pytest.mark.slow)])
+
 
 def every(names, cases, ids=None):
     """Run a test for each case of a table, as one item. The cases of two tables are crossed.
 
     It is written as ``pytest.mark.parametrize`` is, and each case has a ``monkeypatch`` of its own.
-    `nodes.resolve` finds a single case by the id that it would have there.
+    Cases that are marked slow are a second item, of the slow tier. `nodes.resolve` finds a single
+    case by the id that it would have there.
     """
-    given = {} if ids is None else {"ids": ids}
-    table = pytest.mark.parametrize(names, [*cases], **given).mark
-    rows = cases_of(table)
-    assert rows, "no cases"
+    given, cases = {} if ids is None else {"ids": ids}, [*cases]
+    table = pytest.mark.parametrize(names, cases, **given).mark
+    slow = [any(mark.name == "slow" for mark in getattr(case, "marks", ())) for case in cases]
+    everything = cases_of(table)
+    assert everything, "no cases"
 
     def decorate(test):
         wanted = inspect.signature(test).parameters
 
         @wraps(test)
         def run(**others):
-            failed = []
+            tier = others.pop("tier", "fast") if any(slow) else "fast"
+            cases = zip(everything, slow, strict=True)
+            rows, failed = [case for case, late in cases if late == (tier == "slow")], []
             for number, (name, row) in enumerate(rows):
                 with pytest.MonkeyPatch.context() as patch:
                     own = {"monkeypatch": patch} if "monkeypatch" in wanted else {}
@@ -39,7 +46,10 @@ def every(names, cases, ids=None):
                 told = "\n".join([f"{len(failed)} of {len(rows)} cases:", *(t for t, _ in failed)])
                 raise AssertionError(told) from failed[0][1]
 
-        left = [p for name, p in wanted.items() if name not in {*rows[0][1], "monkeypatch"}]
+        left = [p for name, p in wanted.items() if name not in {*everything[0][1], "monkeypatch"}]
+        if any(slow):
+            left.append(inspect.Parameter("tier", inspect.Parameter.KEYWORD_ONLY))
+            run = TIERS(run)
         run.__signature__ = inspect.Signature(left)
         run.tables = [*getattr(test, "tables", []), table]
         return run

@@ -42,6 +42,8 @@ def resolve(node_id):
 def cases(function):
     """Return the parameters of a parametrised test, or of one over tables: id -> name -> value."""
     marks = [mark for mark in getattr(function, "pytestmark", []) if mark.name == "parametrize"]
+    # Whichever tier a case of a table belongs to, it is known by its own id.
+    marks = [mark for mark in marks if mark.args[0] != "tier"]
     marks = [*getattr(function, "tables", []), *marks]
     return {
         "-".join(part for part, _ in chosen): {

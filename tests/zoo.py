@@ -16,6 +16,7 @@ from pymc_minibatch_mh import (
     ScalableSubsamplingMH,
     TunaMH,
 )
+from pymc_minibatch_mh import sample as sample_in_blocks
 
 APPROXIMATE = {cls.__name__: cls for cls in (AustereMH, BarkerMinibatchMH, ConfidenceMH, PenaltyMH)}
 EXACT = {cls.__name__: cls for cls in (FactorizedMH, FireflyMH, ScalableSubsamplingMH, TunaMH)}
@@ -115,4 +116,16 @@ def sample(model, step, draws, tune, chains=2, **settings):
             chains=chains,
             step=step,
             **{"cores": 1, "quiet": True, "compute_convergence_checks": False, **settings},
+        )
+
+
+def drawn(model, step, draws, tune, chains=2, **settings):
+    """Draw the same, without PyMC's loop around every draw, which takes ten times an update."""
+    with model:
+        return sample_in_blocks(
+            step,
+            draws,
+            tune=tune,
+            chains=chains,
+            **{"progressbar": False, "compute_convergence_checks": False, **settings},
         )

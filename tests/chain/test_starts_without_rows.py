@@ -9,7 +9,7 @@ import pytest
 
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.chain.starts import beside, runs_away
-from zoo import sample
+from zoo import drawn, sample
 
 ROWS, GROUPS = 3_000, 8
 #: Far below any scale that the data allow.
@@ -63,14 +63,14 @@ def test_no_chain_runs_away(spelling):
     """Chains did so with two in eight of these seeds."""
     model = hierarchy(spelling)
     step = TunaMH(model=model, rng=0)
-    trace = sample(model, step, 300, 300, chains=8, random_seed=0)
+    trace = drawn(model, step, 300, 300, chains=8, random_seed=0)
     assert float(trace.posterior["tau"].min()) > COLLAPSED
 
 
 def test_starts_of_ones_own_are_left_too():
     model = hierarchy("non-centred")
     step = TunaMH(model=model, rng=0)
-    trace = sample(model, step, 300, 300, random_seed=0, initvals={"tau": 1e-4})
+    trace = drawn(model, step, 300, 300, random_seed=0, initvals={"tau": 1e-4})
     assert float(trace.posterior["tau"].min()) > COLLAPSED
 
 
@@ -98,7 +98,7 @@ def test_no_chain_runs_away_from_a_centre_that_is_its_start(seed):
     model = hierarchy("centred")
     with model:
         step = TunaMH(centre="start", covariance=0.01 * np.eye(2 + GROUPS), rng=seed)
-    trace = sample(model, step, 100, 100, random_seed=seed)
+    trace = drawn(model, step, 100, 100, random_seed=seed)
     assert float(trace.posterior["tau"].min()) > COLLAPSED
 
 

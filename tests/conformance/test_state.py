@@ -96,7 +96,19 @@ def as_a_pickle(step, _):
 WAYS = (as_a_state, as_a_copy, as_a_pickle)
 
 
-@pytest.mark.parametrize("step", [*METHODS, *UNUSUAL], indirect=True)
+#: Chains whose like another case of the fast tier has: of stored rows, of a temperature, of a
+#: function of a user, and of a method whose test is another.
+ALIKE = {
+    "tuna by bounds of a user", "a test of a user", "firefly, untuned", "walk from the start",
+    "tempered", "annealed", "rows in files", "rows in chunks", "rows in a table",
+}  # fmt: skip
+EVERY_CHAIN = [
+    pytest.param(name, marks=pytest.mark.slow) if name in ALIKE else name
+    for name in (*METHODS, *UNUSUAL)
+]
+
+
+@pytest.mark.parametrize("step", EVERY_CHAIN, indirect=True)
 def test_restoring_a_state_repeats_the_draws(step, start):
     """Wherever a chain is cut, and whatever it is kept as, it goes on bit for bit."""
     other, kept, whole, point = as_a_pickle(step, None)(), [], [], start

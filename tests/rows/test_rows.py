@@ -19,7 +19,7 @@ from rows.conjugate import (
     regression_posterior,
 )
 from statistical.comparison import distance
-from zoo import sample
+from zoo import drawn as sampled
 
 DRAWS, TUNE, SEED = 6_000, 500, 96
 ROWS = 2_000
@@ -89,7 +89,7 @@ def test_the_posterior_is_that_of_the_rows(method, case):
     rows, mistaken = case()
     model = model_of(rows)
     step = method(model=model)
-    trace = sample(model, step, DRAWS, TUNE, random_seed=SEED)
+    trace = sampled(model, step, DRAWS, TUNE, random_seed=SEED)
     off = distance(trace, posterior(rows))
     assert off.seen
     assert off.small
@@ -113,7 +113,7 @@ def test_a_matrix_in_single_precision_is_read_as_it_is(matrix):
     X, y = matrix
     model = regression_of(X, y)
     step = PenaltyMH(model=model, taylor_order=1)
-    trace = sample(model, step, 2 * DRAWS, TUNE, random_seed=SEED)
+    trace = sampled(model, step, 2 * DRAWS, TUNE, random_seed=SEED)
     off = distance(trace, regression_posterior(X, y))
     assert off.seen
     assert off.small

@@ -10,7 +10,7 @@ from altered import with_tables
 from families import FAMILIES, coordinates
 from pymc_minibatch_mh import Laplace, overdispersed_initvals
 from statistical.budget import FAR
-from zoo import sample
+from zoo import drawn
 
 DRAWS, TUNE, SEED = 16_000, 1_000, 47
 #: Without control variates only small moves are decided by less than all rows.
@@ -63,7 +63,7 @@ def compare(trace, reference):
 def run(model_of, step_of, family, method, **settings):
     step = step_of(family, method, **SETTINGS.get(family, {}), **settings)
     starts = overdispersed_initvals(step, 2, seed=SEED)
-    trace = sample(model_of(family), step, DRAWS, TUNE, random_seed=SEED, initvals=starts)
+    trace = drawn(model_of(family), step, DRAWS, TUNE, random_seed=SEED, initvals=starts)
     stats = trace.sample_stats
     rows, full = float(stats["n_obs"].mean()), float(stats["full_pass"].mean())
     print(f"{family}, {method}: {rows:.1f} rows and {full:.4f} full passes per update")
@@ -105,7 +105,7 @@ def test_a_wrong_bound_is_seen_by_the_comparison(model_of, step_of, references):
     """Clip every change to a twentieth of its bound: the moments must give it away."""
     step = step_of("grouped", "TunaMH", taylor_order=1, on_violation="warn")
     narrow = with_tables(step, 0.05, [1.0, 1.0, 0.05])
-    trace = sample(model_of("grouped"), narrow, DRAWS, TUNE, random_seed=SEED)
+    trace = drawn(model_of("grouped"), narrow, DRAWS, TUNE, random_seed=SEED)
     assert float(trace.sample_stats["bound_ratio"].max()) > 1.0
     distance = compare(trace, references["grouped"])
     assert max(distance.mean, distance.sd) > FAR

@@ -8,7 +8,7 @@ from scipy import stats
 
 from pymc_minibatch_mh import TunaMH
 from statistical.budget import VERY_FAR
-from zoo import sample
+from zoo import drawn
 
 ROWS = 1_500
 Y = 0.2 + np.random.default_rng(77).standard_normal(ROWS)
@@ -48,7 +48,7 @@ def test_posterior_is_that_of_quadrature(name):
         pm.StudentT("y", nu=nu, mu=pm.Normal("level"), sigma=1.0, observed=Y)
         step = TunaMH()
     assert [one.name.split("_")[0] for one in step.target.split.coordinates.maps] == ["more"]
-    trace = sample(model, step, 4_000, 500, random_seed=5)
+    trace = drawn(model, step, 4_000, 500, random_seed=5)
     # In logarithms, nearly all of the updates read all rows.
     assert float(trace.sample_stats["full_pass"].mean()) / step.updates_per_draw < 0.05
     x, level = 1.0 / trace.posterior["nu"].to_numpy(), trace.posterior["level"].to_numpy()

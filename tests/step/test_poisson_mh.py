@@ -16,11 +16,11 @@ from pymc_minibatch_mh import (
     audit,
     explain,
 )
-from zoo import sample
+from zoo import drawn, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
-DRAWS, TUNE, SEED = 6_000, 1_000, 33
+DRAWS, TUNE, SEED = 4_000, 1_000, 33
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def by_quadrature():
 
 
 def test_posterior_is_that_of_quadrature(bounded, step):
-    trace = sample(bounded, step, DRAWS, TUNE, random_seed=SEED)
+    trace = drawn(bounded, step, DRAWS, TUNE, random_seed=SEED)
     means, sds = by_quadrature()
     draws = trace.posterior["beta"].to_numpy()
     # Means of twenty parts of each chain tell the noise.
