@@ -9,6 +9,8 @@ from nodes import cases_of
 
 #: How a case fails; pytest's own failures are no exceptions of the ordinary kind.
 FAILED = (Exception, pytest.fail.Exception)
+#: Fixtures that hold what earlier cases left: a case would depend on those before it.
+ACCUMULATING = {"rng", "caplog", "capsys", "capfd", "recwarn"}
 
 
 def every(names, cases, ids=None):
@@ -24,6 +26,8 @@ def every(names, cases, ids=None):
 
     def decorate(test):
         wanted = inspect.signature(test).parameters
+        shared = ACCUMULATING & {*wanted} - {*rows[0][1]}
+        assert not shared, f"cases would share {sorted(shared)}: make one in each"
 
         @wraps(test)
         def run(**others):

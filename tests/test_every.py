@@ -58,3 +58,12 @@ def test_a_single_case_is_found_by_its_id(number):
 def test_no_cases_are_no_test():
     with pytest.raises(AssertionError, match="no cases"):
         every("number", [])
+
+
+@pytest.mark.parametrize("name", ["rng", "caplog", "capsys"])
+def test_fixtures_that_accumulate_are_refused(name):
+    scope = {}
+    exec(f"def test(case, {name}): ...", scope)  # noqa: S102 - a test by the name of its fixture
+    with pytest.raises(AssertionError, match=f"cases would share .*{name}"):
+        every("case", [1, 2])(scope["test"])
+    every(name, [1, 2])(scope["test"])

@@ -31,8 +31,10 @@ def step():
         return TunaMH()
 
 
-def test_draws_are_those_of_the_posterior_where_effects_are_normal(step):
+def test_draws_are_those_of_the_posterior_where_effects_are_normal():
     """The posterior of the effects given their scale is normal, and only the scale is tabled."""
+    with hierarchy(noise=2.0):
+        step = TunaMH()
     tables, target = step.prepared.by_scales, step.target
     assert tables is not None
     work, place, ratios = np.empty(size_of_work(tables)), np.empty(GROUPS + 2), []
