@@ -46,6 +46,12 @@ def scaled_tables(prepared, factor, heads=(1.0, 1.0, 1.0)):
     return replace(prepared, tables=altered)
 
 
+def with_proposal(step, proposal, updates=1):
+    """Return a copy of a step that moves by another proposal, on what was prepared for its own."""
+    program = Program(step.prepared, step.program.method, proposal, updates)
+    return with_program(step, program)
+
+
 def with_tables(step, factor, heads=(1.0, 1.0, 1.0)):
     """Return a copy of a step whose bounds, and whose heads of tables, are multiplied."""
     return with_prepared(step, scaled_tables(step.prepared, factor, heads))

@@ -9,6 +9,8 @@ from nodes import cases_of
 
 #: How a case fails; pytest's own failures are no exceptions of the ordinary kind.
 FAILED = (Exception, pytest.fail.Exception)
+#: Fixtures that hold what earlier cases left: a case would depend on those before it.
+ACCUMULATING = {"rng", "caplog", "capsys", "capfd", "recwarn"}
 
 #: The two items of a table with slow cases.
 TIERS = pytest.mark.parametrize("tier", ["fast", pytest.param("slow", marks=pytest.mark.slow)])
@@ -29,6 +31,8 @@ def every(names, cases, ids=None):
 
     def decorate(test):
         wanted = inspect.signature(test).parameters
+        shared = ACCUMULATING & {*wanted} - {*everything[0][1]}
+        assert not shared, f"cases would share {sorted(shared)}: make one in each"
 
         @wraps(test)
         def run(**others):

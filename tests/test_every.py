@@ -75,3 +75,12 @@ def test_slow_cases_are_left_to_the_slow_tier():
     fast, slow = test.pytestmark[0].args[1]
     assert fast == "fast"
     assert [mark.name for mark in slow.marks] == ["slow"]
+
+
+@pytest.mark.parametrize("name", ["rng", "caplog", "capsys"])
+def test_fixtures_that_accumulate_are_refused(name):
+    scope = {}
+    exec(f"def test(case, {name}): ...", scope)  # noqa: S102 - a test by the name of its fixture
+    with pytest.raises(AssertionError, match=f"cases would share .*{name}"):
+        every("case", [1, 2])(scope["test"])
+    every(name, [1, 2])(scope["test"])

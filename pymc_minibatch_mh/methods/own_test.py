@@ -10,6 +10,7 @@ exact, as that is what the loop does where a batch would exceed
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numba import njit
@@ -102,10 +103,19 @@ def _guarded_judge(plain: Callable[..., tuple[float, float, float]]) -> Any:
     return judge
 
 
+#: Name, function of a user by its identity and its digest -> the same compiled, while it is used.
+_COMPILED: WeakValueDictionary[tuple[str, int, str], Any] = WeakValueDictionary()
+
+
 def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
     plain = getattr(function, "py_func", function)
+    # The digest tells a function whose globals have changed since from itself.
+    known = name, id(plain), code_digest(plain)
     try:
-        return guarded(plain)
+        found = _COMPILED.get(known)
+        if found is None:
+            found = _COMPILED[known] = guarded(plain)
+        return found
     except (NumbaError, TypeError) as error:
         raise SettingError(
             f"{name}={getattr(plain, '__name__', plain)!r} is no function that numba can compile: "

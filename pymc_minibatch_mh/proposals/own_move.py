@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numba import njit
@@ -21,6 +22,8 @@ from pymc_minibatch_mh.proposals.move_check import MOST_DRAWN, MoveCheck, deriva
 
 #: Entries of the faults of a move: the exception that it raised; whether it edited its position.
 RAISED, EDITED, N_FAULTS = range(3)
+#: Function of a user by its identity and its digest -> the same compiled, while a move has it.
+_COMPILED: WeakValueDictionary[tuple[int, str], Any] = WeakValueDictionary()
 
 
 class OwnMoveState(NamedTuple):
@@ -122,16 +125,21 @@ class OwnMove(Proposal):
             )
         object.__setattr__(self, "state", numbers_of("state", self.state))
         plain = getattr(self.move, "py_func", self.move)
+        # The digest tells a function whose globals have changed since from itself.
+        known = id(plain), code_digest(plain)
         try:
-            function = njit(MOVE_SIGNATURE, nogil=True, error_model="numpy")(plain)
+            function = _COMPILED.get(known)
+            if function is None:
+                function = njit(MOVE_SIGNATURE, nogil=True, error_model="numpy")(plain)
         except (NumbaError, TypeError) as error:
             raise SettingError(
                 f"OwnMove({getattr(plain, '__name__', plain)!r}) is no move that numba can "
                 f"compile: {error}. Write it as a function of (position, new, rng, state, metric, "
                 "rows) that returns a number, with NumPy operations and loops only."
             ) from error
+        _COMPILED[known] = function
         object.__setattr__(self, "move", plain)
-        object.__setattr__(self, "_digest", code_digest(plain))
+        object.__setattr__(self, "_digest", known[1])
         object.__setattr__(self, "_compiled", function)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from pymc_minibatch_mh.model.reading.stored import Rows
 #: Chunks, and settings of the array: X in two columns of chunks, small chunks, shards.
 LAYOUTS = {
     "large chunks": ({"X": (6_000, 2), "t": (4_500,), "y": (N,), "on": (7_000,)}, {}),
-    "small chunks": ({"X": (64, 3), "t": (100,), "y": (999,), "on": (10,)}, {}),
+    "small chunks": ({"X": (250, 3), "t": (400,), "y": (999,), "on": (200,)}, {}),
     "shards": (
         {"X": (500, 3), "t": (250,), "y": (1_000,), "on": (2_000,)},
         {"X": (5_000, 3), "t": (10_000,), "y": (4_000,), "on": (6_000,)},

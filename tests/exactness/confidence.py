@@ -24,7 +24,7 @@ TABLE = np.where(np.random.default_rng(3).permutation(TOTAL) < LARGER, HIGH, LOW
 BETA, CHEAP, MARGIN = 0.6, 0.55, 1.02
 LOG_FACTORIAL = gammaln(np.arange(TOTAL + 1.0) + 1.0)
 #: Uniform numbers over which the enumeration is averaged.
-UNIFORMS = (np.arange(4_000) + 0.5) / 4_000
+UNIFORMS = (np.arange(2_000) + 0.5) / 2_000
 
 SETTINGS = {
     "bounds": confidence.settings(delta=0.1),

@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 BELOW_ONE = 1.0 - 2.0**-53
 
@@ -82,33 +83,33 @@ def children(total, rows, more):
     return np.nonzero(contains)[1].reshape(len(contains), -1)
 
 
-def verdict_bounds(rule, log_ratio, variance, skewness, rows, total):
-    """Return (a, r): the verdict is accept for uniforms below a, reject from r on."""
-
-    def verdict(uniform):
-        return rule.judge(log_ratio, variance, skewness, rows, total, uniform, rule.settings)[0]
-
-    probability = rule.judge(log_ratio, variance, skewness, rows, total, 0.5, rule.settings)[1]
-    below, above = probability * (1 - 1e-12), min(probability * (1 + 1e-12), BELOW_ONE)
-    certain = below == 0.0 or verdict(below) == 1.0
-    if certain and (probability >= BELOW_ONE or verdict(above) == 0.0):
-        return probability, probability
-    return (
-        _largest_uniform(lambda uniform: verdict(uniform) == 1.0),
-        _largest_uniform(lambda uniform: verdict(uniform) != 0.0),
-    )
-
-
-def _largest_uniform(holds):
-    low, high = 0.0, BELOW_ONE
-    if not holds(low):
-        return 0.0
-    if holds(high):
-        return 1.0
-    while high - low > 1e-13:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+@njit(error_model="numpy")
+def verdict_bounds(judge, log_ratios, variances, skewnesses, rows, total, settings, out):
+    """Write (a, r) of each batch: accepted for uniforms below a, rejected from r on."""
+    for k in range(len(out)):
+        given = log_ratios[k], variances[k], skewnesses[k], rows, total
+        probability = judge(*given, 0.5, settings)[1]
+        below, above = probability * (1 - 1e-12), min(probability * (1 + 1e-12), BELOW_ONE)
+        out[k] = probability
+        certain = below == 0.0 or judge(*given, below, settings)[0] == 1.0
+        if certain and (probability >= BELOW_ONE or judge(*given, above, settings)[0] == 0.0):
+            continue
+        for side in range(2):
+            # Largest uniform number that is accepted, and largest one that is not rejected.
+            low, high = 0.0, BELOW_ONE
+            at_low, at_high = judge(*given, low, settings)[0], judge(*given, high, settings)[0]
+            if not (at_low == 1.0 or (side == 1 and at_low != 0.0)):
+                high = low
+            elif at_high == 1.0 or (side == 1 and at_high != 0.0):
+                low = high = 1.0
+            while high - low > 1e-13:
+                middle = 0.5 * (low + high)
+                verdict = judge(*given, middle, settings)[0]
+                if verdict == 1.0 or (side == 1 and verdict != 0.0):
+                    low = middle
+                else:
+                    high = middle
+            out[k, side] = low
 
 
 def acceptance(rule, cheap, differences, beta, heavy=()):
@@ -151,11 +152,13 @@ def _bounds_of_look(rule, cheap, differences, rows, beta, paths):
     else:
         batches = subsets(total, rows)
         moments = rule.statistics(cheap, differences[batches], total, beta)
-    bounds = np.empty((len(moments[0]), 2))
-    for batch in np.unique(paths):
-        figures = (float(moment[batch]) for moment in moments)
-        bounds[batch] = verdict_bounds(rule, *figures, rows, total)
-    return bounds[paths, 0], bounds[paths, 1]
+    batches, of_path = np.unique(paths, return_inverse=True)
+    bounds = np.empty((len(batches), 2))
+    # A mutant is no compiled function.
+    write = verdict_bounds if hasattr(rule.judge, "py_func") else verdict_bounds.py_func
+    moments = [moment[batches] for moment in moments]
+    write(rule.judge, *moments, rows, total, rule.settings, bounds)
+    return bounds[of_path, 0], bounds[of_path, 1]
 
 
 def transition_matrix(chain, rule, proposals=None):

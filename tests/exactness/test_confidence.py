@@ -11,7 +11,7 @@ from statistical.budget import FAR
 
 pytestmark = BY_BOUNDS
 
-UPDATES = 40_000
+UPDATES = 10_000
 
 
 @pytest.mark.parametrize("name", SETTINGS)

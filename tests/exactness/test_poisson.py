@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -14,8 +13,12 @@ from exactness.enumeration import stationary_law
 from exactness.poisson import RULES, Rule, accept, chains, matrices, transition_matrix
 from pymc_minibatch_mh.methods import poisson
 from pymc_minibatch_mh.methods.chi import chi_for_gap
+from tiers import fast
 
 EXACT = json.loads(law.EXACT_FILE.read_text())
+#: Rules that between them have every form, χ or none, a second stage and pairs of too many rows.
+SOME = ("best", "best, too many rows", "best, delayed", "paper", "MH-SS", "factorized")
+every_rule = pytest.mark.parametrize("name", fast(RULES, SOME))
 
 
 def distance(chain, matrix):
@@ -38,13 +41,13 @@ def test_chains_have_room_to_be_wrong():
     assert 0.2 < np.mean(by_all_rows) < 0.8
 
 
-@pytest.mark.parametrize("name", RULES)
+@every_rule
 def test_stationary_law_is_the_target(name):
     distances = [distance(*pair) for pair in zip(chains(), matrices(name), strict=True)]
     assert max(distances) <= 1e-12
 
 
-@pytest.mark.parametrize("name", RULES)
+@every_rule
 def test_one_step_keeps_the_target(name):
     """By detailed balance; every state leads to every other one, and chains are ergodic."""
     for chain, moves in zip(chains(), matrices(name), strict=True):
@@ -55,7 +58,7 @@ def test_one_step_keeps_the_target(name):
         assert law.gap(moves) > 1e-4
 
 
-@pytest.mark.parametrize("name", RULES)
+@every_rule
 def test_stored_figures_are_within_rounding(name):
     stored = EXACT[name]
     assert stored["chains"] == len(chains()) >= 50
@@ -65,19 +68,25 @@ def test_stored_figures_are_within_rounding(name):
     assert stored["gap"] == pytest.approx(min(gaps), rel=0, abs=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("better", "worse"),
-    [
-        ("best", "paper"),
-        ("MH-SS", "paper, chi=0"),
-        ("MH-SS", "factorized"),
-        ("best, delayed", "paper, delayed"),
-        ("best", "MH-SS"),
-        ("best, large chi", "best"),
-        ("best", "best, delayed"),
-        ("best, too many rows", "best"),
-    ],
-)
+ORDER = [
+    ("best", "paper"),
+    ("MH-SS", "factorized"),
+    ("best", "MH-SS"),
+    ("best", "best, delayed"),
+    ("best, too many rows", "best"),
+    # The others are enumerated for this alone.
+    *(
+        pytest.param(*pair, marks=pytest.mark.slow)
+        for pair in (
+            ("MH-SS", "paper, chi=0"),
+            ("best, delayed", "paper, delayed"),
+            ("best, large chi", "best"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("better", "worse"), ORDER)
 def test_order_of_acceptance(better, worse):
     gains = []
     for more, fewer in zip(matrices(better), matrices(worse), strict=True):
@@ -270,26 +279,26 @@ MUTANTS = {
 }
 
 
-@cache
 def distances_of_mutant(name):
-    """Return the distances of a mutant on the chains with mixtures and states outside."""
+    """Give the distances of a mutant on the chains with mixtures and states outside."""
     rule, replaced = MUTANTS[name]
     mutant = Rule(RULES[rule], **replaced)
-    return np.array([distance(c, transition_matrix(c, mutant)) for c in chains()[3::8]])
+    return (distance(c, transition_matrix(c, mutant)) for c in chains()[3::8])
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_not_exact(name):
-    assert distances_of_mutant(name).max() > 1e-4
+    assert any(found > 1e-4 for found in distances_of_mutant(name))
 
 
 def test_bias_grows_with_the_violation():
-    little, much = (np.median(distances_of_mutant(f"bounds x {f}")) for f in (0.75, 0.5))
+    little, much = (np.median([*distances_of_mutant(f"bounds x {f}")]) for f in (0.75, 0.5))
     assert 1e-3 < 2.0 * little < much
 
 
 def test_full_ratio_in_the_second_stage_is_no_small_mistake():
-    assert distances_of_mutant("full ratio in the second stage of all rows").max() > 0.1
+    name = "full ratio in the second stage of all rows"
+    assert any(found > 0.1 for found in distances_of_mutant(name))
 
 
 def test_a_violated_bound_drifts():

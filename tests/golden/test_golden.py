@@ -15,9 +15,23 @@ def assert_same(found, expected, rounding=1e-9):
         np.testing.assert_allclose(found[name], values, **close)
 
 
+#: Ways that differ from another one in a driver, a family of rows or a storage alone: nightly.
+LATER = (
+    "tuna in PyMC", "firefly in PyMC", "firefly, untuned", "penalty in PyMC",
+    "austere of raw differences", "hierarchy, barker", "shape near infinity", "softmax", "mixture",
+    "zero-inflated", "ordered", "kinks", "influential rows, batches", "laplace",
+    "noncentred hierarchy in its own coordinates", "rows in files, batches", "rows in chunks",
+    "rows in a table", "rows of a cluster",
+)  # fmt: skip
 #: The kernels of one method are compiled by one worker.
 WAYS = [
-    pytest.param(name, marks=pytest.mark.xdist_group(f"golden {way.method}"))
+    pytest.param(
+        name,
+        marks=[
+            pytest.mark.xdist_group(f"golden {way.method}"),
+            *[pytest.mark.slow] * (name in LATER),
+        ],
+    )
     for name, way in COMBINATIONS.items()
 ]
 

@@ -16,11 +16,12 @@ from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.methods import austere
 from pymc_minibatch_mh.methods.tables.designs import design_table
 from statistical.budget import FAR
+from tiers import fast
 
 FOLDER = "PYMC_MINIBATCH_MH_DATA"
 #: The published check simulated so many tests, and its figures lay within so many standard errors.
 PUBLISHED_TESTS, PUBLISHED_ERRORS = 1_000, 3.0
-TESTS = 6_000
+TESTS = 2_000
 
 
 #: In the place of every random number, so that there is one threshold for all updates.
@@ -91,7 +92,7 @@ def allowed(share):
     return PUBLISHED_ERRORS * math.sqrt(max(share * (1.0 - share), 1e-3) / PUBLISHED_TESTS)
 
 
-@pytest.mark.parametrize("boundary", [0.5, 0.8])
+@pytest.mark.parametrize("boundary", fast([0.5, 0.8], [0.5]))
 @pytest.mark.parametrize("distance", [0.05, 0.5, 1.5])
 @pytest.mark.parametrize("name", SETS)
 def test_the_compiled_test_errs_and_reads_as_the_programme_says(name, distance, boundary):
@@ -163,7 +164,7 @@ def test_a_design_per_update_errs_and_reads_as_its_designs_say(tolerance):
     rows, log_ratio = 0.02 * normal_rows(), -0.8
     test = per_update(tolerance, rows.size)
     counts = updates(rows, log_ratio - rows.sum(), test, 20_000, seed=77)
-    gaps = log_ratio - np.log((np.arange(400) + 0.5) / 400)
+    gaps = log_ratio - np.log((np.arange(100) + 0.5) / 100)
     distances = np.abs(gaps) / spread(rows)
     places = np.searchsorted(test.distances, distances, side="right") - 1
     given = zip(distances, test.batch_sizes[places], test.epsilons[places], strict=True)

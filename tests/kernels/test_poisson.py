@@ -121,7 +121,7 @@ def test_rows_after_a_veto_are_not_read(name):
 
 def test_more_rows_than_are_read_at_a_time_decide_as_one_batch_does():
     settings = poisson.settings("best", 200_000.0)
-    states, counts = run(settings, count=60)
+    states, counts = run(settings, count=24)
     rate = poisson.rate(float(BOUNDS.sum(dtype=float) * METRIC), settings)
     assert rate > 3 * poisson.MOST_READ
     assert (np.abs(counts[:, entry.N_OBS] / rate - 1.0) < 0.02).all()

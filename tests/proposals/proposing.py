@@ -1,8 +1,8 @@
 """Proposals around a Gaussian approximation, drawn by the shipped moves."""
 
 import numpy as np
-from numba import njit
 
+from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.moves import Move, whiten
@@ -24,7 +24,7 @@ def gaussian(first):
     return Posterior(0, 0, RowSpace(NOTHING, NOTHING), surrogate, no_tables())
 
 
-@njit
+@compiled()
 def _proposed(numbers, posterior, positions, rng, new, log_q, components):
     surrogate, here = posterior.surrogate, np.empty(new.shape[1])
     there, step = np.empty(new.shape[1]), np.empty(new.shape[1])

@@ -7,10 +7,11 @@ import pytest
 from numba import njit
 from scipy.stats import multivariate_normal
 
+from altered import with_proposal
 from conformance.harness import run
-from kernels.chain import role
 from proposals.test_own_move import moments
-from pymc_minibatch_mh import AustereMH, Langevin, SettingError, TunaMH
+from pymc_minibatch_mh import Langevin, SettingError, TunaMH
+from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels.batch import draw_batch
@@ -22,7 +23,7 @@ from pymc_minibatch_mh.kernels.signatures import DERIVATIVES_SIGNATURE, LOGP_SIG
 from pymc_minibatch_mh.kernels.surrogate import Surrogate
 from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LinkedLangevin
 from statistical.budget import FAR
-from zoo import logistic, sample
+from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -60,7 +61,7 @@ def linked(step, preconditioner, batch_size):
     return LinkedLangevin(step, PRECONDITIONERS[preconditioner], batch_size, address)
 
 
-@role
+@compiled()
 def _proposed(own, posterior, positions, rng, new, log_q):
     surrogate, size = posterior.surrogate, new.shape[1]
     here, there, step = np.empty(size), np.empty(size), np.empty(size)
@@ -147,26 +148,28 @@ def test_moves_leave_the_target_invariant_if_their_density_is_counted(batch_size
 
 
 @pytest.fixture(scope="module")
-def model():
-    return logistic(rows=5_000)
+def model(model_of):
+    return model_of("logistic")
 
 
 @pytest.fixture(scope="module")
-def usual(model):
-    return moments(sample(model, TunaMH(model=model), 10_000, 500, random_seed=1))
+def usual(model, prepared):
+    return moments(sample(model, prepared("logistic"), 6_000, 500, random_seed=1))
 
 
 METHODS = [
-    (TunaMH, 1_500, {}),
-    (TunaMH, 0, {}),
-    pytest.param(AustereMH, 1_500, {"epsilon": 0.01, "batch_size": 500}, marks=pytest.mark.slow),
+    ("TunaMH", 1_500, {}),
+    ("TunaMH", 0, {}),
+    pytest.param("AustereMH", 1_500, {"epsilon": 0.01, "batch_size": 500}, marks=pytest.mark.slow),
 ]
 
 
 @pytest.mark.parametrize(("method", "batch_size", "settings"), METHODS)
-def test_the_posterior_is_that_of_the_usual_moves(model, usual, method, batch_size, settings):
-    step = method(model=model, proposal=Langevin(batch_size=batch_size), **settings)
-    trace = sample(model, step, 8_000, 1_000, random_seed=2)
+def test_the_posterior_is_that_of_the_usual_moves(
+    model, prepared, usual, method, batch_size, settings
+):
+    step = with_proposal(prepared("logistic", method, **settings), Langevin(batch_size=batch_size))
+    trace = sample(model, step, 4_000, 1_000, random_seed=2)
     (mean, sd, ess), (own_mean, own_sd, own_ess) = usual, moments(trace)
     noise = np.sqrt(1.0 / ess + 1.0 / own_ess)
     assert (np.abs(own_mean - mean) < FAR * sd * noise).all()
@@ -175,16 +178,16 @@ def test_the_posterior_is_that_of_the_usual_moves(model, usual, method, batch_si
     # The rows of the batch are read at both ends, and those of the test come on top.
     rows = trace.sample_stats["n_obs"]
     assert (rows >= 2 * batch_size).all()
-    if method is TunaMH:
+    if method == "TunaMH":
         assert float(rows.mean()) < 2 * batch_size + 100
         assert trace.sample_stats["certified"].all()
         assert float(trace.sample_stats["accept"].mean()) == pytest.approx(0.574, abs=0.15)
 
 
-def test_the_step_adapts_unless_it_is_told_not_to(model):
+def test_the_step_adapts_unless_it_is_told_not_to(model, prepared):
     for adapt in (True, False):
         proposal = Langevin(step_size=0.2, batch_size=100, adapt=adapt)
-        step = TunaMH(model=model, proposal=proposal)
+        step = with_proposal(prepared("logistic"), proposal)
         step.setup_chain(np.random.default_rng(1), 200, 10)
         run(step, model.initial_point(), 120)
         assert (step.chain.scaling != 0.2) == adapt
@@ -196,10 +199,13 @@ def test_half_of_the_rows_stand_for_all():
     assert Langevin(batch_size=0).rows_read(1_000) == 0
 
 
-def test_rows_are_counted_in_every_update(model):
-    step = TunaMH(model=model, proposal=Langevin(batch_size=40), updates_per_draw=3)
+def test_rows_are_counted_in_every_update(prepared):
+    own = prepared("logistic")
+    step = with_proposal(own, Langevin(batch_size=40), updates=3)
     step.setup_chain(np.random.default_rng(1), 0, 10)
-    plain = TunaMH(model=model, updates_per_draw=3).chain.advance(20).counts[:, entry.N_OBS]
+    plain = (
+        with_proposal(own, own.program.proposal, updates=3).chain.advance(20).counts[:, entry.N_OBS]
+    )
     assert plain.min() < 240
     assert step.chain.advance(20).counts[:, entry.N_OBS].min() >= 240
 

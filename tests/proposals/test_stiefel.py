@@ -5,8 +5,8 @@ import pymc as pm
 import pytest
 from scipy.stats import chi2, kstest, ortho_group
 
-from kernels.chain import role
 from pymc_minibatch_mh import PenaltyMH, SettingError, StiefelWalk
+from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.moves import Move
@@ -26,7 +26,7 @@ def linked(shape, scale, first=0):
     return LinkedStiefel(scale, first, *sides)
 
 
-@role
+@compiled()
 def _walked(own, posterior, start, steps, rng, new, log_q):
     here, there, step = np.empty(new.size), np.empty(new.size), np.empty(new.size)
     position = start.copy()

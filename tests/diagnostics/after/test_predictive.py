@@ -3,15 +3,19 @@
 import numpy as np
 import pymc as pm
 import pytest
+from pytensor.compile.mode import Mode
 from scipy.stats import ks_2samp
 
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from pymc_minibatch_mh import SettingError, UnsplittableModelError, posterior_predictive
 from pymc_minibatch_mh.diagnostics.after.chosen_rows import BatchFunction
 from statistical.budget import LEVEL
+from tiers import fast
 
 ROWS, DRAWS = 40, 4_000
 CHOSEN = [33, 5, 12]
+#: How PyMC draws: no code of its own is under test.
+IN_PYTHON = {"mode": Mode("vm", "fast_run")}
 RNG = np.random.default_rng(81)
 X = np.linspace(-2.0, 2.0, ROWS)
 Y = RNG.standard_normal(ROWS)
@@ -59,11 +63,20 @@ def of_another():
     pm.Normal("y", 2.0 * first, 0.1, observed=Y)
 
 
-MODELS = [
-    normal, in_data, without_columns, truncated, censored, categories, of_another,
-    # PyMC's own draws of these compile for long.
-    *(pytest.param(define, marks=pytest.mark.slow) for define in (mixture, vectors)),
-]  # fmt: skip
+MODELS = fast(
+    [
+        normal,
+        in_data,
+        without_columns,
+        truncated,
+        censored,
+        categories,
+        of_another,
+        mixture,
+        vectors,
+    ],
+    [in_data, censored, categories, of_another],
+)
 
 
 def built(define):
@@ -81,7 +94,7 @@ def draws_of(model, count=DRAWS):
 def of_pymc(model, trace):
     with model:
         drawn = pm.sample_posterior_predictive(
-            trace, var_names=["y"], random_seed=83, progressbar=False
+            trace, var_names=["y"], random_seed=83, progressbar=False, compile_kwargs=IN_PYTHON
         )
     return drawn["posterior_predictive"]["y"].to_numpy()[:, :, CHOSEN]
 
