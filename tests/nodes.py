@@ -42,7 +42,8 @@ def resolve(node_id):
 def cases(function):
     """Return the parameters of a parametrised test, or of one over tables: id -> name -> value."""
     marks = [mark for mark in getattr(function, "pytestmark", []) if mark.name == "parametrize"]
-    marks = [*getattr(function, "tables", []), *marks]
+    # Tables name the cases of both tiers.
+    marks = [*getattr(function, "tables", []), *(mark for mark in marks if mark.args[0] != "tier")]
     return {
         "-".join(part for part, _ in chosen): {
             k: v for _, named in chosen for k, v in named.items()
