@@ -4,6 +4,7 @@ import pytest
 
 from every import every
 from nodes import cases, resolve
+from tiers import fast
 
 
 def test_every_case_that_fails_is_named():
@@ -53,6 +54,23 @@ def test_a_single_case_is_found_by_its_id(number):
     test, parameters = resolve("test_every.py::test_a_single_case_is_found_by_its_id[4]")
     assert parameters == {"number": 4}
     assert not hasattr(test, "tables")
+
+
+def test_slow_cases_are_left_to_the_slow_tier():
+    seen = []
+
+    @every("sign", [1, -1])
+    @every("number", fast([1, 2, 3], kept=[1, 3]))
+    def signed(number, sign):
+        seen.append(number * sign)
+
+    signed()
+    assert seen == [1, 3, -1, -3]
+    signed(tier="slow")
+    assert seen[4:] == [2, -2]
+    assert list(cases(signed)) == ["1-1", "1--1", "2-1", "2--1", "3-1", "3--1"]
+    (mark,) = signed.pytestmark
+    assert [getattr(tier, "marks", ()) != () for tier in mark.args[1]] == [False, True]
 
 
 def test_no_cases_are_no_test():

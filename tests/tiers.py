@@ -11,4 +11,8 @@ QUICK = (
 
 def fast(cases, kept=QUICK):
     """Return cases as parameters, all but those that are kept marked as slow."""
-    return [case if case in kept else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+    return [case if case in kept else _slow(case) for case in cases]
+
+
+def _slow(case):
+    return pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow)

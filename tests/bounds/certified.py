@@ -181,7 +181,7 @@ def fit(name, rows):
     """Return a family around its mode."""
     model = (FAMILIES | VECTORS | EXPONENTIALS)[name](rows=rows)
     # Initial points of a correlation matrix would be compiled.
-    with pytensor.config.change_flags(cxx=""):
+    with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
         parts = split(model, model.value_vars)
         start = parts.ravel(model.initial_point())
     functions = row_functions(parts)

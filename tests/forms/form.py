@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 import pymc as pm
+import pytensor
 from scipy.special import ndtr
 
 #: Sizes that an axis of observations must not be confused with; there are as many classes.
@@ -52,7 +53,9 @@ class Form:
 
     def build(self, rows: int, *, mutable: bool = False) -> pm.Model:
         """Return the model on so many rows, their data in arrays or in pm.Data."""
-        with pm.Model() as model, warnings.catch_warnings():
+        # PyMC evaluates the inputs of a Gaussian process, for which PyTensor would compile.
+        in_python = pytensor.config.change_flags(mode="FAST_COMPILE", cxx="")
+        with in_python, pm.Model() as model, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             changed = self.declare(Data(rows, mutable=mutable))
         return model if changed is None else changed

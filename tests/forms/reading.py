@@ -20,12 +20,16 @@ def parts_of(model, form: Form) -> Split:
 
 
 @pytensor.config.change_flags(cxx="", traceback__limit=0)
-def assert_form_is_read_rightly(form: Form, rows: int, *, mutable: bool) -> Split:
-    """Compare what is read of a form with its model, and return what is read."""
+def assert_form_is_read_rightly(
+    form: Form, rows: int, *, mutable: bool
+) -> tuple[Split, list[tuple[np.ndarray, list[np.ndarray]]]]:
+    """Compare what is read of a form with its model.
+
+    Returns what is read, and some positions with the log-likelihoods of all rows there.
+    """
     model = form.build(rows, mutable=mutable)
     parts = parts_of(model, form)
-    assert_read_rightly(model, parts, form.axis)
-    return parts
+    return parts, assert_read_rightly(model, parts, form.axis)
 
 
 def refusal_of(form: Form, rows: int, *, mutable: bool) -> str:

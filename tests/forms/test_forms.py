@@ -15,9 +15,10 @@ from forms.odd import REFUSED as MIXED
 from forms.reading import assert_form_is_read_rightly, refusal_of
 from forms.table import MARKERS, PAGE, between, line, table, without_variable
 from model.reading.evaluation import assert_read_rightly, split_of
-from model.row.together import assert_put_together_again
+from model.row.together import assert_rows_are
 from pymc_minibatch_mh import UnsplittableModelError
 from pymc_minibatch_mh.model.reading import axis, batch, terms
+from pymc_minibatch_mh.model.row.function import row_functions
 
 # PyMC's own call, for a pm.MatrixNormal.
 pytestmark = pytest.mark.filterwarnings("ignore:pytensor.tensor.linalg.trace:FutureWarning")
@@ -36,11 +37,11 @@ def assert_refused_as_the_page_says(form):
 
 
 def check_accepted(form):
-    parts = assert_form_is_read_rightly(form, ROWS, mutable=True)
+    parts, known = assert_form_is_read_rightly(form, ROWS, mutable=True)
     said = line_on_the_page(form)
     assert line(form, parts) == said
     if "| yes | no |" not in said:
-        assert_put_together_again(form.build(ROWS, mutable=True), parts, 1, form.axis)
+        assert_rows_are(row_functions(parts), known)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -86,9 +87,9 @@ def assert_odd(name, rows):
         return
     assert outcome != MIXED or rows == 1
     assert {term.name for term in parts.terms} == {rv.name for rv in model.observed_RVs}
-    assert_read_rightly(model, parts)
+    known = assert_read_rightly(model, parts)
     if outcome == READ and name != "square_observations":
-        assert_put_together_again(model, parts)
+        assert_rows_are(row_functions(parts), known)
 
 
 @every("name", ODD)

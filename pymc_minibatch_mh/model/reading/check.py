@@ -29,6 +29,8 @@ TOLERANCE = 1e-8
 #: accepted difference where the model adds up its log-density in single precision.
 SINGLE_PRECISION = 1e-6
 
+#: Rows from which memory matters more than the half second that this search takes.
+MANY_ROWS = 100_000
 # With intermediate results in place, which saves memory.
 _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
     AS_SAMPLED,
@@ -109,7 +111,8 @@ class ModelDensity:
 
     def _function(self, graphs: Sequence[Variable]) -> Callable[..., list[float]]:
         inputs = [block.variable for block in (*self._split.blocks, *self._split.others)]
-        mode = Mode(linker="py", optimizer=_AS_SAMPLED_IN_PLACE)
+        many = sum(term.n_rows for term in self._split.terms) >= MANY_ROWS
+        mode = Mode(linker="py", optimizer=_AS_SAMPLED_IN_PLACE if many else AS_SAMPLED)
         function = pytensor.function(inputs, list(graphs), mode=mode, on_unused_input="ignore")
 
         def values(*pieces: np.ndarray) -> list[float]:

@@ -9,6 +9,7 @@ import pytest
 from pytensor.graph.replace import clone_replace
 
 from every import every
+from model.reading.evaluation import function_of
 from pymc_minibatch_mh.model.reading.coordinates import Coordinates, in_coordinates
 from pymc_minibatch_mh.model.reading.maps import Reciprocal, Scaled
 from shapes import negative_binomial, own, reciprocal, shapes_of_groups, student
@@ -42,7 +43,7 @@ def test_graph_and_jacobian_are_those_of_the_map(name, power):
     parts = reciprocal(MODELS[name](), power)
     coordinates = parts.coordinates
     at = parts.position.type("at")
-    function = pytensor.function([at], [coordinates.graph(at), coordinates.log_jacobian(at)])
+    function = function_of([at], [coordinates.graph(at), coordinates.log_jacobian(at)])
     for values in some(parts):
         position = parts.positions(values)
         there, log_jacobian = function(position)
@@ -67,7 +68,7 @@ def test_the_density_is_that_of_the_model_times_the_jacobian(name, power):
         given = {batch: pytensor.tensor.constant(column.values) for column, batch in batches}
         lengths = {term.length: pytensor.tensor.constant(term.n_rows) for term in of.terms}
         (total,) = clone_replace([total], {**given, **lengths}, rebuild_strict=False)
-        return pytensor.function([of.position], total, on_unused_input="ignore")
+        return function_of([of.position], total)
 
     one, other = density(parts), density(there)
     for values in some(parts):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from model.reading.evaluation import evaluate, split_of
+from model.reading.evaluation import evaluate, function_of, split_of
 from pymc_minibatch_mh.model.reading.check import ModelDensity
 
 
@@ -29,17 +29,18 @@ def check_the_jacobian(parts, values):
     assert graph == pytest.approx(log_size, abs=1e-6)
 
 
-def check_that_parts_add_up(model, parts, values):
-    """Compare the prior part and all rows with the model's own log-density."""
-    density, position = ModelDensity(model, parts), parts.positions(values)
-    inputs, given = [parts.position], [position]
+def check_that_parts_add_up(model, parts, *points):
+    """Compare the prior part and all rows with the model's own log-density, at some values."""
+    density, inputs, data = ModelDensity(model, parts), [parts.position], []
     for term in parts.terms:
         inputs += [term.length, *(batch for _, batch in term.batches)]
-        given += [term.n_rows, *(c.rows_first.astype(batch.dtype) for c, batch in term.batches)]
-    total = parts.prior + sum(term.logp.sum() for term in parts.terms)
-    whole = density.as_written(position, np.empty(0)).value
-    found = evaluate(inputs, total, given) - parts.log_jacobian(position)
-    assert found == pytest.approx(whole, rel=1e-11)
+        data += [term.n_rows, *(c.rows_first.astype(batch.dtype) for c, batch in term.batches)]
+    total = function_of(inputs, parts.prior + sum(term.logp.sum() for term in parts.terms))
+    for values in points:
+        position = parts.positions(values)
+        found = total(position, *data) - parts.log_jacobian(position)
+        whole = density.as_written(position, np.empty(0)).value
+        assert found == pytest.approx(whole, rel=1e-11)
 
 
 def check_free_variables(model, parts, values):

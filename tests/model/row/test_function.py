@@ -17,6 +17,7 @@ from pymc_minibatch_mh.model.row import arithmetic, choice, lower
 from pymc_minibatch_mh.model.row.cells import Cells
 from pymc_minibatch_mh.model.row.function import row_functions
 from pymc_minibatch_mh.model.row.values import RowData
+from tiers import fast
 
 N = 24
 RNG = np.random.default_rng(17)
@@ -311,7 +312,7 @@ def test_rows_are_put_together_again(name):
     assert_put_together_again(built(MODELS[name]))
 
 
-@every("name", FAMILIES)
+@every("name", fast(FAMILIES))
 def test_rows_of_every_family_are_put_together_again(name):
     assert_put_together_again(FAMILIES[name](rows=200), n=1)
 

@@ -87,8 +87,8 @@ def test_the_jacobian_is_the_numerical_one(spelling, sign):
 def test_the_parts_add_up_to_the_model(spelling, sign):
     model = built(spelling)
     parts = mapped(model, sign)
-    for seed in (3, 4):
-        check_that_parts_add_up(model, parts, values_near_start(model, parts, sign, seed))
+    values = (values_near_start(model, parts, sign, seed) for seed in (3, 4))
+    check_that_parts_add_up(model, parts, *values)
 
 
 @SIGNS

@@ -87,8 +87,7 @@ def test_the_jacobian_is_the_numerical_one(spelling):
 @SPELLED
 def test_the_parts_add_up_to_the_model(spelling):
     model, parts = mapped(spelling)
-    for seed in (3, 4):
-        check_that_parts_add_up(model, parts, values_near_start(model, parts, seed))
+    check_that_parts_add_up(model, parts, *(values_near_start(model, parts, k) for k in (3, 4)))
 
 
 @SPELLED

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from model.reading.evaluation import positions, rows_of_whole, split_of
+from model.reading.evaluation import positions, split_of, whole_rows
 from model.row.expressions import plain
 from pymc_minibatch_mh.model.row.cells import Argument
 from pymc_minibatch_mh.model.row.function import row_functions
@@ -33,10 +33,16 @@ def put_together(function, position, rows=None):
 def assert_put_together_again(model, parts=None, n=2, axis=0):
     """Compare the rows of a model with those that are put together, and return their functions."""
     parts = split_of(model) if parts is None else parts
+    whole = [whole_rows(model, parts, term.name, axis) for term in parts.terms]
+    known = [(x, [rows(x) for rows in whole]) for x in positions(parts, n)]
     functions = row_functions(parts)
-    for position in positions(parts, n):
-        for function in functions:
-            whole = rows_of_whole(model, parts, function.name, position, axis)
+    assert_rows_are(functions, known)
+    return functions
+
+
+def assert_rows_are(functions, known):
+    """Compare rows with those of the model, which are known at some positions."""
+    for position, wholes in known:
+        for function, whole in zip(functions, wholes, strict=True):
             found = put_together(function, position)
             np.testing.assert_allclose(found, whole, rtol=1e-9, atol=1e-11)
-    return functions
