@@ -78,23 +78,6 @@ def test_no_cases_are_no_test():
         every("number", [])
 
 
-def test_slow_cases_are_left_to_the_slow_tier():
-    met = []
-
-    @every("number", [1, pytest.param(2, marks=pytest.mark.slow), 3])
-    def test(number):
-        met.append(number)
-
-    test(tier="fast")
-    assert met == [1, 3]
-    test(tier="slow")
-    assert met == [1, 3, 2]
-    assert list(cases(test)) == ["1", "2", "3"]
-    fast, slow = test.pytestmark[0].args[1]
-    assert fast == "fast"
-    assert [mark.name for mark in slow.marks] == ["slow"]
-
-
 @pytest.mark.parametrize("name", ["rng", "caplog", "capsys"])
 def test_fixtures_that_accumulate_are_refused(name):
     scope = {}
