@@ -21,12 +21,11 @@ BUDGETS = {
 #: a room inside of a room is one where it is named here.
 ARROWS = {
     "__init__": {
-        "bounds", "collection", "diagnostics", "diagnostics.after", "diagnostics.audit",
+        "bounds", "diagnostics", "diagnostics.after", "diagnostics.audit",
         "diagnostics.forecast", "errors", "kernels", "methods", "model.reading", "proposals",
         "sampling", "step",
     },
     "_jit": set(),
-    "collection": set(),
     "errors": set(),
     "progress": set(),
     "threads": set(),
@@ -69,7 +68,6 @@ STORED_BY = {"dask", "pyarrow", "zarr"}
 INSTALLED = {
     "__init__": set(),
     "_jit": {"numba"},
-    "collection": set(),
     "errors": set(),
     "progress": {"rich"},
     "threads": set(),

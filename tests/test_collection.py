@@ -3,16 +3,16 @@ import os
 
 import pytest
 
-from pymc_minibatch_mh.collection import collection_paused
+from pymc_minibatch_mh import _collection_paused
 
 
 def test_collection_is_off_inside_and_as_it_was_afterwards():
-    with collection_paused():
+    with _collection_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
     gc.disable()
     try:
-        with collection_paused():
+        with _collection_paused():
             pass
         assert not gc.isenabled()
     finally:
@@ -20,7 +20,7 @@ def test_collection_is_off_inside_and_as_it_was_afterwards():
 
 
 def test_an_error_inside_leaves_collection_on():
-    with pytest.raises(ValueError, match="inside"), collection_paused():
+    with pytest.raises(ValueError, match="inside"), _collection_paused():
         raise ValueError("inside")
     assert gc.isenabled()
 
