@@ -19,86 +19,84 @@ from pymc_minibatch_mh.errors import (
 )
 
 if TYPE_CHECKING:
-    from pymc_minibatch_mh.bounds.user_bounds import Bounds
-    from pymc_minibatch_mh.bounds.user_ranges import Ranges
-    from pymc_minibatch_mh.diagnostics.after.loglikelihood import log_likelihood
-    from pymc_minibatch_mh.diagnostics.after.loo import loo_subsample
-    from pymc_minibatch_mh.diagnostics.after.predictive import posterior_predictive
+    from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges
+    from pymc_minibatch_mh.diagnostics.after.predictive import (
+        log_likelihood,
+        loo_subsample,
+        posterior_predictive,
+    )
     from pymc_minibatch_mh.diagnostics.audit.audit import audit
     from pymc_minibatch_mh.diagnostics.forecast.design import design_sequential_test, tried_moves
     from pymc_minibatch_mh.diagnostics.forecast.explain import explain
     from pymc_minibatch_mh.diagnostics.forecast.explanation import Explanation
     from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
     from pymc_minibatch_mh.kernels.batch import rows_gradient
-    from pymc_minibatch_mh.methods.tables.designs import PerUpdate, SequentialDesign
-    from pymc_minibatch_mh.methods.tables.ridge import correction_errors
-    from pymc_minibatch_mh.methods.tables.sequential import sequential_error, sequential_use
-    from pymc_minibatch_mh.methods.tables.tried_moves import TriedMoves
-    from pymc_minibatch_mh.model.reading.split import split
-    from pymc_minibatch_mh.model.reading.stored import Rows
+    from pymc_minibatch_mh.likelihood.split import split
+    from pymc_minibatch_mh.likelihood.stored import Rows
     from pymc_minibatch_mh.proposals.base import Proposal
     from pymc_minibatch_mh.proposals.langevin import Langevin
-    from pymc_minibatch_mh.proposals.mixture import Mixture
+    from pymc_minibatch_mh.proposals.mixture import Laplace, Mixture
     from pymc_minibatch_mh.proposals.own_move import OwnMove
-    from pymc_minibatch_mh.proposals.single import Laplace
     from pymc_minibatch_mh.proposals.stiefel import StiefelWalk
     from pymc_minibatch_mh.proposals.walk import RandomWalk
     from pymc_minibatch_mh.sampling.driver import sample
-    from pymc_minibatch_mh.sampling.initvals import overdispersed_initvals
-    from pymc_minibatch_mh.step.austere import AustereMH
-    from pymc_minibatch_mh.step.barker import BarkerMinibatchMH
-    from pymc_minibatch_mh.step.confidence import ConfidenceMH
-    from pymc_minibatch_mh.step.factorized import FactorizedMH
-    from pymc_minibatch_mh.step.firefly import FireflyMH
-    from pymc_minibatch_mh.step.own_test import OwnTestMH
-    from pymc_minibatch_mh.step.penalty import PenaltyMH
-    from pymc_minibatch_mh.step.poisson import PoissonMH
-    from pymc_minibatch_mh.step.scalable import ScalableSubsamplingMH
-    from pymc_minibatch_mh.step.tuna import TunaMH
+    from pymc_minibatch_mh.sampling.starts import overdispersed_initvals
+    from pymc_minibatch_mh.steps.austere import AustereMH
+    from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH
+    from pymc_minibatch_mh.steps.confidence import ConfidenceMH
+    from pymc_minibatch_mh.steps.correction import correction_errors
+    from pymc_minibatch_mh.steps.designs import PerUpdate, SequentialDesign, TriedMoves
+    from pymc_minibatch_mh.steps.factorized import FactorizedMH, ScalableSubsamplingMH
+    from pymc_minibatch_mh.steps.firefly import FireflyMH
+    from pymc_minibatch_mh.steps.own_test import OwnTestMH
+    from pymc_minibatch_mh.steps.penalty import PenaltyMH
+    from pymc_minibatch_mh.steps.poisson import PoissonMH
+    from pymc_minibatch_mh.steps.sequential import sequential_error, sequential_use
+    from pymc_minibatch_mh.steps.tuna import TunaMH
 
 #: Where the names live. SciPy, ArviZ and Matplotlib stand behind them and take seconds to import:
 #: each is imported when it is first asked for, and type checkers read the imports above.
 _ON_FIRST_USE = {
-    "AustereMH": "step.austere",
-    "BarkerMinibatchMH": "step.barker",
+    "AustereMH": "steps.austere",
+    "BarkerMinibatchMH": "steps.barker",
     "Bounds": "bounds.user_bounds",
-    "ConfidenceMH": "step.confidence",
+    "ConfidenceMH": "steps.confidence",
     "Explanation": "diagnostics.forecast.explanation",
-    "FactorizedMH": "step.factorized",
-    "FireflyMH": "step.firefly",
+    "FactorizedMH": "steps.factorized",
+    "FireflyMH": "steps.firefly",
     "Langevin": "proposals.langevin",
-    "Laplace": "proposals.single",
+    "Laplace": "proposals.mixture",
     "Mixture": "proposals.mixture",
     "OwnMove": "proposals.own_move",
-    "OwnTestMH": "step.own_test",
-    "PenaltyMH": "step.penalty",
-    "PerUpdate": "methods.tables.designs",
-    "PoissonMH": "step.poisson",
+    "OwnTestMH": "steps.own_test",
+    "PenaltyMH": "steps.penalty",
+    "PerUpdate": "steps.designs",
+    "PoissonMH": "steps.poisson",
     "Proposal": "proposals.base",
     "RandomWalk": "proposals.walk",
-    "Ranges": "bounds.user_ranges",
-    "Rows": "model.reading.stored",
-    "ScalableSubsamplingMH": "step.scalable",
-    "SequentialDesign": "methods.tables.designs",
+    "Ranges": "bounds.user_bounds",
+    "Rows": "likelihood.stored",
+    "ScalableSubsamplingMH": "steps.factorized",
+    "SequentialDesign": "steps.designs",
     "StiefelWalk": "proposals.stiefel",
-    "TriedMoves": "methods.tables.tried_moves",
-    "TunaMH": "step.tuna",
+    "TriedMoves": "steps.designs",
+    "TunaMH": "steps.tuna",
     "audit": "diagnostics.audit.audit",
-    "correction_errors": "methods.tables.ridge",
+    "correction_errors": "steps.correction",
     "design_sequential_test": "diagnostics.forecast.design",
     "explain": "diagnostics.forecast.explain",
-    "log_likelihood": "diagnostics.after.loglikelihood",
-    "loo_subsample": "diagnostics.after.loo",
-    "overdispersed_initvals": "sampling.initvals",
+    "log_likelihood": "diagnostics.after.predictive",
+    "loo_subsample": "diagnostics.after.predictive",
+    "overdispersed_initvals": "sampling.starts",
     "plot_audit": "diagnostics.plots",
     "plot_bounds": "diagnostics.plots",
     "plot_rows": "diagnostics.plots",
     "posterior_predictive": "diagnostics.after.predictive",
     "rows_gradient": "kernels.batch",
     "sample": "sampling.driver",
-    "sequential_error": "methods.tables.sequential",
-    "sequential_use": "methods.tables.sequential",
-    "split": "model.reading.split",
+    "sequential_error": "steps.sequential",
+    "sequential_use": "steps.sequential",
+    "split": "likelihood.split",
     "tried_moves": "diagnostics.forecast.design",
 }
 

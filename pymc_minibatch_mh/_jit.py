@@ -16,7 +16,7 @@ _log = logging.getLogger("pymc")
 
 
 #: What is compiled, or compiled into something else: numba looks at one file for each function.
-_COMPILED = ("_jit.py", "data", "kernels", "methods", "proposals")
+_COMPILED = ("_jit.py", "data", "kernels", "proposals", "steps")
 
 
 def sources(root: Path = Path(__file__).parent) -> str:

@@ -3,8 +3,8 @@
 import numpy as np
 import pymc as pm
 
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.reciprocal import in_reciprocal, shapes_of
+from pymc_minibatch_mh.likelihood.reciprocal import in_reciprocal, shapes_of
+from pymc_minibatch_mh.likelihood.split import split
 
 _MORE = ("1/more", "1/√more")
 #: Shapes with a shift or an interval: the shape at κ, and the words of κ and of its root.

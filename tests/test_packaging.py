@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pymc_minibatch_mh.step.stats import STATS
+from pymc_minibatch_mh.steps.report import STATS
 
 ROOT = Path(__file__).parents[1]
 INSTALL = "python -m pip install uv && "

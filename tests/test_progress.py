@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.live import Live
 
 from pymc_minibatch_mh import progress
-from pymc_minibatch_mh.expansion.parallel import on_all_cores
 from pymc_minibatch_mh.progress import counting, report, showing
+from pymc_minibatch_mh.reference.passes import on_all_cores
 
 
 @pytest.fixture

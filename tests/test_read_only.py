@@ -17,7 +17,7 @@ INSTALLED = Path(pymc_minibatch_mh.__file__).parent
 #: Compiles a function on its call, and others, of another folder, when their module is imported.
 COMPILE = """
 from pymc_minibatch_mh.kernels.special import trigamma
-from pymc_minibatch_mh.methods import distributions
+from pymc_minibatch_mh.steps import distributions
 print(trigamma(1.0), distributions.logistic(0.0))
 """
 BUILD = """

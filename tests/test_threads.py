@@ -12,8 +12,8 @@ from numba import njit
 
 from interrupts import STUCK, answers, handled_by, interrupted_after, interrupted_at_each
 from pymc_minibatch_mh import threads
-from pymc_minibatch_mh.kernels import first_class
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels import handle as first_class
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.threads import HeldBack, in_threads, result_of, usable_cores
 
 

@@ -22,7 +22,7 @@ from scipy.special import expit
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.kernels.bound_tables import smallest_table
 from pymc_minibatch_mh.kernels.moves import move_between
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 type Array = NDArray[np.float64]
 #: From the number of a row and positions, shape (k, d), to the row's remainders, shape (k,).

@@ -17,7 +17,7 @@ from scipy.stats import kstest
 from papers.report import Cell, Claim, Curve, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
 from pymc_minibatch_mh import AustereMH, Langevin, TunaMH
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 ROWS, PRECISION, SHRINKAGE, VARIANCE = 10_000, 3.0, 4950.0, 5e-6
 BATCH, START, BURN_IN = 500, 0.005, 500

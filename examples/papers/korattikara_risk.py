@@ -19,7 +19,7 @@ from papers.data import Digits, sevens_and_nines
 from papers.report import Cell, Claim, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
 from pymc_minibatch_mh import AustereMH, RandomWalk, TunaMH
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 #: Levels, and draws in the time of one at ε = 0 as published.
 PUBLISHED = {0.0: 1.0, 0.01: 1.8, 0.05: 2.7, 0.1: 3.4, 0.2: 5.6}

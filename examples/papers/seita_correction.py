@@ -22,7 +22,7 @@ from pymc_minibatch_mh import (
     RandomWalk,
     correction_errors,
 )
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 RIDGES = (100.0, 10.0, 1.0, 0.1, 0.01)
 #: Table 3: (N, σ) -> errors for these λ.

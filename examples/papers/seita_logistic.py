@@ -27,7 +27,7 @@ from pymc_minibatch_mh import (
     RandomWalk,
     design_sequential_test,
 )
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 WALK, TEMPERATURE, TOLERANCE = 0.05, 100.0, 0.05
 PUBLISHED = {

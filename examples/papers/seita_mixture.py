@@ -20,7 +20,7 @@ from scipy.special import gammaln
 from papers.report import Claim, Panel, Report, Table, curve, histogram, mean_sd
 from papers.runner import Array, Run, Size, acceptance_error, main, trials
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, ConfidenceMH, RandomWalk
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 VARIANCE, TEMPERATURE, WALK = 2.0, 1e4, 0.15
 START = {"first": 0.5, "apart": 0.0}

@@ -12,7 +12,7 @@ from papers.data import Digits, ones_and_sevens
 from papers.report import Cell, Claim, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Size, main, trials
 from papers.seita_logistic import EVERY, LEVELS, PUBLISHED, Trials, kept, regression, starts, steps
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 NAMES = ("Barker", "Austere (nc)")
 #: Draws of the two tests.

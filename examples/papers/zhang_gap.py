@@ -21,9 +21,10 @@ from papers.report import Claim, Curve, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
 from papers.zhang_laws import batch_decision, gap, poisson_acceptance, stationary, walk
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, FactorizedMH, OwnMove, TunaMH
-from pymc_minibatch_mh.methods import austere, barker, poisson
-from pymc_minibatch_mh.methods.chi import chi_for_gap
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps import austere, barker
+from pymc_minibatch_mh.steps import tuna as poisson
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.chi import chi_for_gap
 
 #: Rows, share of those that prefer the right, and the noise of all: √N times the sd of their sum.
 ROWS, SHARE, NOISE, BATCH, CHI = 2_000, 0.02, 10.0, 100, 1.0
@@ -35,9 +36,9 @@ CHIS, SAMPLED = (0.0, 0.1, 1.0, 10.0), (0.3, 3.0, 10.0)
 RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9)
 #: Settings of the approximate tests, as the package's `plan` and `judge` take them.
 TESTS: dict[str, tuple[Any, Any]] = {
-    "Austere, ε = .05": (austere, austere.settings(0.05, batch_size=BATCH)),
-    "Austere, ε = .01": (austere, austere.settings(0.01, batch_size=BATCH)),
-    "Barker": (barker, barker.settings(1.0, batch_size=BATCH, batch_rule="grow")),
+    "Austere, ε = .05": (austere, austere.austere_test(0.05, batch_size=BATCH)),
+    "Austere, ε = .01": (austere, austere.austere_test(0.01, batch_size=BATCH)),
+    "Barker": (barker, barker.barker_test(1.0, batch_size=BATCH, batch_rule="grow")),
 }
 
 #: How often steps to the right and to the left are accepted.
@@ -88,7 +89,7 @@ def steps(model: pm.Model) -> dict[str, MinibatchStep]:
 def rates(name: str) -> Sides:
     """Return how often a test accepts steps to the right and to the left."""
     if name == TUNA:
-        test = poisson.settings("paper", CHI)
+        test = poisson.poisson_test("paper", CHI)
         right, left = (poisson_acceptance(s * CHANGES, COUNTS, test) for s in (1.0, -1.0))
         return right, left
     if name == ALL:
@@ -230,10 +231,10 @@ def two_sided(size: float) -> tuple[Array, Array]:
 def acceptance(size: Size, seed: int) -> tuple[list[Claim], Panel]:
     """Return what figure 1c has: acceptance against M, where all rows accept every move."""
     kinds: dict[str, tuple[Any, Callable[..., MinibatchStep]]] = {
-        "FactorizedMH": (poisson.settings("factorized"), FactorizedMH)
+        "FactorizedMH": (poisson.poisson_test("factorized"), FactorizedMH)
     }
     for chi in CHIS:
-        test = poisson.settings("paper", chi)
+        test = poisson.poisson_test("paper", chi)
         kinds[f"TunaMH, χ = {chi:g}"] = test, partial(TunaMH, chi=chi, form="paper")
     grid = np.geomspace(0.1, 30.0, size.of(5, 30, 40))
     curves, found, errors = [], {}, []
@@ -277,7 +278,7 @@ def gaps(size: Size) -> tuple[Claim, Panel, Table]:
         shares = []
         for ratio in RATIOS[: size.of(2, 5, 5)]:
             chi = chi_for_gap(ratio)
-            test = poisson.settings("paper", chi)
+            test = poisson.poisson_test("paper", chi)
             kept = [poisson_acceptance(s * changes, COUNTS, test) for s in (1.0, -1.0)]
             shares.append(gap(walk((kept[0], kept[1]), states)) / full)
             lines.append([tilt, ratio, chi, shares[-1], poisson.rate(bound, test)])

@@ -12,7 +12,7 @@ from scipy.stats import hypergeom
 from scipy.stats import poisson as poisson_law
 
 from papers.runner import Array
-from pymc_minibatch_mh.methods import poisson
+from pymc_minibatch_mh.steps import tuna as poisson
 
 #: Values of the uniform number that a decision is summed over, and of a Poisson count.
 UNIFORMS, TAIL = 1_000, 1e-13

@@ -29,7 +29,7 @@ from pymc_minibatch_mh import (
     ScalableSubsamplingMH,
     TunaMH,
 )
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 COMPONENTS = 50
 #: χ -> standard deviation of the walk, published rows.

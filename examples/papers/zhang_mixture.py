@@ -32,7 +32,7 @@ from pymc_minibatch_mh import (
     Ranges,
     TunaMH,
 )
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 VARIANCE, TEMPERATURE, CHI, END = 2.0, 1e4, 1e-4, 3.0
 START = {"first": 0.5, "apart": 0.0}

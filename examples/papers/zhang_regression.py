@@ -38,7 +38,7 @@ from pymc_minibatch_mh import (
     TunaMH,
     explain,
 )
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 D, NU, CHI, LAG, ACCEPTANCE, PILOTS = 100, 4, 1e-6, 50, 0.25, 4
 MH, TFMH, FLY, TUNA = "MH", "TFMH", "FlyMC", "TunaMH"

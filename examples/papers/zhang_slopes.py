@@ -16,7 +16,7 @@ from scipy.special import expit
 from papers.report import Cell, Claim, Panel, Report, Table, curve, mean_sd
 from papers.runner import Run, Size, main, trials
 from pymc_minibatch_mh import RandomWalk, TunaMH
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 COVARIATES, STEP = 5, 2.38
 #: Order of the control variates -> the exponent of corollary 1.

@@ -24,9 +24,9 @@ from pymc_minibatch_mh.bounds.rules import (
     gamma_rise_derivatives,
     power_derivatives,
 )
-from pymc_minibatch_mh.model.row.cells import Apply, Argument, Cell, Constant, Data
-from pymc_minibatch_mh.model.row.operations import GammaRatio, GammaRise
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Constant, Data
+from pymc_minibatch_mh.likelihood.function import RowData
+from pymc_minibatch_mh.likelihood.operations import GammaRatio, GammaRise
 
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]

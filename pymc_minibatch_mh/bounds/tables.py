@@ -1,22 +1,19 @@
-"""The tables of c_i: for every row, over nested trust regions.
+"""Bounds on their way to other processes: large ones in a file that all of them map."""
 
-A table holds for pairs of positions inside its radius. Small radii have small bounds; which table
-serves a pair follows from the pair alone, symmetrically.
-"""
-
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numba import njit
+from numba.core.errors import NumbaError
 
-from pymc_minibatch_mh.bounds.groups import Groups
-from pymc_minibatch_mh.bounds.metric import compiled_metric
-from pymc_minibatch_mh.bounds.shipping import received, shipped
+from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.data import code_digest, digest
-from pymc_minibatch_mh.data.mapped import MappedArrays
-from pymc_minibatch_mh.kernels.alias import build_alias
+from pymc_minibatch_mh.data.files import MappedArrays
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import (
     KIND,
     NO_ROWS,
@@ -25,8 +22,82 @@ from pymc_minibatch_mh.kernels.bound_tables import (
     no_metric,
     no_tables,
 )
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.draw import build_alias
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import RANGE
+from pymc_minibatch_mh.kernels.roles import METRIC_SIGNATURE
+
+#: Bytes of bounds up to which a pickle holds them.
+SMALL = 2**20
+
+_log = logging.getLogger("pymc")
+
+
+def shipped(c: np.ndarray, mapped: Any) -> np.ndarray | MappedArrays | None:
+    """Return what a pickle holds of bounds: all, where they are, or nothing if no file takes them.
+
+    Parameters
+    ----------
+    c : ndarray of float32, shape (T, N)
+    mapped
+        Returns them, and their alias tables, in a file.
+    """
+    if c.nbytes <= SMALL:
+        return c
+    try:
+        return mapped()
+    except OSError as error:
+        _log.warning(
+            "Bounds of %s bytes cannot be written to a temporary file (%s), so that each process "
+            "derives its own. Free space, or set TMPDIR.",
+            f"{c.nbytes:,}",
+            error,
+        )
+        return None
+
+
+def received(c: np.ndarray | MappedArrays | None) -> dict[str, Any]:
+    """Return bounds, and alias tables where they were sent along.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no file, or none any more, as in a later session.
+    """
+    if c is None:
+        raise FileNotFoundError("bounds were not sent along")
+    if isinstance(c, np.ndarray):
+        return {"c": c}
+    arrays = c.read()
+    return {"c": arrays["c"], "alias": (arrays["thresholds"], arrays["aliases"]), "_mapped": c}
+
+
+def compiled_metric(metric: Callable[..., float]) -> Any:
+    """Return a metric as a first-class function (``METRIC``).
+
+    A first-class function cannot raise: numba would go on as if it had returned 0, and no row
+    would be read. Where the user's function raises, this one is NaN, and all rows decide.
+
+    Raises
+    ------
+    SettingError
+        If numba cannot compile it.
+    """
+    inner = njit(getattr(metric, "py_func", metric))
+
+    def guarded(position, new):  # type: ignore[no-untyped-def]
+        try:
+            return inner(position, new)
+        except Exception:
+            return np.nan
+
+    try:
+        return njit(METRIC_SIGNATURE)(guarded)
+    except NumbaError as error:
+        raise SettingError(
+            f"bounds=Bounds(c, metric) has a metric that numba cannot compile: {error}. Write it "
+            "as a function of two vectors, with NumPy operations and loops only."
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.expansion.parallel import Consecutive, chunks_of, on_all_cores, over_rows
-from pymc_minibatch_mh.expansion.row_sums import BoundedMove
-from pymc_minibatch_mh.expansion.spread import Spread, SpreadIn
-from pymc_minibatch_mh.kernels import repeat
+from pymc_minibatch_mh.kernels import row_sums as repeat
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
-from pymc_minibatch_mh.kernels.generator import generator_addresses
+from pymc_minibatch_mh.kernels.draw import generator_addresses
 from pymc_minibatch_mh.kernels.run import proposal_of
+from pymc_minibatch_mh.reference.passes import Consecutive, chunks_of, on_all_cores, over_rows
+from pymc_minibatch_mh.reference.row_sums import BoundedMove, Spread, SpreadIn
 
 #: Rows that are read at a time.
 CHUNK = 65_536

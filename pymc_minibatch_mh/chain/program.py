@@ -1,23 +1,106 @@
-"""The compiled side of what was prepared, bound once per process."""
+"""Temperatures that a chain goes through in warm-up, and where each of them holds.
+
+Only a chain without control variates can: their sums hold the temperature they were made for. What
+was prepared belongs to the last temperature, and is scaled to those before it
+(:attr:`pymc_minibatch_mh.kernels.posterior.Surrogate.relative`).
+"""
 
 from __future__ import annotations
 
+import sys
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from pymc_minibatch_mh.chain.moves_without_rows import slices_of
 from pymc_minibatch_mh.chain.pool import Pool
-from pymc_minibatch_mh.chain.schedule import Schedule, tempered
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.slices import Slices
-from pymc_minibatch_mh.methods.base import Method
-from pymc_minibatch_mh.preparation.prepared import Prepared
-from pymc_minibatch_mh.preparation.unread import whitened_directions
+from pymc_minibatch_mh.kernels.handle import address_of
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices
+from pymc_minibatch_mh.plan.method import Method
+from pymc_minibatch_mh.plan.prepared import Prepared
+from pymc_minibatch_mh.plan.violations import whitened_directions
 from pymc_minibatch_mh.proposals.base import Proposal
+
+#: Pairs (draw, K): from which draw on which temperature holds; the first draw is 0.
+Schedule = tuple[tuple[int, float], ...]
+
+
+class Stage(NamedTuple):
+    """Draws that are made at one temperature.
+
+    Parameters
+    ----------
+    begin, end
+        First draw, and the first of the next stage.
+    temperature
+        Temperature K of the log-likelihood; None for that of what was prepared.
+    """
+
+    begin: int
+    end: int
+    temperature: float | None
+
+
+def stage_of(schedule: Schedule, n_draws: int, adapting: bool) -> Stage:
+    """Return the stage of the next draw of a chain.
+
+    Parameters
+    ----------
+    schedule
+        The temperatures; empty for one alone.
+    n_draws
+        Draws that the chain has made.
+    adapting
+        Whether it is in warm-up, after which the last temperature holds in any case.
+    """
+    begun = [k for k, (draw, _) in enumerate(schedule) if draw <= n_draws]
+    if not begun:
+        return Stage(0, sys.maxsize, None)
+    begin, temperature = schedule[begun[-1]]
+    if len(begun) == len(schedule) or not adapting:
+        return Stage(begin, sys.maxsize, None)
+    return Stage(begin, schedule[len(begun)][0], temperature)
+
+
+def tempered(surrogate: Surrogate, temperature: float | None) -> Surrogate:
+    """Return control variates of order 0 at another temperature than they were prepared for."""
+    if temperature is None:
+        return surrogate
+    beta = 1.0 / temperature
+    relative = beta / surrogate.inverse_temperature
+    return surrogate._replace(inverse_temperature=beta, relative=relative)
+
+
+#: Moves after each update at most, where their number is not set: each of them evaluates the prior
+#: part some five times.
+MOST_MOVES = 10
+#: Width of a step, in conditional standard deviations along a direction: about what is left of a
+#: normal density above a level.
+WIDTH = 2.5
+
+
+def slices_of(program: Program) -> Slices:
+    """Return the directions along which no row changes, where they may be moved along."""
+    asked, suits = program.moves_without_rows, program.proposal.moves_without_rows
+    off = asked == 0 or suits is False or (asked is None and suits is None)
+    if off or not program.method.moves_without_rows:
+        return NO_SLICES
+    found = possible_slices(program.prepared)
+    return found if asked is None or not len(found.steps) else found._replace(moves=asked)
+
+
+def possible_slices(prepared: Prepared) -> Slices:
+    """Return the directions along which no row changes, and as many moves as have a choice."""
+    directions = prepared.target.compiled.unread
+    if not len(directions):
+        return NO_SLICES
+    lengths = np.linalg.norm(directions @ prepared.surrogate.whitener.T, axis=1)
+    steps = np.ascontiguousarray(WIDTH * directions / lengths[:, None])
+    ends = [(inside[0], inside[-1] + 1) for inside in map(np.flatnonzero, steps)]
+    return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MOST_MOVES))
 
 
 class Program:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from pymc_minibatch_mh.data.checks import native_type, require_names
+from pymc_minibatch_mh.data.arrays import native_type, require_names
 from pymc_minibatch_mh.data.files import SourceFile
 from pymc_minibatch_mh.data.parts import ROOM, DecodedParts, gather
 from pymc_minibatch_mh.data.storage import Field

@@ -2,9 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+
+from pymc_minibatch_mh.data.arrays import (
+    ArrayRows,
+    Column,
+    common_length,
+    native_type,
+    require_names,
+)
+from pymc_minibatch_mh.data.contents import digest
+from pymc_minibatch_mh.data.files import FileMap, FileReader, mapped_file
+from pymc_minibatch_mh.errors import SettingError, SourceError
 
 
 @dataclass(frozen=True)
@@ -118,3 +129,301 @@ def computed(
     else:
         for part in parts:
             yield part.compute(shared, storage.read(names, part.rows))
+
+
+#: Rows that are read at a time in passes over all of them.
+BLOCK_ROWS = 262_144
+
+
+class ArrayStorage:
+    """Arrays in memory or mapped to it.
+
+    A pickle refers to mapped files and holds what is in memory.
+
+    Parameters
+    ----------
+    arrays
+        Name -> array, rows on the first axis. None is copied.
+
+    Raises
+    ------
+    SettingError
+        If there is no array, or one is not numeric, has no rows or another number of them.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        require_names("Rows()", arrays)
+        for name, array in arrays.items():
+            if not array.ndim:
+                raise SettingError(
+                    f"{name!r} is one number. Give an array, rows on the first axis."
+                )
+        self._arrays = dict(arrays)
+        self.fields = {
+            name: Field(native_type(repr(name), x.dtype), x.shape[1:]) for name, x in arrays.items()
+        }
+        self.n_rows = common_length({repr(name): len(x) for name, x in arrays.items()})
+        self._files = {name: mapped_file(x) for name, x in arrays.items()}
+        self._readers = {name: FileReader.of(x) for name, x in arrays.items()}
+
+    @property
+    def stamp(self) -> str:
+        """Sizes and times of the mapped files, digests of what is in memory."""
+        return "; ".join(
+            f"{name}: {digest(array) if file is None else file.stamp}"
+            for (name, array), file in zip(self._arrays.items(), self._files.values(), strict=True)
+        )
+
+    def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
+        """Return some rows: of memory views of consecutive ones and copies of others.
+
+        Raises
+        ------
+        SourceError
+            If a file is not the one that it was.
+        """
+        found = {name: self._read(name, rows) for name in names}
+        return {name: x.astype(self.fields[name].dtype, copy=False) for name, x in found.items()}
+
+    def _read(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
+        file, reader = self._files[name], self._readers[name]
+        if file is None:
+            return np.asarray(self._arrays[name][rows])
+        file.require_unchanged()
+        if reader is None:
+            return np.asarray(self._arrays[name][rows])
+        try:
+            read = reader.read(rows)
+        except OSError as error:
+            raise SourceError(
+                f"the file {file.path} cannot be read: {error.strerror}. Use a copy of it."
+            ) from error
+        except EOFError as error:
+            file.require_unchanged()
+            raise SourceError(f"{error}. Use a copy of the file.") from error
+        # It may have been written to in between.
+        file.require_unchanged()
+        return read
+
+    def where(self, row: int) -> str:
+        """Return the row, and the files that it lies in."""
+        paths = dict.fromkeys(file.path for file in self._files.values() if file is not None)
+        return f"row {row:,}" + (f" of {', '.join(paths)}" if paths else "")
+
+    def __getstate__(self) -> dict:
+        arrays = {name: FileMap.of(array) for name, array in self._arrays.items()}
+        return self.__dict__ | {"_arrays": arrays, "_readers": {}}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._arrays = {
+            name: array.opened() if isinstance(array, FileMap) else array
+            for name, array in state["_arrays"].items()
+        }
+        self._readers = {name: FileReader.of(x) for name, x in self._arrays.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class StoredArray:
+    """One array of a storage, in the place of the array itself: what it is, and not what it holds.
+
+    Parameters
+    ----------
+    storage
+        Where it lies.
+    name
+        Its name there.
+    """
+
+    storage: Storage
+    name: str
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of its numbers."""
+        return self.storage.fields[self.name].dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, rows first."""
+        return (self.storage.n_rows, *self.storage.fields[self.name].shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of its axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of its entries."""
+        return int(np.prod(self.shape, dtype=int))
+
+    @property
+    def stamp(self) -> str:
+        """What tells its contents from others."""
+        return f"{self.name} of {self.storage.stamp}"
+
+    def read(self, rows: slice | np.ndarray) -> np.ndarray:
+        """Return some of its rows."""
+        return self.storage.read([self.name], rows)[self.name]
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self.storage.n_rows * self.storage.fields[self.name].itemsize
+
+
+class StoredRows(ArrayRows):
+    """The rows of a term whose data are stored: they have no address before they are read.
+
+    Parameters
+    ----------
+    columns
+        The data arrays, all of them :class:`StoredArray` of one storage.
+    n_others
+        As in :class:`ArrayRows`.
+    """
+
+    in_memory = False
+
+    def __init__(self, columns: tuple[Column, ...], n_others: int = 0) -> None:
+        super().__init__((), [columns[0].values.shape[0]], n_others)
+        self.columns = columns
+
+    def place(self, row: int) -> str:
+        """Return where a row lies, in brackets; empty where that is its number alone."""
+        where = self._storage.where(row)
+        return "" if where == f"row {row:,}" else f" ({where})"
+
+    @property
+    def stamp(self) -> str:
+        """What tells the rows from others."""
+        return str(self._storage.stamp)
+
+    @property
+    def _storage(self) -> Storage:
+        return self.columns[0].values.storage
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether what passes ask of rows is found where they are, and not in this process."""
+        return isinstance(self._storage, ComputingStorage) and self._storage.has_workers
+
+    def read(self, rows: slice | np.ndarray) -> ArrayRows:
+        """Return some rows, in memory and numbered from 0 on, with the same other values."""
+        columns = read_columns(self.columns, rows)
+        return ArrayRows(columns, [len(columns[0].values)], others=self.others)
+
+    @property
+    def cuts(self) -> Sequence[int]:
+        """Where blocks begin that workers hold; none where rows are read by this process."""
+        return self._storage.cuts if self.has_workers else ()  # type: ignore[attr-defined]
+
+    def computed(
+        self, work: Any, parts: Sequence[slice | np.ndarray], asked: Sequence[Any]
+    ) -> Iterator[Any]:
+        """Yield what ``work.of_read(read, asked)`` returns of parts of the rows, where they are."""
+        assert isinstance(self._storage, ComputingStorage)
+        names = tuple((column.name, column.values.name) for column in self.columns)
+        each = zip(parts, asked, strict=True)
+        called = [Part(rows, _OfColumns(names, what)) for rows, what in each]
+        yield from self._storage.computed(dict.fromkeys(name for _, name in names), called, work)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfColumns:
+    """What is asked of rows, for arrays that lie anywhere."""
+
+    names: tuple[tuple[str, str], ...]
+    asked: Any
+
+    def __call__(self, work: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+        columns = [Column(name, arrays[stored], 0) for name, stored in self.names]
+        return work.of_read(ArrayRows(columns, [len(columns[0].values)]), self.asked)
+
+
+def consecutive(rows: np.ndarray) -> slice | np.ndarray:
+    """Return row numbers as a slice, if they follow each other."""
+    follow = rows.size > 0 and rows[-1] - rows[0] + 1 == rows.size
+    if follow and (rows.size == 1 or (np.diff(rows) == 1).all()):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
+def read_columns(columns: Iterable[Column], rows: slice | np.ndarray) -> tuple[Column, ...]:
+    """Return some rows of stored columns as columns in memory."""
+    stored = [column.values for column in columns]
+    found = stored[0].storage.read(dict.fromkeys(array.name for array in stored), rows)
+    return tuple(
+        Column(column.name, found[array.name], 0)
+        for column, array in zip(columns, stored, strict=True)
+    )
+
+
+class Drawn(NamedTuple):
+    """Rows that were drawn, by their bounds or evenly.
+
+    Parameters
+    ----------
+    rows : ndarray of int64, shape (n,)
+        Their numbers, in the order in which they were drawn.
+    c : ndarray of float32, shape (n,)
+        What they were drawn in proportion to.
+    columns
+        Their data.
+    """
+
+    rows: np.ndarray
+    c: np.ndarray
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class EvenRows:
+    """Stored rows that are drawn evenly, for tests that know no bounds.
+
+    Parameters
+    ----------
+    source
+        The rows.
+    heavy : ndarray of int64
+        Rows that every update reads and none is drawn of, in order.
+    """
+
+    source: StoredRows
+    heavy: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of all rows."""
+        return self.source.n_rows
+
+    @property
+    def n_tables(self) -> int:
+        """Ways in which rows are drawn: one."""
+        return 1
+
+    def read_heavy(self) -> tuple[Column, ...]:
+        """Return the rows that every update reads."""
+        return read_columns(self.source.columns, self.heavy)
+
+    def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
+        """Draw rows with replacement, each as probable as any other, and fetch them.
+
+        Raises
+        ------
+        SourceError
+            If they are not there any more.
+        """
+        numbers = rng.integers(0, self.n_rows - self.heavy.size, count)
+        # How many heavy rows lie before the row that a number stands for.
+        before = self.heavy - np.arange(self.heavy.size)
+        rows = numbers + np.searchsorted(before, numbers, side="right")
+        order = np.argsort(rows, kind="stable")
+        places = np.empty(count, dtype=np.int64)
+        places[order] = np.arange(count)
+        columns = tuple(
+            Column(column.name, column.values[places], 0)
+            for column in read_columns(self.source.columns, rows[order])
+        )
+        return Drawn(rows, np.ones(count, dtype=np.float32), columns)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.data.reading import prefetch
-from pymc_minibatch_mh.kernels.alias import draw_alias
-from pymc_minibatch_mh.kernels.first_class import address_of, function_at
+from pymc_minibatch_mh.data.arrays import prefetch
+from pymc_minibatch_mh.kernels.draw import NO_SUPPLY, Supply, draw_alias, take
+from pymc_minibatch_mh.kernels.handle import address_of, function_at
 from pymc_minibatch_mh.kernels.moves import (
     FROM_CENTRE,
     GIVEN,
@@ -17,10 +17,8 @@ from pymc_minibatch_mh.kernels.moves import (
     products,
     size_of_move,
 )
-from pymc_minibatch_mh.kernels.scratch import scratch
-from pymc_minibatch_mh.kernels.signatures import METRIC, METRIC_SIGNATURE
-from pymc_minibatch_mh.kernels.supply import NO_SUPPLY, Supply, take
-from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line
+from pymc_minibatch_mh.kernels.roles import METRIC, METRIC_SIGNATURE
+from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line, scratch
 
 # Columns of the heads of tables.
 RADIUS, KIND, TOTAL = range(3)

@@ -1,20 +1,178 @@
-"""Tests that read batches of rows, look by look, until they decide.
-
-How many rows the first look reads follows from the move alone. Heavy rows are read before it, all
-of them, and batches are drawn from the others.
-"""
+"""Running moments of the differences that a test has read."""
 
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.draw import reserve
-from pymc_minibatch_mh.kernels.even import draw_next, number_of_drawn, read_at_a_time
-from pymc_minibatch_mh.kernels.moments import add_moments, skewness
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.draw import (
+    END,
+    NEXT,
+    arrange_block,
+    ask,
+    draw_more,
+    insert,
+    reserve,
+    skip_rows,
+)
+from pymc_minibatch_mh.kernels.handle import function_at
 from pymc_minibatch_mh.kernels.moves import JOINT, Move, move_between, products, size_of_move
-from pymc_minibatch_mh.kernels.posterior import read_all, read_chosen, read_drawn
-from pymc_minibatch_mh.kernels.roles import judge, plan
-from pymc_minibatch_mh.kernels.scratch import scratch
+from pymc_minibatch_mh.kernels.posterior import (
+    BLOCK,
+    number_of_rows,
+    read_all,
+    read_chosen,
+    read_drawn,
+)
+from pymc_minibatch_mh.kernels.roles import EVALUATE, judge, plan
+from pymc_minibatch_mh.kernels.vectors import scratch
+
+
+@compiled()
+def merge_moments(n, mean, second, third, m, other_mean, other_second, other_third):
+    """Merge two sets of n, mean, Σ(x - mean)² and Σ(x - mean)³.
+
+    Pébay (2008), doi:10.2172/1028931.
+    """
+    total = n + m
+    shift = other_mean - mean
+    cross = shift * shift * n * m / total
+    merged_third = (
+        third
+        + other_third
+        + shift * cross * (n - m) / total
+        + 3.0 * shift * (n * other_second - m * second) / total
+    )
+    return total, mean + shift * m / total, second + other_second + cross, merged_third
+
+
+@compiled()
+def add_moments(n, mean, second, third, values, count):
+    """Merge the first `count` of `values` into n, mean and central sums of order 2 and 3."""
+    own_mean = 0.0
+    for i in range(count):
+        own_mean += values[i]
+    own_mean /= count
+    own_second = 0.0
+    own_third = 0.0
+    for i in range(count):
+        gap = values[i] - own_mean
+        own_second += gap * gap
+        own_third += gap * gap * gap
+    return merge_moments(n, mean, second, third, count, own_mean, own_second, own_third)
+
+
+@compiled()
+def skewness(n, second, third):
+    """Return the sample skewness, zero where it is not defined."""
+    if n < 3 or second <= 0.0:
+        return 0.0
+    return np.sqrt(float(n)) * third / second**1.5
+
+
+@compiled()
+def scan_rows(posterior, move):
+    """Read the differences of all rows, in bounded memory.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    move : Move
+
+    Returns
+    -------
+    tuple of float
+        Mean of the d_i, their variance with divisor N, and the largest |d_i|.
+    """
+    space, centre = posterior.space, posterior.surrogate.centre
+    evaluate = function_at(posterior.evaluate, EVALUATE)
+    total = space.term_starts[-1]
+    rows = np.empty(BLOCK, np.int64)
+    ends = np.empty(space.term_starts.size - 1, np.int64)
+    differences = np.empty(BLOCK)
+    scales = np.empty(BLOCK)
+    n, mean, second, third, largest = 0, 0.0, 0.0, 0.0, 0.0
+    for first in range(0, total, BLOCK):
+        last = min(first + BLOCK, total)
+        arrange_block(first, last, space.term_starts, rows, ends)
+        some, count = rows[: last - first], last - first
+        evaluate(move.position, move.new, centre, some, ends, space.context, differences, scales)
+        n, mean, second, third = add_moments(n, mean, second, third, differences, count)
+        for i in range(count):
+            largest = max(largest, abs(differences[i]))
+    return mean, second / total, largest
+
+
+#: The table of a supply of rows that are drawn evenly: there is no other then.
+EVENLY = 0
+
+
+@compiled(inlined=True)
+def number_of_drawn(posterior):
+    """Return how many rows batches are drawn from: all but those that every update reads."""
+    return number_of_rows(posterior) - posterior.tables.heavy.size
+
+
+@compiled(inlined=True)
+def read_at_a_time(posterior, count):
+    """Return how many of `count` rows of a batch are drawn and read before the next of them."""
+    # A supply is overwritten while a batch goes on in the next but one.
+    return min(count, BLOCK) if posterior.tables.supply.room > 0 else count
+
+
+@compiled()
+def take_new(supply, batch, seen, n, target, places):
+    """Extend a batch by the next unused rows of a supply: see :func:`draw_next`.
+
+    As many rows are used as `places` has room for, at most: those that the batch has count.
+    """
+    first, table = n, supply.places[EVENLY]
+    for _ in range(places.size):
+        if n == target:
+            break
+        if table[NEXT] == table[END] and not ask(supply, EVENLY):
+            return -1
+        place = table[NEXT]
+        table[NEXT] += 1
+        if insert(seen, supply.rows[place]):
+            places[n - first] = place
+            batch[n] = supply.rows[place]
+            n += 1
+    return n
+
+
+@compiled(spliced=True)
+def draw_next(posterior, rng, batch, seen, n, target, places):
+    """Extend a batch of `n` rows, to `target` of them at most.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    rng : numpy.random.Generator
+        Not used where rows are stored.
+    batch, seen : ndarray of int64
+        The rows of the batch and the set of them, from :func:`draw.reserve`; extended in place.
+        Rows in memory are numbered among those that batches are drawn from.
+    n, target
+        Rows that the batch has, and those that it may have afterwards.
+    places : ndarray of int64
+        Overwritten, from its beginning, by where the new rows are read. It has the length of
+        :func:`read_at_a_time`.
+
+    Returns
+    -------
+    int
+        Rows that the batch has now: `target`, or fewer where rows are stored; -1 where they could
+        not be had.
+    """
+    if posterior.tables.supply.room > 0:
+        return take_new(posterior.tables.supply, batch, seen, n, target, places)
+    draw_more(rng, number_of_drawn(posterior), batch, seen, n, target)
+    for i in range(target - n):
+        places[i] = batch[n + i]
+    if posterior.tables.heavy.size:
+        skip_rows(batch[n:target], posterior.tables.heavy, places)
+    return target
+
 
 #: What a pass is handed that asks nothing about bounds.
 NO_BOUNDS = np.empty(0, dtype=np.float32)

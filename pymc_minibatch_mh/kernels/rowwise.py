@@ -1,11 +1,18 @@
-"""The roles of a model whose rows are functions of a few linear forms."""
+"""Sums over rows of products of linear forms: gradients and Hessians in coordinates.
+
+A row with forms B (m x d) and derivatives g, H in its m arguments adds gᵀB to the gradient and
+BᵀHB to the Hessian. Fixed coefficients are summed in a matrix of their own, whose inner loops run
+over neighbours in memory, and are brought to their coordinates once.
+"""
 
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.kernels.first_class import function_at
 from pymc_minibatch_mh.kernels.forms import (
+    CHOSEN_ARGUMENTS,
     DIFFERENCE,
+    FIXED_ENDS,
+    FIXED_PLACES,
     N_ARGUMENTS,
     N_CHOSEN,
     N_FIXED,
@@ -18,20 +25,146 @@ from pymc_minibatch_mh.kernels.forms import (
     rows_of_block,
     whiten_forms,
 )
-from pymc_minibatch_mh.kernels.outer import (
-    add_gradient,
-    add_hessian,
-    add_products,
-    bend_of_row,
-)
-from pymc_minibatch_mh.kernels.scratch import scratch
-from pymc_minibatch_mh.kernels.signatures import (
+from pymc_minibatch_mh.kernels.handle import function_at
+from pymc_minibatch_mh.kernels.roles import (
     BEND_SIGNATURE,
     DERIVATIVES_SIGNATURE,
     EVALUATE_SIGNATURE,
     READ,
     ROWWISE,
 )
+from pymc_minibatch_mh.kernels.vectors import add_multiple, inner, scratch
+
+
+@compiled()
+def second(m, a, b):
+    """Return the place of a second derivative among value, gradient and Hessian of a row."""
+    low, high = min(a, b), max(a, b)
+    return 1 + m + low * m - low * (low - 1) // 2 + high - low
+
+
+@compiled()
+def _start(context, part, a):
+    return context[context[part + FIXED_ENDS] + a - 1] if a > 0 else 0
+
+
+@compiled()
+def add_gradient(context, part, forms, slopes, gradient, sums):
+    """Add the gradients of some rows, those of fixed coefficients to a vector of their own."""
+    arguments, ends = context[part + CHOSEN_ARGUMENTS], context[part + FIXED_ENDS]
+    for i in range(slopes.shape[0]):
+        for a in range(context[part + N_ARGUMENTS]):
+            slope = slopes[i, 1 + a]
+            first, last = _start(context, part, a), context[ends + a]
+            add_multiple(gradient[first:last], forms.fixed[i, first:last], slope)
+        for g in range(context[part + N_CHOSEN]):
+            slope = slopes[i, 1 + context[arguments + g]]
+            sums[1 + forms.places[i, g]] += slope * forms.chosen[i, g]
+
+
+@compiled(reassociate=True)
+def _add_weighted(products, weights, fixed, first, last, start, stop):
+    """Add Σ w_i x_i y_iᵀ of some rows, x and y being ranges of their coefficients, to `products`.
+
+    Four rows at a time. Only what lies on and below the diagonal of `products` is added to.
+    """
+    n = weights.size
+    # Of unsigned numbers the compiler knows that they do not count from the end of an array.
+    begin = np.uint64(start)
+    for i in range(0, n - n % 4, 4):
+        for j in range(first, last):
+            one, two = weights[i] * fixed[i, j], weights[i + 1] * fixed[i + 1, j]
+            three, four = weights[i + 2] * fixed[i + 2, j], weights[i + 3] * fixed[i + 3, j]
+            for k in range(begin, np.uint64(min(stop, j + 1))):
+                products[j, k] += (
+                    one * fixed[i, k]
+                    + two * fixed[i + 1, k]
+                    + three * fixed[i + 2, k]
+                    + four * fixed[i + 3, k]
+                )
+    for i in range(n - n % 4, n):
+        for j in range(first, last):
+            weight = weights[i] * fixed[i, j]
+            for k in range(begin, np.uint64(min(stop, j + 1))):
+                products[j, k] += weight * fixed[i, k]
+
+
+@compiled()
+def add_products(context, part, forms, slopes, products, hessian):
+    """Add the Hessians of some rows, those of pairs of fixed coefficients to a matrix of theirs."""
+    m, ends = context[part + N_ARGUMENTS], context[part + FIXED_ENDS]
+    for a in range(m):
+        first, last = _start(context, part, a), context[ends + a]
+        for b in range(a + 1):
+            start, stop = _start(context, part, b), context[ends + b]
+            weights = slopes[:, second(m, a, b)].copy()
+            _add_weighted(products, weights, forms.fixed, first, last, start, stop)
+    if context[part + N_CHOSEN]:
+        for i in range(slopes.shape[0]):
+            _add_chosen(context, part, forms, slopes, i, hessian)
+
+
+@compiled()
+def _add_chosen(context, part, forms, slopes, i, hessian):
+    m, n_chosen = context[part + N_ARGUMENTS], context[part + N_CHOSEN]
+    arguments, ends = context[part + CHOSEN_ARGUMENTS], context[part + FIXED_ENDS]
+    fixed_places = context[part + FIXED_PLACES]
+    for g in range(n_chosen):
+        here, weight, a = forms.places[i, g], forms.chosen[i, g], context[arguments + g]
+        for b in range(m):
+            slope = weight * slopes[i, second(m, a, b)]
+            for j in range(_start(context, part, b), context[ends + b]):
+                there = context[fixed_places + j]
+                hessian[here, there] += slope * forms.fixed[i, j]
+                hessian[there, here] += slope * forms.fixed[i, j]
+        for h in range(n_chosen):
+            slope = weight * slopes[i, second(m, a, context[arguments + h])]
+            hessian[here, forms.places[i, h]] += slope * forms.chosen[i, h]
+
+
+@compiled()
+def add_hessian(context, part, gradient, products, sums, hessian):
+    """Bring the sums of fixed coefficients to their coordinates."""
+    places = context[part + FIXED_PLACES]
+    for j in range(gradient.size):
+        sums[1 + context[places + j]] += gradient[j]
+    for j in range(products.shape[0]):
+        for k in range(j + 1):
+            here, there = context[places + j], context[places + k]
+            hessian[here, there] += products[j, k]
+            if j != k:
+                hessian[there, here] += products[j, k]
+
+
+@compiled()
+def bend_of_row(white, thirds, out):
+    """Write ½ Σ f_abc w_b·w_c for every argument a to out[1 + a].
+
+    Parameters
+    ----------
+    white : ndarray, shape (m, d)
+        Whitened forms w_a of a row.
+    thirds : ndarray
+        f_abc for a <= b <= c, in the order of the indices.
+    """
+    m = white.shape[0]
+    out[:] = 0.0
+    place = 0
+    for a in range(m):
+        for b in range(a, m):
+            for c in range(b, m):
+                # Of the orders of an index, those with one argument in front add to its bend.
+                if a == b == c:
+                    out[1 + a] += 0.5 * thirds[place] * inner(white[a], white[a])
+                elif a == b or b == c:
+                    twice, once = (a, c) if a == b else (b, a)
+                    out[1 + once] += 0.5 * thirds[place] * inner(white[twice], white[twice])
+                    out[1 + twice] += thirds[place] * inner(white[twice], white[once])
+                else:
+                    out[1 + a] += thirds[place] * inner(white[b], white[c])
+                    out[1 + b] += thirds[place] * inner(white[a], white[c])
+                    out[1 + c] += thirds[place] * inner(white[a], white[b])
+                place += 1
 
 
 @compiled(EVALUATE_SIGNATURE)

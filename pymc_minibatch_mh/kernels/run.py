@@ -11,20 +11,19 @@ import numpy as np
 from numba import types
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.first_class import function_at
-from pymc_minibatch_mh.kernels.generator import generator_at
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.draw import generator_at
 from pymc_minibatch_mh.kernels.handle import (
     Handle,
     LinkedRecord,
     address_in,
+    function_at,
     record_at,
     record_type,
 )
 from pymc_minibatch_mh.kernels.moves import Move, whiten
 from pymc_minibatch_mh.kernels.posterior import Posterior, cheap_change, lacks_rows, log_prior
-from pymc_minibatch_mh.kernels.roles import decide, propose
-from pymc_minibatch_mh.kernels.signatures import (
+from pymc_minibatch_mh.kernels.roles import (
     DECIDE,
     DECISION,
     INDICES,
@@ -32,6 +31,8 @@ from pymc_minibatch_mh.kernels.signatures import (
     PROPOSAL,
     PROPOSE,
     VECTOR,
+    decide,
+    propose,
 )
 from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices, move_without_rows
 from pymc_minibatch_mh.kernels.vectors import copy_to

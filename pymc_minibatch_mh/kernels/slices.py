@@ -20,11 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.kernels.first_class import function_at
-from pymc_minibatch_mh.kernels.generator import generator_at
-from pymc_minibatch_mh.kernels.scratch import scratch
-from pymc_minibatch_mh.kernels.signatures import LOGP
-from pymc_minibatch_mh.kernels.vectors import copy_to
+from pymc_minibatch_mh.kernels.draw import generator_at
+from pymc_minibatch_mh.kernels.handle import function_at
+from pymc_minibatch_mh.kernels.roles import LOGP
+from pymc_minibatch_mh.kernels.vectors import copy_to, scratch
 
 #: Steps that a slice is stepped out by at most. Any number is exact.
 MOST_STEPS = 32

@@ -24,12 +24,11 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.batch import draw_batch
-from pymc_minibatch_mh.kernels.drift import rise
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.batch import draw_batch, rise
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.proposals.base import Proposal
-from pymc_minibatch_mh.proposals.tuning import tuned
+from pymc_minibatch_mh.proposals.walk import tuned
 
 #: Acceptance at which moves along an exact gradient are most efficient in many dimensions:
 #: Roberts, Rosenthal (1998), doi:10.1111/1467-9868.00123.

@@ -1,7 +1,10 @@
-"""Laplace moves, random walks, and mixtures of both.
+"""Laplace moves and random walks of coordinates that end at zero.
 
-A component is drawn independently of the position and accepted with its own density, which is
-exact for any weights.
+The reciprocal κ of a shape parameter is positive, and its normal approximation may have most of its
+mass below zero: two moves in three would be lost. Here κ is drawn from the part above zero, first
+of all coordinates, and the others given what was drawn. What that part has of the whole depends on
+where a move begins, and is corrected for. The normal approximation is the one that the gradient at
+the centre belongs to, whose mean may lie below zero.
 """
 
 from dataclasses import dataclass
@@ -11,13 +14,182 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.counts import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCEPT, TRIED
-from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.by_scales import (
+    ByScales,
+    place_by_scales,
+    size_of_work,
+    whiten_by_scales,
+)
+from pymc_minibatch_mh.kernels.roles import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCEPT, TRIED, role_of
+from pymc_minibatch_mh.kernels.special import log_share_above, normal_above
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal, is_number
-from pymc_minibatch_mh.proposals.bordered import bordered, drawn_component
-from pymc_minibatch_mh.proposals.by_scales import given_scales
-from pymc_minibatch_mh.proposals.tuning import tuned
+from pymc_minibatch_mh.proposals.walk import tuned
+
+
+class BorderedNumbers(NamedTuple):
+    """Numbers of a mixture in a chain, and an order in which coordinates that end are first.
+
+    Parameters
+    ----------
+    scale, weights, rho
+        See :class:`pymc_minibatch_mh.proposals.mixture.MixtureNumbers`.
+    order : ndarray of int, shape (d,)
+        Coordinates in the order in which they are drawn: those of other steps, those that end at
+        zero, the rest.
+    n_ends
+        How many end at zero.
+    factor, whitener : ndarray, shape (d, d)
+        Cholesky factor of the covariance in that order, and its inverse.
+    tilt : ndarray, shape (d,)
+        Mean of the normal approximation, in the coordinates that these whiten.
+    """
+
+    scale: float
+    weights: np.ndarray
+    rho: np.ndarray
+    order: np.ndarray
+    n_ends: int
+    factor: np.ndarray
+    whitener: np.ndarray
+    tilt: np.ndarray
+
+
+@compiled(inlined=True)
+def drawn_component(weights, rng):
+    """Draw the walk, 0, or a Laplace component."""
+    left = rng.random() - weights[0]
+    component = 0
+    while left >= 0.0 and component < weights.size - 1:
+        component += 1
+        left -= weights[component]
+    return component
+
+
+@role_of(BorderedNumbers, "propose")
+@compiled(inlined=True)
+def propose_above_zero(numbers, move, posterior, rng):
+    """Draw a component, then a move from it: see :func:`roles.propose`."""
+    centre, first = posterior.surrogate.centre, posterior.surrogate.first
+    order, factor, tilt = numbers.order, numbers.factor, numbers.tilt
+    # Both are overwritten once a move is made.
+    here, white = move.step, move.there
+    component = drawn_component(numbers.weights, rng)
+    rho, scale = 1.0, numbers.scale
+    if component > 0:
+        rho = numbers.rho[component - 1]
+        scale = np.sqrt(1.0 - rho * rho)
+    log_q = 0.0
+    for i in range(order.size):
+        here[i] = 0.0
+        for j in range(i + 1):
+            here[i] += numbers.whitener[i, j] * (move.position[order[j]] - centre[order[j]])
+        if i < first:
+            white[i] = here[i]
+            move.new[order[i]] = move.position[order[i]]
+            continue
+        mean = tilt[i] + rho * (here[i] - tilt[i])
+        before = centre[order[i]] + inner_of_line(factor, i, white, 0, i)
+        if i < first + numbers.n_ends:
+            low = -(before / factor[i, i] + mean) / scale
+            white[i] = mean + scale * normal_above(low, rng)
+            back = tilt[i] + rho * (white[i] - tilt[i])
+            behind = move.position[order[i]] / factor[i, i] - here[i]
+            log_q += log_share_above(low) - log_share_above(-(behind + back) / scale)
+        else:
+            white[i] = mean + scale * rng.standard_normal()
+        if component > 0:
+            log_q += 0.5 * ((white[i] - tilt[i]) ** 2 - (here[i] - tilt[i]) ** 2)
+        move.new[order[i]] = before + factor[i, i] * white[i]
+    return log_q, component
+
+
+def bordered(record: Any, prepared: Any) -> Any:
+    """Return the numbers of a mixture as they are, or with those of coordinates that end at zero.
+
+    Parameters
+    ----------
+    record : MixtureNumbers
+        Numbers of a chain.
+    prepared : Prepared
+        What the chain runs on.
+    """
+    target, surrogate = prepared.target, prepared.surrogate
+    coordinates = target.split.coordinates
+    ends = [] if coordinates is None else sorted(coordinates.ends)
+    if not ends:
+        return record
+    centre, first = surrogate.centre, surrogate.first
+    rest = [k for k in range(centre.size) if k >= first and k not in ends]
+    order = np.array([*range(first), *ends, *rest], dtype=np.int64)
+    covariance = surrogate.factor @ surrogate.factor.T
+    factor = np.linalg.cholesky(covariance[np.ix_(order, order)])
+    slope = surrogate.inverse_temperature * surrogate.gradient
+    if surrogate.order > 0:
+        slope = slope + target.passes.prior(centre, hessian=False).gradient
+    whitener = np.ascontiguousarray(np.linalg.inv(factor))
+    tilt = np.ascontiguousarray(factor.T @ slope[order])
+    own: tuple[float, np.ndarray, np.ndarray] = record[:3]
+    return BorderedNumbers(*own, order, len(ends), factor, whitener, tilt)
+
+
+class ByScalesNumbers(NamedTuple):
+    """Numbers of a mixture in a chain, and the distribution that its moves are drawn by.
+
+    Parameters
+    ----------
+    scale, weights, rho
+        See :class:`pymc_minibatch_mh.proposals.mixture.MixtureNumbers`.
+    tables
+        The distribution.
+    work : ndarray
+        Scratch of this chain.
+    """
+
+    scale: float
+    weights: np.ndarray
+    rho: np.ndarray
+    tables: ByScales
+    work: np.ndarray
+
+
+@role_of(ByScalesNumbers, "propose")
+@compiled(inlined=True)
+def propose_by_scales(numbers, move, posterior, rng):
+    """Draw a component, then a move from it: see :func:`roles.propose`."""
+    # Both are overwritten once a move is made.
+    here, white = move.step, move.there
+    component = drawn_component(numbers.weights, rng)
+    log_q = whiten_by_scales(numbers.tables, move.position, here, numbers.work)
+    if component == 0:
+        for i in range(here.size):
+            white[i] = here[i] + numbers.scale * rng.standard_normal()
+    else:
+        rho = numbers.rho[component - 1]
+        scale = np.sqrt(1.0 - rho * rho)
+        for i in range(here.size):
+            white[i] = rho * here[i] + scale * rng.standard_normal()
+            log_q += 0.5 * (white[i] * white[i] - here[i] * here[i])
+    log_q -= place_by_scales(numbers.tables, white, move.new, numbers.work)
+    return log_q, component
+
+
+def given_scales(record: Any, prepared: Any) -> Any:
+    """Return the numbers of a mixture as they are, or with the tables of a hierarchy.
+
+    Parameters
+    ----------
+    record : MixtureNumbers
+        Numbers of a chain.
+    prepared : Prepared
+        What the chain runs on.
+    """
+    tables = prepared.by_scales
+    if tables is None:
+        return record
+    own: tuple[float, np.ndarray, np.ndarray] = record[:3]
+    return ByScalesNumbers(*own, tables, np.zeros(size_of_work(tables)))
+
 
 #: Autoregressive coefficients: antithetic, independent, and three that move locally.
 LAPLACE_RHO = (-0.3, 0.0, 0.5, 0.8, 0.95)
@@ -102,7 +274,7 @@ class Mixture(Proposal):
         Scale s of the walk before adaptation; by default 2.38/√d.
     by_scales
         Whether moves of a hierarchy are made in numbers that are normal given its scales, where
-        that is of help: see :mod:`pymc_minibatch_mh.proposals.by_scales`.
+        that is of help: see :mod:`pymc_minibatch_mh.proposals.mixture`.
     """
 
     rho: tuple[float, ...] = LAPLACE_RHO
@@ -222,3 +394,23 @@ def efficiency(total: np.ndarray, size: int) -> np.ndarray:
         g = np.clip(total[:, column] / tried / (2.0 * variance * size), 1e-12, 1.9)
         merits.append(g / (2.0 - g))
     return np.sqrt(merits[0] * merits[1]) / (OVERHEAD_ROWS + total[:, ROWS] / tried)
+
+
+def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N802
+    """Return Laplace (preconditioned Crank–Nicolson) moves θ' = θ̂ + ρ(θ - θ̂) + √(1-ρ²) L ξ.
+
+    Parameters
+    ----------
+    rho
+        One autoregressive coefficient in (-1, 1), or several with equal weights. A posterior with
+        tails
+        heavier than its Gaussian approximation needs a random walk as well: see
+        :class:`Mixture`.
+
+    Examples
+    --------
+    >>> Laplace(rho=(0.0,)).n_components
+    1
+    """
+    single = isinstance(rho, int | float | np.floating)
+    return Mixture(rho=(rho,) if single else rho, walk_weight=0.0, by_scales=False)  # type: ignore[arg-type]

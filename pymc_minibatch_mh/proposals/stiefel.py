@@ -27,7 +27,7 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.proposals.base import Proposal
-from pymc_minibatch_mh.proposals.tuning import tuned
+from pymc_minibatch_mh.proposals.walk import tuned
 
 #: How far products of columns may be from 0 and 1 before a position is off the manifold.
 TOLERANCE = 1e-6

@@ -1,4 +1,4 @@
-"""The random walk, of the posterior's shape or of a given one."""
+"""The scale of a move, brought to an acceptance in warm-up."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -8,10 +8,31 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.roles import TALLY_ACCEPT, TRIED, role_of
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal, is_number, positive_definite
-from pymc_minibatch_mh.proposals.tuning import tuned
+
+
+def tuned(scale: float, window: np.ndarray, total: np.ndarray, target: float) -> float:
+    """Return the scale of a move after a window of warm-up.
+
+    Parameters
+    ----------
+    scale
+        The scale before.
+    window, total : ndarray, shape (N_TALLIES,)
+        Tallies of the move in the last window, and in all of warm-up.
+    target
+        Acceptance that it is moved to.
+    """
+    if not window[TRIED] > 0.0:
+        return scale
+    gap = window[TALLY_ACCEPT] / window[TRIED] - target
+    # One try says little: a gain of one is for windows of ten.
+    few = min(1.0, window[TRIED] / 10.0)
+    gain = few * min(1.0, 10.0 / np.sqrt(max(total[TRIED], 1.0)))
+    return float(scale * np.exp(gain * gap))
+
 
 LAPLACE, IDENTITY, GIVEN = range(3)
 SHAPES = {"laplace": LAPLACE, "identity": IDENTITY}

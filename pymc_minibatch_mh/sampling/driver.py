@@ -1,30 +1,118 @@
-"""Sampling outside of PyMC's loop: blocks of draws in compiled code, chains as threads."""
+"""What sampling takes besides what nearly every call says."""
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import Any, Unpack
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature, signature
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pymc.stats.convergence import log_warnings, run_convergence_checks
+from pymc.stats.convergence import log_warning, log_warnings, run_convergence_checks
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.reading.inputs import generator_of
-from pymc_minibatch_mh.sampling import told
-from pymc_minibatch_mh.sampling.bars import Bars
-from pymc_minibatch_mh.sampling.crew import Crew, Plan
-from pymc_minibatch_mh.sampling.options import Options, asked_of, showing_all
-from pymc_minibatch_mh.sampling.recorded import Recorded, recorded
+from pymc_minibatch_mh.likelihood.inputs import generator_of
+from pymc_minibatch_mh.sampling.crew import Bars, Crew, Plan
 from pymc_minibatch_mh.sampling.starts import starts_of
-from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of
-from pymc_minibatch_mh.step import settings as check
-from pymc_minibatch_mh.step.base import MinibatchStep
-from pymc_minibatch_mh.step.given import model_behind, step_of
-from pymc_minibatch_mh.step.schedule import require_warm_up_for
+from pymc_minibatch_mh.sampling.trace import Draws, Duration, Recorded, datatree_of, recorded
+from pymc_minibatch_mh.steps import report
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.given import model_behind, step_of
+from pymc_minibatch_mh.steps.settings import require_warm_up_for
 from pymc_minibatch_mh.threads import usable_cores
+
+
+class Options(TypedDict, total=False):
+    """Arguments of :func:`pymc_minibatch_mh.sample`, which describes them."""
+
+    thin: int
+    initvals: Any
+    var_names: Sequence[str] | None
+    progressbar: bool
+    discard_tuned_samples: bool
+    compute_convergence_checks: bool
+
+
+DEFAULTS: Options = {
+    "thin": 1,
+    "initvals": None,
+    "var_names": None,
+    "progressbar": True,
+    "discard_tuned_samples": True,
+    "compute_convergence_checks": True,
+}
+
+
+def asked_of(given: Options) -> Options:
+    """Return all options: those that were given, and the defaults.
+
+    Raises
+    ------
+    SettingError
+        If one is unknown.
+    """
+    unknown = [name for name in given if name not in DEFAULTS]
+    if unknown:
+        raise SettingError(
+            f"{unknown[0]}= is no argument of sample(). Choose from {sorted(DEFAULTS)}, or from "
+            "its first ones."
+        )
+    return DEFAULTS | given
+
+
+def showing_all[F: Callable[..., Any]](function: F) -> F:
+    """Let help and editors show the options among the arguments of a function."""
+    own = signature(function)
+    named = [p for p in own.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+    types = Options.__annotations__
+    passed_on = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
+        for name, default in DEFAULTS.items()
+    ]
+    shown = Signature([*named, *passed_on], return_annotation=own.return_annotation)
+    function.__signature__ = shown  # type: ignore[attr-defined]
+    return function
+
+
+_log = logging.getLogger("pymc")
+
+
+def tell_of_run(step: MinibatchStep, plan: Plan) -> None:
+    """Say what is going to run."""
+    threads = min(plan.cores, plan.chains)
+    _log.info("Sampling %s in %s", _number(plan.chains, "chain"), _number(threads, "thread"))
+    _log.info("%s: [%s]", type(step).__name__, ", ".join(str(v.name) for v in step.vars))
+
+
+def tell_of_end(name: str, crew: Crew, seconds: float, interrupted: bool) -> None:
+    """Say what was made, and what the chains of the step `name` warn of."""
+    for chain in crew.chains:
+        # One warning at a time, until nothing is left that was not told.
+        while (warning := report.warning_of(name, chain.state, chain.program)) is not None:
+            log_warning(warning)
+    chains, draws = crew.complete()
+    if interrupted:
+        _log.warning(
+            "Sampling was interrupted. %s draws of each of %s are kept.",
+            f"{draws:,}",
+            _number(len(chains), "chain"),
+        )
+    _log.info(
+        "Sampling %s for %s tune and %s draw iterations took %.1f seconds.",
+        _number(len(chains), "chain"),
+        f"{crew.plan.tune:_d}",
+        f"{draws:_d}",
+        seconds,
+    )
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 @showing_all
@@ -115,7 +203,7 @@ def sample(
     adapting = step.adapts and plan.tune > 0
     pairs = zip(generators, starts, strict=True)
     crew = Crew(plan, [_started(step, g, adapting, s) for g, s in pairs], keeps_warm_up)
-    told.tell_of_run(step, plan)
+    tell_of_run(step, plan)
     bars = Bars(
         plan.chains, plan.tune + plan.draws, shown=check.flag("progressbar", asked["progressbar"])
     )
@@ -124,7 +212,7 @@ def sample(
     duration = Duration(time.perf_counter() - began, plan.tune)
     step.chain = crew.chains[-1]
     tree = _tree(step, model, crew, kept, duration)
-    told.tell_of_end(step.name, crew, duration.sampling_time, interrupted)
+    tell_of_end(step.name, crew, duration.sampling_time, interrupted)
     if asked["compute_convergence_checks"]:
         log_warnings(run_convergence_checks(tree, model))
     return tree

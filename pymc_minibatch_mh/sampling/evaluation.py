@@ -28,9 +28,8 @@ from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.rewriting.basic import local_view_op
 from pytensor.tensor.type import TensorType
 
-from pymc_minibatch_mh.model.reading.derived import inlined
-from pymc_minibatch_mh.model.reading.dims import as_read, plain
-from pymc_minibatch_mh.model.reading.split import Block, Split
+from pymc_minibatch_mh.likelihood.derived import as_read, inlined, plain
+from pymc_minibatch_mh.likelihood.split import Block, Split
 
 _log = logging.getLogger("pymc")
 

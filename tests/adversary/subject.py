@@ -9,15 +9,13 @@ from pytensor.graph.traversal import toposort
 
 from model.compiled.fitted import run
 from model.reading.evaluation import pieces
+from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.graphs import row_source
+from pymc_minibatch_mh.compiled.layout import placed
 from pymc_minibatch_mh.kernels.moves import ULPS
-from pymc_minibatch_mh.model.compiled.form_rows import FormRows
-from pymc_minibatch_mh.model.compiled.graphs import row_source
-from pymc_minibatch_mh.model.compiled.layout import placed
-from pymc_minibatch_mh.model.reading.precision import in_double
-from pymc_minibatch_mh.model.reading.rounding import rounding_of, stabilised
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.likelihood.precision import in_double, rounding_of, stabilised
+from pymc_minibatch_mh.likelihood.split import split
 
 # The rewrites that keep digits, without which PyMC's own graph is no reference; run in Python.
 STABLE = Mode(

@@ -7,8 +7,8 @@ from adversary.expressions import random_expression
 from adversary.hunting import SCALES, largest_ratio, random_surrogate
 from adversary.likelihoods import LIKELIHOODS, random_likelihood
 from pymc_minibatch_mh import BoundsError
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.likelihood.split import split
 
 KINDS = len(LIKELIHOODS)
 FEW, MORE = range(1, KINDS, 12), range(KINDS, 10 * KINDS)

@@ -12,10 +12,10 @@ from adversary.likelihoods import LIKELIHOODS, random_likelihood
 from adversary.subject import Formed, Subject
 from model.row.exact import DIGITS, ExactRow
 from pymc_minibatch_mh import BoundsError
-from pymc_minibatch_mh.kernels.first_class import address_of, function_at
-from pymc_minibatch_mh.kernels.signatures import EVALUATE
-from pymc_minibatch_mh.model.compiled.graphs import GraphRows
-from pymc_minibatch_mh.model.row.cells import LoweringError
+from pymc_minibatch_mh.compiled.graphs import GraphRows
+from pymc_minibatch_mh.kernels.handle import address_of, function_at
+from pymc_minibatch_mh.kernels.roles import EVALUATE
+from pymc_minibatch_mh.likelihood.cells import LoweringError
 
 KINDS = len(LIKELIHOODS)
 #: Seeds of the fast tests, of different likelihoods, and of the slow ones.
@@ -224,6 +224,6 @@ def test_mutant_that_reads_the_rows_of_others_is_caught():
 def test_mutant_that_takes_every_number_for_a_probability_is_caught(monkeypatch):
     subject, _, _ = leaving("bernoulli")
     for known in ("is_probability", "is_nonnegative"):
-        monkeypatch.setattr(f"pymc_minibatch_mh.model.row.probability.{known}", lambda _: True)
+        monkeypatch.setattr(f"pymc_minibatch_mh.likelihood.simplify.{known}", lambda _: True)
     with pytest.raises(AssertionError):
         assert_nothing_outside_the_domain_has_density(subject, 0)

@@ -18,10 +18,10 @@ import arviz as az
 import numpy as np
 
 import pymc_minibatch_mh as mb
-import pymc_minibatch_mh.step.tuna
+import pymc_minibatch_mh.steps.tuna
 from benchmarks.big_data import BLOCK, model_of, stored, timed, written
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 
 #: Chains, draws of warm-up and of a block, blocks; rows beyond which none are read into memory.
 CHAINS, TUNE, DRAWS, BLOCKS, FIT = 3, 2_000, 20_000, 5, 10**7

@@ -22,7 +22,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_minibatch_mh as mb
-import pymc_minibatch_mh.step.tuna
+import pymc_minibatch_mh.steps.tuna
 
 COLUMNS, BLOCK = 10, 10**6
 #: Memory that a process may hold beside mapped files, bytes.

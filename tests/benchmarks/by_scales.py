@@ -20,7 +20,7 @@ import pymc_minibatch_mh as mb
 from benchmarks import reach_models as reach
 from gallery import models_hierarchies as gallery
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 
 TUNE, DRAWS = 2_000, 6_000
 ROWS = 20_000

@@ -21,8 +21,8 @@ from figures import TURNS, logistic_data, logistic_model, run_chain
 import pymc_minibatch_mh as mb
 from flights import late_flights
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 DRAWS = 40_000
 # Scale of a walk in d dimensions: this over the root of d.

@@ -27,12 +27,12 @@ from scipy.special import log_expit
 import pymc_minibatch_mh as mb
 
 # What a step imports when it is built counts in none of the figures.
-import pymc_minibatch_mh.step.tuna
-from pymc_minibatch_mh.methods.tables.correction import correction_table
-from pymc_minibatch_mh.model.compiled.compiled_model import CompiledModel
-from pymc_minibatch_mh.model.compiled.graphs import row_source
-from pymc_minibatch_mh.model.reading.split import Split
-from pymc_minibatch_mh.step.base import MinibatchStep
+import pymc_minibatch_mh.steps.tuna
+from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
+from pymc_minibatch_mh.compiled.graphs import row_source
+from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.correction import correction_table
 
 SIZE = 10
 METHODS = ("BarkerMinibatchMH", "PenaltyMH", "AustereMH")

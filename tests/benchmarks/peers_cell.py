@@ -64,7 +64,7 @@ _OURS = partial(
     Sampler,
     "peers_pymc",
     "ours",
-    ("pymc", "pymc_minibatch_mh", "pymc_minibatch_mh.step.tuna"),
+    ("pymc", "pymc_minibatch_mh", "pymc_minibatch_mh.steps.tuna"),
 )
 _NUMPYRO = ("jax", "numpyro", "numpyro.infer")
 SAMPLERS = {

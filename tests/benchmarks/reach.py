@@ -33,7 +33,7 @@ import xarray as xr
 import pymc_minibatch_mh as mb
 
 # What a step imports when it is built is no part of building it.
-import pymc_minibatch_mh.step.tuna
+import pymc_minibatch_mh.steps.tuna
 from benchmarks import reach_models as models
 
 TUNE = 4_000

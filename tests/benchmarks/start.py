@@ -98,8 +98,8 @@ done()
 """
 
 HESSIAN = """
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference.target import Target
 rng = np.random.default_rng(1)
 X = rng.standard_normal((100_000, 50))
 y = (rng.random(100_000) < 0.4).astype(np.int8)

@@ -4,7 +4,7 @@ from weakref import WeakValueDictionary
 
 from benchmarks.change_point import line
 from benchmarks.figures import _setup_turn, logistic_data
-from pymc_minibatch_mh.model.compiled import scalars
+from pymc_minibatch_mh.compiled import scalars
 
 
 def test_a_turn_of_the_setup_compiles_again(monkeypatch):

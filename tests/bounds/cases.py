@@ -10,7 +10,7 @@ from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.rules import derivatives, log_erfc_derivatives, power_derivatives
-from pymc_minibatch_mh.model.row.operations import log1p_ratio, log_any, log_softplus
+from pymc_minibatch_mh.likelihood.operations import log1p_ratio, log_any, log_softplus
 
 #: The highest derivative.
 ORDER = 4

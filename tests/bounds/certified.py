@@ -19,15 +19,11 @@ from families import FAMILIES
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.jets import Jets
-from pymc_minibatch_mh.expansion.mode import Mode
-from pymc_minibatch_mh.expansion.passes import Derivatives
-from pymc_minibatch_mh.expansion.taylor import surrogate_at
 from pymc_minibatch_mh.kernels.moves import move_between, products, size_of_move
-from pymc_minibatch_mh.kernels.rises import gamma_rise
-from pymc_minibatch_mh.model.reading.split import Split, split
-from pymc_minibatch_mh.model.row.cells import Argument, numpy_of
-from pymc_minibatch_mh.model.row.function import RowFunction, row_functions
-from pymc_minibatch_mh.model.row.operations import (
+from pymc_minibatch_mh.kernels.special import gamma_rise
+from pymc_minibatch_mh.likelihood.cells import Argument, numpy_of
+from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, row_functions
+from pymc_minibatch_mh.likelihood.operations import (
     GammaRatio,
     GammaRise,
     Log1pRatio,
@@ -35,7 +31,9 @@ from pymc_minibatch_mh.model.row.operations import (
     LogErfc,
     LogSoftplus,
 )
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.split import Split, split
+from pymc_minibatch_mh.reference.mode import Mode, surrogate_at
+from pymc_minibatch_mh.reference.passes import Derivatives
 
 #: Rounding errors of a difference of log-likelihoods, in units of the largest term in them.
 ROUNDING = 1e-13

@@ -5,9 +5,8 @@ import numpy as np
 
 from model.row.expressions import Builder, Formula, Formulas
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.model.row.cells import Argument, Cells
-from pymc_minibatch_mh.model.row.function import RowFunction
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.cells import Argument, Cells
+from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 
 ROWS = 5
 

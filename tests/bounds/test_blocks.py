@@ -9,16 +9,15 @@ import pytest
 
 from bounds.certified import fit
 from every import every
-from pymc_minibatch_mh.bounds import block_bounds, blocks
-from pymc_minibatch_mh.bounds.block_bounds import BlockBounds
-from pymc_minibatch_mh.bounds.blocks import BlockTables
+from pymc_minibatch_mh.bounds import block_tables as block_bounds
+from pymc_minibatch_mh.bounds import block_tables as blocks
+from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.stored import ArrayStorage, StoredArray
+from pymc_minibatch_mh.data.storage import ArrayStorage, StoredArray
 from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.model.row.function import RowFunction
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 
 #: c_i of a few rows in blocks of four: a tie, rows without a bound's worth, a block without any,
 #: and a last block that is shorter.

@@ -6,9 +6,8 @@ from bounds.certified import Rows, fit
 from every import every
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.bounds.interval import Interval
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.likelihood.split import split
 
 #: One argument, two, three of which two are the same for all rows, four with an index.
 FAMILIES = ["binomial", "heteroscedastic", "student_free", "noncentred"]

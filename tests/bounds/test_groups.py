@@ -10,13 +10,12 @@ import pytest
 from every import every
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.bounds.groups import groups_of
+from pymc_minibatch_mh.bounds.geometry import groups_of
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.likelihood.split import split
 from zoo import logistic
 
 ROWS, GROUPS = 3_000, 12
@@ -108,7 +107,7 @@ def test_rows_that_all_read_the_same_are_no_groups():
 
 
 def test_too_many_groups_are_not_told_apart(monkeypatch):
-    monkeypatch.setattr("pymc_minibatch_mh.bounds.groups.MOST_DIRECTIONS", 2 * GROUPS - 1)
+    monkeypatch.setattr("pymc_minibatch_mh.bounds.geometry.MOST_DIRECTIONS", 2 * GROUPS - 1)
     model = slopes()
     own = split(model, model.value_vars)
     assert groups_of(row_functions(own), factor_of(own.size)) is None

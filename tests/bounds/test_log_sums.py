@@ -10,16 +10,20 @@ from scipy import optimize, special
 from bounds.certified import Rows, derivatives, evaluate, fit, hunt
 from bounds.exponentials import EXPONENTIALS, classes, layer
 from every import every
-from pymc_minibatch_mh.bounds.enclose import suprema
+from pymc_minibatch_mh.bounds.exponential_sums import (
+    Exponents,
+    Region,
+    _chosen,
+    bounded_by_parts,
+    moments,
+    pair_by_parts,
+)
 from pymc_minibatch_mh.bounds.interval import Interval
-from pymc_minibatch_mh.bounds.moments import Exponents, moments
-from pymc_minibatch_mh.bounds.parts import Region, _chosen, bounded_by_parts, pair_by_parts
-from pymc_minibatch_mh.bounds.remainder import pair_of
+from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.log_sums import parts_of
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.likelihood.log_sums import parts_of
+from pymc_minibatch_mh.likelihood.split import split
 from tiers import fast
 
 ROWS = 2_000

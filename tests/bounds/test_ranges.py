@@ -6,11 +6,11 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh import BoundsError, Ranges, SettingError
-from pymc_minibatch_mh.bounds.ranges import OF_NO_MOVE, RangesPass, table_of_ranges
+from pymc_minibatch_mh.bounds.user_bounds import OF_NO_MOVE, RangesPass, table_of_ranges
 from pymc_minibatch_mh.kernels.moves import RANGE
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.likelihood.split import split
 
 RNG = np.random.default_rng(91)
 X = RNG.normal(0.5, 1.6, 1_000)

@@ -3,8 +3,9 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh.bounds.interval import Interval
-from pymc_minibatch_mh.bounds.rules import gamma_rise_derivatives, rise
-from pymc_minibatch_mh.kernels.rises import gamma_rise, gamma_rise_slope
+from pymc_minibatch_mh.bounds.rules import gamma as rise
+from pymc_minibatch_mh.bounds.rules import gamma_rise_derivatives
+from pymc_minibatch_mh.kernels.special import gamma_rise, gamma_rise_slope
 
 COUNTS = np.array([0.0, 1.0, 2.0, 9.0, 24.0])
 ORDER = 4

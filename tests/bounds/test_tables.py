@@ -13,10 +13,9 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.likelihood.split import split
 
 ROWS = 1_500
 EVERY = [

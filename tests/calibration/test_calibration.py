@@ -10,7 +10,7 @@ from altered import reprogrammed, with_program
 from calibration.models import SIMULATORS
 from calibration.replications import UPDATES, calibrate, copy_of, posterior_draws, renew
 from conformance.harness import same_state
-from pymc_minibatch_mh.kernels.signatures import LOGP_SIGNATURE
+from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
 from recording import record
 from zoo import METHODS
 

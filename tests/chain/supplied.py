@@ -5,13 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 from numba import njit
 
-from pymc_minibatch_mh.bounds.blocks import BlockTables
+from pymc_minibatch_mh.bounds.block_tables import BlockTables
 from pymc_minibatch_mh.chain import pool
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.data.stored import ArrayStorage, StoredArray
-from pymc_minibatch_mh.kernels import supply
-from pymc_minibatch_mh.model.row.function import RowFunction
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.data.storage import ArrayStorage, StoredArray
+from pymc_minibatch_mh.kernels import draw as supply
+from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 
 LENGTH = 3
 KEY = 12_345

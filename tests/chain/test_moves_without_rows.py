@@ -12,14 +12,13 @@ import pymc_minibatch_mh as mh
 from gallery.models_hierarchies import rugby
 from pymc_minibatch_mh import OwnMove, PenaltyMH, StiefelWalk, TunaMH, explain
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.moves_without_rows import MOST_MOVES
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
-from pymc_minibatch_mh.chain.program import Program
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.chain.program import MOST_MOVES, Program
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.slices import NO_SLICES
-from pymc_minibatch_mh.preparation.unread import whitened_directions
-from pymc_minibatch_mh.step.given import model_behind
+from pymc_minibatch_mh.plan.violations import whitened_directions
+from pymc_minibatch_mh.steps.given import model_behind
 from zoo import METHODS, SOME_METHODS, sample
 
 TUNE, DRAWS = 100, 200

@@ -24,7 +24,7 @@ from chain.supplied import (
 from interrupts import answers, interrupted_after, interrupted_at_each
 from pymc_minibatch_mh.chain import pool
 from pymc_minibatch_mh.chain.pool import ROOM, no_supplies
-from pymc_minibatch_mh.kernels.supply import END, NEXT, NUMBER
+from pymc_minibatch_mh.kernels.draw import END, NEXT, NUMBER
 
 C = np.array(
     [[0.3, 0.0, 0.25, 0.2, 0.3, 0.15, 0.5], [0.6, 0.4, 0.3, 0.9, 0.3, 0.7, 0.5]], np.float32

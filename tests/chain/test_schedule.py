@@ -11,8 +11,8 @@ import pymc_minibatch_mh as mh
 from conformance.harness import run, same_draws
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, SettingError, TunaMH
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.schedule import Stage, stage_of, tempered
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.chain.program import Stage, stage_of, tempered
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.looks import unit_noise
 from statistical.budget import FAR

@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.chain.starts import beside, runs_away
+from pymc_minibatch_mh.chain.points import beside, runs_away
 from zoo import drawn, sample
 
 ROWS, GROUPS = 3_000, 8

@@ -17,11 +17,11 @@ from exactness.enumeration import (
     transition_matrix,
 )
 from exactness.kernels import BETA, CHAINS, PRIOR, RULES
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.looks import predicted_noise
 from pymc_minibatch_mh.kernels.moves import move_between
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.methods import austere, barker, penalty
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.steps import austere, barker, penalty
 from statistical.budget import FAR
 
 #: Differences with a long tail upwards.
@@ -79,9 +79,11 @@ def test_growth_shifts_the_mean_of_skewed_rows_always_to_one_side():
     assert shift_of_growth(np.linspace(-1.0, 1.0, 12), 1.2) == pytest.approx(0.0, abs=1e-12)
 
 
+USUAL = {barker: barker.barker_test(), penalty: penalty.penalty_test()}
+
+
 def accepted_by_all_rows(module, log_ratio):
-    settings = module.settings()
-    return module.judge(log_ratio, 0.0, 0.0, 12, 12, 0.5, settings)[1]
+    return module.judge(log_ratio, 0.0, 0.0, 12, 12, 0.5, USUAL[module])[1]
 
 
 @pytest.mark.parametrize("log_ratio", [-30.0, -2.0, -1e-9, 0.0, 0.3, 5.0, 40.0])
@@ -103,7 +105,7 @@ def test_barkers_rule_accepts_at_most_as_often_as_the_usual_one():
 @pytest.mark.parametrize("ratio", [0.0, 0.7, -2.0])
 def test_the_penalty_of_known_normal_noise_is_exact(ratio, sd):
     # With very many rows the variance is as good as known.
-    settings, n = penalty.settings(), HUGE // 10
+    settings, n = penalty.penalty_test(), HUGE // 10
 
     def accepted(log_ratio, factor=1.0):
         x = log_ratio + sd * np.linspace(-9.0, 9.0, 3_001)
@@ -123,7 +125,7 @@ def share_of_wrong_looks(epsilon, looks=20_000, rows=8):
 
     The threshold is log u, and the differences are normal.
     """
-    settings, uniform = austere.settings(epsilon, batch_size=rows), 0.5
+    settings, uniform = austere.austere_test(epsilon, batch_size=rows), 0.5
     noise = np.random.default_rng(53).standard_normal((looks, rows))
     means, squares = noise.mean(axis=1), noise.var(axis=1, ddof=1) / rows
     verdicts = [
@@ -141,7 +143,7 @@ def test_a_look_is_wrong_with_probability_epsilon_at_most():
 
 def test_errors_of_the_austere_test_partly_cancel():
     differences, cheap = SKEWED[:9] - SKEWED[:9].mean(), -0.4
-    rule = replace(RULES["austere, eps=.05"], settings=austere.settings(0.2, batch_size=2))
+    rule = replace(RULES["austere, eps=.05"], settings=austere.austere_test(0.2, batch_size=2))
     exact = min(1.0, math.exp(cheap + BETA * differences.sum()))
 
     def accepted_at(uniform):
@@ -162,11 +164,11 @@ def test_errors_of_the_austere_test_partly_cancel():
 
 @pytest.mark.parametrize("spread", [0.0, 1.0, 1e9, np.inf])
 def test_the_first_look_of_the_austere_test_is_settled(spread):
-    assert austere.plan(spread, 0, 10_000, austere.settings(batch_size=70)) == 70
+    assert austere.plan(spread, 0, 10_000, austere.austere_test(batch_size=70)) == 70
 
 
 def test_the_austere_test_reads_more_where_decisions_are_close():
-    settings, threshold = austere.settings(0.05, batch_size=50), math.log(0.5)
+    settings, threshold = austere.austere_test(0.05, batch_size=50), math.log(0.5)
 
     def verdict(gap):
         return austere.judge(threshold + gap, 1.0, 0.0, 50, 10_000, 0.5, settings)[0]

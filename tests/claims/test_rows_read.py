@@ -8,12 +8,12 @@ from numba import njit
 from bounds.certified import fit
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
 from pymc_minibatch_mh.kernels.bound_tables import no_tables, smallest_table
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import GIVEN, move_between, ratio_to_bound
-from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.roles import METRIC_SIGNATURE
+from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.likelihood.split import split
 from zoo import METHODS, sample
 
 ULP = 2.220446049250313e-16

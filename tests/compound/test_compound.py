@@ -17,7 +17,7 @@ from pymc_minibatch_mh import (
     TunaMH,
     UnsplittableModelError,
 )
-from pymc_minibatch_mh.step.stats import STATS
+from pymc_minibatch_mh.steps.report import STATS
 from statistical.budget import FAR
 
 METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}

@@ -10,7 +10,7 @@ from pymc.step_methods.compound import Competence
 
 from conformance.harness import run, same_draws
 from pymc_minibatch_mh import StaleDataError, overdispersed_initvals
-from pymc_minibatch_mh.step.stats import STATS
+from pymc_minibatch_mh.steps.report import STATS
 from zoo import METHODS, RANGED, SOME_METHODS, coordinates, sample
 
 #: All methods, and the model that tests ask them on: one with variables "beta" and "X".

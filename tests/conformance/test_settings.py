@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk, SettingError
-from pymc_minibatch_mh.step import base
+from pymc_minibatch_mh.steps import base
 from zoo import METHODS, RANGED
 
 EVERY = {

@@ -17,11 +17,11 @@ from conformance.harness import run, same_state
 from golden.combinations import COMBINATIONS, Combination, of_family
 from proposals.test_own_move import adapt, langevin
 from pymc_minibatch_mh import Bounds, Mixture, OwnMove, PenaltyMH, PerUpdate, SettingError, TunaMH
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.kernels.supply import END, NEXT
-from pymc_minibatch_mh.methods.poisson import PoissonMethod
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.preparation.file import key_of
+from pymc_minibatch_mh.kernels.draw import END, NEXT
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.plan.file import key_of
+from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.steps.tuna import PoissonMethod
 from zoo import METHODS, logistic
 
 SEED = 21

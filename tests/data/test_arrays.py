@@ -3,8 +3,8 @@ import ctypes
 import numpy as np
 import pytest
 
+from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT
 from pymc_minibatch_mh.data import ArrayRows, Column, digest
-from pymc_minibatch_mh.model.compiled.graphs import OTHERS_SLOT
 
 RNG = np.random.default_rng(2)
 TABLE = RNG.normal(size=(10_000, 3))

@@ -7,7 +7,7 @@ from dask.callbacks import Callback
 from data.stored_rows import N, arrays, assert_same, assert_same_from_two_threads
 from pymc_minibatch_mh.data.dask_storage import DaskStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.model.reading.stored import Rows
+from pymc_minibatch_mh.likelihood.stored import Rows
 
 CHUNKS = {"X": (6_000, 2), "t": 4_500, "y": N, "on": 777}
 

@@ -13,7 +13,7 @@ import pytest
 from data.stored_rows import N, arrays, assert_same, assert_same_from_two_threads
 from pymc_minibatch_mh.data.parquet_storage import ParquetStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.model.reading.stored import Rows
+from pymc_minibatch_mh.likelihood.stored import Rows
 
 COLUMNS = {"X": ["x1", "x2", "x3"], "t": "t", "y": "y", "on": "on"}
 #: Rows of each file, and of a row group.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from data.stored_rows import REQUESTS, N
-from pymc_minibatch_mh.data.checks import common_length, native_type
+from pymc_minibatch_mh.data.arrays import common_length, native_type
 from pymc_minibatch_mh.data.files import SourceFile
 from pymc_minibatch_mh.data.parts import DecodedParts, gather
 from pymc_minibatch_mh.errors import SettingError, SourceError

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh.data.reading import STORED, read_block
+from pymc_minibatch_mh.data.arrays import STORED, read_block
 
 ROWS, ENTRIES = 7, 5
 LAYOUTS = {

@@ -14,7 +14,7 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH
-from pymc_minibatch_mh.model.reading.stored_operations import stored_arrays
+from pymc_minibatch_mh.likelihood.stored import stored_arrays
 from zoo import sample
 
 N = 6_000

@@ -9,7 +9,7 @@ import pytest
 import zarr
 
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.model.reading.stored import Rows
+from pymc_minibatch_mh.likelihood.stored import Rows
 
 N = 30_000
 pytestmark = pytest.mark.filterwarnings("ignore:Could not extract data from symbolic observation")

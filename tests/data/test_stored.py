@@ -11,12 +11,11 @@ import pytest
 import xarray as xr
 
 from data.stored_rows import arrays, assert_same, assert_same_from_two_threads
-from pymc_minibatch_mh.data import file_reader
-from pymc_minibatch_mh.data.file_maps import FileMap
-from pymc_minibatch_mh.data.file_reader import FileReader
-from pymc_minibatch_mh.data.stored import ArrayStorage
+from pymc_minibatch_mh.data import files as file_reader
+from pymc_minibatch_mh.data.files import FileMap, FileReader
+from pymc_minibatch_mh.data.storage import ArrayStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.model.reading.stored import Rows
+from pymc_minibatch_mh.likelihood.stored import Rows
 
 
 @pytest.fixture

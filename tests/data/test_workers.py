@@ -9,8 +9,9 @@ from distributed import Client, LocalCluster, get_task_stream
 from pymc_minibatch_mh import Rows, SourceError, TunaMH
 from pymc_minibatch_mh.data.dask_storage import DaskStorage
 from pymc_minibatch_mh.data.storage import Part
-from pymc_minibatch_mh.expansion import parallel, target
-from pymc_minibatch_mh.preparation import violations
+from pymc_minibatch_mh.plan import violations
+from pymc_minibatch_mh.reference import passes as parallel
+from pymc_minibatch_mh.reference import target
 
 N = 30_000
 RNG = np.random.default_rng(4)

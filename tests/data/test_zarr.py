@@ -10,7 +10,7 @@ from data.stored_rows import N, arrays, assert_same, assert_same_from_two_thread
 from pymc_minibatch_mh.data import zarr_storage
 from pymc_minibatch_mh.data.zarr_storage import ZarrStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
-from pymc_minibatch_mh.model.reading.stored import Rows
+from pymc_minibatch_mh.likelihood.stored import Rows
 
 #: Chunks, and settings of the array: X in two columns of chunks, small chunks, shards.
 LAYOUTS = {

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.preparation import file
+from pymc_minibatch_mh.plan import file
 
 #: Compiles a kernel where no file may have more than some bytes, and draws with it.
 COMPILING = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 import numpy as np
-from pymc_minibatch_mh.kernels.alias import build_alias
+from pymc_minibatch_mh.kernels.draw import build_alias
 thresholds, aliases = np.zeros(2), np.zeros(2, dtype=np.int32)
 build_alias(np.array([1.0, 3.0], dtype=np.float32), thresholds, aliases)
 print(thresholds.sum())

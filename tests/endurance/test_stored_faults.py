@@ -14,7 +14,7 @@ from pymc.sampling.parallel import ParallelSamplingError
 from scipy.special import expit
 
 from pymc_minibatch_mh import Rows, SourceError, TunaMH, sample
-from pymc_minibatch_mh.data.stored import ArrayStorage
+from pymc_minibatch_mh.data.storage import ArrayStorage
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from diagnostics.memory import resident
-from pymc_minibatch_mh.chain import warmup
+from pymc_minibatch_mh.chain import chain as warmup
 from recording import record
 from zoo import METHODS
 

@@ -19,10 +19,10 @@ from exactness.toys import Jump, evaluate, jump, prior, rows_of
 from kernels.chain import draws_of, line
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import GIVEN
 from pymc_minibatch_mh.kernels.posterior import Posterior
-from pymc_minibatch_mh.kernels.signatures import METRIC_SIGNATURE
+from pymc_minibatch_mh.kernels.roles import METRIC_SIGNATURE
 
 #: Workers that the loops are compiled by: of tests by bounds, and of tests on batches.
 BY_BOUNDS, ON_BATCHES = (pytest.mark.xdist_group(f"toys {x}") for x in ("by bounds", "on batches"))

@@ -13,9 +13,9 @@ from exactness.compiled import Compiled, posterior_of
 from exactness.toys import METRIC, jump, metric, rows_of
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import GIVEN
-from pymc_minibatch_mh.methods import confidence
+from pymc_minibatch_mh.steps import confidence
 
 TOTAL, LARGER = 2_000, 1_100
 LOW, HIGH = -0.0022, 0.0025
@@ -27,8 +27,8 @@ LOG_FACTORIAL = gammaln(np.arange(TOTAL + 1.0) + 1.0)
 UNIFORMS = (np.arange(2_000) + 0.5) / 2_000
 
 SETTINGS = {
-    "bounds": confidence.settings(delta=0.1),
-    "scan": confidence.settings(delta=0.1, scans=True),
+    "bounds": confidence.confidence_test(delta=0.1),
+    "scan": confidence.confidence_test(delta=0.1, scans=True),
 }
 
 

@@ -13,12 +13,13 @@ import numpy as np
 from exactness.compiled import posterior_of
 from exactness.toys import jump, rows_of
 from kernels.chain import Loop, line
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_metric, table_of_move
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import SHARP
 from pymc_minibatch_mh.kernels.posterior import Posterior
-from pymc_minibatch_mh.methods import brightness, firefly
+from pymc_minibatch_mh.steps import firefly
+from pymc_minibatch_mh.steps import firefly as brightness
 
 #: The centre of the expansion, which is no state.
 CENTRE = np.zeros(1)

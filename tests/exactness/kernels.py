@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from exactness.enumeration import Chain, Rule, audited_spread, sample_statistics
-from pymc_minibatch_mh.methods import austere, barker, penalty
+from pymc_minibatch_mh.steps import austere, barker, penalty
 
 VALUES = np.array(
     [-1.31, 0.42, 0.08, 1.12, -0.63, 0.91, -0.17, -0.88, 0.57, 1.76, -0.29, 0.23, 0.69, -1.02]
@@ -44,18 +44,18 @@ CHAINS["rare event, read always"] = replace(CHAINS["rare event"], heavy=(7,))
 
 
 RULES = {
-    "barker": rule(barker, barker.settings(batch_size=4)),
-    "barker, sigma=1": rule(barker, barker.settings(1.0, batch_size=4)),
-    "barker, grow": rule(barker, barker.settings(batch_size=3, batch_rule="grow")),
-    "penalty": rule(penalty, penalty.settings(batch_size=4)),
-    "austere, eps=.05": rule(austere, austere.settings(0.05, batch_size=3)),
-    "austere, eps=.01": rule(austere, austere.settings(0.01, batch_size=4)),
+    "barker": rule(barker, barker.barker_test(batch_size=4)),
+    "barker, sigma=1": rule(barker, barker.barker_test(1.0, batch_size=4)),
+    "barker, grow": rule(barker, barker.barker_test(batch_size=3, batch_rule="grow")),
+    "penalty": rule(penalty, penalty.penalty_test(batch_size=4)),
+    "austere, eps=.05": rule(austere, austere.austere_test(0.05, batch_size=3)),
+    "austere, eps=.01": rule(austere, austere.austere_test(0.01, batch_size=4)),
 }
 
 FULL_DATA_RULES = {
-    "barker": rule(barker, barker.settings(batch_size=7)),
-    "barker, grow": rule(barker, barker.settings(batch_size=7, batch_rule="grow")),
-    "penalty": rule(penalty, penalty.settings(batch_size=7)),
-    "austere": rule(austere, austere.settings(batch_size=7)),
-    "austere, eps=0": rule(austere, austere.settings(0.0, batch_size=3)),
+    "barker": rule(barker, barker.barker_test(batch_size=7)),
+    "barker, grow": rule(barker, barker.barker_test(batch_size=7, batch_rule="grow")),
+    "penalty": rule(penalty, penalty.penalty_test(batch_size=7)),
+    "austere": rule(austere, austere.austere_test(batch_size=7)),
+    "austere, eps=0": rule(austere, austere.austere_test(0.0, batch_size=3)),
 }

@@ -10,8 +10,8 @@ from scipy.special import stdtr
 
 from exactness.enumeration import audited_spread, sample_statistics
 from exactness.kernels import BETA, RULES
-from pymc_minibatch_mh.methods import austere, barker, penalty
-from pymc_minibatch_mh.methods.distributions import logistic, normal_cdf
+from pymc_minibatch_mh.steps import austere, barker, penalty
+from pymc_minibatch_mh.steps.batches import logistic, normal_cdf
 
 
 def with_variance(base, factor):
@@ -49,7 +49,7 @@ def full_data_when_variance_is_large():
 
 
 def growth_passed_off_as_fixed():
-    return replace(RULES["barker"], settings=barker.settings(batch_size=4, batch_rule="grow"))
+    return replace(RULES["barker"], settings=barker.barker_test(batch_size=4, batch_rule="grow"))
 
 
 def correction_left_out(log_ratio, variance, n):
@@ -181,7 +181,7 @@ def approximate_at_full_data():
         p = barker.acceptance_probability(log_ratio, variance, settings)
         return float(uniform < p), p, 0.0
 
-    return replace(rule, settings=barker.settings(batch_size=7), judge=judge)
+    return replace(rule, settings=barker.barker_test(batch_size=7), judge=judge)
 
 
 def temperature_on_the_prior():
@@ -190,7 +190,7 @@ def temperature_on_the_prior():
     def judge(log_ratio, *rest):
         return penalty.judge(BETA * log_ratio, *rest)
 
-    return replace(RULES["penalty"], settings=penalty.settings(batch_size=7), judge=judge)
+    return replace(RULES["penalty"], settings=penalty.penalty_test(batch_size=7), judge=judge)
 
 
 FULL_DATA_MUTANTS = {

@@ -14,7 +14,7 @@ from numba import vectorize
 from scipy.special import expit
 
 from exactness.enumeration import stationary_law
-from pymc_minibatch_mh.methods import poisson
+from pymc_minibatch_mh.steps import tuna as poisson
 
 #: Probabilities of counts and of vectors of counts that are taken for 0.
 NEGLIGIBLE = 1e-19
@@ -245,18 +245,18 @@ def mixture_chain(heavy=()):
 DESIGN = list(product((0, 1, 2), (logistic, student), (1.0, 0.4, 1.6), (1, 2), (0, 1)))
 
 RULES = {
-    "best": poisson.settings("best", 0.7),
-    "best, small chi": poisson.settings("best", 0.05),
-    "best, large chi": poisson.settings("best", 2.0),
-    "best, too many rows": poisson.settings("best", 0.7, max_rate=1.5),
-    "best, delayed": poisson.settings("best", 0.7, delayed_acceptance=True),
-    "paper": poisson.settings("paper", 0.7),
-    "paper, chi=0": poisson.settings("paper", 0.0),
-    "paper, delayed": poisson.settings("paper", 0.7, delayed_acceptance=True),
-    "MH-SS": poisson.settings("best", 0.0),
-    "MH-SS, delayed": poisson.settings("best", 0.0, delayed_acceptance=True),
-    "factorized": poisson.settings("factorized"),
-    "factorized, delayed": poisson.settings("factorized", delayed_acceptance=True),
+    "best": poisson.poisson_test("best", 0.7),
+    "best, small chi": poisson.poisson_test("best", 0.05),
+    "best, large chi": poisson.poisson_test("best", 2.0),
+    "best, too many rows": poisson.poisson_test("best", 0.7, max_rate=1.5),
+    "best, delayed": poisson.poisson_test("best", 0.7, delayed_acceptance=True),
+    "paper": poisson.poisson_test("paper", 0.7),
+    "paper, chi=0": poisson.poisson_test("paper", 0.0),
+    "paper, delayed": poisson.poisson_test("paper", 0.7, delayed_acceptance=True),
+    "MH-SS": poisson.poisson_test("best", 0.0),
+    "MH-SS, delayed": poisson.poisson_test("best", 0.0, delayed_acceptance=True),
+    "factorized": poisson.poisson_test("factorized"),
+    "factorized, delayed": poisson.poisson_test("factorized", delayed_acceptance=True),
 }
 
 

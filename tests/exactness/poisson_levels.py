@@ -16,7 +16,7 @@ from exactness.poisson import NEGLIGIBLE, accept, counts_of
 from exactness.toys import jump, rows_of
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.kernels.moves import RANGE
-from pymc_minibatch_mh.methods import poisson_levels as levels
+from pymc_minibatch_mh.steps import poisson as levels
 
 #: How much wider the ranges are than they have to be.
 MARGIN = 1.15

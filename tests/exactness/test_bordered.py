@@ -11,9 +11,8 @@ from scipy.stats import norm, truncnorm
 from exactness.compiled import chance
 from proposals import proposing
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.proposals.bordered import BorderedNumbers
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
+from pymc_minibatch_mh.proposals.mixture import BorderedNumbers
 from statistical.budget import LEVEL
 
 #: A normal approximation around a centre, whose mean lies below zero with this tilt.

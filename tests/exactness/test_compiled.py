@@ -14,7 +14,7 @@ from exactness.poisson import RULES, mixture_chain
 from exactness.toys import CALLS, SECOND
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.moves import JOINT
-from pymc_minibatch_mh.methods import penalty
+from pymc_minibatch_mh.steps import penalty
 from statistical.budget import LEVEL
 
 UPDATES = 60_000

@@ -12,15 +12,15 @@ import pytest
 
 from exactness.enumeration import stationary_law
 from exactness.poisson import LARGEST, Chain, Rule, logistic, move, student, transition_matrix
-from pymc_minibatch_mh.methods import poisson
+from pymc_minibatch_mh.steps import tuna as poisson
 
 STATES, ROWS = 3, 4
 DESIGN = list(product((0, 1, 2), (logistic, student), (1.0, 0.6)))
 RULES = {
-    "best": poisson.settings("best", 0.7),
-    "best, too many rows": poisson.settings("best", 0.7, max_rate=1.5),
-    "paper, delayed": poisson.settings("paper", 0.7, delayed_acceptance=True),
-    "factorized": poisson.settings("factorized"),
+    "best": poisson.poisson_test("best", 0.7),
+    "best, too many rows": poisson.poisson_test("best", 0.7, max_rate=1.5),
+    "paper, delayed": poisson.poisson_test("paper", 0.7, delayed_acceptance=True),
+    "factorized": poisson.poisson_test("factorized"),
 }
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from exactness.compiled import BY_BOUNDS
 from exactness.confidence import HIGH, SETTINGS, TABLE, TOTAL, enumerated, exact, loop
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.methods import confidence
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.steps import confidence
 from statistical.budget import FAR
 
 pytestmark = BY_BOUNDS

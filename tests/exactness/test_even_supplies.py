@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 
 from chain.supplied import Own
-from pymc_minibatch_mh.data.drawn import EvenRows
-from pymc_minibatch_mh.data.stored import StoredRows
-from pymc_minibatch_mh.kernels.draw import reserve
-from pymc_minibatch_mh.kernels.even import take_new
-from pymc_minibatch_mh.kernels.supply import NEXT, NO_SUPPLY
+from pymc_minibatch_mh.data.storage import EvenRows, StoredRows
+from pymc_minibatch_mh.kernels.draw import NEXT, NO_SUPPLY, reserve
+from pymc_minibatch_mh.kernels.looks import take_new
 
 NOTHING = np.empty(0, np.int64)
 

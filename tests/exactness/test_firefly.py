@@ -19,8 +19,9 @@ from exactness.firefly import (
     scaled,
     transition_matrix,
 )
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.methods import brightness, firefly
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.steps import firefly
+from pymc_minibatch_mh.steps import firefly as brightness
 from statistical.budget import LEVEL
 
 pytestmark = BY_BOUNDS

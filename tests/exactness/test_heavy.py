@@ -13,7 +13,7 @@ from exactness.poisson import (
     reading_always,
     transition_matrix,
 )
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 
 pytestmark = BY_BOUNDS

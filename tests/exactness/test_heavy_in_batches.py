@@ -11,9 +11,9 @@ from exactness.compiled import ON_BATCHES, Compiled, posterior_of
 from exactness.kernels import BETA
 from exactness.test_enumeration import FIGURES
 from exactness.toys import jump, rows_of
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.methods import penalty
+from pymc_minibatch_mh.steps import penalty
 
 pytestmark = ON_BATCHES
 
@@ -44,7 +44,7 @@ def log_ratios(batch_size, most_drawn=np.inf):
     """Return the log ratios of moves from the first state to the second, and rows per update."""
     tables = no_tables()._replace(heavy=HEAVY)
     rows = rows_of([0.0 * ROWS, ROWS], [0.0, CHEAP], second=2)
-    settings = penalty.settings(batch_size=batch_size)._replace(kappa=0.0)
+    settings = penalty.penalty_test(batch_size=batch_size)._replace(kappa=0.0)
     chain = Compiled(posterior_of(rows, BETA, tables, most_drawn), jump([0.0, 1.0]), settings)
     before, counts = chain.run(600, seed=55)
     return np.where(before < 0.5, 1.0, -1.0) * counts[:, entry.LOG_RATIO], counts[:, entry.N_OBS]

@@ -11,8 +11,8 @@ from exactness import law
 from exactness import poisson as enumeration
 from exactness.enumeration import stationary_law
 from exactness.poisson import RULES, Rule, accept, chains, matrices, transition_matrix
-from pymc_minibatch_mh.methods import poisson
-from pymc_minibatch_mh.methods.chi import chi_for_gap
+from pymc_minibatch_mh.steps import tuna as poisson
+from pymc_minibatch_mh.steps.chi import chi_for_gap
 from tiers import fast
 
 EXACT = json.loads(law.EXACT_FILE.read_text())
@@ -96,7 +96,7 @@ def test_order_of_acceptance(better, worse):
 
 
 def full_data_matrix(chain):
-    return transition_matrix(chain, Rule(poisson.settings(max_rate=0.0)))
+    return transition_matrix(chain, Rule(poisson.poisson_test(max_rate=0.0)))
 
 
 def spectral_gap(matrix):
@@ -105,7 +105,7 @@ def spectral_gap(matrix):
 
 def test_spectral_gap_is_kept():
     for name, ratio in (("best", 0.2), ("paper", 0.2), ("best", 0.6), ("paper", 0.6)):
-        settings = poisson.settings(name, chi_for_gap(ratio))
+        settings = poisson.poisson_test(name, chi_for_gap(ratio))
         for chain in chains()[::12]:
             # Weaker rows, since counts grow like χ (C M)².
             weak = replace(
@@ -193,8 +193,8 @@ def sign_inverted(change, bound, size, settings):
 def of_two_forms(keep_form, ratio_form):
     def thin(change, bound, size, settings):
         chi = settings.chi
-        keep, _ = poisson.thin(change, bound, size, poisson.settings(keep_form, chi))
-        return keep, poisson.thin(change, bound, size, poisson.settings(ratio_form, chi))[1]
+        keep, _ = poisson.thin(change, bound, size, poisson.poisson_test(keep_form, chi))
+        return keep, poisson.thin(change, bound, size, poisson.poisson_test(ratio_form, chi))[1]
 
     return {"thin": thin}
 

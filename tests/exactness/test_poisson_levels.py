@@ -12,18 +12,18 @@ from exactness import poisson_levels as enumeration
 from exactness.compiled import BY_BOUNDS
 from exactness.poisson import logistic, random_chain, student
 from exactness.poisson_levels import Rule, shares, total_variation, transition_matrix
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.methods import poisson_levels as levels
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.steps import poisson as levels
 
 pytestmark = BY_BOUNDS
 
 UPDATES = 60_000
 DESIGN = list(product((logistic, student), (1.0, 0.4, 1.6), (1, 2)))
 RULES = {
-    "lam=1": levels.settings(1.0),
-    "small lam": levels.settings(0.05),
-    "large lam": levels.settings(6.0),
-    "too many rows": levels.settings(1.0, max_rate=1.5),
+    "lam=1": levels.levels_test(1.0),
+    "small lam": levels.levels_test(0.05),
+    "large lam": levels.levels_test(6.0),
+    "too many rows": levels.levels_test(1.0, max_rate=1.5),
 }
 
 

@@ -22,14 +22,14 @@ from exactness.test_even_supplies import even_rows
 from exactness.toys import METRIC, jump, metric, propose, rows_of
 from kernels.chain import Loop, line, visited
 from pymc_minibatch_mh.chain.pool import ROOM
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, no_tables, table_of_move
-from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.looks import unit_noise
-from pymc_minibatch_mh.kernels.moments import add_moments, skewness
+from pymc_minibatch_mh.kernels.draw import NUMBER
+from pymc_minibatch_mh.kernels.handle import address_of
+from pymc_minibatch_mh.kernels.looks import add_moments, skewness, unit_noise
 from pymc_minibatch_mh.kernels.moves import GIVEN, Move
-from pymc_minibatch_mh.kernels.supply import NUMBER
-from pymc_minibatch_mh.methods import austere, barker, penalty, poisson
+from pymc_minibatch_mh.steps import austere, barker, penalty
+from pymc_minibatch_mh.steps import tuna as poisson
 
 # The law.
 
@@ -233,10 +233,10 @@ class ByLooks:
 
 
 TESTS = {
-    "penalty": (penalty, penalty.settings(batch_size=3)),
-    "barker": (barker, barker.settings(batch_size=2)),
-    "barker, grow": (barker, barker.settings(batch_size=2, batch_rule="grow")),
-    "austere": (austere, austere.settings(0.2, batch_size=2)),
+    "penalty": (penalty, penalty.penalty_test(batch_size=3)),
+    "barker": (barker, barker.barker_test(batch_size=2)),
+    "barker, grow": (barker, barker.barker_test(batch_size=2, batch_rule="grow")),
+    "austere": (austere, austere.austere_test(0.2, batch_size=2)),
 }
 
 

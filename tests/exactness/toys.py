@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.data.reading import load
+from pymc_minibatch_mh.data.arrays import load
 from pymc_minibatch_mh.kernels.posterior import RowSpace
-from pymc_minibatch_mh.kernels.roles import role_of
-from pymc_minibatch_mh.kernels.signatures import (
+from pymc_minibatch_mh.kernels.roles import (
     EVALUATE_SIGNATURE,
     LOGP_SIGNATURE,
     METRIC_SIGNATURE,
+    role_of,
 )
 
 # The first words of a context: address of the numbers of the rows that lie in each place, 0 where

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 from scipy.special import expit, log_expit
 
-from pymc_minibatch_mh.expansion.passes import Derivatives
+from pymc_minibatch_mh.reference.passes import Derivatives
 
 
 def logistic_rows(X, y, theta, order):

@@ -6,8 +6,8 @@ import pytensor.tensor as pt
 from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
 
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference.target import Target
 
 GROUPS, EACH, NOISE = 12, 100, 2.0
 RNG = np.random.default_rng(12)

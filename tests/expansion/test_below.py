@@ -8,9 +8,9 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh import FireflyMH, PenaltyMH, TunaMH
-from pymc_minibatch_mh.expansion.passes import Passes
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
-from pymc_minibatch_mh.kernels.surrogate import expansion_change
+from pymc_minibatch_mh.kernels.posterior import expansion_change
+from pymc_minibatch_mh.reference.passes import Passes
 from zoo import logistic
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from data.elsewhere import Elsewhere
 from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.bounds import block_bounds
+from pymc_minibatch_mh.bounds import block_tables as block_bounds
 from pymc_minibatch_mh.chain.probe import Probe
-from pymc_minibatch_mh.expansion import passes, target
-from pymc_minibatch_mh.preparation import violations
+from pymc_minibatch_mh.plan import violations
+from pymc_minibatch_mh.reference import passes, target
 
 N, G = 20_000, 5
 RNG = np.random.default_rng(4)

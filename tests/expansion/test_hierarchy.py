@@ -9,10 +9,10 @@ from every import every
 from expansion import hierarchies as models
 from expansion.formulas import hierarchy_passes
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.expansion import hierarchy, mode
-from pymc_minibatch_mh.expansion import target as target_module
-from pymc_minibatch_mh.expansion.hierarchy import find_marginal_mode
-from pymc_minibatch_mh.expansion.passes import Passes
+from pymc_minibatch_mh.reference import hierarchy, mode
+from pymc_minibatch_mh.reference import target as target_module
+from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
+from pymc_minibatch_mh.reference.passes import Passes
 from tiers import fast
 
 #: The prior of a Cholesky factor is a large graph, and takes long to compile.

@@ -7,7 +7,7 @@ import pytest
 
 from every import every
 from expansion import hierarchies as models
-from pymc_minibatch_mh.expansion.marginal import Marginal
+from pymc_minibatch_mh.reference.marginal import Marginal
 
 SPOTS = np.array([-2.0, -1.0, -0.3, 0.4, 1.5])
 

@@ -8,12 +8,12 @@ from scipy.optimize import minimize
 
 from every import every
 from expansion.formulas import hierarchy_passes, logistic_passes, quadratic
+from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
 from pymc_minibatch_mh.errors import MinibatchError, ModeError
-from pymc_minibatch_mh.expansion import mode as mode_module
-from pymc_minibatch_mh.expansion.mode import find_mode
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference import mode as mode_module
+from pymc_minibatch_mh.reference.mode import find_mode
+from pymc_minibatch_mh.reference.target import Target
 
 N = 2_000
 RNG = np.random.default_rng(21)

@@ -4,9 +4,9 @@ import numpy as np
 
 from every import every
 from expansion import hierarchies as models
+from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.expansion.scales import read_by_forms, read_by_passes
-from pymc_minibatch_mh.model.compiled.graphs import GraphRows
+from pymc_minibatch_mh.reference.hierarchy import read_by_forms, read_by_passes
 
 CHOLESKY = [f"chol_cholesky-cov-packed__[{k}]" for k in range(3)]
 SCALES = {

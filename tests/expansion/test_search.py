@@ -11,14 +11,14 @@ from families import FAMILIES
 from gallery.catalogue import EXAMPLES
 from model.reading.evaluation import at_points
 from pymc_minibatch_mh import ModeError, PenaltyMH, TunaMH
-from pymc_minibatch_mh.expansion import climb
-from pymc_minibatch_mh.expansion import target as target_module
-from pymc_minibatch_mh.expansion.kinks import normals_near
-from pymc_minibatch_mh.expansion.mode import JITTERS
-from pymc_minibatch_mh.expansion.passes import Derivatives, Passes
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.model.compiled.graphs import GraphRows
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.compiled.graphs import GraphRows
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference import climb
+from pymc_minibatch_mh.reference import target as target_module
+from pymc_minibatch_mh.reference.density import normals_near
+from pymc_minibatch_mh.reference.mode import JITTERS
+from pymc_minibatch_mh.reference.passes import Derivatives, Passes
+from pymc_minibatch_mh.reference.target import Target
 from tiers import fast
 
 N = 3_000

@@ -6,10 +6,9 @@ from scipy.special import expit
 
 from expansion.formulas import derivatives, logistic_passes, quadratic
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.expansion import smoothing
-from pymc_minibatch_mh.expansion.mode import find_mode
-from pymc_minibatch_mh.expansion.scoring import find_centre
-from pymc_minibatch_mh.expansion.smoothing import smoothed
+from pymc_minibatch_mh.reference import marginal as smoothing
+from pymc_minibatch_mh.reference.marginal import smoothed
+from pymc_minibatch_mh.reference.mode import find_centre, find_mode
 
 N, SIZE = 600, 5
 NAMES = [f"b[{k}]" for k in range(SIZE)]

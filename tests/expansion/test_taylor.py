@@ -6,14 +6,14 @@ import pytest
 
 from every import every
 from expansion.formulas import logistic_rows
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.expansion.taylor import calibrate, surrogate_at
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.looks import predicted_noise
 from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.kernels.posterior import expansion_change
 from pymc_minibatch_mh.kernels.row_sums import move_moments
-from pymc_minibatch_mh.kernels.surrogate import expansion_change
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference.mode import calibrate, surrogate_at
+from pymc_minibatch_mh.reference.target import Target
 
 N = 1_200
 RNG = np.random.default_rng(31)

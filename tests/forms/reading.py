@@ -6,7 +6,7 @@ import pytensor
 from forms.form import Form
 from model.reading.evaluation import assert_read_rightly
 from pymc_minibatch_mh.errors import UnsplittableModelError
-from pymc_minibatch_mh.model.reading.split import Split, split
+from pymc_minibatch_mh.likelihood.split import Split, split
 
 
 # Without it PyMC compiles the initial points of some variables; tracing each variable takes longer

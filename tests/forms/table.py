@@ -11,7 +11,7 @@ from forms.catalogue import FORMS
 from forms.certificate import certificate, split_form
 from forms.form import Form
 from pymc_minibatch_mh.errors import UnsplittableModelError
-from pymc_minibatch_mh.model.reading.split import Split
+from pymc_minibatch_mh.likelihood.split import Split
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 MARKERS = ("<!-- forms: begin -->\n", "<!-- forms: end -->")

@@ -17,8 +17,8 @@ from forms.table import MARKERS, PAGE, between, line, table, without_variable
 from model.reading.evaluation import assert_read_rightly, split_of
 from model.row.together import assert_rows_are
 from pymc_minibatch_mh import UnsplittableModelError
-from pymc_minibatch_mh.model.reading import axis, batch, terms
-from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.likelihood import axis, batch, terms
+from pymc_minibatch_mh.likelihood.function import row_functions
 
 # PyMC's own call, for a pm.MatrixNormal.
 pytestmark = pytest.mark.filterwarnings("ignore:pytensor.tensor.linalg.trace:FutureWarning")

@@ -14,13 +14,11 @@ from bounds.certified import Rows
 from model.reading.evaluation import evaluate
 from pymc_minibatch_mh import BoundsError, UnsplittableModelError
 from pymc_minibatch_mh.bounds.bounds_pass import TAILS, BoundsPass
-from pymc_minibatch_mh.expansion.mode import Mode
-from pymc_minibatch_mh.expansion.passes import Derivatives
-from pymc_minibatch_mh.expansion.taylor import surrogate_at
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.products import in_products, linear_pairs, pairs_of
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.likelihood.products import in_products, linear_pairs, pairs_of
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference.mode import Mode, surrogate_at
+from pymc_minibatch_mh.reference.passes import Derivatives
 
 #: Rows that the models are sampled with, and whose posterior's width the fast test assumes.
 TALL = 20_000

@@ -24,7 +24,7 @@ import pymc as pm
 import pymc_minibatch_mh
 from golden.combinations import COMBINATIONS, Combination
 from pymc_minibatch_mh import sample
-from pymc_minibatch_mh.step.stats import STATS
+from pymc_minibatch_mh.steps.report import STATS
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]

@@ -5,7 +5,7 @@ import pandas as pd
 import pymc as pm
 
 from inputs.case import Section, build_on
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.likelihood.split import split
 
 data = Section("Data")
 weights = Section("Weights")

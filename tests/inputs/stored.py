@@ -21,7 +21,7 @@ from pymc_minibatch_mh import (
     TunaMH,
     UnsplittableModelError,
 )
-from pymc_minibatch_mh.model.reading.stored_operations import WholeArrayError
+from pymc_minibatch_mh.likelihood.stored import WholeArrayError
 
 arrays = Section("Arrays of Rows(...)")
 files = Section("Files and chunks of rows", SourceError)

@@ -5,12 +5,12 @@ import ctypes
 import numpy as np
 from numba import njit
 
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.generator import generator_addresses
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.draw import generator_addresses
 from pymc_minibatch_mh.kernels.moves import Move
+from pymc_minibatch_mh.kernels.posterior import Surrogate
 from pymc_minibatch_mh.kernels.run import ARGUMENTS, linked, run
 from pymc_minibatch_mh.kernels.slices import NO_SLICES
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 #: Compiles a function for a role as the package does, and keeps nothing of it.
 role = njit(nogil=True, error_model="numpy")

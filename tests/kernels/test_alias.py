@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from pymc_minibatch_mh.kernels.alias import build_alias, draw_alias
+from pymc_minibatch_mh.kernels.draw import build_alias, draw_alias
 from statistical.budget import LEVEL
 
 WEIGHTS = {

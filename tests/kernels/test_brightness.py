@@ -7,10 +7,10 @@ from scipy.stats import binomtest
 
 from exactness.compiled import posterior_of
 from exactness.toys import rows_of
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.methods.brightness import (
+from pymc_minibatch_mh.steps.firefly import (
     BLOCK,
     Place,
     _partition,

@@ -7,8 +7,13 @@ import pytest
 from numba import njit, types
 from numba.extending import overload
 
-from pymc_minibatch_mh.kernels.first_class import function_at
-from pymc_minibatch_mh.kernels.handle import Handle, LinkedRecord, record_at, record_type
+from pymc_minibatch_mh.kernels.handle import (
+    Handle,
+    LinkedRecord,
+    function_at,
+    record_at,
+    record_type,
+)
 
 
 class Inner(NamedTuple):

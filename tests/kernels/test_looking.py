@@ -12,9 +12,9 @@ from scipy.special import expit
 from exactness.compiled import Compiled, posterior_of
 from exactness.toys import jump, rows_of
 from pymc_minibatch_mh import PerUpdate, sequential_error, sequential_use
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.methods import austere
-from pymc_minibatch_mh.methods.tables.designs import design_table
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.steps import austere
+from pymc_minibatch_mh.steps.designs import design_table
 from statistical.budget import FAR
 from tiers import fast
 
@@ -98,7 +98,7 @@ def allowed(share):
 def test_the_compiled_test_errs_and_reads_as_the_programme_says(name, distance, boundary):
     rows_of, m, epsilon = SETS[name]
     rows = rows_of()
-    test = austere.settings(epsilon, batch_size=m, boundary=boundary)
+    test = austere.austere_test(epsilon, batch_size=m, boundary=boundary)
     counts = looks(rows, distance, test, seed=73)
     given = (distance, m, epsilon, rows.size)
     options = {"boundary": boundary, "all_rows_from": 0.5}
@@ -129,7 +129,7 @@ def by_permutation(rows, distance, test, rng):
 def test_a_thousand_tests_as_published_err_as_the_programme_says(name, distance):
     rows_of, m, epsilon = SETS[name]
     rows, rng = rows_of(), np.random.default_rng(74)
-    test = austere.settings(epsilon, batch_size=m)
+    test = austere.austere_test(epsilon, batch_size=m)
     found = np.array([by_permutation(rows, distance, test, rng) for _ in range(PUBLISHED_TESTS)])
     error = float(sequential_error(distance, m, epsilon, rows.size))
     use = float(sequential_use(distance, m, epsilon, rows.size))
@@ -141,7 +141,7 @@ def test_a_thousand_tests_as_published_err_as_the_programme_says(name, distance)
 
 def test_epsilon_zero_reads_all_rows_in_one_look():
     rows = normal_rows()
-    counts = looks(rows, 1e-9, austere.settings(0.0, batch_size=100), seed=75)
+    counts = looks(rows, 1e-9, austere.austere_test(0.0, batch_size=100), seed=75)
     assert (counts[:, entry.N_OBS] == rows.size).all()
     assert (counts[:, entry.N_LOOKS] == 1.0).all()
     assert counts[:, entry.ACCEPTED].all()
@@ -149,7 +149,7 @@ def test_epsilon_zero_reads_all_rows_in_one_look():
 
 def test_epsilon_one_half_stops_at_the_first_look():
     rows = normal_rows()
-    counts = looks(rows, 0.1, austere.settings(0.5, batch_size=100), seed=76)
+    counts = looks(rows, 0.1, austere.austere_test(0.5, batch_size=100), seed=76)
     assert (counts[:, entry.N_OBS] == 100).all()
     assert 0.3 < counts[:, entry.ACCEPTED].mean() < 0.7
 
@@ -210,7 +210,7 @@ def test_the_test_of_an_update_is_chosen_for_its_own_uniform_number():
 
 def share_by_all_rows(n_rows, reads_all_from_half, count=1_000):
     """Return how often all rows decide on a normal mean, in steps as wide as its posterior."""
-    rng, test = np.random.default_rng(81), austere.settings(0.05, batch_size=100)
+    rng, test = np.random.default_rng(81), austere.austere_test(0.05, batch_size=100)
     data, by_all = rng.normal(0.5, 1.0, n_rows), 0
     for _ in range(count):
         theta = data.mean() + rng.standard_normal() / math.sqrt(n_rows)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import skew
 
-from pymc_minibatch_mh.kernels.moments import add_moments, merge_moments, skewness
+from pymc_minibatch_mh.kernels.looks import add_moments, merge_moments, skewness
 
 
 def moments(values):

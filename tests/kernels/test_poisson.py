@@ -8,10 +8,10 @@ from scipy.stats import poisson as poisson_law
 from exactness.compiled import BY_BOUNDS, Compiled, posterior_of
 from exactness.toys import METRIC, jump, metric, rows_of
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import GIVEN
-from pymc_minibatch_mh.methods import poisson
+from pymc_minibatch_mh.steps import tuna as poisson
 from statistical.budget import LEVEL
 
 pytestmark = BY_BOUNDS
@@ -37,12 +37,12 @@ def run(settings, *, count=UPDATES, **parts):
 
 
 SETTINGS = {
-    "best": poisson.settings("best", 0.8),
-    "paper": poisson.settings("paper", 0.8),
-    "MH-SS": poisson.settings("best", 0.0),
-    "factorized": poisson.settings("factorized"),
-    "best, delayed": poisson.settings("best", 0.8, delayed_acceptance=True),
-    "factorized, delayed": poisson.settings("factorized", delayed_acceptance=True),
+    "best": poisson.poisson_test("best", 0.8),
+    "paper": poisson.poisson_test("paper", 0.8),
+    "MH-SS": poisson.poisson_test("best", 0.0),
+    "factorized": poisson.poisson_test("factorized"),
+    "best, delayed": poisson.poisson_test("best", 0.8, delayed_acceptance=True),
+    "factorized, delayed": poisson.poisson_test("factorized", delayed_acceptance=True),
 }
 
 
@@ -120,7 +120,7 @@ def test_rows_after_a_veto_are_not_read(name):
 
 
 def test_more_rows_than_are_read_at_a_time_decide_as_one_batch_does():
-    settings = poisson.settings("best", 200_000.0)
+    settings = poisson.poisson_test("best", 200_000.0)
     states, counts = run(settings, count=24)
     rate = poisson.rate(float(BOUNDS.sum(dtype=float) * METRIC), settings)
     assert rate > 3 * poisson.MOST_READ

@@ -2,7 +2,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh.kernels.rises import gamma_rise, gamma_rise_slope
+from pymc_minibatch_mh.kernels.special import gamma_rise, gamma_rise_slope
 
 SHIFTS = [(0.0, 0.0), (1.0, 0.0), (7.0, 0.0), (300.0, 0.0), (0.0, 40.0), (0.5, 0.0), (9.0, 2.5)]
 SIZES = [1e-12, 1e-6, 1e-3, 0.049, 0.051, 0.3, 2.0, 50.0]

@@ -11,13 +11,12 @@ from exactness.kernels import CHAINS, RULES
 from exactness.toys import rows_of
 from kernels.chain import draws_of
 from pymc_minibatch_mh import Mixture
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.first_class import address_of
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.signatures import EVALUATE_SIGNATURE, LOGP_SIGNATURE
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.methods import austere
+from pymc_minibatch_mh.kernels.handle import address_of
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.roles import EVALUATE_SIGNATURE, LOGP_SIGNATURE
+from pymc_minibatch_mh.steps import austere
 from statistical.budget import FAR
 
 pytestmark = ON_BATCHES
@@ -97,7 +96,7 @@ def test_counts_are_of_rows_and_looks():
 
 @pytest.mark.parametrize(("most_drawn", "looks"), [(N / 2, 2), (N, 4)])
 def test_rows_are_drawn_up_to_the_limit(most_drawn, looks):
-    test = austere.settings(1e-30, batch_size=4)
+    test = austere.austere_test(1e-30, batch_size=4)
     _, counts = loop("barker").but(most_drawn=float(most_drawn), settings=test).run(50, seed=27)
     assert (counts[:, entry.N_LOOKS] == looks).all()
     assert (counts[:, entry.FULL_PASS] == 1).all()

@@ -3,9 +3,9 @@ import pytest
 
 from exactness.compiled import posterior_of
 from exactness.toys import rows_of
+from pymc_minibatch_mh.kernels.looks import scan_rows
 from pymc_minibatch_mh.kernels.moves import move_between
 from pymc_minibatch_mh.kernels.posterior import BLOCK
-from pymc_minibatch_mh.kernels.scan import scan_rows
 
 CHANGES = np.random.default_rng(8).normal(0.3, 1.0, 2 * BLOCK + 57)
 

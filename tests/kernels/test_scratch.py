@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_minibatch_mh.kernels.scratch import ON_STACK, scratch
+from pymc_minibatch_mh.kernels.vectors import ON_STACK, scratch
 
 
 @njit

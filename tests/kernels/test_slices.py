@@ -9,12 +9,12 @@ from exactness.compiled import ON_BATCHES, posterior_of
 from exactness.kernels import FULL_DATA_RULES
 from exactness.toys import jump, rows_of
 from kernels.chain import draws_of
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.first_class import address_of, function_at
-from pymc_minibatch_mh.kernels.generator import generator_addresses, generator_at
-from pymc_minibatch_mh.kernels.signatures import LOGP, LOGP_SIGNATURE
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.draw import generator_addresses, generator_at
+from pymc_minibatch_mh.kernels.handle import address_of, function_at
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.roles import LOGP, LOGP_SIGNATURE
 from pymc_minibatch_mh.kernels.slices import Slices, move_by_slice
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
 
 pytestmark = ON_BATCHES
 

@@ -11,11 +11,11 @@ from every import every
 from exactness.enumeration import acceptance, sample_statistics, subsets
 from exactness.kernels import BETA, CHAINS, RULES
 from pymc_minibatch_mh import AustereMH, PerUpdate, SequentialDesign
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.methods import austere
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.steps import austere
 
 BIG = 10**6
-DEFAULT = austere.settings()
+DEFAULT = austere.austere_test()
 
 
 def test_a_look_is_a_t_test_of_the_mean_difference():
@@ -92,11 +92,11 @@ def test_every_look_adds_a_batch():
 
 @every("n", [0, 100, 249])
 def test_at_epsilon_zero_all_rows_are_read_at_once(n):
-    assert austere.plan(1.0, n, 250, austere.settings(0.0)) == 250
+    assert austere.plan(1.0, n, 250, austere.austere_test(0.0)) == 250
 
 
 def test_at_epsilon_one_half_the_first_look_decides_by_its_own_ratio():
-    rule = replace(RULES["austere, eps=.05"], settings=austere.settings(0.5, batch_size=3))
+    rule = replace(RULES["austere, eps=.05"], settings=austere.austere_test(0.5, batch_size=3))
     rows = CHAINS["clean"].log_likelihood[2] - CHAINS["clean"].log_likelihood[0]
     ratios, *_ = sample_statistics(-0.3, rows[subsets(rows.size, 3)], rows.size, BETA)
     found = acceptance(rule, -0.3, rows, BETA)
@@ -105,7 +105,7 @@ def test_at_epsilon_one_half_the_first_look_decides_by_its_own_ratio():
 
 @every("boundary", [0.5, 0.75, 1.0])
 def test_the_level_of_a_look_is_that_of_its_limit(boundary):
-    test = austere.settings(0.05, boundary=boundary)
+    test = austere.austere_test(0.05, boundary=boundary)
     levels = np.array([austere.level(n, 1_000, test) for n in (50, 200, 999)])
     limits = ndtri(0.95) * np.array([0.05, 0.2, 0.999]) ** (0.5 - boundary)
     np.testing.assert_allclose(levels, ndtr(-limits), rtol=1e-10)
@@ -123,7 +123,7 @@ def test_epsilon_zero_alone_is_declared_exact():
 
 def test_a_design_sets_the_test():
     design = SequentialDesign(450, 0.01, 0.1, 0.9, 0.75)
-    assert austere.method_of(500, 0.05, 0.5, design).settings == austere.settings(
+    assert austere.method_of(500, 0.05, 0.5, design).settings == austere.austere_test(
         0.01, batch_size=450, boundary=0.75
     )
 

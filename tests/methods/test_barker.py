@@ -7,11 +7,11 @@ from scipy.special import expit, ndtr
 
 from every import every
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.methods import barker
-from pymc_minibatch_mh.methods.tables.correction import correction_table
+from pymc_minibatch_mh.steps import barker
+from pymc_minibatch_mh.steps.correction import correction_table
 
 BIG = 10**6
-DEFAULT = barker.settings()
+DEFAULT = barker.barker_test()
 
 
 def probability(log_ratio, variance, settings=DEFAULT):
@@ -32,7 +32,7 @@ def test_settings_hold_the_table():
 @every("sigma", [1.0, 1.2])
 @every("variance", [0.0, 0.3, 0.9, 0.999])
 def test_probability_is_the_sum_over_atoms(sigma, variance):
-    table, settings = correction_table(sigma), barker.settings(sigma)
+    table, settings = correction_table(sigma), barker.barker_test(sigma)
     for log_ratio in np.linspace(-40.0, 40.0, 161):
         room = math.sqrt(sigma**2 - variance)
         direct = table.masses @ ndtr((log_ratio + table.atoms) / room)
@@ -42,7 +42,7 @@ def test_probability_is_the_sum_over_atoms(sigma, variance):
 @every("sigma", [1.0, 1.2])
 @every("share", [0.05, 0.5, 0.95])
 def test_normal_noise_of_known_variance_gives_barkers_acceptance(sigma, share):
-    settings, table = barker.settings(sigma), correction_table(sigma)
+    settings, table = barker.barker_test(sigma), correction_table(sigma)
     deviation = math.sqrt(share) * sigma
     for exact in (-3.0, -0.4, 1.7):
         averaged, _ = quad(
@@ -91,7 +91,7 @@ def test_all_rows_read_is_exact():
 @every("n", [500, BIG])
 @every("rule", ["predict", "grow"])
 def test_infinite_and_undefined_log_ratios(n, rule):
-    settings = barker.settings(batch_rule=rule)
+    settings = barker.barker_test(batch_rule=rule)
     assert barker.judge(math.nan, math.nan, math.nan, n, BIG, 0.0, settings) == (0, 0, 0)
     assert barker.judge(-math.inf, math.nan, 0.0, n, BIG, 0.0, settings) == (0, 0, 0)
     assert barker.judge(math.inf, math.nan, 0.0, n, BIG, 0.999, settings) == (1, 1, 0)
@@ -99,7 +99,7 @@ def test_infinite_and_undefined_log_ratios(n, rule):
 
 @every("spread", [1e2, 1e4, 3e5])
 def test_predicted_batch_has_the_variance_aimed_at(spread):
-    rows = barker.plan(spread, 0, BIG, barker.settings(batch_size=2))
+    rows = barker.plan(spread, 0, BIG, barker.barker_test(batch_size=2))
     aim = 0.7 * 1.2**2
     assert spread * (1 / rows - 1 / BIG) <= aim < spread * (1 / (rows - 1) - 1 / BIG)
 
@@ -112,19 +112,19 @@ def test_predicted_batch_at_the_ends():
 
 @every(("max_error", "options"), [(0.002, {"skewness": 3.0}), (0.02, {"error_bound": "novak"})])
 def test_max_error_takes_the_smallest_batch(max_error, options):
-    settings = barker.settings(max_error=max_error, **options)
+    settings = barker.barker_test(max_error=max_error, **options)
     spread = 200.0
     rows = barker.plan(spread, 0, BIG, settings)
 
     def error(n):
         return barker.error_estimate(spread * (1 / n - 1 / BIG), 0.0, n, BIG, settings)
 
-    assert rows > barker.plan(spread, 0, BIG, barker.settings())
+    assert rows > barker.plan(spread, 0, BIG, barker.barker_test())
     assert error(rows) <= max_error < error(rows - 1)
 
 
 def test_growth_reads_on_until_the_variance_and_the_error_fit():
-    settings = barker.settings(batch_rule="grow", max_error=0.05)
+    settings = barker.barker_test(batch_rule="grow", max_error=0.05)
     assert [barker.plan(9.0, n, 250, settings) for n in (0, 100, 200)] == [100, 200, 250]
     assert barker.judge(0.1, 1.44, 0.0, 100, BIG, 0.5, settings)[0] == -1.0
     assert barker.judge(0.1, 1.43, 0.0, 100, BIG, 0.5, settings)[0] in (0.0, 1.0)
@@ -132,20 +132,20 @@ def test_growth_reads_on_until_the_variance_and_the_error_fit():
 
 
 def test_edgeworth_error_is_the_documented_sum():
-    settings = barker.settings(skewness=0.5)
+    settings = barker.barker_test(skewness=0.5)
     f, s2, table = 0.2, 0.9, correction_table(1.2)
     for skewness, used in ((-2.0, 2.0), (0.1, 0.5), (math.nan, 0.5)):
         expected = (2 - f) * used * s2**1.5 / (48 * math.sqrt(200 * (1 - f)))
         expected += 0.0319 * s2**2 / 199 + table.error
         found = barker.judge(0.0, s2, skewness, 200, 1000, 0.5, settings)[2]
         assert found == pytest.approx(expected, rel=1e-12)
-        grown = barker.settings(skewness=0.5, batch_rule="grow")
+        grown = barker.barker_test(skewness=0.5, batch_rule="grow")
         more = barker.judge(0.0, s2, skewness, 200, 1000, 0.5, grown)[2] - found
         assert more == pytest.approx(used * 1.2 / (4 * math.sqrt(200)), rel=1e-9)
 
 
 def test_novak_error_is_the_papers_at_300_rows():
-    settings = barker.settings(error_bound="novak")
+    settings = barker.barker_test(error_bound="novak")
     error = barker.error_estimate(0.5, 0.0, 300, BIG, settings)
     # The paper's expression takes E|X| = .80 of Gaussian data where the test takes its bound 1.
     assert error == pytest.approx(0.68, abs=0.03)
@@ -176,4 +176,4 @@ def test_edgeworth_error_covers_skewed_batches():
 @every("options", [{"skewness": -1.0}, {"third_moment": math.inf}])
 def test_impossible_measurements_are_refused_by_name(options):
     with pytest.raises(SettingError, match=f"^{next(iter(options))}="):
-        barker.settings(**options)
+        barker.barker_test(**options)

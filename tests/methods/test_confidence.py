@@ -6,14 +6,14 @@ from scipy.special import zeta
 from scipy.stats import hypergeom
 
 from every import every
-from pymc_minibatch_mh.methods import confidence
+from pymc_minibatch_mh.steps import confidence
 
-DEFAULT = confidence.settings()
+DEFAULT = confidence.confidence_test()
 
 
 @every("p", [1.2, 2.0, 5.0])
 def test_the_levels_of_all_looks_add_up_to_less_than_delta(p):
-    test = confidence.settings(p=p, delta=0.1)
+    test = confidence.confidence_test(p=p, delta=0.1)
     # The tail of the series in closed form, of which few terms are added up.
     levels = sum(confidence.level(k, test) for k in range(confidence.FIRST_LOOK, 2_000))
     share = (p - 1.0) / p
@@ -46,11 +46,19 @@ def test_batches_grow_by_gamma_until_all_rows_decide():
         return found
 
     assert looks(13_000, DEFAULT) == [100, 200, 400, 800, 1600, 3200, 6400, 13_000]
-    assert looks(2_000, confidence.settings(gamma=1.5)) == [100, 150, 225, 338, 507, 761, 2_000]
+    assert looks(2_000, confidence.confidence_test(gamma=1.5)) == [
+        100,
+        150,
+        225,
+        338,
+        507,
+        761,
+        2_000,
+    ]
     # After a scan, until there are no more.
-    assert looks(13_000, confidence.settings(scans=True))[-2:] == [12_800, 13_000]
+    assert looks(13_000, confidence.confidence_test(scans=True))[-2:] == [12_800, 13_000]
     # A factor that adds less than a row still adds one.
-    assert looks(9, confidence.settings(2, gamma=1.01)) == [2, 3, 4, 9]
+    assert looks(9, confidence.confidence_test(2, gamma=1.01)) == [2, 3, 4, 9]
 
 
 TOTAL = 1_000
@@ -98,6 +106,6 @@ def test_infinite_and_undefined_log_ratios(width):
 
 @every("scans", [False, True])
 def test_the_guarantee_says_what_the_range_rests_on(scans):
-    method = confidence.ConfidenceMethod(confidence.settings(scans=scans))
+    method = confidence.ConfidenceMethod(confidence.confidence_test(scans=scans))
     assert ("given valid bounds" in method.guarantee.controls) == (not scans)
     assert method.needs.derived_bounds == (not scans)

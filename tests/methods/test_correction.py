@@ -6,7 +6,7 @@ from scipy.special import expit, ndtr
 
 from every import every
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.methods.tables.correction import (
+from pymc_minibatch_mh.steps.correction import (
     SHIPPED_SIGMAS,
     CorrectionTable,
     certified_error,

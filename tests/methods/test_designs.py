@@ -13,7 +13,7 @@ from pymc_minibatch_mh import (
     sequential_error,
     sequential_use,
 )
-from pymc_minibatch_mh.methods.tables.designs import Grid, design_table
+from pymc_minibatch_mh.steps.designs import Grid, design_table
 
 N_ROWS = 4_000
 

@@ -5,10 +5,10 @@ import pkgutil
 from importlib import import_module
 
 from every import every
-from pymc_minibatch_mh import methods
-from pymc_minibatch_mh.kernels.alias import draw_alias
+from pymc_minibatch_mh import steps as methods
 from pymc_minibatch_mh.kernels.bound_tables import draw_rows
-from pymc_minibatch_mh.methods.base import Method
+from pymc_minibatch_mh.kernels.draw import draw_alias
+from pymc_minibatch_mh.plan.method import Method
 
 MODULES = [
     import_module(f"{methods.__name__}.{found.name}")

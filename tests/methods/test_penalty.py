@@ -8,10 +8,10 @@ from scipy.stats import chi2
 
 from every import every
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.methods import penalty
+from pymc_minibatch_mh.steps import penalty
 
 BIG = 10**6
-DEFAULT = penalty.settings()
+DEFAULT = penalty.penalty_test()
 LOG_RATIOS = np.linspace(-6.0, 0.0, 61)
 
 
@@ -85,7 +85,7 @@ def test_batch_is_sized_for_the_largest_deviation():
 
 
 def test_skewness_of_the_audit_stands_in_for_a_smaller_one_of_the_batch():
-    audited = penalty.settings(skewness=2.0)
+    audited = penalty.penalty_test(skewness=2.0)
     expected = penalty.error_estimate(0.9, 2.0, 200, BIG, DEFAULT)
     for skewness in (-2.0, 0.3, math.nan):
         assert penalty.error_estimate(0.9, skewness, 200, BIG, audited) == expected
@@ -117,4 +117,4 @@ def test_skewness_term_covers_skewed_batches():
 )
 def test_impossible_measurements_are_refused_by_name(options, name):
     with pytest.raises(SettingError, match=f"^{name}="):
-        penalty.settings(**options)
+        penalty.penalty_test(**options)

@@ -7,8 +7,8 @@ from scipy.stats import norm
 
 from every import every
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.methods import poisson
-from pymc_minibatch_mh.methods.chi import best_chi, chi_for_gap, largest_chi
+from pymc_minibatch_mh.steps import tuna as poisson
+from pymc_minibatch_mh.steps.chi import best_chi, chi_for_gap, largest_chi
 
 FORMS = [("best", 0.0), ("best", 0.4), ("best", 30.0), ("paper", 0.0), ("paper", 0.4)]
 FORMS += [("paper", 30.0), ("factorized", 0.0)]
@@ -41,7 +41,7 @@ def ceiling(bound, size, settings):
 
 @every(("form", "chi"), FORMS)
 def test_thinning_leaves_the_published_intensity(form, chi):
-    settings = poisson.settings(form, chi)
+    settings = poisson.poisson_test(form, chi)
     for change, bound, size in rows():
         keep, _ = poisson.thin(change, bound, size, settings)
         assert 0.0 <= keep <= 1.0
@@ -52,7 +52,7 @@ def test_thinning_leaves_the_published_intensity(form, chi):
 
 @every(("form", "chi"), FORMS)
 def test_intensities_differ_by_the_change(form, chi):
-    settings = poisson.settings(form, chi)
+    settings = poisson.poisson_test(form, chi)
     for change, bound, size in rows():
         there, _ = poisson.thin(change, bound, size, settings)
         back, _ = poisson.thin(-change, bound, size, settings)
@@ -62,7 +62,7 @@ def test_intensities_differ_by_the_change(form, chi):
 
 @every(("form", "chi"), FORMS)
 def test_log_ratio_is_that_of_the_intensities(form, chi):
-    settings = poisson.settings(form, chi)
+    settings = poisson.poisson_test(form, chi)
     for change, bound, size in rows():
         keep, log_ratio = poisson.thin(change, bound, size, settings)
         back, log_back = poisson.thin(-change, bound, size, settings)
@@ -76,7 +76,7 @@ def test_log_ratio_is_that_of_the_intensities(form, chi):
 
 
 def test_best_intensity_is_the_largest():
-    best, paper = (poisson.settings(form, 0.4) for form in ("best", "paper"))
+    best, paper = (poisson.poisson_test(form, 0.4) for form in ("best", "paper"))
     for change, bound, size in rows():
         kept = poisson.thin(change, bound, size, best)[0]
         assert kept >= poisson.thin(change, bound, size, paper)[0] - 4e-16
@@ -86,7 +86,7 @@ def test_best_intensity_is_the_largest():
 @every("form", ["best", "paper"])
 def test_small_changes_keep_their_digits(form):
     bound, size, chi = 0.3, 2.0, 0.4
-    settings = poisson.settings(form, chi)
+    settings = poisson.poisson_test(form, chi)
     for change in (1e-20, -1e-20, 3e-9, -3e-9):
         there = intensity(form, change, bound, size, chi)
         back = intensity(form, -change, bound, size, chi)
@@ -98,14 +98,14 @@ def test_small_changes_keep_their_digits(form):
 
 @every("form", ["best", "paper", "factorized"])
 def test_tight_bounds(form):
-    settings = poisson.settings(form)
+    settings = poisson.poisson_test(form)
     assert poisson.thin(0.3, 0.3, 2.0, settings) == (1.0, -math.inf)
     assert poisson.thin(-0.3, 0.3, 2.0, settings) == (0.0, 0.0)
 
 
 @every(("form", "chi"), FORMS)
 def test_rows_that_cannot_change_are_never_kept(form, chi):
-    settings = poisson.settings(form, chi)
+    settings = poisson.poisson_test(form, chi)
     assert poisson.thin(0.0, 0.0, 2.0, settings) == (0.0, 0.0)
     assert poisson.thin(0.0, 0.0, 0.0, settings) == (0.0, 0.0)
     assert poisson.thin(-0.0, 0.0, 0.0, settings) == (0.0, 0.0)
@@ -114,7 +114,7 @@ def test_rows_that_cannot_change_are_never_kept(form, chi):
 
 @every("form", ["best", "paper"])
 def test_subnormal_bounds_leave_probabilities(form):
-    settings = poisson.settings(form, 0.4)
+    settings = poisson.poisson_test(form, 0.4)
     for change in (5e-324, -5e-324, 1e-320, -1e-320):
         keep, log_ratio = poisson.thin(change, 1e-320, 1e-300, settings)
         assert 0.0 <= keep <= 1.0
@@ -122,8 +122,8 @@ def test_subnormal_bounds_leave_probabilities(form):
 
 
 def test_rate():
-    assert poisson.rate(3.0, poisson.settings("best", 0.5)) == 3.0 + 0.5 * 9.0
-    assert poisson.rate(3.0, poisson.settings("factorized")) == 3.0
+    assert poisson.rate(3.0, poisson.poisson_test("best", 0.5)) == 3.0 + 0.5 * 9.0
+    assert poisson.rate(3.0, poisson.poisson_test("factorized")) == 3.0
 
 
 def test_accept_probability():
@@ -146,13 +146,15 @@ def test_undefined_log_ratios_reject(bad, delayed):
 
 
 def test_settings_are_held_by_name():
-    found = poisson.settings("paper", 0.5, delayed_acceptance=True, max_rate=70.0, tolerate=True)
+    found = poisson.poisson_test(
+        "paper", 0.5, delayed_acceptance=True, max_rate=70.0, tolerate=True
+    )
     names = ("form", "chi", "delayed", "max_rate", "tolerates")
     assert found._fields == names
     assert found == (poisson.PAPER, 0.5, 1, 70.0, 1)
-    assert poisson.settings() == (poisson.BEST, 0.0, 0, math.inf, 0)
+    assert poisson.poisson_test() == (poisson.BEST, 0.0, 0, math.inf, 0)
     # Compiled code takes no other types.
-    for record in (found, poisson.settings("best", 1, max_rate=7)):
+    for record in (found, poisson.poisson_test("best", 1, max_rate=7)):
         assert [type(value) for value in record] == [int, float, int, float, int]
 
 
@@ -168,7 +170,7 @@ def test_settings_are_held_by_name():
 )
 def test_refused_settings(wrong, message):
     with pytest.raises(SettingError, match=message):
-        poisson.settings(**wrong)
+        poisson.poisson_test(**wrong)
 
 
 def efficiency(chi, sizes, mean_square, row_cost, max_rate=math.inf):
@@ -206,14 +208,14 @@ def test_best_chi_counts_moves_that_read_all_rows(size, mean_square, row_cost):
 def test_best_chi_reads_all_rows_only_where_that_pays():
     limit = 3_000.0
     quiet, loud = (best_chi([700.0], noise, 0.01, limit) for noise in (1e-4, 0.5))
-    assert poisson.rate(700.0, poisson.settings("best", quiet)) < limit
-    assert poisson.rate(700.0, poisson.settings("best", loud)) > limit
+    assert poisson.rate(700.0, poisson.poisson_test("best", quiet)) < limit
+    assert poisson.rate(700.0, poisson.poisson_test("best", loud)) > limit
 
 
 def test_largest_chi_reads_as_many_rows_as_a_pass():
     for size in (1e-3, 7.0, 99.0):
         chi = largest_chi(size, 100.0)
-        assert poisson.rate(size, poisson.settings("best", chi)) == pytest.approx(100.0)
+        assert poisson.rate(size, poisson.poisson_test("best", chi)) == pytest.approx(100.0)
     assert largest_chi(0.0, 100.0) == math.inf
     assert largest_chi(100.0, 100.0) == largest_chi(math.inf, 100.0) == 0.0
 

@@ -5,7 +5,7 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.methods import poisson_levels as levels
+from pymc_minibatch_mh.steps import poisson as levels
 
 RNG = np.random.default_rng(7)
 
@@ -50,4 +50,4 @@ def test_an_automatic_lam_is_the_square_of_the_ranges_or_reads_a_quarter(total, 
 @every("lam", [0.0, -1.0, math.inf, math.nan])
 def test_an_impossible_lam_is_refused_by_name(lam):
     with pytest.raises(SettingError, match=r"^lam="):
-        levels.settings(lam)
+        levels.levels_test(lam)

@@ -6,7 +6,7 @@ import pytest
 from every import every
 from papers.seita_correction import PUBLISHED, RIDGES
 from pymc_minibatch_mh import SettingError, correction_errors
-from pymc_minibatch_mh.methods.tables.correction import ridge_correction
+from pymc_minibatch_mh.steps.correction import ridge_correction
 
 #: The one entry that is off, probably a misprint of 1.9e-2.
 OFF = (4000, 1.1, 0.1)

@@ -8,7 +8,7 @@ from scipy.special import ndtr, ndtri
 
 from every import every
 from pymc_minibatch_mh import SettingError, sequential_error, sequential_use
-from pymc_minibatch_mh.methods.tables import sequential
+from pymc_minibatch_mh.steps import sequential
 from statistical.budget import FAR
 
 #: m, epsilon, n_rows, boundary, all_rows_from

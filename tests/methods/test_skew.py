@@ -8,7 +8,7 @@ from scipy.special import expit
 from benchmarks.skew import AIM, LAWS
 from every import every
 from pymc_minibatch_mh import SettingError
-from pymc_minibatch_mh.methods import barker
+from pymc_minibatch_mh.steps import barker
 
 HUGE = 10_000_000
 SIGMA, ROWS, BATCHES = 1.2, 300, 20_000
@@ -21,7 +21,7 @@ def accepted(log_ratios, variances, skewnesses, n, settings, out):
 
 
 def probabilities(log_ratios, variances, skewnesses, n=ROWS, **given):
-    settings, out = barker.settings(SIGMA, **given), np.empty(len(log_ratios))
+    settings, out = barker.barker_test(SIGMA, **given), np.empty(len(log_ratios))
     accepted(log_ratios, variances, skewnesses, n, settings, out)
     return out
 
@@ -87,4 +87,4 @@ def test_a_probability_stays_one():
 
 def test_growing_batches_are_refused():
     with pytest.raises(SettingError, match=r"^skew_correction=True is for batches that are sized"):
-        barker.settings(skew_correction=True, batch_rule="grow")
+        barker.barker_test(skew_correction=True, batch_rule="grow")

@@ -6,7 +6,7 @@ from numba import njit
 from scipy.special import expit, ndtr, stdtr
 
 from every import every
-from pymc_minibatch_mh.methods.distributions import logistic, normal_cdf, student_tail
+from pymc_minibatch_mh.steps.batches import logistic, normal_cdf, student_tail
 
 
 @every("degrees", [*range(1, 41), 100, 1000, 10**5, 10**8])

@@ -12,7 +12,8 @@ from mutants.held import HELD
 from mutants.pattern import Replace, drop, never
 from nodes import exists, resolve
 from pymc_minibatch_mh import MinibatchError
-from pymc_minibatch_mh.kernels import alias, bound_tables
+from pymc_minibatch_mh.kernels import bound_tables
+from pymc_minibatch_mh.kernels import draw as alias
 
 #: How a check fails: by an assertion, or by an error that the package raises on purpose.
 FAILURES = (AssertionError, pytest.fail.Exception, MinibatchError)

@@ -18,11 +18,12 @@ from pymc_minibatch_mh import (
     StaleDataError,
     TunaMH,
 )
-from pymc_minibatch_mh.bounds.blocks import BLOCK
+from pymc_minibatch_mh.bounds.block_tables import BLOCK
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.preparation import appended, violations
-from pymc_minibatch_mh.preparation.held import HeldAgainstBounds
+from pymc_minibatch_mh.plan import sharing as appended
+from pymc_minibatch_mh.plan import violations
+from pymc_minibatch_mh.plan.violations import HeldAgainstBounds
 
 N, MORE = 20_000, 1_000
 RNG = np.random.default_rng(6)

@@ -8,8 +8,8 @@ import pytest
 
 from pymc_minibatch_mh import SettingError, TunaMH
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS, TOTAL
-from pymc_minibatch_mh.preparation.stored import full_passes_by_bounds, require_few, tell_of_uneven
-from pymc_minibatch_mh.preparation.violations import moves_of_chains, sizes_of_many
+from pymc_minibatch_mh.plan.prepared import full_passes_by_bounds, require_few, tell_of_uneven
+from pymc_minibatch_mh.plan.violations import moves_of_chains, sizes_of_many
 from step import stored
 
 

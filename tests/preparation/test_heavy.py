@@ -10,11 +10,11 @@ from scipy.special import expit
 
 from pymc_minibatch_mh import Bounds, FireflyMH, TunaMH, explain
 from pymc_minibatch_mh.bounds.tables import Tables
-from pymc_minibatch_mh.expansion.row_sums import BoundedMove
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import move_between
 from pymc_minibatch_mh.kernels.posterior import BLOCK, read_all, read_chosen
-from pymc_minibatch_mh.preparation.heavy import COST_IN_ORDER, WORTHWHILE, heavy_rows
+from pymc_minibatch_mh.plan.violations import COST_IN_ORDER, WORTHWHILE, heavy_rows
+from pymc_minibatch_mh.reference.row_sums import BoundedMove
 from zoo import logistic, sample
 
 ROWS, GROUPS, MEMBERS = 4_000, 2, 10

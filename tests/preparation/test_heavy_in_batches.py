@@ -20,8 +20,8 @@ from pymc_minibatch_mh import (
     audit,
     explain,
 )
-from pymc_minibatch_mh.expansion import taylor
-from pymc_minibatch_mh.expansion.passes import MoveMoments
+from pymc_minibatch_mh.reference import mode as taylor
+from pymc_minibatch_mh.reference.passes import MoveMoments
 from zoo import MODELS, drawn
 
 ROWS, MEMBERS = 20_000, 12

@@ -10,9 +10,9 @@ from every import every
 from pymc_minibatch_mh import TunaMH, explain
 from pymc_minibatch_mh import sample as sample_in_blocks
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.preparation.products import MARGIN, with_products
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.plan.maps import MARGIN, with_products
+from pymc_minibatch_mh.reference.target import Target
 
 ROWS = 3_000
 CHI = np.array([0.15, 0.6, 0.25])

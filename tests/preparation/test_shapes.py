@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh.diagnostics.forecast.subsampled import in_coordinates, subsampled
-from pymc_minibatch_mh.expansion.border import LogPasses, with_logs
-from pymc_minibatch_mh.expansion.row_sums import BoundedMove
-from pymc_minibatch_mh.expansion.target import Target
+from pymc_minibatch_mh.diagnostics.forecast.explain import in_coordinates, subsampled
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
-from pymc_minibatch_mh.preparation.needs import Needs
-from pymc_minibatch_mh.preparation.prepared import Prepared
-from pymc_minibatch_mh.preparation.shapes import with_best_shapes
-from pymc_minibatch_mh.proposals.bordered import BorderedNumbers
-from pymc_minibatch_mh.proposals.mixture import Mixture
+from pymc_minibatch_mh.plan.maps import with_best_shapes
+from pymc_minibatch_mh.plan.prepared import Needs, Prepared
+from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, Mixture
+from pymc_minibatch_mh.reference.row_sums import BoundedMove
+from pymc_minibatch_mh.reference.target import LogPasses, Target, with_logs
 from shapes import gamma, negative_binomial, own, reciprocal, student
 
 ROWS = 3_000

@@ -13,9 +13,9 @@ import pytest
 
 from altered import with_prepared
 from pymc_minibatch_mh import Bounds, TunaMH
-from pymc_minibatch_mh.bounds import shipping
+from pymc_minibatch_mh.bounds import tables as shipping
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.data.mapped import MappedArrays
+from pymc_minibatch_mh.data.files import MappedArrays
 from zoo import logistic
 
 

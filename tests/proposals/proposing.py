@@ -6,8 +6,7 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.moves import Move, whiten
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
 
 CENTRE = np.array([0.3, -1.0, 2.0])
 FACTOR = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [-0.4, 0.3, 0.5]])

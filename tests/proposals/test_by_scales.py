@@ -5,14 +5,14 @@ import pytest
 from scipy.special import logsumexp
 
 from proposals.proposing import proposed
-from pymc_minibatch_mh.expansion.by_scales import KNOT_GAP, NORMALS, _quantiles
 from pymc_minibatch_mh.kernels.by_scales import (
     ByScales,
     place_by_scales,
     size_of_work,
     whiten_by_scales,
 )
-from pymc_minibatch_mh.proposals.by_scales import ByScalesNumbers
+from pymc_minibatch_mh.proposals.mixture import ByScalesNumbers
+from pymc_minibatch_mh.reference.given_scales import KNOT_GAP, NORMALS, _quantiles
 
 #: Two scales and a rest in between, as the three coordinates of `proposing`.
 SCALES, REST = np.array([2, 0]), np.array([1])

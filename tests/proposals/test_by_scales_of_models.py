@@ -6,8 +6,7 @@ import pytest
 
 from pymc_minibatch_mh import Laplace, Mixture, SettingError, TunaMH, explain
 from pymc_minibatch_mh.kernels.by_scales import place_by_scales, size_of_work
-from pymc_minibatch_mh.proposals.by_scales import ByScalesNumbers
-from pymc_minibatch_mh.proposals.mixture import MixtureNumbers
+from pymc_minibatch_mh.proposals.mixture import ByScalesNumbers, MixtureNumbers
 
 ROWS, GROUPS = 1_200, 8
 

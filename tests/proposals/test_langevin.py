@@ -12,15 +12,14 @@ from conformance.harness import run
 from proposals.test_own_move import moments
 from pymc_minibatch_mh import Langevin, SettingError, TunaMH
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.kernels import counts as entry
 from pymc_minibatch_mh.kernels import roles
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.batch import draw_batch
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import Move, whiten
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.signatures import DERIVATIVES_SIGNATURE, LOGP_SIGNATURE
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.roles import DERIVATIVES_SIGNATURE, LOGP_SIGNATURE
 from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LinkedLangevin
 from statistical.budget import FAR
 from zoo import sample

@@ -19,7 +19,7 @@ from pymc_minibatch_mh import (
     rows_gradient,
 )
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 from statistical.budget import FAR
 from zoo import sample
 

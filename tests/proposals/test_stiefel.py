@@ -10,8 +10,7 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
 from pymc_minibatch_mh.proposals.stiefel import LinkedStiefel
 from statistical.budget import FAR, LEVEL
 

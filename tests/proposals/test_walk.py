@@ -5,7 +5,7 @@ from scipy.stats import chi2
 
 from proposals.proposing import CENTRE, COVARIANCE, repeated
 from pymc_minibatch_mh import RandomWalk, SettingError
-from pymc_minibatch_mh.kernels.counts import N_TALLIES, TALLY_ACCEPT, TRIED
+from pymc_minibatch_mh.kernels.roles import N_TALLIES, TALLY_ACCEPT, TRIED
 from statistical.budget import LEVEL
 
 OWN = np.array([[2.0, 0.6, -0.3], [0.6, 1.0, 0.2], [-0.3, 0.2, 0.5]])

@@ -8,8 +8,8 @@ import rich
 from rich.console import Console
 
 from pymc_minibatch_mh.chain.chain import Draws
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.sampling.bars import Bars, ChainProgress
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.sampling.crew import Bars, ChainProgress
 
 
 def block(draws, rows, accepted, full=0):

@@ -11,7 +11,8 @@ import pytest
 import zoo
 from altered import with_tables
 from pymc_minibatch_mh import BoundViolationError, SettingError, audit, sample
-from pymc_minibatch_mh.sampling import bars, crew, driver
+from pymc_minibatch_mh.sampling import crew, driver
+from pymc_minibatch_mh.sampling import crew as bars
 from zoo import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")

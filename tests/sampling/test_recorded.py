@@ -1,7 +1,7 @@
 import pytest
 
 from pymc_minibatch_mh import SettingError
-from pymc_minibatch_mh.sampling.recorded import recorded
+from pymc_minibatch_mh.sampling.trace import recorded
 from sampling import models
 
 

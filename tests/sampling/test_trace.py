@@ -6,8 +6,7 @@ import pytest
 from arviz_base import extract
 
 from pymc_minibatch_mh.sampling import evaluation, trace
-from pymc_minibatch_mh.sampling.recorded import recorded
-from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of
+from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of, recorded
 from sampling import models
 from sampling.walking import (
     CHAINS,

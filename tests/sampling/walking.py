@@ -5,10 +5,9 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.sampling.recorded import recorded
-from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of
-from pymc_minibatch_mh.step.stats import STATS, STATS_DTYPES_SHAPES
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of, recorded
+from pymc_minibatch_mh.steps.report import STATS, STATS_DTYPES_SHAPES
 from zoo import sample
 
 #: Draws of warm-up and after it, and chains.

@@ -7,7 +7,7 @@ from numba import carray, njit, types
 from numba.extending import intrinsic
 
 from altered import FixedProgram, with_program
-from pymc_minibatch_mh.kernels.signatures import LOGP_SIGNATURE
+from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
 
 
 @intrinsic

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pymc_minibatch_mh import PenaltyMH, TunaMH, overdispersed_initvals, sample
-from pymc_minibatch_mh.model.reading.coordinates import Coordinates
+from pymc_minibatch_mh.likelihood.split import Coordinates
 from statistical.budget import VERY_FAR
 from statistical.hierarchies import HIERARCHIES, coordinates
 

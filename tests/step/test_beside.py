@@ -3,7 +3,7 @@
 import numpy as np
 
 from conformance.harness import same_state
-from pymc_minibatch_mh.step.beside import penalty_beside
+from pymc_minibatch_mh.steps.penalty import penalty_beside
 
 
 def test_states_belong_to_the_step_that_they_were_taken_of(prepared):

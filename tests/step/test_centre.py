@@ -8,7 +8,7 @@ import pytest
 
 import pymc_minibatch_mh as mb
 from pymc_minibatch_mh import PenaltyMH, RandomWalk, TunaMH
-from pymc_minibatch_mh.expansion import target
+from pymc_minibatch_mh.reference import target
 from zoo import sample
 
 ROWS, SIZE = 4_000, 3

@@ -19,8 +19,8 @@ from pymc_minibatch_mh import (
     overdispersed_initvals,
 )
 from pymc_minibatch_mh import sample as sample_in_blocks
-from pymc_minibatch_mh.step import settings as check
-from pymc_minibatch_mh.step.shared import DEFAULTS
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.settings import DEFAULTS
 from zoo import sample
 
 ROWS, GROUPS = 4_000, 6

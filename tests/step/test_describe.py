@@ -8,7 +8,7 @@ import re
 import pytest
 
 from pymc_minibatch_mh import PenaltyMH, SettingError, TunaMH
-from pymc_minibatch_mh.step.shared import DEFAULTS, SharedSettings
+from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings
 from zoo import METHODS
 
 

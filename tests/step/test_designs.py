@@ -17,7 +17,7 @@ from pymc_minibatch_mh import (
     tried_moves,
 )
 from pymc_minibatch_mh.chain.probe import Probe
-from pymc_minibatch_mh.diagnostics.forecast import nuts
+from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")

@@ -8,7 +8,7 @@ from pytensor.compile.ops import wrap_py
 from pytensor.tensor.type import dvector
 
 from pymc_minibatch_mh import PenaltyMH, audit, overdispersed_initvals
-from pymc_minibatch_mh.step.deterministics import (
+from pymc_minibatch_mh.steps.report import (
     LARGE,
     LargeDeterministic,
     large_deterministics,

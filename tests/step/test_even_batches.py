@@ -19,10 +19,10 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import Program
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.kernels.supply import END, NEXT
-from pymc_minibatch_mh.model.reading.stored import Rows
-from pymc_minibatch_mh.preparation import prepared
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.draw import END, NEXT
+from pymc_minibatch_mh.likelihood.stored import Rows
+from pymc_minibatch_mh.plan import prepared
 from step import stored
 from step.test_supplies import GoneError, chain_of
 

@@ -19,7 +19,7 @@ from pymc_minibatch_mh import (
     SettingError,
     TunaMH,
 )
-from pymc_minibatch_mh.step.settings import bounds_of
+from pymc_minibatch_mh.steps.settings import bounds_of
 from zoo import EXACT, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")

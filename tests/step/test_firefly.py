@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 
 from altered import with_tables
-from pymc_minibatch_mh import (
-    SettingError,
-    audit,
-    explain,
-    overdispersed_initvals,
-)
-from pymc_minibatch_mh.diagnostics.forecast import nuts
+from pymc_minibatch_mh import SettingError, audit, explain, overdispersed_initvals
+from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS
-from pymc_minibatch_mh.methods.brightness import UNKNOWN
+from pymc_minibatch_mh.steps.firefly import UNKNOWN
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")

@@ -11,9 +11,9 @@ import pytest
 from conformance.harness import run
 from pymc_minibatch_mh import PenaltyMH, StaleDataError
 from pymc_minibatch_mh.data import contents
-from pymc_minibatch_mh.diagnostics.audit.frozen import frozen_as_sampled
-from pymc_minibatch_mh.model.reading.weights import weights_of
-from pymc_minibatch_mh.preparation.freshness import WatchedModel
+from pymc_minibatch_mh.diagnostics.audit.measure import frozen_as_sampled
+from pymc_minibatch_mh.likelihood.weights import weights_of
+from pymc_minibatch_mh.plan.file import WatchedModel
 from step.editable import EDITS, HARMLESS, Editable, edited
 from zoo import sample
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
-from pymc_minibatch_mh.diagnostics.forecast import nuts
-from pymc_minibatch_mh.methods import penalty
-from pymc_minibatch_mh.methods.batches import BatchMethod
-from pymc_minibatch_mh.methods.guarantee import Guarantee, Promise
-from pymc_minibatch_mh.preparation.needs import Needs
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
+from pymc_minibatch_mh.plan.method import Guarantee, Promise
+from pymc_minibatch_mh.plan.prepared import Needs
+from pymc_minibatch_mh.steps import penalty
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.batches import BatchMethod
 from zoo import APPROXIMATE, EXACT, METHODS, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -32,7 +32,7 @@ class BoundedPenaltyMH(MinibatchStep):
     name = "bounded_penalty_mh"
 
     def __init__(self, vars=None, **settings):
-        self._prepare(vars, BoundedBatches(penalty.settings(batch_size=100)), **settings)
+        self._prepare(vars, BoundedBatches(penalty.penalty_test(batch_size=100)), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -125,4 +125,4 @@ def test_a_method_that_declares_no_guarantee_cannot_be_built():
         walk_target = 0.2
 
     with pytest.raises(TypeError, match="guarantee"):
-        Undeclared(penalty.settings())
+        Undeclared(penalty.penalty_test())

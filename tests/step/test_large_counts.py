@@ -6,8 +6,8 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_minibatch_mh import BarkerMinibatchMH, BoundViolationError, TunaMH
-from pymc_minibatch_mh.model.compiled import form_rows
-from pymc_minibatch_mh.model.row import differences
+from pymc_minibatch_mh.compiled import form_rows
+from pymc_minibatch_mh.likelihood import differences
 from tiers import fast
 from zoo import sample
 

@@ -11,10 +11,10 @@ from conformance.harness import same_draws
 from families import FAMILIES
 from pymc_minibatch_mh import PenaltyMH, SettingError, StaleDataError, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.model.reading.digest import split_digests
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.preparation.file import key_of
+from pymc_minibatch_mh.likelihood.digest import split_digests
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.plan.file import key_of
+from pymc_minibatch_mh.reference.target import Target
 from zoo import poisson, sample, student
 
 METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}

@@ -8,9 +8,10 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, RandomWalk, TunaMH
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.model.compiled import graph_prior, graphs
-from pymc_minibatch_mh.model.compiled import layout as layout_module
+from pymc_minibatch_mh.compiled import compiled_model as graph_prior
+from pymc_minibatch_mh.compiled import graphs
+from pymc_minibatch_mh.compiled import layout as layout_module
+from pymc_minibatch_mh.reference.target import Target
 
 N = 3_000
 

@@ -12,15 +12,14 @@ from scipy.special import log_expit
 from conformance.harness import run, same_draws
 from interrupts import interrupted_after
 from pymc_minibatch_mh import MinibatchError, ScalableSubsamplingMH, TunaMH, threads
-from pymc_minibatch_mh.bounds.block_bounds import BlockBounds
-from pymc_minibatch_mh.bounds.blocks import BLOCK
-from pymc_minibatch_mh.chain import warmup
+from pymc_minibatch_mh.bounds.block_tables import BLOCK, BlockBounds
+from pymc_minibatch_mh.chain import chain as warmup
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.errors import SourceError, UnsplittableModelError
-from pymc_minibatch_mh.kernels import counts as entry
+from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
-from pymc_minibatch_mh.model.reading.stored import Rows
+from pymc_minibatch_mh.likelihood.stored import Rows
 from statistical.budget import VERY_FAR
 from step import stored
 from zoo import sample

@@ -5,8 +5,8 @@ import pytest
 
 from model.reading.evaluation import split_of
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.kernels.surrogate import Surrogate
-from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.likelihood.function import row_functions
 from weights.test_weights import ROWS, counts, weighted
 
 

@@ -15,10 +15,10 @@ from pymc_minibatch_mh.bounds.rules.base import (
     derivatives,
     outside,
 )
-from pymc_minibatch_mh.bounds.rules.error import log_erfc_derivatives
+from pymc_minibatch_mh.bounds.rules.exponential import log_erfc_derivatives
 from pymc_minibatch_mh.bounds.rules.gamma import above_psi
 from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY, integrals_of_inverse_powers
-from pymc_minibatch_mh.model.row.operations import Log1pRatio, LogAny, LogErfc, LogSoftplus
+from pymc_minibatch_mh.likelihood.operations import Log1pRatio, LogAny, LogErfc, LogSoftplus
 
 # Up to here the integral is summed by Gauss and Legendre's rule, whose error is below rounding;
 # beyond, closed forms no longer cancel.

@@ -1,4 +1,4 @@
-"""Functions of chosen rows of one observed variable, evaluated at the draws of a trace."""
+"""Checks of a trace that users hand over."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,9 +10,51 @@ from pymc.pytensorf import compile as compile_graph
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.diagnostics.after.traces import trace_of
-from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.model.reading.inputs import array_of
+from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.likelihood.inputs import ModelArrays, array_of
+
+
+def trace_of(name: str, trace: Any) -> xr.DataTree:
+    """Return the trace that was given as the argument `name`.
+
+    Raises
+    ------
+    SettingError
+        If it is no tree of groups.
+    """
+    if not isinstance(trace, xr.DataTree):
+        raise SettingError(
+            f"{name}={type(trace).__name__} is no trace. Give what pm.sample() returned."
+        )
+    return trace
+
+
+def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
+    """Refuse data that are not those which a trace was drawn with, as far as it holds them.
+
+    Parameters
+    ----------
+    trace
+        What :func:`pymc.sample` returned: it keeps the observations and every ``pm.Data``.
+    arrays
+        What a log-likelihood is computed from now.
+
+    Raises
+    ------
+    StaleDataError
+        If one of the arrays has changed; names it.
+    """
+    groups = [trace[name] for name in ("observed_data", "constant_data") if name in trace.children]
+    kept = {name: values for group in groups for name, values in group.data_vars.items()}
+    for name, array in arrays.named():
+        if not isinstance(array, np.ndarray) or name not in kept:
+            continue
+        if not np.array_equal(kept[name].to_numpy(), array):
+            raise StaleDataError(
+                f"{name!r} changed after this trace was drawn, whose draws belong to the data that "
+                "they were drawn with. Sample again, or set the data back."
+            )
+
 
 #: What rows are chosen by: a slice, or their numbers.
 Rows = slice | np.ndarray

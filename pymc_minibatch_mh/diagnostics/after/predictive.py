@@ -1,9 +1,10 @@
-"""Posterior predictive draws of chosen rows."""
+"""The log-likelihood of chosen rows at every draw, and of all rows at one point."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor
@@ -17,20 +18,129 @@ from pytensor.graph.traversal import walk as visit
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type_other import NoneTypeT
+from xarray.backends import BackendArray
+from xarray.core import indexing
 
 from pymc_minibatch_mh.diagnostics.after.chosen_rows import (
     BatchFunction,
     observed_variable,
     of_chosen_rows,
     posterior_draws,
+    require_same_data,
+    row_dimension,
     row_numbers,
     stand_ins,
 )
-from pymc_minibatch_mh.errors import UnsplittableModelError
-from pymc_minibatch_mh.model.reading.axis import MixedRowsError
-from pymc_minibatch_mh.model.reading.batch import BatchWalk
-from pymc_minibatch_mh.model.reading.inputs import generator_of, model_of
-from pymc_minibatch_mh.model.reading.stored_operations import stored_arrays
+from pymc_minibatch_mh.errors import MinibatchError, SettingError, UnsplittableModelError
+from pymc_minibatch_mh.likelihood.axis import MixedRowsError
+from pymc_minibatch_mh.likelihood.batch import BatchWalk
+from pymc_minibatch_mh.likelihood.inputs import ModelArrays, generator_of, model_of
+from pymc_minibatch_mh.likelihood.stored import stored_arrays
+from pymc_minibatch_mh.likelihood.terms import term_of
+
+#: Rows that a pass over all of them reads at a time.
+CHUNK = 65_536
+
+
+class RowLogLikelihood:
+    """The log-likelihood of one observed variable, row by row.
+
+    Parameters
+    ----------
+    model
+        The model.
+    var_name
+        Name of the observed variable; by default the only one.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If its rows cannot be proven to be independent given the parameters.
+    SettingError
+        If `var_name` names no observed variable.
+    """
+
+    def __init__(self, model: pm.Model, var_name: str | None) -> None:
+        rv = observed_variable(model, var_name)
+        names = {v: str(model.values_to_rvs[v].name) for v in model.value_vars}
+        self.arrays = ModelArrays()
+        term = term_of(model, rv, names, arrays=self.arrays)
+        given = stand_ins(model)
+        (logp,) = clone_replace([term.logp], values_of(model, given), rebuild_strict=False)
+        self.name, self.n_rows = term.name, term.n_rows
+        self._function = BatchFunction(
+            {str(v.name): v for v in given.values()}, logp, term.length, term.batches
+        )
+
+    def at_draws(self, draws: Mapping[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
+        """Return the log-likelihood of chosen rows, shape (chain, draw, row)."""
+        return self._function.at_draws(draws, rows)
+
+    def at_point(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the log-likelihood of all rows at one point, shape (N,), in one pass."""
+        out = np.empty(self.n_rows)
+        for first in range(0, self.n_rows, CHUNK):
+            last = min(first + CHUNK, self.n_rows)
+            batch = self._function.batch(slice(first, last))
+            out[first:last] = self._function(point, last - first, batch)
+        return out
+
+
+def values_of(model: pm.Model, given: Mapping[Variable, Variable]) -> dict[Variable, Variable]:
+    """Return the value variables as functions of the free variables themselves."""
+    values = {}
+    for rv, inner in given.items():
+        transform = model.rvs_to_transforms[rv]
+        if transform is not None:
+            parameters = clone_replace(rv.owner.inputs, given, rebuild_strict=False)
+            inner = transform.forward(inner, *parameters)
+        values[model.rvs_to_values[rv]] = inner
+    return values
+
+
+def log_likelihood(
+    trace: xr.DataTree,
+    rows: Sequence[int] | np.ndarray,
+    *,
+    model: pm.Model | None = None,
+    var_name: str | None = None,
+) -> xr.DataArray:
+    """Evaluate the log-likelihood of chosen rows at every draw.
+
+    The rows are those that the model holds now: after :func:`pymc.set_data`, new ones. Memory is
+    that of the result: no array of all rows times all draws is made.
+
+    Parameters
+    ----------
+    trace
+        What :func:`pymc.sample` returned.
+    rows
+        Row numbers, from 0, in any order.
+    model
+        The model; by default that of the context.
+    var_name
+        Name of the observed variable; by default the only one.
+
+    Returns
+    -------
+    DataArray
+        Log-likelihood with dimensions ``chain``, ``draw`` and the first one of the variable,
+        labelled by the model's coordinates, or else by row numbers. A row of several values has
+        their sum.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If the rows cannot be proven to be independent given the parameters.
+    SettingError
+        If `rows`, `var_name` or `trace` do not fit the model.
+    """
+    model = model_of(model)
+    likelihood = RowLogLikelihood(model, var_name)
+    chosen = row_numbers(rows, likelihood.n_rows, likelihood.name)
+    values = likelihood.at_draws(posterior_draws(trace, model), chosen)
+    return of_chosen_rows(values, chosen, trace, model, likelihood.name)
+
 
 #: Where random variables are defined that follow NumPy's rules of batches. One that calls a
 #: function of the user, as a CustomDist(random=...), is defined elsewhere.
@@ -188,3 +298,146 @@ def _number_of_rows(model: pm.Model, rv: Variable) -> int:
     if stored:
         return int(stored[0].shape[0])
     return int(value.type.shape[0] or value.shape[0].eval()) if value.type.ndim else 1
+
+
+class LazyLogLikelihood(BackendArray):
+    """Log-likelihoods of shape (chain, draw, N) that are evaluated where they are indexed.
+
+    ArviZ chooses the rows and indexes an array of all of them; xarray reads such an array as it
+    reads one in a file.
+    """
+
+    def __init__(self, likelihood: RowLogLikelihood, draws: Mapping[str, np.ndarray]) -> None:
+        self._likelihood = likelihood
+        self._draws = draws
+        chains, count = next(iter(draws.values())).shape[:2]
+        self.shape = chains, count, likelihood.n_rows
+        self.dtype = np.dtype(float)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        """Evaluate what a key of xarray selects."""
+        support = indexing.IndexingSupport.OUTER
+        return indexing.explicit_indexing_adapter(key, self.shape, support, self._evaluate)
+
+    def _evaluate(self, key: tuple[Any, ...]) -> np.ndarray:
+        chain, draw, row = (
+            np.arange(n)[k] if isinstance(k, slice) else np.asarray(k)
+            for k, n in zip(key, self.shape, strict=True)
+        )
+        chosen = {
+            name: values[np.ix_(np.atleast_1d(chain), np.atleast_1d(draw))]
+            for name, values in self._draws.items()
+        }
+        values = self._likelihood.at_draws(chosen, np.atleast_1d(row))
+        return values.reshape(chain.shape + draw.shape + row.shape)
+
+
+def loo_subsample(
+    trace: xr.DataTree,
+    observations: int | np.ndarray = 400,
+    *,
+    model: pm.Model | None = None,
+    var_name: str | None = None,
+    **settings: Any,
+) -> Any:
+    """Estimate the expected log predictive density of all rows from a few of them.
+
+    The log-likelihood is evaluated at every draw for the chosen rows, and at the posterior mean
+    for all rows. The sum of the latter is corrected by the mean difference that the chosen rows
+    show: the difference estimator of Magnusson et al., computed by ArviZ. The result is
+    *approximate*; its error from choosing rows is estimated in ``subsampling_se``, and vanishes
+    where all rows are chosen. Memory is that of one number a row, and of one number for each draw
+    of a chosen row.
+
+    Parameters
+    ----------
+    trace
+        What :func:`pymc.sample` returned.
+    observations
+        How many rows to choose at random, or their numbers. Rows that were not chosen at random
+        make the estimate biased.
+    model
+        The model; by default that of the context.
+    var_name
+        Name of the observed variable; by default the only one.
+    **settings
+        Passed on to :func:`arviz.loo_subsample`: ``pointwise``, ``reff``, ``seed``, ...
+
+    Returns
+    -------
+    ELPDData
+        ArviZ's result, for :func:`arviz.compare` among others.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If the rows cannot be proven to be independent given the parameters.
+    StaleDataError
+        If the model's data are not those in the groups ``observed_data`` and ``constant_data``.
+    MinibatchError
+        If a row has no finite log-likelihood at the posterior mean.
+    SettingError
+        If `var_name` or `trace` do not fit the model.
+
+    References
+    ----------
+    Magnusson, Andersen, Jonasson, Vehtari (2019), "Bayesian leave-one-out cross-validation for
+    large data", ICML, doi:10.48550/arXiv.1904.10679.
+    """
+    model = model_of(model)
+    generator_of("seed", settings.get("seed"))
+    likelihood = RowLogLikelihood(model, var_name)
+    draws = posterior_draws(trace, model)
+    require_same_data(trace, likelihood.arrays)
+    chosen = _checked(observations, likelihood)
+    at_mean = likelihood.at_point(posterior_mean(draws))
+    if not np.isfinite(at_mean).all():
+        raise MinibatchError(
+            f"{likelihood.name!r} has no finite log-likelihood at the posterior mean, first in "
+            f"row {int(np.flatnonzero(~np.isfinite(at_mean))[0])}, so that differences from it "
+            "cannot be averaged. Correct that row, or use az.loo()."
+        )
+    name, dim = likelihood.name, row_dimension(model, likelihood.name)
+    lazy = LazyLogLikelihood(likelihood, draws)
+    # What ArviZ reads of the observations is their number.
+    unread = np.broadcast_to(np.float64(0.0), at_mean.shape)
+    tree = xr.DataTree.from_dict(
+        {
+            "/posterior": trace["posterior"].to_dataset()[list(draws)],
+            "/log_likelihood": xr.Dataset({name: (("chain", "draw", dim), in_memory_once(lazy))}),
+            "/observed_data": xr.Dataset({name: (dim, unread)}),
+        }
+    )
+    return az.loo_subsample(
+        tree,
+        chosen,
+        var_name=name,
+        method="plpd",
+        log_lik_fn=lambda *_: xr.DataArray(at_mean, dims=dim),
+        **settings,
+    )
+
+
+def _checked(observations: Any, likelihood: RowLogLikelihood) -> Any:
+    if isinstance(observations, int | np.integer) and not isinstance(observations, bool):
+        if not 0 < observations <= likelihood.n_rows:
+            raise SettingError(
+                f"observations={observations} is no number of rows of {likelihood.name!r}. Choose "
+                f"from 1 to {likelihood.n_rows:,}, or give row numbers."
+            )
+        return int(observations)
+    return row_numbers(observations, likelihood.n_rows, likelihood.name, "observations")
+
+
+def in_memory_once(array: BackendArray) -> indexing.MemoryCachedArray:
+    """Keep what was indexed of an array, as xarray does with files."""
+    return indexing.MemoryCachedArray(indexing.LazilyIndexedArray(array))
+
+
+def posterior_mean(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the mean of every variable, rounded where the variable is discrete."""
+    means = {name: values.mean(axis=(0, 1)) for name, values in draws.items()}
+    return {
+        name: mean if draws[name].dtype.kind == "f" else np.rint(mean)
+        for name, mean in means.items()
+    }

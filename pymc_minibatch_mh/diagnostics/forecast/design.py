@@ -8,26 +8,22 @@ import numpy as np
 from pymc_minibatch_mh.chain.probe import Probe
 from pymc_minibatch_mh.diagnostics.forecast.pilot import first_point, fresh_chain
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.methods.tables.designs import (
+from pymc_minibatch_mh.likelihood.inputs import generator_of
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.designs import (
     BATCH_SIZES,
     EPSILONS,
     SequentialDesign,
+    TriedMoves,
     average_designs,
     best_design,
     grid_of,
     tolerance_of,
     worst_case_designs,
 )
-from pymc_minibatch_mh.methods.tables.sequential import (
-    PUBLISHED_ALL_ROWS_FROM,
-    SHIPPED_ALL_ROWS_FROM,
-    whole,
-)
-from pymc_minibatch_mh.methods.tables.tried_moves import TriedMoves
-from pymc_minibatch_mh.model.reading.inputs import generator_of
-from pymc_minibatch_mh.step.base import MinibatchStep
-from pymc_minibatch_mh.step.given import model_behind, step_of
-from pymc_minibatch_mh.step.settings import integer
+from pymc_minibatch_mh.steps.given import model_behind, step_of
+from pymc_minibatch_mh.steps.sequential import PUBLISHED_ALL_ROWS_FROM, SHIPPED_ALL_ROWS_FROM, whole
+from pymc_minibatch_mh.steps.settings import integer
 
 #: Draws of warm-up before moves are looked at, draws from move to move, and moves of a design.
 TUNE, GAP, MOVES = 500, 5, 100

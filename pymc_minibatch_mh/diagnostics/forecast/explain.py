@@ -1,31 +1,39 @@
-"""A forecast before sampling: what subsampling makes of a model, and whether it pays."""
+"""Whether the draws of a step are exact, and by which bounds."""
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
+from pytensor.scalar import basic as scalar
+from scipy.special import chdtrc
 
-from pymc_minibatch_mh.diagnostics.forecast.certificate import certificate
+from pymc_minibatch_mh.bounds.block_tables import AnyTables
+from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.diagnostics.forecast.explanation import Explanation
-from pymc_minibatch_mh.diagnostics.forecast.nuts import nuts_forecast, nuts_untimed
 from pymc_minibatch_mh.diagnostics.forecast.pilot import Pilot, fly, forecast
-from pymc_minibatch_mh.diagnostics.forecast.recommend import recommend, recommend_instead
+from pymc_minibatch_mh.diagnostics.forecast.recommend import (
+    nuts_forecast,
+    nuts_untimed,
+    recommend,
+    recommend_instead,
+)
 from pymc_minibatch_mh.diagnostics.forecast.records import (
     Approximate,
+    BoundTable,
+    Certificate,
+    DataArray,
     Forecast,
+    InCoordinates,
+    NotSubsampled,
     NutsForecast,
     NutsUntimed,
-)
-from pymc_minibatch_mh.diagnostics.forecast.subsampled import (
-    in_coordinates,
-    not_subsampled,
-    of_refused_model,
-    subsampled,
-    variable_names,
+    SubsampledTerm,
 )
 from pymc_minibatch_mh.errors import (
     BoundsError,
@@ -34,17 +42,328 @@ from pymc_minibatch_mh.errors import (
     SettingError,
     UnsplittableModelError,
 )
-from pymc_minibatch_mh.model.reading.inputs import generator_of, model_of
-from pymc_minibatch_mh.model.reading.split import Split, split
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL
+from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, RANGE, SHARP
+from pymc_minibatch_mh.likelihood.batch import BatchTerm
+from pymc_minibatch_mh.likelihood.cells import Apply, Cell, Constant, Data, Gather, Lookup, Term
+from pymc_minibatch_mh.likelihood.function import LinearForm, RowFunction, row_functions
+from pymc_minibatch_mh.likelihood.inputs import generator_of, likelihoods_of, model_of
+from pymc_minibatch_mh.likelihood.split import Block, Split, split
+from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, number_of_rows
+from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import showing
-from pymc_minibatch_mh.step import settings as check
-from pymc_minibatch_mh.step.base import MinibatchStep
-from pymc_minibatch_mh.step.beside import penalty_beside
-from pymc_minibatch_mh.step.deterministics import large_deterministics, names_without
-from pymc_minibatch_mh.step.given import model_behind
-from pymc_minibatch_mh.step.penalty import PenaltyMH
-from pymc_minibatch_mh.step.report import FULL_PASS_STRONG
-from pymc_minibatch_mh.step.tuna import TunaMH
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.given import model_behind
+from pymc_minibatch_mh.steps.penalty import PenaltyMH, penalty_beside
+from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, large_deterministics, names_without
+from pymc_minibatch_mh.steps.tuna import TunaMH
+
+KINDS = {
+    DIRECTIONAL: "summed over directions",
+    JOINT: "over the joint length of the arguments",
+    SHARP: "sharp, one argument a row",
+    GIVEN: "with a metric of the user's own",
+    RANGE: "the widths of the ranges of all log-likelihoods",
+}
+
+
+def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Certificate:
+    """Return what is known of the exactness of a step.
+
+    Parameters
+    ----------
+    step
+        The step.
+    certified
+        Whether its pilot was exact to the end.
+    why_not_exact
+        The message of the :class:`BoundsError` that stood against an exact step, if there was one.
+    """
+    tables, order = step.tables, step.target.taylor_order
+    found = () if tables is None else bound_tables(tables, step.target.split.size)
+    looseness = float("nan") if tables is None else tables.looseness
+    reason = why_not_exact or _reason(step, certified)
+    heavy = _heavy(step)
+    return Certificate(str(step.guarantee), certified, reason, order, found, looseness, heavy)
+
+
+def _heavy(step: MinibatchStep) -> int:
+    """Return how many rows every update reads."""
+    if step.program.method.draws_by_bounds and step.tables is not None:
+        return step.tables.heavy.size
+    return step.prepared.n_rows - step.prepared.n_drawn
+
+
+def bound_tables(tables: AnyTables, size: int) -> tuple[BoundTable, ...]:
+    """Return what the heads of tables say, in `size` dimensions."""
+    return tuple(
+        BoundTable(
+            float(radius),
+            float(chdtrc(size, radius**2)),
+            KINDS[int(kind)],
+            float(total),
+            float(drawn),
+        )
+        for (radius, kind, total), drawn in zip(
+            tables.heads, tables.heads_of_drawn[:, TOTAL], strict=True
+        )
+        if radius >= 0.0
+    )
+
+
+def _reason(step: MinibatchStep, certified: bool) -> str:
+    method = type(step).__name__
+    if step.guarantee.promise is Promise.APPROXIMATE:
+        return f"{method} is approximate; TunaMH() is exact where it can derive bounds"
+    if step.guarantee.promise is Promise.EXACT:
+        return f"{method} is exact without bounds"
+    if step.tables is not None and not step.tables.verified:
+        return "the bounds are your own: draws are exact if they hold, which nobody has derived"
+    if not certified:
+        return "the bounds were derived from the model, but a row exceeded its own"
+    return "the bounds of all rows were derived from the model, and held in the pilot"
+
+
+def in_words(function: RowFunction, split: Split) -> tuple[str, ...]:
+    """Return the arguments of a row as ``x × slope``, ``effect[group]`` or ``sigma_log__``.
+
+    Parameters
+    ----------
+    function
+        The term.
+    split
+        The model that it belongs to.
+    """
+    return tuple(_form(form, function, split) for form in function.arguments)
+
+
+def _form(form: LinearForm, function: RowFunction, split: Split) -> str:
+    groups: dict[tuple[str, str], list[Term]] = {}
+    for term in form.terms:
+        data = " × ".join(_data(cell, function, entries=False) for cell in term.monomial)
+        groups.setdefault((data, _name_at(_first(term), split)), []).append(term)
+    words = ""
+    for (data, block), terms in groups.items():
+        if len(terms) > 1:
+            text = f"{f'{data} × ' if data else ''}{block} ({len(terms)} terms)"
+            negative = False
+        else:
+            text, negative = _single(terms[0], function, split), terms[0].factor < 0.0
+        sign = " - " if negative else " + "
+        words += sign + text if words else ("-" if negative else "") + text
+    return words
+
+
+def _single(term: Term, function: RowFunction, split: Split) -> str:
+    factors = [] if abs(term.factor) == 1.0 else [f"{abs(term.factor):g}"]
+    factors += [_data(cell, function, entries=True) for cell in term.monomial]
+    if isinstance(term.place, Gather):
+        index = _data(term.place.index, function, entries=True)
+        coordinate = f"{_name_at(term.place.first, split)}[{index}]"
+    else:
+        entry = split.coordinate_names[term.place].removeprefix(_block_at(term.place, split).name)
+        coordinate = _name_at(term.place, split) + entry
+    return " × ".join([*factors, coordinate])
+
+
+def _first(term: Term) -> int:
+    return term.place.first if isinstance(term.place, Gather) else term.place
+
+
+def _name_at(place: int, split: Split) -> str:
+    """Return what lies at a place: a block, or what the chain has in the place of one."""
+    for one in split.coordinates.maps if split.coordinates is not None else ():
+        if place in one.places:
+            return f"({one.words})"
+    return _block_at(place, split).name
+
+
+def _block_at(place: int, split: Split) -> Block:
+    return next(block for block in split.blocks if place < block.stop)
+
+
+def _data(cell: Cell, function: RowFunction, entries: bool) -> str:
+    """Return what a data cell is computed from."""
+    if isinstance(cell, Data):
+        entry = str(list(cell.entry)) if entries and cell.entry else ""
+        return function.columns[cell.column].name + entry
+    if isinstance(cell, Constant):
+        return f"{cell.value:g}"
+    if isinstance(cell, Lookup):
+        return f"a table[{_data(cell.index, function, entries)}]"
+    if isinstance(cell, Apply):
+        if isinstance(cell.op, scalar.Cast):
+            return _data(cell.operands[0], function, entries)
+        return f"f({', '.join(_sources(cell, function, entries))})"
+    return "row number"
+
+
+def _sources(cell: Cell, function: RowFunction, entries: bool) -> list[str]:
+    """Return what a cell is a function of, each once: data, but no constants and nothing between.
+
+    A categorical column that is coded by the model has one such cell for every category, all of
+    the same data.
+    """
+    if isinstance(cell, Apply):
+        inside = (_sources(operand, function, entries) for operand in cell.operands)
+        return list(dict.fromkeys(chain.from_iterable(inside)))
+    return [] if isinstance(cell, Constant) else [_data(cell, function, entries)]
+
+
+PRIOR = "a prior, which has no rows"
+
+
+def subsampled(parts: Split, why_graph: str = "") -> tuple[SubsampledTerm, ...]:
+    """Return what is known of every subsampled term.
+
+    Parameters
+    ----------
+    parts
+        The model, split.
+    why_graph
+        Why rows are computed as a graph of all parameters, if they are.
+    """
+    return tuple(_term(parts, term, why_graph) for term in parts.terms)
+
+
+def _term(parts: Split, term: BatchTerm, why_graph: str) -> SubsampledTerm:
+    arguments: tuple[str, ...] = ()
+    not_apart = f"computed as a graph of all parameters, because {why_graph}" if why_graph else ""
+    try:
+        # One term at a time, so that one which cannot be taken apart does not hide the others.
+        (function,) = row_functions(dataclasses.replace(parts, terms=(term,)))
+        arguments = in_words(function, parts)
+    except BoundsError as error:
+        not_apart = str(error)
+    arrays = tuple(_array(column) for column, _ in term.batches)
+    return SubsampledTerm(term.name, term.n_rows, arguments, not_apart, arrays)
+
+
+def _array(column: Column) -> DataArray:
+    shape, dtype = column.row_shape, column.values.dtype
+    size = dtype.itemsize * int(np.prod(shape, dtype=int))
+    return DataArray(column.name, str(dtype), shape, size)
+
+
+def variable_names(parts: Split, places: Sequence[int]) -> str:
+    """Return which variables some coordinates belong to, in words."""
+    pairs = zip(parts.blocks, parts.natural, strict=True)
+    found = [repr(name) for b, name in pairs if any(b.start <= k < b.stop for k in places)]
+    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
+
+
+def in_coordinates(parts: Split) -> tuple[InCoordinates, ...]:
+    """Return which variables have others in their place, and what stands against it for more."""
+    if parts.coordinates is None:
+        return ()
+    mapped = [InCoordinates(one.name, one.words) for one in parts.coordinates.maps]
+    refused = [InCoordinates(name, "", why) for name, why in parts.coordinates.refused]
+    return (*dict.fromkeys(mapped), *refused)
+
+
+def not_subsampled(
+    model: pm.Model, parts: Split, directions: Sequence[np.ndarray] = ()
+) -> tuple[NotSubsampled, ...]:
+    """Return what of a model that can be subsampled is evaluated otherwise.
+
+    Parameters
+    ----------
+    model
+        The model.
+    parts
+        How it was split.
+    directions
+        Directions of the position that are moved along without rows.
+    """
+    chosen = set(likelihoods_of(parts.terms))
+    found = [
+        NotSubsampled(str(rv.name), _why_in_full(number_of_rows(model, rv)))
+        for rv in model.observed_RVs
+        if rv.name not in chosen
+    ]
+    reasons = _reasons_of_variables(parts)
+    for name, why in _moved_without_rows(parts, directions).items():
+        reasons[name] = f"{reasons.get(name, PRIOR)}; {why}"
+    return (*found, *_without_rows(model, reasons))
+
+
+def of_refused_model(
+    model: pm.Model, vars: list[Variable], **reading: Any
+) -> tuple[NotSubsampled, ...]:
+    """Return why nothing of a model is subsampled, each observed variable tried on its own.
+
+    Parameters
+    ----------
+    model
+        The model.
+    vars
+        Value variables that would be sampled.
+    **reading
+        What else :func:`split` takes.
+    """
+    tried = {**reading, "weights": None}
+    found = []
+    for rv in model.observed_RVs:
+        name, count = str(rv.name), number_of_rows(model, rv)
+        reason = _why_in_full(count)
+        if count >= MIN_ROWS:
+            try:
+                split(model, vars, **{**tried, "observed": [name]})
+                reason = f"could be subsampled without the others: observed=[{name!r}]"
+            except UnsplittableModelError as error:
+                reason = str(error)
+        found.append(NotSubsampled(name, reason))
+    return (*found, *_without_rows(model, {}))
+
+
+def _why_in_full(count: int) -> str:
+    if count < MIN_ROWS:
+        return f"{count:,} rows, fewer than {MIN_ROWS:,}: evaluated in full at every update"
+    return f"{count:,} rows, but not named in observed=: evaluated in full at every update"
+
+
+def _without_rows(model: pm.Model, of_others: dict[str, str]) -> list[NotSubsampled]:
+    found = [
+        NotSubsampled(str(rv.name), of_others.get(str(model.rvs_to_values[rv].name), PRIOR))
+        for rv in model.free_RVs
+    ]
+    potentials = [str(potential.name) for potential in model.potentials]
+    return found + [NotSubsampled(name, "a potential, which has no rows") for name in potentials]
+
+
+def _reasons_of_variables(parts: Split) -> dict[str, str]:
+    """Return why variables of other steps are not moved: name of the value variable -> why."""
+    discrete = parts.discrete_in_rows
+    reasons = {}
+    for block in (*parts.blocks, *parts.others):
+        if block.name in discrete:
+            why = "discrete, and rows depend on it: another step moves it, the pilot holds it"
+        elif block in parts.others:
+            why = "no row depends on it: another step moves it, the pilot holds it"
+        elif block.stop <= parts.first:
+            why = "rows depend on it, but another step moves it: the pilot holds it"
+        else:
+            continue
+        reasons[block.name] = f"{PRIOR}; {why}"
+    return reasons
+
+
+def _moved_without_rows(parts: Split, directions: Sequence[np.ndarray]) -> dict[str, str]:
+    """Return how variables move without rows: name of the value variable -> in words."""
+    found = {}
+    for direction in directions:
+        moved = [b.name for b in parts.blocks if direction[b.start : b.stop].any()]
+        for name in moved:
+            others = " and ".join(repr(other) for other in moved if other != name)
+            if np.count_nonzero(direction) == 1:
+                found[name] = "no row depends on it, so that it is also moved without rows"
+            elif others:
+                found.setdefault(name, f"also moved without rows, together with {others}")
+            else:
+                found.setdefault(name, "also moved without rows, all of it alike")
+    return found
+
 
 #: Draws below which no effective sample size is estimated.
 LEAST_DRAWS = 100

@@ -10,13 +10,13 @@ import pymc as pm
 import xarray as xr
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.starts import beside, runs_away
+from pymc_minibatch_mh.chain.points import beside, runs_away
 from pymc_minibatch_mh.diagnostics.forecast.records import Forecast, Memory
-from pymc_minibatch_mh.kernels import counts as entry
-from pymc_minibatch_mh.model.reading.split import Split
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.progress import counting, report
-from pymc_minibatch_mh.step.base import MinibatchStep
-from pymc_minibatch_mh.step.stats import COUNTED
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.report import COUNTED
 
 #: Seconds of a draw that :func:`pymc.sample` spends outside the step, with one chain.
 RECORDING = 12e-6

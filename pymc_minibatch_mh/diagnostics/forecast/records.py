@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pymc_minibatch_mh.step.base import MinibatchStep
+from pymc_minibatch_mh.steps.base import MinibatchStep
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from diagnostics.after import traces
 from pymc_minibatch_mh import MinibatchError, StaleDataError, loo_subsample
-from pymc_minibatch_mh.diagnostics.after.loglikelihood import RowLogLikelihood
+from pymc_minibatch_mh.diagnostics.after.predictive import RowLogLikelihood
 from statistical.budget import FAR
 
 

@@ -21,8 +21,8 @@ from pymc_minibatch_mh import (
     audit,
 )
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
-from pymc_minibatch_mh.diagnostics.audit import verdicts
-from pymc_minibatch_mh.kernels.repeat import largest_of
+from pymc_minibatch_mh.diagnostics.audit import audit as verdicts
+from pymc_minibatch_mh.kernels.row_sums import largest_of
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")

@@ -16,7 +16,7 @@ from pymc_minibatch_mh.diagnostics.forecast.records import (
     NutsUntimed,
     SubsampledTerm,
 )
-from pymc_minibatch_mh.step.deterministics import LargeDeterministic
+from pymc_minibatch_mh.steps.report import LargeDeterministic
 
 FORECAST = Forecast(
     draws=1_234,

@@ -21,15 +21,17 @@ from pymc_minibatch_mh import (
     explain,
 )
 from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.diagnostics.forecast import explain as entry
-from pymc_minibatch_mh.diagnostics.forecast import nuts as nuts_module
-from pymc_minibatch_mh.diagnostics.forecast import pilot, subsampled, wording
+from pymc_minibatch_mh.diagnostics.forecast import explain as subsampled
+from pymc_minibatch_mh.diagnostics.forecast import explanation as wording
+from pymc_minibatch_mh.diagnostics.forecast import pilot
+from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts_module
 from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly
-from pymc_minibatch_mh.kernels import counts as entry_of
-from pymc_minibatch_mh.model.compiled import compiled_model
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.cells import LoweringError
-from pymc_minibatch_mh.step.given import model_behind
+from pymc_minibatch_mh.kernels import roles as entry_of
+from pymc_minibatch_mh.likelihood.cells import LoweringError
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.steps.given import model_behind
 from zoo import logistic, sample
 
 #: Seconds that every draw, every gradient and its first evaluation seem to take, so that

@@ -4,14 +4,14 @@ import pytest
 from pytensor.compile.ops import wrap_py
 from pytensor.tensor.type import dscalar
 
-from pymc_minibatch_mh.diagnostics.forecast import nuts
-from pymc_minibatch_mh.diagnostics.forecast.nuts import (
+from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
+from pymc_minibatch_mh.diagnostics.forecast.pilot import effective_draws, error_of_mean
+from pymc_minibatch_mh.diagnostics.forecast.recommend import (
     condition_number,
     nuts_forecast,
     nuts_untimed,
     seconds_per_call,
 )
-from pymc_minibatch_mh.diagnostics.forecast.pilot import effective_draws, error_of_mean
 
 
 def autoregression(phi, length, seed):

@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.forecast.samples import APPROXIMATE, FORECAST, NUTS_FORECAST, NUTS_UNTIMED
+from pymc_minibatch_mh.diagnostics.forecast.explanation import figure
 from pymc_minibatch_mh.diagnostics.forecast.recommend import (
     UNDECIDED,
     WITHOUT_GRADIENT,
     recommend,
     recommend_instead,
 )
-from pymc_minibatch_mh.diagnostics.forecast.sheet import figure
 
 TALL, WIDE = (1_000_000, 10), (1_000, 30)
 

@@ -7,14 +7,13 @@ import numpy as np
 from numba import njit
 
 from families import FAMILIES
-from pymc_minibatch_mh.kernels.first_class import address_of, function_at
-from pymc_minibatch_mh.kernels.signatures import ROWWISE
-from pymc_minibatch_mh.model.compiled.form_rows import FormRows
-from pymc_minibatch_mh.model.compiled.graphs import row_source
-from pymc_minibatch_mh.model.compiled.layout import placed
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.graphs import row_source
+from pymc_minibatch_mh.compiled.layout import placed
+from pymc_minibatch_mh.kernels.handle import address_of, function_at
+from pymc_minibatch_mh.kernels.roles import ROWWISE
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.likelihood.split import split
 
 ROWS = 1_000
 

@@ -9,9 +9,9 @@ from scipy.special import polygamma
 
 from every import every
 from model.reading.evaluation import split_of
+from pymc_minibatch_mh.compiled.graphs import compiled_graph
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.kernels.special import trigamma
-from pymc_minibatch_mh.model.compiled.graphs import compiled_graph
 from zoo import poisson
 
 

@@ -8,15 +8,14 @@ from numba import njit
 from every import every
 from model.compiled.fitted import run
 from model.reading.evaluation import split_of
+from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.graphs import row_source
+from pymc_minibatch_mh.compiled.layout import Layout, Leaves, placed
+from pymc_minibatch_mh.compiled.scalars import LARGEST_TABLE
 from pymc_minibatch_mh.kernels import forms as slot
-from pymc_minibatch_mh.kernels.first_class import address_of, function_at
-from pymc_minibatch_mh.kernels.signatures import DERIVATIVES
-from pymc_minibatch_mh.model.compiled.form_rows import FormRows
-from pymc_minibatch_mh.model.compiled.graphs import row_source
-from pymc_minibatch_mh.model.compiled.layout import Layout, Leaves, placed
-from pymc_minibatch_mh.model.compiled.scalars import LARGEST_TABLE
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.kernels.handle import address_of, function_at
+from pymc_minibatch_mh.kernels.roles import DERIVATIVES
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 
 N = 60
 RNG = np.random.default_rng(17)

@@ -6,14 +6,13 @@ import pytest
 
 from every import every
 from model.reading.evaluation import positions, rows_of_whole, split_of
+from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, row_source
 from pymc_minibatch_mh.data import ArrayRows, Column
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.row_sums import move_moments
-from pymc_minibatch_mh.model.compiled.form_rows import FormRows
-from pymc_minibatch_mh.model.compiled.graphs import GraphRows, row_source
-from pymc_minibatch_mh.model.compiled.read_rows import ReadRows
-from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.likelihood.function import row_functions
 
 N = 50
 RNG = np.random.default_rng(7)

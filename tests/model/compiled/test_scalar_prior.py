@@ -8,10 +8,9 @@ import pytest
 from every import every
 from families import FAMILIES
 from model.compiled.fitted import rows_of
-from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
-from pymc_minibatch_mh.model.compiled.scalar_prior import ScalarPrior
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.cells import LoweringError
+from pymc_minibatch_mh.compiled.compiled_model import GraphPrior, ScalarPrior
+from pymc_minibatch_mh.likelihood.cells import LoweringError
+from pymc_minibatch_mh.likelihood.split import split
 from tiers import fast
 
 NOTHING = np.empty(0)

@@ -14,11 +14,11 @@ from pytensor.scalar import math as scalar_math
 
 from every import every
 from model.compiled.fitted import rows_of, run
-from pymc_minibatch_mh.model.compiled import scalars
-from pymc_minibatch_mh.model.compiled.scalars import compiled_rowwise, composite_of, leaves_of
-from pymc_minibatch_mh.model.row.cells import Cells
-from pymc_minibatch_mh.model.row.change_operations import sizes
-from pymc_minibatch_mh.model.row.expressions import remainder_difference
+from pymc_minibatch_mh.compiled import scalars
+from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.likelihood.cells import Cells
+from pymc_minibatch_mh.likelihood.differences import remainder_difference
+from pymc_minibatch_mh.likelihood.operations import sizes
 
 TESTS = Path(__file__).parents[2]
 #: Families whose expressions are long, or hold what is written in several ways.

@@ -10,12 +10,12 @@ from every import every
 from families import FAMILIES
 from model.compiled.fitted import rows_of
 from model.reading.evaluation import evaluate
-from pymc_minibatch_mh.expansion.passes import Passes
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
+from pymc_minibatch_mh.compiled.graphs import GraphRows
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.row_sums import move_moments
-from pymc_minibatch_mh.model.compiled.graph_prior import GraphPrior
-from pymc_minibatch_mh.model.compiled.graphs import GraphRows
+from pymc_minibatch_mh.reference.passes import Passes
 from tiers import fast
 
 

@@ -7,11 +7,11 @@ import pytensor.tensor as pt
 import zoo
 from every import every
 from gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.model.compiled.compiled_model import CompiledModel
-from pymc_minibatch_mh.model.compiled.layout import placed
-from pymc_minibatch_mh.model.compiled.unread import unread_directions
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
+from pymc_minibatch_mh.compiled.layout import placed
+from pymc_minibatch_mh.compiled.unread import unread_directions
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference.target import Target
 
 ROWS = 1_200
 

@@ -7,9 +7,9 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 
-from pymc_minibatch_mh.model.reading.dims import plain
-from pymc_minibatch_mh.model.reading.precision import in_double
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.likelihood.derived import plain
+from pymc_minibatch_mh.likelihood.precision import in_double
+from pymc_minibatch_mh.likelihood.split import split
 
 # Symbolic operations such as LogSumExp would compile their inner graph on their own.
 PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inline_symbolic_for_fusion))

@@ -8,9 +8,9 @@ from pytensor.tensor.basic import AllocDiag
 from every import every
 from model.reading.evaluation import PYTHON, evaluate
 from pymc_minibatch_mh.errors import UnsplittableModelError
-from pymc_minibatch_mh.model.reading import axis, batch
-from pymc_minibatch_mh.model.reading.axis import batch_of
-from pymc_minibatch_mh.model.reading.batch import batch_term
+from pymc_minibatch_mh.likelihood import axis, batch
+from pymc_minibatch_mh.likelihood.axis import batch_of
+from pymc_minibatch_mh.likelihood.batch import batch_term
 
 N = 6
 RNG = np.random.default_rng(4)

@@ -9,9 +9,9 @@ import pytest
 from every import every
 from model.reading.evaluation import split_of
 from pymc_minibatch_mh.errors import SplitCheckError
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.model.reading import check
-from pymc_minibatch_mh.model.reading.check import ModelDensity, Reading, check_split
+from pymc_minibatch_mh.likelihood import check
+from pymc_minibatch_mh.likelihood.check import ModelDensity, Reading, check_split
+from pymc_minibatch_mh.reference.target import Target
 
 NONE = np.empty(0)
 POINTS = [np.zeros(1)]

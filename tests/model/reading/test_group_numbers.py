@@ -7,7 +7,7 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh import Rows, SettingError, SourceError, progress
-from pymc_minibatch_mh.data.stored import BLOCK_ROWS, ArrayStorage
+from pymc_minibatch_mh.data.storage import BLOCK_ROWS, ArrayStorage
 
 N = 2 * BLOCK_ROWS + 7
 RNG = np.random.default_rng(5)

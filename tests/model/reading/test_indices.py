@@ -7,7 +7,7 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh import PenaltyMH, TunaMH, UnsplittableModelError
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.likelihood.split import split
 
 N, GROUPS = 2_000, 8
 RNG = np.random.default_rng(4)

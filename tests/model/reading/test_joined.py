@@ -9,10 +9,9 @@ from pytensor.compile.mode import Mode
 from every import every
 from model.reading.evaluation import at_points
 from pymc_minibatch_mh import Rows, SettingError, TunaMH, UnsplittableModelError
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.preparation.held import RatioToBounds
-from pymc_minibatch_mh.preparation.violations import typical_moves
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.plan.violations import RatioToBounds, typical_moves
+from pymc_minibatch_mh.reference.target import Target
 
 N = 6_000
 RNG = np.random.default_rng(12)

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from pytensor.compile.builders import OpFromGraph
 
 from every import every
-from pymc_minibatch_mh.model.reading.model_arrays import ModelArrays
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.likelihood.inputs import ModelArrays
+from pymc_minibatch_mh.likelihood.split import split
 from step.editable import Editable
 
 

@@ -8,9 +8,9 @@ import pytest
 from pymc.initial_point import make_initial_point_fn
 
 from every import every
-from pymc_minibatch_mh.model.reading import split as entry
-from pymc_minibatch_mh.model.reading.derived import IN_PYTHON
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.likelihood import split as entry
+from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
+from pymc_minibatch_mh.likelihood.split import split
 
 
 def ends_of_others():

@@ -7,13 +7,13 @@ import pytest
 
 from every import every
 from model.reading.evaluation import positions, rows_of_batch, rows_of_whole, split_of
-from pymc_minibatch_mh.kernels.first_class import address_of
+from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.graphs import GraphRows, row_source
+from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.row_sums import add_derivatives, move_moments
-from pymc_minibatch_mh.model.compiled.form_rows import FormRows
-from pymc_minibatch_mh.model.compiled.graphs import GraphRows, row_source
-from pymc_minibatch_mh.model.reading import batch
-from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.likelihood import batch
+from pymc_minibatch_mh.likelihood.function import row_functions
 
 Y = np.array([0.9])
 DESIGN = np.array([[1.0, -2.0, 3.0]])

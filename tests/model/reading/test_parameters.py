@@ -12,8 +12,8 @@ from pytensor.tensor.shape import Shape
 
 from every import every
 from model.reading.evaluation import evaluate, split_of
-from pymc_minibatch_mh.model.reading import axis
-from pymc_minibatch_mh.model.reading.parameters import always_holds, conditions
+from pymc_minibatch_mh.likelihood import axis
+from pymc_minibatch_mh.likelihood.parameters import always_holds, conditions
 
 SHARE = np.array([0.5, 1.0, 2.0, 0.25])
 OUTCOME = np.array([0, 1, 1, 1], dtype="int8")

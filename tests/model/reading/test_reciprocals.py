@@ -10,8 +10,8 @@ from pytensor.graph.replace import clone_replace
 
 from every import every
 from model.reading.evaluation import function_of
-from pymc_minibatch_mh.model.reading.coordinates import Coordinates, in_coordinates
-from pymc_minibatch_mh.model.reading.maps import Reciprocal, Scaled
+from pymc_minibatch_mh.likelihood.maps import Reciprocal, Scaled
+from pymc_minibatch_mh.likelihood.split import Coordinates, in_coordinates
 from shapes import negative_binomial, own, reciprocal, shapes_of_groups, student
 
 MODELS = {"counts": negative_binomial, "noise": student, "groups": shapes_of_groups}

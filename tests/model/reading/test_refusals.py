@@ -14,8 +14,8 @@ from pytensor.conditional.op import ifelse
 from every import every
 from model.reading.evaluation import split_of
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
-from pymc_minibatch_mh.model.reading import axis, batch
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.likelihood import axis, batch
+from pymc_minibatch_mh.likelihood.split import split
 
 N = 12
 RNG = np.random.default_rng(3)

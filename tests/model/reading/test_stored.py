@@ -7,11 +7,11 @@ from pytensor.compile.mode import Mode
 
 from every import every
 from pymc_minibatch_mh import Rows, SettingError, SourceError, TunaMH, UnsplittableModelError
-from pymc_minibatch_mh.data.stored import ArrayStorage
-from pymc_minibatch_mh.expansion import passes
-from pymc_minibatch_mh.expansion.target import Target
-from pymc_minibatch_mh.model.reading.digest import split_digests
-from pymc_minibatch_mh.model.reading.split import split
+from pymc_minibatch_mh.data.storage import ArrayStorage
+from pymc_minibatch_mh.likelihood.digest import split_digests
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference import passes
+from pymc_minibatch_mh.reference.target import Target
 
 N, GROUPS = 9_000, 5
 RNG = np.random.default_rng(8)

@@ -7,7 +7,7 @@ import pytest
 
 from every import every
 from model.reading.evaluation import split_of
-from pymc_minibatch_mh.model.reading.support import support
+from pymc_minibatch_mh.likelihood.split import support
 
 INFINITE = (-np.inf, np.inf)
 

@@ -6,8 +6,8 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
-from pymc_minibatch_mh.model.reading import terms
-from pymc_minibatch_mh.model.reading.terms import chosen_terms, observation_axis, term_of
+from pymc_minibatch_mh.likelihood import terms
+from pymc_minibatch_mh.likelihood.terms import chosen_terms, observation_axis, term_of
 
 TIMES, PERSONS = 4, 9
 PANEL = np.random.default_rng(2).normal(size=(TIMES, PERSONS))

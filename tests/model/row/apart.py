@@ -3,12 +3,12 @@
 import numpy as np
 import pytensor.tensor as pt
 
-import pymc_minibatch_mh.model.row.function  # noqa: F401 - registers all rules
+import pymc_minibatch_mh.likelihood.function  # noqa: F401 - registers all rules
 from model.reading.evaluation import evaluate
 from model.row.expressions import value_of
-from pymc_minibatch_mh.model.row import lower
-from pymc_minibatch_mh.model.row.cells import Cells
-from pymc_minibatch_mh.model.row.lower import Tensor
+from pymc_minibatch_mh.likelihood import lower
+from pymc_minibatch_mh.likelihood.cells import Cells
+from pymc_minibatch_mh.likelihood.lower import Tensor
 
 RNG = np.random.default_rng(31)
 BATCH = 5

@@ -7,8 +7,8 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 
 from bounds.expressions import EXACT as KNOWN
-from pymc_minibatch_mh.model.row.cells import Argument, Constant, Lookup
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.cells import Argument, Constant, Lookup
+from pymc_minibatch_mh.likelihood.function import RowData
 
 DIGITS = 50
 

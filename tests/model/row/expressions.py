@@ -5,9 +5,9 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from scipy import special
 
-from pymc_minibatch_mh.model.row import operations as operations_of_rows
-from pymc_minibatch_mh.model.row.cells import Affine, Constant, Data, Gather, Lookup
-from pymc_minibatch_mh.model.row.operations import (
+from pymc_minibatch_mh.likelihood import operations as operations_of_rows
+from pymc_minibatch_mh.likelihood.cells import Affine, Constant, Data, Gather, Lookup
+from pymc_minibatch_mh.likelihood.operations import (
     GammaRatio,
     Log1pRatio,
     LogAny,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model.reading.evaluation import evaluate, function_of, split_of
-from pymc_minibatch_mh.model.reading.check import ModelDensity
+from pymc_minibatch_mh.likelihood.check import ModelDensity
 
 
 def check_that_the_map_leads_back(parts, values):

@@ -8,17 +8,10 @@ from scipy import special
 
 from every import every
 from model.row.expressions import value_of
-from pymc_minibatch_mh.model.row.cells import (
-    Affine,
-    Cells,
-    Constant,
-    Gather,
-    LoweringError,
-    Term,
-)
-from pymc_minibatch_mh.model.row.operations import log_add_exp, numpy_of, output_type, sum_of
-from pymc_minibatch_mh.model.row.patterns import is_finite, is_positive, varies
-from pymc_minibatch_mh.model.row.simplify import apply
+from pymc_minibatch_mh.likelihood.cells import Affine, Cells, Constant, Gather, LoweringError, Term
+from pymc_minibatch_mh.likelihood.operations import log_add_exp, numpy_of, output_type, sum_of
+from pymc_minibatch_mh.likelihood.patterns import is_finite, is_positive, varies
+from pymc_minibatch_mh.likelihood.simplify import apply
 
 TYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float32", "float64"]
 ARRAYS = {dtype: np.array([0, 1, 1, 0, 1]).astype(dtype) for dtype in TYPES}

@@ -13,10 +13,9 @@ from forms.reading import parts_of
 from model.reading.evaluation import positions, split_of
 from model.row.together import assert_put_together_again, put_together
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.model.row import arithmetic, choice, lower
-from pymc_minibatch_mh.model.row.cells import Cells
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood import arithmetic, choice, lower
+from pymc_minibatch_mh.likelihood.cells import Cells
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from tiers import fast
 
 N = 24

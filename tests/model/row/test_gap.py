@@ -8,10 +8,9 @@ from bounds.certified import evaluate
 from every import every
 from families import FAMILIES
 from pymc_minibatch_mh import BoundsError
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.gap import gap_of
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.differences import gap_of
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from pymc_minibatch_mh.likelihood.split import split
 
 ROWS, SCALE, NU = 2_000, 1.3, 4.0
 TOUCHING = (0.4, 1.5, 6.0)

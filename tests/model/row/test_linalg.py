@@ -12,9 +12,9 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from every import every
 from model.row.apart import chosen, is_right, rows, square, taken_apart, theta
 from model.row.expressions import operations
-from pymc_minibatch_mh.model.row import linalg
-from pymc_minibatch_mh.model.row.cells import LoweringError
-from pymc_minibatch_mh.model.row.lower import Tensor
+from pymc_minibatch_mh.likelihood import linalg
+from pymc_minibatch_mh.likelihood.cells import LoweringError
+from pymc_minibatch_mh.likelihood.lower import Tensor
 
 #: Symmetric and positive definite, and one that is neither.
 KNOWN = np.array([[2.0, 0.3, -0.4], [0.3, 1.5, 0.2], [-0.4, 0.2, 1.1]])

@@ -19,8 +19,9 @@ from model.row.apart import (
     taken_apart,
     theta,
 )
-from pymc_minibatch_mh.model.row import choice, reduction
-from pymc_minibatch_mh.model.row.cells import LoweringError
+from pymc_minibatch_mh.likelihood import choice
+from pymc_minibatch_mh.likelihood import choice as reduction
+from pymc_minibatch_mh.likelihood.cells import LoweringError
 
 two_kinds = pt.concatenate(
     [[0.5], pt.exp(theta[:2]), pt.sigmoid(theta[2:4]), [0.25], pt.exp(theta[4:]), theta[:1]]

@@ -6,9 +6,9 @@ import pytest
 
 from bounds.certified import Rows, evaluate
 from pymc_minibatch_mh import BoundsError, TunaMH
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.cells import Constant
-from pymc_minibatch_mh.model.row.function import row_functions
+from pymc_minibatch_mh.likelihood.cells import Constant
+from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.likelihood.split import split
 
 ROWS = 1_200
 RNG = np.random.default_rng(91)

@@ -20,8 +20,8 @@ from model.row.mapped import (
     check_the_jacobian,
 )
 from model.row.monotonic import ALPHA, SPELLINGS, K, N, level, y
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.products import in_products, linear_pairs, pairs_of
+from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.likelihood.products import in_products, linear_pairs, pairs_of
 
 SPELLED = every("spelling", SPELLINGS)
 SIGNS = every("sign", [1.0, -1.0])

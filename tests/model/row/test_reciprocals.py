@@ -7,10 +7,10 @@ from pytensor.scalar import basic as scalar
 from scipy import stats
 
 from bounds.certified import Rows, derivatives, evaluate
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.patterns import is_a, reachable
-from pymc_minibatch_mh.model.row.reciprocal import in_reciprocal, shapes_of
+from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.likelihood.patterns import is_a, reachable
+from pymc_minibatch_mh.likelihood.reciprocal import in_reciprocal, shapes_of
+from pymc_minibatch_mh.likelihood.split import split
 from shapes import PLACED, gamma, negative_binomial, own, reciprocal, shapes_of_groups, student
 
 powers = pytest.mark.parametrize("power", [1, 2])

@@ -15,9 +15,9 @@ from model.row.mapped import (
     check_that_the_map_leads_back,
     check_the_jacobian,
 )
-from pymc_minibatch_mh.model.row.cells import Gather
-from pymc_minibatch_mh.model.row.function import lowered_rows
-from pymc_minibatch_mh.model.row.scaled import in_linear_coordinates
+from pymc_minibatch_mh.likelihood.cells import Gather
+from pymc_minibatch_mh.likelihood.function import lowered_rows
+from pymc_minibatch_mh.likelihood.scaled import in_linear_coordinates
 
 # Said by PyTensor where no BLAS is installed, of the start of correlated effects.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")

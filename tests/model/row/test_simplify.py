@@ -8,9 +8,11 @@ from scipy.special import expit
 
 from every import every
 from model.row.expressions import Builder, Formula, Formulas, operations, value_of
-from pymc_minibatch_mh.model.row import arithmetic, logic, patterns, probability, simplify
-from pymc_minibatch_mh.model.row.cells import Affine, Cells, Constant, LoweringError
-from pymc_minibatch_mh.model.row.operations import log_any, log_erfc
+from pymc_minibatch_mh.likelihood import arithmetic, patterns, simplify
+from pymc_minibatch_mh.likelihood import arithmetic as logic
+from pymc_minibatch_mh.likelihood import simplify as probability
+from pymc_minibatch_mh.likelihood.cells import Affine, Cells, Constant, LoweringError
+from pymc_minibatch_mh.likelihood.operations import log_any, log_erfc
 
 RNG = np.random.default_rng(23)
 POSITION = RNG.normal(scale=1.5, size=(3, 400))
@@ -598,7 +600,9 @@ MUTANTS = {
         "small types",
     ),
     "anything but a number is finite": (
-        lambda m: m.setattr("pymc_minibatch_mh.model.row.logic.is_positive", lambda cell: True),
+        lambda m: m.setattr(
+            "pymc_minibatch_mh.likelihood.arithmetic.is_positive", lambda cell: True
+        ),
         "equality of a product with data",
     ),
 }

@@ -12,11 +12,11 @@ from every import every
 from families import FAMILIES
 from model.compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
 from model.row.exact import DIGITS, exact_row
-from pymc_minibatch_mh.model.compiled.compiled_model import CompiledModel
-from pymc_minibatch_mh.model.compiled.scalars import compiled_rowwise, composite_of, leaves_of
-from pymc_minibatch_mh.model.reading.split import split
-from pymc_minibatch_mh.model.row.cells import Cells
-from pymc_minibatch_mh.model.row.slopes import Slopes
+from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
+from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.likelihood.cells import Cells
+from pymc_minibatch_mh.likelihood.slopes import Slopes
+from pymc_minibatch_mh.likelihood.split import split
 from tiers import fast
 
 CHECKED = [0, 1, 7, 500]

@@ -4,9 +4,8 @@ import numpy as np
 
 from model.reading.evaluation import positions, split_of, whole_rows
 from model.row.expressions import plain
-from pymc_minibatch_mh.model.row.cells import Argument
-from pymc_minibatch_mh.model.row.function import row_functions
-from pymc_minibatch_mh.model.row.values import RowData
+from pymc_minibatch_mh.likelihood.cells import Argument
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 
 
 def put_together(function, position, rows=None):

@@ -1,0 +1,507 @@
+"""Bounds of rows that are stored: totals and maxima of blocks, and rows drawn by them.
+
+A table with an entry for every row would outgrow memory before the method does. Kept are, of
+blocks of consecutive rows, the sum of the c_i and the largest of them. A row is drawn in
+proportion to c_i by drawing a block in proportion to its length times its largest c_i, a row of it
+uniformly, and keeping the row with probability c_i over the largest: c_i is computed from the row
+itself, which has to be fetched in any case. The largest is the certificate: it is checked whenever
+a row is drawn. Where bounds are so uneven that there would be more candidates than rows, and rows
+are few enough to be read at once, the c_i of all rows are computed instead and rows drawn by them.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, BoundsPass
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.data import ArrayRows, Column
+from pymc_minibatch_mh.data.storage import BLOCK_ROWS, Drawn, StoredRows
+from pymc_minibatch_mh.errors import BoundsError, SourceError
+from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
+from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
+from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
+from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.reference.passes import Chunk, chunks_of, over_rows
+
+#: Rows of a block.
+BLOCK = 4096
+#: Candidates that are fetched at a time, at most.
+MOST_FETCHED = 262_144
+
+
+class BoundsIn(NamedTuple):
+    """Ask for the c_i of some rows in a table."""
+
+    table: int
+
+    def of(self, bounds: "BlockBounds", data: RowData) -> np.ndarray:
+        """Return them, float32."""
+        return bounds.of(self.table, data)
+
+
+class Kept(NamedTuple):
+    """Rows that are kept of candidates, or drawn of all.
+
+    Parameters
+    ----------
+    places : ndarray of int64
+        Which of the rows asked about they are.
+    c : ndarray of float32
+    columns
+        Name and values of each array.
+    exceeding
+        First row above the largest c_i of its block; -1 where there is none, as has to be.
+    """
+
+    places: np.ndarray
+    c: np.ndarray
+    columns: tuple[tuple[str, np.ndarray], ...]
+    exceeding: int
+
+
+def _exceeding(c: np.ndarray, largest: np.ndarray) -> int:
+    """Return the first row above the largest c_i of its block, -1 where there is none."""
+    within = c <= largest
+    return -1 if within.all() else int(np.argmin(within))
+
+
+class KeptOf(NamedTuple):
+    """Ask which of some rows are kept, and for their data.
+
+    Parameters
+    ----------
+    table
+        Table of the bounds.
+    largest, chances : ndarray
+        The largest c_i of each row's block, and a number below which its share of that keeps it.
+    """
+
+    table: int
+    largest: np.ndarray
+    chances: np.ndarray
+
+    def of(self, bounds: "BlockBounds", data: RowData) -> Kept:
+        """Return those that are kept."""
+        c = bounds.of(self.table, data)
+        kept = np.flatnonzero(self.chances * self.largest < c)
+        columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
+        return Kept(kept, c[kept], columns, _exceeding(c, self.largest))
+
+
+class DrawnOf(NamedTuple):
+    """Ask for rows drawn in proportion to their c_i, of all.
+
+    Parameters
+    ----------
+    table
+        Table of the bounds.
+    largest : ndarray
+        The largest c_i of each row's block.
+    chances : ndarray
+        For each draw, the share of Σc_i that lies before it.
+    """
+
+    table: int
+    largest: np.ndarray
+    chances: np.ndarray
+
+    def of(self, bounds: "BlockBounds", data: RowData) -> Kept:
+        """Return those that are drawn, in their order."""
+        c = bounds.of(self.table, data)
+        exceeding = _exceeding(c, self.largest)
+        if exceeding >= 0:
+            return Kept(np.zeros(0, dtype=np.int64), c[:0], (), exceeding)
+        upto = np.cumsum(c, dtype=np.float64)
+        drawn = np.searchsorted(upto, self.chances * upto[-1], side="right")
+        # A product with a chance next to 1 can round up to the sum.
+        drawn = np.minimum(drawn, np.searchsorted(upto, upto[-1]))
+        columns = tuple((x.name, x.values[data.rows[drawn]]) for x in data.function.columns)
+        return Kept(drawn, c[drawn], columns, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockTables:
+    """Bounds of all rows over nested trust regions, by blocks.
+
+    Parameters
+    ----------
+    heads : ndarray, shape (T, 3)
+        As in :class:`~pymc_minibatch_mh.bounds.tables.Tables`.
+    largest : ndarray of float64, shape (T, blocks)
+        The largest c_i of every block, raised a little.
+    bounds
+        Bounds any rows anew.
+    n_rows
+        Number of all rows.
+    looseness
+        As in :class:`~pymc_minibatch_mh.bounds.tables.Tables`.
+    length
+        Rows of a block; the last may have fewer.
+    sums : ndarray, shape (T, blocks)
+        Σc_i of every block.
+    most_at_once
+        Rows of which all c_i are computed for a supply, at most.
+    """
+
+    heads: np.ndarray
+    largest: np.ndarray
+    bounds: "BlockBounds"
+    n_rows: int
+    looseness: float
+    length: int = BLOCK
+    sums: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    most_at_once: int = MOST_FETCHED
+
+    verified = True
+    are_ranges = False
+    metric = None
+    heavy = NO_ROWS
+    #: What tells these bounds from others of one model and one centre.
+    key = "derived"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what has addresses of this process."""
+        return {name: value for name, value in self.__dict__.items() if name != "undrawn"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what was kept."""
+        self.__dict__.update(state)
+
+    def of_functions(self, functions: Sequence[RowFunction]) -> "BlockTables":
+        """Return the same with the terms of this process."""
+        return replace(self, bounds=self.bounds.of_functions(functions))
+
+    def extended(self, functions: Sequence[RowFunction]) -> "BlockTables":
+        """Return the bounds of terms with more rows, of which these are the first.
+
+        Raises
+        ------
+        BoundsError
+            If a new row has no bound over every region of a table.
+        """
+        return self.bounds.of_functions(functions).extended(self)
+
+    @property
+    def heads_of_drawn(self) -> np.ndarray:
+        """The heads: all rows are drawn."""
+        return self.heads
+
+    @cached_property
+    def undrawn(self) -> BoundTables:
+        """The tables without rows, as which of them serves a move is found by them."""
+        return no_tables()._replace(heads=self.heads)
+
+    @property
+    def arrays(self) -> BoundTables:
+        """The same: rows are supplied by the chain that draws them."""
+        return self.undrawn
+
+    @property
+    def n_tables(self) -> int:
+        """Ways in which rows are drawn: one of each table."""
+        return len(self.heads)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of what is kept, in bytes."""
+        return self.heads.nbytes + self.largest.nbytes
+
+    def of(self, table: int, rows: slice | np.ndarray) -> np.ndarray:
+        """Return c_i of some rows in a table, float32."""
+        if isinstance(rows, slice):
+            rows = np.arange(rows.start, rows.stop)
+        return self.bounds.found(BoundsIn(table), rows)
+
+    @cached_property
+    def _candidates(self) -> np.ndarray:
+        """Cumulated lengths of blocks times their largest c_i, shape (T, blocks)."""
+        lengths = np.full(self.largest.shape[1], self.length, dtype=np.float64)
+        lengths[-1] = self.n_rows - self.length * (lengths.size - 1)
+        return np.cumsum(self.largest * lengths, axis=1)
+
+    def kept_share(self, table: int) -> float:
+        """Return the share of the candidates that are kept."""
+        return float(self.heads[table, TOTAL] / self._candidates[table, -1])
+
+    def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
+        """Draw rows in proportion to their c_i, with replacement, and fetch them.
+
+        Raises
+        ------
+        SourceError
+            If a row exceeds the largest c_i of its block: it is not the one that was bounded.
+        """
+        parts: list[Drawn] = []
+        missing, share = count, self.kept_share(table)
+        if self.n_rows <= self.most_at_once and missing / share > self.n_rows:
+            return self._drawn_of_all(table, rng, count)
+        while missing > 0:
+            tried = int(min(1.1 * missing / share + 64.0, MOST_FETCHED))
+            part = self._kept(table, self._tried(table, rng, tried), rng)
+            parts.append(part)
+            missing -= part.rows.size
+        return _joined(parts, count)
+
+    def _tried(self, table: int, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Draw rows, each block in proportion to its length times its largest c_i."""
+        upto = self._candidates[table]
+        blocks = np.searchsorted(upto, rng.random(count) * upto[-1], side="right")
+        blocks = np.minimum(blocks, upto.size - 1)
+        first = self.length * blocks.astype(np.int64)
+        return first + rng.integers(0, np.minimum(self.length, self.n_rows - first))
+
+    def _drawn_of_all(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
+        """Compute the c_i of all rows and draw by them."""
+        rows = np.arange(self.n_rows)
+        largest = self.largest[table, rows // self.length]
+        read = self.bounds.found(DrawnOf(table, largest, rng.random(count)), rows)
+        if read.exceeding >= 0:
+            raise self._changed(read.exceeding)
+        columns = tuple(Column(name, values, 0) for name, values in read.columns)
+        return Drawn(read.places, read.c, columns)
+
+    def _changed(self, row: int) -> SourceError:
+        return SourceError(
+            f"row {row:,} of {self.bounds.function.name!r} is not the one that was bounded: its "
+            "data have changed. Build the model and the step again."
+        )
+
+    def _kept(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> Drawn:
+        """Fetch rows and keep each with probability c_i over the largest of its block."""
+        order = np.argsort(rows, kind="stable")
+        largest = self.largest[table, rows // self.length]
+        chances = rng.random(rows.size)
+        read = self.bounds.found(KeptOf(table, largest[order], chances[order]), rows[order])
+        if read.exceeding >= 0:
+            raise self._changed(rows[order[read.exceeding]])
+        # In the order in which they were drawn.
+        drawn = np.argsort(order[read.places])
+        kept = order[read.places[drawn]]
+        columns = tuple(Column(name, values[drawn], 0) for name, values in read.columns)
+        return Drawn(rows[kept], read.c[drawn], columns)
+
+
+#: Bounds of all rows, in memory or stored.
+AnyTables = Tables | BlockTables
+
+
+def _joined(parts: Sequence[Drawn], count: int) -> Drawn:
+    columns = tuple(
+        Column(same[0].name, np.concatenate([column.values for column in same])[:count], 0)
+        for same in zip(*(part.columns for part in parts), strict=True)
+    )
+    rows = np.concatenate([part.rows for part in parts])[:count]
+    return Drawn(rows, np.concatenate([part.c for part in parts])[:count], columns)
+
+
+#: Rows that are bounded at a time: working memory is some hundred numbers for each.
+CHUNK = 4 * BLOCK
+#: What the largest c_i are raised by: the same row can round differently among other rows.
+ROUNDING = 1e-6
+
+
+class Regions(NamedTuple):
+    """Over what rows are bounded.
+
+    Parameters
+    ----------
+    radii
+        Of nested trust regions.
+    plans
+        Of each, into how many pieces the arguments' intervals of each term are cut.
+    served
+        Number of the region and kind of every table; none before all rows are bounded.
+    """
+
+    radii: Sequence[float]
+    plans: Sequence[Sequence[Sequence[int]]]
+    served: Sequence[tuple[int, int]] = ()
+
+
+class BlockBounds(BoundsPass):
+    """Bounds every row of a term that is stored: see :class:`BoundsPass`."""
+
+    regions = Regions((), ())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the terms behind: they are read again where they are needed."""
+        return {**self.__dict__, "_functions": ()}
+
+    def over(self, regions: Regions) -> "BlockBounds":
+        """Return the same over some regions."""
+        other = self.of_functions(self._functions)
+        other.regions = regions
+        return other
+
+    def of_functions(self, functions: Sequence[RowFunction]) -> "BlockBounds":
+        """Return the same with the terms of this process."""
+        other = copy(self)
+        other._functions = functions
+        return other
+
+    @property
+    def function(self) -> RowFunction:
+        """The term."""
+        return self._functions[0]
+
+    def tables(self) -> BlockTables:  # type: ignore[override]
+        """Bound all rows, block by block.
+
+        Raises
+        ------
+        BoundsError
+            If a row has no bound even over the smallest region.
+        """
+        report(BOUNDING)
+        trials, radii, plans = self._plan()
+        tried, n_rows = self.over(Regions(radii, plans)), self.function.n_rows
+        sums, largest = tried.sums_and_largest(0)
+        finite = np.isfinite(largest).all(axis=2)
+        usable = [k for k in range(len(finite)) if finite[k].all()]
+        if not usable:
+            raise self._unbounded(tried.first_unbounded(largest[0]), radii[0])
+        served = [(k, kind) for k in usable for kind in self._worthwhile(sums[k])]
+        bounds = self.over(Regions(radii, plans, served))
+        base = sum(trial.total(0.0, trial.whole) for trial in trials)
+        kept, kept_sums = bounds.of_served(largest), bounds.of_served(sums)
+        looseness = float(kept_sums.sum(axis=1).min() / base) if base > 0.0 else 1.0
+        heads = bounds.heads(kept_sums)
+        return BlockTables(
+            heads, kept * (1.0 + ROUNDING), bounds, n_rows, looseness, BLOCK, kept_sums
+        )
+
+    def extended(self, tables: BlockTables) -> BlockTables:
+        """Return tables of fewer rows, extended to all; read are the rows that are new.
+
+        Raises
+        ------
+        BoundsError
+            If a new row has no bound over every region of a table.
+        """
+        full = tables.n_rows // BLOCK
+        sums, largest = self.sums_and_largest(full * BLOCK)
+        if not np.isfinite(self.of_served(largest)).all():
+            raise BoundsError(f"{self.function.name!r}: a new row has no bound around this centre")
+        raised = self.of_served(largest) * (1.0 + ROUNDING)
+        all_sums = np.concatenate([tables.sums[:, :full], self.of_served(sums)], axis=1)
+        return replace(
+            tables,
+            heads=self.heads(all_sums),
+            largest=np.concatenate([tables.largest[:, :full], raised], axis=1),
+            bounds=self,
+            n_rows=self.function.n_rows,
+            sums=all_sums,
+        )
+
+    def of_served(self, found: np.ndarray) -> np.ndarray:
+        """Return of every region and kind those that tables were made of, float64."""
+        return np.array([found[k, kind] for k, kind in self.regions.served], dtype=np.float64)
+
+    def heads(self, sums: np.ndarray) -> np.ndarray:
+        """Return radius, kind and Σc_i of every table."""
+        return np.array(
+            [
+                [self.regions.radii[k], self._kind_of(kind), own.sum()]
+                for (k, kind), own in zip(self.regions.served, sums, strict=True)
+            ]
+        )
+
+    def _worthwhile_groups(self, trials: Sequence[Any]) -> None:
+        """Tell no groups of rows: which there are, all rows would have to tell."""
+
+    def of(self, table: int, data: RowData) -> np.ndarray:
+        """Return c_i of some rows in a table, float32 rounded up."""
+        region, kind = self.regions.served[table]
+        return self.over_some(slice(region, region + 1), data)[0, kind]
+
+    def over_some(self, some: slice, data: RowData) -> np.ndarray:
+        """Return c_i and c̃_i of some rows over some regions, shape (regions, 2, n)."""
+        return self._pairs(0, data, self.regions.radii[some], self.regions.plans[some])
+
+    def sums_and_largest(self, start: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return Σc_i and the largest c_i of every region, kind and block from `start` on."""
+        cuts = StoredRows(self.function.columns).cuts
+        chunks = chunks_of(self.function.n_rows, BLOCK_ROWS, start, cuts, BLOCK)
+        found = list(self._over([(chunk, OfBlocks()) for chunk in chunks]))
+        sums, largest = zip(*found, strict=True)
+        return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
+
+    def found(self, asked: Any, rows: np.ndarray) -> Any:
+        """Return what is asked of the bounds of some rows, found where these are."""
+        (found,) = self._over([(rows, asked)])
+        return found
+
+    def _over(self, asked: Sequence[tuple[Chunk, Any]]) -> Iterator[Any]:
+        work = BoundsWork(self, self.function)
+        return over_rows(work, StoredRows(self.function.columns), asked, BOUNDING)
+
+    def _worthwhile(self, sums: np.ndarray) -> list[int]:
+        """Return the kinds that are worth a table of their own in one region."""
+        if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
+            return [0]
+        along, together = sums.sum(axis=1)
+        kinds = [0] if along <= 2.0 * together else []
+        return [*kinds, 1] if together < along else kinds
+
+    def _kind_of(self, kind: int) -> int:
+        if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
+            return SHARP
+        return (DIRECTIONAL, JOINT)[kind]
+
+    def first_unbounded(self, largest: np.ndarray) -> int:
+        """Return the first row without a bound over the smallest region, given its blocks."""
+        block = int(np.flatnonzero(~np.isfinite(largest).all(axis=0))[0])
+        rows = np.arange(BLOCK * block, min(BLOCK * (block + 1), self.function.n_rows))
+        pairs = self.over_some(slice(1), RowData(self.function, rows))
+        return int(rows[np.flatnonzero(~np.isfinite(pairs[0]).all(axis=0))[0]])
+
+
+class OfBlocks(NamedTuple):
+    """Ask for Σc_i and the largest c_i of every region and kind, of blocks of some rows."""
+
+    def of(self, bounds: BlockBounds, data: RowData) -> tuple[np.ndarray, np.ndarray]:
+        """Return both, shape (regions, 2, blocks)."""
+        sums, largest = [], []
+        for first in range(0, data.rows.size, CHUNK):
+            places = np.arange(first, min(first + CHUNK, data.rows.size))
+            pairs = bounds.over_some(slice(None), data.part(places))
+            starts = np.arange(0, places.size, BLOCK)
+            largest.append(np.maximum.reduceat(pairs, starts, axis=2))
+            sums.append(np.add.reduceat(pairs.astype(np.float64), starts, axis=2))
+        return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundsWork:
+    """Bounds rows wherever they are read; a pickle has none of them.
+
+    Parameters
+    ----------
+    bounds
+        How rows are bounded.
+    function
+        The term.
+    """
+
+    bounds: BlockBounds
+    function: RowFunction
+
+    def __reduce__(self) -> tuple:
+        return BoundsWork, (self.bounds, without_rows(self.function))
+
+    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
+        """Return what is asked of rows by their numbers, which are read here."""
+        return self._of(RowData(self.function, rows), asked)
+
+    def of_read(self, read: ArrayRows, asked: Any) -> Any:
+        """Return what is asked of rows that were read, in whatever process."""
+        function = with_rows(self.function, read)
+        return self._of(RowData(function, slice(0, read.n_rows)), asked)
+
+    def _of(self, data: RowData, asked: Any) -> Any:
+        return asked.of(self.bounds.of_functions([data.function]), data)

@@ -1,0 +1,432 @@
+r"""Bounds of central moments under shares p = softmax(l), along all directions at once.
+
+With z_k the whitened gradient of the exponent l_k, v_k = z_k·δ is its change along a direction
+|δ| <= 1. Of the variance and the third central moment of v under p there are bounds
+
+1. for all p: R²/4 and R³/(6√3), where R is the largest |z_k - z_l|. Among the laws on an interval
+   with a given mean, what is linear in the law is largest at one of two points, and there the
+   moments are h² q(1 - q) and h³ q(1 - q)(1 - 2q), h <= R;
+2. for the p of a trust region of radius ρ: p_k <= P_k, and x_k = z_k - c, c the mean of z at the
+   centre. The variance is at most E(x·δ)² <= σ, the largest eigenvalue of Σ P_k x_k x_kᵀ. The mean
+   μ of x·δ is zero at the centre and changes with the position at the rate of a variance, so that
+   |μ| <= e = ρσ. The third moment is
+
+       E(x·δ)³ - μ (3 E(x·δ)² - 2 μ²),   at most   λ + 3 e σ,
+
+   with λ the largest eigenvalue of Σ P_k |x_k| x_k x_kᵀ, for |x·δ|³ <= |x| (x·δ)², and as
+   0 <= 3 E(x·δ)² - 2 μ² <= 3 E(x·δ)². By Minkowski's inequality it is at most (λ^{1/3} + e)³,
+   too.
+
+Where exponents are curved, z_k is that at the centre and moves by at most g_k within the region.
+Then R is larger by g_k + g_l, √σ by the root of Σ P_k g_k², λ^{1/3} by that of Σ P_k g_k³, both by
+Minkowski's inequality, and e by the mean of g.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pytensor.scalar import basic as scalar
+
+from pymc_minibatch_mh.bounds.geometry import Geometry
+from pymc_minibatch_mh.bounds.interval import Array, Interval
+from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
+from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY
+from pymc_minibatch_mh.likelihood.cells import Cell
+from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
+from pymc_minibatch_mh.likelihood.log_sums import LogSum, Parts, Weights, branches, parts_of
+from pymc_minibatch_mh.likelihood.patterns import is_a
+
+#: Largest third central moment on an interval of length one: 1/(6√3).
+LARGEST_THIRD = np.sqrt(3.0) / 18.0
+#: More than the rounding errors of a dozen operations and of eigenvalues.
+ROUNDED = 1.0 + 100.0 * RELATIVE
+
+
+@dataclass(frozen=True, eq=False)
+class Exponents:
+    """The exponents l_k of some rows at the centre of a trust region.
+
+    Parameters
+    ----------
+    values
+        l_k at the centre, of shape (rows, K).
+    weights
+        Their gradients in the arguments there, shape (rows, K, m).
+    norms, gram
+        Norms and products of the arguments' whitened gradients, shapes (rows, m), (rows, m, m).
+    turns
+        g_k: by how much a whitened gradient may differ within the region, shape (rows, K).
+    """
+
+    values: Interval
+    weights: Array
+    norms: Array
+    gram: Array
+    turns: Array
+
+    def distances(self) -> Array:
+        """Return sup |z_k - z_l|, shape (rows, K, K); what cancels is off by the sizes."""
+        products = self._products(self.weights)
+        squares = np.einsum("nkk->nk", products)
+        sizes = self._sizes()
+        doubts = RELATIVE * (sizes[:, :, None] + sizes[:, None, :]) ** 2
+        gaps = squares[:, :, None] + squares[:, None, :] - 2.0 * products
+        result = np.sqrt(np.maximum(gaps, 0.0) + doubts) * ROUNDED
+        result += self.turns[:, :, None] + self.turns[:, None, :]
+        every = range(result.shape[1])
+        result[:, every, every] = 0.0
+        return result
+
+    def largest_shares(self, distances: Array, radius: float) -> Array:
+        """Return P_k, upper bounds of p_k = 1/Σ_l exp(l_l - l_k) in the region."""
+        low, high = self.values.lo, self.values.hi
+        with np.errstate(all="ignore"):
+            gaps = low[:, None, :] - high[:, :, None] - radius * distances
+            every = range(gaps.shape[1])
+            gaps[:, every, every] = 0.0
+            return np.fmin(ROUNDED / np.exp(gaps).sum(axis=2) + TINY, 1.0)
+
+    def centred(self) -> tuple[Array, Array, Array]:
+        """Return x_k·x_l, x_k = z_k less their mean, |x_k|, and the rounding error of products."""
+        middle = 0.5 * (self.values.lo + self.values.hi)
+        shares = np.exp(middle - middle.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        rest = self.weights - (shares[:, :, None] * self.weights).sum(axis=1, keepdims=True)
+        products = self._products(rest)
+        doubt = 4.0 * RELATIVE * self._sizes().max(axis=1) ** 2
+        squares = np.maximum(np.einsum("nkk->nk", products), 0.0)
+        return products, np.sqrt(squares + doubt[:, None]) * ROUNDED, doubt
+
+    def _products(self, weights: Array) -> Array:
+        return np.asarray(weights @ self.gram @ weights.transpose(0, 2, 1))
+
+    def _sizes(self) -> Array:
+        return np.asarray((np.abs(self.weights) * self.norms[:, None, :]).sum(axis=2))
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Bounds of moments of the change of exponents along directions, shapes (rows,).
+
+    Parameters
+    ----------
+    shares
+        P_k, shape (rows, K).
+    variance, third
+        Of the second and the third central moment, along any direction.
+    cubes
+        Of the mean of |z_k - E z|³.
+    """
+
+    shares: Array
+    variance: Array
+    third: Array
+    cubes: Array
+
+
+def moments(exponents: Exponents, radius: float) -> Moments:
+    """Bound the moments over a trust region.
+
+    Parameters
+    ----------
+    exponents
+        The exponents.
+    radius
+        Of the region, or infinity.
+    """
+    distances = exponents.distances()
+    widest = distances.max(axis=(1, 2))
+    variance, third = 0.25 * widest**2, LARGEST_THIRD * widest**3
+    if radius == np.inf:
+        unknown = np.full(widest.shape, np.inf)
+        every = np.ones(exponents.weights.shape[:2])
+        return Moments(every, variance * ROUNDED, third * ROUNDED, unknown)
+    shares = exponents.largest_shares(distances, radius)
+    products, lengths, doubt = exponents.centred()
+    turns = exponents.turns
+    root = np.sqrt(_largest_eigenvalue(products, shares, doubt))
+    spread = (root + np.sqrt((shares * turns**2).sum(axis=1))) ** 2
+    variance = np.fmin(variance, spread)
+    # Exponents at the centre are known up to rounding, and so is their mean.
+    rounding = widest * exponents.values.width.max(axis=1) + np.sqrt(RELATIVE * doubt)
+    shift = radius * variance + mean(shares, turns) + rounding
+    root = np.cbrt(_largest_eigenvalue(products, shares * lengths, doubt))
+    cubes = (root + np.cbrt((shares * turns**3).sum(axis=1))) ** 3
+    near = np.fmin(cubes + 3.0 * shift * spread, (np.cbrt(cubes) + shift) ** 3)
+    apart = (shares * (lengths + turns + shift[:, None]) ** 3).sum(axis=1)
+    third = np.fmin(third, near)
+    return Moments(shares, variance * ROUNDED, third * ROUNDED, apart * ROUNDED)
+
+
+def mean(shares: Array, sizes: Array) -> Array:
+    """Return a bound of Σ p_k s_k, s_k >= 0."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.fmin((shares * sizes).sum(axis=1), sizes.max(axis=1)))
+
+
+def _largest_eigenvalue(products: Array, weights: Array, doubt: Array) -> Array:
+    """Return the largest eigenvalue of Σ w_k x_k x_kᵀ, from products x_k·x_l and their error."""
+    roots = np.sqrt(weights)
+    matrix = products * roots[:, :, None] * roots[:, None, :]
+    largest = np.maximum(np.linalg.eigvalsh(matrix)[:, -1], 0.0)
+    return largest * ROUNDED + doubt * weights.sum(axis=1)
+
+
+#: Least value over unit s and t of the largest (s·x)² |t·x| over unit x.
+LEAST_DIRECTION = 2.0 / (3.0 * np.sqrt(3.0))
+
+
+def log_sum_bounds(
+    log_sum: LogSum, data: RowData, place: Geometry, radius: float, order: int
+) -> tuple[Array, Array]:
+    """Bound the derivatives of the logarithm of a sum of exponentials of linear functions.
+
+    Parameters
+    ----------
+    log_sum, data
+        The rows.
+    place
+        Where their arguments lie.
+    radius
+        Of the trust region.
+    order
+        Of the derivatives: 2 or 3.
+
+    Returns
+    -------
+    ndarray, shape (rows,)
+        c_i for M along directions, at temperature 1.
+    ndarray, shape (rows,)
+        The same for M of lengths.
+    """
+    factor = np.abs(_value(log_sum.factor, data)[0])
+    found = moments(_linear_exponents(log_sum, data, place), radius)
+    if order == 2:
+        return factor * found.variance, factor * found.variance
+    along = np.fmin(found.cubes, found.third / LEAST_DIRECTION)
+    return factor * along, factor * found.third
+
+
+def mixture_bounds(
+    function: RowFunction,
+    terms: Sequence[Cell],
+    data: RowData,
+    place: Geometry,
+    radius: float,
+    order: int,
+) -> Array:
+    """Bound the derivatives of the logarithm of a sum of exponentials, for M of lengths.
+
+    Parameters
+    ----------
+    function, data
+        The rows.
+    terms
+        The exponents.
+    place, radius, order
+        As for :func:`log_sum_bounds`.
+
+    Returns
+    -------
+    ndarray, shape (rows,)
+
+    Raises
+    ------
+    BoundsError
+        If an operation has no rule.
+    """
+    rows = data.rows.size
+    if radius == np.inf:
+        return np.full(rows, np.inf)
+    orders = range(2, order + 1)
+    sizes = [[_size(function, x, data, place, radius, n) for x in terms] for n in orders]
+    bends = np.stack(sizes[0], axis=1)
+    found = moments(_curved_exponents(terms, data, place, radius * bends), radius)
+    if order == 2:
+        return np.asarray((found.variance + mean(found.shares, bends)) * ROUNDED)
+    with np.errstate(invalid="ignore"):
+        deviation = np.sqrt(np.fmin((found.shares * bends**2).sum(axis=1), bends.max(axis=1) ** 2))
+        between = 3.0 * np.sqrt(found.variance) * deviation
+        total = found.third + between + mean(found.shares, np.stack(sizes[1], axis=1))
+    return np.where(np.isnan(total), np.inf, total * ROUNDED)
+
+
+def _size(
+    function: RowFunction, term: Cell, data: RowData, place: Geometry, radius: float, order: int
+) -> Array:
+    """Bound a derivative of an exponent along any direction."""
+    whole = (1,) * len(place.norms)
+    found = suprema(function, data, place.boxes(radius), order, whole, term)
+    along, together = pair_of(found, place, order, 1.0)
+    return np.broadcast_to(np.fmin(along, together), data.rows.size)
+
+
+def _curved_exponents(
+    terms: Sequence[Cell], data: RowData, place: Geometry, turns: Array
+) -> Exponents:
+    rows, m = data.rows.size, len(place.norms)
+    jets = Jets(data, place.centres, 1)
+    ends, weights = np.zeros((2, rows, len(terms))), np.zeros((rows, len(terms), m))
+    turns = turns.copy()
+    for k, term in enumerate(terms):
+        jet = jets.of(term)
+        ends[0, :, k], ends[1, :, k] = jet[()].lo, jet[()].hi
+        for a in range(m):
+            slope = jet.get((a,), Interval.point(0.0))
+            weights[:, k, a] = 0.5 * (slope.lo + slope.hi)
+            turns[:, k] += slope.width * place.norms[a]
+    norms = np.stack([np.broadcast_to(n, rows) for n in place.norms], axis=1)
+    return Exponents(Interval(*ends), weights, norms, place.products(rows), turns)
+
+
+def _linear_exponents(log_sum: LogSum, data: RowData, place: Geometry) -> Exponents:
+    terms, rows = log_sum.terms, data.rows.size
+    used = sorted({a for term in terms for a in term.weights})
+    some = place.of(used)
+    weights = np.zeros((rows, len(terms), len(used)))
+    offsets, sizes = np.zeros((2, rows, len(terms)))
+    for k, term in enumerate(terms):
+        offsets[:, k], sizes[:, k] = _value(term.offset, data)
+        for a, weight in term.weights.items():
+            weights[:, k, used.index(a)] = _value(weight, data)[0]
+    low = np.stack([np.broadcast_to(u.lo, rows) for u in some.centres], axis=1)
+    high = np.stack([np.broadcast_to(u.hi, rows) for u in some.centres], axis=1)
+    middle, error = 0.5 * (low + high), 0.5 * (high - low)
+    values = (weights @ middle[:, :, None])[:, :, 0] + offsets
+    error = error + RELATIVE * np.abs(middle)
+    doubt = (np.abs(weights) @ error[:, :, None])[:, :, 0] + RELATIVE * sizes
+    norms = np.stack([np.broadcast_to(n, rows) for n in some.norms], axis=1)
+    enclosed = Interval.rounded(values - doubt, values + doubt)
+    return Exponents(enclosed, weights, norms, some.products(rows), np.zeros(offsets.shape))
+
+
+def _value(weights: Weights, data: RowData) -> tuple[Array, Array]:
+    """Return a sum of products of data, and that of their absolute values."""
+    total, size = np.zeros(()), np.zeros(())
+    for product in weights:
+        factor = np.ones(())
+        for cell in product:
+            factor = factor * np.asarray(data.value(cell), dtype=np.float64)
+        total, size = total + factor, size + np.abs(factor)
+    return total, size
+
+
+type Places = NDArray[np.int64]
+
+#: Exponentials from which their sum is more than one softplus, whose derivatives are known exactly.
+SEVERAL = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """What is bounded where: derivatives of one order over a trust region.
+
+    Parameters
+    ----------
+    radius
+        Of the region.
+    order
+        Of the derivatives.
+    pieces
+        Into how many pieces each argument's interval is cut.
+    inverse_temperature
+        β.
+    """
+
+    radius: float
+    order: int
+    pieces: Sequence[int]
+    inverse_temperature: float
+
+
+def bounded_as_a_whole(function: RowFunction, order: int) -> bool:
+    """Whether the derivatives of a row are few enough to be bounded one by one."""
+    return order == 1 or len(function.arguments) <= MOST_ARGUMENTS
+
+
+def bounded_by_parts(function: RowFunction, order: int) -> bool:
+    """Whether bounds of the summands of a row are needed, or may be smaller."""
+    if not bounded_as_a_whole(function, order):
+        return True
+    if order == 1 or len(function.arguments) == 1:
+        return False
+    several = any(len(s.terms) >= SEVERAL for part in _all(function) for s in part.log_sums)
+    return several or mixes_functions(function)
+
+
+def mixes_functions(function: RowFunction) -> bool:
+    """Whether rows are logarithms of sums of exponentials of other functions than linear ones."""
+    return any(part.mixture for part in _all(function))
+
+
+def _all(function: RowFunction) -> list[Parts]:
+    return [parts_of(function.cells, branch) for branch in branches(function.root)]
+
+
+def pair_by_parts(
+    function: RowFunction, data: RowData, place: Geometry, region: Region
+) -> tuple[Array, Array]:
+    """Return c_i and c̃_i of some rows as sums over the parts of their log-likelihood.
+
+    Raises
+    ------
+    BoundsError
+        If an operation has no rule.
+    """
+    return _of_root(function, function.root, data, place, region)
+
+
+def _of_root(
+    function: RowFunction, root: Cell, data: RowData, place: Geometry, region: Region
+) -> tuple[Array, Array]:
+    total = np.zeros((2, data.rows.size))
+    # The same logarithm is a part of all branches, as a rule, and the data only add to it.
+    shared: dict[tuple[Cell, Weights], tuple[LogSum, list[Places]]] = {}
+    for rows, branch in _chosen(root, data, np.arange(data.rows.size)):
+        parts = parts_of(function.cells, branch)
+        for log_sum in parts.log_sums:
+            key = log_sum.core, log_sum.factor
+            shared.setdefault(key, (log_sum, []))[1].append(rows)
+        if parts.mixture or parts.others:
+            some = data.part(rows)
+            total[:, rows] += _own(function, parts, some, place.part(rows), region)
+    for log_sum, found in shared.values():
+        rows = np.sort(np.concatenate(found))
+        some = data.part(rows)
+        pair = log_sum_bounds(log_sum, some, place.part(rows), region.radius, region.order)
+        total[:, rows] += region.inverse_temperature * np.stack(np.broadcast_arrays(*pair))
+    return total[0], total[1]
+
+
+def _chosen(root: Cell, data: RowData, rows: Places) -> Iterator[tuple[Places, Cell]]:
+    """Yield the rows that data choose each branch for, and the branch."""
+    if not (is_a(root, scalar.Switch) and root.inputs[0].is_data):
+        yield rows, root
+        return
+    condition, *branches = root.inputs
+    for own, branch in zip(data.where(condition), branches, strict=True):
+        if own.size == data.rows.size:
+            yield from _chosen(branch, data, rows)
+        elif own.size:
+            yield from _chosen(branch, data.part(own), rows[own])
+
+
+def _own(
+    function: RowFunction, parts: Parts, data: RowData, place: Geometry, region: Region
+) -> Array:
+    """Return the bounds of what is no softmax, shape (2, rows)."""
+    if parts.mixture:
+        found = mixture_bounds(
+            function, parts.mixture, data, place, region.radius, region.order
+        ) * region.inverse_temperature  # fmt: skip
+        return np.stack([found / (LEAST_DIRECTION if region.order == 3 else 0.5), found])
+    rest = parts.others[0]
+    if len(parts.others) > 1:
+        rest = function.cells.node(scalar.add, parts.others)
+    boxes = place.boxes(region.radius)
+    largest = suprema(function, data, boxes, region.order, region.pieces, rest)
+    pair = pair_of(largest, place, region.order, region.inverse_temperature)
+    return np.stack([np.broadcast_to(c, data.rows.size) for c in pair])

@@ -1,0 +1,355 @@
+"""The log-density of everything that is not subsampled, and its derivatives."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numba import njit
+from pymc.logprob.utils import ParameterValueError
+from pytensor.compile.mode import Mode, optdb
+from pytensor.gradient import grad, pushforward
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import ScalarOp
+from pytensor.tensor.type import TensorType
+
+from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.graphs import (
+    GraphRows,
+    compiled_graph,
+    differentiable,
+    numba_options,
+    read_others,
+    row_source,
+)
+from pymc_minibatch_mh.compiled.scalars import compiled_log_density, composite_of, in_order
+from pymc_minibatch_mh.compiled.unread import unread_directions
+from pymc_minibatch_mh.errors import BoundsError, UnsplittableModelError
+from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
+from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
+from pymc_minibatch_mh.likelihood.cells import (
+    Affine,
+    Apply,
+    Argument,
+    Cell,
+    Cells,
+    Constant,
+    Gather,
+    LoweringError,
+    Place,
+)
+from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
+from pymc_minibatch_mh.likelihood.function import WAY_ON, RowFunction, row_functions
+from pymc_minibatch_mh.likelihood.lower import Tensor, lower
+from pymc_minibatch_mh.likelihood.operations import numpy_of
+from pymc_minibatch_mh.likelihood.slopes import Slopes
+from pymc_minibatch_mh.likelihood.split import Split
+
+_REWRITES = RewriteDatabaseQuery(
+    include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
+    exclude=["fusion", "inplace", "BlasOpt", "cxx_only"],
+)
+#: Run operation by operation, with the rewrites that keep numbers finite.
+_STABLE = Mode(linker="py", optimizer=optdb.query(_REWRITES))
+_AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
+
+
+class GraphPrior:
+    """The prior part of a split model.
+
+    Parameters
+    ----------
+    split
+        The model.
+    compile_kwargs
+        As in :func:`compiled_graph`.
+    """
+
+    def __init__(self, split: Split, compile_kwargs: Mapping[str, Any] | None = None) -> None:
+        self._split = split
+        self._compile_kwargs = compile_kwargs
+
+    def compiled(self) -> Callable:
+        """Compile the log-density (``LOGP``)."""
+        return self._compiled
+
+    @cached_property
+    def _compiled(self) -> Callable:
+        split = self._split
+        theta = pt.vector("position", dtype="float64", shape=(split.size,))
+        context = pt.vector("context", dtype="int64")
+        values = {split.position: theta, split.other_values: read_others(split, context)}
+        (value,) = clone_replace([split.prior], values)
+        graph = compiled_graph(split, [theta, context], [value], self._compile_kwargs)
+
+        @njit(LOGP_SIGNATURE, nogil=True)
+        def logp(theta, context):
+            (value,) = graph(theta, context)
+            return value.item()
+
+        return logp
+
+    def derivatives(
+        self, position: np.ndarray, others: np.ndarray, *, hessian: bool
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return value, gradient and Hessian; the Hessian is empty unless asked for."""
+        # PyTensor's loops in Python take no empty arrays.
+        directions = np.eye(position.size)[: position.size if hessian else 1]
+        found = self._as_written(position, others, directions)
+        if not all(np.isfinite(x).all() for x in found):
+            found = self._stable(position, others, directions)
+        value, gradient, products = found
+        if not hessian:
+            return float(value), gradient, np.empty((0, 0))
+        # Without curvature of its own, as of Laplace priors alone, there is one product for all.
+        return float(value), gradient, np.broadcast_to(products, directions.shape)
+
+    @cached_property
+    def _as_written(self) -> Callable:
+        # Nothing is compiled or rewritten for what is evaluated a few dozen times.
+        return self._in_python(_AS_WRITTEN)
+
+    @cached_property
+    def _stable(self) -> Callable:
+        return self._in_python(_STABLE)
+
+    def _in_python(self, mode: Mode) -> Callable:
+        split = self._split
+        theta, others = split.position, split.other_values
+        direction = pt.vector("direction", dtype="float64", shape=(split.size,))
+        with differentiable(split):
+            gradient = grad(split.prior, theta, disconnected_inputs="ignore")
+            product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
+        directions = pt.matrix("directions", dtype="float64", shape=(None, split.size))
+        outputs = [split.prior, gradient, vectorize_graph(product, {direction: directions})]
+        function = pytensor.function(
+            [theta, others, directions], outputs, mode=mode, on_unused_input="ignore"
+        )
+
+        def quiet(*inputs: np.ndarray) -> list[np.ndarray]:
+            try:
+                with np.errstate(all="ignore"):
+                    return list(function(*inputs))
+            except ParameterValueError:
+                # A scale that has underflowed to zero: samplers read it as a density of zero.
+                nothing = np.full(inputs[0].shape, np.nan)
+                return [np.array(-np.inf), nothing, np.full(inputs[2].shape, np.nan)]
+
+        return quiet
+
+
+#: Numbers in an array, and scalar operations in all, up to which a prior part is small.
+MOST_ENTRIES, MOST_OPERATIONS = 200, 600
+
+
+class ScalarPrior:
+    """The prior part of a split model, as a function of its coordinates.
+
+    Parameters
+    ----------
+    split
+        The model.
+
+    Raises
+    ------
+    LoweringError
+        If the prior part is not small, goes through an operation that cannot be taken apart or
+        differentiated twice, or depends on variables outside of the position.
+    """
+
+    def __init__(self, split: Split) -> None:
+        self._size = split.size
+        self._cells = Cells()
+        if split.coordinates is not None:
+            self._cells.sums = frozenset(split.coordinates.sums)
+        self._root = _expression(self._cells, split)
+        if sum(1 for _ in in_order([self._root])) > MOST_OPERATIONS:
+            raise LoweringError(split.prior.owner.op, "is one of very many operations")
+        slopes = Slopes(self._cells)
+        gradient = [slopes.of(self._root, k) for k in range(split.size)]
+        second = {
+            pair: cell
+            for pair in combinations_with_replacement(range(split.size), 2)
+            if (cell := slopes.of(gradient[pair[0]], pair[1])) is not self._cells.zero
+        }
+        self._pairs = list(second)
+        self._first_order = _Numbers([self._root, *gradient])
+        self._second_order = _Numbers([self._root, *gradient, *second.values()])
+
+    def compiled(self) -> Callable:
+        """Compile the log-density (``LOGP``)."""
+        return compiled_log_density(composite_of([self._root], self._size, []))
+
+    def derivatives(
+        self, position: np.ndarray, others: np.ndarray, *, hessian: bool
+    ) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return value, gradient and Hessian; the Hessian is empty unless asked for."""
+        if not hessian:
+            found = self._first_order(position)
+            return float(found[0]), found[1:], np.empty((0, 0))
+        value, gradient, second = np.split(self._second_order(position), [1, 1 + self._size])
+        products = np.zeros((self._size, self._size))
+        for (i, j), number in zip(self._pairs, second, strict=True):
+            products[i, j] = products[j, i] = number
+        return float(value[0]), gradient, products
+
+
+def _expression(cells: Cells, split: Split) -> Cell:
+    """Return the prior part in arguments, one for each coordinate."""
+    graph = FunctionGraph(outputs=[split.prior], clone=True, copy_inputs=False)
+    AS_SAMPLED.rewrite(graph)
+    (prior,) = graph.outputs
+    above = list(ancestors([prior]))
+    if split.other_values in above or not all(map(_is_small, above)):
+        raise LoweringError(split.prior.owner and split.prior.owner.op, "is not small")
+    position = np.empty(split.size, dtype=object)
+    for k in range(split.size):
+        position[k] = cells.coordinate(k)
+    (root,) = np.ravel(lower(cells, prior, {split.position: Tensor(position, None)}).cells)
+    return _in_arguments(cells, root)
+
+
+def _is_small(variable: Variable) -> bool:
+    if not isinstance(variable.type, TensorType):
+        return True
+    shape = variable.type.shape
+    return None not in shape and int(np.prod(shape)) <= MOST_ENTRIES
+
+
+def _in_arguments(cells: Cells, root: Cell) -> Cell:
+    """Return an expression with sums of arguments in the place of linear forms."""
+    known: dict[Cell, Cell] = {}
+    for cell in in_order([root]):
+        if isinstance(cell, Affine):
+            parts = (
+                multiply(cells, cells.constant(t.factor), *t.monomial, _coordinate(cells, t.place))
+                for t in cell.terms
+            )
+            known[cell] = add(cells, *parts, cell.offset)
+        elif isinstance(cell, Apply) and not cell.is_data:
+            known[cell] = cells.node(cell.op, [known[x] for x in cell.inputs])
+        else:
+            known[cell] = cell
+    return known[root]
+
+
+def _coordinate(cells: Cells, place: Place) -> Cell:
+    if isinstance(place, Gather):
+        raise LoweringError("an index", "is not a constant")
+    return cells.argument(place)
+
+
+class _Numbers:
+    """Expressions of arguments, evaluated operation by operation."""
+
+    def __init__(self, outputs: Sequence[Cell]) -> None:
+        places: dict[Cell, int] = {}
+        self._leaves: list[tuple[int | None, Any]] = []
+        self._operations: list[tuple[Callable, list[int]]] = []
+        ordered = list(in_order(outputs))
+        ordered.sort(key=lambda cell: isinstance(cell, Apply))
+        for cell in ordered:
+            if isinstance(cell, Argument):
+                self._leaves.append((cell.number, None))
+            elif isinstance(cell, Constant):
+                self._leaves.append((None, np.asarray(cell.value)))
+            elif isinstance(cell, Apply) and _has_numbers(cell.op):
+                function = numpy_of(cell.op)
+                self._operations.append((function, [places[x] for x in cell.inputs]))
+            else:
+                raise LoweringError(cell, "is no number")
+            places[cell] = len(places)
+        self._outputs = [places[cell] for cell in outputs]
+
+    def __call__(self, arguments: np.ndarray) -> np.ndarray:
+        values = [arguments[number] if number is not None else x for number, x in self._leaves]
+        with np.errstate(all="ignore"):
+            for function, places in self._operations:
+                values.append(function(*(values[k] for k in places)))
+        return np.array([float(values[k]) for k in self._outputs])
+
+
+def _has_numbers(op: ScalarOp) -> bool:
+    return getattr(op, "nfunc_spec", None) is not None or type(op).impl is not ScalarOp.impl
+
+
+class CompiledModel:
+    """The parts of a split model, compiled, wherever the rows lie.
+
+    Parameters
+    ----------
+    split
+        The model.
+    compile_kwargs
+        Passed on to :func:`pytensor.function`.
+    """
+
+    def __init__(self, split: Split, compile_kwargs: Mapping[str, Any] | None) -> None:
+        self.split = split
+        if compile_kwargs is not None:
+            # Refused here if invalid, whether or not a graph is compiled with them.
+            numba_options(compile_kwargs)
+        self.compile_kwargs = compile_kwargs
+
+    @cached_property
+    def row_functions(self) -> list[RowFunction] | BoundsError:
+        """Rows as functions of a few linear forms, or why they are none."""
+        try:
+            return row_functions(self.split)
+        except BoundsError as reason:
+            return reason
+
+    @cached_property
+    def unread(self) -> np.ndarray:
+        """Directions along which no row changes and a step moves, shape (n, d)."""
+        return unread_directions(self.split, self.row_functions)
+
+    @cached_property
+    def rows(self) -> FormRows | GraphRows:
+        """Rows by their linear forms if they have some, else as a graph of all parameters.
+
+        Raises
+        ------
+        UnsplittableModelError
+            If they have none and are stored: a graph reads rows where they lie in memory.
+        """
+        if not isinstance(self._forms, str):
+            return self._forms
+        source = row_source(self.split)
+        if not source.in_memory:
+            raise UnsplittableModelError(
+                f"{self._forms.removesuffix(WAY_ON).rstrip()} Data of Rows(...) are computed with "
+                "by what bounds are derived from. Give the model arrays in memory, and use "
+                "BarkerMinibatchMH() or PenaltyMH()."
+            )
+        return GraphRows(self.split, source, self.compile_kwargs)
+
+    @property
+    def why_graph(self) -> str:
+        """Why rows are a graph of all parameters; empty where they are functions of forms."""
+        return self._forms if isinstance(self._forms, str) else ""
+
+    @cached_property
+    def _forms(self) -> FormRows | str:
+        if isinstance(self.row_functions, BoundsError):
+            return str(self.row_functions)
+        try:
+            return FormRows(self.row_functions)
+        except LoweringError as error:
+            # An operation whose derivatives only PyTensor's own graph has.
+            return str(error)
+
+    @cached_property
+    def prior(self) -> ScalarPrior | GraphPrior:
+        """The prior part as one expression of scalars if it is small, else as a graph."""
+        try:
+            return ScalarPrior(self.split)
+        except LoweringError:
+            return GraphPrior(self.split, self.compile_kwargs)

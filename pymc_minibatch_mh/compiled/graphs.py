@@ -1,0 +1,427 @@
+"""The PyTensor operation that reads the rows of a batch."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, Protocol
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from numba import from_dtype, njit
+from pymc.pytensorf import rewrite_pregrad
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.gradient import NullTypeGradError, grad, pushforward
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.utils import MethodNotDefined
+from pytensor.link.numba.dispatch.basic import (
+    numba_njit,
+    register_funcify_default_op_cache_key,
+)
+from pytensor.tensor.type import TensorType
+
+import pymc_minibatch_mh.compiled.dispatch  # noqa: F401 - teaches PyTensor special functions
+from pymc_minibatch_mh.data import ArrayRows, Column, dtype_once_read
+from pymc_minibatch_mh.data.arrays import load
+from pymc_minibatch_mh.data.storage import StoredRows
+from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
+from pymc_minibatch_mh.kernels.roles import DERIVATIVES_SIGNATURE, EVALUATE_SIGNATURE
+from pymc_minibatch_mh.likelihood.batch import BatchTerm
+from pymc_minibatch_mh.likelihood.split import Split
+
+
+class ReadRows(Op):
+    """Read the rows of one data array by their numbers.
+
+    Parameters
+    ----------
+    slot
+        Where the array's address and strides start in the context vector.
+    dtype
+        Type that the array is stored in. Rows are converted as they are read: integers
+        to int64, floats to float64.
+    shape
+        Shape of one row.
+    """
+
+    __props__ = ("slot", "dtype", "shape")
+
+    def __init__(self, slot: int, dtype: str, shape: tuple[int, ...]) -> None:
+        self.slot = slot
+        self.dtype = dtype
+        self.shape = shape
+
+    @property
+    def batch_dtype(self) -> str:
+        """Type of the rows after reading."""
+        return dtype_once_read(np.dtype(self.dtype))
+
+    def make_node(self, rows: Variable, context: Variable) -> Apply:
+        """Declare a batch of shape ``(len(rows), *shape)``."""
+        out = TensorType(self.batch_dtype, shape=(None, *self.shape))()
+        return Apply(self, [pt.as_tensor(rows), pt.as_tensor(context)], [out])
+
+    def perform(self, node: Apply, inputs: list[np.ndarray], output_storage: list) -> None:
+        """Refuse to run in Python: an address is only of use to compiled code."""
+        raise TypeError(f"{self} reads memory by address and only runs in numba")
+
+    def infer_shape(self, node: Apply, shapes: list) -> list[tuple]:
+        """Return the shape of the batch without reading it."""
+        return [(shapes[0][0], *self.shape)]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Declare that no gradient flows through the data."""
+        return [[False], [False]]
+
+
+@register_funcify_default_op_cache_key(ReadRows)
+def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object:
+    slot = op.slot
+    stored = from_dtype(np.dtype(op.dtype))
+    batch_dtype = np.dtype(op.batch_dtype)
+
+    if len(op.shape) == 0:
+
+        @numba_njit
+        def read_rows(rows, context):
+            out = np.empty(rows.size, batch_dtype)
+            for i in range(rows.size):
+                out[i] = load(context[slot] + rows[i] * context[slot + 1], stored)
+            return out
+
+    elif len(op.shape) == 1:
+        (width,) = op.shape
+
+        @numba_njit
+        def read_rows(rows, context):
+            out = np.empty((rows.size, width), batch_dtype)
+            for i in range(rows.size):
+                start = context[slot] + rows[i] * context[slot + 1]
+                for j in range(width):
+                    out[i, j] = load(start + j * context[slot + 2], stored)
+            return out
+
+    else:
+        height, width = op.shape
+
+        @numba_njit
+        def read_rows(rows, context):
+            out = np.empty((rows.size, height, width), batch_dtype)
+            for i in range(rows.size):
+                start = context[slot] + rows[i] * context[slot + 1]
+                for j in range(height):
+                    for k in range(width):
+                        where = start + j * context[slot + 2] + k * context[slot + 3]
+                        out[i, j, k] = load(where, stored)
+            return out
+
+    return read_rows
+
+
+#: Where the context holds the address of the values that all rows share.
+OTHERS_SLOT = 0
+#: How PyTensor's warning begins when it falls back to Python inside a compiled graph.
+OBJECT_MODE = "Numba will use object mode"
+
+
+def row_source(split: Split) -> ArrayRows:
+    """Collect the data arrays of all terms, each once."""
+    columns: dict[tuple[int, int], Column] = {}
+    for term in split.terms:
+        for column, _ in term.batches:
+            columns.setdefault((id(column.values), column.axis), column)
+    n_others = split.other_values.type.shape[0]
+    if any(not isinstance(column.values, np.ndarray) for column in columns.values()):
+        return StoredRows(tuple(columns.values()), n_others)
+    return ArrayRows(list(columns.values()), [term.n_rows for term in split.terms], n_others)
+
+
+def read_others(split: Split, context: Variable) -> Variable:
+    """Return the values that all rows share as a compiled graph reads them."""
+    read = ReadRows(OTHERS_SLOT, "float64", split.other_values.type.shape)
+    return read(np.zeros(1, dtype=np.int64), context)[0]
+
+
+def names_of_terms(split: Split) -> str:
+    """Return the names of the subsampled variables, for messages."""
+    return ", ".join(repr(term.name) for term in split.terms)
+
+
+@contextmanager
+def differentiable(split: Split) -> Iterator[None]:
+    """Refuse an operation without derivatives by name.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If a graph that is differentiated here has one.
+    """
+    try:
+        yield
+    except (MethodNotDefined, NullTypeGradError) as error:
+        raise UnsplittableModelError(
+            f"{names_of_terms(split)}: an operation of the model has no derivative ({error}), "
+            "which control variates and the search for the mode need. Use another "
+            "parameterisation, or sample with pm.Slice()."
+        ) from error
+
+
+def compiled_graph(
+    split: Split,
+    inputs: Sequence[Variable],
+    outputs: Sequence[Variable],
+    compile_kwargs: Mapping[str, Any] | None,
+) -> Callable:
+    """Compile a graph to a numba function.
+
+    Parameters
+    ----------
+    split
+        The model, for messages.
+    inputs, outputs
+        The graph.
+    compile_kwargs
+        Passed on to :func:`pytensor.function`; ``mode`` must use the numba linker.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If an operation has no compiled form.
+    """
+    options = numba_options(compile_kwargs)
+    with pytensor.config.change_flags(numba__fastmath=False), warnings.catch_warnings():
+        warnings.filterwarnings("error", OBJECT_MODE, UserWarning)
+        try:
+            function = pytensor.function(
+                inputs, outputs, trust_input=True, on_unused_input="ignore", **options
+            )
+        except UserWarning as fallback:
+            raise UnsplittableModelError(
+                f"{names_of_terms(split)}: an operation of the model or of its derivatives has no "
+                f"compiled form ({fallback}), so an update would run in Python, row by row. Use a "
+                "lower taylor_order, or sample with pm.NUTS()."
+            ) from fallback
+    return function.vm.jit_fn
+
+
+class PlacedRows(Protocol):
+    """Compiled rows where they lie in this process."""
+
+    @property
+    def context(self) -> np.ndarray:
+        """What the compiled functions need to reach the rows, int64."""
+
+    @property
+    def cheap_hessian(self) -> bool:
+        """Whether a Hessian takes one pass, and not one for each coordinate."""
+
+    def evaluate(self, taylor_order: int) -> Callable:
+        """Compile the differences of remainders (``EVALUATE``)."""
+
+    def row_derivatives(self) -> Callable:
+        """Compile value, gradient and Hessian (``DERIVATIVES``)."""
+
+    def bend(self) -> Callable | None:
+        """Compile averages of third derivatives (``BEND``), None where there are none."""
+
+
+class GraphRows:
+    """Rows as graphs of all parameters, for models whose rows are no functions of a few forms.
+
+    Parameters
+    ----------
+    split
+        The model.
+    source
+        Its rows.
+    compile_kwargs
+        As in :func:`compiled_graph`.
+    """
+
+    def __init__(
+        self, split: Split, source: ArrayRows, compile_kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        self._split = split
+        self._source = source
+        self._compile_kwargs = compile_kwargs
+        self._rows = pt.vector("rows", dtype="int64")
+        self._ends = pt.vector("ends", dtype="int64", shape=(len(split.terms),))
+        self._context = pt.vector("context", dtype="int64")
+        self._others = read_others(split, self._context)
+        self._logps = [self._on_rows(k, term) for k, term in enumerate(split.terms)]
+        self._compiled: dict[object, Callable] = {}
+
+    def at(self, source: ArrayRows) -> "PlacedGraphRows":
+        """Return the rows where they lie in this process."""
+        return PlacedGraphRows(self, source.context)
+
+    def evaluate(self, taylor_order: int) -> Callable:
+        """Compile the differences of remainders of a batch (``EVALUATE``).
+
+        The log-likelihoods are differenced before the expansion is taken off: both are of the
+        size of a step, while each of them alone is not.
+        """
+        return self._once(taylor_order, lambda: self._evaluate(taylor_order))
+
+    def row_derivatives(self) -> Callable:
+        """Compile value, gradient and Hessian of a batch (``DERIVATIVES``)."""
+        return self._once("derivatives", self._row_derivatives)
+
+    def _once(self, role: object, compiled: Callable[[], Callable]) -> Callable:
+        if role not in self._compiled:
+            self._compiled[role] = compiled()
+        return self._compiled[role]
+
+    def _evaluate(self, taylor_order: int) -> Callable:
+        size = self._split.size
+        theta, new, centre = (
+            pt.vector(n, dtype="float64", shape=(size,)) for n in ("position", "new", "centre")
+        )
+        differences, scales = [], []
+        for logp in self._logps:
+            before, after = self._at(logp, theta), self._at(logp, new)
+            change = after - before
+            if taylor_order >= 1:
+                expanded = self._at(logp, centre)
+                first = pushforward(expanded, centre, new - theta)
+                change = change - first
+                if taylor_order == 2:
+                    second = pushforward(first, centre, (theta - centre) + (new - centre))
+                    change = change - 0.5 * second
+            finite = pt.isfinite(after)
+            differences.append(pt.switch(finite, change, -float("inf")))
+            scales.append(pt.maximum(abs(before), pt.switch(finite, abs(after), 0.0)))
+        graph = self._function(
+            [theta, new, centre, self._rows, self._ends, self._context],
+            [pt.concatenate(differences), pt.concatenate(scales)],
+        )
+
+        @njit(EVALUATE_SIGNATURE, nogil=True, no_cpython_wrapper=True)
+        def evaluate(theta, new, centre, rows, ends, context, differences, scales):
+            changed, size_of = graph(theta, new, centre, rows, ends, context)
+            for i in range(changed.size):
+                differences[i] = changed[i]
+                scales[i] = size_of[i]
+
+        return evaluate
+
+    def _row_derivatives(self) -> Callable:
+        size = self._split.size
+        theta = pt.vector("position", dtype="float64", shape=(size,))
+        direction = pt.vector("direction", dtype="float64", shape=(size,))
+        value = sum(self._at(x, theta).sum() for x in self._logps)
+        with differentiable(self._split):
+            gradient = grad(value, theta, disconnected_inputs="ignore")
+            product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
+        packed = pt.concatenate([value[None], gradient, product])
+        graph = self._function([theta, direction, self._rows, self._ends, self._context], [packed])
+
+        @njit(DERIVATIVES_SIGNATURE, nogil=True, no_cpython_wrapper=True)
+        def derivatives(theta, rows, ends, context, sums, hessian):
+            direction = np.zeros(theta.size)
+            for k in range(max(1, hessian.shape[0])):
+                if hessian.size:
+                    direction[:] = 0.0
+                    direction[k] = 1.0
+                (packed,) = graph(theta, direction, rows, ends, context)
+                if k == 0:
+                    sums += packed[: 1 + theta.size]
+                if hessian.size:
+                    hessian[k] += packed[1 + theta.size :]
+
+        return derivatives
+
+    def _on_rows(self, k: int, term: BatchTerm) -> Variable:
+        start = self._ends[k - 1] if k else 0
+        rows = self._rows[start : self._ends[k]] if len(self._split.terms) > 1 else self._rows
+        replacements = {term.length: rows.shape[0], self._split.other_values: self._others}
+        for column, batch in term.batches:
+            slot = next(
+                int(slot)
+                for slot, known in zip(self._source.slots, self._source.columns, strict=True)
+                if known.values is column.values and known.axis == column.axis
+            )
+            shape = column.row_shape
+            replacements[batch] = ReadRows(slot, str(column.values.dtype), shape)(
+                rows, self._context
+            )
+        (logp,) = rewrite_pregrad(clone_replace([term.logp], replacements, rebuild_strict=False))
+        return logp
+
+    def _at(self, graph: Variable, position: Variable) -> Variable:
+        return clone_replace([graph], {self._split.position: position})[0]
+
+    def _function(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Callable:
+        return compiled_graph(self._split, inputs, outputs, self._compile_kwargs)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedGraphRows:
+    """Rows as graphs, with all that these need to reach them: see ``PlacedRows``."""
+
+    rows: GraphRows
+    context: np.ndarray
+    cheap_hessian: bool = False
+
+    def evaluate(self, taylor_order: int) -> Callable:
+        """Compile the differences of remainders (``EVALUATE``)."""
+        return self.rows.evaluate(taylor_order)
+
+    def row_derivatives(self) -> Callable:
+        """Compile value, gradient and Hessian (``DERIVATIVES``)."""
+        return self.rows.row_derivatives()
+
+    def bend(self) -> None:
+        """Have no third derivatives."""
+
+
+def _mode(setting: Any) -> Mode:
+    try:
+        mode = get_mode(setting)
+    except ValueError:
+        mode = None
+    if not isinstance(mode, Mode):
+        raise SettingError(
+            f"compile_kwargs={{'mode': {setting!r}}} is no mode of PyTensor. Leave out the mode."
+        )
+    return mode
+
+
+def numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what :func:`pytensor.function` is called with.
+
+    Parameters
+    ----------
+    compile_kwargs
+        What a user asks for.
+
+    Raises
+    ------
+    SettingError
+        If it is no dictionary, names an unknown argument, or asks for another linker than numba.
+    """
+    if not isinstance(compile_kwargs, Mapping | None):
+        raise SettingError(
+            f"compile_kwargs={compile_kwargs!r} is no dictionary. Give keyword arguments of "
+            "pytensor.function()."
+        )
+    options = dict(compile_kwargs or {})
+    unknown = sorted(options.keys() - signature(pytensor.function).parameters.keys())
+    if unknown:
+        raise SettingError(
+            f"compile_kwargs={options!r} has {unknown[0]!r}, which pytensor.function() does not "
+            "take. Leave it out."
+        )
+    mode = _mode(options.pop("mode", "NUMBA"))
+    if type(mode.linker).__name__ != "NumbaLinker":
+        raise SettingError(
+            f"compile_kwargs={dict(compile_kwargs or {})!r} asks for another linker than numba, "
+            "and the compiled update can only call numba functions. Leave out the mode, or give "
+            "one that uses the numba linker."
+        )
+    options["mode"] = mode.including("local_check_parameter_to_ninf_switch")
+    return options

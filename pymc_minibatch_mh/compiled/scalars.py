@@ -1,0 +1,266 @@
+"""Expressions of a row, compiled to functions of floats.
+
+An expression becomes one ``Composite`` of PyTensor, which PyTensor's own dispatch turns into numba
+functions. Nothing is rewritten on the way, so that the same expression is the same machine code in
+every process, and PyTensor keeps it on disk.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from hashlib import sha256
+from types import FunctionType
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pytensor
+from numba import njit
+from numba.np.unsafe.ndarray import to_fixed_tuple
+from pytensor.graph.basic import Apply as Node
+from pytensor.graph.basic import Constant as GraphConstant
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
+from pytensor.link.numba.dispatch.basic import (
+    cache_key_for_constant,
+    numba_funcify_ensure_cache,
+    numba_njit,
+    numba_typify,
+    register_funcify_and_cache_key,
+)
+from pytensor.link.utils import fgraph_to_python
+from pytensor.scalar import basic as scalar
+from pytensor.scalar.basic import Composite, ScalarOp
+
+import pymc_minibatch_mh.compiled.dispatch  # noqa: F401 - teaches PyTensor operations
+from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE, ROWWISE_SIGNATURE
+from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Constant, Lookup
+
+#: Bytes up to which a table is part of compiled code. Entries of a larger one, which would have to
+#: be compiled anew in every process, are taken like data.
+LARGEST_TABLE = 2**16
+
+
+class TableEntry(ScalarOp):
+    """An entry of a constant vector; negative indices count from the end."""
+
+    nin = 1
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table = np.ascontiguousarray(table)
+        output = scalar.get_scalar_type(table.dtype.name)
+        super().__init__(lambda _: (output,), name="table_entry")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableEntry) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    @property
+    def _content(self) -> tuple[str, bytes]:
+        return self.table.dtype.str, self.table.tobytes()
+
+
+@register_funcify_and_cache_key(TableEntry)
+def _table_entry(op: TableEntry, node: Any = None, **_: Any) -> tuple[Any, str]:
+    table = op.table
+
+    @numba_njit
+    def entry(index):  # type: ignore[no-untyped-def]
+        return table[index]
+
+    return entry, sha256(f"{__name__} {op._content!r}".encode()).hexdigest()
+
+
+def leaves_of(outputs: Sequence[Cell]) -> list[Cell]:
+    """Return what expressions take of the data of a row, each once."""
+    found: dict[Cell, None] = {}
+    done: set[Cell] = set()
+    waiting = list(reversed(outputs))
+    while waiting:
+        cell = waiting.pop()
+        if cell in done:
+            continue
+        done.add(cell)
+        if _is_leaf(cell):
+            found[cell] = None
+        else:
+            waiting += reversed(cell.inputs)
+    return list(found)
+
+
+def _is_leaf(cell: Cell) -> bool:
+    if isinstance(cell, Lookup):
+        return cell.table.nbytes > LARGEST_TABLE
+    return not isinstance(cell, Apply | Argument | Constant)
+
+
+def in_order(outputs: Sequence[Cell], known: Collection[Cell] = ()) -> Iterator[Cell]:
+    """Yield cells, each once, after those that they are computed from, down to known ones."""
+    done = set(known)
+    waiting = list(reversed(outputs))
+    while waiting:
+        cell = waiting[-1]
+        ahead = [x for x in cell.inputs if x not in done]
+        if ahead:
+            waiting += reversed(ahead)
+            continue
+        waiting.pop()
+        if cell not in done:
+            done.add(cell)
+            yield cell
+
+
+def composite_of(outputs: Sequence[Cell], n_arguments: int, leaves: Sequence[Cell]) -> Composite:
+    """Return expressions as one scalar operation on float64.
+
+    Parameters
+    ----------
+    outputs
+        The expressions.
+    n_arguments
+        How many arguments the operation takes first, in the order of their numbers.
+    leaves
+        What it takes behind them: data cells, as :func:`leaves_of` finds them.
+    """
+    arguments = [scalar.float64(f"u{k}") for k in range(n_arguments)]
+    entries = [scalar.float64(f"x{k}") for k in range(len(leaves))]
+    known: dict[Cell, Variable] = {
+        leaf: _as(entry, leaf.dtype) for leaf, entry in zip(leaves, entries, strict=True)
+    }
+    for cell in in_order(outputs, leaves):
+        if isinstance(cell, Argument):
+            known[cell] = arguments[cell.number]
+        elif isinstance(cell, Constant):
+            known[cell] = scalar.constant(np.asarray(cell.value)[()])
+        elif isinstance(cell, Lookup):
+            known[cell] = TableEntry(cell.table)(known[cell.index])
+        elif isinstance(cell, Apply):
+            known[cell] = cell.op(*(known[x] for x in cell.inputs))
+    floats = [_as(known[cell], np.dtype(np.float64)) for cell in outputs]
+    # An input cannot be an output as it is.
+    return Composite(arguments + entries, [scalar.identity(x) for x in floats])
+
+
+def _as(variable: Variable, dtype: np.dtype) -> Variable:
+    if variable.type.dtype == dtype.name:
+        return variable
+    if dtype.kind == "b":
+        return scalar.neq(variable, scalar.constant(np.float64(0.0)))
+    return scalar.Cast(scalar.get_scalar_type(dtype.name))(variable)
+
+
+# Wrapped around functions of floats. What is not defined here is in their own globals.
+
+
+def _rowwise(inputs, outputs):  # type: ignore[no-untyped-def]
+    for i in range(inputs.shape[0]):
+        results = row_function(*to_fixed_tuple(inputs[i], WIDTH))  # type: ignore[name-defined]  # noqa: F821
+        for k in range(len(results)):
+            outputs[i, k] = results[k]
+
+
+def _of_position(position, context):  # type: ignore[no-untyped-def]
+    (value,) = row_function(*to_fixed_tuple(position, WIDTH))  # type: ignore[name-defined]  # noqa: F821
+    return value
+
+
+class _Namespace(dict[str, Any]):
+    """The globals of a function whose callee is only made where it has to be compiled."""
+
+    def __init__(self, width: int, make: Callable[[], Any]) -> None:
+        super().__init__(__name__=__name__, WIDTH=width, to_fixed_tuple=to_fixed_tuple)
+        self._make = make
+
+    def __missing__(self, name: str) -> Any:
+        if name != "row_function":
+            raise KeyError(name)
+        self[name] = self._make()
+        return self[name]
+
+
+_compiled: WeakValueDictionary[str, Any] = WeakValueDictionary()
+_operations: dict[tuple, tuple[Any, str | None]] = {}
+
+
+def compiled_rowwise(composite: Composite) -> Any:
+    """Compile a scalar operation to a function of many rows (``ROWWISE``).
+
+    Equal operations share one function in a process, and through PyTensor's cache between
+    processes.
+    """
+    return _compiled_as(_rowwise, ROWWISE_SIGNATURE, composite)
+
+
+def compiled_log_density(composite: Composite) -> Any:
+    """Compile a scalar operation on the coordinates of a position to a density (``LOGP``)."""
+    return _compiled_as(_of_position, LOGP_SIGNATURE, composite)
+
+
+def _compiled_as(wrapper: Any, signature: Any, composite: Composite) -> Any:
+    graph = composite.fgraph
+    with pytensor.config.change_flags(numba__fastmath=False):
+        key = _key(graph)
+        if key is None:
+            return _compile(wrapper, signature, graph, "")
+        name = f"{key}{wrapper.__name__}"
+        # Held here: what nobody else holds is forgotten between two looks.
+        function = _compiled.get(name)
+        if function is None:
+            function = _compiled[name] = _compile(wrapper, signature, graph, name)
+        return function
+
+
+def _compile(wrapper: Any, signature: Any, graph: FunctionGraph, name: str) -> Any:
+    namespace = _Namespace(len(graph.inputs), lambda: _function_of_floats(graph))
+    function = FunctionType(wrapper.__code__, namespace, wrapper.__name__)
+    cached = bool(name and pytensor.config.numba__cache)
+    if cached:
+        CACHED_SRC_FUNCTIONS[function] = name
+    return njit(signature, cache=cached, nogil=True, error_model="numpy")(function)
+
+
+def _function_of_floats(graph: FunctionGraph) -> Any:
+    def converted(op: ScalarOp, node: Node, **_: Any) -> Any:
+        return _operation(node)[0]
+
+    def typed(value: Any, variable: Variable, **_: Any) -> Any:
+        return numba_typify(value, variable=variable)
+
+    return numba_njit(
+        fgraph_to_python(
+            graph, op_conversion_fn=converted, type_conversion_fn=typed, fgraph_name="row_function"
+        )
+    )
+
+
+def _operation(node: Node) -> tuple[Any, str | None]:
+    """Return the numba function of an operation and its name on disk, the same for all its uses."""
+    if isinstance(node.op, TableEntry):
+        # A table belongs to a model, and goes with it.
+        return numba_funcify_ensure_cache(node.op, node=node)
+    types = tuple(x.type.dtype for x in (*node.inputs, *node.outputs))
+    known = node.op, types
+    if known not in _operations:
+        _operations[known] = numba_funcify_ensure_cache(node.op, node=node)
+    return _operations[known]
+
+
+def _key(graph: FunctionGraph) -> str | None:
+    """Return the name of a graph on disk, None if an operation has none."""
+    places: dict[Variable, Any] = {x: (0, k) for k, x in enumerate(graph.inputs)}
+    # What is kept on disk imports the module that it was made in: the name knows it.
+    lines = [__name__]
+    for number, node in enumerate(graph.toposort(), start=1):
+        _, operation = _operation(node)
+        if operation is None:
+            return None
+        inputs = [places[x] if x in places else _constant(x) for x in node.inputs]
+        lines.append(f"{operation} {inputs} {[x.type.dtype for x in node.outputs]}")
+        places |= {x: (number, k) for k, x in enumerate(node.outputs)}
+    lines.append(f"{len(graph.inputs)} {[places[x] for x in graph.outputs]}")
+    return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _constant(variable: GraphConstant) -> str:
+    return f"{variable.type} {cache_key_for_constant(variable.data)}"

@@ -1,0 +1,180 @@
+"""Along which directions no row changes, such as the scale of group effects.
+
+A row reads linear forms of the position, whose coefficients are data. A direction that all forms
+take to zero, whatever the data are, changes no row: that of a coordinate that is in no form, or one
+that raises a location and lowers all effects that it is added to. Of rows that are graphs only
+coordinates are known, where the position enters them through pieces of it, cut at constants.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+
+import numpy as np
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.exceptions import NotScalarConstantError
+from pytensor.tensor.subtensor import Subtensor, get_constant_idx
+from scipy.linalg import qr, solve_triangular
+
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.cells import Gather, Term
+from pymc_minibatch_mh.likelihood.function import LinearForm, RowFunction
+from pymc_minibatch_mh.likelihood.split import Split
+
+#: Unknowns of a system of equations that is solved, at most.
+MOST_UNKNOWNS = 200
+#: Rounding errors of a sum, relative to the sum of its terms without signs.
+ROUNDED = 64 * 2.220446049250313e-16
+
+#: Equation of a direction v: class of coordinates that v is the same in -> coefficient.
+Equation = dict[int, float]
+
+
+def unread_directions(split: Split, functions: Sequence[RowFunction] | BoundsError) -> np.ndarray:
+    """Return directions along which no row changes and a step moves, as a basis.
+
+    Parameters
+    ----------
+    split
+        The model.
+    functions
+        Rows as functions of a few linear forms, or why they are none.
+
+    Returns
+    -------
+    ndarray, shape (n, d)
+        First those of single coordinates, in their order. Directions that cannot be told are left
+        out.
+    """
+    if isinstance(functions, BoundsError):
+        return np.eye(split.size)[_not_in(_pieces(split), split)]
+    forms = [form for function in functions for form in function.arguments]
+    classes = _Classes(split.size)
+    for form in forms:
+        for part in _parts(form):
+            classes.join_gathers(part)
+    equations = [classes.equation(part) for form in forms for part in _parts(form)]
+    # What other steps move stays where it is.
+    equations += [{classes.of(k): 1.0} for k in range(split.first)]
+    labels = np.array([classes.of(k) for k in range(split.size)])
+    solutions = list(_solutions(equations, set(labels.tolist())))
+    found = np.zeros((len(solutions), split.size))
+    for line, solution in zip(found, solutions, strict=True):
+        for own, weight in solution.items():
+            line[labels == own] = weight
+    order = sorted(range(len(found)), key=lambda j: (np.count_nonzero(found[j]) > 1, j))
+    return found[order]
+
+
+class _Classes:
+    """Coordinates that a direction has to be the same in: those that data choose from.
+
+    Parameters
+    ----------
+    size
+        Number of coordinates.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._above = list(range(size))
+
+    def of(self, place: int) -> int:
+        """Return the class of a coordinate, by its first one."""
+        while self._above[place] != place:
+            self._above[place] = self._above[self._above[place]]
+            place = self._above[place]
+        return place
+
+    def join_gathers(self, part: Sequence[Term]) -> None:
+        """Join the coordinates that data choose from."""
+        for term in part:
+            places = _places(term)
+            first = self.of(places[0])
+            for place in places[1:]:
+                one, other = sorted((first, self.of(place)))
+                self._above[other] = first = one
+
+    def equation(self, part: Sequence[Term]) -> Equation:
+        """Return the sum of terms with the same data as an equation; what cancels is left out."""
+        total, sizes = defaultdict[int, float](float), defaultdict[int, float](float)
+        for term in part:
+            own = self.of(_places(term)[0])
+            total[own] += term.factor
+            sizes[own] += abs(term.factor)
+        return {own: x for own, x in total.items() if abs(x) > ROUNDED * sizes[own]}
+
+
+def _parts(form: LinearForm) -> list[list[Term]]:
+    """Return the terms of a form by the data that they are multiplied by."""
+    parts = defaultdict[Hashable, list[Term]](list)
+    for term in form.terms:
+        parts[frozenset(Counter(term.monomial).items())].append(term)
+    return list(parts.values())
+
+
+def _places(term: Term) -> range:
+    place = term.place
+    if isinstance(place, Gather) and place.step:
+        return range(place.first, place.first + place.step * place.size, place.step)
+    first = place.first if isinstance(place, Gather) else place
+    return range(first, first + 1)
+
+
+def _solutions(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Equation]:
+    """Yield a basis of what solves all equations, first the unknowns that are in none of them."""
+    zero: set[int] = set()
+    while True:
+        left = [{k: x for k, x in e.items() if k not in zero} for e in equations]
+        pinned = {k for e in left if len(e) == 1 for k in e}
+        if not pinned:
+            break
+        zero |= pinned
+    bound = sorted({k for e in left for k in e})
+    for k in sorted(unknowns - zero - set(bound)):
+        yield {k: 1.0}
+    if not 0 < len(bound) <= MOST_UNKNOWNS:
+        return
+    matrix = np.array([[e.get(k, 0.0) for k in bound] for e in left if e])
+    for solution in _null_space(matrix):
+        # Equation by equation: one with small coefficients counts as much as the others.
+        if (np.abs(matrix @ solution) <= ROUNDED * (np.abs(matrix) @ np.abs(solution))).all():
+            yield dict(zip(bound, solution, strict=True))
+
+
+def _null_space(matrix: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield solutions of a system of equations, each with one of the free unknowns alone."""
+    triangle, pivots = qr(
+        matrix / np.abs(matrix).max(axis=1, keepdims=True), mode="r", pivoting=True
+    )
+    diagonal = np.abs(np.diag(triangle))
+    rank = int((diagonal > ROUNDED * len(pivots) * diagonal[0]).sum())
+    solved = solve_triangular(triangle[:rank, :rank], -triangle[:rank, rank:])
+    for j, unknown in enumerate(pivots[rank:]):
+        solution = np.zeros(len(pivots))
+        solution[pivots[:rank]] = solved[:, j]
+        solution[unknown] = 1.0
+        # Sums and differences have simple weights; rounding must not make up others.
+        simple = np.round(solution * 720720.0) / 720720.0
+        yield np.where(np.abs(simple - solution) <= ROUNDED, simple, solution)
+
+
+def _not_in(pieces: Iterator[slice], split: Split) -> np.ndarray:
+    unread = np.ones(split.size, dtype=bool)
+    unread[: split.first] = False
+    for piece in pieces:
+        unread[piece] = False
+    return np.flatnonzero(unread)
+
+
+def _pieces(split: Split) -> Iterator[slice]:
+    """Yield the pieces of the position that rows which are graphs depend on."""
+    for variable in ancestors([term.logp for term in split.terms]):
+        node = variable.owner
+        if node is None or split.position not in node.inputs:
+            continue
+        piece = slice(None)
+        if isinstance(node.op, Subtensor) and node.inputs.count(split.position) == 1:
+            try:
+                (piece,) = get_constant_idx(node.op.idx_list, node.inputs)
+            except NotScalarConstantError:
+                piece = slice(None)
+        yield piece

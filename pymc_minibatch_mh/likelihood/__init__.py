@@ -1,0 +1,1 @@
+"""A model as a prior and one expression per observation."""

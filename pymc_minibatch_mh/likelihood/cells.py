@@ -1,0 +1,346 @@
+"""The log-likelihood of one row as an expression of scalars.
+
+Tensors are taken apart into cells, so that whoever studies the function of a row, as the bounds
+do, needs a rule per scalar operation and none per tensor operation. Equal cells are one object.
+A cell is *data* (it does not depend on the position), *affine* in the position, or neither.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar.basic import ScalarOp
+
+from pymc_minibatch_mh.likelihood.operations import numpy_of, output_type, sum_of
+
+REAL, INTEGER = np.dtype(np.float64), np.dtype(np.int64)
+
+
+class LoweringError(Exception):
+    """An operation that cannot be taken apart, and why."""
+
+    def __init__(self, op: object, why: str = "cannot be taken apart row by row") -> None:
+        self.op = op
+        self.why = why
+        super().__init__(f"{op} {why}")
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A scalar that has one value per row, or one for all rows."""
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the cell is free of the position."""
+        return True
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type that the cell is computed in."""
+        return REAL
+
+    @property
+    def inputs(self) -> tuple["Cell", ...]:
+        """Cells that this one is computed from."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Cell):
+    """A number."""
+
+    value: Any
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the number."""
+        return np.asarray(self.value).dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Data(Cell):
+    """One entry of each row of a data array."""
+
+    column: int
+    entry: tuple[int, ...]
+    kind: np.dtype = REAL
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type that rows are read in: float64, int64 or bool."""
+        return self.kind
+
+
+@dataclass(frozen=True, eq=False)
+class RowNumber(Cell):
+    """The number of the row itself, as in ``x[arange(N), k]``."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Integers."""
+        return INTEGER
+
+
+@dataclass(frozen=True, eq=False)
+class Length(Cell):
+    """The number of rows, which shapes are made of."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Integers."""
+        return INTEGER
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup(Cell):
+    """An entry of a constant vector, chosen by data."""
+
+    table: np.ndarray
+    index: Cell
+
+    @property
+    def inputs(self) -> tuple[Cell, ...]:
+        """The index."""
+        return (self.index,)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the vector."""
+        return self.table.dtype
+
+
+@dataclass(frozen=True)
+class Gather:
+    """A coordinate that data choose: ``first`` plus ``step`` times the value of ``index``."""
+
+    first: int
+    step: int
+    size: int
+    index: Cell
+
+
+Place = int | Gather
+
+
+@dataclass(frozen=True)
+class Term:
+    """A number times data cells times a coordinate of the position."""
+
+    factor: float
+    monomial: tuple[Cell, ...]
+    place: Place
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Cell):
+    """A sum of terms, plus data."""
+
+    terms: tuple[Term, ...]
+    offset: Cell
+
+    @property
+    def is_data(self) -> bool:
+        """Always false."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Argument(Cell):
+    """One of the linear forms that the log-likelihood of a row depends on."""
+
+    number: int
+
+    @property
+    def is_data(self) -> bool:
+        """Always false."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Cell):
+    """A scalar operation on cells."""
+
+    op: ScalarOp
+    operands: tuple[Cell, ...]
+
+    @cached_property
+    def _is_data(self) -> bool:
+        return all(cell.is_data for cell in self.operands)
+
+    @property
+    def is_data(self) -> bool:
+        """Whether all operands are."""
+        return self._is_data
+
+    @property
+    def inputs(self) -> tuple[Cell, ...]:
+        """The operands."""
+        return self.operands
+
+    @cached_property
+    def _dtype(self) -> np.dtype:
+        return output_type(self.op, *(cell.dtype for cell in self.operands))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type that PyTensor gives the result."""
+        return self._dtype
+
+
+class Cells:
+    """Makes cells, each once.
+
+    :meth:`node` computes in the types of its operands, as the model does. The other arithmetic
+    brings together what the model keeps apart, and is done with real numbers: where the model has
+    ``(theta * a) * b``, the product of two columns of int8 must not overflow.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple, Cell] = {}
+        # In order of their making, so that the same model gives the same sums in every process.
+        self._serial: dict[Cell, int] = {}
+        #: Coordinates that stand for their logarithms (see `shapes`), or have sums (see `shares`).
+        self.logs: frozenset[int] = frozenset()
+        self.sums: frozenset[tuple[int, ...]] = frozenset()
+        #: What rules returned, by rule and operands.
+        self.results: dict[tuple, Cell] = {}
+        #: Cholesky factors of matrices that are known to be products of them.
+        self.factors: dict[tuple[Cell, ...], np.ndarray] = {}
+        self.zero = self.constant(0.0)
+        self.one = self.constant(1.0)
+        self.minus_one = self.constant(-1.0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what rules returned, as they return it again."""
+        return {**self.__dict__, "results": {}}
+
+    def constant(self, value: Any) -> Constant:
+        """Return a number as a cell."""
+        value = np.asarray(value)[()]
+        key = (Constant, value.dtype.str, value.tobytes())
+        return self._once(key, lambda: Constant(value))
+
+    def data(self, column: int, entry: tuple[int, ...], dtype: np.dtype = REAL) -> Data:
+        """Return an entry of the rows of data array number `column`."""
+        return self._once((Data, column, entry), lambda: Data(column, entry, dtype))
+
+    def row_number(self) -> RowNumber:
+        """Return the number of the row."""
+        return self._once((RowNumber,), RowNumber)
+
+    def length(self) -> Length:
+        """Return the number of rows."""
+        return self._once((Length,), Length)
+
+    def lookup(self, table: np.ndarray, index: Cell) -> Lookup:
+        """Return the entry of `table` that `index` chooses."""
+        key = (Lookup, table.dtype.str, table.tobytes(), index)
+        return self._once(key, lambda: Lookup(table, index))
+
+    def argument(self, number: int) -> Argument:
+        """Return an argument of the log-likelihood."""
+        return self._once((Argument, number), lambda: Argument(number))
+
+    def node(self, op: ScalarOp, operands: Sequence[Cell]) -> Cell:
+        """Return an operation as it stands; constants are folded."""
+        operands = tuple(operands)
+        numbers = [cell.value for cell in operands if isinstance(cell, Constant)]
+        if len(numbers) == len(operands):
+            with np.errstate(all="ignore"):
+                return self.constant(numpy_of(op)(*numbers))
+        return self._once((Apply, op, *operands), lambda: Apply(op, operands))
+
+    def real(self, cell: Cell) -> Cell:
+        """Return data as real numbers."""
+        return cell if cell.dtype == REAL else self.node(scalar.convert_to_float64, (cell,))
+
+    def coordinate(self, place: Place) -> Affine:
+        """Return a coordinate of the position."""
+        return self.affine((Term(1.0, (), place),), self.zero)
+
+    def linear(self, affine: Affine) -> Affine:
+        """Return an affine cell without its offset."""
+        return self.affine(affine.terms, self.zero)
+
+    def scaled(self, affine: Affine, factor: Cell) -> Cell:
+        """Return an affine cell times data."""
+        number, others = self._factors(factor)
+        scaled = (
+            Term(number * t.factor, self.ordered((*t.monomial, *others)), t.place)
+            for t in affine.terms
+        )
+        terms = tuple(term for term in scaled if term.factor != 0.0)
+        offset = self.times(affine.offset, factor)
+        return self.affine(terms, offset) if terms else offset
+
+    def _factors(self, data: Cell) -> tuple[float, tuple[Cell, ...]]:
+        """Return the number in a product of data, and its other factors."""
+        if isinstance(data, Constant):
+            return float(data.value), ()
+        # What is multiplied in a small type can overflow there.
+        if not (isinstance(data, Apply) and isinstance(data.op, scalar.Mul) and data.dtype == REAL):
+            return 1.0, (data,)
+        number = 1.0
+        others: tuple[Cell, ...] = ()
+        for part in data.inputs:
+            own, rest = self._factors(part)
+            number, others = number * own, (*others, *rest)
+        return number, others
+
+    def total(self, affines: Sequence[Affine], offsets: Sequence[Cell]) -> Cell:
+        """Return a sum of affine cells and data."""
+        factors: dict[tuple[tuple[Cell, ...], Place], list[float]] = {}
+        for term in (t for affine in affines for t in affine.terms):
+            factors.setdefault((term.monomial, term.place), []).append(term.factor)
+        sums = {key: sum_of(numbers) for key, numbers in factors.items()}
+        terms = tuple(Term(factor, *key) for key, factor in sums.items() if factor != 0.0)
+        offset = self.plus([*(a.offset for a in affines), *offsets])
+        return self.affine(terms, offset) if terms else offset
+
+    def times(self, left: Cell, right: Cell) -> Cell:
+        """Return a product of data, as one number times other factors."""
+        (number, others), (more, rest) = self._factors(left), self._factors(right)
+        number, others = number * more, self.ordered((*others, *rest))
+        if number == 0.0:
+            return self.zero
+        if not others:
+            return self.constant(number)
+        factors = others if number == 1.0 else (self.constant(number), *others)
+        return factors[0] if len(factors) == 1 else self.node(scalar.mul, self._in_reals(factors))
+
+    def plus(self, cells: Sequence[Cell]) -> Cell:
+        """Return a sum of data."""
+        kept = [cell for cell in cells if cell is not self.zero]
+        if not kept:
+            return self.zero
+        return kept[0] if len(kept) == 1 else self.node(scalar.add, self._in_reals(kept))
+
+    def _in_reals(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        has_reals = any(cell.dtype == REAL for cell in cells)
+        return cells if has_reals else [self.real(cells[0]), *cells[1:]]
+
+    def affine(self, terms: Sequence[Term], offset: Cell) -> Affine:
+        """Return a sum of terms, plus data."""
+        ordered = tuple(sorted(terms, key=self._order_of_term))
+        return self._once((Affine, ordered, offset), lambda: Affine(ordered, offset))
+
+    def ordered(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
+        """Return cells in the order in which they were made."""
+        return tuple(sorted(cells, key=self._serial.__getitem__))
+
+    def _order_of_term(self, term: Term) -> tuple:
+        place = term.place
+        if isinstance(place, Gather):
+            where = (place.first, 1 + self._serial[place.index])
+        else:
+            where = (place, 0)
+        return (*where, tuple(self._serial[cell] for cell in term.monomial))
+
+    def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
+        if key not in self._known:
+            cell = self._known[key] = make()
+            self._serial[cell] = len(self._serial)
+        return self._known[key]

@@ -1,0 +1,203 @@
+"""The numerical check that the parts of a model add up to the model."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode, optdb
+from pytensor.graph.basic import Variable
+from pytensor.graph.rewriting.basic import SequentialGraphRewriter
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+
+from pymc_minibatch_mh.data.storage import StoredArray
+from pymc_minibatch_mh.errors import SplitCheckError
+from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED, plain
+from pymc_minibatch_mh.likelihood.precision import in_double, rounding_of, stabilised
+from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.likelihood.stored import ReadStored, with_rows
+
+#: Largest accepted difference between the parts and the whole, in double precision.
+TOLERANCE = 1e-8
+#: Largest relative change of the log-density by giving its own constants double precision, and the
+#: accepted difference where the model adds up its log-density in single precision.
+SINGLE_PRECISION = 1e-6
+
+#: Rows from which memory matters more than the half second that this search takes.
+MANY_ROWS = 100_000
+# With intermediate results in place, which saves memory.
+_AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
+    AS_SAMPLED,
+    optdb.query(RewriteDatabaseQuery(include=["inplace"])),
+)
+
+
+class Reading(NamedTuple):
+    """A model's own log-density at one point, computed in one of several ways.
+
+    Parameters
+    ----------
+    value
+        With numbers made of constants in double precision.
+    written
+        With these numbers as the model has them.
+    rounding
+        Rounding error that the value may have, where it is known.
+    """
+
+    value: float
+    written: float
+    rounding: float = 0.0
+
+
+class ModelDensity:
+    """The model's own log-density, as a function of the position and the other values.
+
+    It runs in Python: nothing is compiled for a handful of evaluations.
+
+    Parameters
+    ----------
+    model
+        A PyMC model.
+    split
+        Its parts.
+    rows : ndarray of int64, optional
+        The rows whose log-likelihood counts, where they are stored; by default all.
+    """
+
+    def __init__(self, model: pm.Model, split: Split, rows: np.ndarray | None = None) -> None:
+        self._model = model
+        self._split = split
+        self._rows = rows
+
+    def as_written(self, position: np.ndarray, others: np.ndarray) -> Reading:
+        """Return it without the rewrites that simplify the compiled parts.
+
+        None of them can so hide a difference, but log(1 - p) is off where p is close to 1.
+        """
+        values = self._as_written(*self._pieces(position, others))
+        return Reading(values[0], values[-1])
+
+    def stabilised(self, position: np.ndarray, others: np.ndarray) -> Reading:
+        """Return it as PyMC's samplers have it: rewritten not to lose digits.
+
+        What rounding can still make of large terms that cancel is known beside it.
+        """
+        rounding, *values = self._stabilised(*self._pieces(position, others))
+        return Reading(values[0], values[-1], rounding)
+
+    @cached_property
+    def _graphs(self) -> list[Variable]:
+        """The log-density in double precision and, if that differs, as it is."""
+        graph = _weighted_log_density(self._model, self._split)
+        if self._rows is not None:
+            graph = with_rows(graph, self._rows)
+        return list({id(x): x for x in (in_double(graph), graph)}.values())
+
+    @cached_property
+    def _as_written(self) -> Callable[..., list[float]]:
+        return self._function(self._graphs)
+
+    @cached_property
+    def _stabilised(self) -> Callable[..., list[float]]:
+        graphs = [stabilised(graph) for graph in self._graphs]
+        return self._function([rounding_of(graphs[0]), *graphs])
+
+    def _function(self, graphs: Sequence[Variable]) -> Callable[..., list[float]]:
+        inputs = [block.variable for block in (*self._split.blocks, *self._split.others)]
+        many = sum(term.n_rows for term in self._split.terms) >= MANY_ROWS
+        mode = Mode(linker="py", optimizer=_AS_SAMPLED_IN_PLACE if many else AS_SAMPLED)
+        function = pytensor.function(inputs, list(graphs), mode=mode, on_unused_input="ignore")
+
+        def values(*pieces: np.ndarray) -> list[float]:
+            with np.errstate(all="ignore"):
+                return [float(value) for value in function(*pieces)]
+
+        return values
+
+    def _pieces(self, position: np.ndarray, others: np.ndarray) -> list[np.ndarray]:
+        free = self._split.values(position)
+        return [
+            values[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
+            for values, blocks in ((free, self._split.blocks), (others, self._split.others))
+            for b in blocks
+        ]
+
+
+def _weighted_log_density(model: pm.Model, split: Split) -> Variable:
+    terms = [one for term in split.terms for one in term.likelihoods]
+    weights = {term.name: (term.weights, term.axis) for term in terms}
+    total = model.logp()
+    for name, (values, axis) in weights.items():
+        if values is not None:
+            if isinstance(values, StoredArray):
+                values = ReadStored(values)()
+            (logp,) = model.logp(vars=[model[name]], sum=False)
+            rows = pt.moveaxis(plain(logp), axis, -1)
+            total = total + ((values - 1.0) * rows).sum()
+    return total
+
+
+def check_split(
+    readings: Mapping[str, Callable[[np.ndarray], Reading]],
+    parts: Callable[[np.ndarray], tuple[float, float]],
+    points: Sequence[np.ndarray],
+    names: Sequence[str],
+) -> None:
+    """Compare the parts with the whole at some points.
+
+    Parameters
+    ----------
+    readings
+        Ways to compute the model's log-density at a position, by what they are called in messages.
+        Each is only tried where those before it disagree with the parts.
+    parts
+        Position -> prior part and sum over rows.
+    points
+        Positions with finite log-density.
+    names
+        Observed variables that were split, for messages.
+
+    Raises
+    ------
+    SplitCheckError
+        If all ways differ from the parts by more than rounding.
+    """
+    for point in points:
+        prior, rows = parts(point)
+        found = []
+        for way, read in readings.items():
+            reading = read(point)
+            if _agrees(reading, prior, rows):
+                break
+            found.append(_said(way, reading))
+        else:
+            raise SplitCheckError(
+                f"{', '.join(map(repr, names))}: prior part {prior!r} and rows {rows!r} add up "
+                f"to {prior + rows!r}, but the model's log-density is {', and '.join(found)}. The "
+                "model was read wrongly; please report it, and sample with pm.NUTS() meanwhile."
+            )
+
+
+def _agrees(reading: Reading, prior: float, rows: float) -> bool:
+    tolerance = TOLERANCE * (abs(prior) + abs(rows)) + reading.rounding
+    return _are_close(prior + rows, reading.value, tolerance) and _keeps_constants(reading)
+
+
+def _keeps_constants(reading: Reading) -> bool:
+    tolerance = SINGLE_PRECISION * abs(reading.written) + reading.rounding
+    return _are_close(reading.value, reading.written, tolerance)
+
+
+def _are_close(one: float, other: float, tolerance: float) -> bool:
+    both = np.isfinite(one) and np.isfinite(other)
+    return bool(abs(one - other) <= tolerance) if both else one == other == -np.inf
+
+
+def _said(way: str, reading: Reading) -> str:
+    own = "" if _keeps_constants(reading) else f" (with its own constants, {reading.written!r})"
+    rounding = f" up to a rounding error of {reading.rounding:.2g}" if reading.rounding else ""
+    return f"{reading.value!r}{rounding} {way}{own}"

@@ -1,0 +1,378 @@
+"""How much the log-likelihood of a row changes in a move, without the cancellation of its values.
+
+With the arguments at u before and u' after a move, f(u') - f(u) of two large values would be off
+by their rounding, which is more than the difference itself where counts are large or rows are
+many. So differences go through the expression: they add up over sums, follow the product rule
+over products, and of exponentials and logarithms are taken in one. Elsewhere values are
+subtracted. Along with every difference goes the rounding error that it may have, which is that of
+absolute summands.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+from pytensor.scalar.basic import ScalarOp
+
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood import operations as change_operations
+from pymc_minibatch_mh.likelihood.arithmetic import add
+from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Cells, Constant, Data
+from pymc_minibatch_mh.likelihood.function import RowFunction
+from pymc_minibatch_mh.likelihood.operations import CHANGE_OF
+from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core, summands
+from pymc_minibatch_mh.likelihood.simplify import Plain
+from pymc_minibatch_mh.likelihood.slopes import Slopes
+
+#: Functions whose relative error is the absolute error of their argument.
+_EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """A cell in a move.
+
+    Parameters
+    ----------
+    before, after
+        Its values.
+    step
+        Their difference.
+    error
+        Rounding error of the values, in units of the machine precision.
+    doubt
+        The same of the step.
+    """
+
+    before: Cell
+    after: Cell
+    step: Cell
+    error: Cell
+    doubt: Cell
+
+
+class Differences:
+    """Differences of cells in a move, each made once.
+
+    Everything is kept as it stands here: what is equal among real numbers is not among floats.
+
+    Parameters
+    ----------
+    cells
+        Where the expressions were made.
+    arguments
+        What the arguments are in a move, by number.
+    """
+
+    def __init__(self, cells: Cells, arguments: Sequence[Difference]) -> None:
+        self.plain = Plain(cells)
+        self._cells = cells
+        self._known: dict[Cell, Difference] = {}
+        self._arguments = arguments
+
+    def of(self, cell: Cell) -> Difference:
+        """Return the difference of a cell."""
+        if cell not in self._known:
+            self._known[cell] = self._computed(cell)
+        return self._known[cell]
+
+    def _computed(self, cell: Cell) -> Difference:
+        zero = self._cells.zero
+        if cell.is_data:
+            exact = isinstance(cell, Constant | Data) or cell.dtype.kind in "biu"
+            return Difference(cell, cell, zero, zero if exact else self.plain.sizes(cell), zero)
+        if isinstance(cell, Argument):
+            return self._arguments[cell.number]
+        assert isinstance(cell, Apply)
+        parts = [self.of(x) for x in cell.inputs]
+        before = self._cells.node(cell.op, [x.before for x in parts])
+        after = self._cells.node(cell.op, [x.after for x in parts])
+        if cell.dtype.kind == "b":
+            return Difference(before, after, zero, zero, zero)
+        if isinstance(cell.op, scalar.Switch):
+            return self._choice(before, after, *parts)
+        if isinstance(cell.op, scalar.Add):
+            return self._sum(before, after, parts)
+        if isinstance(cell.op, scalar.Mul):
+            return self._product(parts)
+        if isinstance(cell.op, scalar.Sqr):
+            return self._product([parts[0], parts[0]])
+        if type(cell.op) in CHANGE_OF:
+            return self._in_one(cell.op, before, after, parts[0])
+        return self._subtracted(cell, before, after, parts)
+
+    def _sum(self, before: Cell, after: Cell, parts: Sequence[Difference]) -> Difference:
+        plain = self.plain
+        steps, values = [x.step for x in parts], [x.before for x in parts]
+        return Difference(
+            before,
+            after,
+            plain.add(*steps),
+            plain.sizes(*values, *(x.error for x in parts)),
+            plain.sizes(*steps, *(x.doubt for x in parts)),
+        )
+
+    def _product(self, parts: Sequence[Difference]) -> Difference:
+        left, *others = parts
+        for right in others:
+            left = self._times(left, right)
+        return left
+
+    def _times(self, left: Difference, right: Difference) -> Difference:
+        if left.step is self._cells.zero:
+            left, right = right, left
+        plain, node = self.plain, self._cells.node
+        before = plain.multiply(left.before, right.before)
+        error = node(
+            change_operations.product_error, (left.before, left.error, right.before, right.error)
+        )
+        if right.step is self._cells.zero:
+            step = plain.multiply(left.step, right.before)
+            spoilt = plain.multiply(right.error, left.step)
+            doubt = plain.sizes(step, plain.multiply(left.doubt, right.before), spoilt)
+            return Difference(before, plain.multiply(left.after, right.before), step, error, doubt)
+        pair = left, right
+        step = node(
+            change_operations.product_change, [f for x in pair for f in (x.before, x.after, x.step)]
+        )
+        middles = [plain.add(x.before, x.after) for x in pair]
+        known = zip(middles, pair, strict=True)
+        doubt = node(
+            change_operations.product_doubt,
+            [f for m, x in known for f in (m, x.step, x.error, x.doubt)],
+        )
+        return Difference(before, plain.multiply(left.after, right.after), step, error, doubt)
+
+    def _in_one(self, op: ScalarOp, before: Cell, after: Cell, x: Difference) -> Difference:
+        """Return the difference of a function for which there is an operation of its own."""
+        node = self._cells.node
+        step = node(CHANGE_OF[type(op)], (x.before, x.after, x.step))
+        sensitivity = self._sensitivity(op, x)
+        doubt = node(
+            change_operations.change_doubt,
+            (step, x.step, x.doubt, sensitivity, self._slope(op, before, x)),
+        )
+        if isinstance(op, scalar.Log | scalar.Log1p):
+            error = self.plain.sizes(before, sensitivity)
+        else:
+            error = node(change_operations.relative_error, (before, sensitivity))
+        return Difference(before, after, step, error, doubt)
+
+    def _slope(self, op: ScalarOp, before: Cell, x: Difference) -> Cell:
+        """Return the slope of a function before the move, or what is no less."""
+        one = self._cells.one
+        if isinstance(op, scalar.Exp):
+            return before
+        if isinstance(op, scalar_math.Softplus):
+            return one
+        inner = x.before if isinstance(op, scalar.Log) else self.plain.add(one, x.before)
+        return self.plain.ratio(one, inner)
+
+    def _sensitivity(self, op: ScalarOp, x: Difference) -> Cell:
+        """Return the relative error of a function's slope, by the error of its argument."""
+        if isinstance(op, _EXPONENTIAL):
+            return x.error
+        if isinstance(op, scalar.Log1p):
+            return self.plain.ratio(x.error, self.plain.add(self._cells.one, x.before))
+        return self.plain.ratio(x.error, x.before)
+
+    def _choice(
+        self, before: Cell, after: Cell, condition: Difference, yes: Difference, no: Difference
+    ) -> Difference:
+        plain = self.plain
+
+        def chosen(condition: Cell, left: Cell, right: Cell) -> Cell:
+            return self._cells.node(scalar.switch, (condition, left, right))
+
+        here = condition.before
+        step, doubt = chosen(here, yes.step, no.step), chosen(here, yes.doubt, no.doubt)
+        error = chosen(here, yes.error, no.error)
+        if here is not condition.after:
+            # Which branch is taken changed: what is left is to subtract.
+            stays = self._cells.node(scalar.eq, (here, condition.after))
+            step = chosen(stays, step, plain.subtract(after, before))
+            doubt = chosen(stays, doubt, plain.sizes(before, after, yes.error, no.error))
+        return Difference(before, after, step, error, doubt)
+
+    def _subtracted(
+        self, cell: Apply, before: Cell, after: Cell, parts: Sequence[Difference]
+    ) -> Difference:
+        plain, node = self.plain, self._cells.node
+        sensitivity = plain.add(*(self._sensitivity(cell.op, x) for x in parts))
+        error = node(change_operations.relative_error, (before, sensitivity))
+        doubt = plain.sizes(error, node(change_operations.relative_error, (after, sensitivity)))
+        return Difference(before, after, plain.subtract(after, before), error, doubt)
+
+
+def derivatives(function: RowFunction, orders: Sequence[int]) -> list[Cell]:
+    """Return the partial derivatives of f of some orders, each in the order of its indices.
+
+    Parameters
+    ----------
+    function
+        A row function f of m arguments.
+    orders
+        0 is f itself; 1 has m derivatives, 2 those of a <= b, 3 those of a <= b <= c.
+    """
+    slopes, numbers = Slopes(function.cells), range(len(function.arguments))
+    return [
+        slopes.of(function.root, *index)
+        for order in orders
+        for index in combinations_with_replacement(numbers, order)
+    ]
+
+
+def remainder_difference(function: RowFunction, order: int) -> tuple[Cell, Cell]:
+    """Return r(u') - r(u) of a row, r = f less its Taylor polynomial around û, and its doubt.
+
+    Both are in 3m arguments: û, u - û and u' - û, m of each. The doubt is the rounding error that
+    the difference may have, in units of the machine precision.
+
+    Parameters
+    ----------
+    function
+        A row function f of m arguments.
+    order
+        Order of the Taylor polynomial, 0 to 2.
+    """
+    cells, m = function.cells, len(function.arguments)
+    plain, slopes = Plain(cells), Slopes(cells)
+    moves = [
+        _moved_argument(plain, *(cells.argument(part * m + k) for part in range(3)))
+        for k in range(m)
+    ]
+    differences = Differences(cells, [move.difference for move in moves])
+    # Summands that are polynomials of this order have no remainder, and need not cancel.
+    parts = [x for x in summands(function.root) if not degree(x) <= order]
+    known = [differences.of(x) for x in parts]
+    terms = [
+        plain.multiply(slope, _change_of_product(plain, [moves[k] for k in index]))
+        for index in _indices(m, order)
+        for slope in summands(add(cells, *(slopes.of(x, *index) for x in parts)))
+    ]
+    steps = [x.step for x in known]
+    step = plain.subtract(plain.add(*steps), plain.add(*terms))
+    return step, plain.sizes(*steps, *terms, *(x.doubt for x in known))
+
+
+@dataclass(frozen=True, eq=False)
+class _MovedArgument:
+    """An argument in a move: as a difference, and where it lies in the middle, from û on."""
+
+    difference: Difference
+    middle: Cell
+
+
+def _moved_argument(plain: Plain, centre: Cell, here: Cell, there: Cell) -> _MovedArgument:
+    before, after = plain.add(centre, here), plain.add(centre, there)
+    step = plain.subtract(there, here)
+    error, doubt = plain.sizes(centre, here, there), plain.sizes(step)
+    middle = plain.multiply(plain.half, plain.add(here, there))
+    return _MovedArgument(Difference(before, after, step, error, doubt), middle)
+
+
+def _change_of_product(plain: Plain, moves: Sequence[_MovedArgument]) -> Cell:
+    """Return how much an argument, half of its square or a product of two changes, from û on."""
+    one, *others = moves
+    if not others:
+        return one.difference.step
+    (other,) = others
+    change = plain.multiply(one.difference.step, other.middle)
+    if one is other:
+        return change
+    return plain.add(change, plain.multiply(other.difference.step, one.middle))
+
+
+def _indices(m: int, order: int) -> list[tuple[int, ...]]:
+    """Return the indices of all derivatives from the first to an order."""
+    return [x for k in range(1, order + 1) for x in combinations_with_replacement(range(m), k)]
+
+
+def degree(cell: Cell) -> float:
+    """Return the degree of a polynomial in the arguments, infinity for what is none."""
+    if cell.is_data:
+        return 0
+    if isinstance(cell, Argument):
+        return 1
+    if is_a(cell, scalar.Add):
+        return max(map(degree, cell.inputs))
+    if is_a(cell, scalar.Mul):
+        return sum(map(degree, cell.inputs))
+    return 2 * degree(cell.inputs[0]) if is_a(cell, scalar.Sqr) else float("inf")
+
+
+class _NoLowerBoundError(Exception):
+    """A part of a row without a quadratic lower bound, in words."""
+
+
+def gap_of(function: RowFunction, xi: float) -> RowFunction:
+    """Return a row's log-likelihood less its quadratic lower bound: 0 or more everywhere.
+
+    Parameters
+    ----------
+    function
+        A row function.
+    xi
+        ξ > 0, where the bounds touch: of a logistic regression the linear predictor, either sign;
+        of Student-t errors the error, in units of the scale.
+
+    Raises
+    ------
+    BoundsError
+        If a part of it has no such bound.
+    """
+    try:
+        root = _gap(function.cells, function.root, xi)
+    except _NoLowerBoundError as reason:
+        raise BoundsError(
+            f"{function.name!r} has no quadratic lower bound, as it goes through {reason}. Use "
+            "bound='map', whose lower bounds are made of derived ones, or TunaMH()."
+        ) from None
+    return replace(function, root=root)
+
+
+def _gap(cells: Cells, cell: Cell, xi: float) -> Cell:
+    plain = Plain(cells)
+    if degree(cell) <= 2:
+        return cells.zero
+    if is_a(cell, scalar.Add):
+        return plain.add(*(_gap(cells, part, xi) for part in cell.inputs))
+    if is_a(cell, scalar.Switch) and cell.inputs[0].is_data:
+        condition, *branches = cell.inputs
+        return cells.node(scalar.switch, [condition, *(_gap(cells, x, xi) for x in branches)])
+    core, factor = scaled_core(cells, cell)
+    weight = number(factor)
+    if weight is not None and weight < 0.0:
+        if is_a(core, scalar_math.Softplus) and degree(core.inputs[0]) <= 1:
+            return plain.multiply(cells.constant(-weight), _above_softplus(cells, core, xi))
+        if is_a(core, scalar.Log1p) and degree(core.inputs[0]) <= 2 and weight < -0.5:
+            # The weight is -(ν + 1)/2, and w the square of the error over ν.
+            touching = xi * xi / (-2.0 * weight - 1.0)
+            return plain.multiply(cells.constant(-weight), _above_log1p(cells, core, touching))
+    raise _NoLowerBoundError(f"{getattr(core, 'op', core)} of the parameters")
+
+
+def _above_softplus(cells: Cells, core: Cell, xi: float) -> Cell:
+    (v,), constant, plain = core.inputs, cells.constant, Plain(cells)
+    slope = float(np.tanh(0.5 * xi) / (4.0 * xi))
+    level = float(np.logaddexp(0.5 * xi, -0.5 * xi) - slope * xi * xi)
+    square = cells.node(scalar.sqr, [v])
+    return plain.add(
+        plain.multiply(constant(0.5), v),
+        plain.multiply(constant(slope), square),
+        constant(level),
+        plain.multiply(constant(-1.0), core),
+    )
+
+
+def _above_log1p(cells: Cells, core: Cell, touching: float) -> Cell:
+    (w,), constant, plain = core.inputs, cells.constant, Plain(cells)
+    slope = 1.0 / (1.0 + touching)
+    return plain.add(
+        plain.multiply(constant(slope), w),
+        constant(float(np.log1p(touching) - slope * touching)),
+        plain.multiply(constant(-1.0), core),
+    )

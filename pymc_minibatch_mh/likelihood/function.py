@@ -1,0 +1,411 @@
+"""The log-likelihood of a row as a function of a few affine arguments.
+
+Every log-likelihood that subsampling pays for depends on the position through a handful of
+linear forms u_1..u_m, such as η_i = x_i β + a[g_i] and log σ: l_i(θ) = f(u_i(θ); data_i). They are
+found symbolically. Forms that differ by a constant or a factor count once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from pytensor.graph.basic import Variable
+
+import pymc_minibatch_mh.likelihood.choice
+import pymc_minibatch_mh.likelihood.linalg  # noqa: F401 - both register rules
+from pymc_minibatch_mh.data import ArrayRows, Column
+from pymc_minibatch_mh.data.arrays import read_entries
+from pymc_minibatch_mh.data.storage import consecutive, read_columns
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
+from pymc_minibatch_mh.likelihood.batch import BatchTerm
+from pymc_minibatch_mh.likelihood.cells import (
+    Affine,
+    Apply,
+    Cell,
+    Cells,
+    Constant,
+    Data,
+    Gather,
+    Lookup,
+    LoweringError,
+    RowNumber,
+    Term,
+)
+from pymc_minibatch_mh.likelihood.log_sums import arguments_at_once
+from pymc_minibatch_mh.likelihood.lower import Tensor, lower, single
+from pymc_minibatch_mh.likelihood.operations import numpy_of
+from pymc_minibatch_mh.likelihood.shapes import in_reciprocals
+from pymc_minibatch_mh.likelihood.split import Split
+
+#: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
+MOST_ARGUMENTS = 10
+#: Arguments of a row beyond which its second derivatives are too many to be compiled.
+MOST_IN_ALL = 24
+#: Rounding errors of a combination of forms, relative to what is combined.
+ROUNDED = 1e-14
+WAY_ON = (
+    "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...) of "
+    "your own."
+)
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    """One argument u_a: a linear form of the position whose coefficients are data."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the form is the same for all rows."""
+        return all(not t.monomial and isinstance(t.place, int) for t in self.terms)
+
+
+@dataclass(frozen=True, eq=False)
+class RowFunction:
+    """The log-likelihood f(u_1..u_m; data) of one row of a likelihood term.
+
+    Parameters
+    ----------
+    name
+        The observed variable.
+    n_rows
+        Number of its rows.
+    columns
+        The data arrays that :class:`Data` cells number.
+    root : Cell
+        f, in :class:`Argument` cells and data.
+    arguments
+        The linear forms.
+    cells
+        Where the cells were made.
+    """
+
+    name: str
+    n_rows: int
+    columns: tuple[Column, ...]
+    root: Cell
+    arguments: tuple[LinearForm, ...]
+    cells: Cells
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether its data have to be read before they are in memory."""
+        return any(not isinstance(column.values, np.ndarray) for column in self.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class LoweredRow:
+    """The log-likelihood of one row of a term, taken apart.
+
+    Parameters
+    ----------
+    term
+        The term.
+    cells
+        Where the cells were made.
+    root : Cell
+        The log-likelihood, in coordinates of the position and data.
+    """
+
+    term: BatchTerm
+    cells: Cells
+    root: Cell
+
+    @cached_property
+    def arguments(self) -> "_Arguments":
+        """The linear forms that it depends on."""
+        return _Arguments(self.cells, self.root)
+
+
+#: What was taken apart of a split model: once for all.
+_lowered: WeakKeyDictionary[Split, list[LoweredRow]] = WeakKeyDictionary()
+
+
+def lowered_rows(split: Split) -> list[LoweredRow]:
+    """Return a row of every likelihood term of a model, taken apart.
+
+    Raises
+    ------
+    BoundsError
+        If rows depend on a discrete variable, or an operation cannot be taken apart.
+    """
+    if split.discrete_in_rows:
+        raise BoundsError(
+            f"{split.terms[0].name!r} depends on the discrete variable "
+            f"{split.discrete_in_rows[0]!r} of another step, whose every value would need bounds "
+            f"of its own. {WAY_ON}"
+        )
+    if split not in _lowered:
+        _lowered[split] = [_lowered_row(term, split) for term in split.terms]
+    return _lowered[split]
+
+
+def _lowered_row(term: BatchTerm, split: Split) -> LoweredRow:
+    cells = Cells()
+    if split.coordinates is not None:
+        cells.logs = frozenset(split.coordinates.logs)
+        cells.sums = frozenset(split.coordinates.sums)
+    try:
+        (root,) = np.ravel(lower(cells, term.logp, _leaves(cells, term, split)).cells)
+    except LoweringError as error:
+        raise BoundsError(
+            f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
+            f"for it. {WAY_ON}"
+        ) from error
+    return LoweredRow(term, cells, in_reciprocals(cells, root) if cells.logs else root)
+
+
+def row_functions(split: Split) -> list[RowFunction]:
+    """Return f and its arguments for every likelihood term of a model.
+
+    Raises
+    ------
+    BoundsError
+        If rows depend on a discrete variable, an operation cannot be taken apart, or there are
+        too many arguments.
+    """
+    return [_row_function(row) for row in lowered_rows(split)]
+
+
+def _row_function(row: LoweredRow) -> RowFunction:
+    term, arguments = row.term, row.arguments
+    root = arguments.rebuilt(row.root)
+    columns = tuple(column for column, _ in term.batches)
+    _require_few(row.cells, term.name, root, len(arguments.forms))
+    return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, row.cells)
+
+
+def _require_few(cells: Cells, name: str, root: Cell, n_arguments: int) -> None:
+    """Refuse a row whose derivatives are too many."""
+    at_once = arguments_at_once(cells, root) if n_arguments > MOST_ARGUMENTS else 0
+    if at_once > MOST_ARGUMENTS:
+        raise BoundsError(
+            f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
+            f"in each row, {at_once} of them in one term that is no sum; bounds are derived for "
+            f"up to {MOST_ARGUMENTS} at once, and for more in softmax. {WAY_ON}"
+        )
+    if n_arguments > MOST_IN_ALL:
+        raise BoundsError(
+            f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
+            f"in each row, whose second derivatives are compiled for up to {MOST_IN_ALL}. {WAY_ON}"
+        )
+
+
+def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tensor]:
+    position = np.empty(split.size, dtype=object)
+    for k in range(split.size):
+        position[k] = cells.coordinate(k)
+    leaves = {
+        split.position: Tensor(position, None),
+        term.length: Tensor(single(cells.length()), None),
+    }
+    for number, (column, batch) in enumerate(term.batches):
+        shape = column.row_shape
+        entries = np.empty((1, *shape), dtype=object)
+        for entry in np.ndindex(*shape):
+            entries[(0, *entry)] = cells.data(number, entry, np.dtype(batch.type.dtype))
+        leaves[batch] = Tensor(entries, 0)
+    return leaves
+
+
+class _Arguments:
+    """The linear forms that an expression consumes, expressed by as few of them as possible."""
+
+    def __init__(self, cells: Cells, root: Cell) -> None:
+        self._cells = cells
+        self._scaled = {affine: _form_of(affine) for affine in _consumed(root)}
+        self.forms, self._weights = _basis([form for form, _, _ in self._scaled.values()])
+        self._known: dict[Cell, Cell] = {}
+
+    def rebuilt(self, cell: Cell) -> Cell:
+        """Return `cell` as a function of arguments and data."""
+        if cell.is_data:
+            return cell
+        if cell not in self._known:
+            if isinstance(cell, Affine):
+                self._known[cell] = self._argument(cell)
+            else:
+                # Not simplified again: an argument hides that it is affine.
+                operands = [self.rebuilt(operand) for operand in cell.inputs]
+                self._known[cell] = self._cells.node(cell.op, operands)  # type: ignore[attr-defined]
+        return self._known[cell]
+
+    def _argument(self, affine: Affine) -> Cell:
+        form, factor, common = self._scaled[affine]
+        scale: Cell = self._cells.constant(factor)
+        for cell in common:
+            scale = self._cells.times(scale, cell)
+        parts = [
+            multiply(self._cells, scale, self._cells.constant(weight), self._cells.argument(k))
+            for k, weight in enumerate(self._weights[form])
+            if weight != 0.0
+        ]
+        return add(self._cells, *parts, affine.offset)
+
+
+def _consumed(root: Cell) -> list[Affine]:
+    found: dict[Cell, None] = {}
+    open_cells = [root]
+    while open_cells:
+        cell = open_cells.pop()
+        if cell not in found and not cell.is_data:
+            found[cell] = None
+            open_cells += reversed(cell.inputs)
+    return [cell for cell in found if isinstance(cell, Affine)]
+
+
+def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Cell, ...]]:
+    """Return an affine cell's linear form, and the number and data that it is multiplied by."""
+    common = reduce(_intersection, (t.monomial for t in affine.terms))
+    factor = affine.terms[0].factor
+    terms = tuple(
+        Term(t.factor / factor, _without(t.monomial, common), t.place) for t in affine.terms
+    )
+    return LinearForm(terms), factor, common
+
+
+def _basis(
+    forms: Sequence[LinearForm],
+) -> tuple[tuple[LinearForm, ...], dict[LinearForm, np.ndarray]]:
+    """Choose independent forms, short ones first, and express all forms by them."""
+    keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form.terms)
+    places = {key: k for k, key in enumerate(keys)}
+    rows = {form: np.zeros(len(places)) for form in forms}
+    for form, row in rows.items():
+        for term in form.terms:
+            row[places[term.monomial, term.place]] += term.factor
+    chosen: list[LinearForm] = []
+    weights: dict[LinearForm, dict[LinearForm, float]] = {}
+    for form in sorted(rows, key=lambda form: len(form.terms)):
+        found = _combination(np.array([rows[f] for f in chosen]), rows[form]) if chosen else None
+        if found is None:
+            chosen.append(form)
+            weights[form] = {form: 1.0}
+        else:
+            weights[form] = dict(zip(chosen, found, strict=False))
+    basis = tuple(form for form in rows if form in chosen)
+    return basis, {
+        form: np.array([weights[form].get(part, 0.0) for part in basis]) for form in rows
+    }
+
+
+def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
+    """Return the weights that make up `row`, or None if it is independent of the basis."""
+    weights = np.linalg.lstsq(basis.T, row, rcond=None)[0]
+    # Sums and differences of forms have simple weights; rounding must not make up others.
+    simple = np.round(weights * 720720.0) / 720720.0
+    if np.array_equal(simple @ basis, row):
+        return simple
+    weights = np.where(np.abs(weights) > ROUNDED * np.abs(weights).max(), weights, 0.0)
+    # Entry by entry: a coefficient that is tiny beside others can belong to a large coordinate.
+    error = np.abs(weights @ basis - row)
+    return weights if (error <= ROUNDED * (np.abs(weights) @ np.abs(basis))).all() else None
+
+
+def _intersection(left: tuple[Cell, ...], right: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    rest = list(right)
+    shared = []
+    for cell in left:
+        if cell in rest:
+            rest.remove(cell)
+            shared.append(cell)
+    return tuple(shared)
+
+
+def _without(monomial: tuple[Cell, ...], common: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    rest = list(monomial)
+    for cell in common:
+        rest.remove(cell)
+    return tuple(rest)
+
+
+def read(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarray]:
+    """Return a term with some rows in memory, and their numbers there.
+
+    Where its data are in memory already, that is the term itself.
+    """
+    if not function.is_stored:
+        return function, rows
+    columns = read_columns(function.columns, consecutive(rows))
+    return replace(function, n_rows=rows.size, columns=columns), np.arange(rows.size)
+
+
+def with_rows(function: RowFunction, read: ArrayRows) -> RowFunction:
+    """Return a term of rows that were read, in the place of those that it had."""
+    return replace(function, n_rows=read.n_rows, columns=read.columns)
+
+
+def without_rows(function: RowFunction) -> RowFunction:
+    """Return a term without its rows: what it says of any row."""
+    return replace(function, n_rows=0, columns=())
+
+
+class RowData:
+    """Values of data cells for consecutive rows of one likelihood term.
+
+    Parameters
+    ----------
+    function
+        The term.
+    rows
+        Row numbers, a slice or an array.
+    """
+
+    def __init__(self, function: RowFunction, rows: slice | np.ndarray) -> None:
+        if isinstance(rows, slice):
+            rows = np.arange(rows.start, rows.stop)
+        rows = np.ascontiguousarray(rows, dtype=np.int64)
+        #: The term with the rows in memory, and their numbers there, int64.
+        self.function, self.rows = read(function, rows)
+        self._known: dict[Cell, np.ndarray] = {}
+
+    def value(self, cell: Cell) -> np.ndarray:
+        """Return a data cell, shape (rows,) or ()."""
+        if cell not in self._known:
+            with np.errstate(all="ignore"):
+                self._known[cell] = self._value(cell)
+        return self._known[cell]
+
+    def part(self, chosen: np.ndarray) -> "RowData":
+        """Return some of the rows, by their places among these."""
+        return RowData(self.function, self.rows.take(chosen))
+
+    def where(self, condition: Cell) -> tuple[np.ndarray, np.ndarray]:
+        """Return the places of the rows for which a data cell holds, and those of the others."""
+        holds = np.broadcast_to(self.value(condition), self.rows.shape).astype(bool)
+        return np.flatnonzero(holds), np.flatnonzero(~holds)
+
+    def coefficients(self, form: LinearForm, size: int) -> np.ndarray:
+        """Return the matrix of a linear form, shape (rows, d), or (1, d) for a global one."""
+        count = 1 if form.is_global else self.rows.size
+        matrix = np.zeros((count, size))
+        for term in form.terms:
+            factor = np.asarray(term.factor)
+            for cell in term.monomial:
+                factor = factor * self.value(cell)
+            if isinstance(term.place, Gather):
+                index = np.asarray(self.value(term.place.index), dtype=np.int64)
+                wrapped = np.where(index < 0, index + term.place.size, index)
+                places = np.broadcast_to(term.place.first + term.place.step * wrapped, count)
+                matrix[np.arange(count), places] += factor
+            else:
+                matrix[:, term.place] += factor
+        return matrix
+
+    def _value(self, cell: Cell) -> np.ndarray:
+        if isinstance(cell, Constant):
+            return np.asarray(cell.value)
+        if isinstance(cell, Data):
+            column = self.function.columns[cell.column]
+            return read_entries(column, self.rows, cell.entry).astype(cell.dtype, copy=False)
+        if isinstance(cell, RowNumber):
+            return self.rows
+        if isinstance(cell, Lookup):
+            return cell.table[np.asarray(self.value(cell.index), dtype=np.int64)]
+        if isinstance(cell, Apply):
+            return np.asarray(numpy_of(cell.op)(*(self.value(x) for x in cell.inputs)))
+        raise TypeError(f"{type(cell).__name__} is not data")

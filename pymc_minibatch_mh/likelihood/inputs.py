@@ -1,0 +1,264 @@
+"""Checks of what users hand over along with a model: the model itself, variables, points, seeds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.util import get_random_generator
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.op import HasInnerGraph
+from pytensor.graph.replace import clone_replace
+
+from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.data.storage import Storage, StoredArray
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
+from pymc_minibatch_mh.likelihood.stored import stored_array
+
+#: Name of an observed variable -> one number per row, or the numbers where there is one variable.
+#: Where its data are of Rows(...), what stands for an array of these.
+Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
+
+
+def model_of(model: Any) -> pm.Model:
+    """Return the model that was given, or else that of the context.
+
+    Raises
+    ------
+    SettingError
+        If there is no model.
+    """
+    if model is None:
+        model = pm.Model.get_context(error_if_none=False)
+        if model is None:
+            raise SettingError(
+                "model= is not given, and no model is open. Pass model=, or call this inside of "
+                "'with model:'."
+            )
+    if not isinstance(model, pm.Model):
+        raise SettingError(
+            f"model={type(model).__name__} is not a PyMC model. Pass the pm.Model that holds the "
+            "variables."
+        )
+    return model
+
+
+def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
+    """Return the value variables of variables that were given, each of them once.
+
+    Raises
+    ------
+    SettingError
+        If one of them is no free variable of the model, or is given twice.
+    """
+    given = list(vars) if isinstance(vars, Sequence) and not isinstance(vars, str) else [vars]
+    free = [str(rv.name) for rv in model.free_RVs]
+    values: list[Variable] = []
+    for variable in given:
+        if not isinstance(variable, Variable):
+            raise SettingError(
+                f"vars= contains {variable!r}, which is no variable. Pass variables themselves, "
+                f"such as vars=[model[{free[0] if free else 'x'!r}]]."
+            )
+        value = model.rvs_to_values.get(variable, variable)
+        if value not in model.value_vars:
+            what = "is observed" if value in model.rvs_to_values.values() else "is not in the model"
+            raise SettingError(
+                f"vars= contains {variable.name!r}, which {what} and cannot be sampled. Choose "
+                f"from {free}."
+            )
+        if value in values:
+            raise SettingError(f"vars= contains {variable.name!r} twice. Name each once.")
+        values.append(value)
+    return values
+
+
+def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
+    """Return a point that was given, by the names of the value variables.
+
+    Raises
+    ------
+    SettingError
+        If a value variable has no value, or one of another shape.
+    """
+    if not isinstance(point, Mapping):
+        raise SettingError(
+            f"initial_point={type(point).__name__} is not a point. Give a dictionary such as "
+            "model.initial_point(): names of value variables and their arrays."
+        )
+    values = {}
+    for variable in model.value_vars:
+        name = str(variable.name)
+        if name not in point:
+            raise SettingError(
+                f"initial_point= has no value of {name!r}. Give one of each value variable, under "
+                f"the names {[str(v.name) for v in model.value_vars]}."
+            )
+        values[name] = _array(name, point[name], variable.type.shape)
+    return values
+
+
+def array_of(subject: str, values: Any) -> np.ndarray:
+    """Return what was given as numbers as an array; objects that are numbers as numbers.
+
+    Parameters
+    ----------
+    subject
+        Who has the values, for messages: "weights= of 'y' have".
+    values
+        Anything; the array is one of objects or text where this holds no numbers.
+
+    Raises
+    ------
+    SettingError
+        If entries are masked.
+    """
+    if np.ma.is_masked(values):
+        raise SettingError(
+            f"{subject} masked entries, whose values are missing. Give numbers without a mask."
+        )
+    try:
+        array = np.asarray(values)
+        return np.asarray(array.tolist()) if array.dtype.kind == "O" else array
+    except ValueError:
+        return np.asarray(values, dtype=object)
+
+
+def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+    array = array_of(f"initial_point= has {name!r} with", value)
+    fits = array.ndim == len(shape) and all(
+        known in (None, length) for known, length in zip(shape, array.shape, strict=True)
+    )
+    if not fits or array.dtype.kind not in "fiub":
+        raise SettingError(
+            f"initial_point= has {name!r} of type {array.dtype} and shape {array.shape}, which "
+            f"the variable has not. Give real numbers of shape {shape}."
+        )
+    return array
+
+
+def generator_of(name: str, seed: Any) -> np.random.Generator:
+    """Return the generator of a seed that was given as the setting `name`.
+
+    Raises
+    ------
+    SettingError
+        If NumPy makes no generator of it, or it is one that has no seed sequence.
+    """
+    if isinstance(seed, np.random.Generator) and seed.bit_generator.seed_seq is None:
+        raise SettingError(
+            f"{name}={seed} has no seed sequence, of which the generators of chains are made. "
+            "Give an integer of 0 or more, or a generator of numpy.random.default_rng."
+        )
+    try:
+        return get_random_generator(seed)
+    except (TypeError, ValueError) as error:
+        raise SettingError(
+            f"{name}={seed!r} is no seed. Give an integer of 0 or more, or a generator of NumPy."
+        ) from error
+
+
+def likelihoods_of(terms: Sequence[BatchTerm]) -> list[str]:
+    """Return the names of the observed variables behind terms."""
+    return [one.name for term in terms for one in term.likelihoods]
+
+
+def storage_of(term: BatchTerm) -> Storage | None:
+    """Return where the rows of a term are stored; None where they are in memory."""
+    arrays = (column.values for column, _ in term.batches)
+    return next((x.storage for x in arrays if isinstance(x, StoredArray)), None)
+
+
+def joined(terms: Sequence[BatchTerm]) -> list[BatchTerm]:
+    """Return terms on one storage as one, whose row i is row i of each of them.
+
+    The log-likelihood of a row is the sum of theirs, so that a row is drawn and read once for all.
+    Other terms are returned as they are.
+    """
+    storages = {id(storage_of(term)) for term in terms}
+    if len(terms) < 2 or len(storages) > 1 or storage_of(terms[0]) is None:
+        return list(terms)
+    first = terms[0]
+    batches: dict[str, tuple[Column, Variable]] = {}
+    total = None
+    for term in terms:
+        replaced: dict[Variable, Variable] = {term.length: first.length}
+        for column, batch in term.batches:
+            # Several names of an array are one.
+            _, kept = batches.setdefault(column.values.name, (column, batch))
+            replaced[batch] = kept
+        (logp,) = clone_replace([term.logp], replaced, rebuild_strict=False)
+        total = logp if total is None else total + logp
+    name = " and ".join(term.name for term in terms)
+    held = [*batches.values()]
+    return [BatchTerm(name, first.n_rows, total, first.length, held, joined=tuple(terms))]
+
+
+class ModelArrays:
+    """The arrays that graphs are computed from, each with a name for messages.
+
+    They are the user's own arrays, or PyTensor's, and may change. A pickle leaves them behind: in
+    another process nobody can change them.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[Variable, str] = {}
+        self._seen: set[Variable] = set()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Pickle nothing."""
+        return type(self), ()
+
+    def add(self, graphs: Sequence[Variable], owner: str) -> None:
+        """Collect what graphs are computed from.
+
+        Parameters
+        ----------
+        graphs
+            Variables; what they share with graphs that were added before keeps its name.
+        owner
+            What an array without a name is called after.
+        """
+        waiting = list(reversed(graphs))
+        while waiting:
+            variable = waiting.pop()
+            if variable in self._seen:
+                continue
+            self._seen.add(variable)
+            stored = stored_array(variable)
+            if stored is not None:
+                self._names[variable] = stored.name
+            elif isinstance(variable, Constant | SharedVariable):
+                kind = "data array" if getattr(variable.type, "ndim", 0) else "number"
+                self._names[variable] = variable.name or f"a {kind} of {owner}"
+            elif variable.owner is not None:
+                waiting += reversed([*variable.owner.inputs, *_inner(variable.owner.op)])
+
+    def named(self) -> Iterator[tuple[str, np.ndarray | Storage]]:
+        """Yield the arrays as they are now, each once; of stored ones, where they lie."""
+        known: dict[int, np.ndarray | Storage] = {}
+        for variable, name in self._names.items():
+            for array in _arrays_of(variable):
+                if id(array) not in known:
+                    known[id(array)] = array
+                    yield name, array
+
+
+def _inner(op: object) -> Sequence[Variable]:
+    """Return the graphs inside of an operation, where arrays of the user can hide."""
+    core = getattr(op, "core_op", op)
+    return core.inner_outputs if isinstance(core, HasInnerGraph) else ()
+
+
+def _arrays_of(variable: Variable) -> Sequence[np.ndarray | Storage]:
+    stored = stored_array(variable)
+    if stored is not None:
+        return [stored.storage]
+    shared = isinstance(variable, SharedVariable)
+    held = variable.get_value(borrow=True) if shared else variable.data
+    if isinstance(held, np.ndarray | np.generic):
+        return [data_values(variable)]
+    parts = (getattr(held, name, None) for name in ("data", "indices", "indptr"))
+    return [part for part in parts if isinstance(part, np.ndarray)]

@@ -1,0 +1,303 @@
+"""Taking linear algebra apart: small matrices by substitution, constant ones by their numbers."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from pytensor.graph.basic import Apply as Node
+from pytensor.graph.op import Op
+from pytensor.tensor.basic import AllocDiag, ExtractDiag
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.inverse import MatrixInverse
+from pytensor.tensor.linalg.solvers.core import SolveBase
+from pytensor.tensor.linalg.solvers.general import Solve
+from pytensor.tensor.linalg.solvers.psd import CholeskySolve
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.math import Dot
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+from pymc_minibatch_mh.likelihood.arithmetic import IN_DOUBLE, add, divide, multiply, subtract
+from pymc_minibatch_mh.likelihood.cells import REAL, Cell, Cells, Constant, LoweringError
+from pymc_minibatch_mh.likelihood.choice import of_shared
+from pymc_minibatch_mh.likelihood.lower import Tensor, constants, lowered, row_axis
+from pymc_minibatch_mh.likelihood.patterns import is_positive, number, summands
+from pymc_minibatch_mh.likelihood.simplify import root
+
+#: Rows of a matrix of parameters beyond which its expressions grow out of hand.
+LARGEST = 4
+_SYMMETRIC = ("sym", "her", "pos")
+
+
+@lowered.register(Blockwise)
+def _blockwise(op: Blockwise, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    """Apply an operation on matrices to each of a batch."""
+    width = op.batch_ndim(node)
+    if isinstance(op.core_op, AdvancedSubtensor):
+        return of_shared(op.core_op, width, node, inputs, cells)
+    rule = _BY_MATRIX.get(type(op.core_op))
+    if rule is None:
+        raise LoweringError(op)
+    if width == 0:
+        return rule(op.core_op, node, inputs, cells)
+    axis = row_axis(op, inputs)
+    if axis is not None and axis >= width:
+        raise LoweringError(op, "has rows inside of its matrices")
+    shape = np.broadcast_shapes(*(x.cells.shape[:width] for x in inputs))
+    arrays = [np.broadcast_to(x.cells, shape + x.cells.shape[width:]) for x in inputs]
+    results = []
+    for place in np.ndindex(*shape):
+        matrices = [Tensor(array[place], None) for array in arrays]
+        results.append(rule(op.core_op, node, matrices, cells).cells)
+    return Tensor(np.stack(results).reshape(shape + results[0].shape), axis)
+
+
+@lowered.register(Dot)
+def _dot(op: Dot, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    left, right = inputs
+    if left.cells.ndim != 2 or right.cells.ndim != 2 or left.axis == 1 or right.axis == 0:
+        raise LoweringError(op)
+    if left.axis is not None and right.axis is not None:
+        raise LoweringError(op, "pairs each row with other rows")
+    out = _product(left.cells, right.cells, cells)
+    if np.array_equal(left.cells, right.cells.T) and _is_factor(left.cells):
+        cells.factors[tuple(out.flat)] = left.cells
+    return Tensor(out, left.axis if right.axis is None else right.axis)
+
+
+def _product(left: np.ndarray, right: np.ndarray, cells: Cells) -> np.ndarray:
+    out = np.empty((left.shape[0], right.shape[1]), dtype=object)
+    for i, j in np.ndindex(*out.shape):
+        pairs = zip(left[i], right[:, j], strict=True)
+        out[i, j] = add(cells, *(multiply(cells, a, b) for a, b in pairs))
+    return out
+
+
+def _is_factor(matrix: np.ndarray) -> bool:
+    """Whether a matrix is lower triangular with a positive diagonal."""
+    if matrix.shape[0] != matrix.shape[1]:
+        return False
+    above = matrix[np.triu_indices(len(matrix), 1)]
+    return all(number(x) == 0.0 for x in above) and all(map(is_positive, np.diagonal(matrix)))
+
+
+@lowered.register(Cholesky)
+def _cholesky(op: Cholesky, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    matrix = _matrix(op, node, inputs[0])
+    # Only one triangle is read.
+    factor = _factor(op, matrix if op.lower else matrix.T, cells)
+    return Tensor(factor if op.lower else factor.T, None)
+
+
+def _matrix(op: Op, node: Node, x: Tensor) -> np.ndarray:
+    """Return a square matrix that is computed with in double precision.
+
+    Raises
+    ------
+    LoweringError
+        If rows lie inside of it, or it is too large to be taken apart.
+    """
+    if node.outputs[0].type.dtype != REAL.name:
+        raise LoweringError(op, f"computes in single precision; {IN_DOUBLE}")
+    if x.axis is not None or x.cells.shape[0] != x.cells.shape[1]:
+        raise LoweringError(op, "has rows inside of its matrices")
+    if _numbers(x.cells) is None and len(x.cells) > LARGEST:
+        raise LoweringError(
+            op, f"has a matrix of {len(x.cells)} rows that is not constant, above {LARGEST}"
+        )
+    return x.cells
+
+
+def _numbers(matrix: np.ndarray) -> np.ndarray | None:
+    """Return a constant matrix."""
+    if not all(isinstance(cell, Constant) for cell in matrix.flat):
+        return None
+    return np.array([float(cell.value) for cell in matrix.flat]).reshape(matrix.shape)
+
+
+def _factor(op: Op, matrix: np.ndarray, cells: Cells) -> np.ndarray:
+    """Return the Cholesky factor of the lower triangle of a matrix, by substitution."""
+    numbers = _numbers(matrix)
+    if numbers is not None:
+        return constants(cells, _solved(op, np.linalg.cholesky, numbers))
+    known = cells.factors.get(tuple(matrix.flat))
+    if known is not None:
+        return known
+    out = np.full(matrix.shape, cells.zero, dtype=object)
+    for j in range(len(matrix)):
+        for i in range(j, len(matrix)):
+            done = [multiply(cells, out[i, k], out[j, k]) for k in range(j)]
+            rest = subtract(cells, matrix[i, j], add(cells, *done, cells.zero))
+            pivot = _pivot(matrix, j, rest, cells) if i == j else None
+            out[i, j] = divide(cells, rest, out[j, j]) if pivot is None else root(cells, pivot)
+    return out
+
+
+def _pivot(matrix: np.ndarray, j: int, known: Cell, cells: Cells) -> Cell:
+    """Return a pivot as a ratio of determinants if only that shows that it is positive."""
+    if j == 0 or is_positive(known):
+        return known
+    whole, before = (_determinant(matrix[:k, :k], cells) for k in (j + 1, j))
+    ratio = divide(cells, whole, before)
+    return ratio if is_positive(ratio) else known
+
+
+def _determinant(matrix: np.ndarray, cells: Cells) -> Cell:
+    """Return the determinant of what the lower triangle stands for, its products expanded.
+
+    What cancels in a covariance such as w wᵀ + ψ does so in the expanded products only.
+    """
+    mirrored = np.where(np.tri(len(matrix), dtype=bool), matrix, matrix.T)
+    return add(cells, *_products(mirrored, cells), cells.zero)
+
+
+def _products(matrix: np.ndarray, cells: Cells) -> list[Cell]:
+    if len(matrix) == 0:
+        return [cells.one]
+    signs = (cells.one, cells.minus_one)
+    return [
+        multiply(cells, signs[k % 2], left, right)
+        for k in range(len(matrix))
+        for right in _products(np.delete(matrix[1:], k, axis=1), cells)
+        for left in summands(matrix[0, k])
+    ]
+
+
+def _solved(op: Op, solver: Callable[[np.ndarray], np.ndarray], numbers: np.ndarray) -> np.ndarray:
+    try:
+        return solver(numbers)
+    except np.linalg.LinAlgError as error:
+        raise LoweringError(op, f"has a constant matrix without a result ({error})") from error
+
+
+def _columns(op: SolveBase, b: Tensor, solve: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+    """Solve for a vector, or for the columns of a matrix, along which rows may lie."""
+    if b.axis not in (None, op.b_ndim - 1) or b.axis == 0:
+        raise LoweringError(op, "combines rows")
+    if op.b_ndim == 1:
+        return Tensor(solve(b.cells), None)
+    columns = [solve(b.cells[:, k]) for k in range(b.cells.shape[1])]
+    return Tensor(np.stack(columns, axis=1), b.axis)
+
+
+@lowered.register(SolveTriangular)
+def _solve_triangular(
+    op: SolveTriangular, node: Node, inputs: Sequence[Tensor], cells: Cells
+) -> Tensor:
+    matrix = _matrix(op, node, inputs[0])
+    unit = op.unit_diagonal
+    return _columns(
+        op, inputs[1], lambda b: _substituted(matrix, b, cells, lower=op.lower, unit=unit)
+    )
+
+
+def _substituted(
+    matrix: np.ndarray, b: np.ndarray, cells: Cells, *, lower: bool, unit: bool = False
+) -> np.ndarray:
+    """Solve with one triangle of a matrix; the other one is not read."""
+    x = b.copy()
+    for i in range(len(b)) if lower else reversed(range(len(b))):
+        known = range(i) if lower else range(i + 1, len(b))
+        done = [multiply(cells, cells.minus_one, matrix[i, k], x[k]) for k in known]
+        rest = add(cells, b[i], *done)
+        x[i] = rest if unit else divide(cells, rest, matrix[i, i])
+    return x
+
+
+@lowered.register(CholeskySolve)
+def _cholesky_solve(
+    op: CholeskySolve, node: Node, inputs: Sequence[Tensor], cells: Cells
+) -> Tensor:
+    matrix = _matrix(op, node, inputs[0])
+    factor = matrix if op.lower else matrix.T
+    return _columns(op, inputs[1], lambda b: _solved_by(factor, b, cells))
+
+
+def _solved_by(factor: np.ndarray, b: np.ndarray, cells: Cells) -> np.ndarray:
+    """Solve L Lᵀ x = b."""
+    half = _substituted(factor, b, cells, lower=True)
+    return _substituted(factor.T, half, cells, lower=False)
+
+
+@lowered.register(Solve)
+def _solve(op: Solve, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    matrix = _matrix(op, node, inputs[0])
+    if op.assume_a not in ("gen", *_SYMMETRIC):
+        raise LoweringError(op)
+    if op.assume_a in _SYMMETRIC:
+        read = np.tri(len(matrix), dtype=bool)
+        matrix = np.where(read if op.lower else read.T, matrix, matrix.T)
+    if op.assume_a == "pos":
+        factor = _factor(op, matrix, cells)
+        return _columns(op, inputs[1], lambda b: _solved_by(factor, b, cells))
+    inverse = _inverse(op, matrix, cells)
+    return _columns(op, inputs[1], lambda b: _product(inverse, b[:, np.newaxis], cells)[:, 0])
+
+
+@lowered.register(MatrixInverse)
+def _matrix_inverse(
+    op: MatrixInverse, node: Node, inputs: Sequence[Tensor], cells: Cells
+) -> Tensor:
+    return Tensor(_inverse(op, _matrix(op, node, inputs[0]), cells), None)
+
+
+def _inverse(op: Op, matrix: np.ndarray, cells: Cells) -> np.ndarray:
+    """Return an inverse by elimination, in which a pivot may vanish where the inverse exists.
+
+    The rows of data have no bounds there then.
+    """
+    numbers = _numbers(matrix)
+    if numbers is not None:
+        return constants(cells, _solved(op, np.linalg.inv, numbers))
+    size = len(matrix)
+    work = np.concatenate([matrix, constants(cells, np.eye(size))], axis=1)
+    for j in range(size):
+        pivot = next((i for i in range(j, size) if number(work[i, j]) != 0.0), None)
+        if pivot is None:
+            raise LoweringError(op, "has a matrix without an inverse")
+        work[[j, pivot]] = work[[pivot, j]]
+        work[j] = [divide(cells, x, work[j, j]) for x in work[j]]
+        for i in (k for k in range(size) if k != j):
+            share = multiply(cells, cells.minus_one, work[i, j])
+            pairs = zip(work[i], work[j], strict=True)
+            work[i] = [add(cells, x, multiply(cells, share, y)) for x, y in pairs]
+    return work[:, size:]
+
+
+@lowered.register(ExtractDiag)
+def _extract_diagonal(
+    op: ExtractDiag, node: Node, inputs: Sequence[Tensor], cells: Cells
+) -> Tensor:
+    (x,) = inputs
+    kept = [k for k in range(x.cells.ndim) if k not in (op.axis1, op.axis2)]
+    if x.axis in (op.axis1, op.axis2):
+        raise LoweringError(op, "pairs each row with other rows")
+    diagonal = np.diagonal(x.cells, op.offset, op.axis1, op.axis2)
+    return Tensor(diagonal, None if x.axis is None else kept.index(x.axis))
+
+
+@lowered.register(AllocDiag)
+def _matrix_of_diagonal(
+    op: AllocDiag, node: Node, inputs: Sequence[Tensor], cells: Cells
+) -> Tensor:
+    (x,) = inputs
+    length = x.cells.shape[-1]
+    if x.axis == x.cells.ndim - 1:
+        raise LoweringError(op, "pairs each row with other rows")
+    zero: Cell = cells.constant(np.zeros((), node.outputs[0].type.dtype))
+    size = length + abs(op.offset)
+    out = np.full((*x.cells.shape[:-1], size, size), zero, dtype=object)
+    places = np.arange(length)
+    out[..., places + max(0, -op.offset), places + max(0, op.offset)] = x.cells
+    kept = [k for k in range(out.ndim) if k not in (op.axis1, op.axis2)]
+    axis = None if x.axis is None else kept[x.axis]
+    return Tensor(np.moveaxis(out, (-2, -1), (op.axis1, op.axis2)), axis)
+
+
+_BY_MATRIX: dict[type, Callable[..., Tensor]] = {
+    Dot: _dot,
+    Cholesky: _cholesky,
+    SolveTriangular: _solve_triangular,
+    CholeskySolve: _cholesky_solve,
+    Solve: _solve,
+    MatrixInverse: _matrix_inverse,
+}

@@ -1,0 +1,239 @@
+"""Log-weights that data make -inf, as those of a component that a row cannot come from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.likelihood.arithmetic import add
+from pymc_minibatch_mh.likelihood.cells import Affine, Argument, Cell, Cells, Constant
+from pymc_minibatch_mh.likelihood.patterns import factors_of, is_a, reachable, summands
+
+
+def hindrances(cells: Cells, x: Cell) -> tuple[bool, bool]:
+    """Return what speaks against subtracting a cell: that it may be -inf, that it is data."""
+    unknown = x.is_data and not isinstance(x, Constant)
+    return unknown or may_be_impossible(cells, x), x.is_data
+
+
+def summands_of(cells: Cells, total: Cell) -> list[Cell]:
+    """Return the summands of a sum, one by one also those that are data."""
+    parts: list[Cell] = []
+    for part in summands(total):
+        if isinstance(part, Affine):
+            parts += [cells.linear(part), *summands(part.offset)]
+        else:
+            parts += summands(part)
+    return parts
+
+
+def is_impossible(cell: Cell) -> bool:
+    """Whether a cell is -inf."""
+    return isinstance(cell, Constant) and bool(np.isneginf(cell.value))
+
+
+def decides(cells: Cells, part: Cell, *, deep: bool) -> bool:
+    """Whether a summand is a choice by data of -inf or another value."""
+    if not (is_a(part, scalar.Switch) and part.inputs[0].is_data):
+        return False
+    return any(is_impossible(x) or (deep and may_be_impossible(cells, x)) for x in part.inputs[1:])
+
+
+def may_be_impossible(cells: Cells, cell: Cell) -> bool:
+    """Whether data decide if a sum is -inf."""
+    return any(is_impossible(x) or decides(cells, x, deep=True) for x in summands_of(cells, cell))
+
+
+#: Exponentials beyond which a logarithm of their sum stays one of two.
+MOST_EXPONENTIALS = 256
+
+#: A product of data, and a sum of such products.
+Product = tuple[Cell, ...]
+Weights = tuple[Product, ...]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A sum of arguments times data, plus data.
+
+    Parameters
+    ----------
+    weights
+        Number of an argument -> what it is multiplied by.
+    offset
+        What is added.
+    """
+
+    weights: dict[int, Weights]
+    offset: Weights
+
+
+@dataclass(frozen=True)
+class LogSum:
+    """Data times log Σ_k exp(l_k), every l_k a linear function of the arguments.
+
+    Parameters
+    ----------
+    core
+        The logarithm as it is written.
+    factor
+        What it is multiplied by.
+    terms
+        The exponents.
+    """
+
+    core: Cell
+    factor: Weights
+    terms: tuple[Linear, ...]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The summands of a log-likelihood: linear ones are left out.
+
+    Parameters
+    ----------
+    log_sums
+        Logarithms of sums of exponentials of linear functions.
+    mixture
+        Exponents of one more, of other functions, with all other summands in each of them, where
+        what was taken out of the sum cancels again. Of one softplus there are two; without one,
+        none.
+    others
+        What is neither, if there is no mixture.
+    """
+
+    log_sums: tuple[LogSum, ...]
+    mixture: tuple[Cell, ...]
+    others: tuple[Cell, ...]
+
+
+def parts_of(cells: Cells, root: Cell) -> Parts:
+    """Return what a sum is made of."""
+    known: dict[Cell, tuple[Linear, ...] | None] = {}
+    factors: dict[Cell, list[Product]] = {}
+    others: list[Cell] = []
+    for part in summands(root):
+        spread = [(data, core) for data, core in _spread(cells, part) if linear((core,)) is None]
+        for _, core in spread:
+            if core not in known:
+                known[core] = _linear_terms(core)
+        if any(known[core] is None for _, core in spread):
+            # What is written as one may cancel within, which its own parts would not.
+            others.append(part)
+            continue
+        for data, core in spread:
+            factors.setdefault(core, []).append(data)
+    found = tuple(
+        LogSum(core, tuple(factor), known[core] or ()) for core, factor in factors.items()
+    )
+    mixture = _mixture(cells, others)
+    return Parts(found, mixture, () if mixture else tuple(others))
+
+
+def _spread(cells: Cells, cell: Cell, data: Product = ()) -> list[tuple[Product, Cell]]:
+    """Return an expression as a sum of products of data with what is no such sum itself.
+
+    A choice by data is the sum of both values, each times zero or one.
+    """
+    if cell.is_data:
+        return []
+    if is_a(cell, scalar.Add):
+        return [pair for x in cell.inputs for pair in _spread(cells, x, data)]
+    if is_a(cell, scalar.Switch) and cell.inputs[0].is_data:
+        condition, yes, no = cell.inputs
+        ends = ((yes, (cells.one, cells.zero)), (no, (cells.zero, cells.one)))
+        return [
+            pair
+            for x, values in ends
+            for pair in _spread(cells, x, (*data, cells.node(scalar.switch, (condition, *values))))
+        ]
+    own, core = _split(cell)
+    if core is None or core is cell:
+        return [(data, cell)]
+    return _spread(cells, core, (*data, *own))
+
+
+def _mixture(cells: Cells, others: Sequence[Cell]) -> tuple[Cell, ...]:
+    for part in others:
+        raised = exponents(part) if is_a(part, scalar_math.Softplus) else None
+        if raised is not None:
+            common = [x for x in others if x is not part]
+            return tuple(add(cells, *common, *terms) for terms in raised)
+    return ()
+
+
+def arguments_at_once(cells: Cells, root: Cell) -> int:
+    """Return on how many arguments a part of a log-likelihood depends, at most.
+
+    Logarithms of sums of exponentials of linear functions count as none: their bounds are joint.
+    """
+    parts = [parts_of(cells, branch) for branch in branches(root)]
+    each = [_n_arguments(x) for part in parts for x in (*part.others, *part.mixture)]
+    return max(each, default=0)
+
+
+def branches(root: Cell) -> Iterator[Cell]:
+    """Yield the expressions that data choose from."""
+    waiting = [root]
+    while waiting:
+        cell = waiting.pop()
+        if is_a(cell, scalar.Switch) and cell.inputs[0].is_data:
+            waiting += cell.inputs[1:]
+        else:
+            yield cell
+
+
+def exponents(cell: Cell) -> list[tuple[Cell, ...]] | None:
+    """Return what softplus(x) is the log of a sum of exponentials of, each as summands.
+
+    None where there would be too many.
+    """
+    raised: list[tuple[Cell, ...]] = [()]
+    for part in summands(cell.inputs[0]):
+        inner = exponents(part) if is_a(part, scalar_math.Softplus) else [(part,)]
+        if inner is None or len(raised) * len(inner) >= MOST_EXPONENTIALS:
+            return None
+        raised = [(*left, *right) for left in raised for right in inner]
+    return [(), *raised]
+
+
+def linear(parts: Sequence[Cell]) -> Linear | None:
+    """Return a sum as a linear function of the arguments, None if it is not written as one."""
+    weights: dict[int, list[Product]] = {}
+    offset: list[Product] = []
+    waiting: list[tuple[Cell, Product]] = [(part, ()) for part in parts]
+    while waiting:
+        cell, factors = waiting.pop()
+        if cell.is_data:
+            offset.append((*factors, cell))
+        elif isinstance(cell, Argument):
+            weights.setdefault(cell.number, []).append(factors)
+        elif is_a(cell, scalar.Add):
+            waiting += [(x, factors) for x in cell.inputs]
+        else:
+            data, core = _split(cell)
+            if core is None or core is cell:
+                return None
+            waiting.append((core, (*factors, *data)))
+    return Linear({a: tuple(w) for a, w in weights.items()}, tuple(offset))
+
+
+def _linear_terms(core: Cell) -> tuple[Linear, ...] | None:
+    found = exponents(core) if is_a(core, scalar_math.Softplus) else None
+    terms = [linear(parts) for parts in found or ()]
+    kept = tuple(term for term in terms if term is not None)
+    return kept if found and len(kept) == len(terms) else None
+
+
+def _split(cell: Cell) -> tuple[Product, Cell | None]:
+    """Return the data in a product, and the one factor that is not data, if it is one."""
+    factors = factors_of(cell)
+    others = [x for x in factors if not x.is_data]
+    return tuple(x for x in factors if x.is_data), others[0] if len(others) == 1 else None
+
+
+def _n_arguments(cell: Cell) -> int:
+    return sum(1 for x in reachable(cell) if isinstance(x, Argument))

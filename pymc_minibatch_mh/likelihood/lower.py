@@ -1,0 +1,295 @@
+"""Taking the log-likelihood graph of a batch apart into the cells of one row.
+
+A tensor becomes an array of cells in which the observation axis has length one. A tensor
+operation without a rule is refused by name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from pymc.pytensorf import constant_fold
+from pytensor.graph.basic import Apply as Node
+from pytensor.graph.basic import Constant as GraphConstant
+from pytensor.graph.basic import Variable
+from pytensor.graph.op import Op
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import (
+    Alloc,
+    AllocEmpty,
+    ARange,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+
+from pymc_minibatch_mh.likelihood.cells import Cell, Cells, Constant, Length, LoweringError
+from pymc_minibatch_mh.likelihood.simplify import apply
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A tensor of cells and the axis along which the rows lie, if it has one.
+
+    The proof that rows are apart has been given; rules look once more where a mistake would put a
+    cell in the place of another.
+    """
+
+    cells: np.ndarray
+    axis: int | None
+
+
+def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tensor:
+    """Take a graph apart.
+
+    Parameters
+    ----------
+    cells
+        Where cells are made.
+    graph : Variable
+        Log-likelihood of a batch.
+    leaves
+        The position, the batches of data and the length of a batch as cells.
+
+    Raises
+    ------
+    LoweringError
+        Naming the operation that cannot be taken apart.
+    """
+    known = {**leaves, **_known_shapes(cells, graph, leaves)}
+
+    def value_of(variable: Variable) -> Tensor:
+        if variable not in known and isinstance(variable, GraphConstant):
+            known[variable] = Tensor(constants(cells, variable.data), None)
+        return known[variable]
+
+    for node in toposort([graph], blockers=list(known)):
+        inputs = [value_of(x) for x in node.inputs if _is_array(x)]
+        results = lowered(node.op, node, inputs, cells)
+        outputs = (results,) if isinstance(results, Tensor) else results
+        if len(outputs) != len(node.outputs):
+            raise LoweringError(node.op)
+        known.update(zip(node.outputs, outputs, strict=True))
+    return value_of(graph)
+
+
+def _known_shapes(
+    cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]
+) -> dict[Variable, Tensor]:
+    """Return the shapes of what is the same for all batches.
+
+    They may be asked of the predictor of all rows, which must not be taken apart for that.
+    """
+    of_batches = {
+        leaf for leaf, tensor in leaves.items() if leaf.type.ndim == 0 or tensor.axis == 0
+    }
+    shapes = [v for v in ancestors([graph]) if _is_shape(v) and v not in leaves]
+    whole = [v for v in shapes if of_batches.isdisjoint(ancestors([v]))]
+    values = constant_fold(whole, raise_not_constant=False) if whole else ()
+    known = zip(whole, values, strict=True)
+    return {v: Tensor(constants(cells, x), None) for v, x in known if isinstance(x, np.ndarray)}
+
+
+def _is_shape(variable: Variable) -> bool:
+    return variable.owner is not None and isinstance(variable.owner.op, Shape)
+
+
+def _is_array(variable: Variable) -> bool:
+    return hasattr(variable.type, "dtype")
+
+
+def constants(cells: Cells, values: Any) -> np.ndarray:
+    """Return an array of numbers as an array of cells."""
+    values = np.asarray(values)
+    out = np.empty(values.shape, dtype=object)
+    for place in np.ndindex(*values.shape):
+        out[place] = cells.constant(values[place])
+    return out
+
+
+@singledispatch
+def lowered(
+    op: Op, node: Node, inputs: Sequence[Tensor], cells: Cells
+) -> Tensor | tuple[Tensor, ...]:
+    """Return the output of `node` as cells, or all outputs if there are several.
+
+    Raises
+    ------
+    LoweringError
+        If there is no rule for `op`.
+    """
+    raise LoweringError(op)
+
+
+def row_axis(op: Op, inputs: Sequence[Tensor]) -> int | None:
+    """Return the observation axis of tensors with as many axes each.
+
+    Raises
+    ------
+    LoweringError
+        If they do not lie along each other.
+    """
+    axes = {x.axis for x in inputs if x.axis is not None}
+    if not axes:
+        return None
+    axis = axes.pop()
+    if axes or any(x.cells.shape[axis] != 1 for x in inputs):
+        raise LoweringError(op, "pairs each row with other rows")
+    return axis
+
+
+@lowered.register(Elemwise)
+def _elemwise(op: Elemwise, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    arrays = np.broadcast_arrays(*(x.cells for x in inputs), subok=False)
+    out = np.empty(arrays[0].shape, dtype=object)
+    for place in np.ndindex(*out.shape):
+        out[place] = apply(cells, op.scalar_op, *(array.item(*place) for array in arrays))
+    return Tensor(out, row_axis(op, inputs))
+
+
+@lowered.register(DimShuffle)
+def _dimshuffle(op: DimShuffle, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    (x,) = inputs
+    kept = [k for k in op.new_order if k != "x"]
+    dropped = [k for k in range(x.cells.ndim) if k not in kept]
+    if x.axis in dropped:
+        raise LoweringError(op)
+    moved = x.cells.transpose(kept + dropped)
+    moved = moved.reshape(moved.shape[: len(kept)])
+    added = tuple(np.newaxis if k == "x" else slice(None) for k in op.new_order)
+    axis = None if x.axis is None else list(op.new_order).index(x.axis)
+    return Tensor(moved[(*added, ...)], axis)
+
+
+@lowered.register(SpecifyShape)
+@lowered.register(ScalarFromTensor)
+@lowered.register(TensorFromScalar)
+def _same(op: Op, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    return inputs[0]
+
+
+@lowered.register(MakeVector)
+def _make_vector(op: MakeVector, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    out = np.empty(len(inputs), dtype=object)
+    for k, x in enumerate(inputs):
+        out[k] = x.cells.item()
+    return Tensor(out, None)
+
+
+@lowered.register(Shape_i)
+def _shape(op: Shape_i, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    (x,) = inputs
+    rows = x.axis == op.i
+    cell: Cell = cells.length() if rows else cells.constant(np.int64(x.cells.shape[op.i]))
+    return Tensor(single(cell), None)
+
+
+@lowered.register(Shape)
+def _whole_shape(op: Shape, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    (x,) = inputs
+    lengths = constants(cells, np.array(x.cells.shape, dtype=np.int64))
+    if x.axis is not None:
+        lengths[x.axis] = cells.length()
+    return Tensor(lengths, None)
+
+
+def single(cell: Cell) -> np.ndarray:
+    """Return an array without axes that holds one cell."""
+    out = np.empty((), dtype=object)
+    out[()] = cell
+    return out
+
+
+@lowered.register(Alloc)
+def _alloc(op: Alloc, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    value, *lengths = inputs
+    shape, axis = _lengths_of([x.cells.item() for x in lengths], op)
+    if value.axis is not None and value.axis + len(shape) - value.cells.ndim != axis:
+        raise LoweringError(op)
+    return Tensor(np.broadcast_to(value.cells, shape), axis)
+
+
+def _lengths_of(shape: Sequence[Cell], op: Op) -> tuple[list[int], int | None]:
+    """Return lengths, that of the rows being one, and which axis the rows lie along."""
+    lengths, axis = [], None
+    for k, cell in enumerate(shape):
+        if isinstance(cell, Constant):
+            lengths.append(int(cell.value))
+        elif isinstance(cell, Length) and axis is None:
+            axis = k
+            lengths.append(1)
+        else:
+            raise LoweringError(op)
+    return lengths, axis
+
+
+@lowered.register(AllocEmpty)
+def _alloc_empty(op: AllocEmpty, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    shape, axis = _lengths_of([x.cells.item() for x in inputs], op)
+    return Tensor(np.full(shape, cells.constant(np.nan), dtype=object), axis)
+
+
+@lowered.register(ARange)
+def _arange(op: ARange, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    start, stop, step = (x.cells.item() for x in inputs)
+    if not isinstance(start, Constant) or not isinstance(step, Constant):
+        raise LoweringError(op)
+    if isinstance(stop, Length) and (start.value, step.value) == (0, 1):
+        return Tensor(single(cells.row_number()).reshape(1), 0)
+    if not isinstance(stop, Constant):
+        raise LoweringError(op)
+    return Tensor(constants(cells, np.arange(start.value, stop.value, step.value)), None)
+
+
+@lowered.register(Reshape)
+def _reshape(op: Reshape, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    x, target = inputs
+    shape, axis = _lengths_of(list(target.cells), op)
+    if x.axis is None and axis is None:
+        return Tensor(x.cells.reshape(shape), None)
+    if axis is None and shape.count(-1) == 1:
+        axis = shape.index(-1)
+        shape[axis] = 1
+    # In C order, rows stay rows on the first axis, or where nothing but rows is.
+    stay_first = axis == x.axis == 0
+    only_rows = x.axis is not None and axis is not None and x.cells.size == 1
+    if not (stay_first or only_rows) or int(np.prod(shape)) != x.cells.size:
+        raise LoweringError(op, "mixes rows, or cannot be seen not to")
+    return Tensor(x.cells.reshape(shape), axis)
+
+
+@lowered.register(Join)
+def _join(op: Join, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    axis = row_axis(op, inputs)
+    along = op.axis % inputs[0].cells.ndim
+    if axis == along:
+        raise LoweringError(op, "puts rows after rows")
+    return Tensor(np.concatenate([x.cells for x in inputs], axis=along), axis)
+
+
+@lowered.register(Split)
+def _split(op: Split, node: Node, inputs: Sequence[Tensor], cells: Cells) -> tuple[Tensor, ...]:
+    x, lengths = inputs
+    if x.axis == op.axis % x.cells.ndim:
+        raise LoweringError(op, "takes a part of the rows")
+    if not all(isinstance(cell, Constant) for cell in lengths.cells.flat):
+        raise LoweringError(op, "has lengths that are not known beforehand")
+    ends = np.cumsum([int(cell.value) for cell in lengths.cells.flat])
+    parts = np.split(x.cells, ends[:-1], axis=op.axis)
+    return tuple(Tensor(part, x.axis) for part in parts)
+
+
+@lowered.register(CheckAndRaise)
+def _asserted(op: CheckAndRaise, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+    x, *conditions = inputs
+    held = [isinstance(c, Constant) and bool(c.value) for t in conditions for c in t.cells.flat]
+    if not all(held):
+        raise LoweringError(op, "asserts what is not known beforehand")
+    return x

@@ -1,0 +1,330 @@
+"""Maps of a few coordinates of the position each, to what a model's own variables are there."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace, vectorize_graph
+
+from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
+
+#: Where values lie in the position, and their graph.
+Placed = tuple[np.ndarray, Variable]
+
+
+@dataclass(frozen=True, eq=False)
+class Map(ABC):
+    """A one-to-one map of a few coordinates; it depends on none that another map moves.
+
+    Parameters
+    ----------
+    name
+        The variable that is moved in other coordinates.
+    places : ndarray of int
+        Where it lies in the position.
+    words
+        Its coordinates in words, for messages.
+    """
+
+    name: str
+    places: np.ndarray
+    words: str
+
+    @property
+    def moved(self) -> set[int]:
+        """Coordinates that stand for other than the model's own variables."""
+        return {int(k) for k in self.places.flat}
+
+    @property
+    def ends(self) -> set[int]:
+        """Coordinates that lie between 0 and infinity."""
+        return set()
+
+    @property
+    def logs(self) -> set[int]:
+        """Coordinates whose logarithm, times a number, is what rows were written in."""
+        return set()
+
+    @property
+    def sums(self) -> set[tuple[int, ...]]:
+        """Coordinates that have a sum, which is positive, by which rows divide."""
+        return set()
+
+    def depends_on(self, place: int) -> bool:
+        """Whether the map depends on a coordinate, or moves it."""
+        return place in self.moved
+
+    def natural(self, position: Variable) -> dict[str, Variable]:
+        """Return graphs of free variables, by name, that the model computes by longer ones."""
+        return {}
+
+    @abstractmethod
+    def set_values(self, positions: np.ndarray, values: np.ndarray) -> None:
+        """Write the model's own variables at positions into values, both of shape (n, d)."""
+
+    @abstractmethod
+    def set_positions(self, values: np.ndarray, positions: np.ndarray) -> None:
+        """Write the positions of the model's own variables, both of shape (n, d)."""
+
+    @abstractmethod
+    def graphs(self, position: Variable) -> list[Placed]:
+        """Return the graphs of the model's own variables at a position."""
+
+    @abstractmethod
+    def log_jacobians(self, positions: np.ndarray) -> np.ndarray:
+        """Return log |∂ values / ∂ position| at positions of shape (n, d), shape (n,)."""
+
+    @abstractmethod
+    def log_jacobian(self, position: Variable) -> Variable:
+        """Return the graph of log |∂ values / ∂ position|."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(Map):
+    """Coordinates α_g = a + B z_g in the place of z_g, for all groups g.
+
+    Parameters
+    ----------
+    name
+        The variable z.
+    places : ndarray of int, shape (G, q)
+        Where each z_g lies in the position.
+    words
+        α in words, for messages.
+    position : Variable
+        What B is made of has the same values in positions and in the model's own variables.
+    scale
+        Rows of the lower triangle of B: graphs of the position, one number each. The diagonal is
+        positive wherever the position is.
+    locations
+        Where a_1..a_q lie in the position; -1 for what is zero.
+    """
+
+    position: Variable
+    scale: tuple[tuple[Variable, ...], ...]
+    locations: tuple[int, ...]
+
+    def depends_on(self, place: int) -> bool:
+        """Whether the map depends on a coordinate, or moves it."""
+        if place in self.moved or place in self.locations:
+            return True
+        # Numbers tell more than graphs, in which every entry is an entry of the whole.
+        (size,) = self.position.type.shape
+        here = np.zeros((2, int(size)))
+        here[1, place] = 0.5
+        found = [np.broadcast_to(np.ravel(x), 2) for x in self._evaluate(here)]
+        return any(one != other for one, other in found)
+
+    def set_values(self, positions: np.ndarray, values: np.ndarray) -> None:
+        """Write z."""
+        shifted = [
+            positions[:, places] - _shift(positions.T, location)
+            for places, location in zip(self.places.T, self.locations, strict=True)
+        ]
+        for places, z in zip(self.places.T, _solved(self._scales(positions), shifted), strict=True):
+            values[:, places] = z
+
+    def set_positions(self, values: np.ndarray, positions: np.ndarray) -> None:
+        """Write α."""
+        rows, columns = self._scales(values), [values[:, places] for places in self.places.T]
+        for j, location in enumerate(self.locations):
+            terms = [b * z for b, z in zip(rows[j], columns, strict=False)]
+            positions[:, self.places[:, j]] = sum(terms) + _shift(values.T, location)
+
+    def graphs(self, position: Variable) -> list[Placed]:
+        """Return the graphs of z."""
+        shifted = [
+            position[places] - (position[location] if location >= 0 else 0.0)
+            for places, location in zip(self.places.T, self.locations, strict=True)
+        ]
+        return list(zip(self.places.T, _solved(self._at(position), shifted), strict=True))
+
+    def log_jacobians(self, positions: np.ndarray) -> np.ndarray:
+        """Return -G log |B|."""
+        diagonal = [row[-1][:, 0] for row in self._scales(positions)]
+        return np.broadcast_to(
+            -float(len(self.places)) * np.sum(np.log(diagonal), axis=0), len(positions)
+        )
+
+    def log_jacobian(self, position: Variable) -> Variable:
+        """Return the graph of -G log |B|."""
+        return -sum(len(self.places) * pt.log(row[-1]) for row in self._at(position))
+
+    def _at(self, position: Variable) -> list[list[Variable]]:
+        return self._by_rows(clone_replace(self._flat, {self.position: position}))
+
+    def _scales(self, positions: np.ndarray) -> list[list[np.ndarray]]:
+        """Return the entries of B, shape (n, 1) each."""
+        return self._by_rows([np.reshape(x, (-1, 1)) for x in self._evaluate(positions)])
+
+    @cached_property
+    def _flat(self) -> list[Variable]:
+        return [entry for row in self.scale for entry in row]
+
+    def _by_rows(self, flat: Sequence[Any]) -> list[list[Any]]:
+        entries = iter(flat)
+        return [[next(entries) for _ in row] for row in self.scale]
+
+    @cached_property
+    def _evaluate(self) -> Callable[[np.ndarray], list[np.ndarray]]:
+        positions = pt.matrix("positions", dtype="float64", shape=(None, *self.position.type.shape))
+        outputs = vectorize_graph(self._flat, {self.position: positions})
+        return pytensor.function([positions], outputs, mode=IN_PYTHON, on_unused_input="ignore")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is compiled."""
+        return {field.name: self.__dict__[field.name] for field in fields(self)}
+
+
+def _shift(coordinates: np.ndarray, location: int) -> Any:
+    return coordinates[location][:, None] if location >= 0 else 0.0
+
+
+def _solved(rows: Sequence[Sequence[Any]], shifted: Sequence[Any]) -> list[Any]:
+    """Return z of B z = α - a by forward substitution: arrays or graphs."""
+    z: list[Any] = []
+    for row, right in zip(rows, shifted, strict=True):
+        for entry, known in zip(row[:-1], z, strict=True):
+            right = right - entry * known
+        z.append(right / row[-1])
+    return z
+
+
+@dataclass(frozen=True, eq=False)
+class Reciprocal(Map):
+    """Coordinates κ = exp(-v/power) in the place of v, elementwise: 1/shape, or 1/√shape.
+
+    What v is the logarithm of, such as the shape of a negative binomial, can be infinite to all
+    that data tell. In κ that is the end of the support, zero, which lies near and not far.
+
+    Parameters
+    ----------
+    name
+        The variable v.
+    places : ndarray of int
+        Where it lies in the position.
+    words
+        κ in words, for messages.
+    power
+        1 or 2.
+    """
+
+    power: int
+
+    @property
+    def ends(self) -> set[int]:
+        """All of them."""
+        return self.moved
+
+    @property
+    def logs(self) -> set[int]:
+        """All of them."""
+        return self.moved
+
+    def set_values(self, positions: np.ndarray, values: np.ndarray) -> None:
+        """Write v."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values[:, self.places] = self._logs(positions)
+
+    def set_positions(self, values: np.ndarray, positions: np.ndarray) -> None:
+        """Write κ."""
+        with np.errstate(over="ignore"):
+            positions[:, self.places] = np.exp(values[:, self.places] / -self.power)
+
+    def graphs(self, position: Variable) -> list[Placed]:
+        """Return the graph of v."""
+        return [(self.places, self._logs(position))]
+
+    def log_jacobians(self, positions: np.ndarray) -> np.ndarray:
+        """Return the sum of log(power/κ)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = self._logs(positions) / self.power + np.log(float(self.power))
+        return logs.sum(axis=1)
+
+    def log_jacobian(self, position: Variable) -> Variable:
+        """Return the graph of the sum of log(power/κ)."""
+        logs = pt.sum(self._logs(position)) / self.power
+        return logs + self.places.size * np.log(self.power)
+
+    def _logs(self, x: Any) -> Any:
+        """Return v at κ: of graphs, or of an array with κ along its last axis."""
+        log = pt.log if isinstance(x, Variable) else np.log
+        return -float(self.power) * log(x[..., self.places])
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Map):
+    """Coordinates t = |b| χ in the place of a coefficient b and the logits of a simplex χ.
+
+    A monotonic effect ``b * cumsum(chi)[level]`` is linear in t, all of which have the sign of b.
+    The map is one to one for coefficients of one sign, that of the posterior's mode.
+
+    Parameters
+    ----------
+    name
+        The variable χ.
+    places : ndarray of int, shape (K,)
+        Where its K - 1 logits lie in the position, then b.
+    words
+        t in words, for messages.
+    sign
+        1 or -1, the sign of b.
+    """
+
+    sign: float
+
+    @property
+    def ends(self) -> set[int]:
+        """All of them."""
+        return self.moved
+
+    @property
+    def sums(self) -> set[tuple[int, ...]]:
+        """All of them, whose sum is |b|."""
+        return {tuple(sorted(self.moved))}
+
+    def natural(self, position: Variable) -> dict[str, Variable]:
+        """Return the graph of χ without logits."""
+        t = position[self.places]
+        return {self.name: t / pt.sum(t)}
+
+    def set_values(self, positions: np.ndarray, values: np.ndarray) -> None:
+        """Write the logits and b."""
+        # NumPy chooses a layout by the number of positions, and adds in its order.
+        t = np.ascontiguousarray(positions[:, self.places])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(t)
+            values[:, self.places[:-1]] = (logs - logs.mean(axis=1, keepdims=True))[:, :-1]
+        values[:, self.places[-1]] = self.sign * t.sum(axis=1)
+
+    def set_positions(self, values: np.ndarray, positions: np.ndarray) -> None:
+        """Write t: of a coefficient that is 0 as of 1, and of one with another sign as of -b."""
+        logits, size = values[:, self.places[:-1]], np.abs(values[:, self.places[-1]])
+        logits = np.concatenate([logits, -logits.sum(axis=1, keepdims=True)], axis=1)
+        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+        size = np.where(size > 0.0, size, 1.0) / shares.sum(axis=1)
+        positions[:, self.places] = size[:, None] * shares
+
+    def graphs(self, position: Variable) -> list[Placed]:
+        """Return the graphs of the logits and of b."""
+        t = position[self.places]
+        logs = pt.log(t)
+        total = self.sign * pt.sum(t, keepdims=True)
+        return [(self.places[:-1], (logs - pt.mean(logs))[:-1]), (self.places[-1:], total)]
+
+    def log_jacobians(self, positions: np.ndarray) -> np.ndarray:
+        """Return log |b| - log K - the sum of log t."""
+        t = positions[:, self.places]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log(t.sum(axis=1)) - np.log(t.shape[1]) - np.log(t).sum(axis=1)
+
+    def log_jacobian(self, position: Variable) -> Variable:
+        """Return the graph of log |b| - log K - the sum of log t."""
+        t = position[self.places]
+        return pt.log(pt.sum(t)) - np.log(self.places.size) - pt.sum(pt.log(t))

@@ -1,0 +1,129 @@
+"""Shape parameters in gamma functions of rows, and models with their reciprocals as coordinates."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Gather
+from pymc_minibatch_mh.likelihood.function import LoweredRow, lowered_rows
+from pymc_minibatch_mh.likelihood.maps import Reciprocal
+from pymc_minibatch_mh.likelihood.operations import GammaRatio
+from pymc_minibatch_mh.likelihood.patterns import is_a, number, reachable, scaled_core, summands
+from pymc_minibatch_mh.likelihood.split import Block, Coordinates, Split, in_coordinates
+
+#: How the reciprocal, and its root, are written; those of a shape in an interval.
+_WORDS = {1: "1/{}", 2: "1/√{}"}
+_WORDS_OF_INTERVALS = {
+    1: "(upper - {0})/({0} - lower)",
+    2: "√((upper - {0})/({0} - lower))",
+}
+
+
+def shapes_of(split: Split) -> list[str]:
+    """Return the names of the value variables that are logarithms of shapes.
+
+    Parameters
+    ----------
+    split
+        A model in its own variables.
+    """
+    try:
+        rows = lowered_rows(split)
+    except BoundsError:
+        return []
+    places = {place for row in rows for place in _places_of_shapes(row)}
+    return [
+        block.name
+        for block in split.blocks
+        if block.start >= split.first
+        and places.intersection(range(block.start, block.stop))
+        and np.isneginf(split.lower[block.start : block.stop]).all()
+        and np.isposinf(split.upper[block.start : block.stop]).all()
+    ]
+
+
+def in_reciprocal(split: Split, there: Split, name: str, power: int) -> Split | None:
+    """Return a model with the reciprocal of a shape among its coordinates.
+
+    Parameters
+    ----------
+    split
+        The model in its own variables.
+    there
+        The same in the coordinates that it has already.
+    name
+        The value variable that is the shape's logarithm.
+    power
+        1 for its reciprocal, 2 for the root of that.
+
+    Returns
+    -------
+    Split
+        None where rows are not smooth in it, or another map depends on the shape.
+    """
+    known = there.coordinates or Coordinates(())
+    block = next(block for block in split.blocks if block.name == name)
+    places = np.arange(block.start, block.stop)
+    if any(known.depend_on(int(k)) for k in places):
+        return None
+    shape = Reciprocal(name, places, _words_of(split, block, power), power)
+    found = in_coordinates(split, Coordinates((*known.maps, shape), known.refused))
+    return found if all(map(_is_smooth, lowered_rows(found))) else None
+
+
+def _words_of(split: Split, block: Block, power: int) -> str:
+    """Return κ in words: of a variable that PyMC maps to the real line, by its own ends."""
+    names = zip(split.blocks, split.natural, strict=True)
+    name = next(name for other, name in names if other is block)
+    if name == block.name:
+        return _WORDS[power].format(f"exp({name})")
+    if not block.name.endswith("_interval__"):
+        return _WORDS[power].format(name)
+    shapes = {place for row in lowered_rows(split) for place in _places_of_shapes(row, scalar.Exp)}
+    if block.start in shapes:
+        return _WORDS[power].format(f"({name} - lower)")
+    return _WORDS_OF_INTERVALS[power].format(name)
+
+
+def _places_of_shapes(row: LoweredRow, *functions: type) -> Iterator[int]:
+    """Yield the coordinates of which some functions, by default all known, are shapes."""
+    for cell in reachable(row.root):
+        if is_a(cell, GammaRatio):
+            size, _ = scaled_core(row.cells, cell.inputs[0])
+            if is_a(size, *(functions or (scalar.Exp, scalar_math.Sigmoid))):
+                yield from _coordinates(size.inputs[0])
+
+
+def _coordinates(cell: Cell) -> range:
+    """Return the coordinates that a cell is one of, plus a number."""
+    if not isinstance(cell, Affine) or len(cell.terms) > 1 or number(cell.offset) is None:
+        return range(0)
+    (term,) = cell.terms
+    if term.monomial or term.factor != 1.0:
+        return range(0)
+    place = term.place
+    if isinstance(place, Gather):
+        return range(place.first, place.first + place.step * place.size, place.step)
+    return range(place, place + 1)
+
+
+def _is_smooth(row: LoweredRow) -> bool:
+    """Whether nothing is left that is infinite where a reciprocal is zero."""
+    return not any(
+        is_a(cell, scalar.Log, scalar.Reciprocal) and _is_of_reciprocal(row, cell.inputs[0])
+        for cell in reachable(row.root)
+    )
+
+
+def _is_of_reciprocal(row: LoweredRow, cell: Cell) -> bool:
+    """Whether a cell is made of reciprocals alone, and may be zero where they are."""
+    if isinstance(cell, Affine | Apply):
+        parts = (cell.offset,) if isinstance(cell, Affine) else summands(cell)
+        if any((number(part) or 0.0) > 0.0 for part in parts):
+            # One more than a power of a reciprocal, which is positive.
+            return False
+    affines = [x for x in reachable(cell) if isinstance(x, Affine)]
+    return bool(affines) and all(row.cells.logs.intersection(_coordinates(x)) for x in affines)

@@ -1,0 +1,611 @@
+"""How rows meet the coordinates of the position: times which data, times which parameters."""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.scalar import basic as scalar
+from pytensor.tensor.elemwise import Elemwise
+
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Constant, Gather, Place
+from pymc_minibatch_mh.likelihood.function import LinearForm, LoweredRow, lowered_rows
+from pymc_minibatch_mh.likelihood.maps import Scaled
+from pymc_minibatch_mh.likelihood.patterns import is_a, is_positive, reachable
+from pymc_minibatch_mh.likelihood.split import Block, Coordinates, Split, in_coordinates
+
+#: Entries that are scaled each by one of its own, at most: each becomes an expression of its own.
+MOST_ENTRIES = 25
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A function of the position without data, which is the same in the cells of all terms.
+
+    Parameters
+    ----------
+    expression
+        The operation and its operands, as nested tuples.
+    positive
+        Whether it is positive at every position.
+    places
+        Coordinates that it depends on.
+    """
+
+    expression: tuple
+    positive: bool
+    places: frozenset[int]
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is a linear form of coordinates."""
+        return self.expression[0] == "linear"
+
+    @property
+    def divides(self) -> bool:
+        """Whether it is a reciprocal, such as exp(-x): what rows are divided by is their noise."""
+        kind, *parts = self.expression
+        if kind != "apply" or not isinstance(parts[0], scalar.Exp):
+            return kind == "apply" and isinstance(parts[0], scalar.Reciprocal)
+        inner = parts[1]
+        return inner[0] == "linear" and all(k < 0.0 for k, _ in inner[1])
+
+    def graph(self, position: Variable) -> Variable:
+        """Return the function as a graph."""
+        return _graph(self.expression, position)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """One way in which rows meet a coordinate.
+
+    Parameters
+    ----------
+    data
+        The term and its data that the coordinate is multiplied by, without numbers.
+    factors
+        What else it is multiplied by.
+    beside
+        Coordinates of what else multiplies it and is no such function: entries that data choose.
+    outside
+        Coordinates of what multiplies a function of it, as of a variable that is bounded.
+    """
+
+    data: Hashable
+    factors: tuple[Factor, ...]
+    beside: frozenset[int] = frozenset()
+    outside: frozenset[int] = frozenset()
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether no other coordinate multiplies it as it is."""
+        return not any(factor.is_linear for factor in self.factors)
+
+    @property
+    def counted(self) -> Counter[Factor]:
+        """How often each factor is there."""
+        return Counter(self.factors)
+
+
+#: First coordinate, step and number of those that are met in one way, chosen by data or not.
+Column = tuple[int, int, int]
+
+
+def meetings(row: LoweredRow) -> dict[Column, set[Meeting]]:
+    """Return all ways in which a row meets coordinates."""
+    return _Walk(row).found
+
+
+class _Times(NamedTuple):
+    """What a sum is multiplied by.
+
+    Parameters
+    ----------
+    data
+        Data.
+    factors
+        Functions of the position.
+    chosen
+        Functions of entries that the same data choose as those of the sum.
+    beside, outside
+        Coordinates of all else, and of what a function of the sum is multiplied by.
+    """
+
+    data: frozenset[Cell] = frozenset()
+    factors: tuple[Factor, ...] = ()
+    chosen: tuple[Cell, ...] = ()
+    beside: frozenset[int] = frozenset()
+    outside: frozenset[int] = frozenset()
+
+
+class _Walk:
+    """A walk down an expression that knows what each sum is multiplied by."""
+
+    def __init__(self, row: LoweredRow) -> None:
+        self.found: defaultdict[Column, set[Meeting]] = defaultdict(set)
+        self._term = row.term.name
+        waiting = [(row.root, _Times())]
+        seen = set(waiting)
+        while waiting:
+            here = waiting.pop()
+            for after in self._inside(*here):
+                if after not in seen:
+                    seen.add(after)
+                    waiting.append(after)
+
+    def _inside(self, cell: Cell, times: _Times) -> list[tuple[Cell, _Times]]:
+        if cell.is_data:
+            return []
+        if isinstance(cell, Affine):
+            self._meet(cell, times)
+            return []
+        if is_a(cell, scalar.Add):
+            return [(x, times) for x in cell.inputs]
+        if is_a(cell, scalar.Mul):
+            return self._of_product(cell, times)
+        outside = times.outside | _outside(cell, times.factors)
+        return [(x, _Times(outside=outside)) for x in cell.inputs]
+
+    def _of_product(self, cell: Cell, times: _Times) -> list[tuple[Cell, _Times]]:
+        known = [x for x in cell.inputs if x.is_data]
+        others = [x for x in cell.inputs if not x.is_data]
+        data = times.data.union(*map(_leaves, known))
+        linear = [x for x in others if isinstance(x, Affine) or is_a(x, scalar.Add)]
+        chosen: set[Cell] = set()
+        after: list[tuple[Cell, _Times]] = []
+        for x in linear:
+            rest = others.copy()
+            rest.remove(x)
+            if isinstance(x, Affine) and any(isinstance(y, Affine) and not factor(y) for y in rest):
+                # A slope of what data choose: the other of the two is met, times this one.
+                continue
+            more = tuple(y for y in map(factor, rest) if y is not None)
+            with_it = [y for y in rest if not factor(y) and _index_of(y) in _indices(x)]
+            chosen.update(with_it)
+            beside = _read_in([y for y in rest if not factor(y) and y not in with_it])
+            factors = (*times.factors, *more)
+            after.append((x, _Times(data, factors, tuple(with_it), times.beside | beside)))
+        walked = [x for x in others if x not in linear and x not in chosen]
+        for x in walked:
+            if not (linear and factor(x)):
+                known_ones = [*times.factors, *filter(None, map(factor, others))]
+                after.append((x, _Times(outside=_outside(x, known_ones))))
+        return after
+
+    def _meet(self, cell: Affine, times: _Times) -> None:
+        for term in cell.terms:
+            place = term.place
+            all_data = self._term, times.data.union(*map(_leaves, term.monomial))
+            if not isinstance(place, Gather):
+                columns = [((place, 1, 1), times.factors)]
+            elif not times.chosen:
+                columns = [((place.first, place.step, place.size), times.factors)]
+            else:
+                columns = [
+                    ((place.first + place.step * k, 1, 1), times.factors + _entry(times.chosen, k))
+                    for k in range(place.size)
+                ]
+            for column, factors in columns:
+                self.found[column].add(Meeting(all_data, factors, times.beside, times.outside))
+
+
+def _outside(cell: Cell, factors: Sequence[Factor]) -> frozenset[int]:
+    """Return what multiplies a function of one coordinate; nothing for other functions."""
+    forms = [x for x in reachable(cell) if isinstance(x, Affine)]
+    if len(forms) != 1 or len(forms[0].terms) != 1:
+        return frozenset()
+    return frozenset[int]().union(*(x.places for x in factors if not x.divides))
+
+
+def _indices(cell: Cell) -> set[tuple[Cell, int]]:
+    """Return by which data, and from how few, all of a sum is chosen; nothing if not all is."""
+    places = [term.place for term in cell.terms] if isinstance(cell, Affine) else []
+    found = {(p.index, p.size) for p in places if isinstance(p, Gather)}
+    everywhere = all(isinstance(p, Gather) and p.size <= MOST_ENTRIES for p in places)
+    return found if everywhere and len(found) == 1 else set()
+
+
+def _index_of(cell: Cell) -> tuple[Cell, int] | None:
+    """Return by which data all is chosen that a function of entries depends on."""
+    found = [_indices(x) for x in reachable(cell) if isinstance(x, Affine)]
+    alike = bool(found) and all(len(x) == 1 and x == found[0] for x in found)
+    return next(iter(found[0])) if alike and factor_of_entry(cell, 0) is not None else None
+
+
+def _entry(chosen: Sequence[Cell], k: int) -> tuple[Factor, ...]:
+    found = (factor_of_entry(cell, k) for cell in chosen)
+    return tuple(x for x in found if x is not None)
+
+
+def _read_in(chosen: Sequence[Cell]) -> frozenset[int]:
+    forms = [x for cell in chosen for x in reachable(cell) if isinstance(x, Affine)]
+    places = [term.place for form in forms for term in form.terms]
+    return frozenset(p.first if isinstance(p, Gather) else p for p in places)
+
+
+def _leaves(cell: Cell) -> set[Cell]:
+    """Return the factors of a product of data but its numbers."""
+    if isinstance(cell, Constant):
+        return set()
+    if is_a(cell, scalar.Mul):
+        return set().union(*map(_leaves, cell.inputs))
+    return {cell}
+
+
+def factor(cell: Cell) -> Factor | None:
+    """Return a cell as a function of the position, None if it depends on data."""
+    return factor_of_entry(cell, None)
+
+
+def factor_of_entry(cell: Cell, entry: int | None) -> Factor | None:
+    """Return a cell where data choose an entry; None if it depends on data otherwise."""
+    expression = _expression(cell, entry)
+    if expression is None:
+        return None
+    return Factor(expression, is_positive(cell), frozenset(_places(expression)))
+
+
+def _expression(cell: Cell, entry: int | None) -> tuple | None:
+    if isinstance(cell, Constant):
+        return "number", float(cell.value)
+    if isinstance(cell, Affine):
+        offset = _expression(cell.offset, entry)
+        places = [_chosen_place(t.place, entry) for t in cell.terms]
+        if offset is None or None in places or any(t.monomial for t in cell.terms):
+            return None
+        factors = (t.factor for t in cell.terms)
+        return "linear", tuple(zip(factors, places, strict=True)), offset
+    if not isinstance(cell, Apply):
+        return None
+    inputs = [_expression(x, entry) for x in cell.inputs]
+    return None if None in inputs else ("apply", cell.op, *inputs)
+
+
+def _chosen_place(place: Place, entry: int | None) -> int | None:
+    if not isinstance(place, Gather):
+        return place
+    return None if entry is None else place.first + place.step * entry
+
+
+def _places(expression: tuple) -> set[int]:
+    kind, *parts = expression
+    if kind == "number":
+        return set()
+    if kind == "linear":
+        return {place for _, place in parts[0]}
+    return set().union(*map(_places, parts[1:]))
+
+
+def _graph(expression: tuple, position: Variable) -> Any:
+    kind, *parts = expression
+    if kind == "number":
+        return pt.constant(np.float64(parts[0]))
+    if kind == "linear":
+        terms, offset = parts
+        summed = [position[place] if k == 1.0 else k * position[place] for k, place in terms]
+        known = [] if offset[1:] == (0.0,) else [_graph(offset, position)]
+        return pt.add(*summed, *known) if len(summed) + len(known) > 1 else summed[0]
+    op, *operands = parts
+    return Elemwise(op)(*(_graph(x, position) for x in operands))
+
+
+Factors = Counter[Factor]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Entries of B for a set of groups: rows of the lower triangle, as products of factors."""
+
+    places: np.ndarray
+    rows: tuple[tuple[Factors, ...], ...]
+
+    @property
+    def factors(self) -> set[Factor]:
+        return {factor for row in self.rows for entry in row for factor in entry}
+
+    @property
+    def depends_on(self) -> set[int]:
+        return {place for factor in self.factors for place in factor.places}
+
+    @property
+    def positive(self) -> bool:
+        return all(factor.positive for row in self.rows for factor in row[-1])
+
+
+def in_linear_coordinates(split: Split) -> Split:
+    """Return a model in coordinates in which rows are linear, where it is not written in them.
+
+    Parameters
+    ----------
+    split
+        A model in its own variables.
+
+    Returns
+    -------
+    Split
+        `split` itself if there is nothing to map. Why a variable that rows meet in products with
+        others is not mapped stands in the field ``coordinates``.
+    """
+    try:
+        rows = lowered_rows(split)
+    except BoundsError:
+        return split
+    met: defaultdict[Column, set[Meeting]] = defaultdict(set)
+    for row in rows:
+        for column, ways in meetings(row).items():
+            met[column] |= ways
+    searches = [_Search(split, block, name, met) for block, name in _candidates(split)]
+    scaled, refused = _mapped_together(split, searches)
+    if not scaled and not refused:
+        return split
+    scaled = _located(split, scaled)
+    return in_coordinates(split, Coordinates(tuple(scaled), tuple(refused)))
+
+
+def _mapped_together(
+    split: Split, searches: Sequence["_Search"]
+) -> tuple[list[Scaled], list[tuple[str, str]]]:
+    """Return the maps of all blocks, which may share a scale, and why others have none."""
+    refused: list[tuple[str, str]] = []
+    while True:
+        plans: dict[_Search, list[_Plan]] = {}
+        for search in searches:
+            try:
+                plans[search] = search.plans()
+            except _RefusedError as reason:
+                refused.append((search.name, str(reason)))
+        mapped = {int(k) for found in plans.values() for plan in found for k in plan.places.flat}
+        depending = [one for one in plans if any(p.depends_on & mapped for p in plans[one])]
+        refused += [(one.name, "is multiplied by what is mapped too") for one in depending]
+        searches = [one for one in plans if plans[one] and one not in depending]
+        if depending:
+            continue
+        scaled = [search.scaled(plan) for search in searches for plan in plans[search]]
+        left = _places_in(_forms(split, scaled)) if scaled else set()
+        again = [search.keeps_out(plans[search], left) for search in searches]
+        if not any(again):
+            return scaled, refused
+
+
+class _RefusedError(Exception):
+    """Why a variable stays as it is."""
+
+
+def _candidates(split: Split) -> list[tuple[Block, str]]:
+    """Return own blocks that can take any real value, and the names of their variables."""
+    return [
+        (block, name)
+        for block, name in zip(split.blocks, split.natural, strict=True)
+        if block.start >= split.first
+        and block.stop > block.start
+        and np.isneginf(split.lower[block.start : block.stop]).all()
+        and np.isposinf(split.upper[block.start : block.stop]).all()
+    ]
+
+
+class _Search:
+    """The search for the B of one block."""
+
+    def __init__(
+        self, split: Split, block: Block, name: str, met: dict[Column, set[Meeting]]
+    ) -> None:
+        self.name = name
+        self._is_bounded = block.name != name
+        self._split = split
+        self._met = {
+            column: ways for column, ways in met.items() if block.start <= column[0] < block.stop
+        }
+        alone = [c for c, ways in met.items() if any(way.by_itself for way in ways)]
+        places = {k for first, step, n in alone for k in range(first, first + step * n, step)}
+        factors = {f for ways in self._met.values() for way in ways for f in way.factors}
+        # What rows depend on beside the products, as on the scale of their own noise.
+        self._kept_out = {f for f in factors if f.places & places}
+
+    def keeps_out(self, plans: Sequence[_Plan], left: set[int]) -> bool:
+        """Leave out of B what rows still depend on in the coordinates of a plan."""
+        again = {f for plan in plans for f in plan.factors if f.places & left}
+        self._kept_out |= again
+        return bool(again)
+
+    def plans(self) -> list[_Plan]:
+        """Return B for the groups of the block, none if rows meet it in no product.
+
+        Raises
+        ------
+        _RefusedError
+            If they do, but no map makes rows linear in it.
+        """
+        plans = self._plans()
+        if not plans:
+            self._require_none_lost()
+            self._require_none_beside()
+        self._require_valid(plans)
+        return plans
+
+    def _require_none_lost(self) -> None:
+        """Refuse in words what scales the block everywhere, but is in the rows besides."""
+        shared = [
+            reduce(lambda x, y: x & y, (w.counted for w in ways)) for ways in self._met.values()
+        ]
+        lost = {f for factors in shared for f in factors if f in self._kept_out and not f.divides}
+        if lost:
+            names = self._names({k for f in lost for k in f.places})
+            raise _RefusedError(
+                f"is multiplied by {names} in rows, which also depend on {names} by itself, so "
+                "that no coordinates make them linear in it"
+            )
+
+    def _require_none_beside(self) -> None:
+        """Refuse in words what is multiplied by others in ways that no map undoes."""
+        ways = [way for found in self._met.values() for way in found]
+        outside = set().union(*(way.outside for way in ways))
+        if outside and self._is_bounded:
+            names = self._names(outside)
+            raise _RefusedError(
+                f"is bounded and multiplied by {names} in rows, so that coordinates in which they "
+                f"are linear would have bounds that move with {names}"
+            )
+        beside = set().union(*(way.beside for way in ways))
+        if beside:
+            raise _RefusedError(
+                f"is multiplied by entries of {self._names(beside)} that data choose, which is "
+                f"undone for {MOST_ENTRIES} entries at most, and where the same data choose all of "
+                "what they multiply"
+            )
+
+    def _names(self, places: Iterable[int]) -> str:
+        return ", ".join(sorted({repr(_name_at(self._split, k)) for k in places}))
+
+    def _plans(self) -> list[_Plan]:
+        """Return B for the groups of the block; none where nothing multiplies it."""
+        ways = {
+            column: [
+                replace(way, factors=tuple(f for f in way.factors if f not in self._kept_out))
+                for way in ways
+            ]
+            for column, ways in self._met.items()
+        }
+        if not any(way.factors for found in ways.values() for way in found):
+            return []
+        common = self._common(ways)
+        if all(common.values()):
+            return _by_factors(common)
+        triangle = _triangle(ways)
+        if triangle is None:
+            raise _RefusedError(
+                "is multiplied by other parameters in some places of the rows and not in others, "
+                "so that no coordinates make them linear in it"
+            )
+        return [triangle]
+
+    def _common(self, ways: dict[Column, list[Meeting]]) -> dict[int, Factors]:
+        """Return what multiplies each coordinate wherever it is met."""
+        found: dict[int, Factors] = {}
+        for (first, step, count), of_column in ways.items():
+            shared = reduce(lambda x, y: x & y, (way.counted for way in of_column))
+            for place in range(first, first + step * count, step):
+                found[place] = found[place] & shared if place in found else shared
+        return found
+
+    def _require_valid(self, plans: Sequence[_Plan]) -> None:
+        for plan in plans:
+            names = self._names(plan.depends_on)
+            if not plan.positive:
+                raise _RefusedError(
+                    f"is multiplied by a function of {names} that is not known to be positive, so "
+                    "that coordinates in which rows are linear would not be one to one"
+                )
+            if min(plan.depends_on) < self._split.first:
+                raise _RefusedError(
+                    f"is multiplied by {names}, which another step moves. Let this step move both"
+                )
+
+    def scaled(self, plan: _Plan) -> Scaled:
+        """Return the map of a plan."""
+        position = self._split.position
+        rows = tuple(tuple(_product(entry, position) for entry in row) for row in plan.rows)
+        names = dict.fromkeys(_name_at(self._split, k) for k in sorted(plan.depends_on))
+        simple = len(plan.rows) == 1 and len(names) == 1
+        size = "".join(names) if simple else f"f({', '.join(names)})"
+        nowhere = (-1,) * len(plan.rows)
+        words = f"{size} × {self.name}"
+        return Scaled(self.name, plan.places, words, position, rows, nowhere)
+
+
+def _located(split: Split, scaled: Sequence[Scaled]) -> list[Scaled]:
+    """Return maps with the locations that come with every α of one map and nowhere else."""
+    forms = _forms(split, scaled)
+    mapped = {int(k) for one in scaled for k in one.places.flat}
+    columns = [_coefficients(forms, set(map(int, p))) for one in scaled for p in one.places.T]
+    found = [-1] * len(columns)
+    for block, _ in _candidates(split):
+        for place in range(block.start, block.stop):
+            alike = [k for k, c in enumerate(columns) if c == _coefficients(forms, {place})]
+            if place not in mapped and len(alike) == 1 and found[alike[0]] < 0:
+                found[alike[0]] = place
+    places = iter(found)
+    located = [_at(one, tuple(next(places) for _ in one.locations), split) for one in scaled]
+    left = _places_in(_forms(split, located))
+    return [
+        other if left.isdisjoint(other.locations) else one
+        for one, other in zip(scaled, located, strict=True)
+    ]
+
+
+def _at(one: Scaled, locations: tuple[int, ...], split: Split) -> Scaled:
+    shifts = dict.fromkeys(_name_at(split, k) for k in locations if k >= 0)
+    return replace(one, locations=locations, words=" + ".join([*shifts, one.words]))
+
+
+def _name_at(split: Split, place: int) -> str:
+    names = zip(split.blocks, split.natural, strict=True)
+    return next(name for block, name in names if place < block.stop)
+
+
+def _by_factors(common: dict[int, Factors]) -> list[_Plan]:
+    """Return a B of one number for the coordinates that share it."""
+    groups: defaultdict[frozenset, list[int]] = defaultdict(list)
+    for place, factors in sorted(common.items()):
+        groups[frozenset(factors.items())].append(place)
+    return [_Plan(np.array(places)[:, None], ((common[places[0]],),)) for places in groups.values()]
+
+
+def _triangle(ways: dict[Column, list[Meeting]]) -> _Plan | None:
+    """Return a triangular B: every entry of α goes with data of its own."""
+    entries: dict[object, dict[Column, Factors]] = defaultdict(dict)
+    for column, of_column in ways.items():
+        for way in of_column:
+            if entries[way.data].setdefault(column, way.counted) != way.counted:
+                return None
+    order: list[Column] = []
+    rows = []
+    for row in sorted(entries.values(), key=len):
+        new = [column for column in row if column not in order]
+        if len(new) != 1:
+            return None
+        order += new
+        rows.append(tuple(row.get(column, Counter()) for column in order))
+    if len({count for _, _, count in order}) != 1 or len(order) != len(ways):
+        return None
+    places = np.stack([np.arange(k, k + step * count, step) for k, step, count in order], axis=1)
+    return _Plan(places, tuple(rows))
+
+
+def _product(factors: Factors, position: Variable) -> Variable:
+    """Return a product of factors; without any, of a triangle's entry, zero."""
+    graphs = [factor.graph(position) for factor in factors.elements()]
+    if not graphs:
+        return pt.constant(0.0)
+    return graphs[0] if len(graphs) == 1 else pt.mul(*graphs)
+
+
+def _forms(split: Split, scaled: Sequence[Scaled]) -> list[LinearForm]:
+    """Return the linear forms of the rows in new coordinates."""
+    there = in_coordinates(split, Coordinates(tuple(scaled)))
+    return [form for row in lowered_rows(there) for form in row.arguments.forms]
+
+
+def _places_in(forms: Sequence[LinearForm]) -> set[int]:
+    """Return the coordinates that forms depend on."""
+    return {k for form in forms for term in form.terms for k in _coordinates(term.place)}
+
+
+def _coordinates(place: int | Gather) -> range:
+    if isinstance(place, Gather):
+        return range(place.first, place.first + place.step * place.size, place.step)
+    return range(place, place + 1)
+
+
+def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
+    """Return what some coordinates are multiplied by: form and data -> number."""
+    found: defaultdict[tuple, float] = defaultdict(float)
+    for k, form in enumerate(forms):
+        for term in form.terms:
+            if places.issuperset(_coordinates(term.place)):
+                found[k, term.monomial] += term.factor
+    return dict(found)

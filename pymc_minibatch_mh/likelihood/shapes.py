@@ -1,0 +1,491 @@
+"""Shapes with a shift or an interval, as linear fractions (a + b K) / (c + d K) of a power K of κ.
+
+In κ = exp(-v/power), a shape with a shift, m + exp(v), is (1 + m K) / K with K = κ^power, and a
+shape in an interval, low + (high - low) σ(v), is (high + low K) / (1 + K). Sums with numbers,
+reciprocals and logarithms of such fractions are others, of which none has a difference.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh.likelihood import arithmetic
+from pymc_minibatch_mh.likelihood.arithmetic import add, exp, multiply, negative, reciprocal, square
+from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Gather, Place
+from pymc_minibatch_mh.likelihood.operations import (
+    GammaRatio,
+    LogSoftplus,
+    gamma_rise,
+    log1p_ratio,
+    sum_of,
+)
+from pymc_minibatch_mh.likelihood.patterns import (
+    factors_of,
+    is_a,
+    number,
+    scaled_core,
+    summands,
+    without,
+)
+
+#: Coefficients of 1 and of K.
+Linear = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Fraction:
+    """A linear fraction of K = κ^power, whose coefficients are not negative.
+
+    Parameters
+    ----------
+    place
+        Where κ lies in the position.
+    power
+        A positive number.
+    above, below
+        Coefficients of 1 and of K in the numerator and in the denominator.
+    """
+
+    place: Place
+    power: float
+    above: Linear
+    below: Linear
+
+    @classmethod
+    def exponential(cls, place: Place, power: float, size: float) -> "Fraction":
+        """Return κ^power times a positive number, for a power of any sign but zero."""
+        if power > 0.0:
+            return cls(place, power, (0.0, size), (1.0, 0.0))
+        return cls(place, -power, (size, 0.0), (0.0, 1.0))
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether no coefficient is negative, so that the fraction is positive."""
+        return min(*self.above, *self.below) >= 0.0 and max(self.above) > 0.0
+
+    @property
+    def inverted(self) -> "Fraction":
+        """The reciprocal."""
+        return Fraction(self.place, self.power, self.below, self.above)
+
+    @property
+    def share(self) -> "Fraction":
+        """The fraction x as x / (1 + x)."""
+        return Fraction(self.place, self.power, self.above, self.plus(1.0).above)
+
+    def times(self, factor: float) -> "Fraction":
+        """Return a multiple."""
+        a, b = self.above
+        return Fraction(self.place, self.power, (factor * a, factor * b), self.below)
+
+    def plus(self, number: float) -> "Fraction":
+        """Return the sum with a number."""
+        (a, b), (c, d) = self.above, self.below
+        return Fraction(self.place, self.power, (a + number * c, b + number * d), self.below)
+
+    def parts_of(self, other: "Fraction") -> tuple[float, float] | None:
+        """Return k and m, of another fraction that is k times this one plus m."""
+        (a, b), (c, d) = self.above, self.below
+        determinant = a * d - b * c
+        alike = (other.place, other.power, other.below) == (self.place, self.power, self.below)
+        if not alike or determinant == 0.0:
+            return None
+        p, q = other.above
+        return (p * d - q * c) / determinant, (a * q - b * p) / determinant
+
+
+def logarithm(linear: Linear) -> tuple[float, float, float]:
+    """Return p, q and r of log(a + b K) = p log K + q + log(1 + r K)."""
+    a, b = linear
+    return (0.0, math.log(a), b / a) if a > 0.0 else (1.0, math.log(b), 0.0)
+
+
+class Fractions:
+    """Recognises cells, written in log κ, that are linear fractions of a power of κ.
+
+    Parameters
+    ----------
+    cells
+        Where they were made.
+    power
+        Returns κ, c and r of a cell that is c log κ + r, else None.
+    """
+
+    def __init__(
+        self, cells: Cells, power: Callable[[Cell], tuple[Place, float, Cell] | None]
+    ) -> None:
+        self._cells = cells
+        self._power = power
+
+    def of(self, cell: Cell) -> Fraction | None:
+        """Return a cell as a fraction, if that is what it is."""
+        found: Fraction | None = None
+        if is_a(cell, scalar.Exp):
+            found = self._exponential(cell.inputs[0])
+        elif is_a(cell, scalar_math.Sigmoid):
+            odds = self._exponential(cell.inputs[0])
+            found = None if odds is None else odds.share
+        elif is_a(cell, scalar.Reciprocal):
+            inner = self.of(cell.inputs[0])
+            found = None if inner is None else inner.inverted
+        elif is_a(cell, scalar.Mul):
+            core, factor = scaled_core(self._cells, cell)
+            scale, inner = number(factor), None if core is cell else self.of(core)
+            found = None if inner is None or scale is None else inner.times(scale)
+        elif is_a(cell, scalar.Add):
+            numbers = [x for part in cell.inputs if (x := number(part)) is not None]
+            others = [part for part in cell.inputs if number(part) is None]
+            inner = self.of(others[0]) if len(others) == 1 else None
+            found = None if inner is None else inner.plus(sum_of(numbers))
+        return found if found is not None and found.is_valid else None
+
+    def of_log(self, cell: Cell) -> Fraction | None:
+        """Return the fraction that a cell is the logarithm of."""
+        if is_a(cell, scalar.Log):
+            return self.of(cell.inputs[0])
+        found: Fraction | None = None
+        if is_a(cell, scalar.Log1p):
+            found = self.of(cell.inputs[0])
+        elif is_a(cell, scalar_math.Softplus):
+            found = self._exponential(cell.inputs[0])
+        return None if found is None else found.plus(1.0)
+
+    def in_log(self, cell: Cell) -> tuple[Cell, Fraction] | None:
+        """Return w and m of log(1 + w/m), for a fraction m."""
+        cells = self._cells
+        if is_a(cell, scalar.Log1p):
+            factors = factors_of(cell.inputs[0])
+            for factor in (x for x in factors if is_a(x, scalar.Reciprocal)):
+                shape = self.of(factor.inputs[0])
+                if shape is not None:
+                    return arithmetic.multiply(cells, *without(factors, factor)), shape
+        if is_a(cell, scalar_math.Softplus):
+            parts = summands(cell.inputs[0])
+            for part in parts:
+                core, sign = scaled_core(cells, part)
+                found = self.of_log(core) if number(sign) == -1.0 else None
+                if found is not None:
+                    w = arithmetic.add(cells, *without(parts, part))
+                    return arithmetic.exp(cells, w), found
+        return None
+
+    def _exponential(self, x: Cell) -> Fraction | None:
+        """Return exp(x), if it is a number times a power of κ."""
+        known = self._power(x)
+        offset = None if known is None else number(known[2])
+        if known is None or offset is None:
+            return None
+        return Fraction.exponential(known[0], known[1], math.exp(offset))
+
+
+#: A density that goes over into its limit at a shape this large is taken as it is without that:
+#: they differ by less than rounding.
+LIMIT = 1e8
+
+Logs = dict[Place, list[Cell]]
+
+
+def is_log(cells: Cells, place: Place) -> bool:
+    """Whether a place stands for the logarithms of coordinates."""
+    if isinstance(place, Gather):
+        return set(range(place.first, place.first + place.step * place.size, place.step)) <= (
+            cells.logs
+        )
+    return place in cells.logs
+
+
+def in_reciprocals(cells: Cells, root: Cell) -> Cell:
+    """Return an expression in κ, of one in log κ.
+
+    Parameters
+    ----------
+    cells
+        Where the expression was made. In it, coordinates that ``cells.logs`` names stand for their
+        logarithms, and in the result for themselves.
+    root
+        The expression.
+    """
+    return _Reciprocals(cells).closed(root)
+
+
+class _Reciprocals:
+    """Expressions as c log κ + the rest, the rest in κ."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+        self._known: dict[Cell, tuple[Logs, Cell]] = {}
+        self._fractions = Fractions(cells, self._power)
+
+    def closed(self, cell: Cell) -> Cell:
+        """Return an expression in κ."""
+        logs, rest = self._split(cell)
+        parts = [
+            multiply(self._cells, factor, self._log(place))
+            for place, factors in logs.items()
+            if number(factor := self._total(factors)) != 0.0
+        ]
+        return add(self._cells, rest, *parts) if parts else rest
+
+    def _split(self, cell: Cell) -> tuple[Logs, Cell]:
+        if cell not in self._known:
+            self._known[cell] = self._computed(cell)
+        return self._known[cell]
+
+    def _computed(self, cell: Cell) -> tuple[Logs, Cell]:
+        cells = self._cells
+        if cell.is_data:
+            return {}, cell
+        if isinstance(cell, Affine):
+            return self._of_affine(cell)
+        assert isinstance(cell, Apply)
+        if is_a(cell, scalar.Add):
+            return self._sum([self._split(x) for x in cell.inputs])
+        if is_a(cell, scalar.Switch):
+            condition, _, otherwise = cell.inputs
+            if self._never_holds(condition):
+                return self._split(otherwise)
+        if is_a(cell, scalar.Mul):
+            core, data = scaled_core(cells, cell)
+            if core is not cell:
+                return self._times(data, self._split(core))
+            return {}, self._product(cell.inputs)
+        rule = _RULES.get(type(cell.op))
+        found = rule(self, cell) if rule is not None else None
+        if found is not None:
+            return found
+        return {}, cells.node(cell.op, [self.closed(x) for x in cell.inputs])
+
+    def _of_affine(self, cell: Affine) -> tuple[Logs, Cell]:
+        cells, logs = self._cells, Logs()
+        rest = [term for term in cell.terms if not is_log(cells, term.place)]
+        for term in cell.terms:
+            if is_log(cells, term.place):
+                number_of: Cell = cells.constant(term.factor)
+                factor = reduce(cells.times, term.monomial, number_of)
+                logs.setdefault(term.place, []).append(factor)
+        return logs, cells.affine(rest, cell.offset) if rest else cell.offset
+
+    def _sum(self, parts: list[tuple[Logs, Cell]]) -> tuple[Logs, Cell]:
+        logs = Logs()
+        for of, _ in parts:
+            for place, factors in of.items():
+                logs.setdefault(place, []).extend(factors)
+        return logs, add(self._cells, *(rest for _, rest in parts))
+
+    def _times(self, data: Cell, parts: tuple[Logs, Cell]) -> tuple[Logs, Cell]:
+        logs, rest = parts
+        scaled = {k: [self._cells.times(data, x) for x in of] for k, of in logs.items()}
+        return scaled, multiply(self._cells, data, rest)
+
+    def gamma_ratio(self, cell: Apply) -> tuple[Logs, Cell] | None:
+        """Take log Γ(c/κ^p + y) - log Γ(c/κ^p + z) apart, or that of a linear fraction of κ^p."""
+        cells, (x, y, z) = self._cells, cell.inputs
+        shifted = self._half_apart(x, y, z)
+        if shifted is not None:
+            return self._gamma_of_fraction(*shifted)
+        core, scale = scaled_core(cells, x)
+        known = self._power(core.inputs[0]) if is_a(core, scalar.Exp) else None
+        if known is None or known[1] >= 0.0 or not known[2].is_data:
+            fraction = self._fractions.of(x)
+            return None if fraction is None else self._gamma_of_fraction(fraction, y, z)
+        place, power, offset = known
+        y, z = self._total([y]), self._total([z])
+        gap = self._total([y, cells.times(cells.minus_one, z)])
+        size = cells.node(scalar.log, (cells.real(scale),))
+        inverse = multiply(
+            cells,
+            self._raised(place, -power),
+            exp(cells, cells.times(cells.minus_one, offset)),
+            reciprocal(cells, scale),
+        )
+        constant = cells.times(gap, cells.plus([offset, size]))
+        rise = cells.node(gamma_rise, (inverse, y, z))
+        return {place: [cells.times(cells.constant(power), gap)]}, add(cells, constant, rise)
+
+    def _half_apart(self, x: Cell, y: Cell, z: Cell) -> tuple[Fraction, Cell, Cell] | None:
+        """Return x plus the smaller of two numbers that are a half apart, then 0 and a half."""
+        (first, last), shape = map(number, (y, z)), self._fractions.of(x)
+        if first is None or last is None or shape is None or min(first, last) <= 0.0:
+            return None
+        if sum_of((abs(sum_of((first, -last))), -0.5)) != 0.0:
+            return None
+        ends = self._cells.constant(0.5), self._cells.zero
+        return (shape.plus(min(first, last)), *(ends if first > last else ends[::-1]))
+
+    def _gamma_of_fraction(self, shape: Fraction, y: Cell, z: Cell) -> tuple[Logs, Cell]:
+        cells = self._cells
+        gap = self._total([y, cells.times(cells.minus_one, z)])
+        logs, rest = self._times(gap, self._log_of(shape))
+        rise = cells.node(
+            gamma_rise, (self._of(shape.inverted), self._total([y]), self._total([z]))
+        )
+        return logs, add(cells, rest, rise)
+
+    def logarithm(self, cell: Apply) -> tuple[Logs, Cell] | None:
+        """Return the logarithm of a linear fraction, or of one more than that."""
+        fraction = self._fractions.of_log(cell)
+        return None if fraction is None else self._log_of(fraction)
+
+    def fraction(self, cell: Apply) -> tuple[Logs, Cell] | None:
+        """Return a linear fraction of a power of κ."""
+        fraction = self._fractions.of(cell)
+        return None if fraction is None else ({}, self._of(fraction))
+
+    def softplus(self, cell: Apply) -> tuple[Logs, Cell] | None:
+        """Return log(1 + κ^c e^r), of which c log κ is taken out if c is negative."""
+        cells, (x,) = self._cells, cell.inputs
+        known = self._power(x)
+        if known is None:
+            return None
+        place, power, rest = known
+        if power > 0.0:
+            return {}, self._log1p(place, power, rest)
+        inner = self._log1p(place, -power, negative(cells, rest))
+        return {place: [cells.constant(power)]}, add(cells, rest, inner)
+
+    def exponential(self, cell: Apply) -> tuple[Logs, Cell] | None:
+        """Return a power of κ times the rest; of κ^-c log(1 + κ^c e^r) what is finite."""
+        cells, (x,) = self._cells, cell.inputs
+        parts = summands(x)
+        for share in parts:
+            inside = self._power(share.inputs[0]) if is_a(share, LogSoftplus) else None
+            others = add(cells, *(part for part in parts if part is not share))
+            outside = self._power(others)
+            if inside and outside and inside[1] > 0.0 and outside[:2] == (inside[0], -inside[1]):
+                size = self._sized(inside[0], inside[1], inside[2])
+                whole = exp(cells, add(cells, inside[2], outside[2]))
+                return {}, multiply(cells, whole, cells.node(log1p_ratio, (size,)))
+        known = self._power(x)
+        if known is None:
+            return None
+        return {}, self._sized(*known)
+
+    def _product(self, factors: Sequence[Cell]) -> Cell:
+        """Return a product; of (k m + d) log(1 + w/m), for a shape m, that of what is finite."""
+        cells = self._cells
+        for log in factors:
+            known = self._fractions.in_log(log)
+            for sum_of_shape in factors if known is not None else ():
+                whole = self._fractions.of(sum_of_shape)
+                parts = None if known is None or whole is None else known[1].parts_of(whole)
+                if known is not None and parts is not None:
+                    size = self.closed(known[0])
+                    inner = multiply(cells, size, self._of(known[1].inverted))
+                    scale, rest = map(cells.constant, parts)
+                    total = add(
+                        cells,
+                        multiply(cells, scale, size, cells.node(log1p_ratio, (inner,))),
+                        multiply(cells, rest, cells.node(scalar.log1p, (inner,))),
+                    )
+                    others = without(without(factors, log), sum_of_shape)
+                    return multiply(cells, total, *map(self.closed, others))
+        return multiply(cells, *map(self.closed, factors))
+
+    def _log_of(self, fraction: Fraction) -> tuple[Logs, Cell]:
+        cells, power, parts = self._cells, 0.0, list[Cell]()
+        for sign, linear in ((1.0, fraction.above), (-1.0, fraction.below)):
+            count, offset, slope = logarithm(linear)
+            power += sign * count * fraction.power
+            parts.append(cells.constant(sign * offset))
+            if slope:
+                inner = self._linear(fraction, (0.0, slope))
+                log = cells.node(scalar.log1p, (inner,))
+                parts.append(multiply(cells, cells.constant(sign), log))
+        logs: Logs = {fraction.place: [cells.constant(power)]} if power else {}
+        return logs, add(cells, *parts)
+
+    def _of(self, fraction: Fraction) -> Cell:
+        """Return a linear fraction as it is computed."""
+        above = self._linear(fraction, fraction.above)
+        return multiply(
+            self._cells, above, reciprocal(self._cells, self._linear(fraction, fraction.below))
+        )
+
+    def _linear(self, fraction: Fraction, linear: Linear) -> Cell:
+        cells, (offset, slope) = self._cells, map(self._cells.constant, linear)
+        return add(
+            cells, offset, multiply(cells, slope, self._raised(fraction.place, fraction.power))
+        )
+
+    def _power(self, cell: Cell) -> tuple[Place, float, Cell] | None:
+        """Return c and r of c log κ + r for one κ, if that is what an expression is."""
+        logs, rest = self._split(cell)
+        totals = {place: number(self._total(factors)) for place, factors in logs.items()}
+        if len(totals) != 1:
+            return None
+        ((place, power),) = totals.items()
+        return None if not power else (place, power, rest)
+
+    def _sized(self, place: Place, power: float, rest: Cell) -> Cell:
+        """Return κ^c e^r."""
+        raised = self._raised(place, power)
+        return (
+            raised if number(rest) == 0.0 else multiply(self._cells, raised, exp(self._cells, rest))
+        )
+
+    def _log1p(self, place: Place, power: float, rest: Cell) -> Cell:
+        return self._cells.node(scalar.log1p, (self._sized(place, power, rest),))
+
+    def _raised(self, place: Place, power: float) -> Cell:
+        cells, base = self._cells, self._cells.coordinate(place)
+        if power == 1.0:
+            return base
+        if power == 2.0:
+            return square(cells, base)
+        if power < 0.0:
+            return reciprocal(cells, self._raised(place, -power))
+        return cells.node(scalar.pow, (base, cells.constant(power)))
+
+    def _log(self, place: Place) -> Cell:
+        return self._cells.node(scalar.log, (self._cells.coordinate(place),))
+
+    def _never_holds(self, condition: Cell) -> bool:
+        """Whether a condition is false, or asks whether a shape is so large that it may be."""
+        if is_a(condition, scalar.AND):
+            return any(number(x) == 0.0 for x in condition.inputs)
+        if not is_a(condition, scalar.GT):
+            return False
+        limit = number(condition.inputs[1])
+        if limit is None or limit < LIMIT:
+            return False
+        shape = condition.inputs[0]
+        known = self._power(shape.inputs[0]) if is_a(shape, scalar.Exp) else None
+        return self._fractions.of(shape) is not None if known is None else known[1] < 0.0
+
+    def _total(self, parts: list[Cell]) -> Cell:
+        """Return a sum of data, in which what is equal cancels."""
+        cells = self._cells
+        factors: dict[Cell, list[float]] = {}
+        for part in parts:
+            _collect(cells, part, 1.0, factors)
+        known = {cell: total for cell, of in factors.items() if (total := sum_of(of)) != 0.0}
+        return cells.plus([cells.times(cells.constant(k), cell) for cell, k in known.items()])
+
+
+def _collect(cells: Cells, cell: Cell, times: float, factors: dict[Cell, list[float]]) -> None:
+    """Add what a sum of data consists of: cell -> numbers that it is multiplied by."""
+    value = number(cell)
+    if value is not None:
+        factors.setdefault(cells.one, []).append(times * value)
+    elif is_a(cell, scalar.Add):
+        for part in cell.inputs:
+            _collect(cells, part, times, factors)
+    elif is_a(cell, scalar.Mul) and len(cell.inputs) == 2 and number(cell.inputs[0]) is not None:
+        _collect(cells, cell.inputs[1], times * float(number(cell.inputs[0]) or 0.0), factors)
+    else:
+        factors.setdefault(cell, []).append(times)
+
+
+_RULES: dict[type, Callable[[_Reciprocals, Apply], tuple[Logs, Cell] | None]] = {
+    GammaRatio: _Reciprocals.gamma_ratio,
+    scalar_math.Softplus: _Reciprocals.softplus,
+    scalar.Exp: _Reciprocals.exponential,
+    scalar.Log: _Reciprocals.logarithm,
+    scalar.Log1p: _Reciprocals.logarithm,
+    scalar.Reciprocal: _Reciprocals.fraction,
+    scalar_math.Sigmoid: _Reciprocals.fraction,
+}

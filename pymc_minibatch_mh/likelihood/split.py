@@ -1,0 +1,546 @@
+"""Coordinates of the position in which rows are affine, in the place of the model's own variables.
+
+A model that is written as ``mu + tau * z[group]`` has rows that are products of parameters. In
+α = mu + tau z they are linear, as in the same model written with ``Normal(mu, tau)``. Whatever the
+map, density and draws are those of the model: the density is multiplied by the Jacobian of the map,
+which is exact, and draws are mapped back. See Papaspiliopoulos, Roberts & Sköld (2007),
+doi:10.1214/088342307000000014, on both ways to write a hierarchy.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.data import MinibatchOp
+from pymc.distributions.transforms import _default_transform
+from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
+from pymc.pytensorf import constant_fold
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable, equal_computations
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor import as_tensor
+from pytensor.xtensor.type import XTensorType
+
+from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
+from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
+from pymc_minibatch_mh.likelihood.derived import as_read, plain
+from pymc_minibatch_mh.likelihood.indices import require_indices_in_range
+from pymc_minibatch_mh.likelihood.inputs import (
+    ModelArrays,
+    Weights,
+    joined,
+    model_of,
+    value_variables,
+)
+from pymc_minibatch_mh.likelihood.maps import Map
+from pymc_minibatch_mh.likelihood.precision import in_double
+from pymc_minibatch_mh.likelihood.terms import (
+    MIN_ROWS,
+    chosen_terms,
+    log_density,
+    require_alone,
+    term_of,
+)
+from pymc_minibatch_mh.likelihood.weights import weigh
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """A map between positions and the model's own value variables, both ravelled.
+
+    Parameters
+    ----------
+    maps
+        Maps of a few coordinates each. No map depends on what another moves.
+    refused
+        Names of others that rows meet in products, and why these are not mapped.
+    """
+
+    maps: tuple[Map, ...]
+    refused: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def ends(self) -> set[int]:
+        """Coordinates that lie between 0 and infinity."""
+        return set().union(*(one.ends for one in self.maps))
+
+    @property
+    def logs(self) -> set[int]:
+        """Coordinates whose logarithm, times a number, is what rows were written in."""
+        return set().union(*(one.logs for one in self.maps))
+
+    @property
+    def sums(self) -> set[tuple[int, ...]]:
+        """Coordinates that have a sum, which is positive, by which rows divide."""
+        return set().union(*(one.sums for one in self.maps))
+
+    def within(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of the support of positions, from those of values, both shaped (d,)."""
+        places = sorted(self.ends)
+        lower, upper = lower.copy(), upper.copy()
+        lower[places], upper[places] = 0.0, np.inf
+        return lower, upper
+
+    def depend_on(self, place: int) -> bool:
+        """Whether maps depend on a coordinate, or move it."""
+        return any(one.depends_on(place) for one in self.maps)
+
+    def mirrored(self, positions: np.ndarray) -> np.ndarray:
+        """Return positions, of any shape, with negative ones that begin at 0 made positive."""
+        places, found = sorted(self.ends), positions.copy()
+        found[..., places] = np.abs(found[..., places])
+        return found
+
+    def values(self, positions: np.ndarray) -> np.ndarray:
+        """Return the model's own variables at positions, both of shape (n, d)."""
+        values = positions.copy()
+        for one in self.maps:
+            one.set_values(positions, values)
+        return values
+
+    def positions(self, values: np.ndarray) -> np.ndarray:
+        """Return the positions of the model's own variables, both of shape (n, d)."""
+        positions = values.copy()
+        for one in self.maps:
+            one.set_positions(values, positions)
+        return positions
+
+    def graph(self, position: Variable) -> Variable:
+        """Return the graph of the model's own variables at a position."""
+        (size,) = position.type.shape
+        order, entries, n_entries = np.arange(size), [position], size
+        for places, graph in (placed for one in self.maps for placed in one.graphs(position)):
+            order[places] = n_entries + np.arange(places.size)
+            entries.append(graph)
+            n_entries += places.size
+        return pt.concatenate(entries)[order]
+
+    def log_jacobians(self, positions: np.ndarray) -> np.ndarray:
+        """Return log |∂ values / ∂ position| at positions of shape (n, d), shape (n,)."""
+        found = (one.log_jacobians(positions) for one in self.maps)
+        return sum(found, start=np.zeros(len(positions)))
+
+    def log_jacobian(self, position: Variable) -> Variable:
+        """Return the graph of log |∂ values / ∂ position|."""
+        return sum((one.log_jacobian(position) for one in self.maps), start=pt.constant(0.0))
+
+
+def in_coordinates(split: "Split", coordinates: Coordinates) -> "Split":
+    """Return a split model whose position lies in other coordinates, with their Jacobian.
+
+    Parameters
+    ----------
+    split
+        The model in its own variables.
+    coordinates
+        The map.
+    """
+    position = split.position.type("position")
+    own = split.prior, *(term.logp for term in split.terms), *split.natural.values()
+    shorter = {
+        computed: graph
+        for one in coordinates.maps
+        for name, graph in one.natural(position).items()
+        for computed in _computations(split.natural[name], own)
+    }
+    values = {split.position: coordinates.graph(position)}
+    prior, *graphs = clone_replace(list(clone_replace(list(own), shorter)), values)
+    terms = [replace(t, logp=logp) for t, logp in zip(split.terms, graphs, strict=False)]
+    natural = dict(zip(split.natural, graphs[len(terms) :], strict=True))
+    lower, upper = coordinates.within(split.lower, split.upper)
+    return replace(
+        split,
+        position=position,
+        lower=lower,
+        upper=upper,
+        prior=prior + coordinates.log_jacobian(position),
+        terms=tuple(terms),
+        natural=natural,
+        coordinates=coordinates,
+    )
+
+
+def _computations(graph: Variable, among: Iterable[Variable]) -> list[Variable]:
+    """Return all variables that are computed as a graph is."""
+    if graph.owner is None:
+        return [graph]
+    return [
+        one
+        for one in ancestors(list(among))
+        if one.owner is not None
+        and one.owner.op == graph.owner.op
+        and one.type == graph.type
+        and equal_computations([one], [graph])
+    ]
+
+
+def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
+    """Return the free variables of value variables by name, in terms of all value variables.
+
+    Parameters of a distribution can be part of its transform, as the ends of
+    ``pm.Uniform("u", a, a + 2)`` are, so that other value variables may be among these terms.
+    """
+    free = {}
+    for value in values:
+        rv = model.values_to_rvs[value]
+        transform = model.rvs_to_transforms[rv]
+        known = value if transform is None else transform.backward(value, *rv.owner.inputs)
+        free[str(rv.name)] = known
+    by_values = model.replace_rvs_by_values(list(free.values()))
+    return dict(zip(free, map(plain, by_values), strict=True))
+
+
+def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of what a value variable can be, infinite where none is known.
+
+    A transformed variable has the whole line for its value variable. One that is not, such as
+    ``pm.Uniform("x", -3, 3, default_transform=None)``, keeps its support.
+    """
+    lower, upper = np.asarray(-np.inf), np.asarray(np.inf)
+    rv = model.values_to_rvs[variable]
+    if model.rvs_to_transforms[rv] is not None:
+        return lower, upper
+    transform = _default_transform(rv.owner.op, rv)
+    if isinstance(transform, LogTransform):
+        return np.asarray(0.0), upper
+    if isinstance(transform, LogOddsTransform):
+        return np.asarray(0.0), np.asarray(1.0)
+    if not isinstance(transform, IntervalTransform):
+        return lower, upper
+    low, high = transform.args_fn(*rv.owner.inputs)
+    return _number(low, lower), _number(high, upper)
+
+
+def _number(end: Variable | None, unknown: np.ndarray) -> np.ndarray:
+    # An end that is random itself, or that can be set anew, bounds nothing.
+    if end is None or any(
+        v.owner is None and not isinstance(v, Constant) for v in ancestors([as_tensor(end)])
+    ):
+        return unknown
+    (value,) = constant_fold([as_tensor(end)])
+    return np.asarray(value, dtype=np.float64)
+
+
+NOTHING = np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Where one value variable lies in the position."""
+
+    variable: Variable
+    name: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The log-density of a model as a prior part plus a sum over rows.
+
+    Parameters
+    ----------
+    position : Variable
+        The ravelled unconstrained value variables, shape (d,): those that rows depend on and
+        other steps move, then those of this step.
+    blocks
+        The value variables, in the order in which they lie in the position.
+    first
+        First coordinate of the position that this step moves.
+    other_values : Variable
+        The ravelled value variables that are not in the position, shape (n,): those of other
+        steps that are discrete, or that no row depends on.
+    others
+        These variables, in the order in which they lie in `other_values`.
+    prior : Variable
+        Scalar: priors, Jacobians, potentials and the likelihood terms that are not subsampled.
+    terms
+        The subsampled likelihood terms, in `position` and `other_values`.
+    lower, upper : ndarray, shape (d,)
+        Ends of the support of every coordinate.
+    natural
+        The free variables of the blocks on the model's own scale, by name, in `position` and
+        `other_values`.
+    arrays
+        The constants and shared variables of the model that all of this is computed from.
+    coordinates
+        What the position stands for where it is not the value variables themselves.
+    """
+
+    position: Variable
+    blocks: tuple[Block, ...]
+    first: int
+    other_values: Variable
+    others: tuple[Block, ...]
+    prior: Variable
+    terms: tuple[BatchTerm, ...]
+    lower: np.ndarray
+    upper: np.ndarray
+    natural: dict[str, Variable]
+    arrays: ModelArrays
+    coordinates: Coordinates | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of dimensions d."""
+        return self.blocks[-1].stop
+
+    @property
+    def coordinate_names(self) -> list[str]:
+        """Name of every coordinate of the position, such as ``beta[3]``."""
+        names: list[str] = []
+        for block in self.blocks:
+            cells = np.ndindex(*block.shape)
+            names += [f"{block.name}{list(cell)}" if cell else block.name for cell in cells]
+        return names
+
+    def positions(self, values: np.ndarray) -> np.ndarray:
+        """Return the positions of ravelled value variables, of the same shape (..., d)."""
+        if self.coordinates is None:
+            return values
+        flat = values.reshape(-1, self.size)
+        return self.coordinates.positions(flat).reshape(values.shape)
+
+    def values(self, positions: np.ndarray) -> np.ndarray:
+        """Return the ravelled value variables at positions, of the same shape (..., d)."""
+        if self.coordinates is None:
+            return positions
+        flat = positions.reshape(-1, self.size)
+        return self.coordinates.values(flat).reshape(positions.shape)
+
+    def mirrored(self, positions: np.ndarray) -> np.ndarray:
+        """Return positions with coordinates that are negative and cannot be so made positive."""
+        return positions if self.coordinates is None else self.coordinates.mirrored(positions)
+
+    @property
+    def support_of_values(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the support of the ravelled value variables, shape (d,) each."""
+        lower = self.lower.copy()
+        if self.coordinates is not None:
+            lower[sorted(self.coordinates.ends)] = -np.inf
+        return lower, self.upper
+
+    def log_jacobian(self, position: np.ndarray) -> float:
+        """Return log |∂ values / ∂ position|, which is part of the prior part."""
+        if self.coordinates is None:
+            return 0.0
+        return float(self.coordinates.log_jacobians(position[None])[0])
+
+    def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the position of a point given by the names of its value variables."""
+        return self.positions(self.ravel_values(point))
+
+    def ravel_values(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the value variables of the position at a point, shape (d,)."""
+        return _ravelled(self.blocks, point)
+
+    def ravel_others(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the values at a point of the variables that are not in the position."""
+        return _ravelled(self.others, point)
+
+    def unravel(
+        self, position: np.ndarray, point: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Return `point` with the value variables moved to `position`."""
+        return {**point, **self.cut(self.values(position))}
+
+    def cut(self, values: np.ndarray) -> dict[str, np.ndarray]:
+        """Return ravelled value variables, shape (..., d), by their names."""
+        leading = values.shape[:-1]
+        return {
+            block.name: values[..., block.start : block.stop]
+            .reshape((*leading, *block.shape))
+            .astype(block.variable.dtype, copy=False)
+            for block in self.blocks
+        }
+
+    @property
+    def discrete_in_rows(self) -> list[str]:
+        """Names of the discrete variables that rows depend on."""
+        rows = set(ancestors([term.logp for term in self.terms]))
+        if self.other_values not in rows:
+            return []
+        return [block.name for block in self.others if np.dtype(block.variable.dtype).kind != "f"]
+
+
+def _ravelled(blocks: Sequence[Block], point: Mapping[str, np.ndarray]) -> np.ndarray:
+    if not blocks:
+        return NOTHING
+    parts = [np.ravel(point[block.name]) for block in blocks]
+    return np.concatenate([NOTHING, *parts])
+
+
+def split(
+    model: pm.Model,
+    vars: Sequence[Variable],
+    observed: Sequence[str] | None = None,
+    *,
+    weights: Weights | None = None,
+    observation_dims: Sequence[str] = (),
+    initial_point: dict[str, np.ndarray] | None = None,
+    min_rows: int = MIN_ROWS,
+) -> Split:
+    """Split the log-density of `model` into a prior part and per-observation terms.
+
+    Parameters
+    ----------
+    model
+        A PyMC model. It is not changed.
+    vars
+        Value variables that are sampled, continuous ones. Other steps move the rest.
+    observed
+        Names of the observed variables to subsample. By default every one with at least
+        `min_rows` observations.
+    weights
+        What the log-likelihood of each row is multiplied by: name -> array of shape (N,), or the
+        array if one variable is subsampled.
+    observation_dims
+        Names of dims along which observations lie; by default they lie on the first axis.
+    initial_point
+        Tells the shapes of the value variables. By default the model's own.
+    min_rows
+        Observed variables with fewer rows are part of the prior part.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If rows of a term cannot be proven to be independent given the parameters.
+    SettingError
+        If `observed`, `weights` or `observation_dims` do not fit the model.
+    """
+    model = model_of(model)
+    vars = value_variables(model, vars)
+    _check_own_variables(model, vars)
+    _check_for_minibatches(model)
+    point = model.initial_point() if initial_point is None else initial_point
+    names = {v: model.values_to_rvs[v].name for v in model.value_vars}
+    chosen = chosen_terms(model, observed, min_rows, observation_dims)
+    arrays = ModelArrays()
+    terms = [term_of(model, rv, names, observation_dims, arrays) for rv in chosen]
+    weigh(terms, weights)
+    terms = joined(terms)
+    _check_potentials(model, terms)
+    rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
+    prior = in_double(log_density(model, rest, summed=True)) if rest else pt.constant(0.0)
+    require_alone(model, rest, terms)
+    expanded, kept = _of_other_steps(model, vars, terms)
+    blocks, others = _blocks([*expanded, *vars], point), _blocks(kept, point)
+    position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
+    other_values = pt.vector("others", shape=(_size(others),), dtype="float64")
+    pieces = _pieces(position, blocks) | _pieces(other_values, others)
+    free = natural(model, [block.variable for block in blocks])
+    for v in rest:
+        arrays.add([v, model.rvs_to_values.get(v, v)], str(v.name))
+    arrays.add([prior, *free.values()], "the prior part")
+    graphs = [prior, *(term.logp for term in terms), *free.values()]
+    prior, *graphs = _without_shared(graphs, pieces)
+    for term, logp in zip(terms, graphs[: len(terms)], strict=True):
+        term.logp = logp
+        require_indices_in_range(term, [position, other_values])
+    free = dict(zip(free, graphs[len(terms) :], strict=True))
+    prior = prior.astype("float64")
+    lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)
+    first = _size(blocks[: len(expanded)])
+    layout = position, blocks, first, other_values, others
+    return Split(*layout, prior, tuple(terms), lower, upper, free, arrays)
+
+
+def _of_other_steps(
+    model: pm.Model, vars: Sequence[Variable], terms: Sequence[BatchTerm]
+) -> tuple[list[Variable], list[Variable]]:
+    """Return the variables of other steps that are expanded in, and those that are not."""
+    in_rows = set(ancestors([term.logp for term in terms]))
+    foreign = [v for v in model.value_vars if v not in vars]
+    expanded = [v for v in foreign if v in in_rows and np.dtype(v.dtype).kind == "f"]
+    return expanded, [v for v in foreign if v not in expanded]
+
+
+def _size(blocks: Sequence[Block]) -> int:
+    return blocks[-1].stop if blocks else 0
+
+
+def _pieces(vector: Variable, blocks: Sequence[Block]) -> dict[Variable, Variable]:
+    return {
+        b.variable: vector[b.start : b.stop].reshape(b.shape).astype(b.variable.dtype)
+        for b in blocks
+    }
+
+
+def _ends(model: pm.Model, block: Block) -> np.ndarray:
+    return np.stack(
+        [np.broadcast_to(x, block.shape).ravel() for x in support(model, block.variable)]
+    )
+
+
+def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -> list[Variable]:
+    frozen = {
+        v: pt.constant(data_values(v))
+        for v in ancestors(outputs)
+        if isinstance(v, SharedVariable) and isinstance(v.type, pt.TensorType | XTensorType)
+    }
+    read = as_read(outputs, {**pieces, **frozen})
+    return list(clone_replace(outputs, read, rebuild_strict=False))
+
+
+def _blocks(vars: Sequence[Variable], point: dict[str, np.ndarray]) -> tuple[Block, ...]:
+    blocks, start = [], 0
+    for variable in vars:
+        shape = np.shape(point[variable.name])
+        stop = start + int(np.prod(shape, dtype=int))
+        blocks.append(Block(variable, str(variable.name), start, stop, shape))
+        start = stop
+    return tuple(blocks)
+
+
+def _check_own_variables(model: pm.Model, vars: Sequence[Variable]) -> None:
+    if not vars:
+        raise UnsplittableModelError(
+            "vars= are empty or this model has no continuous free variable, and proposals move "
+            "continuous variables only. Sample it with pm.sample()."
+        )
+    for variable in vars:
+        if np.dtype(variable.dtype).kind != "f":
+            name = model.values_to_rvs[variable].name
+            raise UnsplittableModelError(
+                f"{name!r} is discrete, and proposals move continuous variables only. Leave it out "
+                "of vars=: pm.sample() gives it a step of its own."
+            )
+
+
+def _check_for_minibatches(model: pm.Model) -> None:
+    # Also where they are not subsampled: a random batch in the prior part is as wrong.
+    for rv in model.observed_RVs + model.potentials:
+        rescaled = rv.owner is not None and isinstance(rv.owner.op, MinibatchRandomVariable)
+        above = ancestors([rv, model.rvs_to_values.get(rv, rv)])
+        if rescaled or any(v.owner and isinstance(v.owner.op, MinibatchOp) for v in above):
+            raise refuse(
+                str(rv.name),
+                "is declared with total_size= or pm.Minibatch, which rescales a random batch",
+                "Give the model all rows and drop total_size; this step draws its own batches.",
+            )
+
+
+def _check_potentials(model: pm.Model, terms: Sequence[BatchTerm]) -> None:
+    arrays = [column.values for term in terms for column, _ in term.batches]
+    for potential in model.potentials:
+        above = list(ancestors([potential]))
+        leaves = [v for v in above if isinstance(v, Constant | SharedVariable)]
+        tensors = [v for v in leaves if isinstance(v.type, pt.TensorType) and v.type.ndim]
+        if any(_is_copy(data_values(v), array) for v in tensors for array in arrays):
+            raise refuse(
+                str(potential.name),
+                "is a potential on data that a likelihood reads by rows",
+                "Write it as an observed variable, for instance with pm.CustomDist.",
+            )
+
+
+def _is_copy(values: np.ndarray, array: Any) -> bool:
+    if not isinstance(array, np.ndarray):
+        return False
+    return values is array or (values.shape == array.shape and np.array_equal(values, array))

@@ -1,0 +1,353 @@
+"""Log-densities as PyMC writes them, from the functions that a user gave among others."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.distribution import PartialObservedRV
+from pymc.distributions.simulator import SimulatorRV
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.scalar.basic import Cast
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.xtensor.vectorization import XElemwise
+
+from pymc_minibatch_mh.data.storage import StoredArray
+from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError, refuse
+from pymc_minibatch_mh.likelihood.batch import WAY_ON, BatchTerm, batch_term, data_values
+from pymc_minibatch_mh.likelihood.derived import has_dims, plain
+from pymc_minibatch_mh.likelihood.inputs import ModelArrays
+from pymc_minibatch_mh.likelihood.stored import require_rows_subsampled, stored_array
+
+#: What PyTensor raises in a function that gives it an array of another kind than numbers.
+_NOT_WRITTEN = (AttributeError, NotImplementedError, TypeError)
+
+
+def log_density(model: pm.Model, vars: Sequence[Variable], *, summed: bool) -> Any:
+    """Return the log-density of variables, summed or as one graph for each.
+
+    Parameters
+    ----------
+    model
+        A PyMC model.
+    vars
+        Variables and potentials of it.
+    summed
+        Whether to sum.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If the function of a ``pm.CustomDist`` cannot be called, as where it computes with masked
+        arrays; names the variable.
+    """
+    try:
+        return model.logp(vars=list(vars), sum=summed)
+    except _NOT_WRITTEN as error:
+        said = (str(error) or type(error).__name__).splitlines()[0]
+        raise UnsplittableModelError(
+            f"{_culprit(model, vars)!r} has a log-density that PyMC cannot write ({said}). Correct "
+            "its function; where that computes with a masked, big-endian or object array, give it "
+            "np.asarray(x, dtype=float)."
+        ) from error
+
+
+def _culprit(model: pm.Model, vars: Sequence[Variable]) -> str:
+    """Return the name of the first variable whose log-density cannot be written."""
+    for variable in vars:
+        try:
+            model.logp(vars=[variable])
+        except _NOT_WRITTEN:
+            break
+    return str(variable.name)
+
+
+#: Likelihood terms with fewer rows are evaluated in full.
+MIN_ROWS = 1_000
+
+
+def chosen_terms(
+    model: pm.Model,
+    observed: Sequence[str] | None,
+    min_rows: int,
+    observation_dims: Sequence[str] = (),
+) -> list[Variable]:
+    """Return the observed variables that are subsampled.
+
+    Parameters
+    ----------
+    model
+        A PyMC model.
+    observed
+        Names of the observed variables to subsample. By default every one with at least
+        `min_rows` rows.
+    min_rows
+        Rows from which subsampling pays.
+    observation_dims
+        Names of dims along which observations lie: see :func:`observation_axis`.
+
+    Raises
+    ------
+    SettingError
+        If a name is unknown or named twice, or a variable that is named in `observed` has none of
+        the `observation_dims`.
+    UnsplittableModelError
+        If there is nothing to subsample.
+    """
+    _check_dims(model, observation_dims)
+    by_name = {rv.name: rv for rv in model.observed_RVs}
+    if observed is not None:
+        return [by_name[name] for name in _checked_names(model, observed, observation_dims)]
+    chosen = [
+        rv for rv in by_name.values() if number_of_rows(model, rv, observation_dims) >= min_rows
+    ]
+    if not chosen:
+        raise _nothing_to_subsample(model, min_rows)
+    return chosen
+
+
+def _checked_names(
+    model: pm.Model, observed: Sequence[str], observation_dims: Sequence[str]
+) -> list[str]:
+    known = sorted(rv.name for rv in model.observed_RVs)
+    if not isinstance(observed, Sequence):
+        raise SettingError(f"observed={observed!r} is no list of names. Choose from {known}.")
+    names = [observed] if isinstance(observed, str) else list(observed)
+    for name in names:
+        if f"{name}_observed" in known and f"{name}_unobserved" in model.named_vars:
+            raise _imputed(name)
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise SettingError(
+            f"observed={observed!r} names no observed variable of this model"
+            f"{f' with {unknown[0]!r}' if unknown else ''}. Choose from {known}."
+        )
+    if len(set(names)) < len(names):
+        raise SettingError(f"observed={observed!r} names a variable twice. Name each once.")
+    for name in names:
+        if observation_dims and not _own_dims(model, name, observation_dims):
+            raise SettingError(
+                f"{name!r} has none of observation_dims={list(observation_dims)!r}: its dims are "
+                f"{list(model.named_vars_to_dims.get(name, ()))}. Name the one along which its "
+                "observations lie, or leave it out of observed=."
+            )
+    return names
+
+
+def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsplittableModelError:
+    if model.observed_RVs or not model.potentials:
+        return UnsplittableModelError(
+            f"observed= is not given, and no observed variable has {min_rows:,} rows or more, so "
+            "that nothing is gained by subsampling. Sample with pm.NUTS(), or name the variables "
+            'in observed=["..."].'
+        )
+    return UnsplittableModelError(
+        f"{model.potentials[0].name!r} is a potential, which has no rows, and this model has no "
+        "observed variable, so there is nothing to subsample. Declare the likelihood with "
+        "observed=, for instance as pm.CustomDist(..., logp=..., observed=data)."
+    )
+
+
+def _check_dims(model: pm.Model, observation_dims: Sequence[str]) -> None:
+    if isinstance(observation_dims, str):
+        raise SettingError(
+            f"observation_dims={observation_dims!r} is a string. Use a list of names of dims, such "
+            f"as [{observation_dims!r}]."
+        )
+    known = {dim for dims in model.named_vars_to_dims.values() for dim in dims} | set(model.coords)
+    for dim in observation_dims:
+        if dim not in known:
+            raise SettingError(
+                f"observation_dims={list(observation_dims)!r} names {dim!r}, which is no dim of "
+                f"this model. Choose from {sorted(filter(None, known))}."
+            )
+
+
+def observation_axis(model: pm.Model, rv: Variable, observation_dims: Sequence[str]) -> int:
+    """Return the axis of an observed variable along which its rows lie.
+
+    It is the axis whose dim is one of `observation_dims`, and the first one of a variable that
+    has none of them.
+
+    Raises
+    ------
+    SettingError
+        If two axes of the variable have such a dim.
+    """
+    axes = _own_dims(model, str(rv.name), observation_dims)
+    if len(axes) > 1:
+        raise SettingError(
+            f"{rv.name!r} has more than one of observation_dims={list(observation_dims)!r}: its "
+            f"dims are {list(model.named_vars_to_dims[rv.name])}. Observations lie along one axis "
+            "of a variable, so name one of them only."
+        )
+    return axes[0] if axes else 0
+
+
+def _own_dims(model: pm.Model, name: str, observation_dims: Sequence[str]) -> list[int]:
+    own = model.named_vars_to_dims.get(name, ())
+    return [axis for axis, dim in enumerate(own) if dim in observation_dims]
+
+
+def number_of_rows(model: pm.Model, rv: Variable, observation_dims: Sequence[str] = ()) -> int:
+    """Return how many rows an observed variable has."""
+    axis = observation_axis(model, rv, observation_dims)
+    value = _without_casts(model.rvs_to_values[rv])
+    stored = stored_array(value)
+    if stored is not None:
+        return int(stored.shape[axis])
+    if isinstance(value, Constant | SharedVariable):
+        shape = np.shape(data_values(value))
+        return int(shape[axis]) if shape else 1
+    static = value.type.shape
+    return MIN_ROWS if not static or static[axis] is None else int(static[axis])
+
+
+def _without_casts(value: Variable) -> Variable:
+    # PyMC casts the integers of a pm.Data to the type of the distribution.
+    while (
+        value.owner is not None
+        and isinstance(value.owner.op, Elemwise | XElemwise)
+        and isinstance(value.owner.op.scalar_op, Cast)
+    ):
+        (value,) = value.owner.inputs
+    return value
+
+
+def term_of(
+    model: pm.Model,
+    rv: Variable,
+    names: dict[Variable, str],
+    observation_dims: Sequence[str] = (),
+    arrays: ModelArrays | None = None,
+) -> BatchTerm:
+    """Read one observed variable as rows.
+
+    Parameters
+    ----------
+    model
+        A PyMC model.
+    rv
+        The observed variable.
+    names
+        Value variable -> name of the free variable, for messages.
+    observation_dims
+        Names of dims along which observations lie: see :func:`observation_axis`.
+    arrays
+        Takes what the log-likelihood is computed from.
+
+    Raises
+    ------
+    UnsplittableModelError
+        As :func:`log_density` and :func:`batch_term` do.
+    """
+    name = str(rv.name)
+    observations = _observations(model, rv, names)
+    if isinstance(rv.owner.op, SimulatorRV):
+        raise refuse(
+            name,
+            "is a Simulator: its density is a distance to simulated data as a whole",
+            "Sample it with pm.sample_smc().",
+        )
+    axis = observation_axis(model, rv, observation_dims)
+    (logp,) = log_density(model, [rv], summed=False)
+    if arrays is not None:
+        arrays.add([logp], name)
+    one_draw = getattr(rv.owner.op, "ndim_supp", 0) >= observations.ndim
+    if one_draw or not 0 < logp.type.ndim <= observations.ndim:
+        raise refuse(
+            name,
+            f"is {_kind(rv)}: its {observations.size:,} values are not conditionally independent "
+            "given the parameters, or are not known to be",
+            WAY_ON,
+        )
+    logp_axis = _axis_of_logp(model.rvs_to_values[rv], logp, axis)
+    if logp_axis is None:
+        raise refuse(
+            name,
+            f"is {_kind(rv)}, whose axis {axis} holds the entries of one observation",
+            "Name the dim of the observations in observation_dims=, or put them on the first axis.",
+        )
+    rows_first = pt.moveaxis(plain(logp), logp_axis, 0)
+    value = _without_casts(model.rvs_to_values[rv])
+    term = batch_term(name, rows_first, observations.shape[axis], names, value)
+    term.axis = logp_axis
+    return term
+
+
+def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[BatchTerm]) -> None:
+    """Refuse what is subsampled beside the likelihoods of one Rows(...).
+
+    Raises
+    ------
+    UnsplittableModelError
+        Naming the variables.
+    """
+    require_rows_subsampled(model, rest)
+    stored = [
+        term
+        for term in terms
+        if any(isinstance(column.values, StoredArray) for column, _ in term.batches)
+    ]
+    if stored and len(terms) > 1:
+        other = next(term for term in terms if term is not stored[0])
+        raise refuse(
+            other.name,
+            f"is subsampled beside {stored[0].name!r}, whose data are of Rows(...)",
+            "Put the data of both into one Rows(...), or name one of them in observed=[...].",
+        )
+
+
+def _axis_of_logp(value: Variable, logp: Variable, axis: int) -> int | None:
+    """Return where the observation axis lies in the log-likelihood, if it does."""
+    if not has_dims(logp):
+        # What a distribution draws together lies on the last axes, and has one density.
+        return axis if axis < logp.type.ndim else None
+    dim = value.type.dims[axis]
+    return logp.type.dims.index(dim) if dim in logp.type.dims else None
+
+
+def _kind(rv: Variable) -> str:
+    op = rv.owner.op
+    kind = next(iter(getattr(op, "_print_name", None) or ()), type(op).__name__)
+    # PyMC makes a class for each of some kinds, and names it after the variable as well.
+    kind = kind.removesuffix(f"_{rv.name}")
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
+
+
+def _imputed(name: str) -> UnsplittableModelError:
+    return refuse(
+        name,
+        "has missing values that PyMC imputes, one latent variable each",
+        "Drop the rows with missing values, or sample with pm.NUTS().",
+    )
+
+
+def _observations(
+    model: pm.Model, rv: Variable, names: dict[Variable, str]
+) -> np.ndarray | StoredArray:
+    """Return the observations of a variable that has all of them."""
+    name = str(rv.name)
+    value = _without_casts(model.rvs_to_values[rv])
+    whole_name = name.removesuffix("_observed")
+    if isinstance(rv.owner.op, PartialObservedRV) or (
+        whole_name != name and f"{whole_name}_unobserved" in names.values()
+    ):
+        raise _imputed(whole_name)
+    stored = stored_array(value)
+    if stored is not None:
+        return stored
+    if not isinstance(value, Constant | SharedVariable):
+        raise refuse(
+            name,
+            f"is observed through {value}, an expression instead of a data array",
+            "Pass the array itself, or a pm.Data of it, as observed=.",
+        )
+    observations = data_values(value)
+    if observations.dtype.kind == "f" and np.isnan(observations).any():
+        raise refuse(
+            name, "has missing values (NaN) in its data", "Drop the rows with missing values."
+        )
+    return observations

@@ -1,1 +1,0 @@
-"""The methods, a file each, and what several of them share."""

@@ -1,1 +1,0 @@
-"""Numbers that are computed ahead of sampling."""

@@ -1,1 +1,0 @@
-"""A PyMC model becomes functions: read, its rows taken apart, compiled."""

@@ -1,1 +1,0 @@
-"""Reading a PyMC model: what is subsampled, and the proof that its rows are apart."""

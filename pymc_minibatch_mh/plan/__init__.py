@@ -1,0 +1,1 @@
+"""Everything that is computed once before a chain runs."""

@@ -1,0 +1,291 @@
+"""Noticing that a model or its data changed after a step was built from them."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from weakref import ReferenceType, ref
+from zipfile import BadZipFile
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.bounds.geometry import Groups
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.data import Contents, digest
+from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.likelihood.digest import split_digests
+from pymc_minibatch_mh.likelihood.inputs import ModelArrays
+from pymc_minibatch_mh.plan.prepared import Needs, Prepared
+from pymc_minibatch_mh.reference.mode import Calibration
+from pymc_minibatch_mh.reference.target import Target
+
+#: What a variable of a model is evaluated with: its value variable and its transform.
+Declared = dict[Variable, tuple[Any, Any]]
+
+
+class WatchedModel:
+    """A model as it was when a step was built on it.
+
+    Parameters
+    ----------
+    model
+        The model.
+    arrays
+        What its log-density is computed from.
+    given
+        Arrays that the step was given besides, by name.
+
+    Attributes
+    ----------
+    contents : Contents
+        What all of these arrays held.
+
+    Notes
+    -----
+    Arrays can be edited in place, and a shared variable can be given another array of the same
+    numbers, so that all of their bytes are compared, and nothing else of them. Of the model's
+    graphs, nothing is built again: they cannot change, but variables can come, go, or get other
+    values and transforms.
+    A pickle leaves the model behind: in another process nobody can change it. Here it is not kept
+    alive: what nobody holds, nobody can change.
+    """
+
+    def __init__(
+        self, model: pm.Model, arrays: ModelArrays, given: Mapping[str, np.ndarray]
+    ) -> None:
+        self._model: ReferenceType[pm.Model] | None = ref(model)
+        self._declared = _declared(model)
+        self._arrays = arrays
+        self._given = dict(given)
+        self.contents = self._read()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind all that can change."""
+        return {**self.__dict__, "_model": None, "_declared": {}, "_given": {}}
+
+    def require_unchanged(self, step: str) -> None:
+        """Refuse what changed, naming it and the step to build again.
+
+        Raises
+        ------
+        StaleDataError
+            If the model or its data are not those that the step was built on.
+        """
+        edited, changed = self._edited(), self._changed()
+        if edited or changed:
+            what, other = (edited, "another model") if edited else (changed, "other data")
+            raise StaleDataError(
+                f"{what} after this step was built, so its mode and its sums over the rows are "
+                f"those of {other}. Build {step}() again."
+            )
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether model and data are those that the step was built on."""
+        return not (self._edited() or self._changed())
+
+    def _edited(self) -> str:
+        model = None if self._model is None else self._model()
+        return "" if model is None else _difference(self._declared, _declared(model))
+
+    def _changed(self) -> str:
+        name = "" if self._model is None else self.contents.difference(self._read())
+        return f"{name!r} changed" if name else ""
+
+    def _read(self) -> Contents:
+        return Contents.of([*self._arrays.named(), *self._given.items()])
+
+
+def _declared(model: pm.Model) -> Declared:
+    values, transforms = model.rvs_to_values, model.rvs_to_transforms
+    summands = [*model.basic_RVs, *model.potentials]
+    return {v: (values.get(v), transforms.get(v)) for v in summands}
+
+
+def _difference(before: Declared, now: Declared) -> str:
+    """Return what happened to the first variable that is not as it was, or an empty string."""
+    for variable in {**before, **now}:
+        if variable not in before:
+            return f"{variable.name!r} was added to the model"
+        if variable not in now:
+            return f"{variable.name!r} was removed from the model"
+        if any(a is not b for a, b in zip(before[variable], now[variable], strict=True)):
+            return f"{variable.name!r} got other values or another transform"
+    return ""
+
+
+#: Changes with what a file holds and with how it is computed.
+FORMAT = "pymc_minibatch_mh prepared step 8"
+#: What reading a file of another kind, a damaged one or a folder may raise.
+_NOT_SAVED = (
+    AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
+)  # fmt: skip
+
+
+def key_of_expansion(target: Target) -> dict[str, str]:
+    """Return what control variates depend on besides model and data: what -> in words or digest."""
+    given = target.covariance
+    return {
+        "taylor_order": str(target.taylor_order),
+        "temperature": repr(1.0 / target.inverse_temperature),
+        "the centre": "sought" if given is None else f"the start, {digest(given)}",
+    }
+
+
+def key_of(target: Target) -> dict[str, str]:
+    """Return what prepared arrays depend on, in every process: what -> digest or number."""
+    data = {f"{c.name!r} (column {k})": c.digest() for k, c in enumerate(target.source.columns)}
+    return {**key_of_expansion(target), **split_digests(target.split), **data}
+
+
+def _key_of_file(target: Target) -> dict[str, str]:
+    return {"the format": FORMAT, **key_of(target)}
+
+
+def write(path: str | PathLike, prepared: Prepared) -> None:
+    """Write a prepared step to a file.
+
+    Parameters
+    ----------
+    path
+        The file; it is overwritten.
+    prepared
+        What was found.
+
+    Raises
+    ------
+    SettingError
+        If `path` is none.
+    OSError
+        If the file cannot be written. What was there before is then as it was.
+    """
+    if not isinstance(path, str | PathLike):
+        raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
+    arrays = {f"surrogate_{k}": np.asarray(v) for k, v in prepared.surrogate._asdict().items()}
+    arrays["marginal"] = np.array(prepared.marginal, dtype=np.int64)
+    if prepared.calibration is not None:
+        measured = asdict(prepared.calibration)
+        arrays |= {f"calibration_{k}": np.asarray(v) for k, v in measured.items()}
+        if prepared.heavy is not None:
+            arrays["heavy_in_batches"] = prepared.heavy
+    tables = prepared.tables
+    if isinstance(tables, Tables) and tables.verified:
+        arrays |= {"heads": tables.heads, "c": tables.c, "looseness": np.asarray(tables.looseness)}
+        arrays["heavy"] = tables.heavy
+        if tables.groups is not None:
+            found = tables.groups._asdict()
+            arrays |= {f"groups_{name}": np.asarray(value) for name, value in found.items()}
+    arrays["key"] = np.asarray(json.dumps(_key_of_file(prepared.target)))
+    _write_whole(Path(path), arrays)
+
+
+def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write a file that is there as a whole or not at all: what was there before stays till then.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, as where a disk is full; names the file.
+    """
+    # A link stays one, and what is no file, such as a pipe, is written to.
+    place = path.resolve()
+    part = place.with_name(f"{place.name}.{os.getpid()}.part")
+    if place.exists() and not place.is_file():
+        part = place
+    try:
+        with open(part, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        if part != place:
+            part.replace(place)
+    except BaseException as error:
+        if part != place:
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)
+        raise
+
+
+def read(path: str | PathLike, target: Target) -> Prepared:
+    """Read a prepared step, if it belongs to a model.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    SettingError
+        If the file is no prepared step.
+    StaleDataError
+        If it belongs to other data, another model or other settings; names the first difference.
+    """
+    stored = _arrays(path)
+    _require_same(str(path), json.loads(str(stored["key"])), _key_of_file(target))
+    fields: dict[str, Any] = {name: stored[f"surrogate_{name}"] for name in Surrogate._fields}
+    fields |= {name: int(fields[name]) for name in ("order", "first")}
+    fields |= {name: float(fields[name]) for name in ("inverse_temperature", "relative")}
+    calibration, tables = None, None
+    if "calibration_kappa" in stored:
+        names = Calibration.__dataclass_fields__
+        calibration = Calibration(**{n: float(stored[f"calibration_{n}"]) for n in names})
+    if "heads" in stored:
+        tables = Tables(stored["heads"], stored["c"], float(stored["looseness"]))
+        tables = tables.reading_always(stored["heavy"])
+    if tables is not None and "groups_each" in stored:
+        shared, own, each = (stored[f"groups_{name}"] for name in Groups._fields)
+        tables = replace(tables, groups=Groups(shared, own, int(each)))
+    heavy = stored.get("heavy_in_batches")
+    found = Prepared(target, Needs(), Surrogate(**fields), calibration, heavy, tables)
+    return replace(found, marginal=tuple(map(int, stored["marginal"])))
+
+
+def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
+    if not isinstance(path, str | PathLike):
+        raise SettingError(
+            f"prepared={path!r} is no path. Give that of a file that step.save() wrote."
+        )
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            stored = {name: archive[name] for name in archive.files}
+        missing = _names(stored) - stored.keys()
+        if missing or not isinstance(json.loads(str(stored["key"])), dict):
+            raise KeyError(*missing)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"prepared={str(path)!r} does not exist. Write it with step.save(), or leave it out to "
+            "prepare the step anew."
+        ) from error
+    except _NOT_SAVED as error:
+        raise SettingError(
+            f"prepared={str(path)!r} is no file that step.save() wrote, or is damaged. Leave it "
+            "out to prepare the step anew."
+        ) from error
+    return stored
+
+
+def _names(stored: dict[str, np.ndarray]) -> set[str]:
+    """Return the names that a file must hold."""
+    names = {"key", "marginal", *(f"surrogate_{name}" for name in Surrogate._fields)}
+    if "calibration_kappa" in stored:
+        names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
+    if "groups_each" in stored:
+        names |= {f"groups_{name}" for name in Groups._fields}
+    return names | ({"c", "looseness", "heavy"} if "heads" in stored else set())
+
+
+def _require_same(path: str, stored: dict[str, str], current: dict[str, str]) -> None:
+    what = first_difference(stored, current)
+    if what:
+        raise StaleDataError(
+            f"prepared={path!r} was saved for a model that differs in {what}. Leave it out to "
+            "prepare the step anew, and save it again."
+        )
+
+
+def first_difference(given: dict[str, str], own: dict[str, str]) -> str:
+    """Return the first thing in which two keys differ, or an empty string."""
+    return next((what for what in {**own, **given} if given.get(what) != own.get(what)), "")

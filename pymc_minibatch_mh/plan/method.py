@@ -1,0 +1,212 @@
+"""What a step method promises of its draws: declared by each, and read by all that tells of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import copy
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.block_tables import AnyTables
+from pymc_minibatch_mh.plan.prepared import Needs, Prepared
+
+
+class Promise(StrEnum):
+    """What a chain converges to."""
+
+    #: The posterior, whatever else holds.
+    EXACT = "exact"
+    #: The posterior, if no row ever changes by more than its bound.
+    EXACT_GIVEN_BOUNDS = "exact given valid bounds"
+    #: Something near the posterior.
+    APPROXIMATE = "approximate"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The guarantee of a method.
+
+    It is declared, never inferred: a test that makes errors makes them with bounds as well.
+
+    Parameters
+    ----------
+    promise
+        What a chain converges to.
+    controls
+        Which error an approximate method controls; empty for the others.
+    """
+
+    promise: Promise
+    controls: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse an approximate method that does not say which error it controls."""
+        approximate = self.promise is Promise.APPROXIMATE
+        if approximate != bool(self.controls):
+            raise ValueError(
+                f"controls={self.controls!r} does not go with {self.promise.value!r}: name the "
+                "error that an approximate method controls, and none for an exact one."
+            )
+
+    def __str__(self) -> str:
+        """Return the promise, and which error an approximate method controls."""
+        controlled = f"; controlled is the {self.controls}" if self.controls else ""
+        return f"{self.promise.value}{controlled}"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the method converges to the posterior, given valid bounds if it needs any."""
+        return self.promise is not Promise.APPROXIMATE
+
+    def is_certified(self, tables: AnyTables | None, violation: str) -> bool:
+        """Whether draws are exact without anything that a user vouches for.
+
+        Parameters
+        ----------
+        tables
+            The bounds in use.
+        violation
+            What is known against them; empty for nothing.
+        """
+        if self.promise is not Promise.EXACT_GIVEN_BOUNDS:
+            return self.is_exact
+        return tables is not None and tables.verified and not violation
+
+    def of_draws(self, tables: AnyTables | None, violation: str) -> str:
+        """Return what the guarantee amounts to for a chain, in words."""
+        if self.promise is not Promise.EXACT_GIVEN_BOUNDS:
+            return str(self)
+        if violation:
+            return "not exact: a row exceeded its bound"
+        if self.is_certified(tables, violation):
+            return f"{self}, which were derived from the model"
+        return "exact if the bounds hold, which are a user's own and unverified"
+
+
+#: Share of all rows from which on one pass in order is as quick as as many random reads.
+PASS_SHARE = 0.5
+#: The same of stored rows, which are fetched from all over a file to be drawn; and the least such
+#: number, which are drawn ahead in any case.
+STORED_SHARE, STORED_LEAST = 1 / 400, 4096.0
+
+
+class Method(ABC):
+    """A test and everything about it that a chain must know.
+
+    A method is frozen and serves all chains. What changes in a chain, settings that adapt and state
+    of the test alike, lies in a record of its own: a named tuple of floats, ints and arrays, which
+    is copied, pickled and resumed with the chain. The record's class names the compiled functions
+    of the test (:func:`pymc_minibatch_mh.kernels.roles.role_of`): ``decide``, or ``plan`` and
+    ``judge`` for a test that looks at growing batches.
+    """
+
+    #: Whether a chain goes on after a row exceeded its bound.
+    tolerates_violations: bool = False
+    #: Rows above which a move is decided by all of them; None for a share that is as quick.
+    full_pass_above: float | None = None
+    #: Whether the mean over batches of the probability that the test returns is that of accepting.
+    #: In a test that stops by its uniform number, the verdicts alone tell it.
+    returns_probability: bool = True
+    #: Whether rows are drawn by their bounds, and those that would be drawn nearly always are read
+    #: at every update instead.
+    draws_by_bounds: bool = False
+    #: Whether every update reads all rows, because the user asked for that.
+    reads_all_rows: bool = False
+    #: Whether coordinates that no row depends on may move between updates, by the prior part alone.
+    moves_without_rows: bool = True
+    #: Why moves are decided by all rows where that was not asked for.
+    all_rows_because: str = "the control variates leave too much noise for a batch to decide"
+    #: Advice where most of them are, with and without rows of groups.
+    all_rows_way_on: str = (
+        "Subsampling gains nothing here: use pm.NUTS(), or fewer parameters with more rows each."
+    )
+    all_rows_way_on_with_groups: str = (
+        f"{all_rows_way_on[:-1]}, such as fewer groups. How a hierarchy is written makes no "
+        "difference, unless explain(model) says why a variable is not mapped."
+    )
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What is promised of the draws: declared, never inferred."""
+
+    @property
+    @abstractmethod
+    def walk_target(self) -> float:
+        """Acceptance that a random walk aims at under this test."""
+
+    @property
+    @abstractmethod
+    def needs(self) -> Needs:
+        """What has to be found out by passes over all rows."""
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """What tells the user's settings of the test from others, in every process."""
+
+    def with_full_passes_above(self, rows: float | None) -> Self:
+        """Return this method with another limit on the rows that are drawn for a move."""
+        other = copy(self)
+        # Frozen is what a method is for those who have it, not for who makes it.
+        object.__setattr__(other, "full_pass_above", rows)
+        return other
+
+    def most_drawn(self, prepared: Prepared) -> float:
+        """Return the rows above which a move is decided by all of them."""
+        if self.full_pass_above is not None:
+            return self.full_pass_above
+        most = PASS_SHARE * prepared.n_rows
+        if prepared.target.source.in_memory:
+            return most
+        return min(most, max(STORED_SHARE * prepared.n_rows, STORED_LEAST))
+
+    @abstractmethod
+    def record(self, prepared: Prepared) -> Any:
+        """Return the record that a chain starts with around a centre."""
+
+    def linked(self, record: Any) -> Any:
+        """Return what compiled updates are handed: the record, unless they need addresses."""
+        return record
+
+    def require_subsampling(self, prepared: Prepared) -> None:
+        """Refuse settings with which typical moves would read all rows.
+
+        Raises
+        ------
+        SettingError
+            Where that is known before sampling: by default only of rows that are stored.
+        """
+        prepared.require_few_full_passes(self.most_drawn(prepared))
+
+    def adapted(
+        self, record: Any, totals: np.ndarray, prepared: Prepared, updates_per_draw: int
+    ) -> Any:
+        """Return the record after a window of warm-up.
+
+        Parameters
+        ----------
+        record
+            The record of the chain.
+        totals : ndarray, shape (N_COUNTS,)
+            What updates have counted, earlier windows with less weight.
+        prepared
+            What the chain runs on.
+        updates_per_draw
+            Updates between two draws.
+        """
+        return record
+
+    def probed(self, record: Any) -> Any:
+        """Return the record for decisions that are made one by one, each as if it were the first.
+
+        A test that remembers updates draws what it remembers anew for each of them.
+        """
+        return record
+
+    def noisier(self, record: Any) -> Any:
+        """Return the record for batches that are noisier than they were predicted to be."""
+        return record

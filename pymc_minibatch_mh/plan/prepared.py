@@ -1,0 +1,531 @@
+"""What a method needs of passes over all rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
+from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass
+from pymc_minibatch_mh.data.storage import EvenRows, StoredRows, read_columns
+from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
+from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
+from pymc_minibatch_mh.kernels.by_scales import ByScales
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.plan.violations import (
+    HeldAgainstBounds,
+    audited,
+    heavy_rows,
+    sizes_of_many,
+    sizes_of_moves,
+    tell_of_unverified_bounds,
+    typical_moves,
+)
+from pymc_minibatch_mh.reference.below import Below, below
+from pymc_minibatch_mh.reference.given_scales import by_scales
+from pymc_minibatch_mh.reference.mode import Calibration
+from pymc_minibatch_mh.reference.target import Target
+
+GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]
+GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
+
+
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """What a method needs to know of all rows before it subsamples them.
+
+    Parameters
+    ----------
+    calibration
+        How large the remainders of rows are, to choose batches by.
+    heavy
+        Which rows a batch that is drawn from all alike would hardly ever contain, though they
+        matter: they are read at every update, and calibrated are the others.
+    derived_bounds
+        Bounds of all rows, derived from the model.
+    given_bounds
+        Bounds of a user, in the place of derived ones.
+    touching
+        ξ, where quadratic lower bounds of rows touch them; None for none.
+    derived_ranges, given_ranges
+        The same for the ranges of log-likelihoods over the whole space.
+    in_memory
+        Rows that are found again by their numbers, or drawn otherwise than by bounds.
+    """
+
+    calibration: bool = False
+    heavy: bool = False
+    derived_bounds: bool = False
+    given_bounds: GivenBounds | None = None
+    touching: float | None = None
+    derived_ranges: bool = False
+    given_ranges: GivenRanges | None = None
+    in_memory: bool = False
+
+    @property
+    def only_derived_bounds(self) -> bool:
+        """Whether derived bounds are all that is needed, and rows are drawn by them."""
+        others = self.calibration, self.heavy, self.given, self.ranges, self.in_memory
+        return self.derived_bounds and self.touching is None and not any(others)
+
+    @property
+    def only_batches(self) -> bool:
+        """Whether rows are drawn evenly, for batches whose noise was measured."""
+        others = self.derives, self.given, self.in_memory
+        return self.calibration and self.touching is None and not any(others)
+
+    @property
+    def ranges(self) -> bool:
+        """Whether what bounds rows are ranges of their log-likelihoods."""
+        return self.derived_ranges or self.given_ranges is not None
+
+    @property
+    def derives(self) -> bool:
+        """Whether bounds or ranges are derived from the model."""
+        return self.derived_bounds or self.derived_ranges
+
+    @property
+    def given(self) -> bool:
+        """Whether the user gave bounds or ranges."""
+        return self.given_bounds is not None or self.given_ranges is not None
+
+
+#: Moves by which full passes are forecast, and how many of them may read all rows.
+MOVES, MOST_PASSES = 10_000, 1
+#: Rows, evenly spread, that are read twice where something is wrong with what they gave.
+READ_AGAIN = 1_000
+#: Share of the fetched rows below which it is said that few are used.
+FEW_KEPT = 0.01
+
+_log = logging.getLogger("pymc")
+
+
+def require_drawn_ahead(needs: Needs, name: str) -> None:
+    """Refuse methods that draw rows in another way than evenly or by derived bounds.
+
+    Raises
+    ------
+    SettingError
+        Naming the observed variable.
+    """
+    if not (needs.only_derived_bounds or needs.only_batches):
+        raise SettingError(
+            f"{name!r}: data of Rows(...) are drawn ahead, evenly or by bounds that are derived "
+            "from the model. This step draws them otherwise, reads all of them at every update or "
+            "finds them by their numbers. Use TunaMH(), ScalableSubsamplingMH() or FactorizedMH() "
+            "without bounds=; BarkerMinibatchMH(), PenaltyMH() or AustereMH(); or give the model "
+            "arrays in memory."
+        )
+
+
+def require_same_again(target: Target) -> None:
+    """Refuse stored arrays that are others when they are read again.
+
+    Raises
+    ------
+    SourceError
+        Naming the array and the row.
+    """
+    source = target.source
+    if not isinstance(source, StoredRows):
+        return
+    rows = target.spread(READ_AGAIN)
+    read = [read_columns(source.columns, rows) for _ in range(2)]
+    for column, again in zip(*read, strict=True):
+        same = (column.values == again.values) | (column.values != column.values)
+        wrong = rows[~same.reshape(len(rows), -1).all(axis=1)]
+        if wrong.size:
+            raise SourceError(
+                f"{column.name!r} has other numbers each time that row {wrong[0]}"
+                f"{source.place(int(wrong[0]))} is read, as where Dask draws random numbers in the "
+                "computation. Store the array, or call its persist() before, so that rows stay."
+            )
+
+
+def full_passes_by_bounds(prepared: Prepared, most_drawn: float, rng: np.random.Generator) -> int:
+    """Return how many of `MOVES` moves are forecast to read all rows.
+
+    Parameters
+    ----------
+    prepared
+        Bounds of all rows.
+    most_drawn
+        Rows above which a move is decided by all of them.
+    rng
+        Draws pairs of points of the Gaussian approximation.
+    """
+    assert prepared.tables is not None
+    sizes = sizes_of_many(prepared.target, prepared.surrogate, prepared.tables, rng, MOVES)
+    # One that is not bounded reads all rows, however many may be drawn.
+    return int(np.count_nonzero(~((sizes <= most_drawn) & (sizes < np.inf))))
+
+
+def tell_of_uneven(prepared: Prepared) -> None:
+    """Say where most rows that chains fetch are fetched in vain.
+
+    Parameters
+    ----------
+    prepared
+        The model, whose rows are stored.
+    """
+    tables = prepared.tables
+    if not isinstance(tables, BlockTables) or prepared.n_rows <= tables.most_at_once:
+        return
+    share = max(tables.kept_share(table) for table in range(tables.n_tables))
+    if share < FEW_KEPT:
+        _log.warning(
+            "%s: one of %s stored rows that chains fetch is used, as the bounds of rows in one "
+            "block of %s differ so much: chains wait for rows. Sort the rows, those that fit the "
+            "model worst last, or give the model arrays in memory.",
+            ", ".join(repr(term.name) for term in prepared.target.split.terms),
+            f"{1.0 / share:,.0f}",
+            f"{tables.length:,}",
+        )
+
+
+def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = None) -> None:
+    """Refuse a model of which chains would read all stored rows again and again.
+
+    Parameters
+    ----------
+    passes
+        How many of `MOVES` moves are forecast to read all rows.
+    prepared
+        The model.
+    most_in_batch
+        Rows from which on a look reads all of them, for tests that draw batches.
+
+    Raises
+    ------
+    SettingError
+        If it is more than one; tells how many.
+    """
+    if passes <= MOST_PASSES:
+        return
+    names = ", ".join(repr(term.name) for term in prepared.target.split.terms)
+    counted, rows = f"{passes:,} of {MOVES:,} moves would", f"all {prepared.n_rows:,} stored rows"
+    cause = f"{counted} read {rows}, so that"
+    groups = ", such as fewer groups" if prepared.target.has_groups else ""
+    way_on = f"Use fewer parameters with more rows each{groups}"
+    if most_in_batch is not None:
+        cause = f"batches from {most_in_batch:,.0f} rows on read {rows}: {counted}, so that"
+        way_on = (
+            "Use a larger full_pass_above=, control variates of order 2, TunaMH(), or fewer "
+            "parameters with more rows each"
+        )
+    raise SettingError(
+        f"{names}: {cause} sampling would take longer than reading them as often. "
+        f"{way_on}; or give the model arrays in memory, where explain(model) tells more."
+    )
+
+
+#: Seed of what is random outside of a chain's own generator, so that equal models are prepared in
+#: the same way: rows and other starts of the search for the mode, points at which the parts are
+#: compared with the model, moves that calibrate, that set a test or that audit bounds.
+PREPARATION_SEED = 20_170_808
+
+
+class _Apart:
+    """Tables, or None where the file that they are in is gone."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables: Tables | None = tables
+
+    def __reduce__(self) -> tuple:
+        assert self.tables is not None
+        return _found, (type(self.tables), self.tables.__getstate__())
+
+
+def _found(cls: type[Tables], state: dict[str, Any]) -> _Apart:
+    tables = object.__new__(cls)
+    apart = _Apart(tables)
+    try:
+        tables.__setstate__(state)
+    except FileNotFoundError:
+        apart.tables = None
+    return apart
+
+
+class Sought(NamedTuple):
+    """The rows that a centre was sought for, and control variates of these, before others came."""
+
+    n_rows: int
+    surrogate: Surrogate
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A model prepared for a method, never changed.
+
+    Parameters
+    ----------
+    target
+        The model: its parts as functions, for an order of the control variates and a temperature.
+    needs
+        What the method asked for.
+    surrogate
+        Control variates.
+    calibration
+        How large their remainders are; None where it was not asked for.
+    heavy : ndarray of int64, optional
+        Rows that tests on batches read at every update and never draw, in order; None where they
+        were not asked for. What was calibrated are the others.
+    tables
+        Bounds of all rows; None for methods without.
+    violation
+        What rows had against the bounds, empty if nothing; None where they were not asked.
+    below
+        Quadratic lower bounds of all rows; None where they were not asked for.
+    marginal
+        Coordinates, scales of a hierarchy, whose marginal density the centre was sought by.
+    sought
+        What the centre was sought for, if rows have arrived since.
+    """
+
+    target: Target
+    needs: Needs
+    surrogate: Surrogate
+    calibration: Calibration | None = None
+    heavy: np.ndarray | None = None
+    tables: AnyTables | None = None
+    violation: str | None = None
+    below: Below | None = None
+    marginal: tuple[int, ...] = ()
+    sought: Sought | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep the tables apart, which another process may not find any more."""
+        kept = {**self.__dict__, "tables": None}
+        # What reads rows in this process is made again in another.
+        kept.pop("held", None)
+        if not isinstance(self.tables, Tables):
+            return {"kept": {**kept, "tables": self.tables}, "tables": None}
+        return {"kept": kept, "tables": _Apart(self.tables)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the tables over where they are, and derive them anew where they are not."""
+        self.__dict__.update(state["kept"])
+        apart = state["tables"]
+        if apart is not None:
+            found = apart.tables or replace(self, violation="").completed().tables
+            self.__dict__["tables"] = found
+        elif isinstance(self.tables, BlockTables):
+            functions = self.target.row_functions
+            assert not isinstance(functions, BoundsError)
+            self.__dict__["tables"] = self.tables.of_functions(functions)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows over all terms."""
+        return self.target.source.n_rows
+
+    @property
+    def n_drawn(self) -> int:
+        """Number of rows that tests on batches draw from."""
+        return self.n_rows - (0 if self.heavy is None else self.heavy.size)
+
+    @property
+    def drawn_from(self) -> BlockTables | EvenRows | None:
+        """What stored rows are drawn from, by bounds or evenly; None where all are in memory."""
+        if self.target.source.in_memory:
+            return None
+        if isinstance(self.tables, BlockTables):
+            return self.tables
+        source = self.target.source
+        assert isinstance(source, StoredRows)
+        return EvenRows(source, NO_ROWS if self.heavy is None else self.heavy)
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the data in bytes."""
+        return self.target.source.nbytes
+
+    @cached_property
+    def typical_sizes(self) -> list[float]:
+        """C M of moves between points of the Gaussian approximation, where it is bounded."""
+        assert self.tables is not None
+        rng = np.random.default_rng(PREPARATION_SEED)
+        return sizes_of_moves(self.target, self.surrogate, self.tables, rng)
+
+    @cached_property
+    def by_scales(self) -> ByScales | None:
+        """The posterior as normal given the scales of a hierarchy, where that is of help."""
+        return by_scales(self.target, self.surrogate)
+
+    def completed(self) -> Prepared:
+        """Return this with all that is needed and was not found yet.
+
+        Raises
+        ------
+        BoundsError
+            If a row has no bound.
+        SettingError
+            If a user's bounds are invalid.
+        """
+        found, needs = self, self.needs
+        if needs.calibration and not (found.calibration and found._knows_heavy == needs.heavy):
+            found = found._calibrated()
+        bounded = needs.derives or needs.given
+        if found.tables is not None and bounded and found.tables.are_ranges != needs.ranges:
+            # Those of another method on the same model, or of a file of its.
+            found = replace(found, tables=None, violation=None)
+        if found.tables is None and bounded:
+            found = replace(found, tables=self._derived() if needs.derives else self._given())
+            found = found._reading_heavy_rows()
+        if needs.touching is None:
+            found = replace(found, below=None)
+        elif found.below is None or found.below.xi != needs.touching:
+            found = replace(found, below=below(found.target, found.surrogate, needs.touching))
+        if found.tables is not None and found.violation is None:
+            found = replace(found, violation=found.audited(PREPARATION_SEED))
+        return found
+
+    def around(self, start: np.ndarray) -> Prepared:
+        """Return what is found around the mode that a search from `start` ends at.
+
+        Raises
+        ------
+        ModeError
+            If there is none.
+        BoundsError
+            If a row has no bound there.
+        """
+        rng = np.random.default_rng(PREPARATION_SEED)
+        surrogate, marginal = self.target.expansion(start, rng)
+        return replace(self._bare(), surrogate=surrogate, marginal=marginal).completed()
+
+    def at(self, surrogate: Surrogate) -> Prepared:
+        """Return what belongs to control variates that were found elsewhere.
+
+        Bounds follow from the centre, so that a chain's state need not carry them.
+        """
+        own = self.surrogate
+        same = np.array_equal(surrogate.centre, own.centre)
+        if same and np.array_equal(surrogate.whitener, own.whitener):
+            return replace(self, surrogate=surrogate)
+        return replace(self._bare(), surrogate=surrogate).completed()
+
+    @cached_property
+    def held(self) -> HeldAgainstBounds:
+        """What finds the differences of stored rows, with their bounds."""
+        functions, source = self.target.row_functions, self.target.source
+        assert not isinstance(functions, BoundsError)
+        assert isinstance(source, StoredRows)
+        bounds = self.tables.bounds if isinstance(self.tables, BlockTables) else None
+        return HeldAgainstBounds(self.target.passes.sums, bounds, functions[0], source)
+
+    def require_few_full_passes(
+        self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
+    ) -> None:
+        """Refuse stored rows of which more than one pass in 10,000 updates is forecast.
+
+        Parameters
+        ----------
+        most_drawn
+            Rows above which a move is decided by all of them.
+        forecast
+            Counts the full passes of ``MOVES`` moves; by default they are counted by bounds.
+
+        Raises
+        ------
+        SettingError
+            Tells how many.
+        """
+        if self.target.source.in_memory:
+            return
+        tell_of_uneven(self)
+        rng = np.random.default_rng(PREPARATION_SEED)
+        if forecast is None:
+            require_few(full_passes_by_bounds(self, most_drawn, rng), self)
+        else:
+            require_few(forecast(rng), self, most_drawn)
+
+    def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
+        """Return what rows have against the bounds in a few moves, or an empty string.
+
+        Parameters
+        ----------
+        seed
+            Draws the moves.
+        rows
+            Numbers of stored rows; by default all, or some of them, evenly spread.
+        """
+        if self.tables is None:
+            return ""
+        rng = np.random.default_rng(seed)
+        return audited(self.target, self.surrogate, self.tables, rng, rows)
+
+    def _bare(self) -> Prepared:
+        nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
+        return replace(self, **nothing, below=None, sought=None)
+
+    @property
+    def _knows_heavy(self) -> bool:
+        return self.heavy is not None
+
+    def _calibrated(self) -> Prepared:
+        """Return this with the remainders of the rows measured that are drawn."""
+        rng, seeks_heavy = np.random.default_rng(PREPARATION_SEED), self.needs.heavy
+        measured, heavy = self.target.calibrate(self.surrogate, rng, seeks_heavy=seeks_heavy)
+        return replace(self, calibration=measured, heavy=heavy if seeks_heavy else None)
+
+    def _reading_heavy_rows(self) -> Prepared:
+        """Return this with the rows that every update reads; none where no mode was sought."""
+        assert self.tables is not None
+        if self.tables.are_ranges or self.target.covariance is not None:
+            return self
+        if isinstance(self.tables, BlockTables):
+            return self
+        rng = np.random.default_rng(PREPARATION_SEED)
+        moves = typical_moves(self.target, self.surrogate, self.tables, rng)
+        heavy = heavy_rows(self.tables, moves)
+        return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
+
+    def _derived(self) -> AnyTables:
+        functions = self.target.row_functions
+        if isinstance(functions, BoundsError):
+            raise functions
+        support = self.target.split.lower, self.target.split.upper
+        if not self.target.source.in_memory:
+            return BlockBounds(functions, self.surrogate, support).tables()
+        kind = RangesPass if self.needs.ranges else BoundsPass
+        return kind(functions, self.surrogate, support).tables()
+
+    def _given(self) -> Tables:
+        if self.needs.ranges:
+            return self._given_ranges()
+        given = self.needs.given_bounds
+        if not isinstance(given, Bounds):
+            assert given is not None
+            given = given(self.target.split.unravel(self.surrogate.centre, {}))
+        if not isinstance(given, Bounds):
+            raise SettingError(
+                f"bounds= is a function that returned a {type(given).__name__}. Return "
+                "Bounds(c, metric) for the centre that it is called with."
+            )
+        tell_of_unverified_bounds(self._names, "bounds")
+        return given.tables(self.n_rows)
+
+    def _given_ranges(self) -> Tables:
+        given = self.needs.given_ranges
+        if not isinstance(given, Ranges):
+            assert given is not None
+            given = given(self.target.split.unravel(self.surrogate.centre, {}))
+        if not isinstance(given, Ranges):
+            raise SettingError(
+                f"ranges= is a function that returned a {type(given).__name__}. Return "
+                "Ranges(low, high) for the centre that it is called with."
+            )
+        tell_of_unverified_bounds(self._names, "ranges")
+        return given.tables(self.n_rows, self.surrogate.inverse_temperature)
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(repr(term.name) for term in self.target.split.terms)

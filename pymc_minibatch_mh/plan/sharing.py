@@ -1,0 +1,457 @@
+"""Rows that arrive: what was found of the rows before them, and the new rows alone read.
+
+Sums and bounds belong to a centre. Around the centre that is there, the sums of the gradients and
+of the Hessians of the new rows are added to those of the old ones, which is exact, and bounds of
+the new rows hold over the same trust regions. Chains then sample the posterior of all rows, as
+around any other centre; proposals are made around the old one. That is as good as long as the
+mode, by one Newton step from the sums, has moved by a fraction of a standard deviation since the
+centre was sought, in however many parts the rows have arrived.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.data import Column, Contents
+from pymc_minibatch_mh.data.files import AGAIN
+from pymc_minibatch_mh.data.storage import StoredRows, read_columns
+from pymc_minibatch_mh.errors import (
+    BoundsError,
+    ModeError,
+    SettingError,
+    SourceError,
+    SplitCheckError,
+    StaleDataError,
+)
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.likelihood.digest import split_digests
+from pymc_minibatch_mh.likelihood.inputs import Weights
+from pymc_minibatch_mh.likelihood.scaled import in_linear_coordinates
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.weights import weights_of
+from pymc_minibatch_mh.plan.file import WatchedModel, key_of_expansion, read
+from pymc_minibatch_mh.plan.maps import with_best_shapes, with_products
+from pymc_minibatch_mh.plan.prepared import (
+    PREPARATION_SEED,
+    Needs,
+    Prepared,
+    Sought,
+    require_drawn_ahead,
+    require_same_again,
+)
+from pymc_minibatch_mh.reference.target import Target
+
+_log = logging.getLogger("pymc")
+
+#: Standard deviations by which the mode may have moved, and share of the rows that may be new.
+FURTHEST, MOST_NEW = 0.5, 0.25
+#: Rows, evenly spread, by which old rows are recognised, and new ones that are asked for a density.
+RECOGNISED = 10_000
+#: Old rows that are held against their bounds once more.
+AUDITED_AGAIN = 300
+
+
+def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | None:
+    """Return what was found of a model's first rows, extended by its others.
+
+    Parameters
+    ----------
+    before
+        What was found, on rows that are stored.
+    target
+        The same model on those rows and others behind them.
+    start : ndarray, shape (d,)
+        Where the new rows have to have a likelihood. The old ones were asked when they were
+        prepared.
+
+    Returns
+    -------
+    Prepared or None
+        None where all has to be found anew, which is said with the reason.
+
+    Raises
+    ------
+    SettingError
+        If rows are not stored.
+    StaleDataError
+        If the model is another one, or its first rows are others.
+    MinibatchError
+        If the start has no density, or one of the new rows none there.
+    """
+    _require_same(before, target)
+    n_before, n_rows = before.n_rows, target.source.n_rows
+    target.require_finite(start, RECOGNISED, first=min(n_before, n_rows - 1))
+    sought = before.sought or Sought(n_before, before.surrogate)
+    if n_rows - sought.n_rows > MOST_NEW * n_rows:
+        return _told(f"{n_rows - sought.n_rows:,} of {n_rows:,} rows are new")
+    tables, found, rows = before.tables, before.surrogate, np.arange(n_before, n_rows)
+    assert not isinstance(tables, Tables)
+    if not rows.size:
+        tables = None if tables is None else tables.of_functions(_functions(target))
+        return replace(before, target=target, tables=tables)
+    new = target.passes.likelihood(found.centre, hessian=found.order == 2, rows=rows)
+    if not np.isfinite(new.value):
+        return _told("a new row has no likelihood at the centre of the old ones")
+    if found.order >= 1:
+        found = found._replace(gradient=found.gradient + new.gradient)
+    if found.order == 2:
+        found = found._replace(hessian=found.hessian + new.hessian)
+    moved = _moved(target, sought.surrogate, found)
+    if not moved <= FURTHEST:
+        return _told(f"the mode has moved by {moved:.2g} standard deviations")
+    try:
+        if tables is not None:
+            tables = tables.extended(_functions(target))
+    except BoundsError:
+        return _told("a new row has no bound around the centre of the old ones")
+    # How large remainders are, batches are chosen by: it is measured on all rows.
+    unmeasured = replace(before, calibration=None, heavy=None)
+    longer = replace(unmeasured, target=target, surrogate=found, tables=tables, sought=sought)
+    return replace(longer, violation=_violation(longer, rows))
+
+
+def _violation(found: Prepared, rows: np.ndarray) -> str | None:
+    """Return what rows have against bounds of which those of the old rows were audited before.
+
+    A few of these are asked again.
+    """
+    if found.violation != "":
+        return found.violation
+    old = np.linspace(0, rows[0] - 1, min(AUDITED_AGAIN, int(rows[0]))).astype(np.int64)
+    return found.audited(PREPARATION_SEED, np.concatenate([old, rows]))
+
+
+def _functions(target: Target) -> list:
+    functions = target.row_functions
+    assert not isinstance(functions, BoundsError)
+    return functions
+
+
+def _told(why: str) -> Prepared | None:
+    _log.info("prepared= is not extended, as %s: all rows are read.", why)
+    return None
+
+
+def _moved(target: Target, s: Surrogate, found: Surrogate) -> float:
+    """Return how far a Newton step goes from the centre, in old standard deviations.
+
+    What it would be by the sums `s` of the rows that the centre was sought for, which need not be
+    their mode, is taken off.
+    """
+    prior = target.passes.prior(s.centre, hessian=True)
+    old = prior.gradient + s.inverse_temperature * s.gradient
+    new = prior.gradient + s.inverse_temperature * found.gradient
+    precision = s.whitener.T @ s.whitener
+    longer = precision
+    if s.order == 2:
+        longer = precision - s.inverse_temperature * (found.hessian - s.hessian)
+    step = np.linalg.solve(longer, new) - np.linalg.solve(precision, old)
+    return float(np.linalg.norm(s.whitener @ step))
+
+
+def _require_same(before: Prepared, target: Target) -> None:
+    old = before.target
+    if not isinstance(old.source, StoredRows) or not isinstance(target.source, StoredRows):
+        raise SettingError(
+            "prepared= is a step whose data are in memory, which is no quicker to extend than to "
+            "build anew. Leave it out, or give both models their data by Rows(...)."
+        )
+    ours, theirs = split_digests(target.split), split_digests(old.split)
+    settings = "taylor_order", "inverse_temperature"
+    differs = next((what for what in {**ours, **theirs} if ours.get(what) != theirs.get(what)), "")
+    differs = differs or next((x for x in settings if getattr(old, x) != getattr(target, x)), "")
+    if not differs and not _are_equal(old.covariance, target.covariance):
+        differs = "covariance"
+    if differs:
+        raise StaleDataError(
+            f"prepared= is a step on a model that differs in {differs}. Leave it out."
+        )
+    if target.source.n_rows < old.source.n_rows:
+        raise StaleDataError(
+            f"prepared= is a step on {old.source.n_rows:,} rows, and this model has "
+            f"{target.source.n_rows:,}. Leave it out."
+        )
+    chosen = np.unique(np.linspace(0, old.source.n_rows - 1, RECOGNISED).astype(np.int64))
+    known = _read_before(old.source.columns, chosen)
+    for one, other in zip(known, target.source.columns, strict=True):
+        if not np.array_equal(one.values, other.read(chosen), equal_nan=True):
+            raise StaleDataError(
+                f"prepared= is a step on other rows: {one.name!r} differs in one of the first "
+                f"{old.source.n_rows:,}. Leave it out."
+            )
+
+
+def _read_before(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Column, ...]:
+    """Return the rows of a step by which those of another model are recognised.
+
+    Raises
+    ------
+    StaleDataError
+        If they are not there any more, as in a file that was written anew with more rows.
+    """
+    try:
+        return read_columns(columns, rows)
+    except SourceError as error:
+        cause = str(error).removesuffix(f" {AGAIN}")
+        raise StaleDataError(
+            f"prepared= is a step whose rows are not there to be recognised: {cause} Files of a "
+            "step have to stay as they are until it is extended: put new rows into further files "
+            "of a table, or write longer arrays to files of other names; or leave it out."
+        ) from error
+
+
+def _are_equal(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+
+
+#: Rows that tell at once whether a start has a density.
+START_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class ReadingSettings:
+    """How a user wants a model to be read.
+
+    Parameters
+    ----------
+    observed
+        Names of the observed variables to subsample, None for all large ones.
+    weights
+        What the log-likelihood of each row is multiplied by.
+    observation_dims
+        Names of dims along which observations lie.
+    compile_kwargs
+        Passed on to :func:`pytensor.function`.
+    in_linear_coordinates
+        Whether positions may lie in coordinates in which rows are linear.
+    """
+
+    observed: Sequence[str] | None
+    weights: Weights | None
+    observation_dims: Sequence[str]
+    compile_kwargs: Mapping[str, Any] | None
+    in_linear_coordinates: bool = True
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a step asks of a model: equal requests on the same model split it in the same way.
+
+    Parameters
+    ----------
+    vars
+        The value variables that the step moves.
+    point
+        Where the search for the mode starts.
+    weights
+        What the rows' weights held.
+    reading
+        Which variables and axes were asked for, in words.
+    """
+
+    vars: tuple[Variable, ...]
+    point: Contents
+    weights: Contents
+    reading: str
+
+    @classmethod
+    def of(
+        cls,
+        model: pm.Model,
+        vars: Sequence[Variable],
+        point: Mapping[str, np.ndarray],
+        reading: ReadingSettings,
+    ) -> Self | None:
+        """Return the request that settings make, None where they cannot be compared."""
+        weights = _arrays(reading.weights)
+        if weights is None or reading.compile_kwargs:
+            return None
+        named = (
+            reading.observed,
+            reading.observation_dims,
+            reading.in_linear_coordinates,
+            model.named_vars_to_dims,
+        )
+        return cls(tuple(vars), Contents.of(point.items()), Contents.of(weights), repr(named))
+
+
+def _arrays(weights: Any) -> list[tuple[str, np.ndarray]] | None:
+    if weights is None:
+        return []
+    given = weights if isinstance(weights, Mapping) else {"": weights}
+    arrays = [(str(name), values) for name, values in given.items()]
+    return arrays if all(_is_of_numbers(values) for _, values in arrays) else None
+
+
+def _is_of_numbers(values: Any) -> bool:
+    return type(values) is np.ndarray and values.dtype.kind in "fiub"
+
+
+@dataclass(eq=False)
+class SharedModel:
+    """A model that was read for a step, for all steps that ask for the same.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    watched
+        The model and its data as they were.
+    target
+        The model, split and compiled, for some order and temperature.
+    """
+
+    request: Request | None
+    watched: WatchedModel
+    target: Target
+    _known: dict[tuple[str, ...], Prepared] = field(default_factory=dict)
+
+    def prepared(
+        self,
+        target: Target,
+        needs: Needs,
+        model: pm.Model,
+        start: np.ndarray,
+        given: str | PathLike | Prepared | None,
+    ) -> Prepared:
+        """Return what passes over all rows find for a method, and no more than it needs.
+
+        Parameters
+        ----------
+        target
+            The model for the step's order and temperature.
+        needs
+            What the step's method needs.
+        model
+            The model itself.
+        start
+            Where the search for the mode starts.
+        given
+            The file of a prepared step, or what was found of the first of these rows.
+        """
+        if not target.source.in_memory:
+            require_drawn_ahead(needs, target.split.terms[0].name)
+        key = tuple(key_of_expansion(target).values())
+        found = self._known.get(key) if given is None else _taken_over(given, target, start)
+        found = found or _expanded(target, model, start)
+        found = replace(found, target=target, needs=needs)
+        if needs.given:
+            # Those of a user are shared with nobody.
+            found = replace(found, calibration=None, heavy=None, tables=None, violation=None)
+            return found.completed()
+        found = found.completed()
+        if given is None:
+            # Arrays can be large: those of another order or temperature make room.
+            self._known = {key: found}
+        return _needed(found)
+
+
+def _taken_over(
+    given: str | PathLike | Prepared, target: Target, start: np.ndarray
+) -> Prepared | None:
+    if isinstance(given, Prepared):
+        return appended(given, target, start)
+    target.require_finite(start)
+    return read(given, target)
+
+
+def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Prepared:
+    # A chain that starts here asks all rows. The search for the mode starts on a few.
+    target.require_finite(start, START_ROWS)
+    rng = np.random.default_rng(PREPARATION_SEED)
+    try:
+        surrogate, marginal = target.expansion(start, rng)
+    except ModeError as error:
+        # Data that change, or a row that has no density, are the better reason.
+        require_same_again(target)
+        target.require_finite(start)
+        products = _products(target)
+        if not products:
+            raise
+        raise ModeError(f"{error} {products}") from error
+    try:
+        target.check(model, surrogate, rng)
+    except SplitCheckError:
+        require_same_again(target)
+        raise
+    return Prepared(target, Needs(), surrogate, marginal=marginal)
+
+
+def _products(target: Target) -> str:
+    """Return which products of parameters rows have and keep, and why."""
+    coordinates = target.split.coordinates
+    refused = coordinates.refused if coordinates is not None else ()
+    return " ".join(f"{name!r} {reason}." for name, reason in refused)
+
+
+def _needed(found: Prepared) -> Prepared:
+    needs = found.needs
+    if not needs.derives:
+        found = replace(found, tables=None, violation=None)
+    return found if needs.calibration else replace(found, calibration=None, heavy=None)
+
+
+#: The last that was read of every model that is still in use.
+_known: WeakKeyDictionary[pm.Model, SharedModel] = WeakKeyDictionary()
+
+
+def read_model(
+    model: pm.Model,
+    vars: Sequence[Variable],
+    point: dict[str, np.ndarray],
+    reading: ReadingSettings,
+) -> SharedModel:
+    """Read a model, unless a step has asked for the same and nothing has changed since.
+
+    Parameters
+    ----------
+    model
+        The model.
+    vars
+        Value variables that the step moves.
+    point
+        Where the search for the mode starts.
+    reading
+        How to read it.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If rows of a term cannot be proven to be independent given the parameters.
+    SettingError
+        If settings do not fit the model.
+    """
+    request = Request.of(model, vars, point, reading)
+    known = _known.get(model)
+    is_same = request is not None and known is not None and known.request == request
+    if is_same and known is not None and known.watched.is_unchanged:
+        return known
+    parts = split(
+        model,
+        vars,
+        reading.observed,
+        weights=reading.weights,
+        observation_dims=reading.observation_dims,
+        initial_point=point,
+    )
+    if reading.in_linear_coordinates:
+        linear = in_linear_coordinates(parts)
+        linear = with_products(parts, linear, point, reading.compile_kwargs)
+        target = with_best_shapes(parts, linear, point, reading.compile_kwargs)
+    else:
+        target = Target(parts, 2, 1.0, reading.compile_kwargs)
+    watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))
+    found = SharedModel(request, watched, target)
+    if request is not None:
+        _known[model] = found
+    return found

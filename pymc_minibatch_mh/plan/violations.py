@@ -1,0 +1,363 @@
+"""Rows that every update reads: those that bounds would have drawn at nearly every update anyway.
+
+A few rows can hold nearly all of C = Σ c_i, as the members of a rare group do: the posterior knows
+little of their coefficient, so that moves along it are long. Their change is known exactly where
+they are read at every update, and all others are drawn by bounds that are then small. Which rows
+are read is fixed before sampling, so that the test stays exact whichever they are. For tests that
+draw all rows alike, without bounds, they are measured: see :mod:`expansion.heavy`.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds
+from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.data.storage import StoredRows, consecutive
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.bound_tables import (
+    NO_DIRECTIONS,
+    TOTAL,
+    BoundTables,
+    sizes_between,
+    table_of_move,
+)
+from pymc_minibatch_mh.kernels.handle import address_of
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.row_sums import differences_of, largest_of
+from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
+from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, WORTHWHILE
+from pymc_minibatch_mh.reference.passes import over_rows
+from pymc_minibatch_mh.reference.row_sums import BoundedMove, RatioIn, RowSums
+from pymc_minibatch_mh.reference.target import Target
+
+
+def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
+    """Return the rows that are better read at every update than drawn, in order.
+
+    A row of bound c_i is drawn c_i M times on average in a move of size M, so that it is better
+    read always where c_i M, for the M of a typical move, exceeds the ratio of the two costs.
+
+    Parameters
+    ----------
+    tables
+        The bounds.
+    typical
+        Moves between points of the posterior, as far as they are bounded.
+
+    Returns
+    -------
+    ndarray of int64
+        Empty where no move is bounded, or where few rows would be saved.
+    """
+    moves = list(typical)
+    if not moves:
+        return np.empty(0, np.int64)
+    served = [move.table for move in moves]
+    table = max(set(served), key=served.count)
+    drawn = tables.c[table] * np.median([move.m for move in moves if move.table == table])
+    heavy = np.flatnonzero(drawn > COST_IN_ORDER)
+    all_drawn = float(drawn.sum(dtype=np.float64))
+    light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
+    # What would read more than all rows reads all of them.
+    worthwhile = heavy.size + light <= WORTHWHILE * min(all_drawn, drawn.size)
+    return heavy.astype(np.int64) if worthwhile else np.empty(0, np.int64)
+
+
+#: Directions that moves are measured without, at most: leaving one out takes time at every update.
+MOST_LEFT_OUT = 32
+
+
+def whitened_directions(
+    target: Target, surrogate: Surrogate, most: int = MOST_LEFT_OUT
+) -> np.ndarray:
+    """Return the directions along which no row changes, whitened and orthonormal, shape (n, d).
+
+    The bounds of a row hold by inner products with whitened forms, which are orthogonal to them.
+    There are none where there would be more than `most`.
+    """
+    directions = target.compiled.unread
+    if not 0 < len(directions) <= most:
+        return NO_DIRECTIONS
+    basis, _ = np.linalg.qr((directions @ surrogate.whitener.T).T)
+    return np.ascontiguousarray(basis.T)
+
+
+class RatioToBounds(NamedTuple):
+    """Ask for the largest |dU_i| / (c_i M) of rows in a move."""
+
+    move: BoundedMove
+
+    def found(self, sums: RowSums, read: ArrayRows, c: np.ndarray) -> tuple[float, int]:
+        """Return the ratio of rows that were read, and the place of the row that has it."""
+        found: tuple[float, int] = sums.of_read(read, RatioIn(self.move, c))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class HeldAgainstBounds:
+    """Bounds rows and computes what they change by; a pickle has none of them.
+
+    What is asked has a `move`, and finds something of the sums, of rows that were read and of their
+    c_i in the table that serves it.
+
+    Parameters
+    ----------
+    sums, bounds
+        What does either; no bounds where nobody asks for them.
+    function
+        The term.
+    source
+        The rows; None in another process.
+    """
+
+    sums: RowSums
+    bounds: BlockBounds | None
+    function: RowFunction
+    source: StoredRows | None
+
+    def __reduce__(self) -> tuple:
+        return HeldAgainstBounds, (self.sums, self.bounds, without_rows(self.function), None)
+
+    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
+        """Return what is asked of rows by their numbers, which are read here."""
+        assert self.source is not None
+        return self.of_read(self.source.read(consecutive(rows)), asked)
+
+    def of_read(self, read: ArrayRows, asked: Any) -> Any:
+        """Return what is asked of rows that were read, in whatever process."""
+        c = None
+        if asked.move.table >= 0:
+            assert self.bounds is not None
+            function = with_rows(self.function, read)
+            data = RowData(function, slice(0, read.n_rows))
+            c = self.bounds.of_functions([function]).of(asked.move.table, data)
+        return asked.found(self.sums, read, c)
+
+
+_log = logging.getLogger("pymc")
+
+#: Moves that an audit makes, each with all rows, and changes of rows that it asks for at most
+#: where the bounds were derived: those of a user are proven by nothing else.
+MOVES, CHANGES = 4, 1_000_000
+#: Rows that are held against their ranges, or stored ones against their bounds, at a time.
+CHUNK = 65_536
+
+
+def audited(
+    target: Target,
+    surrogate: Surrogate,
+    tables: AnyTables,
+    rng: np.random.Generator,
+    rows: np.ndarray | None = None,
+) -> str:
+    """Return what is wrong with bounds, or an empty string.
+
+    Parameters
+    ----------
+    target
+        The model.
+    surrogate
+        Control variates that the bounds belong to.
+    tables
+        The bounds.
+    rng
+        Draws moves between points of the Gaussian approximation.
+    rows
+        Numbers of the stored rows that are asked, by default evenly spread ones. Of more than are
+        ever asked, evenly spread ones too.
+
+    Raises
+    ------
+    SettingError
+        If the metric of given bounds is negative.
+    """
+    moves = MOVES
+    if tables.verified:
+        moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
+    # What is outside of the support is refused before a row is read.
+    support = target.split.lower, target.split.upper
+    for move in islice(typical_moves(target, surrogate, tables, rng, support), moves):
+        if isinstance(tables, Tables) and tables.are_ranges:
+            found = _out_of_range(target, surrogate, tables, (move.position, move.new))
+            if found:
+                return found
+            continue
+        ratio, row = _largest_ratio(target, tables, move, rows)
+        if not ratio <= 1.0:
+            return violation_message(target, row, move.position, move.new, ratio)
+    return ""
+
+
+def _largest_ratio(
+    target: Target, tables: AnyTables, move: BoundedMove, rows: np.ndarray | None
+) -> tuple[float, int]:
+    """Return the largest ratio of a row's change to its bound in a move, and the row."""
+    passes = target.passes
+    if isinstance(tables, Tables):
+        return passes.largest_ratio(move, tables.c[move.table])
+    # Stored rows are held against their bounds a second time by some of them only.
+    assert isinstance(target.source, StoredRows)
+    if rows is None:
+        rows = target.spread(CHANGES)
+    elif rows.size > CHANGES:
+        rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
+    work = HeldAgainstBounds(passes.sums, tables.bounds, tables.bounds.function, target.source)
+    asked = RatioToBounds(move)
+    chunks = np.array_split(rows, -(-rows.size // CHUNK))
+    found = over_rows(work, target.source, [(chunk, asked) for chunk in chunks], "Checking bounds")
+    return max(
+        (ratio, int(chunk[place])) for chunk, (ratio, place) in zip(chunks, found, strict=True)
+    )
+
+
+def _out_of_range(
+    target: Target, surrogate: Surrogate, tables: Tables, places: tuple[np.ndarray, np.ndarray]
+) -> str:
+    """Return which row leaves its range at some places, or an empty string."""
+    for place in places:
+        ratio, row = _furthest_out(target, surrogate, tables, place)
+        if not ratio <= 1.0:
+            return violation_message(target, row, surrogate.centre, place, ratio, of_range=True)
+    return ""
+
+
+def _furthest_out(
+    target: Target, surrogate: Surrogate, tables: Tables, position: np.ndarray
+) -> tuple[float, int]:
+    """Return the largest distance from the middle of a range, in halves of that, and its row."""
+    address, space = address_of(target.evaluate), target.passes.space
+    beta = surrogate.inverse_temperature
+    largest, worst = 0.0, 0
+    for first in range(0, target.source.n_rows, CHUNK):
+        last = min(first + CHUNK, target.source.n_rows)
+        differences, scales = np.zeros((2, last - first))
+        ends = surrogate.centre, position, surrogate.centre
+        differences_of(address, ends, space, first, last, differences, scales)
+        width, below = tables.c[:, first:last].astype(np.float64)
+        differences += (below - 0.5 * width) / beta
+        ratio, place = largest_of(differences, scales, width, 0.5, beta)
+        if ratio > largest:
+            largest, worst = ratio, first + place
+    return largest, worst
+
+
+def sizes_of_many(
+    target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator, count: int
+) -> np.ndarray:
+    """Return C M of many moves as those of :func:`moves_of_chains`, shape (count,); inf unbounded.
+
+    They are found at once: as many calls would take longer than what new rows take to be read.
+    """
+    noise = rng.standard_normal((count, 2, surrogate.centre.size))
+    ends = surrogate.centre + noise @ surrogate.factor.T
+    sizes = np.empty(count)
+    sizes_between(_arrays(target, surrogate, tables), surrogate, ends, sizes)
+    return sizes
+
+
+def sizes_of_moves(
+    target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator
+) -> list[float]:
+    """Return C M of moves between points of the Gaussian approximation, where it is bounded.
+
+    C is that of the rows that are drawn.
+    """
+    moves = typical_moves(target, surrogate, tables, rng)
+    totals = tables.heads_of_drawn[:, TOTAL]
+    return [float(totals[move.table] * move.m) for move in moves]
+
+
+def typical_moves(
+    target: Target,
+    surrogate: Surrogate,
+    tables: AnyTables,
+    rng: np.random.Generator,
+    support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
+) -> Iterator[BoundedMove]:
+    """Make moves between points of the Gaussian approximation, those that are bounded."""
+    moves = islice(moves_of_chains(target, surrogate, tables, rng, support), MOVES)
+    return (move for move in moves if move is not None)
+
+
+def moves_of_chains(
+    target: Target,
+    surrogate: Surrogate,
+    tables: AnyTables,
+    rng: np.random.Generator,
+    support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
+) -> Iterator[BoundedMove | None]:
+    """Make moves between points of the Gaussian approximation without end; None if unbounded.
+
+    They are measured as those of a chain: without directions that no row depends on.
+    """
+    arrays = _arrays(target, surrogate, tables)
+    while True:
+        noise = rng.standard_normal((2, surrogate.centre.size))
+        here, there = np.clip(surrogate.centre + noise @ surrogate.factor.T, *support)
+        _require_metric(tables, here, there)
+        best, m = table_of_move(arrays, surrogate, here, there)
+        ends = here, there, surrogate.centre
+        made = BoundedMove(target.taylor_order, ends, best, m, surrogate.inverse_temperature)
+        yield made if best >= 0 else None
+
+
+def _arrays(target: Target, surrogate: Surrogate, tables: AnyTables) -> BoundTables:
+    arrays = tables.undrawn._replace(heads=tables.heads_of_drawn)
+    if tables.verified:
+        arrays = arrays._replace(unread=whitened_directions(target, surrogate))
+    return arrays
+
+
+def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> None:
+    if tables.metric is None:
+        return
+    m = min(tables.compiled_metric(here, there), tables.compiled_metric(there, here))
+    if m < 0.0:
+        raise SettingError(
+            f"bounds=Bounds(c, metric) has a metric of {m:g} for a move, which bounds nothing. "
+            "Give one that is never negative."
+        )
+
+
+def violation_message(
+    target: Target,
+    row: int,
+    position: np.ndarray,
+    new: np.ndarray,
+    ratio: float,
+    *,
+    of_range: bool = False,
+) -> str:
+    """Return the message about a row that exceeded its bound in a move from `position` to `new`.
+
+    A row that left its range is `ratio` halves of the range's width away from the middle of it.
+    """
+    term = int(np.searchsorted(target.source.term_starts, row, side="right")) - 1
+    name, inside = target.split.terms[term].name, row - int(target.source.term_starts[term])
+    show = np.array2string
+    exceeds, what = f"changes by {ratio:.3g} times its bound", "bounds"
+    if of_range:
+        exceeds, what = f"is {ratio:.3g} halves of its range from the middle of it", "ranges"
+    return (
+        f"{name!r}: row {inside} {exceeds} in the move from "
+        f"{show(position, precision=6, threshold=20)} to {show(new, precision=6, threshold=20)} "
+        "(unconstrained values), so the draws would not be exact. Enlarge "
+        f"{what} of your own, report derived ones, or use PenaltyMH(), which needs none."
+    )
+
+
+def tell_of_unverified_bounds(names: str, setting: str) -> None:
+    """Say that a user's bounds are taken as they are."""
+    _log.warning(
+        "%s: %s= are unverified. They are held against all rows for some moves, before "
+        "sampling and at the end of warm-up, and against every row that is read; the draws are "
+        "exact if they hold everywhere.",
+        names,
+        setting,
+    )

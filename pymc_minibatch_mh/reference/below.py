@@ -1,0 +1,103 @@
+"""Quadratic lower bounds of all rows: their sum, and what rows lie above them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_tables
+from pymc_minibatch_mh.kernels.moves import FROM_CENTRE
+from pymc_minibatch_mh.kernels.posterior import RowSpace, Surrogate
+from pymc_minibatch_mh.likelihood.differences import gap_of
+from pymc_minibatch_mh.reference.passes import Passes
+from pymc_minibatch_mh.reference.target import Target
+
+#: What a gap is enlarged by, far more than its rounding errors: that lowers the bound.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Below:
+    """Quadratic lower bounds in the place of expansions, and gaps in the place of remainders.
+
+    Parameters
+    ----------
+    target
+        The model.
+    xi
+        Where the bounds touch: see :func:`gap_of`.
+    surrogate
+        The sum of the lower bounds, around the centre.
+    gaps : ndarray of float32, shape (N,)
+        β times what each row lies above its lower bound in the centre, rounded up.
+    """
+
+    target: "Target"
+    xi: float
+    surrogate: Surrogate
+    gaps: np.ndarray
+
+    @cached_property
+    def rows(self) -> PlacedFormRows:
+        """The gaps as compiled rows."""
+        return _placed(self.target, self.xi)
+
+    @cached_property
+    def evaluate(self) -> Any:
+        """Compiled differences of gaps (``EVALUATE``)."""
+        return self.rows.evaluate(0)
+
+    @property
+    def space(self) -> RowSpace:
+        """Where they are."""
+        return RowSpace(self.target.source.term_starts, self.rows.context)
+
+    @cached_property
+    def tables(self) -> BoundTables:
+        """How far a row can fall in a move from the centre: to its lower bound."""
+        heads = np.array([[np.inf, FROM_CENTRE, self.gaps.sum(dtype=np.float64)]])
+        return no_tables()._replace(heads=heads, c=self.gaps[None])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is compiled, and addresses."""
+        compiled = ("rows", "evaluate", "tables")
+        return {name: value for name, value in self.__dict__.items() if name not in compiled}
+
+
+def below(target: "Target", surrogate: Surrogate, xi: float) -> Below:
+    """Bound all rows from below, with one pass over them for each of the sums.
+
+    Parameters
+    ----------
+    target
+        The model.
+    surrogate
+        Its control variates, whose centre and metric are taken over.
+    xi
+        Where the bounds touch.
+
+    Raises
+    ------
+    BoundsError
+        If rows have no quadratic lower bound.
+    """
+    gaps = Passes(_placed(target, xi), target.compiled.prior, target.source)
+    whole, own = (p.likelihood(surrogate.centre, hessian=True) for p in (target.passes, gaps))
+    beta, values = surrogate.inverse_temperature, gaps.values(surrogate.centre)
+    upper = beta * (values + ROUNDING * (1.0 + np.abs(values)))
+    rounded = np.nextafter(upper.astype(np.float32), np.float32(np.inf))
+    sums = surrogate._replace(
+        gradient=whole.gradient - own.gradient, hessian=whole.hessian - own.hessian, order=2
+    )
+    return Below(target, xi, sums, rounded)
+
+
+def _placed(target: "Target", xi: float) -> PlacedFormRows:
+    functions = target.row_functions
+    if isinstance(functions, BoundsError):
+        raise functions
+    rows = FormRows([gap_of(function, xi) for function in functions])
+    return PlacedFormRows(rows, target.source)

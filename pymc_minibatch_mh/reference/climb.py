@@ -1,0 +1,270 @@
+"""Damped Newton steps up a log-density, until it has a mode there or what is wrong is known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.reference import density as findings
+from pymc_minibatch_mh.reference.density import (
+    Density,
+    Kink,
+    Names,
+    Point,
+    Quadratic,
+    are_known,
+    normals_near,
+    quadratic_of,
+)
+
+MAX_STEPS = 60
+#: A Hessian serves several steps, until one shrinks the distance by less than this factor.
+SLOW = 0.3
+#: Halvings of a step. After so many of them, and every so many steps, kinks are searched for.
+MOST_HALVINGS, SUSPICIOUS_HALVINGS, SUSPICIOUS_STEPS = 40, 6, 10
+#: Doublings of a step that fell short.
+MOST_DOUBLINGS = 10
+#: Rise of the log-density that is worth moving coordinates one at a time.
+ALONE = 1.0
+#: Distance in standard deviations that will do where no better point can be told apart, and the
+#: one from which slopes alone can tell a better one.
+NEAR, SLOPES_TELL = 0.1, 1.0
+#: Changes of a log-density, relative to its size, that may be rounding: in double precision, and
+#: where the model computes in single precision.
+ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-6
+#: Moves in a row that do not slow down, after which a coordinate runs away; at the end of a search
+#: fewer will do, as near a mode they would shrink to nothing.
+STEADY_MOVES, STEADY_MOVES_AT_END = 8, 4
+#: Way that a coordinate has then gone at least: a factor of e³ for the logarithm of a scale.
+LONG_WAY = 3.0
+#: How often, and how closely, the interval that a kink is averaged over is fitted to the posterior.
+FITS, FITTED = 12, 0.25
+
+
+def climb(
+    density: Density, start: np.ndarray, names: Sequence[str], tolerance: float
+) -> tuple[Point, Density]:
+    """Climb to a mode.
+
+    Parameters
+    ----------
+    density
+        What is climbed.
+    start : ndarray, shape (d,)
+    names
+        Name of each coordinate, for messages.
+    tolerance
+        Distance from the mode, in posterior standard deviations, at which the search ends.
+
+    Returns
+    -------
+    Point
+        The mode, with its Hessian, which is negative definite.
+    Density
+        What has its mode there: `density`, or its average over kinks of the prior part.
+
+    Raises
+    ------
+    ModeError
+        If there is no mode on the way up; says what was found.
+    """
+    for _ in range(FITS):
+        path = _Path(density, Names(names), tolerance)
+        mode = path.climbed(start)
+        kinks, quadratic = path.density.kinks, quadratic_of(mode.total.hessian)
+        fitting = [replace(k, deviation=quadratic.deviation_along(k.normal)) for k in kinks]
+        off = [abs(np.log(f.deviation / k.deviation)) for f, k in zip(fitting, kinks, strict=True)]
+        if max(off, default=0.0) <= FITTED:
+            break
+        density, start = path.density.over(fitting), mode.position
+    return mode, path.density
+
+
+@dataclass
+class _Path:
+    """One climb: where it has been, and the quadratic that it steps by."""
+
+    density: Density
+    names: Names
+    tolerance: float
+    been: list[np.ndarray] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    distances: list[float] = field(default_factory=list)
+
+    here: Point = field(init=False)
+    quadratic: Quadratic = field(init=False)
+
+    def climbed(self, start: np.ndarray) -> Point:
+        self._look_around(start)
+        if not np.isfinite(self.here.total.value):
+            raise findings.start_without_density()
+        last = np.inf
+        for k in range(MAX_STEPS):
+            gradient, fresh = self.here.total.gradient, self.here.total.has_hessian
+            step = self.quadratic.step(gradient)
+            distance = float(np.sqrt(max(step @ gradient, 0.0)))
+            report("Newton", f"{k + 1}/{MAX_STEPS}, distance {distance:.2g}")
+            if not fresh and (distance < self.tolerance or distance > SLOW * last):
+                self._look_around(self.here.position)
+                last = np.inf
+            elif distance < self.tolerance:
+                self._require_not_running(STEADY_MOVES_AT_END)
+                if self.quadratic.concave:
+                    return self.here
+                self._leave_saddle()
+            elif k % SUSPICIOUS_STEPS == SUSPICIOUS_STEPS - 1 and self._averages_kinks():
+                last = np.inf
+            else:
+                last = distance
+                self._remember(distance)
+                self._require_not_running(STEADY_MOVES)
+                if not self._moved(step, distance):
+                    return self.here
+        raise findings.unsettled(
+            self.names, MAX_STEPS, self.here.position, step, distance, self._worst(step)
+        )
+
+    def _look_around(self, position: np.ndarray) -> None:
+        """Take derivatives with the Hessian."""
+        self.here = self.density.at(position, hessian=True)
+        gradient, hessian = self.here.total.gradient, self.here.total.hessian
+        if np.isfinite(self.here.total.value) and not np.isfinite(gradient).all():
+            raise findings.not_finite(self.names, position, ~np.isfinite(gradient))
+        self.quadratic = quadratic_of(hessian)
+
+    def _moved(self, step: np.ndarray, distance: float) -> bool:
+        """Make a step as long as the log-density rises; False where it will do to stay."""
+        for halvings in range(MOST_HALVINGS):
+            length = 0.5**halvings
+            # Most full steps are taken, so that a Hessian which costs little is not for nothing.
+            hessian = halvings == 0 and self.density.passes.cheap_hessian
+            there = self.density.at(self.here.position + length * step, hessian=hessian)
+            if there.finite and self._is_better(there, step, length * distance**2):
+                self.here = self._farther(there, step) if halvings == 0 else there
+                if self.here.total.has_hessian:
+                    self.quadratic = quadratic_of(self.here.total.hessian)
+                elif not self.quadratic.complete:
+                    self._look_around(self.here.position)
+                return True
+            if halvings == SUSPICIOUS_HALVINGS and self._averages_kinks():
+                return True
+        if distance < NEAR and self.quadratic.concave:
+            self._look_around(self.here.position)
+            return not self.quadratic.concave
+        if not self.quadratic.complete:
+            raise findings.not_finite(self.names, self.here.position, ~self.quadratic.known)
+        self._require_not_running(STEADY_MOVES_AT_END)
+        if self._risen_alone():
+            return True
+        flattest = None if self.quadratic.concave else self.quadratic.flattest()
+        raise findings.stuck(
+            self.names,
+            self.here.position,
+            distance,
+            self._worst(step),
+            self.density.kinked,
+            flattest,
+        )
+
+    def _is_better(self, there: Point, step: np.ndarray, expected: float) -> bool:
+        value, size = self.here.total.value, abs(self.here.total.value)
+        rise = there.total.value - value - 1e-4 * expected
+        if not self.density.kinks and rise >= -(ROUNDING * size + 1e-6):
+            return True
+        # Of large terms that cancel, as with counts of a billion, a value may be all rounding.
+        slope = float(self.here.total.gradient @ step)
+        if slope < SLOPES_TELL**2 and abs(there.total.gradient @ step) <= 0.5 * slope:
+            return True
+        # Where the value is blurred, a slope that has not turned round by much tells the same.
+        onward = there.total.gradient @ step >= -0.5 * (self.here.total.gradient @ step)
+        return bool(onward and (self.density.kinks or rise >= -(SINGLE_ROUNDING * size + 1e-6)))
+
+    def _farther(self, there: Point, step: np.ndarray) -> Point:
+        """Go on along a step for as long as doubling it pays, as far out on an exponential."""
+        slope, start = self.here.total.gradient @ step, self.here.position
+        for doublings in range(1, MOST_DOUBLINGS):
+            if self.density.kinks or there.total.gradient @ step < SLOW * slope:
+                break
+            beyond = self.density.at(start + 2.0**doublings * step, hessian=False)
+            if not (beyond.finite and beyond.total.value > there.total.value):
+                break
+            there = beyond
+        return there
+
+    def _risen_alone(self) -> bool:
+        """Move coordinates one at a time where their curvature is none, as far out on a scale."""
+        start = self.here
+        for k in range(self.here.position.size):
+            way = np.zeros(self.here.position.size)
+            way[k] = np.sign(self.here.total.gradient[k])
+            near = self.density.at(self.here.position + way, hessian=False)
+            if near.finite and near.total.value > self.here.total.value:
+                self.here = self._farther(near, way)
+        if self.here.total.value <= start.total.value + ALONE:
+            self.here = start
+            return False
+        self._look_around(self.here.position)
+        return True
+
+    def _averages_kinks(self) -> bool:
+        """Average the prior part over kinks that are near, if there are new ones."""
+        kinks, prior = self.density.kinks, self.density.passes.prior
+        reach = self.quadratic.deviations()
+        new = [
+            Kink(normal, self.quadratic.deviation_along(normal))
+            for normal in normals_near(prior, self.here.position, reach)
+            if not are_known(normal, kinks, reach)
+        ]
+        if new:
+            self.density = self.density.over([*kinks, *new])
+            self._look_around(self.here.position)
+        return bool(new)
+
+    def _leave_saddle(self) -> None:
+        """Step off a point where the gradient vanishes but the log-density is not concave."""
+        way, value = self.quadratic.way_out(), self.here.total.value
+        if way is None:
+            raise findings.flat(self.names, self.quadratic.least_concave())
+        for halvings in range(MOST_HALVINGS):
+            length = 0.5**halvings
+            both = [
+                self.density.at(self.here.position + side * length * way, hessian=False)
+                for side in (1.0, -1.0)
+            ]
+            best = max((p for p in both if p.finite), key=lambda p: p.total.value, default=None)
+            if best is not None and best.total.value > value + 0.1 * length**2:
+                self._look_around(best.position)
+                return
+        raise findings.flat(self.names, self.quadratic.least_concave())
+
+    def _remember(self, distance: float) -> None:
+        self.been.append(self.here.position)
+        self.values.append(self.here.total.value)
+        self.distances.append(distance)
+
+    def _require_not_running(self, moves: int) -> None:
+        """Refuse a coordinate that goes on and on, while the log-density gains no curvature."""
+        if len(self.been) <= moves:
+            return
+        path = self.been[-moves - 1 :]
+        last = self.distances[-1]
+        if last >= 1.0 and last < 0.5 * self.distances[-moves - 1]:
+            return
+        steps = np.diff(path, axis=0)
+        steady = (np.abs(np.sign(steps).sum(axis=0)) == moves) & (
+            np.abs(steps[-1]) >= 0.5 * np.abs(steps[0])
+        )
+        # What comes back from a step that went too far is on its way to a mode.
+        away = np.abs(path[-1] - self.been[0]) > np.abs(path[0] - self.been[0])
+        way = np.where(steady & away, np.abs(path[-1] - path[0]), 0.0)
+        # What may be zero has a long way there in its logarithm, at whose end it weighs no more.
+        logs = self.density.passes.logs
+        way[logs[steps[-1][logs] < 0.0]] = 0.0
+        if way.max() >= LONG_WAY:
+            raise findings.runs_away(
+                self.names, int(np.argmax(way)), path, self.values[-moves - 1 :]
+            )
+
+    def _worst(self, step: np.ndarray) -> int:
+        return int(np.argmax(np.abs(step) * self.quadratic.scale))

@@ -1,0 +1,469 @@
+"""What a search for the mode that failed has found, in words."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve, cholesky
+
+from pymc_minibatch_mh.errors import ModeError
+from pymc_minibatch_mh.reference.passes import Derivatives
+
+WAY_ON = (
+    "Give the variable a proper, informative prior, such as pm.HalfNormal() for the scale of a "
+    "hierarchy, whichever way that is written; or sample with pm.NUTS()."
+)
+#: Coordinates that a message shows the values of.
+SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of the coordinates, and how a message shows a place.
+
+    Parameters
+    ----------
+    all
+        Name of each coordinate.
+    """
+
+    all: Sequence[str]
+
+    def place(self, position: np.ndarray, first: int = 0) -> str:
+        """Return the coordinates of a position in words, one of them first."""
+        order = [first, *(k for k in range(position.size) if k != first)][:SHOWN]
+        shown = ", ".join(f"{self.all[k]} = {position[k]:.4g}" for k in order)
+        return shown + (", ..." if position.size > SHOWN else "")
+
+    def end_of(self, k: int, step: float) -> str:
+        """Return where a coordinate goes that moves on and on, as the model has it."""
+        name = self.all[k]
+        variable, log, index = name.partition("_log__")
+        if log:
+            return f"the scale {variable + index!r} goes to " + ("infinity" if step > 0 else "0")
+        return "it goes to " + ("infinity" if step > 0 else "minus infinity")
+
+
+def start_without_density() -> ModeError:
+    """Refuse a start: a user's own, PyMC's, or the mean of a warm-up."""
+    return ModeError(
+        "The point from which the mode is searched for has a log-density that is not finite, so "
+        "no way leads up from there. Pass initial_point= that the model allows, near the posterior."
+    )
+
+
+def not_finite(names: Names, position: np.ndarray, bad: np.ndarray) -> ModeError:
+    """Tell of derivatives that stay without value, and where."""
+    worst = int(np.argmax(bad))
+    return ModeError(
+        f"{names.all[worst]!r} has derivatives that are not finite at "
+        f"{names.place(position, worst)}, the last point with a finite log-density, so no control "
+        "variates can be built there. Pass initial_point= where the log-likelihood of all rows is "
+        "smooth, or taylor_order=0."
+    )
+
+
+def runs_away(
+    names: Names, k: int, path: Sequence[np.ndarray], values: Sequence[float]
+) -> ModeError:
+    """Tell of a coordinate that does not stop."""
+    move, rise = path[-1][k] - path[0][k], values[-1] - values[0]
+    return ModeError(
+        f"{names.all[k]!r} runs away: {names.end_of(k, move)}, and the log-density still rises. In "
+        f"the last {len(path) - 1} Newton steps it rose by {rise:.3g} from {path[0][k]:.4g} to "
+        f"{path[-1][k]:.4g} without slowing down, so there is no mode that way. The last point is "
+        f"{names.place(path[-1], k)}. {WAY_ON}"
+    )
+
+
+def scale_runs_away(names: Names, k: int, position: np.ndarray, move: float) -> ModeError:
+    """Tell of a scale whose marginal density has no maximum."""
+    return ModeError(
+        f"{names.all[k]!r} runs away: {names.end_of(k, move)}, and its density still rises, with "
+        "the coordinates that rows read integrated over as a Gaussian. The last point is "
+        f"{names.place(position, k)}. {WAY_ON}"
+    )
+
+
+def unsettled(
+    names: Names, steps: int, position: np.ndarray, step: np.ndarray, distance: float, k: int
+) -> ModeError:
+    """Tell of a search that took too many steps."""
+    return ModeError(
+        f"{names.all[k]!r} has not settled after {steps} Newton steps: the next would move it by "
+        f"{step[k]:.3g}, and the mode is still {distance:.2g} standard deviations off by the "
+        f"curvature at the last point, {names.place(position, k)}. Pass initial_point= nearer to "
+        "the posterior. If the log-likelihood of rows has kinks, as that of a Laplace distribution "
+        f"has, pass taylor_order=0. {WAY_ON}"
+    )
+
+
+def stuck(
+    names: Names,
+    position: np.ndarray,
+    distance: float,
+    k: int,
+    kinks: Sequence[int],
+    flattest: np.ndarray | None,
+) -> ModeError:
+    """Tell of a point from which the log-density does not rise."""
+    why = "The prior has no kink nearby."
+    if kinks:
+        listed = ", ".join(repr(names.all[j]) for j in kinks)
+        why = f"The prior has a kink in {listed} nearby, as an absolute value has."
+    elif flattest is not None:
+        why = f"It is not concave there, and flattest along {_leading(names, flattest)}."
+    return ModeError(
+        f"{names.all[k]!r} cannot be moved towards a mode: at {names.place(position, k)} the "
+        "log-density does not rise along the Newton direction, although by its derivatives the "
+        f"mode is {distance:.2g} standard deviations off. {why} {WAY_ON}"
+    )
+
+
+def flat(names: Names, weights: np.ndarray) -> ModeError:
+    """Tell of a direction without curvature."""
+    return ModeError(
+        f"{_leading(names, weights)}: the log-posterior is flat or rises at its mode along "
+        f"these together, so it has no Gaussian scale there. {WAY_ON}"
+    )
+
+
+def _leading(names: Names, weights: np.ndarray) -> str:
+    worst = [names.all[k] for k in np.argsort(-weights)[:3] if weights[k] > 0.1]
+    return ", ".join(map(repr, worst))
+
+
+#: Curvature, in units of that of the single coordinates, below which a direction is flat.
+FLAT = 1e-12
+#: The same for steps where some direction is not concave: the least that a step divides by.
+LEAST_DIVISOR = 1e-8
+#: Curvature the wrong way that is more than rounding.
+SADDLE = 1e-8
+#: Largest step along a coordinate whose curvature is not known.
+BLIND_STEP = 1.0
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """Minus a Hessian as it is divided by: by its Cholesky factor, or by its eigenvectors.
+
+    Parameters
+    ----------
+    scale : ndarray, shape (d,)
+        Root of the curvature along each coordinate.
+    factor
+        Lower Cholesky factor of the scaled curvature; None if that is not positive definite.
+    values, vectors
+        Eigenvalues and eigenvectors of the scaled curvature where there is no factor.
+    known : ndarray of bool, shape (d,)
+        Coordinates whose curvature is finite.
+    """
+
+    scale: np.ndarray
+    factor: np.ndarray | None
+    values: np.ndarray
+    vectors: np.ndarray
+    known: np.ndarray
+
+    @property
+    def concave(self) -> bool:
+        """Whether the log-density is curved downwards in all directions."""
+        return self.factor is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the Hessian was finite."""
+        return bool(self.known.all())
+
+    def step(self, gradient: np.ndarray) -> np.ndarray:
+        """Return the Newton step; away from concavity it climbs along every eigenvector."""
+        if not self.complete:
+            # Without a Hessian: along the gradient, as far as single coordinates allow.
+            return np.clip(gradient / self.scale**2, -BLIND_STEP, BLIND_STEP)
+        scaled = gradient / self.scale
+        if self.factor is not None:
+            return cho_solve((self.factor, True), scaled) / self.scale
+        sizes = np.abs(self.values)
+        divisors = np.maximum(sizes, LEAST_DIVISOR * sizes.max() or 1.0)
+        return self.vectors @ ((self.vectors.T @ scaled) / divisors) / self.scale
+
+    def way_out(self) -> np.ndarray | None:
+        """Return the step off a saddle, along the direction that is curved most upwards."""
+        if self.concave or not self.complete or self.values[0] > -SADDLE:
+            return None
+        return self.vectors[:, 0] / np.sqrt(-self.values[0]) / self.scale
+
+    def deviations(self) -> np.ndarray:
+        """Return posterior standard deviations of the coordinates, as far as they are known."""
+        if self.factor is None:
+            return 1.0 / self.scale
+        inverse = cho_solve((self.factor, True), np.eye(self.scale.size))
+        return np.sqrt(np.diag(inverse)) / self.scale
+
+    def deviation_along(self, direction: np.ndarray) -> float:
+        """Return the posterior standard deviation of the product of a direction with a position."""
+        scaled = direction / self.scale
+        solved = scaled if self.factor is None else cho_solve((self.factor, True), scaled)
+        return float(np.sqrt(scaled @ solved))
+
+    def flattest(self) -> np.ndarray:
+        """Return the weights of the coordinates in the direction of least curvature."""
+        return np.abs(self.vectors[:, np.argmin(np.abs(self.values))])
+
+    def least_concave(self) -> np.ndarray:
+        """Return the same for the direction that is curved most upwards, or least downwards."""
+        return np.abs(self.vectors[:, 0])
+
+
+def quadratic_of(hessian: np.ndarray) -> Quadratic:
+    """Prepare minus a Hessian for division."""
+    curvature = -hessian
+    known = np.isfinite(curvature).all(axis=0)
+    scale = _scale_of(curvature)
+    none = np.empty((0, 0))
+    if not known.all():
+        return Quadratic(scale, None, none, none, known)
+    scaled = curvature / np.outer(scale, scale)
+    try:
+        factor = cholesky(scaled, lower=True)
+    except LinAlgError:
+        factor = None
+    if factor is not None and np.diag(factor).min() ** 2 > FLAT:
+        return Quadratic(scale, factor, none, none, known)
+    return Quadratic(scale, None, *np.linalg.eigh(scaled), known)
+
+
+def _scale_of(curvature: np.ndarray) -> np.ndarray:
+    """Return the root of the curvature along each coordinate, or of what couples it to others."""
+    own = np.abs(np.diag(curvature))
+    finite = np.where(np.isfinite(curvature), np.abs(curvature), 0.0)
+    own = np.where(np.isfinite(own) & (own > 0.0), own, finite.max(axis=0))
+    return np.sqrt(np.where(own > 0.0, own, 1.0))
+
+
+#: Jump of a gradient, in posterior standard deviations, below which a kink does not count.
+LEAST_JUMP = 0.01
+#: How often the interval around a jump is halved until it is taken for one.
+HALVINGS = 30
+#: Half-width of the interval that a kink is averaged over, in posterior standard deviations: a
+#: uniform distribution that is as wide.
+HALF_WIDTH = 3**0.5
+#: How many times as far as a coordinate is from zero kinks are looked for.
+FARTHEST = 1e6
+#: Share of a jump below which a coordinate has no part in it, and cosine of two that are one.
+NO_PART, ONE_KINK = 1e-3, 0.999
+
+
+@dataclass(frozen=True, eq=False)
+class Kink:
+    """A kink of the prior part, and over how much it is averaged.
+
+    Parameters
+    ----------
+    normal : ndarray, shape (d,)
+        Across the kink: the direction in which the gradient jumps.
+    deviation
+        Posterior standard deviation of the product of the normal with the position.
+    """
+
+    normal: np.ndarray
+    deviation: float
+
+    @property
+    def reach(self) -> np.ndarray:
+        """Half of the interval, along the normal."""
+        return HALF_WIDTH * self.deviation * self.normal / (self.normal @ self.normal)
+
+    @property
+    def coordinates(self) -> list[int]:
+        """Coordinates that move across the kink."""
+        return [int(k) for k in np.flatnonzero(self.normal)]
+
+
+def normals_near(
+    prior: Callable[..., Derivatives], position: np.ndarray, reach: np.ndarray
+) -> list[np.ndarray]:
+    """Return the normals of the kinks of the prior part that coordinates meet near a position.
+
+    Parameters
+    ----------
+    prior
+        Derivatives of the prior part.
+    position : ndarray, shape (d,)
+    reach : ndarray, shape (d,)
+        How far to look along each coordinate: about a posterior standard deviation.
+    """
+    found: list[np.ndarray] = []
+    # From very far off, as of a coordinate without curvature, every bend looks like a kink.
+    near = np.flatnonzero(reach <= FARTHEST * (1.0 + np.abs(position)))
+    for k in map(int, near):
+        jump = _jump_along(prior, position, k, reach)
+        if jump is not None and not any(_are_one(jump, other, reach) for other in found):
+            found.append(jump)
+    return found
+
+
+def are_known(normal: np.ndarray, kinks: Sequence[Kink], scale: np.ndarray) -> bool:
+    """Return whether a normal is that of one of some kinks."""
+    return any(_are_one(normal, kink.normal, scale) for kink in kinks)
+
+
+def _are_one(normal: np.ndarray, other: np.ndarray, scale: np.ndarray) -> bool:
+    one, two = normal * scale, other * scale
+    return bool(abs(one @ two) > ONE_KINK * np.linalg.norm(one) * np.linalg.norm(two))
+
+
+def _jump_along(
+    prior: Callable[..., Derivatives], position: np.ndarray, k: int, reach: np.ndarray
+) -> np.ndarray | None:
+    """Return the normal of the kink that is met along a coordinate, or None."""
+
+    def slope(x: float) -> np.ndarray:
+        there = position.copy()
+        there[k] = x
+        return prior(there, hessian=False).gradient
+
+    low, high = position[k] - reach[k], position[k] + reach[k]
+    below, above = slope(low), slope(high)
+    changes = []
+    for _ in range(HALVINGS):
+        changes.append(abs(above[k] - below[k]))
+        if not LEAST_JUMP / reach[k] < changes[-1] < np.inf:
+            return None
+        middle = 0.5 * (low + high)
+        between = slope(middle)
+        if abs(between[k] - below[k]) > abs(above[k] - between[k]):
+            high, above = middle, between
+        else:
+            low, below = middle, between
+    # Of a smooth slope, however steep, the change would vanish with the interval.
+    if changes[-1] <= 0.5 * changes[HALVINGS // 2]:
+        return None
+    jump = above - below
+    parts = np.abs(jump) * reach
+    return np.where(parts > NO_PART * parts[k], jump, 0.0) / abs(jump[k])
+
+
+def averaged(
+    prior: Callable[..., Derivatives], kinks: Sequence[Kink]
+) -> Callable[..., Derivatives]:
+    """Return derivatives of the prior part, averaged across kinks.
+
+    The mean of a derivative over an interval is a difference of what it is the derivative of, so
+    that no quadrature blurs it. The value stays that of the prior itself.
+
+    Parameters
+    ----------
+    prior
+        Derivatives of the prior part.
+    kinks
+        What to average over.
+    """
+
+    def across(position: np.ndarray, *, hessian: bool) -> Derivatives:
+        here = prior(position, hessian=hessian)
+        gradient, curvature = here.gradient.copy(), here.hessian.copy()
+        for kink in kinks:
+            reach, normal = kink.reach, kink.normal
+            up, down = (prior(position + side * reach, hessian=False) for side in (1.0, -1.0))
+            along = reach @ normal
+            excess = 0.5 * (up.value - down.value) - reach @ here.gradient
+            gradient += excess / along * normal
+            if hessian:
+                bend = 0.5 * reach @ (up.gradient - down.gradient) - reach @ here.hessian @ reach
+                curvature += bend / along**2 * np.outer(normal, normal)
+        return Derivatives(here.value, gradient, curvature)
+
+    return across
+
+
+@dataclass(frozen=True)
+class Point:
+    """A position, and the log-posterior and its derivatives there.
+
+    Parameters
+    ----------
+    position : ndarray, shape (d,)
+    total : Derivatives
+        Of the tempered log-posterior.
+    likelihood : Derivatives
+        Of the untempered log-likelihood of the rows that were read.
+    """
+
+    position: np.ndarray
+    total: Derivatives
+    likelihood: Derivatives
+
+    @property
+    def finite(self) -> bool:
+        """Whether value and gradient are finite."""
+        return bool(np.isfinite(self.total.value) and np.isfinite(self.total.gradient).all())
+
+
+class DerivativesOf(Protocol):
+    """What a density is made of: passes over rows, in all coordinates or in some."""
+
+    @property
+    def cheap_hessian(self) -> bool:
+        """Whether a pass with Hessian reads each row once."""
+
+    @property
+    def logs(self) -> np.ndarray:
+        """Coordinates that are logarithms of what may be zero: there is no end to them below."""
+
+    def likelihood(
+        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
+    ) -> Derivatives:
+        """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
+
+    def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
+        """Return derivatives of the prior part."""
+
+
+@dataclass(frozen=True)
+class Density:
+    """The tempered log-posterior, by passes over all rows or over some that stand for them.
+
+    Parameters
+    ----------
+    passes
+        Passes over the rows.
+    weight
+        What multiplies the log-likelihood of the rows that are read.
+    rows
+        Row numbers, by default all.
+    kinks
+        Kinks that the prior part is averaged over: an average has a curvature where the prior
+        itself has none.
+    """
+
+    passes: DerivativesOf
+    weight: float
+    rows: np.ndarray | None = None
+    kinks: tuple[Kink, ...] = ()
+
+    @property
+    def prior(self) -> Callable[..., Derivatives]:
+        """The prior part, averaged over its kinks."""
+        return averaged(self.passes.prior, self.kinks) if self.kinks else self.passes.prior
+
+    def at(self, position: np.ndarray, *, hessian: bool) -> Point:
+        """Evaluate at a position."""
+        prior = self.prior(position, hessian=hessian)
+        rows = self.passes.likelihood(position, hessian=hessian, rows=self.rows)
+        total = Derivatives(
+            prior.value + self.weight * rows.value,
+            prior.gradient + self.weight * rows.gradient,
+            prior.hessian + self.weight * rows.hessian,
+        )
+        return Point(position, total, rows)
+
+    def over(self, kinks: Iterable[Kink]) -> "Density":
+        """Return the same with the prior part averaged over these kinks."""
+        return replace(self, kinks=tuple(kinks))
+
+    @property
+    def kinked(self) -> tuple[int, ...]:
+        """Coordinates that move across one of the kinks."""
+        return tuple(sorted({k for kink in self.kinks for k in kink.coordinates}))

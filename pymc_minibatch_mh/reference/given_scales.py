@@ -1,0 +1,297 @@
+"""Tables of what the rest of a hierarchy is given its scales, and of the scales themselves.
+
+Rows enter as their quadratic around the centre, whose gradient is the average over the normal
+approximation; everything else is the prior part. Given scales, the best x and the precision there
+are those of :mod:`pymc_minibatch_mh.reference.marginal`, exact where the effects are normal, and
+its V is the log-density of the scales. All are computed along one axis for each scale: those of the
+symmetric root of V's curvature, which are the scales themselves where V does not couple them.
+
+Proposals that are drawn by the tables correct for all that is approximate here. Where a comparison
+without rows says that they would be accepted less often than those of the normal approximation,
+there are none.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy.linalg import LinAlgError
+from scipy.special import log_ndtr
+
+from pymc_minibatch_mh.kernels.by_scales import (
+    ByScales,
+    place_by_scales,
+    size_of_work,
+    whiten_by_scales,
+)
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.reference.marginal import Given, Marginal
+from pymc_minibatch_mh.reference.mode import whitening
+from pymc_minibatch_mh.reference.passes import Derivatives
+from pymc_minibatch_mh.reference.target import Target
+
+#: Scales at most, and numbers in all tables: their computation takes time, and each draw reads
+#: some of them.
+MOST_SCALES, MOST_NUMBERS = 8, 5_000_000
+#: From knot to knot of a scale, in its standard deviations; V below its maximum, and knots to one
+#: side, at which tables end; and how many gaps of the tables one of these is.
+KNOT_GAP, DEPTH, MOST_KNOTS, FINER = 1.0, 14.0, 20, 2
+#: Knots to either side without which there are no tables.
+LEAST_KNOTS = 3
+#: How far from the centre the maximum of V is sought.
+REACH = 2.0
+#: Standard deviations from zero at which a coordinate that ends there is as one that does not.
+FAR = 4.0
+#: Knots of standard normal numbers.
+NORMALS = np.linspace(-5.0, 5.0, 41)
+#: Points of a density between two knots; beyond the last, in knots; and its least slope there.
+FINE, BEYOND, LEAST_SLOPE = 100, 10, 0.5
+#: Rows that the average gradient is estimated from, draws of either distribution that are
+#: compared, and their seed.
+SUBSAMPLE, COMPARED, SEED = 20_000, 400, 20_261_122
+
+
+def by_scales(target: "Target", surrogate: Surrogate) -> ByScales | None:
+    """Return the tables of a hierarchy; None where there is none, or where they do not help.
+
+    Parameters
+    ----------
+    target
+        The model.
+    surrogate
+        Control variates of order 2 around a centre that was sought, or others, which have none.
+    """
+    if target.covariance is not None or surrogate.order != 2 or target.source.others.size:
+        return None
+    if _near_an_end(target, surrogate):
+        return None
+    scales = target.scales(surrogate.centre)
+    size = surrogate.centre.size - len(scales)
+    if not (0 < len(scales) <= MOST_SCALES and size):
+        return None
+    if len(scales) * (2 * FINER * MOST_KNOTS + 1) * size * (size + 1) // 2 > MOST_NUMBERS:
+        return None
+    rows = _rows(target, surrogate)
+    marginal = Marginal.frozen(target.passes.prior, scales, surrogate.centre, rows)
+    axes = _Axes.around(marginal)
+    tables = None if axes is None else axes.tables()
+    return tables if tables is not None and _helps(target, surrogate, rows, tables) else None
+
+
+def _near_an_end(target: "Target", surrogate: Surrogate) -> bool:
+    """Return whether a coordinate that ends at zero may get there."""
+    coordinates = target.split.coordinates
+    ends = [] if coordinates is None else sorted(coordinates.ends)
+    deviations = np.sqrt(np.sum(surrogate.factor[ends] ** 2, axis=1))
+    return bool((surrogate.centre[ends] < FAR * deviations).any())
+
+
+def _rows(target: "Target", surrogate: Surrogate) -> Derivatives:
+    """Return the tempered derivatives of the rows, of which the gradient is an average."""
+    passes, weight, rows = target.passes, surrogate.inverse_temperature, None
+    gradient = weight * surrogate.gradient
+    if passes.n_rows > SUBSAMPLE:
+        rng = np.random.default_rng(SEED)
+        rows = np.sort(rng.choice(passes.n_rows, SUBSAMPLE, replace=False))
+        weight *= passes.n_rows / SUBSAMPLE
+    bend = weight * passes.bend(surrogate.centre, surrogate.factor, rows)
+    return Derivatives(0.0, gradient + bend, surrogate.inverse_temperature * surrogate.hessian)
+
+
+class _Axes:
+    """The density V of the scales around its maximum, along one axis for each of them.
+
+    Parameters
+    ----------
+    marginal
+        V.
+    best
+        Its maximum.
+    spread, narrow : ndarray, shape (p, p)
+        Symmetric roots of the inverse of the curvature of V, and of the curvature.
+    """
+
+    def __init__(
+        self, marginal: Marginal, best: Given, spread: np.ndarray, narrow: np.ndarray
+    ) -> None:
+        self.marginal = marginal
+        self.best = best
+        self.spread = spread
+        self.narrow = narrow
+
+    @classmethod
+    def around(cls, marginal: Marginal) -> "_Axes | None":
+        """Seek the maximum of V; None where it has none nearby."""
+        start = marginal.given(marginal.anchor[marginal.scales])
+        if start is None:
+            return None
+        best = marginal.best(start, np.full(marginal.scales.size, REACH))
+        curvature = marginal.curvature_at(best)
+        if not np.isfinite(curvature).all():
+            return None
+        values, vectors = np.linalg.eigh(curvature)
+        if not values[0] > 0.0:
+            return None
+        roots = np.sqrt(values)
+        return cls(marginal, best, (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T)
+
+    def tables(self) -> ByScales | None:
+        """Return the tables; None where the rest has no precision at the maximum."""
+        middle = self._knot(self.best)
+        if middle is None:
+            return None
+        marginal, count = self.marginal, self.marginal.scales.size
+        sides = [[list(self._knots(k, way)) for way in (-1, 1)] for k in range(count)]
+        if min(len(side) for pair in sides for side in pair) < LEAST_KNOTS:
+            return None
+        low, high = (FINER * max(len(pair[side]) for pair in sides) for side in (0, 1))
+        means = np.zeros((count, low + high + 1, middle[1].size))
+        whiteners = np.zeros((count, low + high + 1, middle[2].size))
+        points, slopes = np.empty((2, count, NORMALS.size))
+        for k, (below, above) in enumerate(sides):
+            knots = [*reversed(below), middle, *above]
+            heights = np.array([value for value, _, _ in knots])
+            points[k], slopes[k] = _quantiles(heights - middle[0], -len(below))
+            first, last = -len(below), len(above)
+            # Beyond its own last knots an axis has what it has there.
+            asked = np.clip(np.arange(-low, high + 1) / FINER, first, last)
+            for table, part in ((means, 1), (whiteners, 2)):
+                lines = np.array([knot[part] for knot in knots]) - middle[part]
+                table[k] = _spline(np.arange(first, last + 1), lines)(asked)
+        return ByScales(
+            np.ascontiguousarray(marginal.scales, dtype=np.int64),
+            np.ascontiguousarray(marginal.rest, dtype=np.int64),
+            np.ascontiguousarray(self.best.position[marginal.scales]),
+            np.ascontiguousarray(self.spread),
+            np.ascontiguousarray(self.narrow),
+            float(NORMALS[0]),
+            float(NORMALS[1] - NORMALS[0]),
+            points,
+            slopes,
+            -low / FINER * KNOT_GAP,
+            KNOT_GAP / FINER,
+            middle[1],
+            middle[2],
+            means,
+            whiteners,
+        )
+
+    def _knots(self, k: int, way: int) -> Iterator[tuple[float, np.ndarray, np.ndarray]]:
+        """Yield V, the best x and its whitener, knot by knot to one side, to where V is low."""
+        highest, near = self.best.value - self.best.log_volume, self.best.position
+        for knot in range(1, MOST_KNOTS + 1):
+            away = way * knot * KNOT_GAP * self.spread[:, k]
+            given = self.marginal.given(self.best.position[self.marginal.scales] + away, near)
+            found = None if given is None else self._knot(given)
+            if given is None or found is None:
+                return
+            yield found
+            if found[0] < highest - DEPTH:
+                return
+            near = given.position
+
+    def _knot(self, given: Given) -> tuple[float, np.ndarray, np.ndarray] | None:
+        """Return V, x and the lines of the whitener for given scales; None without one."""
+        try:
+            whitener, _ = whitening(given.precision)
+        except LinAlgError:
+            return None
+        np.fill_diagonal(whitener, np.log(np.diag(whitener)))
+        lines, value = whitener[np.tril_indices(len(whitener))], given.value - given.log_volume
+        if not (np.isfinite(value) and np.isfinite(lines).all()):
+            return None
+        return value, given.position[self.marginal.rest], lines
+
+
+def _spline(knots: np.ndarray, heights: np.ndarray) -> Callable[..., np.ndarray]:
+    """Return the cubic spline through some points."""
+    # Takes a while to import, and is needed where there are scales.
+    from scipy.interpolate import CubicSpline  # noqa: PLC0415
+
+    return CubicSpline(knots, heights)
+
+
+def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return z as a function of standard normal numbers, and its slopes, from its log-density.
+
+    Parameters
+    ----------
+    heights : ndarray
+        Log-density at knots, up to a constant.
+    first
+        Number of the first knot; the one at 0 has the number 0.
+    """
+    knots = KNOT_GAP * (first + np.arange(heights.size))
+    inner = np.linspace(knots[0], knots[-1], 1 + FINE * (knots.size - 1))
+    step = inner[1] - inner[0]
+    outer = step * np.arange(1, 1 + FINE * BEYOND)
+    spline = _spline(knots, heights)
+    low, high = (
+        max(float(spline(knots[0], 1)), LEAST_SLOPE),
+        min(float(spline(knots[-1], 1)), -LEAST_SLOPE),
+    )
+    places = np.concatenate([knots[0] - outer[::-1], inner, knots[-1] + outer])
+    logs = np.concatenate(
+        [heights[0] - low * outer[::-1], spline(inner), heights[-1] + high * outer]
+    )
+    cells = np.logaddexp(logs[:-1], logs[1:]) + np.log(0.5 * step)
+    below = np.concatenate([[logs[0] - np.log(low)], cells])
+    below = np.logaddexp.accumulate(below)
+    above = np.concatenate([cells, [logs[-1] - np.log(-high)]])
+    above = np.logaddexp.accumulate(above[::-1])[::-1]
+    total = np.logaddexp(below[-1], logs[-1] - np.log(-high))
+    # Each half by its own tail, so that none is lost to rounding.
+    lower, upper = NORMALS[NORMALS <= 0.0], NORMALS[NORMALS > 0.0]
+    ends = np.concatenate(
+        [
+            np.interp(log_ndtr(lower), below - total, places),
+            np.interp(log_ndtr(-upper), (above - total)[::-1], places[::-1]),
+        ]
+    )
+    normal = -0.5 * NORMALS**2 - 0.5 * np.log(2.0 * np.pi)
+    slopes = np.exp(normal - np.interp(ends, places, logs) + total)
+    # What slopes that are linear in between lead to, from the median on.
+    steps = 0.5 * (slopes[1:] + slopes[:-1]) * np.diff(NORMALS)
+    points = np.concatenate([[0.0], np.cumsum(steps)])
+    median = NORMALS.size // 2
+    return points - points[median] + ends[median], slopes
+
+
+def _helps(target: "Target", surrogate: Surrogate, rows: Derivatives, tables: ByScales) -> bool:
+    """Compare independent moves by either distribution, on the prior part and the quadratic."""
+    rng, size = np.random.default_rng(SEED), surrogate.centre.size
+    white = rng.standard_normal((2, COMPARED, size))
+    work, places = np.zeros(size_of_work(tables)), np.empty((2, COMPARED, size))
+    places[0] = surrogate.centre + white[0] @ surrogate.factor.T
+    for place, numbers in zip(places[1], white[1], strict=True):
+        place_by_scales(tables, numbers, place, work)
+    pooled, densities = places.reshape(-1, size), np.empty((3, 2 * COMPARED))
+    normal = np.empty(size)
+    for k, place in enumerate(pooled):
+        way = place - surrogate.centre
+        whitened = surrogate.whitener @ way
+        log_volume = whiten_by_scales(tables, place, normal, work)
+        densities[0, k] = (
+            target.log_prior(place) + rows.gradient @ way + 0.5 * way @ rows.hessian @ way
+        )
+        densities[1, k] = np.log(np.diag(surrogate.whitener)).sum() - 0.5 * whitened @ whitened
+        densities[2, k] = log_volume - 0.5 * normal @ normal
+    return _acceptance(densities, 1) > _acceptance(densities, 0)
+
+
+def _acceptance(densities: np.ndarray, which: int) -> float:
+    """Return the estimated acceptance of independent moves that are drawn by one distribution.
+
+    Parameters
+    ----------
+    densities : ndarray, shape (3, 2n)
+        Logarithms of the density that is aimed at, and of two others, at n draws of each of these.
+    which
+        0 or 1, the other one.
+    """
+    aimed, *drawn = densities
+    weights = aimed - np.logaddexp(*drawn)
+    weights = np.exp(weights - weights.max())
+    ratios = aimed - drawn[which]
+    own = ratios.reshape(2, -1)[which]
+    chances = np.exp(np.minimum(own[None, :] - ratios[:, None], 0.0)).mean(axis=1)
+    return float(weights @ chances / weights.sum())

@@ -1,0 +1,487 @@
+"""The centre of a posterior that lies at the end of its support.
+
+A shape parameter that data do not tell from infinity has a reciprocal κ near 0, and the maximum of
+the likelihood may lie below it. Where the density times κ has its maximum, κ is near its mean: for
+a normal density with mean m and standard deviation s that is cut off at 0 the maximum is
+[m + √(m² + 4 s²)]/2, which is s for m = 0 (mean .8 s) and .303 s for m = -3 s (mean .283 s), and
+m + s²/m for large m. There the expansion is made, its gradient included.
+
+Times κ it is the density of log κ, and in log κ the maximum is sought: no step leads out of the
+support, so that none is shortened for all coordinates because of one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, GraphPrior, ScalarPrior
+from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, PlacedRows, row_source
+from pymc_minibatch_mh.data import ArrayRows
+from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
+from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.likelihood.cells import Gather
+from pymc_minibatch_mh.likelihood.check import ModelDensity, check_split
+from pymc_minibatch_mh.likelihood.function import RowFunction
+from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.reference.climb import climb
+from pymc_minibatch_mh.reference.density import Density
+from pymc_minibatch_mh.reference.hierarchy import (
+    find_marginal_mode,
+    read_by_forms,
+    read_by_passes,
+    scales_of,
+)
+from pymc_minibatch_mh.reference.marginal import smoothed
+from pymc_minibatch_mh.reference.mode import (
+    LOOSE_TOLERANCE,
+    TOLERANCE,
+    Calibration,
+    Mode,
+    calibrate,
+    find_centre,
+    find_mode,
+    plain_surrogate,
+    surrogate_at,
+)
+from pymc_minibatch_mh.reference.passes import Derivatives, Passes
+
+#: Shares of the curvature of log κ that are tried where the density has no precision of its own: a
+#: density like exp(-κ) is next to that of a normal distribution far below 0 that is as wide.
+SHARES = (0.0, 0.125, 0.25, 0.5)
+#: How many times as wide as with all of it a posterior is taken to be at most.
+WIDER = 4.0
+
+
+class LogPasses(Passes):
+    """Passes in the logarithms of coordinates that begin at 0, with their Jacobian.
+
+    Parameters
+    ----------
+    rows, prior, source
+        See :class:`pymc_minibatch_mh.reference.passes.Passes`.
+    places
+        Those coordinates.
+    """
+
+    def __init__(
+        self,
+        rows: PlacedRows,
+        prior: ScalarPrior | GraphPrior,
+        source: ArrayRows,
+        places: Sequence[int],
+    ) -> None:
+        super().__init__(rows, prior, source)
+        self._places = np.array(places)
+
+    @property
+    def logs(self) -> np.ndarray:
+        """Those coordinates."""
+        return self._places
+
+    def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
+        """Return derivatives of the prior part, which has the Jacobian."""
+        position = without_logs(theta, self._places)
+        found = self._chained(position, super().prior(position, hessian=hessian))
+        found.gradient[self._places] += 1.0
+        return replace(found, value=found.value + float(theta[self._places].sum()))
+
+    def likelihood(
+        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
+    ) -> Derivatives:
+        """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
+        position = without_logs(theta, self._places)
+        return self._chained(position, super().likelihood(position, hessian=hessian, rows=rows))
+
+    def _chained(self, position: np.ndarray, plain: Derivatives) -> Derivatives:
+        """Return derivatives by logarithms, of those at a position."""
+        slopes, second = np.ones(position.size), plain.hessian
+        slopes[self._places] = position[self._places]
+        # A step that is far too long is refused for what it leads to, and made shorter.
+        with np.errstate(over="ignore", invalid="ignore"):
+            gradient = slopes * plain.gradient
+            if plain.has_hessian:
+                second = slopes[:, None] * plain.hessian * slopes
+                second[self._places, self._places] += gradient[self._places]
+        return Derivatives(plain.value, gradient, second)
+
+
+def with_logs(position: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return a position, shape (d,), with the logarithms of some coordinates."""
+    found = position.copy()
+    with np.errstate(divide="ignore"):
+        found[places] = np.log(position[places])
+    return found
+
+
+def without_logs(position: np.ndarray, places: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return a position, shape (d,), of which some coordinates are given by their logarithms."""
+    found = position.copy()
+    with np.errstate(over="ignore"):
+        found[places] = np.exp(position[places])
+    return found
+
+
+def mode_without_logs(
+    passes: Passes,
+    mode: Mode,
+    places: Sequence[int],
+    inverse_temperature: float,
+    rows: np.ndarray | None = None,
+) -> Mode:
+    """Return a mode in logarithms of coordinates in the coordinates themselves.
+
+    Its precision is that of the density alone, without the Jacobian. Where that is none, as where
+    the prior part is not concave there, it has a share of the Jacobian's.
+
+    Parameters
+    ----------
+    passes
+        Passes in the coordinates themselves.
+    mode
+        The mode, found with :class:`LogPasses`.
+    places
+        Coordinates that are logarithms in it.
+    inverse_temperature
+        β, which multiplies the log-likelihood.
+    rows
+        Row numbers, by default all.
+    """
+    position = without_logs(mode.position, places)
+    likelihood = passes.likelihood(position, hessian=True, rows=rows)
+    border = np.zeros(position.size)
+    border[places] = position[places] ** -2.0
+    slopes = np.ones(position.size)
+    slopes[places] = 1.0 / position[places]
+    whole = slopes[:, None] * mode.precision * slopes
+    alone = whole - np.diag(border)
+    if not mode.marginal:
+        prior = passes.prior(position, hessian=True)
+        alone = -inverse_temperature * likelihood.hessian - prior.hessian
+    precision = _least_positive(alone, border, whole)
+    return replace(mode, position=position, likelihood=likelihood, precision=precision)
+
+
+def _least_positive(alone: np.ndarray, border: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Return a precision with no more of the border in it than makes it positive definite."""
+    most = WIDER * np.sqrt(np.diag(np.linalg.inv(whole)))
+    for share in SHARES:
+        precision = alone + np.diag(share * border)
+        if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
+            continue
+        if share == 0.0 or (np.sqrt(np.diag(np.linalg.inv(precision))) <= most).all():
+            return precision
+    return whole
+
+
+#: Points at which the split is compared with the model, and rows that these read at most; one
+#: point is always compared, and tells any difference but one that is zero there by chance.
+CHECK_POINTS, CHECK_READS = 3, 300_000
+#: Rows that stored ones are compared by, evenly spread.
+CHECK_ROWS = 100_000
+#: Rows beyond which the search for the mode ends early.
+MANY_ROWS = 100_000
+
+
+class Target:
+    """The tempered posterior of a split model, as a cheap part and remainders of rows.
+
+    Parameters
+    ----------
+    split
+        The model.
+    taylor_order
+        Order of the control variates.
+    inverse_temperature
+        β, which multiplies the log-likelihood only.
+    compile_kwargs
+        Passed on to :func:`pytensor.function`.
+    covariance : ndarray, shape (d, d), optional
+        What distances from the centre are measured by where the centre is the start; None where
+        centre and covariance are sought.
+
+    Notes
+    -----
+    Pickling keeps graphs, arrays and sums. Compiled functions are built again where they are
+    used, since numba's closures do not survive in another process.
+    """
+
+    #: Place in the context of the address of the variables outside the position.
+    OTHERS_SLOT = OTHERS_SLOT
+
+    def __init__(
+        self,
+        split: Split,
+        taylor_order: int,
+        inverse_temperature: float,
+        compile_kwargs: Mapping[str, Any] | None,
+        covariance: np.ndarray | None = None,
+    ) -> None:
+        compiled = CompiledModel(split, compile_kwargs)
+        self._place(compiled, taylor_order, inverse_temperature, covariance)
+
+    def _place(
+        self,
+        compiled: CompiledModel,
+        taylor_order: int,
+        inverse_temperature: float,
+        covariance: np.ndarray | None,
+    ) -> None:
+        self.compiled = compiled
+        self.split = compiled.split
+        self.taylor_order = taylor_order
+        self.inverse_temperature = inverse_temperature
+        self.covariance = covariance
+        self.source: ArrayRows = row_source(self.split)
+
+    def beside(
+        self,
+        taylor_order: int,
+        inverse_temperature: float,
+        covariance: np.ndarray | None = None,
+    ) -> "Target":
+        """Return the same model with another expansion or temperature; what is compiled is shared.
+
+        The variables outside of the position have values of their own in it.
+        """
+        other = object.__new__(Target)
+        other._place(self.compiled, taylor_order, inverse_temperature, covariance)
+        return other
+
+    def __reduce__(self) -> tuple:
+        """Leave out what is compiled and the addresses of this process."""
+        compiled = self.compiled
+        settings = self.taylor_order, self.inverse_temperature, compiled.compile_kwargs
+        return Target, (compiled.split, *settings, self.covariance)
+
+    @property
+    def row_functions(self) -> list[RowFunction] | BoundsError:
+        """Rows as functions of a few linear forms, or why they are none."""
+        return self.compiled.row_functions
+
+    @cached_property
+    def has_groups(self) -> bool:
+        """Whether data choose a parameter of a row, such as that of its group."""
+        return not isinstance(self.row_functions, BoundsError) and any(
+            isinstance(term.place, Gather)
+            for function in self.row_functions
+            for form in function.arguments
+            for term in form.terms
+        )
+
+    @cached_property
+    def rows(self) -> PlacedRows:
+        """Compiled rows where they lie in this process."""
+        return self.compiled.rows.at(self.source)
+
+    @cached_property
+    def passes(self) -> Passes:
+        """Full passes over the rows."""
+        return Passes(self.rows, self.compiled.prior, self.source)
+
+    @cached_property
+    def evaluate(self) -> Callable:
+        """Compiled differences of remainders (``EVALUATE``)."""
+        report("Compiling the rows")
+        return self.passes.sums.evaluate(self.taylor_order)
+
+    @property
+    def prior(self) -> Callable:
+        """Compiled prior part (``LOGP``)."""
+        return self.passes.log_prior
+
+    def expand(self, start: np.ndarray, rng: np.random.Generator) -> Surrogate:
+        """Find a centre from `start`, unless it is one, and build control variates there."""
+        return self.expansion(start, rng)[0]
+
+    def expansion(
+        self, start: np.ndarray, rng: np.random.Generator
+    ) -> tuple[Surrogate, tuple[int, ...]]:
+        """Return control variates, and the scales whose marginal density has its mode there."""
+        if self.covariance is not None:
+            plain = plain_surrogate(start, self.covariance, self.inverse_temperature)
+            return plain._replace(first=self.split.first), ()
+        report("Searching for the mode")
+        # A pass less, where passes take long: the way to the mean leads past the mode.
+        many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
+        mode = self.mode(start, rng, LOOSE_TOLERANCE if many else TOLERANCE)
+        report("Expanding the rows")
+        # Where an average stands for the prior's curvature, the centre is a mean already.
+        if self.taylor_order > 0 and not mode.kinked and not self._ends:
+            mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
+        surrogate = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
+        return surrogate._replace(first=self.split.first), mode.marginal
+
+    def calibrate(
+        self, surrogate: Surrogate, rng: np.random.Generator, *, seeks_heavy: bool = False
+    ) -> tuple[Calibration, np.ndarray]:
+        """Measure the remainders of rows, for tests that choose batches by their size.
+
+        Rows that every update better reads are known only where typical moves are: around a mode.
+        """
+        report("Measuring the remainders of rows")
+        seeks_heavy = seeks_heavy and self.covariance is None
+        return calibrate(self.passes, self.taylor_order, surrogate, rng, seeks_heavy=seeks_heavy)
+
+    def mode(
+        self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
+    ) -> Mode:
+        """Find the mode from `start`; at order 0 it need not be a smooth one.
+
+        Where the model has scales, what is sought is the mode of their marginal density.
+        """
+        if not self._ends:
+            return self._sought(start, start, rng, tolerance)
+        mode = self._sought(start, with_logs(start, self._ends), rng, tolerance)
+        return mode_without_logs(self.passes, mode, self._ends, self.inverse_temperature)
+
+    def _sought(
+        self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
+    ) -> Mode:
+        """Find the mode of what is climbed from `start`, which is `near` in its coordinates."""
+        names = self.split.coordinate_names
+        arguments = self._climbed, start, self.inverse_temperature, names, rng
+        if self.taylor_order == 0:
+            try:
+                return find_mode(*arguments)
+            except ModeError:
+                return find_centre(*arguments)
+        scales = self.scales(near)
+        if not scales:
+            return find_mode(*arguments, tolerance)
+        try:
+            return find_marginal_mode(*arguments, scales, tolerance)
+        except ModeError as error:
+            without = error
+        try:
+            return find_mode(*arguments, tolerance)
+        except ModeError:
+            # What is told is why the scales have no mode.
+            raise without from None
+
+    def scales(self, start: np.ndarray) -> tuple[int, ...]:
+        """Return the coordinates that no joint mode is sought in, asked for near `start`."""
+        functions = self.row_functions
+        if isinstance(functions, BoundsError):
+            read = read_by_passes(self.passes, start)
+        else:
+            read = read_by_forms(functions, self.split.size)
+        return scales_of(self.passes.prior, read, start)
+
+    def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
+        """Find the mode of a subsample whose rows stand for several each.
+
+        Raises
+        ------
+        ModeError
+            If there is none.
+        """
+        weight = self.inverse_temperature * self.source.n_rows / rows.size
+        density, ends = Density(self._climbed, weight, rows), self._ends
+        start = with_logs(start, ends) if ends else start
+        found, _ = climb(density, start, self.split.coordinate_names, tolerance)
+        mode = Mode(found.position, -found.total.hessian, found.likelihood)
+        return mode_without_logs(self.passes, mode, ends, weight, rows) if ends else mode
+
+    @cached_property
+    def _climbed(self) -> Passes:
+        """What the search for the mode climbs."""
+        if not self._ends:
+            return self.passes
+        return LogPasses(self.rows, self.compiled.prior, self.source, self._ends)
+
+    @property
+    def _ends(self) -> list[int]:
+        """Coordinates that begin at 0, as reciprocals of shapes, and may have their mode there."""
+        coordinates = self.split.coordinates
+        return sorted(coordinates.ends) if coordinates is not None else []
+
+    def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
+        """Take the values of the variables outside the position from a point."""
+        self.source.others[:] = self.split.ravel_others(point)
+
+    def log_prior(self, position: np.ndarray) -> float:
+        """Return the log-density of the prior part."""
+        return float(self.prior(position, self.rows.context))
+
+    def log_likelihood(self, position: np.ndarray) -> float:
+        """Return the summed log-likelihood of all rows, not tempered."""
+        return self.passes.likelihood(position, hessian=False).value
+
+    def check(self, model: pm.Model, surrogate: Surrogate, rng: np.random.Generator) -> None:
+        """Compare the parts with the model, at points a few standard deviations from the mode."""
+        report("Comparing the parts with the model")
+        count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
+        noise = rng.standard_normal((count, surrogate.centre.size))
+        points = list(self.split.mirrored(surrogate.centre + noise @ surrogate.factor.T))
+        rows = None if self.source.in_memory else self.spread(CHECK_ROWS)
+        density, others = ModelDensity(model, self.split, rows), self.source.others
+
+        def parts(x: np.ndarray) -> tuple[float, float]:
+            likelihood = self.passes.likelihood(x, hessian=False, rows=rows).value
+            return self.log_prior(x) - self.split.log_jacobian(x), likelihood
+
+        check_split(
+            {
+                "as it is written": lambda x: density.as_written(x, others),
+                "after PyTensor's stabilising rewrites": lambda x: density.stabilised(x, others),
+            },
+            parts,
+            points,
+            [term.name for term in self.split.terms],
+        )
+
+    def spread(self, most: int, first: int = 0) -> np.ndarray:
+        """Return the numbers of at most so many rows from `first` on, evenly spread."""
+        last = self.source.n_rows - 1
+        return np.linspace(first, last, min(most, last + 1 - first)).astype(np.int64)
+
+    def _outside(self, position: np.ndarray) -> MinibatchError:
+        names = self.split.coordinate_names
+        inside = (position >= self.split.lower) & (position <= self.split.upper)
+        wrong = np.flatnonzero(~(inside & np.isfinite(position)))
+        if wrong.size:
+            first = int(wrong[0])
+            return MinibatchError(
+                f"{names[first]!r} is {position[first]:g} at the starting point, outside "
+                "its support. Pass other initvals=, or initial_point=."
+            )
+        return MinibatchError(
+            f"{', '.join(repr(block.name) for block in self.split.blocks)}: the prior part of the "
+            "model is not finite at the starting point, as where a potential excludes it. Pass "
+            "other initvals=, or initial_point=."
+        )
+
+    def require_finite_start(self, position: np.ndarray) -> None:
+        """Refuse a chain's start of zero density; of stored rows, which were all read, ask some."""
+        self.require_finite(position, None if self.source.in_memory else CHECK_ROWS)
+
+    def require_finite(self, position: np.ndarray, most: int | None = None, first: int = 0) -> None:
+        """Refuse a starting point of zero density, naming the row or the prior part.
+
+        Parameters
+        ----------
+        position : ndarray, shape (d,)
+        most
+            Rows that are read at most, evenly spread; by default all.
+        first
+            Number of the first row that is asked.
+        """
+        if not np.isfinite(self.log_prior(position)):
+            raise self._outside(position)
+        rows = None
+        if first or (most is not None and self.source.n_rows > most):
+            rows = self.spread(self.source.n_rows if most is None else most, first)
+        if np.isfinite(self.passes.likelihood(position, hessian=False, rows=rows).value):
+            return
+        low = self.passes.first_not_finite(position, first)
+        term = int(np.searchsorted(self.source.term_starts, low, side="right")) - 1
+        name, row = self.split.terms[term].name, low - int(self.source.term_starts[term])
+        raise MinibatchError(
+            f"{name!r} has a log-likelihood that is not finite at the starting point, first in "
+            f"row {row}{self.source.place(low)}. Correct that row, or pass other initvals=."
+        )

@@ -1,1 +1,0 @@
-"""The step methods that users touch, and their plumbing into PyMC."""

@@ -1,0 +1,416 @@
+"""The austere test: a sequential t-test of the Metropolis decision on growing batches.
+
+The uniform is drawn first. Metropolis accepts iff the exact log ratio exceeds log(uniform); each
+look tests that with t = (D* - log uniform)/s and n - 1 degrees of freedom, which is the paper's
+statistic on the mean difference against mu_0 = (log uniform - cheap part)/N. It stops when the
+tail beyond |t| is below epsilon and reads `batch_size` more rows otherwise. With another boundary
+than 0.5, early looks have a smaller tail: that of the normal limit G_0 (n/N)^(0.5 - boundary).
+
+In the variant with a design per update, all rows are scanned before the test, which tells how far
+the mean is from its threshold; batch size and epsilon are then those of the cheapest test whose
+error there is tolerated. It exists to reproduce published figures.
+
+Guarantee
+---------
+Approximate: epsilon controls the error of one look, not of the chain, and only for batches whose
+mean is about normal. A batch that misses rare rows stops early and wrongly. A batch of equal
+differences, up to rounding, is undecided, unless all rows were equal in every move that was
+measured on all rows. With all rows read the decision is exact Metropolis; at epsilon 0 every update
+reads all rows at once, and the test is exact.
+
+References
+----------
+Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
+budget", ICML, doi:10.48550/arXiv.1304.5299; boundaries: its supplement.
+Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for Metropolis-Hastings",
+UAI, doi:10.48550/arXiv.1610.06848, section 6: the variant with a design per update.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.data import digest
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.looks import look_until_decided, scan_rows
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.plan.method import Guarantee, Promise
+from pymc_minibatch_mh.plan.prepared import Needs, Prepared
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.batches import (
+    GAUSSIAN_THIRD_MOMENT,
+    BatchMethod,
+    normal_cdf,
+    require_batches,
+    student_tail,
+)
+from pymc_minibatch_mh.steps.designs import PerUpdate, SequentialDesign, design_table
+from pymc_minibatch_mh.steps.sequential import boundary_of, normal_limit, tail_probability
+from pymc_minibatch_mh.steps.settings import SharedSettings
+
+
+class AustereTest(NamedTuple):
+    """Settings of the test in a chain.
+
+    Parameters
+    ----------
+    batch_size
+        Rows of the smallest batch, and of every further look.
+    skewness, third_moment
+        |skewness| and E|X|^3 of the standardised differences, measured on all rows; frozen after
+        warm-up. The latter is 0 if the differences were equal in every move.
+    kappa
+        κ in the predicted variance V = κ M² of a move, adapted in warm-up.
+    epsilon
+        Tail probability below which a look decides; 0 for all rows at once.
+    boundary, limit
+        α and G_0 of the limits G_0 (n/N)^(0.5 - α) of the looks.
+    """
+
+    batch_size: int
+    skewness: float
+    third_moment: float
+    kappa: float
+    epsilon: float
+    boundary: float
+    limit: float
+
+
+AustereTest.decide = look_until_decided  # type: ignore[attr-defined]
+
+
+# The mean of equal differences is off by an ulp, which leaves them a deviation of that size.
+_ROUNDING = 1e-12
+
+
+def austere_test(
+    epsilon: float = 0.05, *, batch_size: int = 100, boundary: float = 0.5
+) -> AustereTest:
+    """Check the settings of the test, and return them.
+
+    Parameters
+    ----------
+    epsilon
+        Tail probability below which a look decides, in [0, 0.5]; at 0 all rows are read at once.
+    batch_size
+        Rows of every look.
+    boundary
+        α of the limits of the looks, in [0.5, 1]; 0.5 for the same tail at every look.
+
+    Raises
+    ------
+    SettingError
+        If a setting is out of range.
+    """
+    epsilon, boundary = tail_probability(epsilon), boundary_of(boundary)
+    require_batches(batch_size, 0.0, GAUSSIAN_THIRD_MOMENT)
+    found = 0.0, GAUSSIAN_THIRD_MOMENT, math.inf
+    return AustereTest(int(batch_size), *found, epsilon, boundary, normal_limit(epsilon))
+
+
+@role_of(AustereTest, "plan")
+@compiled(inlined=True)
+def plan(noise, n, total, test):
+    """Return `batch_size` rows more than `n`, all at epsilon 0; the noise is not used."""
+    return min(total, n + test.batch_size) if test.epsilon > 0.0 else total
+
+
+@compiled(inlined=True)
+def level(n, total, test):
+    """Return the tail probability below which a look at `n` rows decides."""
+    if test.boundary == 0.5:
+        return test.epsilon
+    return normal_cdf(-test.limit * (n / total) ** (0.5 - test.boundary))
+
+
+@role_of(AustereTest, "judge")
+@compiled(inlined=True)
+def judge(log_ratio, variance, skewness, n, total, uniform, test):
+    """Decide on a proposal, or ask for more rows.
+
+    Parameters
+    ----------
+    log_ratio, variance
+        Estimated log ratio D*, and the estimate s^2 of its variance (divisor n - 1, with the
+        finite-population factor 1 - n/total).
+    skewness
+        Not used.
+    n, total
+        Rows read, and all rows. With all of them the test is exact.
+    uniform
+        Uniform draw in [0, 1), the same at every look.
+    test : AustereTest
+
+    Returns
+    -------
+    tuple of float
+        Verdict (1 accept, 0 reject, -1 read more), min(1, exp(D*)), and the tail probability
+        beyond |t| at this look: what the level is compared with, 0 with all rows read. A log ratio
+        of NaN or -inf rejects, +inf accepts.
+    """
+    if not log_ratio > -math.inf:
+        return 0.0, 0.0, 0.0
+    probability = math.exp(min(0.0, log_ratio))
+    threshold = math.log(uniform) if uniform > 0.0 else -math.inf
+    verdict = 1.0 if log_ratio > threshold else 0.0
+    if n >= total or log_ratio == math.inf:
+        return verdict, probability, 0.0
+    deviation = math.sqrt(variance)
+    if not deviation > _ROUNDING * max(1.0, abs(log_ratio)):
+        # Of the batch alone, rows that are equal say nothing of rare ones that are not.
+        equal = test.kappa == 0.0 and test.third_moment == 0.0
+        return (verdict, probability, 0.0) if equal else (-1.0, probability, 0.5)
+    tail = student_tail(abs(log_ratio - threshold) / deviation, n - 1.0)
+    if tail < level(n, total, test):
+        return verdict, probability, tail
+    return -1.0, probability, tail
+
+
+class PerUpdateTest(NamedTuple):
+    """What the variant with a design per update runs on.
+
+    Parameters
+    ----------
+    skewness, third_moment, kappa
+        As above.
+    distances : ndarray, shape (K,)
+        Smallest |μ_std| that a design is for, ascending from 0.
+    batch_sizes : ndarray of int64, shape (K,)
+    epsilons : ndarray, shape (K,)
+        The designs.
+    """
+
+    skewness: float
+    third_moment: float
+    kappa: float
+    distances: np.ndarray
+    batch_sizes: np.ndarray
+    epsilons: np.ndarray
+
+
+class ChosenTest(NamedTuple):
+    """The test of one update, and its uniform number, which was drawn before the scan."""
+
+    batch_size: int
+    third_moment: float
+    kappa: float
+    epsilon: float
+    boundary: float
+    limit: float
+    uniform: float
+
+
+@role_of(ChosenTest, "plan")
+@compiled(inlined=True)
+def plan_of_chosen(noise, n, total, test):
+    """Return what :func:`plan` does."""
+    return plan(noise, n, total, test)
+
+
+@role_of(ChosenTest, "judge")
+@compiled(inlined=True)
+def judge_by_chosen(log_ratio, variance, skewness, n, total, uniform, test):
+    """Decide by :func:`judge`, with the uniform number that the test was chosen for."""
+    return judge(log_ratio, variance, skewness, n, total, test.uniform, test)
+
+
+@role_of(PerUpdateTest, "decide")
+@compiled(inlined=True)
+def decide_after_scan(test, move, cheap, posterior, rng, counts):
+    """Scan all rows, choose a test for what they say, and run it on rows drawn anew.
+
+    The scan is counted as read rows, and as a full pass: see :func:`roles.decide`.
+    """
+    beta, uniform = posterior.surrogate.inverse_temperature, rng.random()
+    total = posterior.space.term_starts[-1]
+    mean, variance, _ = scan_rows(posterior, move)
+    threshold = math.log(uniform) if uniform > 0.0 else -math.inf
+    gap = abs(cheap + beta * total * mean - threshold)
+    sd = beta * total * math.sqrt(variance / (total - 1.0))
+    # Where nothing can be said, the test of the farthest moves meets the same rows and rejects.
+    last = test.distances.size - 1
+    distance = gap / sd if sd > 0.0 else math.inf
+    k = np.searchsorted(test.distances, distance, side="right") - 1 if distance < math.inf else last
+    audited, own = (test.third_moment, test.kappa), (test.epsilons[k], 0.5, math.inf, uniform)
+    chosen = ChosenTest(test.batch_sizes[k], *audited, *own)
+    verdict, accept, n = look_until_decided(chosen, move, cheap, posterior, rng, counts)
+    counts[entry.N_OBS] += total
+    counts[entry.FULL_PASS] += n < total
+    return verdict, accept, n
+
+
+@dataclass(frozen=True, eq=False)
+class AustereMethod(BatchMethod):
+    """The austere test, as a step runs it."""
+
+    walk_target = 0.234
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Exact where all rows decide."""
+        if self.reads_all_rows:
+            return Guarantee(Promise.EXACT)
+        return Guarantee(
+            Promise.APPROXIMATE,
+            "probability epsilon of a wrong answer at each look, not the bias of the posterior",
+        )
+
+    @property
+    def reads_all_rows(self) -> bool:  # type: ignore[override]
+        """At epsilon 0."""
+        return bool(self.settings.epsilon == 0.0)
+
+    @property
+    def returns_probability(self) -> bool:  # type: ignore[override]
+        """Where all rows decide. Else the uniform number has chosen the look that decided."""
+        return self.reads_all_rows
+
+
+@dataclass(frozen=True, eq=False)
+class PerUpdateMethod(BatchMethod):
+    """The variant with a design per update, as a step runs it.
+
+    Parameters
+    ----------
+    settings
+        Its record, still without designs.
+    design
+        What they are chosen by, once the number of rows is known.
+    """
+
+    design: PerUpdate
+
+    guarantee = Guarantee(
+        Promise.APPROXIMATE,
+        "probability of a wrong decision in an update, which all rows are scanned for, not the "
+        "bias of the posterior",
+    )
+    walk_target = 0.234
+    reads_all_rows = True
+    returns_probability = False
+
+    @property
+    def needs(self) -> Needs:
+        """The remainders of rows measured; its scan knows every row, so that none is hidden."""
+        return Needs(calibration=True, in_memory=True)
+
+    @property
+    def key(self) -> str:
+        """Digest of what designs are chosen by."""
+        parts = self.design.tolerance, *self.design.batch_sizes, *self.design.epsilons
+        return digest(np.array([*parts, len(self.design.batch_sizes)]))
+
+    def record(self, prepared: Prepared) -> Any:
+        """Return the record with a design for every distance."""
+        table = design_table(self.design, prepared.n_rows)
+        return super().record(prepared)._replace(**table._asdict())
+
+
+def method_of(
+    batch_size: int, epsilon: float, boundary: float, design: SequentialDesign | PerUpdate | None
+) -> BatchMethod:
+    """Return the test that settings or a design describe.
+
+    Raises
+    ------
+    SettingError
+        If a setting is out of range, or no design.
+    """
+    if isinstance(design, PerUpdate):
+        nothing, none = np.zeros(0), np.zeros(0, dtype=np.int64)
+        empty = PerUpdateTest(0.0, GAUSSIAN_THIRD_MOMENT, math.inf, nothing, none, nothing)
+        return PerUpdateMethod(empty, design)
+    if isinstance(design, SequentialDesign):
+        batch_size, epsilon, boundary = design.batch_size, design.epsilon, design.boundary
+    elif design is not None:
+        raise SettingError(
+            f"design={design!r} is no design of a sequential test. Give what "
+            "design_sequential_test() returns, or a PerUpdate(tolerance=0.1)."
+        )
+    return AustereMethod(austere_test(epsilon, batch_size=batch_size, boundary=boundary))
+
+
+#: Rows of a look, level and boundary, where nothing else is asked for.
+USUAL_BATCH, USUAL_EPSILON, USUAL_BOUNDARY = 500, 0.05, 0.5
+
+
+class AustereMH(MinibatchStep):
+    """Metropolis–Hastings decided by a sequential t-test on growing batches.
+
+    Guarantee: *approximate*. `epsilon` is the level of the t-test at one look; it is neither the
+    error of the acceptance probability nor a bias of the posterior, and no such figure follows
+    from it alone: :func:`sequential_error` has the error of a decision, and
+    :func:`design_sequential_test` chooses a test by it. With ``epsilon=0`` every update reads all
+    rows: the usual Metropolis–Hastings test, which is *exact*.
+
+    Parameters
+    ----------
+    vars
+        Variables to move; by default all continuous ones. Other steps move the rest.
+    batch_size
+        Rows that each look adds.
+    epsilon
+        Tail probability below which a look decides, in [0, 0.5]. At 0 all rows decide, at 0.5 the
+        first look.
+    boundary
+        α in the limits G_0 π^(0.5 - α) of the looks' statistics, in [0.5, 1], with π the share of
+        the rows that was read and G_0 the normal quantile of 1 - `epsilon`. At 0.5 every look has
+        the level `epsilon`; above, early looks have a smaller one.
+    design
+        What :func:`design_sequential_test` returned, which sets the three above; or a
+        :class:`PerUpdate`, with which every update scans all rows to choose a test of its own. The
+        scan is counted: `n_obs` is the number of all rows and what the test has read besides, so
+        that this variant never saves anything.
+    **settings
+        What all step methods take: see :class:`SharedSettings`.
+
+    Raises
+    ------
+    SettingError
+        If a setting is invalid; or if the model's rows are stored and more than one of 10,000
+        updates is forecast to read all of them.
+
+    Notes
+    -----
+    Batches of stored rows, of :class:`Rows`, are drawn and fetched ahead, in an order that does
+    not depend on where the chain is.
+
+    References
+    ----------
+    Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
+    budget", ICML, doi:10.48550/arXiv.1304.5299.
+    """
+
+    name = "austere_mh"
+
+    def __init__(
+        self,
+        vars: Sequence[Variable] | None = None,
+        *,
+        batch_size: int = USUAL_BATCH,
+        epsilon: float = USUAL_EPSILON,
+        boundary: float = USUAL_BOUNDARY,
+        design: SequentialDesign | PerUpdate | None = None,
+        **settings: Unpack[SharedSettings],
+    ) -> None:
+        if design is not None:
+            _require_usual("batch_size", batch_size, USUAL_BATCH)
+            _require_usual("epsilon", epsilon, USUAL_EPSILON)
+            _require_usual("boundary", boundary, USUAL_BOUNDARY)
+        size = check.integer("batch_size", batch_size, 2)
+        method = method_of(size, epsilon, boundary, design)
+        self._prepare(vars, method, **settings)
+
+
+def _require_usual(name: str, value: object, usual: float) -> None:
+    if value != usual:
+        raise SettingError(f"{name}={value!r} and design= both set the test. Give one of them.")

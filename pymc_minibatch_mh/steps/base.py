@@ -1,0 +1,448 @@
+"""What a step shows of itself: its class's signature and docstring, and what it is in a line."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from functools import cached_property
+from inspect import Parameter, Signature, cleandoc, signature
+from os import PathLike
+from typing import Any, ClassVar, Self, Unpack
+
+import numpy as np
+from pymc.step_methods.compound import BlockedStep, StepMethodState
+from pymc.step_methods.state import WithSamplingState, dataclass_state
+from pytensor.graph.basic import Variable
+from scipy.special import chdtri
+
+from pymc_minibatch_mh.bounds.block_tables import AnyTables
+from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.points import begin, place_at
+from pymc_minibatch_mh.chain.points import point_of as position_as_point
+from pymc_minibatch_mh.chain.pool import ChainState
+from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.posterior import Surrogate, whitened_norm
+from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of, point_of
+from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
+from pymc_minibatch_mh.plan.method import Guarantee, Method
+from pymc_minibatch_mh.plan.prepared import Prepared
+from pymc_minibatch_mh.plan.sharing import read_model
+from pymc_minibatch_mh.progress import showing
+from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.steps import report
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.report import STATS_DTYPES_SHAPES, stats_of_draw, tell_of_large
+from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings, require_warm_up_for
+
+#: What stands in the docstring of a step class in place of the settings that all steps share.
+SHARED = """**settings
+    What all step methods take: see :class:`SharedSettings`."""
+
+
+def signature_of(constructor: Callable[..., None]) -> Signature:
+    """Return the signature of a step class: its own settings, then those that it passes on.
+
+    Parameters
+    ----------
+    constructor
+        Its ``__init__``.
+    """
+    _, *own = signature(constructor).parameters.values()
+    named = [p for p in own if p.kind is not Parameter.VAR_KEYWORD]
+    if named == own:
+        return Signature(own)
+    types = SharedSettings.__annotations__
+    passed_on = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
+        for name, default in DEFAULTS.items()
+        if name not in signature(constructor).parameters
+    ]
+    return Signature([*named, *passed_on])
+
+
+def docstring_of(docstring: str) -> str:
+    """Return a docstring with the description of all shared settings in place of ``SHARED``."""
+    *_, settings = cleandoc(SharedSettings.__doc__ or "").partition("----------\n")
+    return cleandoc(docstring).replace(SHARED, settings)
+
+
+def line_about(step: MinibatchStep) -> str:
+    """Return what a step is, such as "TunaMH(3 parameters, 10,000 rows of 'y', ...)"."""
+    size = step.target.split.size - step.prepared.surrogate.first
+    rows = " and ".join(f"{t.n_rows:,} rows of {t.name!r}" for t in step.target.split.terms)
+    facts = [
+        f"{size} parameter{'s' * (size != 1)}",
+        rows,
+        step.guarantee.promise.value,
+        f"order {step.prepared.surrogate.order}",
+    ]
+    if step.program.schedule:
+        facts.append(
+            "temperatures " + ", ".join(f"{k:g} from {n}" for n, k in step.program.schedule)
+        )
+    elif step.temperature != 1.0:
+        facts.append(f"temperature {step.temperature:g}")
+    return f"{type(step).__name__}({', '.join(facts)})"
+
+
+#: Parts of a key that say something as they are; the others are digests.
+IN_WORDS = ("method", "taylor_order", "temperature")
+
+
+@dataclass_state
+class MinibatchState(StepMethodState):
+    """Everything of a chain that changes while it runs, and what it belongs to."""
+
+    chain_state: ChainState
+    updates_per_draw: int = field(metadata={"frozen": True})
+    key: dict[str, str] = field(metadata={"frozen": True})
+
+
+def require_fitting(state: Any, own: MinibatchState) -> None:
+    """Refuse a state that is not one of a step's own.
+
+    Raises
+    ------
+    SettingError
+        Names what differs.
+    """
+    if not isinstance(state, MinibatchState):
+        raise SettingError(
+            f"sampling_state={type(state).__name__} is no state of this step. Give one that "
+            "step.sampling_state returned."
+        )
+    if state.updates_per_draw != own.updates_per_draw:
+        raise SettingError(
+            f"updates_per_draw={own.updates_per_draw} is not that of the sampling state, "
+            f"{state.updates_per_draw}. Build the step as the one whose state it is."
+        )
+    what = first_difference(state.key, own.key)
+    if what:
+        pair = f" ({state.key[what]}, not {own.key[what]})" if what in IN_WORDS else ""
+        raise SettingError(
+            f"sampling_state= is of a step that differs in {what}{pair}. Build the step as the one "
+            "whose state it is."
+        )
+    kept, given = own.chain_state.shapes(), state.chain_state.shapes()
+    wrong = [name for name in kept if given[name] != kept[name]]
+    if wrong:
+        raise SettingError(
+            f"sampling_state= has {wrong[0]!r} of shape {given[wrong[0]]} instead of "
+            f"{kept[wrong[0]]}, so it is of another model, method or proposal. Build the step as "
+            "the one whose state it is."
+        )
+
+
+#: Chance that a Gaussian posterior lies as far out as a start that is not waited for, and width
+#: of the new start in posterior standard deviations.
+FAR_TAIL, NEW_START = 1e-12, 2.0
+
+
+class MinibatchStep(BlockedStep):
+    """Base of the step methods that subsample the likelihood.
+
+    A subclass names its method and checks the method's settings; it holds no algorithm.
+
+    Raises
+    ------
+    UnsplittableModelError
+        If the rows of a likelihood cannot be proven to be independent.
+    ModeError
+        If the posterior has no mode with a Gaussian scale.
+    SettingError
+        If a setting is invalid.
+    """
+
+    default_blocked = True
+    stats_dtypes_shapes = STATS_DTYPES_SHAPES
+    _state_class = MinibatchState
+
+    __signature__: ClassVar[Signature]
+
+    #: The chain that runs, and what all chains of this step run on.
+    chain: Chain
+    program: Program
+    _watched: WatchedModel
+    _default_start: np.ndarray
+    _adapts: bool
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Find the model before PyMC asks for it."""
+        settings["model"] = model_of(settings.get("model"))
+        return super().__new__(cls, *args, **settings)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Show the shared settings in signature and docstring."""
+        super().__init_subclass__(**options)
+        cls.__signature__ = signature_of(cls.__init__)
+        if cls.__doc__:
+            cls.__doc__ = docstring_of(cls.__doc__)
+
+    def __repr__(self) -> str:
+        return line_about(self)
+
+    @showing("Reading the model")
+    def _prepare(
+        self,
+        vars: Sequence[Variable] | None,
+        method: Method,
+        **given: Unpack[SharedSettings],
+    ) -> None:
+        shared = check.shared(type(self), given)
+        model, initial_point = model_of(shared["model"]), shared["initial_point"]
+        settings = check.of_chains(shared)
+        moves = check.moves_without_rows_of(
+            shared["moves_without_rows"], type(self).__name__, method, settings.proposal
+        )
+        rng = generator_of("rng", shared["rng"])
+        self.vars = check.own_variables(model, vars)
+        self.tune = self._adapts = settings.tune
+        point = point_of(model, model.initial_point() if initial_point is None else initial_point)
+        reading = check.reading_of(shared, given_bounds=method.needs.given)
+        read = read_model(model, self.vars, point, reading)
+        tell_of_large(model, point, self.name)
+        report.tell_of_stored(self.name, read.target)
+        self._watched, discrete = read.watched, read.target.split.discrete_in_rows
+        order = check.taylor_order_of(
+            shared["taylor_order"], discrete, shared["centre"], settings.schedule
+        )
+        covariance = check.covariance_of(shared, read.target.split.size)
+        target = read.target.beside(order, 1.0 / settings.temperature, covariance)
+        target.condition_on(point)
+        start = target.split.ravel(point)
+        default = point if initial_point is None else model.initial_point()
+        self._default_start = target.split.ravel(default)
+        limit = check.rows_or_auto("full_pass_above", shared["full_pass_above"])
+        method = method.with_full_passes_above(limit)
+        prepared = read.prepared(target, method.needs, model, start, shared["prepared"])
+        self.program = Program(
+            prepared,
+            method,
+            settings.proposal,
+            settings.updates_per_draw,
+            settings.schedule,
+            moves,
+        )
+        self.chain = Chain(self.program, rng, self._adapts)
+        self.chain.meet_violation(prepared.violation or "")
+        method.require_subsampling(prepared)
+        self.chain.compile()
+
+    def save(self, path: str | PathLike) -> None:
+        """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.
+
+        The file holds arrays and text and is read without pickle. It is keyed on digests of all
+        rows and of the model's graphs: a step on anything else refuses it.
+
+        Parameters
+        ----------
+        path
+            The file; it is overwritten.
+        """
+        self.require_unchanged()
+        write(path, self.prepared)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name of the step in PyMC's messages."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the method promises of its draws."""
+        return self.program.method.guarantee
+
+    @property
+    def adapts(self) -> bool:
+        """Whether chains adapt in warm-up. PyMC writes to `tune` while it samples."""
+        return self._adapts
+
+    @property
+    def exactness(self) -> str:
+        """What the guarantee amounts to for the draws of the chain, in words."""
+        return self.chain.exactness
+
+    @property
+    def prepared(self) -> Prepared:
+        """What passes over all rows have found, before any chain."""
+        return self.program.prepared
+
+    @property
+    def target(self) -> Target:
+        """The model, as parts that are evaluated by rows."""
+        return self.prepared.target
+
+    @property
+    def surrogate(self) -> Surrogate:
+        """Control variates of the chain."""
+        return self.chain.prepared.surrogate
+
+    @property
+    def tables(self) -> AnyTables | None:
+        """Bounds of all rows; None for methods without."""
+        return self.prepared.tables
+
+    @property
+    def temperature(self) -> float:
+        """Temperature K of the log-likelihood, the last of a schedule."""
+        return 1.0 / self.prepared.surrogate.inverse_temperature
+
+    @property
+    def updates_per_draw(self) -> int:
+        """Updates between two draws."""
+        return self.program.updates_per_draw
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Generator of the chain."""
+        return self.chain.rng
+
+    @rng.setter
+    def rng(self, rng: np.random.Generator) -> None:
+        self.chain.rng = rng
+
+    @property
+    def chain_state(self) -> ChainState:
+        """All else that decides how the chain goes on."""
+        return self.chain.state
+
+    @chain_state.setter
+    def chain_state(self, state: ChainState) -> None:
+        self.chain.state = state
+
+    @cached_property
+    def key(self) -> dict[str, str]:
+        """What the states of this step's chains belong to, the same in every process.
+
+        The method and the settings of its test, its bounds and its proposal, the order, the
+        temperature, the model and the data: what -> digest, or what it is in words.
+        """
+        # Taken when a state is, it has to be that of the data which the step was built from.
+        self.require_unchanged()
+        tables = self.program.prepared.tables
+        method = {
+            "method": type(self).__name__,
+            "the settings of its test": self.program.method.key,
+            "full_pass_above": str(self.program.method.full_pass_above),
+            "its bounds": "none" if tables is None else tables.key,
+            "its proposal": repr(self.program.proposal),
+            "moves_without_rows": str(self.program.moves_without_rows),
+        }
+        schedule = self.program.schedule
+        annealed = {"temperature": repr(list(schedule))} if schedule else {}
+        return method | key_of(self.target) | annealed
+
+    @property
+    def sampling_state(self) -> MinibatchState:
+        """Everything of a chain that changes while it runs, and what it belongs to.
+
+        Raises
+        ------
+        SettingError
+            Where it is set to the state of a step of another method, with other settings, or on
+            another model or other data; names what differs.
+        StaleDataError
+            If this step's own data changed after it was built.
+        """
+        return WithSamplingState.sampling_state.fget(self)
+
+    @sampling_state.setter
+    def sampling_state(self, state: MinibatchState) -> None:
+        self.require_unchanged()
+        require_fitting(state, self.sampling_state)
+        WithSamplingState.sampling_state.fset(self, state)
+
+    def require_unchanged(self) -> None:
+        """Refuse to go on with a model or with data that are not those of the step.
+
+        Raises
+        ------
+        StaleDataError
+            If they changed after the step was built; names what did.
+        """
+        self._watched.require_unchanged(type(self).__name__)
+
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
+        """Start a chain: take its generator and forget every earlier chain.
+
+        Raises
+        ------
+        SettingError
+            If warm-up ends before a schedule of temperatures does.
+        """
+        self.require_unchanged()
+        require_warm_up_for(self.program.schedule, tune)
+        # A chain of its own first: a copy of this step may hold the one that it leaves.
+        self.chain = Chain(self.program, self.rng, self.adapts and tune > 0)
+        super().setup_chain(rng, tune, draws)
+
+    def stop_tuning(self) -> None:
+        """End warm-up: freeze the proposal, the prediction of batch sizes and the centre."""
+        if self.chain.state.adapting:
+            self.require_unchanged()
+            self.chain.stop_adapting()
+
+    def step(self, point: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[dict]]:
+        """Make the updates of one draw in one compiled call."""
+        began = time.perf_counter()
+        chain = self.chain
+        place_at(chain, point)
+        if not chain.state.started:
+            self.target.condition_on(point)
+            self.start(chain)
+        temperature = chain.temperature
+        draws = chain.advance(1) if chain.state.started else chain.stay()
+        stats = stats_of_draw(draws.counts[0], self.updates_per_draw)
+        stats["certified"] = chain.certified
+        stats["scaling"] = chain.scaling
+        stats["temperature"] = temperature
+        stats["perf_counter_diff"] = time.perf_counter() - began
+        stats["warning"] = report.warning_of(self.name, chain.state, self.program)
+        return position_as_point(chain, point), [stats]
+
+    def start(self, chain: Chain) -> None:
+        """Check where a chain starts; leave where no chain comes, and a default start far off.
+
+        Raises
+        ------
+        MinibatchError
+            If the density is zero there.
+        """
+        position, s = chain.position, self.prepared.surrogate
+        far = np.sqrt(chdtri(position.size, FAR_TAIL))
+        left = chain.state.adapting and np.array_equal(position, self._default_start)
+        # Not a point that other steps share in, nor one around a centre that nobody sought.
+        left = left and s.first == 0 and self.target.covariance is None
+        if left and whitened_norm(s.whitener, position, s.centre) > far:
+            report.tell_of_new_start(self.name)
+            position[:] = self.target.split.ravel(self.gaussian_draw(chain.rng, NEW_START))
+        else:
+            report.tell_of_start(self.name, begin(chain))
+        self.target.require_finite_start(position)
+        chain.state.started = not chain.state.waiting
+
+    def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
+        """Draw a point from the Gaussian approximation, `scale` times as wide."""
+        surrogate = self.prepared.surrogate
+        noise = rng.standard_normal(surrogate.centre.size)
+        position = surrogate.centre + scale * (surrogate.factor @ noise)
+        return self.target.split.unravel(self.target.split.mirrored(position), {})
+
+    def __reduce__(self) -> tuple:
+        """Pickle what was prepared, settings and the chain; neither model nor code."""
+        self.require_unchanged()
+        # PyMC's own way of pickling keeps the whole model in here.
+        state = {k: v for k, v in self.__dict__.items() if k != "_BlockedStep__newargs"}
+        return _restore, (type(self), state)
+
+    _progressbar_config = staticmethod(report.progress_columns)
+    _make_progressbar_update_functions = staticmethod(report.progress_functions)
+
+
+def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
+    step = object.__new__(cls)
+    step.__dict__.update(state)
+    return step

@@ -1,0 +1,238 @@
+"""Special functions that the acceptance tests need inside compiled code."""
+
+import logging
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numba import float64, int64
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.data import digest
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.looks import full_passes_of
+from pymc_minibatch_mh.plan.method import Method
+from pymc_minibatch_mh.plan.prepared import MOVES, Needs, Prepared
+
+_SQRT_HALF = math.sqrt(0.5)
+_FIRST_NORMAL_DEGREE = 30.0
+_TINY = 1e-300
+
+
+@compiled(float64(float64))
+def normal_cdf(x):
+    """Return P(Z <= x) of a standard normal Z, to a few ulp in both tails."""
+    return 0.5 * math.erfc(-x * _SQRT_HALF)
+
+
+@compiled(float64(float64))
+def logistic(x):
+    """Return 1/(1 + exp(-x)); 0 and 1 at the infinities."""
+    return 1.0 / (1.0 + math.exp(-x))
+
+
+@compiled(float64(float64))
+def _away_from_zero(x):
+    return x if abs(x) > _TINY else _TINY
+
+
+@compiled(float64(float64, float64, float64))
+def _beta_fraction(a, b, x):
+    """Evaluate the continued fraction of the incomplete beta function by Lentz's recurrence."""
+    c = 1.0
+    d = 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0))
+    fraction = d
+    for m in range(1, 200):
+        even = m * (b - m) * x / ((a + 2 * m - 1.0) * (a + 2 * m))
+        d = 1.0 / _away_from_zero(1.0 + even * d)
+        c = _away_from_zero(1.0 + even / c)
+        fraction *= d * c
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1.0))
+        d = 1.0 / _away_from_zero(1.0 + odd * d)
+        c = _away_from_zero(1.0 + odd / c)
+        fraction *= d * c
+        if abs(d * c - 1.0) < 1e-15:
+            break
+    return fraction
+
+
+@compiled(float64(float64, float64))
+def _student_tail_by_beta(t, degrees):
+    """Return half the incomplete beta function I_x(degrees/2, 1/2), x = degrees/(degrees+t^2)."""
+    a, b = 0.5 * degrees, 0.5
+    x = degrees / (degrees + t * t)
+    y = t * t / (degrees + t * t)
+    if x <= 0.0:
+        return 0.0
+    if y <= 0.0:
+        return 0.5
+    log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+    front = math.exp(a * math.log(x) + b * math.log(y) - log_beta)
+    if x < (a + 1.0) / (a + b + 2.0):
+        return 0.5 * front * _beta_fraction(a, b, x) / a
+    return 0.5 * (1.0 - front * _beta_fraction(b, a, y) / b)
+
+
+@compiled(float64(float64, float64))
+def student_tail(t, degrees):
+    """Return P(T > t) of Student's t with `degrees` >= 1 degrees of freedom, for t >= 0.
+
+    The absolute error is below 1e-11 for every t and every number of degrees. Below 30 degrees
+    it is half an incomplete beta function; from 30 on, Hill's normal deviate.
+
+    References
+    ----------
+    G. W. Hill (1970), "Algorithm 395: Student's t-distribution", Communications of the ACM 13,
+    doi:10.1145/355598.362775.
+    """
+    if not t < math.inf:
+        return 0.0
+    if degrees < _FIRST_NORMAL_DEGREE:
+        return _student_tail_by_beta(t, degrees)
+    a = degrees - 0.5
+    b = 48.0 * a * a
+    # An overflow of t * t would make the deviate NaN; this power is past every tail already.
+    y = min(a * math.log1p(t * t / degrees), 1500.0)
+    series = (((-0.4 * y - 3.3) * y - 24.0) * y - 85.5) / (0.8 * y * y + 100.0 + b)
+    return normal_cdf(-((series + y + 3.0) / b + 1.0) * math.sqrt(y))
+
+
+_log = logging.getLogger("pymc")
+
+#: E|X|^3 of a standard normal X, which stands in until they are measured.
+GAUSSIAN_THIRD_MOMENT = 2.0 * math.sqrt(2.0 / math.pi)
+
+#: By how much κ grows where batches are noisier than predicted.
+NOISE_GROWTH = 1.5
+
+#: Moves of a forecast that are made at a time, and the step of its random walk times √d: that of
+#: the most efficient one on a Gaussian.
+AT_A_TIME, WALK = 500, 2.38
+
+#: Share of the admissible variance that a batch aims at, so that few batches exceed it.
+AIM = 0.7
+
+
+@compiled(int64(float64, int64, float64))
+def rows_for_variance(noise, total, variance):
+    """Return the smallest b with noise * (1/b - 1/total) <= variance, or `total`."""
+    if not noise < math.inf:
+        return total
+    return min(total, math.ceil(1.0 / (1.0 / total + variance / noise)))
+
+
+def require_batches(batch_size: int, skewness: float, third_moment: float) -> None:
+    """Check what every test on batches is set by.
+
+    Parameters
+    ----------
+    batch_size
+        Rows of the smallest batch, at least 2.
+    skewness
+        Audited |skewness| of the differences.
+    third_moment
+        Audited E|X|^3 of the standardised differences.
+
+    Raises
+    ------
+    SettingError
+        If one of them is out of range.
+    """
+    if int(batch_size) != batch_size or batch_size < 2:
+        raise SettingError(
+            f"batch_size={batch_size} gives no variance to judge a batch by. Use an integer of 2 "
+            "or more."
+        )
+    require_positive("skewness", skewness, or_zero=True)
+    require_positive("third_moment", third_moment)
+
+
+def require_positive(
+    name: str, value: float, *, or_zero: bool = False, or_infinite: bool = False
+) -> None:
+    """Refuse a setting that is not a positive number.
+
+    Parameters
+    ----------
+    name
+        Keyword of the setting.
+    value
+        What was given.
+    or_zero, or_infinite
+        Whether 0 and infinity are allowed.
+
+    Raises
+    ------
+    SettingError
+        If `value` is out of range or not a number.
+    """
+    number = float(value)
+    if (number > 0.0 or (or_zero and number == 0.0)) and (or_infinite or number < math.inf):
+        return
+    raise SettingError(
+        f"{name}={value} is not a {'non-negative' if or_zero else 'positive'}"
+        f"{'' if or_infinite else ', finite'} number. Pass one."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class BatchMethod(Method):
+    """A test on batches, look by look.
+
+    Parameters
+    ----------
+    settings
+        Record of the test, with the fields ``skewness``, ``third_moment`` and ``kappa``.
+    """
+
+    settings: Any
+
+    @property
+    def needs(self) -> Needs:
+        """The remainders of rows measured, and those read always that batches hardly contain."""
+        return Needs(calibration=True, heavy=True)
+
+    @property
+    def key(self) -> str:
+        """Digest of the settings."""
+        return digest(np.concatenate([np.atleast_1d(part) for part in self.settings]))
+
+    def record(self, prepared: "Prepared") -> Any:
+        """Return the settings, with what was measured of the remainders of rows."""
+        measured = prepared.calibration
+        assert measured is not None
+        return self.settings._replace(
+            skewness=float(measured.skewness),
+            third_moment=float(measured.third_absolute),
+            kappa=float(measured.kappa),
+        )
+
+    def require_subsampling(self, prepared: "Prepared") -> None:
+        """Refuse stored rows that batches would read all of, again and again."""
+        limit = self.most_drawn(prepared)
+        prepared.require_few_full_passes(limit, partial(self._full_passes, prepared, limit))
+
+    def _full_passes(self, prepared: "Prepared", limit: float, rng: np.random.Generator) -> int:
+        """Return for how many moves of a chain batches are forecast to grow to all rows.
+
+        One half lead to another point of the posterior, and one half a step of a random walk on.
+        """
+        record, size = self.linked(self.record(prepared)), prepared.surrogate.centre.size
+        passes, drawn = 0, prepared.n_drawn
+        for _ in range(MOVES // AT_A_TIME):
+            moves = rng.standard_normal((AT_A_TIME, 2, size))
+            moves[::2, 1] = moves[::2, 0] + WALK / math.sqrt(size) * moves[::2, 1]
+            limits = drawn, min(limit - prepared.n_rows + drawn, drawn)
+            passes += full_passes_of(record, prepared.surrogate, moves, *limits, rng)
+        if not (passes or record.kappa < math.inf):
+            _log.warning(
+                "No move between typical points leaves all rows a likelihood, so that no full "
+                "passes over the stored rows can be forecast. The stat full_pass counts them."
+            )
+        return passes
+
+    def noisier(self, record: Any) -> Any:
+        """Return the record for batches of more rows."""
+        return record._replace(kappa=NOISE_GROWTH * record.kappa)

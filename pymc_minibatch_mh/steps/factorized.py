@@ -1,0 +1,97 @@
+"""Factorised (SMH, TFMH) and scalable-subsampling (MH-SS) Metropolis–Hastings."""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.plan.prepared import GivenBounds
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.steps.tuna import PoissonMethod
+
+
+class FactorizedMH(MinibatchStep):
+    """Exact Metropolis–Hastings in which every row has a veto.
+
+    Guarantee: *exact given valid bounds*, as :class:`TunaMH`. With control variates this is the
+    scalable Metropolis–Hastings of the reference (SMH), with ``taylor_order=0`` the truncated
+    factorised one. A kept row rejects the move, so that it accepts least often of the three.
+
+    Parameters
+    ----------
+    vars
+        Variables to move; by default all continuous ones. Other steps move the rest.
+    delayed_acceptance, bounds, on_violation
+        As in :class:`TunaMH`.
+    **settings
+        What all step methods take: see :class:`SharedSettings`.
+
+    References
+    ----------
+    Cornish, Vanetti, Bouchard-Côté, Deligiannidis, Doucet (2019), "Scalable Metropolis-Hastings
+    for exact Bayesian inference with large datasets", ICML, doi:10.48550/arXiv.1901.09881.
+    """
+
+    name = "factorized_mh"
+
+    def __init__(
+        self,
+        vars: Sequence[Variable] | None = None,
+        *,
+        delayed_acceptance: bool = False,
+        bounds: "GivenBounds | None" = None,
+        on_violation: str = "raise",
+        **settings: Unpack[SharedSettings],
+    ) -> None:
+        method = PoissonMethod(
+            "factorized",
+            0.0,
+            check.flag("delayed_acceptance", delayed_acceptance),
+            check.bounds_of(bounds),
+            check.violation_rule(on_violation),
+        )
+        self._prepare(vars, method, **settings)
+
+
+class ScalableSubsamplingMH(MinibatchStep):
+    """Exact Metropolis–Hastings with the fewest rows that the bounds allow (MH-SS).
+
+    Guarantee: *exact given valid bounds*, as :class:`TunaMH`, of which this is the case χ = 0. It
+    reads C M rows in expectation, and accepts a little less often than a larger χ.
+
+    Parameters
+    ----------
+    vars
+        Variables to move; by default all continuous ones. Other steps move the rest.
+    delayed_acceptance, bounds, on_violation
+        As in :class:`TunaMH`.
+    **settings
+        What all step methods take: see :class:`SharedSettings`.
+
+    References
+    ----------
+    Prado, Nemeth, Sherlock (2024), "Metropolis-Hastings with scalable subsampling",
+    doi:10.48550/arXiv.2407.19602.
+    """
+
+    name = "scalable_subsampling_mh"
+
+    def __init__(
+        self,
+        vars: Sequence[Variable] | None = None,
+        *,
+        delayed_acceptance: bool = False,
+        bounds: "GivenBounds | None" = None,
+        on_violation: str = "raise",
+        **settings: Unpack[SharedSettings],
+    ) -> None:
+        method = PoissonMethod(
+            "best",
+            0.0,
+            check.flag("delayed_acceptance", delayed_acceptance),
+            check.bounds_of(bounds),
+            check.violation_rule(on_violation),
+        )
+        self._prepare(vars, method, **settings)

@@ -1,0 +1,513 @@
+"""Which rows are bright: the part of a firefly sampler's state beside the position.
+
+A row has a likelihood L_i(θ) and a lower bound B_i(θ) of it. Given θ it is bright with probability
+1 - B_i/L_i, independently of the others: its odds are o_i = (L_i - B_i)/B_i. With r_i the remainder
+of a row after its expansion around the centre θ̂, c_i its bound and m(θ) = M(θ̂, θ),
+
+    log(L_i/B_i) = β [r_i(θ) - r_i(θ̂)] + c_i m(θ),
+
+which is 0 or more, as M bounds remainders in a move that begins in the centre. Which table gives
+c_i and m follows from θ alone, or B_i would be no function of θ.
+
+An update proposes each dark row to become bright with probability q, and accepts with probability
+min(1, o_i/q); it proposes each bright row to become dark, and accepts with probability
+min(1, q/o_i). That balances every pair of sets of bright rows. Dark rows that are not proposed are
+neither read nor looked at.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Unpack
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, smallest_table
+from pymc_minibatch_mh.kernels.moves import Move, ratio_to_bound
+from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.vectors import copy_to, scratch
+from pymc_minibatch_mh.likelihood.inputs import model_of
+from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
+from pymc_minibatch_mh.plan.prepared import GivenBounds, Needs, Prepared
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.settings import SharedSettings
+
+#: Rows that are read at a time: what is known of them fits on the stack.
+BLOCK = 1024
+#: In place of the number of bright rows: they have yet to be drawn.
+UNKNOWN = -1
+# What a row goes through: it is drawn anew; dark, it was proposed to become bright; bright, it was
+# proposed to become dark. A Python int is a type of its own for numba, these are not.
+ANEW, DARK, BRIGHT = np.arange(3)
+
+
+class Brightness(NamedTuple):
+    """Which rows are bright.
+
+    Parameters
+    ----------
+    q
+        Probability that a dark row is proposed to become bright.
+    rows : ndarray of int32, shape (N,)
+        All rows, the bright ones first; written to by updates.
+    n_bright : ndarray of int64, shape (1,)
+        How many are bright, or UNKNOWN.
+    at : ndarray, shape (d,)
+        The position that they belong to.
+    """
+
+    q: float
+    rows: np.ndarray
+    n_bright: np.ndarray
+    at: np.ndarray
+
+
+def unknown_brightness(q: float, n_rows: int, size: int) -> Brightness:
+    """Return what a chain of `size` coordinates starts with: nothing is drawn yet."""
+    return Brightness(q, np.arange(n_rows, dtype=np.int32), np.array([UNKNOWN]), np.zeros(size))
+
+
+class Place(NamedTuple):
+    """A position as the end of a move from the centre, and what bounds remainders there.
+
+    Parameters
+    ----------
+    move
+        The move from the centre.
+    table
+        Number of the table, below 0 where there is none.
+    m
+        M of the move.
+    """
+
+    move: Move
+    table: int
+    m: float
+
+
+@compiled(inlined=True)
+def log_odds(excess):
+    """Return log o_i = log[exp(excess) - 1] of a row with log(L_i/B_i) = excess.
+
+    An excess below 0, which is rounding if the bound is valid, is taken for 0.
+    """
+    if not excess > 0.0:
+        return -np.inf
+    if excess > 1.0:
+        return excess + math.log1p(-math.exp(-excess))
+    return math.log(math.expm1(excess))
+
+
+@compiled(inlined=True)
+def chance_to_be_bright(odds, q, kind):
+    """Return the probability that a row is bright afterwards.
+
+    Parameters
+    ----------
+    odds
+        log o_i.
+    q
+        Probability that a dark row is proposed.
+    kind
+        ANEW, or what a row was that was proposed to change: DARK or BRIGHT.
+    """
+    if kind == ANEW:
+        return 1.0 / (1.0 + np.exp(-odds))
+    if kind == DARK:
+        return math.exp(min(0.0, odds - math.log(q)))
+    return -math.expm1(min(0.0, math.log(q) - odds))
+
+
+@compiled(inlined=True)
+def place_of(posterior, position, whitened, centre):
+    """Return a position as a place, by its whitened coordinates and by those of the centre."""
+    move = Move(posterior.surrogate.centre, position, centre, whitened, whitened)
+    table, m = smallest_table(posterior.tables, move, posterior.surrogate)
+    return Place(move, table, m)
+
+
+@compiled(inlined=True)
+def size_of(posterior, place):
+    """Return C m: the product of all B_i is that of the expansions times exp(-C m)."""
+    return posterior.tables.heads[place.table, TOTAL] * place.m
+
+
+@compiled(inlined=True)
+def _swap(rows, i, j):
+    rows[i], rows[j] = rows[j], rows[i]
+
+
+@compiled()
+def _read(place, posterior, rows, odds, counts):
+    """Write the log odds of some rows at a place, and put the rows into their order.
+
+    The counts remember the row that exceeds its bound most.
+    """
+    c, beta = posterior.tables.c[place.table], posterior.surrogate.inverse_temperature
+    starts = posterior.space.term_starts
+    ask_for_bounds(posterior.tables, place.table, rows)
+    differences, scales = scratch(rows.size, np.float64), scratch(rows.size, np.float64)
+    inside, ends = scratch(rows.size, np.int64), scratch(starts.size - 1, np.int64)
+    read_drawn(posterior, place.move, rows, inside, ends, differences, scales)
+    term = 0
+    for i in range(rows.size):
+        while i >= ends[term]:
+            term += 1
+        row = inside[i] + starts[term]
+        rows[i] = row
+        bound, change = c[row] * place.m, differences[i]
+        # A lower bound says nothing of how far a row can rise.
+        ratio = ratio_to_bound(0.0 if change > 0.0 else change, scales[i], bound, beta)
+        if not ratio <= counts[entry.BOUND_RATIO]:
+            counts[entry.BOUND_RATIO], counts[entry.BOUND_ROW] = ratio, row
+        odds[i] = log_odds(beta * change + bound)
+
+
+@compiled()
+def _partition(brightness, place, posterior, part, kind, rng, counts):
+    """Update the rows ``rows[part[0]:part[1]]``, which are all of a kind.
+
+    Returns
+    -------
+    tuple
+        Where those that are bright now end, which come first; the sum of their log odds.
+    """
+    odds, total, end = scratch(BLOCK, np.float64), 0.0, part[0]
+    rows = brightness.rows
+    for first in range(part[0], part[1], BLOCK):
+        last = min(first + BLOCK, part[1])
+        _read(place, posterior, rows[first:last], odds, counts)
+        for i in range(first, last):
+            own = odds[i - first]
+            if rng.random() < chance_to_be_bright(own, brightness.q, kind):
+                _swap(rows, i, end)
+                total += own
+                end += 1
+    return end, total
+
+
+@compiled()
+def _propose_dark(brightness, n_bright, rng):
+    """Propose dark rows, each with probability q, and bring them to the front of the dark ones.
+
+    The gaps between them are geometric, so that the others are not even looked at.
+
+    Returns
+    -------
+    int
+        Where they end.
+    """
+    rows, end, place = brightness.rows, n_bright, n_bright
+    log_left = math.log1p(-brightness.q) if brightness.q < 1.0 else -np.inf
+    while True:
+        gap = np.floor(math.log1p(-rng.random()) / log_left)
+        if not gap < rows.size - place:
+            return end
+        place += int(gap)
+        _swap(rows, end, place)
+        end += 1
+        place += 1
+
+
+@compiled()
+def update_brightness(brightness, place, posterior, rng, counts):
+    """Update which rows are bright at a place, or draw it where it is not known.
+
+    Returns
+    -------
+    tuple
+        Sum of the log odds of the bright rows, and how many rows were read.
+    """
+    rows, n_bright = brightness.rows, brightness.n_bright[0]
+    brightness.n_bright[0] = UNKNOWN
+    if n_bright < 0:
+        part = (np.int64(0), rows.size)
+        end, odds = _partition(brightness, place, posterior, part, ANEW, rng, counts)
+        brightness.n_bright[0] = end
+        counts[entry.FULL_PASS] += 1.0
+        return odds, rows.size
+    proposed = _propose_dark(brightness, n_bright, rng)
+    part = (n_bright, proposed)
+    lit, new_odds = _partition(brightness, place, posterior, part, DARK, rng, counts)
+    part = (np.int64(0), n_bright)
+    left, odds = _partition(brightness, place, posterior, part, BRIGHT, rng, counts)
+    # Between those that stayed bright and those that became so lie those that went dark.
+    for k in range(lit - n_bright):
+        _swap(rows, left + k, n_bright + k)
+    brightness.n_bright[0] = left + lit - n_bright
+    return odds + new_odds, proposed
+
+
+@compiled()
+def odds_of_bright(brightness, place, posterior, counts):
+    """Return the sum of the log odds of the bright rows at a place."""
+    odds, total = scratch(BLOCK, np.float64), 0.0
+    n_bright = brightness.n_bright[0]
+    for first in range(0, n_bright, BLOCK):
+        last = min(first + BLOCK, n_bright)
+        _read(place, posterior, brightness.rows[first:last], odds, counts)
+        for i in range(last - first):
+            total += odds[i]
+    return total
+
+
+#: ξ, where untuned lower bounds touch: the published one for logistic regression.
+UNTUNED = 1.5
+
+
+class FireflyTest(NamedTuple):
+    """Settings and state of the test in a chain.
+
+    Parameters
+    ----------
+    brightness
+        Which rows are bright.
+    forgets
+        1: they are drawn anew for every decision, to measure a single one.
+    tolerates
+        1: a row beyond its bound is taken to be on it, and marked. 0: it stops the chain.
+    """
+
+    brightness: Brightness
+    forgets: int
+    tolerates: int
+
+
+def require_probability(q: float) -> float:
+    """Return q.
+
+    Raises
+    ------
+    SettingError
+        If it is not in (0, 1].
+    """
+    if not 0.0 < q <= 1.0:
+        raise SettingError(
+            f"q={q} is not a probability above 0 and up to 1. Use 0.1, or about the share of the "
+            "rows that are bright."
+        )
+    return float(q)
+
+
+@compiled(inlined=True)
+def log_ratio_of_move(cheap, sizes, odds):
+    """Return the log ratio of a move of θ.
+
+    Parameters
+    ----------
+    cheap
+        λ_c.
+    sizes, odds : tuple of float
+        C m, and the sum of log o_i over the bright rows, where the move begins and ends.
+    """
+    return cheap - (sizes[1] - sizes[0]) + (odds[1] - odds[0])
+
+
+@compiled()
+def _change_of_all(move, posterior, counts):
+    """Read all rows; return their change, tempered."""
+    change, _ = read_all(posterior, move, posterior.tables.c[0, :0])
+    counts[entry.FULL_PASS] += 1.0
+    counts[entry.INVALID] += not np.isfinite(change)
+    return posterior.surrogate.inverse_temperature * change
+
+
+@compiled(spliced=True)
+def _follow(test, position):
+    """Forget which rows are bright if that does not belong to a position."""
+    own = test.brightness
+    same = not test.forgets
+    for j in range(position.size):
+        same = same and own.at[j] == position[j]
+    if not same:
+        own.n_bright[0] = UNKNOWN
+        copy_to(own.at, position)
+
+
+@role_of(FireflyTest, "decide")
+@compiled(inlined=True)
+def decide_by_bright_rows(test, move, cheap, posterior, rng, counts):
+    """Update which rows are bright, then decide by these: see :func:`roles.decide`."""
+    centre = scratch(move.new.size, np.float64)
+    centre[:] = 0.0
+    here = place_of(posterior, move.position, move.here, centre)
+    there = place_of(posterior, move.new, move.there, centre)
+    counts[entry.N_LOOKS] += 1.0
+    counts[entry.LOG_RATIO_STD] = 0.0
+    own = test.brightness
+    _follow(test, move.position)
+    bounded = here.table >= 0 and there.table >= 0
+    if bounded:
+        odds_here, n_read = update_brightness(own, here, posterior, rng, counts)
+        odds_there = odds_of_bright(own, there, posterior, counts)
+        n_bright = own.n_bright[0]
+        n_read += n_bright
+        if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
+            return -1.0, 0.0, float(n_read)
+        sizes = (size_of(posterior, here), size_of(posterior, there))
+        log_ratio = log_ratio_of_move(cheap, sizes, (odds_here, odds_there))
+    else:
+        n_bright = n_read = own.rows.size
+        log_ratio = cheap + _change_of_all(move, posterior, counts)
+    counts[entry.N_BRIGHT] = n_bright
+    counts[entry.LOG_RATIO] = log_ratio
+    probability = math.exp(min(0.0, log_ratio)) if log_ratio > -np.inf else 0.0
+    if not rng.random() < probability:
+        return 0.0, probability, float(n_read)
+    if not bounded:
+        own.n_bright[0] = UNKNOWN
+    copy_to(own.at, move.new)
+    return 1.0, probability, float(n_read)
+
+
+@dataclass(frozen=True, eq=False)
+class FireflyMethod(Method):
+    """Firefly Monte Carlo.
+
+    Parameters
+    ----------
+    q
+        Probability that a dark row is proposed to become bright.
+    touching
+        ξ, where quadratic lower bounds touch; None for those made of derived bounds.
+    bounds
+        None to derive them, or the user's.
+    tolerates_violations
+        Whether to go on after a violated bound, marking the trace.
+    """
+
+    q: float
+    touching: float | None
+    bounds: GivenBounds | None
+    tolerates_violations: bool
+
+    #: That of exact Metropolis–Hastings.
+    walk_target = 0.234
+    #: Lower bounds of rows depend on how far the whole position is from the centre: which rows are
+    #: bright would have to be drawn anew, from all of them.
+    moves_without_rows = False
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Exact; quadratic lower bounds are inequalities that hold whatever the model."""
+        if self.touching is not None:
+            return Guarantee(Promise.EXACT)
+        return Guarantee(Promise.EXACT_GIVEN_BOUNDS)
+
+    @property
+    def needs(self) -> Needs:
+        """Quadratic lower bounds, or bounds, derived from the model unless the user gave some."""
+        if self.touching is not None:
+            return Needs(touching=self.touching, in_memory=True)
+        derives = self.bounds is None
+        return Needs(derived_bounds=derives, given_bounds=self.bounds, in_memory=True)
+
+    @property
+    def key(self) -> str:
+        """The settings."""
+        return repr((self.q, self.touching, self.tolerates_violations))
+
+    def record(self, prepared: "Prepared") -> FireflyTest:
+        """Return the settings, with bright rows that have yet to be drawn."""
+        size = prepared.surrogate.centre.size
+        brightness = unknown_brightness(self.q, prepared.n_rows, size)
+        return FireflyTest(brightness, 0, int(self.tolerates_violations))
+
+    def probed(self, record: FireflyTest) -> FireflyTest:
+        """Return the record with bright rows that are drawn anew for every decision."""
+        return record._replace(forgets=1)
+
+
+class FireflyMH(MinibatchStep):
+    """Exact Metropolis–Hastings that reads the rows which are bright (Firefly Monte Carlo).
+
+    Guarantee: *exact given valid bounds*. Every row has a lower bound of its likelihood, and is
+    bright or dark; a move reads bright rows only. Which rows are bright is part of the chain's
+    state, so that draws are correlated through it as well. The lower bounds are made of the
+    expansion around the mode and of the bounds that :class:`TunaMH` uses: they are tight at the
+    mode, as in the published FlyMC-MAP. Every row that is read is checked against its own. Moves
+    that begin or end outside the region in which bounds hold are decided by all rows, which is
+    exact and counted in the stat ``full_pass``, as are the updates that draw anew which rows are
+    bright: the first one of a chain, and the one after such a move.
+
+    An update reads the bright rows twice, and a share `q` of the dark ones. The stat ``n_bright``
+    has the number of bright rows.
+
+    Parameters
+    ----------
+    vars
+        Variables to move: all of the model, as brightness belongs to the values of all of them.
+    q
+        Probability in (0, 1] with which an update proposes a dark row to become bright: more rows
+        read, and brightness that is forgotten sooner. A good one is about the share of the rows
+        that are bright.
+    bound
+        "map": lower bounds that are made of the expansion and of derived bounds. "untuned": the
+        published ones, quadratic in the parameters, for logistic regressions (Jaakkola and Jordan,
+        touching at ξ = 1.5) and for Student-t errors of a known scale (touching at errors of 1.5
+        scales). They know nothing of the posterior: about as many rows are bright at every N.
+    bounds, on_violation
+        As in :class:`TunaMH`, for ``bound="map"``.
+    **settings
+        What all step methods take: see :class:`SharedSettings`.
+
+    Raises
+    ------
+    BoundsError
+        If a row has no bound, or the model goes through an operation without a rule.
+    BoundViolationError
+        While sampling, if a row exceeds its bound.
+
+    References
+    ----------
+    Maclaurin, Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data", UAI,
+    doi:10.48550/arXiv.1403.5693.
+    """
+
+    name = "firefly_mh"
+
+    def __init__(
+        self,
+        vars: Sequence[Variable] | None = None,
+        *,
+        q: float = 0.1,
+        bound: str = "map",
+        bounds: "GivenBounds | None" = None,
+        on_violation: str = "raise",
+        **settings: Unpack[SharedSettings],
+    ) -> None:
+        if bound not in ("map", "untuned"):
+            raise SettingError(f"bound={bound!r} is unknown. Use 'map' or 'untuned'.")
+        untuned = bound == "untuned"
+        if untuned and (bounds is not None or on_violation != "raise"):
+            raise SettingError(
+                "bound='untuned' takes neither bounds= nor on_violation=, as its lower bounds are "
+                "known to hold. Leave them out, or use bound='map'."
+            )
+        method = FireflyMethod(
+            require_probability(check.positive("q", q)),
+            UNTUNED if untuned else None,
+            check.bounds_of(bounds),
+            check.violation_rule(on_violation),
+        )
+        check.together(settings.get("blocked", True))
+        _require_alone(model_of(settings.get("model")), vars)
+        self._prepare(vars, method, **settings)
+
+
+def _require_alone(model: "pm.Model", vars: Sequence[Variable] | None) -> None:
+    """Refuse to leave variables to other steps, which brightness would not follow."""
+    moved = check.own_variables(model, vars)
+    left = [value.name for value in model.value_vars if value not in moved]
+    if left:
+        raise SettingError(
+            f"vars= leaves {left[0]!r} to another step, but which rows are bright belongs to the "
+            "values of all variables. Use TunaMH(), which moves variables beside other steps."
+        )

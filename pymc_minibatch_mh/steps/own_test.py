@@ -1,0 +1,248 @@
+"""A test of a user's own, on batches of rows.
+
+Guarantee
+---------
+Approximate: whoever writes the test says which error it controls. With all rows read it should be
+exact, as that is what the loop does where a batch would exceed
+`full_pass_above`, by default half of the rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Unpack
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numba import njit
+from numba.core.errors import NumbaError
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.data import code_digest, digest
+from pymc_minibatch_mh.errors import SettingError, numbers_of
+from pymc_minibatch_mh.kernels.handle import address_of, function_at
+from pymc_minibatch_mh.kernels.looks import look_until_decided
+from pymc_minibatch_mh.kernels.roles import JUDGE, JUDGE_SIGNATURE, PLAN, PLAN_SIGNATURE, role_of
+from pymc_minibatch_mh.plan.method import Guarantee, Promise
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.batches import BatchMethod
+from pymc_minibatch_mh.steps.settings import SharedSettings
+
+
+class OwnTest(NamedTuple):
+    """Settings of the test in a chain: see :class:`BarkerTest` for those that all have."""
+
+    skewness: float
+    third_moment: float
+    kappa: float
+    numbers: np.ndarray
+
+
+class LinkedOwnTest(NamedTuple):
+    """The same for compiled updates, with the addresses of the user's functions."""
+
+    plan_at: int
+    judge_at: int
+    kappa: float
+    numbers: np.ndarray
+
+
+LinkedOwnTest.decide = look_until_decided  # type: ignore[attr-defined]
+
+
+@role_of(LinkedOwnTest, "plan")
+@compiled(inlined=True)
+def plan_own(noise, n, total, test):
+    """Ask the user's function how many rows to read: see :func:`roles.plan`."""
+    asked = function_at(test.plan_at, PLAN)(noise, n, total, test.numbers)
+    if asked < 0:
+        return total
+    # A look that reads nothing new would go on for ever.
+    return min(max(asked, n + 1, 2), total)
+
+
+@role_of(LinkedOwnTest, "judge")
+@compiled(inlined=True)
+def judge_own(log_ratio, variance, skewness, n, total, uniform, test):
+    """Ask the user's function for a verdict: see :func:`roles.judge`."""
+    if not log_ratio > -np.inf:
+        return 0.0, 0.0, 0.0
+    judge = function_at(test.judge_at, JUDGE)
+    verdict, accept, error = judge(log_ratio, variance, skewness, n, total, uniform, test.numbers)
+    if not (verdict <= 1.0 and 0.0 <= accept <= 1.0):
+        # No verdict at all: the chain is stopped.
+        return np.nan, 0.0, np.nan
+    if n >= total and verdict < 0.0:
+        return (1.0 if uniform < np.exp(min(0.0, log_ratio)) else 0.0), accept, error
+    return verdict, accept, error
+
+
+def _guarded_plan(plain: Callable[..., int]) -> Any:
+    inner = njit(nogil=True, error_model="numpy")(plain)
+
+    @njit(PLAN_SIGNATURE, nogil=True, error_model="numpy")
+    def plan(noise, n, total, numbers):
+        try:
+            return inner(noise, n, total, numbers)
+        except Exception:
+            # All rows are read then, which the stat full_pass counts.
+            return -1
+
+    return plan
+
+
+def _guarded_judge(plain: Callable[..., tuple[float, float, float]]) -> Any:
+    inner = njit(nogil=True, error_model="numpy")(plain)
+
+    @njit(JUDGE_SIGNATURE, nogil=True, error_model="numpy")
+    def judge(log_ratio, variance, skewness, n, total, uniform, numbers):
+        try:
+            return inner(log_ratio, variance, skewness, n, total, uniform, numbers)
+        except Exception:
+            # A first-class function cannot raise: numba would go on as if it had returned zeros.
+            return np.nan, np.nan, np.nan
+
+    return judge
+
+
+#: Name, function of a user by its identity and its digest -> the same compiled, while it is used.
+_COMPILED: WeakValueDictionary[tuple[str, int, str], Any] = WeakValueDictionary()
+
+
+def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
+    plain = getattr(function, "py_func", function)
+    # The digest tells a function whose globals have changed since from itself.
+    known = name, id(plain), code_digest(plain)
+    try:
+        found = _COMPILED.get(known)
+        if found is None:
+            found = _COMPILED[known] = guarded(plain)
+        return found
+    except (NumbaError, TypeError) as error:
+        raise SettingError(
+            f"{name}={getattr(plain, '__name__', plain)!r} is no function that numba can compile: "
+            f"{error}. Write it with NumPy operations and loops only, and let it return floats."
+        ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTestMethod(BatchMethod):
+    """A user's test, as a step runs it.
+
+    Parameters
+    ----------
+    settings
+        The record that chains start with.
+    plan, judge
+        The user's functions.
+    controls
+        Which error the test controls.
+    walk_target
+        Acceptance that a random walk aims at.
+    """
+
+    plan: Callable[..., int]
+    judge: Callable[..., tuple[float, float, float]]
+    controls: str
+    walk_target: float = 0.234
+    _functions: tuple[Any, Any] = field(init=False, repr=False)
+    # Taken on building: numba has frozen what the functions use.
+    _codes: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Compile the functions."""
+        controls: Any = self.controls
+        if not isinstance(controls, str) or not controls:
+            raise SettingError(
+                f"controls={controls!r} names no error. Say in words which one your test controls."
+            )
+        functions = (
+            _compiled("plan", self.plan, _guarded_plan),
+            _compiled("judge", self.judge, _guarded_judge),
+        )
+        object.__setattr__(self, "_functions", functions)
+        codes = [code_digest(function) for function in (self.plan, self.judge)]
+        object.__setattr__(self, "_codes", " ".join(codes))
+
+    def __reduce__(self) -> tuple:
+        """Leave out what is compiled."""
+        own = self.settings, self.plan, self.judge, self.controls, self.walk_target
+        return OwnTestMethod, own
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Approximate, with the error that the user names."""
+        return Guarantee(Promise.APPROXIMATE, self.controls)
+
+    @property
+    def key(self) -> str:
+        """Digest of the numbers, and of the functions' code."""
+        return " ".join([digest(self.settings.numbers), self._codes, self.controls])
+
+    def linked(self, record: OwnTest) -> LinkedOwnTest:
+        """Return the settings with the addresses of this process."""
+        plan, judge = map(address_of, self._functions)
+        return LinkedOwnTest(plan, judge, record.kappa, record.numbers)
+
+
+def own_test(numbers: Sequence[float]) -> OwnTest:
+    """Return the record of a user's settings."""
+    return OwnTest(0.0, 1.0, np.inf, np.array(numbers_of("numbers", numbers), dtype=np.float64))
+
+
+class OwnTestMH(MinibatchStep):
+    """Metropolis–Hastings decided by a test of your own, on batches of rows.
+
+    Guarantee: *approximate*. You say which error your test controls; nothing is known of it but
+    what :func:`audit` measures.
+
+    Parameters
+    ----------
+    plan
+        ``plan(noise, n, total, numbers) -> int``: how many rows the next look must have read.
+        `noise` is V, with V(1/b - 1/N) the predicted variance of the log ratio from b rows,
+        symmetric in the two positions; `n` rows were read, of `total`. Half of the rows or more
+        stand for all of them. Rows that every update reads are in neither.
+    judge
+        ``judge(log_ratio, variance, skewness, n, total, uniform, numbers) -> (verdict, acceptance
+        probability, error estimate)``, all floats: 1 accepts, 0 rejects, -1 reads more. `uniform`
+        is the same number in [0, 1) at every look; with all rows the variance is 0.
+    numbers
+        Settings that both are handed, float64 of shape (k,).
+    controls
+        Which error the test controls, in words.
+    walk_target
+        Acceptance that a random walk aims at in warm-up.
+    vars
+        Variables to move; by default all continuous ones. Other steps move the rest.
+    **settings
+        What all step methods take: see :class:`SharedSettings`.
+
+    Raises
+    ------
+    SettingError
+        If numba cannot compile a function.
+    """
+
+    name = "own_test_mh"
+
+    def __init__(
+        self,
+        plan: Callable[..., int],
+        judge: Callable[..., tuple[float, float, float]],
+        *,
+        controls: str,
+        numbers: Sequence[float] = (),
+        walk_target: float = 0.234,
+        vars: Sequence[Variable] | None = None,
+        **settings: Unpack[SharedSettings],
+    ) -> None:
+        method = OwnTestMethod(
+            own_test(numbers),
+            plan,
+            judge,
+            controls,
+            check.positive("walk_target", walk_target),
+        )
+        self._prepare(vars, method, **settings)

@@ -1,0 +1,314 @@
+"""PoissonMH: a Poisson number of rows, drawn by how large their log-likelihoods are.
+
+Unlike the tests of :mod:`pymc_minibatch_mh.steps.tuna`, which draw by how much rows can change
+in a move, this one needs the range of every log-likelihood over the whole space, and no move:
+
+    -m_i <= β [ℓ_i(θ) - ℓ_i(θ̂)] <= M_i - m_i    for every θ,    L = Σ M_i.
+
+At a position θ every row has the intensity
+
+    φ_i(θ) = λ M_i/L + m_i + β [ℓ_i(θ) - ℓ_i(θ̂)],    0 <= φ_i(θ) <= φ̄_i = (1 + λ/L) M_i.
+
+Draw B ~ Poisson(R), R = Σ φ̄_i = λ + L, and B rows with repetition, row i with probability M_i/L;
+keep each with probability φ_i(θ)/φ̄_i, which makes the times s_i that row i is kept independent
+Poisson(φ_i(θ)); accept with min(1, exp(λ_c) Π_i [φ_i(θ')/φ_i(θ)]^s_i), λ_c the log ratio of prior
+and proposals. Log-likelihoods count relative to the centre θ̂: a constant per row cancels out of
+φ_i, as m_i is relative to the same one, and the rows' differences give just this. Control variates
+have no place here, since what is bounded is the log-likelihood itself.
+
+Guarantee
+---------
+Exact given valid ranges: with π ∝ π_c exp(Σ β ℓ_i), the joint density of θ and s,
+
+    π(θ) Π e^{-φ_i(θ)} φ_i(θ)^s_i/s_i!  ∝  π_c(θ) Π φ_i(θ)^s_i/s_i!,
+
+has no sum over all rows any more. An update draws s given θ, and then makes a Metropolis–Hastings
+step in θ given s. Where R is above the limit on drawn rows, all of them decide, at every move.
+
+References
+----------
+Zhang, De Sa (2019), "Poisson-minibatching for Gibbs sampling with convergence rate guarantees",
+Advances in Neural Information Processing Systems 32, arXiv:1911.09771.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Unpack
+
+import numpy as np
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL
+from pymc_minibatch_mh.kernels.draw import draw_alias
+from pymc_minibatch_mh.kernels.looks import NO_BOUNDS
+from pymc_minibatch_mh.kernels.moves import Move, ratio_to_bound
+from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.vectors import scratch
+from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
+from pymc_minibatch_mh.plan.prepared import GivenRanges, Needs, Prepared
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.settings import SharedSettings
+from pymc_minibatch_mh.steps.tuna import accept_probability
+
+#: Which table holds the M_i, and which the m_i.
+WIDTHS, BELOW = 0, 1
+#: Share of all rows that an automatic λ reads at most.
+MOST_READ = 0.25
+
+
+class LevelsTest(NamedTuple):
+    """Settings of the test in a chain.
+
+    Parameters
+    ----------
+    lam
+        λ, what the intensities of all rows are raised by together.
+    max_rate
+        Expected rows R above which all rows decide.
+    tolerates
+        1: a log-likelihood out of its range is clipped and marked. 0: it stops the chain.
+    """
+
+    lam: float
+    max_rate: float
+    tolerates: int
+
+
+def levels_test(lam: float, *, max_rate: float = math.inf, tolerate: bool = False) -> LevelsTest:
+    """Check the settings of the test, and return them: see :class:`LevelsTest`.
+
+    Raises
+    ------
+    SettingError
+        If λ is out of range.
+    """
+    if not 0.0 < lam < math.inf:
+        raise SettingError(
+            f"lam={lam} is not a positive number: it is added to the expected rows. Use 'auto' or "
+            "a number such as 1000.0."
+        )
+    return LevelsTest(float(lam), float(max_rate), int(bool(tolerate)))
+
+
+def automatic_lam(total: float, n_rows: int) -> float:
+    """Return λ = L², lowered to where a quarter of the rows are read, but not below L.
+
+    The log ratio of a move has a variance of L²/λ at most, which is 1 for λ = L².
+    """
+    most = max(MOST_READ * n_rows - total, total)
+    return min(total * total, most) or 1.0
+
+
+@compiled(inlined=True)
+def keep_probability(share, raised):
+    """Return φ_i(θ)/φ̄_i, for a `share` of the range of [0, 1] and λ/L `raised`."""
+    return (raised + share) / (raised + 1.0)
+
+
+@compiled(inlined=True)
+def log_growth(share, new_share, raised):
+    """Return log[φ_i(θ')/φ_i(θ)] of a kept row, which is finite as λ > 0."""
+    return math.log1p((new_share - share) / (raised + share))
+
+
+@compiled(inlined=True)
+def _shares_at(place, drawn, posterior, found, counts):
+    """Write where in their ranges the rows' log-likelihoods lie at a place, and the rows' numbers.
+
+    The counts remember the row that is furthest out of its range.
+    """
+    rows, shares = found
+    widths, below = posterior.tables.c[WIDTHS], posterior.tables.c[BELOW]
+    beta, centre = posterior.surrogate.inverse_temperature, posterior.surrogate.centre
+    count = drawn.size
+    differences, scales = scratch(count, np.float64), scratch(count, np.float64)
+    ends = scratch(posterior.space.term_starts.size - 1, np.int64)
+    from_centre = Move(centre, place, centre, centre, centre)
+    read_drawn(posterior, from_centre, drawn, rows, ends, differences, scales)
+    term = 0
+    for i in range(count):
+        while i >= ends[term]:
+            term += 1
+        row = rows[i] + posterior.space.term_starts[term]
+        width, half = np.float64(widths[row]), 0.5 * widths[row]
+        ratio = ratio_to_bound(differences[i] + (below[row] - half) / beta, scales[i], half, beta)
+        if not ratio <= counts[entry.BOUND_RATIO]:
+            counts[entry.BOUND_RATIO], counts[entry.BOUND_ROW] = ratio, row
+        share = (below[row] + beta * differences[i]) / width if width > 0.0 else 0.0
+        rows[i], shares[i] = row, min(max(share, 0.0), 1.0)
+
+
+@compiled(spliced=True)
+def _product_of_drawn(move, drawn, raised, posterior, rng, counts):
+    """Read drawn rows, thin them by where they are, and return the log of the product."""
+    count = drawn.size
+    rows, shares = scratch(count, np.int64), scratch(count, np.float64)
+    _shares_at(move.position, drawn, posterior, (rows, shares), counts)
+    kept = 0
+    for i in range(count):
+        if rng.random() < keep_probability(shares[i], raised):
+            rows[kept], shares[kept] = rows[i], shares[i]
+            kept += 1
+    if kept == 0:
+        return 0.0
+    # Rows lie term after term by now, and are read in that order once more.
+    again, new_shares = scratch(count, np.int64), scratch(count, np.float64)
+    _shares_at(move.new, rows[:kept], posterior, (again[:kept], new_shares[:kept]), counts)
+    total = 0.0
+    for i in range(kept):
+        total += log_growth(shares[i], new_shares[i], raised)
+    return total
+
+
+@role_of(LevelsTest, "decide")
+@compiled(inlined=True)
+def weigh_rows(test, move, cheap, posterior, rng, counts):
+    """Decide by a Poisson number of rows: see :func:`roles.decide`."""
+    tables = posterior.tables
+    size = tables.heads[WIDTHS, TOTAL]
+    expected = test.lam + size
+    if expected <= test.max_rate:
+        count = rng.poisson(expected) if size > 0.0 else 0
+        product = 0.0
+        if count > 0:
+            drawn = np.empty(count, np.int64)
+            draw_alias(rng, tables.thresholds[WIDTHS], tables.aliases[WIDTHS], drawn, count)
+            raised = test.lam / size
+            product = _product_of_drawn(move, drawn, raised, posterior, rng, counts)
+            if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
+                return -1.0, 0.0, float(count)
+    else:
+        count = posterior.space.term_starts[-1]
+        change, _ = read_all(posterior, move, NO_BOUNDS)
+        product = posterior.surrogate.inverse_temperature * change
+        counts[entry.FULL_PASS] += 1.0
+        counts[entry.INVALID] += not np.isfinite(change)
+    counts[entry.N_LOOKS] += 1.0
+    counts[entry.LOG_RATIO] = cheap + product
+    counts[entry.LOG_RATIO_STD] = 0.0
+    probability = accept_probability(cheap, product, 0.0)
+    return (1.0 if rng.random() < probability else 0.0), probability, float(count)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelsMethod(Method):
+    """PoissonMH, as a step runs it.
+
+    Parameters
+    ----------
+    lam
+        λ, or None to choose it by the ranges.
+    ranges
+        None to derive them, or the user's.
+    tolerates_violations
+        Whether to go on after a log-likelihood out of its range, marking the trace.
+    """
+
+    lam: float | None
+    ranges: GivenRanges | None
+    tolerates_violations: bool
+
+    guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
+    draws_by_bounds = True
+    walk_target = 0.234
+    all_rows_because = (
+        "λ + L, what an update would draw, is more than full_pass_above=, by default half of them"
+    )
+    all_rows_way_on = (
+        "Give narrower ranges=, a higher temperature= or a smaller lam=, or use TunaMH(), which "
+        "reads fewer rows for shorter moves."
+    )
+    all_rows_way_on_with_groups = all_rows_way_on
+
+    @property
+    def needs(self) -> Needs:
+        """Ranges, derived from the model unless the user gave some."""
+        return Needs(derived_ranges=self.ranges is None, given_ranges=self.ranges)
+
+    @property
+    def key(self) -> str:
+        """The settings."""
+        return repr((self.lam, self.tolerates_violations))
+
+    def record(self, prepared: "Prepared") -> LevelsTest:
+        """Return the settings; an automatic λ follows from the ranges."""
+        assert prepared.tables is not None
+        lam = self.lam
+        if lam is None:
+            lam = automatic_lam(float(prepared.tables.heads[WIDTHS, TOTAL]), prepared.n_rows)
+        most = self.most_drawn(prepared)
+        return levels_test(lam, max_rate=most, tolerate=self.tolerates_violations)
+
+
+class PoissonMH(MinibatchStep):
+    """Exact Metropolis–Hastings that draws rows by how large their log-likelihoods are.
+
+    Guarantee: *exact given valid bounds*, here on the log-likelihood of every row itself, from
+    below and from above, for every value of the parameters. They are derived from the model's
+    graph, with outward rounding, where that is possible: where parameters have bounded priors, such
+    as ``pm.Uniform``, or the likelihood is bounded by itself. Every row that is read is checked
+    against its range. Every update reads λ + L rows on average, L the sum of the ranges' widths,
+    and all rows where that is more than half of them, which is counted in the stat ``full_pass``.
+
+    This is a published method, there to reproduce; :class:`TunaMH` knows the size of a move, and
+    reads far fewer rows.
+
+    Parameters
+    ----------
+    vars
+        Variables to move; by default all continuous ones. Other steps move the rest.
+    lam
+        λ > 0: a larger one reads more rows and accepts more often. "auto" is L², as published,
+        which keeps the variance of the log ratio at or below 1, lowered to where a quarter of the
+        rows are read, but not below L.
+    ranges
+        Ranges of your own instead of derived ones: ``Ranges(low, high)``, or a function that
+        returns them for the centre θ̂ (value variable's name -> array).
+    on_violation
+        "raise" ends sampling where a log-likelihood is out of its range; "warn" goes on and marks
+        the trace.
+    **settings
+        What all step methods take: see :class:`SharedSettings`.
+
+    Raises
+    ------
+    BoundsError
+        If the log-likelihood of a row has no range, as with normal priors, or the model goes
+        through an operation without a rule.
+    BoundViolationError
+        While sampling, if a log-likelihood is out of its range.
+
+    References
+    ----------
+    Zhang, De Sa (2019), "Poisson-minibatching for Gibbs sampling with convergence rate guarantees",
+    NeurIPS, doi:10.48550/arXiv.1911.09771.
+    """
+
+    name = "poisson_mh"
+
+    def __init__(
+        self,
+        vars: Sequence[Variable] | None = None,
+        *,
+        lam: float | str = "auto",
+        ranges: "GivenRanges | None" = None,
+        on_violation: str = "raise",
+        **settings: Unpack[SharedSettings],
+    ) -> None:
+        order = check.taylor_order_of(settings.get("taylor_order", "auto"))
+        if order and settings.get("taylor_order", "auto") != "auto":
+            raise SettingError(
+                f"taylor_order={order} leaves remainders, but PoissonMH draws rows by their "
+                "log-likelihoods themselves. Leave it out, or use TunaMH()."
+            )
+        settings["taylor_order"] = 0
+        method = LevelsMethod(
+            check.lam_of(lam), check.ranges_of(ranges), check.violation_rule(on_violation)
+        )
+        self._prepare(vars, method, **settings)

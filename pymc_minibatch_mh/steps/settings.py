@@ -1,0 +1,492 @@
+"""The settings that all step methods share, and what they are by default."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from inspect import signature
+from os import PathLike
+from typing import Any, TypedDict
+
+import numpy as np
+import pymc as pm
+from numpy.typing import ArrayLike
+from pymc.step_methods.compound import BlockedStep
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.inputs import Weights, value_variables
+from pymc_minibatch_mh.plan.method import Method
+from pymc_minibatch_mh.plan.sharing import ReadingSettings
+from pymc_minibatch_mh.proposals.base import Proposal, is_number, positive_definite
+from pymc_minibatch_mh.proposals.mixture import Mixture
+from pymc_minibatch_mh.steps.chi import chi_for_gap
+
+
+class SharedSettings(TypedDict, total=False):
+    """The settings that every step takes besides its own.
+
+    Parameters
+    ----------
+    taylor_order
+        Order of the control variates: "auto", 0, 1 or 2.
+    centre
+        "auto" seeks the posterior's mode and expands around the mean nearby. "start" takes
+        `initial_point` as it is: no mode is sought, which the posterior need not have, nothing is
+        expanded (``taylor_order=0``), and no moves start elsewhere than PyMC does.
+    covariance
+        With ``centre="start"``, what distances are measured by and moves are shaped by instead of
+        the posterior's covariance: an array of shape (d, d), by default the identity.
+    coordinates
+        "auto" runs the chain in coordinates in which rows are linear, such as α = mu + tau z of a
+        hierarchy that is written with ``mu + tau * z``, and maps draws back to the model's own
+        variables: exact, by the Jacobian of the map. "model" runs it in the model's own, as "auto"
+        does where settings are in terms of them: ``centre="start"``, bounds or ranges of your own,
+        the covariance of a walk, a proposal of your own.
+    proposal
+        "auto", or a :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
+    temperature
+        K > 0 raises the likelihood, and only it, to the power 1/K; above 1 it is flattened. The
+        trace is then one of the tempered posterior, and says so in the stat ``temperature``.
+        A schedule ``[(0, 100), (400, 1)]`` starts at K = 100 and goes on at K = 1 from draw 400
+        of warm-up on, which it has to end in: draws are kept at its last temperature only. Control
+        variates hold the temperature, so that a schedule goes with ``taylor_order=0`` alone, which
+        "auto" then is. Source: Seita et al. (2017), section 6.2, doi:10.48550/arXiv.1610.06848.
+    observed
+        Names of the observed variables to subsample; by default all with 1,000 rows or more.
+    weights
+        What the log-likelihood of each row is multiplied by, such as survey weights, importance
+        weights or how often a row occurred: name of the observed variable -> array of shape (N,),
+        or the array if there is one such variable. Of rows in :class:`Rows` they are an array of
+        the same, ``rows.data("w")``. They scale the rows' bounds as well.
+    observation_dims
+        Names of dims along which observations lie; by default they lie on the first axis.
+    prepared
+        A file that ``step.save`` wrote for the same model and data: passes over all rows are then
+        read instead of made. Or a step on the same model whose rows, in :class:`Rows`, are the
+        first of these: then the new rows alone are read, unless they move the mode by more than
+        half a posterior standard deviation or are more than a quarter of all.
+    updates_per_draw
+        Updates between two draws that are kept.
+    full_pass_above
+        Rows above which a move is decided by all rows, exactly, instead of by as many drawn ones:
+        by default half of them, from where on a pass in order is as quick. With ``math.inf`` all
+        rows decide only where the test itself asks for them, as the tests were published.
+    moves_without_rows
+        How many moves follow each update that read no row: slice sampling by the prior part, along
+        one direction each that no row changes along, such as the scale of group effects, or a
+        location against the effects that it is added to. They are exact, whatever the method, and
+        models without such directions have none. "auto" takes each direction once, up to 10 of
+        them in turn. None is the default of proposals that may keep to a set of positions
+        (:func:`OwnMove`, :class:`StiefelWalk`) and all that :class:`FireflyMH` can make. Source:
+        Neal (2003), doi:10.1214/aos/1056562461.
+    tune
+        Whether to adapt the proposal in warm-up.
+    model, rng, initial_point, compile_kwargs, blocked
+        As in PyMC's own step methods. `initial_point` is where the search for the mode starts.
+    """
+
+    taylor_order: int | str
+    centre: str
+    covariance: ArrayLike | None
+    coordinates: str
+    proposal: Proposal | str
+    temperature: float | Sequence[tuple[int, float]]
+    observed: Sequence[str] | None
+    weights: Weights | None
+    observation_dims: Sequence[str]
+    prepared: str | PathLike | BlockedStep | None
+    updates_per_draw: int
+    full_pass_above: float | str
+    moves_without_rows: int | str
+    tune: bool
+    model: pm.Model | None
+    rng: Any
+    initial_point: Mapping[str, np.ndarray] | None
+    compile_kwargs: Mapping[str, Any] | None
+    blocked: bool
+
+
+#: What the shared settings are where nothing else is asked for.
+DEFAULTS: SharedSettings = {
+    "taylor_order": "auto",
+    "centre": "auto",
+    "covariance": None,
+    "coordinates": "auto",
+    "proposal": "auto",
+    "temperature": 1.0,
+    "observed": None,
+    "weights": None,
+    "observation_dims": (),
+    "prepared": None,
+    "updates_per_draw": 1,
+    "full_pass_above": "auto",
+    "moves_without_rows": "auto",
+    "tune": True,
+    "model": None,
+    "rng": None,
+    "initial_point": None,
+    "compile_kwargs": None,
+    "blocked": True,
+}
+
+
+def schedule_of(setting: Any, tune: bool) -> tuple[tuple[int, float], ...]:
+    """Return the schedule that temperature= is, empty where it is one temperature.
+
+    Raises
+    ------
+    SettingError
+        If a schedule is no sequence of pairs (draw, K) with draws that ascend from 0 and K > 0, or
+        if there is no warm-up for it.
+    """
+    if not isinstance(setting, list | tuple):
+        return ()
+    draws = [pair[0] for pair in setting if _is_stage(pair)]
+    ascending = draws[:1] == [0] and draws == sorted(set(draws))
+    if not ascending or len(draws) < len(setting):
+        raise SettingError(
+            f"temperature={setting!r} is no schedule of temperatures. Give pairs (draw, K) with "
+            "draws that ascend from 0 and K above 0, such as [(0, 100), (400, 1)]."
+        )
+    if not tune:
+        raise SettingError(
+            f"temperature={setting!r} is a schedule for warm-up, which tune=False leaves out. Use "
+            "tune=True, or one temperature."
+        )
+    return tuple((int(draw), float(temperature)) for draw, temperature in setting)
+
+
+def _is_stage(pair: Any) -> bool:
+    """Whether something is a pair (draw, K) with an integer of 0 or more and a number above 0."""
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        return False
+    draw, temperature = pair
+    numbers = int | float | np.integer | np.floating
+    if any(isinstance(part, bool) or not isinstance(part, numbers) for part in pair):
+        return False
+    return isinstance(draw, int | np.integer) and bool(draw >= 0 and 0.0 < temperature < np.inf)
+
+
+def require_warm_up_for(schedule: Sequence[tuple[int, float]], tune: int) -> None:
+    """Refuse a warm-up that ends before the last temperature of a schedule is reached."""
+    if schedule and tune < schedule[-1][0]:
+        raise SettingError(
+            f"temperature={list(schedule)!r} reaches its last temperature at draw "
+            f"{schedule[-1][0]}, after a warm-up of tune={tune} draws has ended. Raise tune=, or "
+            "shorten the schedule."
+        )
+
+
+def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
+    """Return the value variables of a step: those asked for, or all continuous ones."""
+    if vars is None:
+        return [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
+    return value_variables(model, vars)
+
+
+def shared(step: type, given: SharedSettings) -> SharedSettings:
+    """Return all shared settings of a step: those that were given, and the defaults.
+
+    Raises
+    ------
+    SettingError
+        If one was given that a step does not have; names those that it has.
+    """
+    unknown = [name for name in given if name not in DEFAULTS]
+    if unknown:
+        known = sorted(signature(step).parameters.keys() - {"vars"})
+        raise SettingError(f"{unknown[0]}= is no setting of {step.__name__}. Choose from {known}.")
+    every = DEFAULTS | given
+    # What a step on the first of these rows has found.
+    return every | {"prepared": getattr(every["prepared"], "prepared", every["prepared"])}
+
+
+@dataclass(frozen=True)
+class ChainSettings:
+    """Settings that chains run by.
+
+    Parameters
+    ----------
+    tune
+        Whether to adapt in warm-up.
+    temperature
+        Temperature K of the log-likelihood, the last of a schedule.
+    schedule
+        The schedule of temperatures; empty without one.
+    updates_per_draw
+        Updates between two draws.
+    proposal
+        The proposal.
+    """
+
+    tune: bool
+    temperature: float
+    schedule: tuple[tuple[int, float], ...]
+    updates_per_draw: int
+    proposal: Proposal
+
+
+def of_chains(shared: SharedSettings) -> ChainSettings:
+    """Check the settings that chains run by, before a model is read.
+
+    Raises
+    ------
+    SettingError
+        If one of them is invalid.
+    """
+    together(shared["blocked"])
+    # Whether it suits the rows is known once they are read; what it may be at all is now.
+    tune = flag("tune", shared["tune"])
+    schedule = schedule_of(shared["temperature"], tune)
+    taylor_order_of(shared["taylor_order"], centre=shared["centre"], schedule=schedule)
+    return ChainSettings(
+        tune,
+        schedule[-1][1] if schedule else positive("temperature", shared["temperature"]),
+        schedule,
+        integer("updates_per_draw", shared["updates_per_draw"]),
+        proposal_of(shared["proposal"]),
+    )
+
+
+def reading_of(shared: SharedSettings, *, given_bounds: bool = False) -> "ReadingSettings":
+    """Return how the model is to be read.
+
+    Parameters
+    ----------
+    shared
+        Settings of a step.
+    given_bounds
+        Whether bounds or ranges are the user's own, which are in terms of the model's variables.
+
+    Raises
+    ------
+    SettingError
+        If `coordinates` are unknown.
+    """
+    coordinates = shared["coordinates"]
+    if coordinates not in ("auto", "model"):
+        raise SettingError(f"coordinates={coordinates!r} is unknown. Use 'auto' or 'model'.")
+    in_own_terms = given_bounds or proposal_of(shared["proposal"]).in_own_terms
+    return ReadingSettings(
+        shared["observed"],
+        shared["weights"],
+        shared["observation_dims"],
+        shared["compile_kwargs"],
+        coordinates == "auto" and shared["centre"] == "auto" and not in_own_terms,
+    )
+
+
+def moves_without_rows_of(
+    setting: int | str, name: str, method: "Method", proposal: Proposal
+) -> int | None:
+    """Return the number of moves without rows, or None for "auto".
+
+    Parameters
+    ----------
+    setting
+        The user's choice.
+    name
+        Name of the step's class.
+    method, proposal
+        What such moves would lie in between of.
+    """
+    if isinstance(setting, str) and setting == "auto":
+        return None
+    if isinstance(setting, bool) or not isinstance(setting, int | np.integer) or setting < 0:
+        raise SettingError(
+            f"moves_without_rows={setting!r} is not an integer of 0 or more. Give one, or 'auto'."
+        )
+    if setting and not method.moves_without_rows:
+        raise SettingError(
+            f"moves_without_rows={setting!r} does not go with {name}: all that it remembers of "
+            "rows depends on every coordinate. Leave it out."
+        )
+    if setting and proposal.moves_without_rows is False:
+        raise SettingError(
+            f"moves_without_rows={setting!r} does not go with {type(proposal).__name__}: one "
+            "coordinate alone would leave the manifold. Leave it out."
+        )
+    return int(setting)
+
+
+def together(blocked: bool) -> None:
+    """Refuse what PyMC understands as a step for each variable."""
+    if not blocked:
+        raise SettingError(
+            "blocked=False would give each variable its own step, but all move together here. "
+            "Leave it out."
+        )
+
+
+def taylor_order_of(
+    setting: int | str,
+    discrete: Sequence[str] = (),
+    centre: str = "auto",
+    schedule: Sequence[tuple[int, float]] = (),
+) -> int:
+    """Return the order of the control variates; "auto" is 2 where rows can be expanded.
+
+    Parameters
+    ----------
+    setting
+        The user's choice.
+    discrete
+        Names of the discrete variables that rows depend on, in which nothing can be expanded.
+    centre
+        Where the centre is; around a start nothing is expanded.
+    schedule
+        Schedule of temperatures, each of which would need an expansion of its own.
+    """
+    if centre not in ("auto", "start"):
+        raise SettingError(f"centre={centre!r} is unknown. Use 'auto' or 'start'.")
+    if setting == "auto":
+        return 0 if discrete or schedule or centre == "start" else 2
+    if setting in (0, 1, 2) and not isinstance(setting, bool):
+        if setting and centre == "start":
+            raise SettingError(
+                f"taylor_order={setting} needs a centre that is sought, but centre='start'. Use "
+                "taylor_order=0, or leave centre= out."
+            )
+        if setting and schedule:
+            raise SettingError(
+                f"taylor_order={setting} does not go with a schedule of temperatures, as control "
+                "variates hold one temperature. Use taylor_order=0, or one temperature."
+            )
+        if setting and discrete:
+            raise SettingError(
+                f"taylor_order={setting} needs rows that can be expanded, but they depend on the "
+                f"discrete variable {discrete[0]!r}. Use taylor_order=0, or marginalise it."
+            )
+        return int(setting)
+    raise SettingError(f"taylor_order={setting!r} is unknown. Use 'auto', 0, 1 or 2.")
+
+
+def covariance_of(shared: SharedSettings, size: int) -> np.ndarray | None:
+    """Return the covariance around a centre that is the start; None where it is sought.
+
+    Raises
+    ------
+    SettingError
+        If it is no positive definite matrix of as many lines as the position has coordinates, or
+        the centre is sought.
+    """
+    given = shared["covariance"]
+    if shared["centre"] != "start":
+        if given is not None:
+            raise SettingError(
+                "covariance= is for centre='start'; around a mode the posterior's own is known. "
+                "Leave it out, or set centre='start'."
+            )
+        return None
+    return np.eye(size) if given is None else positive_definite("covariance", given, size)
+
+
+def proposal_of(setting: Proposal | str) -> Proposal:
+    """Return the proposal; "auto" mixes Laplace moves and a random walk."""
+    if setting == "auto":
+        return Mixture()
+    if isinstance(setting, Proposal):
+        return setting
+    raise SettingError(
+        f"proposal={setting!r} is unknown. Use 'auto', RandomWalk(), Laplace() or Mixture()."
+    )
+
+
+def positive(name: str, value: Any) -> float:
+    """Return `value` if it is a positive finite number."""
+    if not isinstance(value, bool) and isinstance(value, int | float | np.integer | np.floating):
+        number = float(value)
+        if np.isfinite(number) and number > 0.0:
+            return number
+    raise SettingError(f"{name}={value!r} is not a positive number. Give a number above 0.")
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingError(f"{name}={value!r} is neither True nor False. Give one of them.")
+    return bool(value)
+
+
+def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
+    """Return χ, or None for "auto"."""
+    if spectral_gap_ratio is not None:
+        if chi != "auto":
+            raise SettingError(
+                f"chi={chi!r} and spectral_gap_ratio={spectral_gap_ratio!r} both set χ. Give one."
+            )
+        return chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
+    if isinstance(chi, str) and chi == "auto":
+        return None
+    number = isinstance(chi, int | float | np.integer | np.floating) and not isinstance(chi, bool)
+    if not number or not 0.0 <= float(chi) < np.inf:
+        raise SettingError(
+            f"chi={chi!r} is not a number of 0 or more. Give one, or 'auto' to have it chosen."
+        )
+    return float(chi)
+
+
+def bounds_of(setting: Any) -> Any:
+    """Return bounds that are derived or given in full; an array of the user is copied."""
+    if isinstance(setting, Bounds):
+        return replace(setting, c=deepcopy(setting.c))
+    if setting is None or callable(setting):
+        return setting
+    raise SettingError(
+        f"bounds={type(setting).__name__} is not a set of bounds. Pass Bounds(c, metric), or a "
+        "function that returns it for the centre that it is called with."
+    )
+
+
+def ranges_of(setting: Any) -> Any:
+    """Return ranges that are derived or given in full; arrays of the user are copied."""
+    if isinstance(setting, Ranges):
+        return deepcopy(setting)
+    if setting is None or callable(setting):
+        return setting
+    raise SettingError(
+        f"ranges={type(setting).__name__} is not a set of ranges. Pass Ranges(low, high), or a "
+        "function that returns it for the centre that it is called with."
+    )
+
+
+def lam_of(lam: float | str) -> float | None:
+    """Return λ, or None for "auto"."""
+    if isinstance(lam, str) and lam == "auto":
+        return None
+    number = isinstance(lam, int | float | np.integer | np.floating) and not isinstance(lam, bool)
+    if not number or not 0.0 < float(lam) < np.inf:
+        raise SettingError(
+            f"lam={lam!r} is not a positive number. Give one, or 'auto' to have it chosen."
+        )
+    return float(lam)
+
+
+def integer(name: str, value: Any, least: int = 1) -> int:
+    """Return `value` if it is an integer of at least `least`."""
+    if not isinstance(value, bool) and isinstance(value, int | np.integer) and value >= least:
+        return int(value)
+    raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")
+
+
+def rows_or_auto(name: str, value: float | str) -> float | None:
+    """Return a number of rows, or None for "auto"."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    if is_number(value) and float(value) >= 0.0:
+        return float(value)
+    raise SettingError(
+        f"{name}={value!r} is no number of rows. Give one of 0 or more, math.inf for no limit, or "
+        "'auto'."
+    )
+
+
+def violation_rule(setting: str) -> bool:
+    """Return whether a chain goes on after a violated bound."""
+    if setting not in ("raise", "warn"):
+        raise SettingError(
+            f"on_violation={setting!r} is unknown. Use 'raise', or 'warn' to go on and have the "
+            "trace marked as not exact."
+        )
+    return setting == "warn"

@@ -1,0 +1,422 @@
+"""Poisson-minibatch tests: Metropolis–Hastings that reads a Poisson number of rows.
+
+Rows' remainders r_i, their changes dU_i = -β[r_i(θ') - r_i(θ)], bounds |dU_i| <= c_i M(θ, θ')
+with M symmetric, C = Σ c_i, and λ_c the log ratio of the cheap part and the proposals. Every row
+has an intensity φ_i(θ→θ') >= 0 below a ceiling φ̄_i, with φ_i(θ→θ') - φ_i(θ'→θ) = dU_i:
+
+    form         φ_i(θ→θ')                          φ̄_i
+    best         φ̄_i + min(0, dU_i)                 c_i M (1 + χ C M)
+    paper        χ c_i C M² + (dU_i + c_i M)/2      c_i M (1 + χ C M)
+    factorized   max(0, dU_i)                       c_i M                   (χ = 0)
+
+Draw B ~ Poisson(R), R = Σ φ̄_i = C M (1 + χ C M), and B rows with repetition, row i with
+probability c_i/C; keep each with probability φ_i/φ̄_i, which makes the times s_i that row i is
+kept independent Poisson(φ_i(θ→θ')); accept with
+
+    min(1, exp(λ_c) Π_i [φ_i(θ'→θ)/φ_i(θ→θ')]^s_i)
+
+or, with delayed acceptance, min(1, exp(λ_c)) before any row is read, times min(1, Π...).
+*best* at χ = 0 is MH-SS; *paper* is TunaMH as published, *factorized* SMH, where every kept row
+rejects. *best* has the largest φ below the ceiling: it reads as many rows as *paper*, and accepts
+at least as often.
+
+Guarantee
+---------
+Exact given valid bounds: reversible for the target, whatever χ. With π ∝ π_c exp(-Σ U_i) and
+q the proposal, moving from θ to θ' with counts s has the density
+
+    min{π(θ) q(θ'|θ) Π e^{-φ_i(θ→θ')} φ_i(θ→θ')^s_i,
+        π_c(θ') q(θ|θ') e^{-ΣU_i(θ)} Π e^{-φ_i(θ→θ')} φ_i(θ'→θ)^s_i} / Π s_i!
+
+and -U_i(θ) - φ_i(θ→θ') = -U_i(θ') - φ_i(θ'→θ) turns the second entry into the first with θ and
+θ' exchanged; with delayed acceptance each stage balances its own factor of the target.
+
+Rows that would be drawn nearly always are *heavy*, and fixed: every update reads them, their change
+counts with λ_c in the last decision, and C is that of the others.
+
+A pair may be decided by all rows instead, if what decides so is symmetric in θ and θ' and knows
+no row that was drawn. Clipping a change to ± its bound is odd, hence the test still balances the
+pair, but for another ratio wherever a bound does not hold.
+
+References
+----------
+Zhang, Cooper, De Sa (2020), "Asymptotically optimal exact minibatch Metropolis-Hastings",
+Advances in Neural Information Processing Systems 33, arXiv:2006.11677.
+Prado, Nemeth, Sherlock (2024), "Metropolis-Hastings with scalable subsampling",
+arXiv:2407.19602.
+Cornish, Vanetti, Bouchard-Côté, Deligiannidis, Doucet (2019), "Scalable Metropolis-Hastings for
+exact Bayesian inference with large datasets", ICML 36, arXiv:1901.09881.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Unpack
+
+import numpy as np
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, draw_rows, smallest_table
+from pymc_minibatch_mh.kernels.moves import ratio_to_bound
+from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_chosen, read_drawn
+from pymc_minibatch_mh.kernels.roles import role_of
+from pymc_minibatch_mh.kernels.vectors import scratch
+from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
+from pymc_minibatch_mh.plan.prepared import GivenBounds, Needs, Prepared
+from pymc_minibatch_mh.steps import settings as check
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.chi import chi_from, require_subsampling, starting_chi
+from pymc_minibatch_mh.steps.settings import SharedSettings
+
+BEST, PAPER, FACTORIZED = range(3)
+FORMS = {"best": BEST, "paper": PAPER, "factorized": FACTORIZED}
+
+#: Rows that are read at a time, and expected to be read for a pair, at most.
+MOST_READ, MOST_RATE = 65_536, 1e15
+
+
+class PoissonTest(NamedTuple):
+    """Settings of the test in a chain.
+
+    Parameters
+    ----------
+    form
+        BEST, PAPER or FACTORIZED: the intensities, see the module.
+    chi
+        χ, what every row's intensity is raised by, in units of c_i C M².
+    delayed
+        1: the cheap part decides first, without reading a row. 0: one decision.
+    max_rate
+        Expected rows R above which a pair is decided by all rows; frozen after warm-up.
+    tolerates
+        1: a change beyond its bound is clipped and marked. 0: it stops the chain.
+    """
+
+    form: int
+    chi: float
+    delayed: int
+    max_rate: float
+    tolerates: int
+
+
+def poisson_test(
+    form: str = "best",
+    chi: float = 0.0,
+    *,
+    delayed_acceptance: bool = False,
+    max_rate: float = math.inf,
+    tolerate: bool = False,
+) -> PoissonTest:
+    """Check the settings of the test, and return them: see :class:`PoissonTest`.
+
+    Raises
+    ------
+    SettingError
+        If a setting is out of range.
+    """
+    if form not in FORMS:
+        raise SettingError(f"form={form!r} is unknown. Use one of {', '.join(FORMS)}.")
+    if not 0.0 <= chi < math.inf:
+        raise SettingError(
+            f"chi={chi} is not a number of 0 or more: it multiplies the expected rows. Use "
+            "'auto' or a number such as 1.0."
+        )
+    if FORMS[form] == FACTORIZED and chi != 0.0:
+        raise SettingError(
+            f"chi={chi} has no meaning with form='factorized', where every kept row rejects. "
+            "Use chi=0, or form='best'."
+        )
+    delayed = int(delayed_acceptance)
+    return PoissonTest(FORMS[form], float(chi), delayed, float(max_rate), int(tolerate))
+
+
+@compiled(inlined=True)
+def rate(size, test):
+    """Return the expected number of rows R = size (1 + χ size) of a move of `size` C M."""
+    return size * (1.0 + test.chi * size)
+
+
+@compiled(inlined=True)
+def thin(change, bound, size, test):
+    """Thin a drawn row of `change` dU_i, within ± its `bound` c_i M, in a move of `size` C M.
+
+    Returns
+    -------
+    tuple of float
+        Probability φ_i(θ→θ')/φ̄_i of keeping the row, and log[φ_i(θ'→θ)/φ_i(θ→θ')], what a kept
+        row adds to the log ratio: -inf where φ_i(θ'→θ) = 0. A row that is never kept adds 0.
+        Both come from one rounded quotient that is odd in `change`, so that rounding moves the
+        target by an ulp of the changes and leaves the test reversible.
+    """
+    if not bound > 0.0:
+        return 0.0, 0.0
+    form = test.form
+    raised = test.chi * size
+    if form == FACTORIZED:
+        return (change / bound, -math.inf) if change > 0.0 else (0.0, 0.0)
+    if form == PAPER:
+        share = change / (bound * (1.0 + 2.0 * raised))
+        keep = min(1.0, (1.0 + share) * (0.5 + raised) / (1.0 + raised))
+        log_forth, log_back = math.log1p(share), math.log1p(-share)
+    else:
+        share = change / (bound * (1.0 + raised))
+        keep = 1.0 + min(0.0, share)
+        log_forth, log_back = math.log1p(min(0.0, share)), math.log1p(-max(0.0, share))
+    if keep == 0.0:
+        return 0.0, 0.0
+    return keep, log_back - log_forth
+
+
+@compiled(inlined=True)
+def accept_probability(cheap, log_product, delayed):
+    """Return min(1, exp(cheap + log_product)), or of each of the two, multiplied, if delayed.
+
+    The product is Σ of what the kept rows add to λ_c or, on a pair that is decided by all rows,
+    Δ - λ_c. A log ratio of NaN or -inf rejects.
+    """
+    log_ratio = cheap + log_product
+    if not log_ratio > -math.inf:
+        return 0.0
+    if delayed != 0.0:
+        return math.exp(min(0.0, cheap) + min(0.0, log_product))
+    return math.exp(min(0.0, log_ratio))
+
+
+@compiled(spliced=True)
+def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
+    """Read drawn rows, thin them, and return the sum of what the kept ones add to the log ratio.
+
+    A row that exceeds its bound is clipped; the counts remember the one that does so most.
+    `bounds` holds the number of the table, and the M and the C M of the move.
+    """
+    table, m, size = bounds
+    c = posterior.tables.c[table]
+    beta = posterior.surrogate.inverse_temperature
+    ask_for_bounds(posterior.tables, table, drawn)
+    differences, scales = scratch(drawn.size, np.float64), scratch(drawn.size, np.float64)
+    rows = scratch(drawn.size, np.int64)
+    ends = scratch(posterior.space.term_starts.size - 1, np.int64)
+    read_drawn(posterior, move, drawn, rows, ends, differences, scales)
+    total, term = 0.0, 0
+    for i in range(drawn.size):
+        while i >= ends[term]:
+            term += 1
+        row = rows[i] + posterior.space.term_starts[term]
+        bound = c[row] * m
+        change = -beta * differences[i]
+        ratio = ratio_to_bound(differences[i], scales[i], bound, beta)
+        if not ratio <= counts[entry.BOUND_RATIO]:
+            counts[entry.BOUND_RATIO], counts[entry.BOUND_ROW] = ratio, row
+        counts[entry.SQUARED_RATIOS] += ratio * ratio
+        counts[entry.N_RATIOS] += 1.0
+        kept, added = thin(min(max(change, -bound), bound), bound, size, test)
+        if rng.random() < kept:
+            total += added
+    return total
+
+
+@compiled()
+def _product_of_all(move, posterior, bounds, informs, counts):
+    """Read all rows and return what they add to the log ratio; learn from a move that informs.
+
+    The counts learn as from C M drawn rows: without this, a χ at which every move reads all rows
+    could not be found to be too large.
+    """
+    table, m, size = bounds
+    c = posterior.tables.c[table] if informs else posterior.tables.c[0, :0]
+    change, squares = read_all(posterior, move, c)
+    if informs and posterior.tables.heavy.size:
+        squares -= read_chosen(posterior, move, posterior.tables.heavy, c)[1]
+    beta = posterior.surrogate.inverse_temperature
+    if np.isfinite(squares) and informs:
+        counts[entry.SQUARED_RATIOS] += beta * beta * squares / m
+        counts[entry.N_RATIOS] += size
+    counts[entry.FULL_PASS] += 1.0
+    counts[entry.INVALID] += not np.isfinite(change)
+    return beta * change
+
+
+@role_of(PoissonTest, "decide")
+@compiled(inlined=True)
+def thin_rows(test, move, cheap, posterior, rng, counts):
+    """Decide by a Poisson number of rows: see :func:`roles.decide`."""
+    tables = posterior.tables
+    counts[entry.LOG_RATIO_STD] = 0.0
+    if test.delayed and not rng.random() < np.exp(min(cheap, 0.0)):
+        counts[entry.LOG_RATIO] = cheap
+        return 0.0, 0.0, 0.0
+    table, m = smallest_table(tables, move, posterior.surrogate)
+    size = tables.heads[table, TOTAL] * m if table >= 0 else np.inf
+    expected = rate(size, test) if size < np.inf else np.inf
+    # Larger moves read all rows whatever χ is, and say nothing about it.
+    informs = size <= test.max_rate and size < np.inf
+    if informs:
+        counts[entry.SIZES] += size
+        counts[entry.N_SIZES] += 1.0
+    bounds = (table, m, size)
+    heavy = tables.heavy
+    if expected + heavy.size <= min(test.max_rate, MOST_RATE):
+        count, product, left = heavy.size, 0.0, rng.poisson(expected)
+        if heavy.size:
+            change, _ = read_chosen(posterior, move, heavy, tables.c[0, :0])
+            product = posterior.surrogate.inverse_temperature * change
+            counts[entry.INVALID] += not np.isfinite(change)
+        # A veto decides: rows that are drawn after one are not read.
+        portion = 1 if test.form == FACTORIZED else min(left, tables.supply.room or MOST_READ)
+        rows = scratch(portion, np.int64)
+        while left > 0 and product > -np.inf:
+            drawn = rows[: min(left, portion)]
+            if not draw_rows(rng, tables, table, drawn):
+                return -1.0, 0.0, float(count)
+            product += _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts)
+            count, left = count + drawn.size, left - drawn.size
+            if not (counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates):
+                return -1.0, 0.0, float(count)
+    else:
+        count = number_of_rows(posterior)
+        product = _product_of_all(move, posterior, bounds, informs, counts)
+    counts[entry.N_LOOKS] += 1.0
+    counts[entry.LOG_RATIO] = cheap + product
+    # Past the first stage of a delayed acceptance, what is left to decide is the product.
+    probability = accept_probability(0.0 if test.delayed else cheap, product, 0.0)
+    return (1.0 if rng.random() < probability else 0.0), probability, float(count)
+
+
+@dataclass(frozen=True, eq=False)
+class PoissonMethod(Method):
+    """A Poisson-minibatch test.
+
+    Parameters
+    ----------
+    form, delayed_acceptance
+        As in :func:`settings`.
+    chi
+        χ, or None to choose it in warm-up.
+    bounds
+        None to derive them, or the user's.
+    tolerates_violations
+        Whether to go on after a violated bound, marking the trace.
+    """
+
+    form: str
+    chi: float | None
+    delayed_acceptance: bool
+    bounds: GivenBounds | None
+    tolerates_violations: bool
+
+    guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
+    draws_by_bounds = True
+    #: That of exact Metropolis–Hastings, to which little noise is added.
+    walk_target = 0.234
+
+    @property
+    def needs(self) -> Needs:
+        """Bounds, derived from the model unless the user gave some."""
+        return Needs(derived_bounds=self.bounds is None, given_bounds=self.bounds)
+
+    @property
+    def key(self) -> str:
+        """The settings."""
+        return repr((self.form, self.chi, self.delayed_acceptance, self.tolerates_violations))
+
+    def record(self, prepared: "Prepared") -> PoissonTest:
+        """Return the settings; an automatic χ starts where typical moves do not read all rows."""
+        found = poisson_test(
+            self.form,
+            self.chi or 0.0,
+            delayed_acceptance=self.delayed_acceptance,
+            max_rate=self.most_drawn(prepared),
+            tolerate=self.tolerates_violations,
+        )
+        if self.chi is not None:
+            return found
+        return found._replace(chi=starting_chi(prepared.typical_sizes, found.max_rate))
+
+    def require_subsampling(self, prepared: "Prepared") -> None:
+        """Refuse a χ that alone makes the Poisson means of typical moves too large."""
+        super().require_subsampling(prepared)
+        if self.chi:
+            require_subsampling(self.chi, prepared.typical_sizes, self.most_drawn(prepared))
+
+    def adapted(
+        self, record: PoissonTest, totals: np.ndarray, prepared: "Prepared", updates_per_draw: int
+    ) -> PoissonTest:
+        """Choose χ from the sizes of moves and the ratios of rows that were seen."""
+        if self.chi is not None:
+            return record
+        chi = chi_from(totals, prepared.n_bytes, record.max_rate, updates_per_draw)
+        return record if chi is None else record._replace(chi=chi)
+
+
+class TunaMH(MinibatchStep):
+    """Exact Metropolis–Hastings that reads a Poisson number of rows.
+
+    Guarantee: *exact given valid bounds*. The bounds of all rows are derived from the model's
+    graph, with outward rounding, and every row that is read is checked against its own; bounds of
+    your own are checked as well, but nobody has derived them. Moves outside the region in which
+    the bounds hold, and moves that would read more rows than `full_pass_above`, are decided by all
+    rows, which is exact and counted in the stat ``full_pass``.
+
+    Parameters
+    ----------
+    vars
+        Variables to move; by default all continuous ones. Other steps move the rest.
+    chi
+        χ >= 0: a larger one reads more rows and accepts more often. "auto" chooses it in warm-up
+        for most draws per second.
+    form
+        "best", with the largest intensities that the bounds allow, or "paper", as published.
+        Both read as many rows; "best" accepts at least as often.
+    spectral_gap_ratio
+        κ in (0, 1): sets χ so that the spectral gap is at least κ times that of a test on all
+        rows, by the published guarantee, which is very loose. Instead of `chi`.
+    delayed_acceptance
+        Whether the cheap part of the ratio decides first, before a row is read.
+    bounds
+        Bounds of your own instead of derived ones: ``Bounds(c, metric)``, or a function that
+        returns them for the centre of the expansion (value variable's name -> array).
+    on_violation
+        "raise" ends sampling where a row exceeds its bound; "warn" goes on and marks the trace.
+    **settings
+        What all step methods take: see :class:`SharedSettings`.
+
+    Raises
+    ------
+    BoundsError
+        If a row has no bound, or the model goes through an operation without a rule.
+    BoundViolationError
+        While sampling, if a row exceeds its bound.
+
+    References
+    ----------
+    Zhang, Cooper, De Sa (2020), "Asymptotically optimal exact minibatch Metropolis-Hastings",
+    NeurIPS, doi:10.48550/arXiv.2006.11677.
+    """
+
+    name = "tuna_mh"
+
+    def __init__(
+        self,
+        vars: Sequence[Variable] | None = None,
+        *,
+        chi: float | str = "auto",
+        form: str = "best",
+        spectral_gap_ratio: float | None = None,
+        delayed_acceptance: bool = False,
+        bounds: "GivenBounds | None" = None,
+        on_violation: str = "raise",
+        **settings: Unpack[SharedSettings],
+    ) -> None:
+        if form not in ("best", "paper"):
+            raise SettingError(f"form={form!r} is unknown. Use 'best' or 'paper'.")
+        method = PoissonMethod(
+            form,
+            check.chi_of(chi, spectral_gap_ratio),
+            check.flag("delayed_acceptance", delayed_acceptance),
+            check.bounds_of(bounds),
+            check.violation_rule(on_violation),
+        )
+        self._prepare(vars, method, **settings)
