@@ -26,8 +26,6 @@ Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for Metr
 UAI, doi:10.48550/arXiv.1610.06848, section 6: the variant with a design per update.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,8 +7,8 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import toposort
 
-from model.compiled.fitted import run
-from model.reading.evaluation import pieces
+from compiled.fitted import run
+from likelihood.evaluation import pieces
 from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.compiled.layout import placed

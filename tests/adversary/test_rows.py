@@ -10,7 +10,7 @@ from numba import njit
 from adversary.expressions import random_expression
 from adversary.likelihoods import LIKELIHOODS, random_likelihood
 from adversary.subject import Formed, Subject
-from model.row.exact import DIGITS, ExactRow
+from likelihood.exact import DIGITS, ExactRow
 from pymc_minibatch_mh import BoundsError
 from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.kernels.handle import address_of, function_at

@@ -3,7 +3,7 @@
 import mpmath as mp
 import numpy as np
 
-from model.row.expressions import Builder, Formula, Formulas
+from likelihood.expressions import Builder, Formula, Formulas
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.likelihood.cells import Argument, Cells
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction

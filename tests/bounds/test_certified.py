@@ -17,7 +17,7 @@ from bounds.make_looseness import FILE, ORDERS, measured, table
 from bounds.vectors import VECTORS
 from every import every
 from families import FAMILIES
-from model.reading.evaluation import rows_of_batch
+from likelihood.evaluation import rows_of_batch
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.interval import Interval

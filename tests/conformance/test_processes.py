@@ -12,7 +12,7 @@ import pymc as pm
 import pytest
 
 from families import FAMILIES
-from step.test_prepared import keys
+from steps.test_prepared import keys
 from zoo import METHODS
 
 TESTS = Path(__file__).parents[1]
@@ -41,7 +41,7 @@ def digests(families, methods):
 def in_another_process(families, methods, folder):
     script = (
         "import json, warnings; warnings.simplefilter('ignore');"
-        "from conformance.test_processes import digests; from step.test_prepared import keys;"
+        "from conformance.test_processes import digests; from steps.test_prepared import keys;"
         f"print(json.dumps([digests({families!r}, {methods!r}), keys()]))"
     )
     environment = {

@@ -67,7 +67,7 @@ def built(rows):
 @pytest.fixture(scope="module")
 def steps(client, sizes):
     with pytest.MonkeyPatch.context() as patch:
-        for room in ("expansion.passes", "bounds.block_bounds"):
+        for room in ("reference.passes", "bounds.block_tables"):
             patch.setattr(f"pymc_minibatch_mh.{room}.BLOCK_ROWS", 8_192)
         yield built(on_dask()), built(Rows(**ARRAYS))
 

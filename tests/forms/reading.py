@@ -4,7 +4,7 @@ import numpy as np
 import pytensor
 
 from forms.form import Form
-from model.reading.evaluation import assert_read_rightly
+from likelihood.evaluation import assert_read_rightly
 from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.likelihood.split import Split, split
 

@@ -11,7 +11,7 @@ from scipy import linalg
 from scipy.stats import chi2
 
 from bounds.certified import Rows
-from model.reading.evaluation import evaluate
+from likelihood.evaluation import evaluate
 from pymc_minibatch_mh import BoundsError, UnsplittableModelError
 from pymc_minibatch_mh.bounds.bounds_pass import TAILS, BoundsPass
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions

@@ -12,7 +12,7 @@ from gallery.catalogue import EXAMPLES
 from gallery.record import TALL, Example, verdict
 from gallery.run_gallery import CHAINS, FILE, measured, sampled
 from gallery.table import PAGE, filled
-from model.reading.evaluation import assert_read_rightly, split_of
+from likelihood.evaluation import assert_read_rightly, split_of
 from pymc_minibatch_mh import TunaMH, overdispersed_initvals
 
 ROWS = 1_500

@@ -8,7 +8,7 @@ import pymc as pm
 
 from inputs.case import Section, build_on
 from pymc_minibatch_mh import PenaltyMH
-from step.editable import EDITS, Editable, edited
+from steps.editable import EDITS, Editable, edited
 from zoo import poisson, sample
 
 files = Section("Files of prepared steps")

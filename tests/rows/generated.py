@@ -130,7 +130,7 @@ def main(n_rows):
     # Compiled and imported before memory is limited.
     drawn(Generated(20_000), CHECKED)
     gaussian(20_000)
-    limited(min(int(3 * n_rows), MOST))
+    limited(min(int(3.75 * n_rows), MOST))
     storage = Generated(n_rows)
     trace, seconds, read = drawn(storage, DRAWS)
     mode, sd = gaussian(n_rows)

@@ -92,7 +92,7 @@ RANDOM = [
         8, LEVEL, "chi-square of counts",
     ),
     Random(
-        "methods/test_sequential.py::test_simulated_walks_stop_as_often",
+        "steps/test_sequential.py::test_simulated_walks_stop_as_often",
         50, FAR_LEVEL, "errors and rows of walks at five distances",
     ),
     Random(
@@ -261,11 +261,11 @@ RANDOM = [
         6, FAR_LEVEL, "moments of two coordinates",
     ),
     Random(
-        "step/test_exact.py::test_bounds_of_ones_own_give_the_same_posterior",
+        "steps/test_exact.py::test_bounds_of_ones_own_give_the_same_posterior",
         4, FAR_LEVEL, "means and standard deviations of two coordinates",
     ),
     Random(
-        "step/test_supplies.py::test_posterior_is_that_of_quadrature",
+        "steps/test_supplies.py::test_posterior_is_that_of_quadrature",
         1, VERY_FAR_LEVEL, "mean of one coordinate",
     ),
 ]  # fmt: skip

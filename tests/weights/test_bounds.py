@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from model.reading.evaluation import split_of
+from likelihood.evaluation import split_of
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.kernels.posterior import Surrogate
 from pymc_minibatch_mh.likelihood.function import row_functions

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from compound.models import data, expectation, grid
-from model.reading.evaluation import positions, rows_of_batch, rows_of_whole, split_of
+from likelihood.evaluation import positions, rows_of_batch, rows_of_whole, split_of
 from pymc_minibatch_mh import PenaltyMH, SettingError, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
 from statistical.budget import FAR

@@ -1,0 +1,154 @@
+"""Linear forms as the kernels read them, against matrices of coefficients."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numba import njit
+
+from compiled.fitted import run
+from every import every
+from likelihood.evaluation import split_of
+from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.compiled.graphs import row_source
+from pymc_minibatch_mh.compiled.layout import Layout, Leaves, placed
+from pymc_minibatch_mh.compiled.scalars import LARGEST_TABLE
+from pymc_minibatch_mh.kernels import forms as slot
+from pymc_minibatch_mh.kernels.handle import address_of, function_at
+from pymc_minibatch_mh.kernels.roles import DERIVATIVES
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+
+N = 60
+RNG = np.random.default_rng(17)
+X = RNG.normal(size=(N, 5))
+g = RNG.integers(-4, 4, N)
+z = RNG.normal(size=N)
+
+
+def scale(b, a, s):
+    """A second argument, which shares coordinates with the first."""
+    return 0.3 * s + 0.1 * b[0]
+
+
+def parts_of(mean, scale=None):
+    """Return a normal regression whose mean is written by `mean`."""
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=5)
+        a = pm.Normal("a", shape=4)
+        s = pm.Normal("s")
+        sigma = 1.0 if scale is None else pm.math.exp(scale(b, a, s))
+        pm.Normal("y", mean(b, a, s), sigma, observed=RNG.normal(size=N))
+    return split_of(model)
+
+
+def forms_of(mean, scale=None):
+    (function,) = row_functions(parts_of(mean, scale))
+    return function
+
+
+def by_one_column_each(b, a, s):
+    return sum(b[k] * X[:, k].copy() for k in range(5))
+
+
+WRITINGS = {
+    "a product with a matrix": lambda b, a, s: X @ b,
+    "single precision, transposed": lambda b, a, s: b @ np.asfortranarray(X.astype("f4")).T,
+    "every other row and column": lambda b, a, s: np.repeat(X, 2, axis=0)[::2] @ b,
+    "rows and columns from the end": lambda b, a, s: pm.math.dot(X[::-1, ::-1], b),
+    "one column each": by_one_column_each,
+    "small integers": lambda b, a, s: (X * 10).astype("i1") @ b,
+    "truth values": lambda b, a, s: (X > 0) @ b,
+    "a product of columns": lambda b, a, s: s * z * X[:, 1] + X[:, 0] * b[2],
+    "the same coordinate twice": lambda b, a, s: X @ b + z * b[1] + 3.0 * b[1],
+    "two matrices": lambda b, a, s: X @ b + (2.0 * X[:, ::-1]) @ b,
+    "a constant": lambda b, a, s: s + X @ b,
+    "a choice": lambda b, a, s: a[g] + X @ b,
+    "a product with a choice": lambda b, a, s: z * a[g] + X @ b,
+    "two choices of one vector": lambda b, a, s: a[g] - a[(g + 1) % 4],
+    "a choice by what is computed": lambda b, a, s: a[pm.Data("k", np.abs(g)) // 2],
+    "a factor that is computed": lambda b, a, s: s * pm.math.exp(pm.Data("w", z)) + X @ b,
+    "every second coordinate": lambda b, a, s: a[::2][pm.Data("i", np.abs(g) % 2)],
+    "a reversed vector": lambda b, a, s: X @ b[::-1],
+}
+
+
+@every("writing", WRITINGS)
+def test_forms_are_those_of_the_coefficients(writing):
+    function = forms_of(WRITINGS[writing], scale)
+    assert len(function.arguments) == 2
+    centre, factor = RNG.normal(size=10), np.tril(RNG.normal(size=(10, 10)))
+    rows = np.array([0, 3, N - 1, 3, 17])
+    data = RowData(function, rows)
+    found = placed(function, rows, centre, factor, directions=True)
+    for k, form in enumerate(function.arguments):
+        matrix = np.broadcast_to(data.coefficients(form, 10), (rows.size, 10))
+        np.testing.assert_allclose(found.values[:, k], matrix @ centre, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(found.whitened[:, k], matrix @ factor, rtol=1e-12, atol=1e-12)
+        white = np.linalg.norm(matrix @ factor, axis=1)
+        np.testing.assert_allclose(found.norms[:, k], white, rtol=1e-12)
+        sizes = np.abs(matrix * centre).sum(axis=1)
+        assert (found.sizes[:, k] >= sizes * (1.0 - 1e-12)).all()
+
+
+def pieces(function):
+    layout = Layout(function.arguments, Leaves(function), ())
+    return [piece[slot.KIND] for piece in layout._pieces], [p[slot.COUNT] for p in layout._pieces]
+
+
+def test_a_matrix_is_read_as_one_run():
+    assert pieces(forms_of(WRITINGS["a product with a matrix"])) == ([slot.RUN], [5])
+    assert pieces(forms_of(WRITINGS["a reversed vector"])) == ([slot.RUN], [5])
+
+
+def test_columns_of_their_own_are_read_one_by_one():
+    assert pieces(forms_of(by_one_column_each)) == ([slot.RUN] * 5, [1] * 5)
+
+
+@njit
+def _derive(address, theta, rows, ends, context, sums, hessian):
+    function_at(address, DERIVATIVES)(theta, rows, ends, context, sums, hessian)
+
+
+def derived(parts, theta, rows):
+    """Return value, gradient and Hessian of some rows, as passes add them up."""
+    placed_rows = FormRows(row_functions(parts)).at(row_source(parts))
+    role = placed_rows.row_derivatives()
+    sums, hessian = np.zeros(1 + theta.size), np.zeros((theta.size, theta.size))
+    ends = np.array([rows.size])
+    _derive(address_of(role), theta, rows, ends, placed_rows.context, sums, hessian)
+    return sums[0], sums[1:], hessian
+
+
+@every("writing", WRITINGS)
+def test_gradient_and_hessian_are_products_with_the_coefficients(writing):
+    parts = parts_of(WRITINGS[writing], scale)
+    (function,) = row_functions(parts)
+    theta, rows = 0.3 * RNG.normal(size=10), np.arange(N - 1)
+    data = RowData(function, rows)
+    matrices = [
+        np.broadcast_to(data.coefficients(form, 10), (rows.size, 10)) for form in function.arguments
+    ]
+    compiled = FormRows([function])
+    arguments = np.stack([matrix @ theta for matrix in matrices], axis=1)
+    leaves = np.stack([data.value(leaf) for leaf in compiled.leaves[0]], axis=1)
+    slopes = run(compiled.slopes()[0], arguments, leaves, width=6)
+    value, gradient, hessian = derived(parts, theta, rows)
+    np.testing.assert_allclose(value, slopes[:, 0].sum(), rtol=1e-12)
+    expected = sum(slopes[:, 1 + k] @ matrix for k, matrix in enumerate(matrices))
+    np.testing.assert_allclose(gradient, expected, rtol=1e-10, atol=1e-10)
+    second = {(0, 0): 3, (0, 1): 4, (1, 0): 4, (1, 1): 5}
+    expected = sum(
+        matrices[i].T @ (slopes[:, place, None] * matrices[j]) for (i, j), place in second.items()
+    )
+    np.testing.assert_allclose(hessian, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_entries_of_a_large_table_are_taken_like_data():
+    table, k = np.linspace(0.5, 2.0, LARGEST_TABLE // 8 + 1), np.abs(g) * 2_000
+    y, found = RNG.normal(size=N), []
+    for hold in (lambda: pt.constant(table)[pm.Data("k", k)], lambda: table[k]):
+        with pm.Model() as model:
+            b = pm.Normal("b", shape=5)
+            pm.Normal("y", X @ b, hold(), observed=y)
+        found.append(derived(split_of(model), np.full(5, 0.2), np.arange(1, N)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -1,0 +1,83 @@
+"""The prior part as an expression of scalars is the prior part."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from compiled.fitted import rows_of
+from every import every
+from families import FAMILIES
+from pymc_minibatch_mh.compiled.compiled_model import GraphPrior, ScalarPrior
+from pymc_minibatch_mh.likelihood.cells import LoweringError
+from pymc_minibatch_mh.likelihood.split import split
+from tiers import fast
+
+NOTHING = np.empty(0)
+
+
+def assert_same(parts, position):
+    found, expected = ScalarPrior(parts), GraphPrior(parts)
+    for hessian in (False, True):
+        ours = found.derivatives(position, NOTHING, hessian=hessian)
+        theirs = expected.derivatives(position, NOTHING, hessian=hessian)
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+    context = np.zeros(1, dtype=np.int64)
+    assert found.compiled()(position, context) == pytest.approx(theirs[0], rel=1e-12)
+
+
+@every("name", fast(FAMILIES))
+def test_prior_parts_of_families(name):
+    found = rows_of(name)
+    assert_same(found.parts, found.position)
+
+
+def parts_with(prior):
+    """Return a split model whose prior part is that of `prior(z)`, z of three numbers."""
+    x = np.random.default_rng(3).normal(size=100)
+    with pm.Model() as model:
+        z = pm.Normal("z", 0.0, 2.0, shape=3)
+        prior(z)
+        pm.Normal("y", z[0] + z[1] * x, 1.0, observed=x)
+    return split(model, model.value_vars, min_rows=1)
+
+
+PRIORS = {
+    "scales": lambda z: [pm.HalfNormal("s", 2.0), pm.HalfCauchy("c", 1.0), pm.Gamma("g", 2, 3)],
+    "bounded": lambda z: [pm.Beta("b", 2.0, 3.0), pm.Uniform("u", -1.0, 4.0)],
+    "hierarchy": lambda z: pm.Normal("a", z[0], pt.exp(z[1]), shape=5),
+    "student": lambda z: pm.StudentT("t", nu=4, mu=z[0], sigma=2.0, shape=2),
+    "correlated": lambda z: pm.MvNormal("m", [0.0, 1.0], cov=[[2.0, 0.5], [0.5, 1.0]]),
+    "potential": lambda z: pm.Potential("q", -pt.log1p(pt.exp(z[2])) - pt.sqr(z @ z)),
+    "simplex": lambda z: pm.Dirichlet("p", [2.0, 0.5, 1.0, 4.0]),
+    "mixture": lambda z: pm.NormalMixture("k", [0.3, 0.7], [-1.0, 2.0], [1.0, 0.5]),
+    "walk": lambda z: pm.GaussianRandomWalk("r", 0.5, init_dist=pm.Normal.dist(), steps=4),
+}
+
+
+@every("name", list(PRIORS))
+def test_small_priors(name):
+    parts = parts_with(PRIORS[name])
+    assert_same(parts, 0.3 * np.random.default_rng(4).standard_normal(parts.size))
+
+
+def test_a_position_outside_of_the_support_has_no_density():
+    parts = parts_with(lambda z: pm.Potential("q", pt.log(z[2])))
+    position = np.array([0.1, 0.2, -1.0])
+    assert not np.isfinite(ScalarPrior(parts).derivatives(position, NOTHING, hessian=False)[0])
+    context = np.zeros(1, dtype=np.int64)
+    assert not np.isfinite(ScalarPrior(parts).compiled()(position, context))
+
+
+@every(
+    ("prior", "why"),
+    [
+        (lambda z: pm.Normal("a", 0.0, 1.0, shape=500), "not small"),
+        (lambda z: pm.Potential("q", pt.linalg.det(pt.outer(z, z) + np.eye(3))), "Det"),
+        (lambda z: pm.TruncatedNormal("w", z[0], 1.0, lower=0.0), "LogErfc"),
+    ],
+)
+def test_the_rest_is_left_to_a_graph(prior, why):
+    with pytest.raises(LoweringError, match=why):
+        ScalarPrior(parts_with(prior))

@@ -1,0 +1,584 @@
+"""Rows taken apart and put together again are the rows of the model."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from every import every
+from families import FAMILIES
+from forms.catalogue import FORMS
+from forms.reading import parts_of
+from likelihood.evaluation import positions, split_of
+from likelihood.together import assert_put_together_again, put_together
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood import arithmetic, choice, lower
+from pymc_minibatch_mh.likelihood.cells import Cells
+from pymc_minibatch_mh.likelihood.function import RowData, row_functions
+from tiers import fast
+
+N = 24
+RNG = np.random.default_rng(17)
+X = RNG.normal(size=(N, 3))
+x = X[:, 0]
+y = RNG.normal(size=N)
+positive = RNG.gamma(2.0, size=N) + 0.1
+counts = RNG.poisson(3.0, N)
+ones = RNG.integers(0, 2, N)
+classes = RNG.integers(0, 3, N)
+g = RNG.integers(0, 4, N)
+h = RNG.integers(0, 2, N)
+
+
+def built(build):
+    with pm.Model() as result:
+        build()
+    return result
+
+
+def functions_of(build):
+    return row_functions(split_of(built(build)))
+
+
+MODELS = {}
+
+
+def model(build):
+    MODELS[build.__name__] = build
+    return build
+
+
+def normal(mu):
+    pm.Normal("y", mu, 1.0, observed=y)
+
+
+@model
+def groups_beside_predictors():
+    normal(pm.Normal("a", shape=4)[g] + X @ pm.Normal("b", shape=3))
+
+
+@model
+def groups_that_are_not_centred():
+    normal((pm.HalfNormal("tau") * pm.Normal("z", shape=4))[g])
+
+
+@model
+def groups_in_groups():
+    of_group = np.array([0, 1, 1, 0])
+    effects = pm.Normal("c", shape=2)[of_group] + pm.HalfNormal("t") * pm.Normal("a", shape=4)
+    normal(effects[pm.Data("g", g)])
+
+
+@model
+def groups_counted_from_the_end():
+    index = np.where(ones == 1, g, g - 4)
+    normal(pm.Normal("a", shape=4)[index] * x)
+
+
+@model
+def a_reference_group_counted_from_the_end():
+    index = np.where(ones == 1, g, g - 4).astype(np.int8)
+    effects = pt.concatenate([np.zeros(1), pm.Normal("a", shape=3)])
+    normal(effects[pm.Data("g", index)])
+
+
+@model
+def groups_of_different_form_counted_from_the_end():
+    a = pm.Normal("a", shape=3)
+    normal(pt.concatenate([a[:1], pt.exp(a[1:2]), a[1:2] * a[2:]])[classes - 3])
+
+
+@model
+def every_other_coefficient():
+    normal(pm.Normal("a", shape=8)[::2][g] + pm.Normal("b", shape=4)[::-1][g])
+
+
+@model
+def crossed_groups_with_slopes():
+    B = pm.Normal("B", shape=(4, 2, 2))
+    normal(B[g, h, 0] + B[g, h, 1] * x)
+
+
+@model
+def coefficients_with_numbers_of_their_own():
+    normal((pm.Normal("a", shape=4) * np.array([1.0, -2.0, 0.5, 3.0]) + np.arange(4.0))[g])
+
+
+@model
+def a_choice_between_predictors_that_may_be_missing():
+    xs = pt.as_tensor(np.where(ones == 1, x, np.nan))
+    normal(pt.switch(pt.isnan(xs), pm.Normal("a"), pm.Normal("b") * xs))
+
+
+@model
+def an_impossible_choice_that_is_never_made():
+    a = pm.Normal("a", shape=2)
+    table = pt.concatenate([a[:1], pt.as_tensor([-np.inf]), a[1:]])
+    normal(table[np.where(classes == 1, 0, classes)])
+
+
+@model
+def columns_chosen_by_data():
+    normal((pm.Data("X", X) + pm.Normal("a"))[np.arange(N), pm.Data("k", classes)])
+
+
+@model
+def columns_of_the_transpose_chosen_by_data():
+    normal((pm.Data("X", X).T * pm.Normal("b", shape=3)[:, None])[classes, np.arange(N)])
+
+
+def small(values, dtype):
+    return pytensor.shared(values.astype(dtype), name=f"{dtype} {values.sum()}")
+
+
+@model
+def products_that_would_overflow():
+    many = 100 + g
+    theta = pt.exp(pm.Normal("a"))
+    mu = theta * small(many, "int8") * small(many + 1, "int8") - theta * small(many, "uint8") * 3
+    pm.Normal("y", mu * 1e-4, observed=y)
+
+
+@model
+def sums_that_would_overflow():
+    many = 100 + g
+    mu = (pm.Normal("a") + small(many, "int8")) + small(many + 1, "int8")
+    pm.Normal("y", 1e-2 * mu - small(many, "uint8"), 100.0, observed=y)
+
+
+@model
+def quotients_and_logarithms_of_small_types():
+    scale = small(1 + g, "int8")
+    theta = pm.Normal("a")
+    mu = theta / small(positive, "float32") + pt.log(scale * pt.exp(theta))
+    normal(mu + (theta * scale) ** 2 + theta * small(x, "float32") * small(y, "float32"))
+
+
+@model
+def arithmetic_of_small_types_as_the_model_has_it():
+    few = small(g, "int8")
+    short = small(x, "float32")
+    normal(pm.Normal("a") * (pt.exp(few) / (1 + pt.exp(short)) + few * 60 + short**2))
+
+
+@model
+def sums_of_booleans_count():
+    normal(pm.Normal("a") * (pm.Data("X", X) > 0.0).sum(axis=1))
+
+
+@model
+def conditions_on_the_position():
+    a, b = pm.Normal("a"), pm.Normal("b")
+    normal(pt.switch((a * x > b) & (b < 5.0), a, b * x) + (a > b * x) * x)
+
+
+@model
+def equality_at_a_kink():
+    rectified = pt.maximum(pm.Normal("a") * x, 0.0)
+    normal(pt.switch(pt.eq(rectified, 0.0), 2.0, rectified) + pt.neq(rectified, 0.0) * x)
+
+
+@model
+def a_rate_that_is_kept_inside_limits():
+    pm.Poisson("y", pt.clip(pt.exp(pm.Normal("a") + x), 1e-3, 1e3), observed=counts)
+
+
+@model
+def mixture_of_two():
+    w = pm.Beta("w", 2.0, 2.0)
+    parts = [pm.Normal.dist(pm.Normal("a") * x, 1.0), pm.Normal.dist(0.0, pm.HalfNormal("s"))]
+    pm.Mixture("y", pt.stack([w, 1.0 - w]), parts, observed=y)
+
+
+@model
+def mixture_of_three():
+    w = pm.Dirichlet("w", np.ones(3))
+    mu = pm.Normal("m", shape=3, transform=pm.distributions.transforms.ordered, initval=range(3))
+    pm.NormalMixture("y", w=w, mu=mu, sigma=1.0, observed=y)
+
+
+@model
+def mixture_of_which_data_rule_parts_out():
+    w = pm.Dirichlet("w", np.ones(2))
+    parts = [pm.Exponential.dist(pt.exp(pm.Normal("a"))), pm.Normal.dist(pm.Normal("b"), 1.0)]
+    pm.Mixture("y", w, parts, observed=y)
+
+
+@model
+def a_background_that_is_zero_in_some_rows():
+    background = np.where(ones == 1, -np.inf, -1.0)
+    signal = pm.Normal("a") * x
+    normal(pt.logsumexp(pt.stack([pt.as_tensor(background), signal], axis=1), axis=1))
+
+
+@model
+def softmax_beside_impossible_classes():
+    logits = pt.stack([pm.Normal("a") * x, pt.full((N,), -np.inf), pm.Normal("b") * x], axis=1)
+    normal(pm.math.softmax(logits, axis=1)[:, 0] + pm.math.softmax(logits, axis=1)[:, 1])
+
+
+@model
+def ordered_probit_of_four_classes():
+    cuts = pm.Normal("c", [-1, 0, 1], transform=pm.distributions.transforms.ordered, shape=3)
+    pm.OrderedLogistic("y", eta=X @ pm.Normal("b", shape=3), cutpoints=cuts, observed=g)
+
+
+@model
+def categorical_with_a_reference_class():
+    logits = pt.concatenate([np.zeros((N, 1)), X @ pm.Normal("B", shape=(3, 2))], axis=1)
+    pm.Categorical("y", logit_p=logits, observed=classes)
+
+
+def factor():
+    packed = pm.Normal("packed", shape=3)
+    entries = pt.stack([pt.exp(packed[0]), packed[1], pt.exp(packed[2])])
+    return pt.set_subtensor(pt.zeros((2, 2))[np.tril_indices(2)], entries)
+
+
+@model
+def correlated_slopes():
+    effect = (factor() @ pm.Normal("z", shape=(2, 4))).T
+    pm.Normal("y", effect[g, 0] + effect[g, 1] * x, 1.0, observed=y)
+
+
+@model
+def vectors_with_an_unknown_covariance():
+    pm.MvNormal("y", x[:, None] * pm.Normal("b", shape=2), chol=factor(), observed=X[:, :2])
+
+
+@model
+def vectors_with_a_known_covariance():
+    mu = x[:, None] * pm.Normal("b", shape=3)
+    pm.MvNormal("y", mu, cov=np.eye(3) + 0.3, observed=X)
+
+
+@model
+def factors_of_groups_beside_a_reference():
+    size = pt.concatenate([[1.0], pt.exp(pm.Normal("a", shape=2)), pt.exp(pm.Normal("b", shape=1))])
+    pm.Normal("y", size[g] * pm.Normal("c"), 1.0, observed=y)
+
+
+@model
+def hurdle():
+    psi = pm.math.sigmoid(pm.Normal("p") * x)
+    pm.HurdlePoisson("y", psi=psi, mu=pm.math.exp(pm.Normal("a") + x), observed=counts)
+
+
+@model
+def zero_inflated_negative_binomial():
+    mu = pm.math.exp(pm.Normal("a") + x)
+    alpha = pm.HalfNormal("alpha")
+    pm.ZeroInflatedNegativeBinomial("y", psi=0.7, mu=mu, alpha=alpha, observed=counts)
+
+
+@model
+def cumulated_coefficients():
+    normal(X @ pt.cumsum(pm.Normal("b", shape=3)) + X @ pt.cumprod(pm.Normal("c", shape=3)))
+
+
+@model
+def products_along_the_columns():
+    normal(pt.prod(1.0 + 0.1 * X * pm.Normal("b", shape=3), axis=1))
+
+
+@model
+def largest_of_the_columns():
+    normal((X * pm.Normal("b", shape=3)).max(axis=1))
+
+
+@model
+def entries_set_one_by_one():
+    b = pm.Normal("b", shape=3)
+    normal(X @ pt.set_subtensor(b[1:], pt.exp(b[:2])))
+
+
+@model
+def observations_with_a_column_per_outcome():
+    mu = pm.Normal("a") + X * pm.Normal("b")
+    pm.Normal("y", mu, pm.HalfNormal("s"), observed=RNG.normal(size=(N, 3)))
+
+
+@model
+def a_likelihood_without_parameters():
+    pm.Normal("prior_only")
+    pm.Normal("y", 0.0, 1.0, observed=y)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@every("name", MODELS)
+def test_rows_are_put_together_again(name):
+    assert_put_together_again(built(MODELS[name]))
+
+
+@every("name", fast(FAMILIES))
+def test_rows_of_every_family_are_put_together_again(name):
+    assert_put_together_again(FAMILIES[name](rows=200), n=1)
+
+
+def kinds(function):
+    return "".join("g" if form.is_global else "r" for form in function.arguments)
+
+
+def kinds_of(build):
+    return "".join(sorted(kinds(*functions_of(build)), reverse=True))
+
+
+ARGUMENTS = {
+    "bernoulli_logit": "r",
+    "bernoulli_probit": "r",
+    "binomial": "r",
+    "poisson_exposure": "r",
+    "negative_binomial": "rg",
+    "normal_scale": "rg",
+    "student_fixed": "rg",
+    "student_free": "rgg",
+    "logistic_noise": "rg",
+    "cauchy": "rg",
+    "gamma": "rg",
+    "exponential": "r",
+    "weibull": "rg",
+    "lognormal": "rg",
+    "beta_regression": "rg",
+    "heteroscedastic": "rr",
+    "zero_inflated_poisson": "rg",
+    "laplace": "r",
+    "grouped": "r",
+}
+
+
+@every("name", ARGUMENTS)
+def test_arguments_of_known_families(name):
+    (function,) = row_functions(split_of(FAMILIES[name](rows=50)))
+    assert "".join(sorted(kinds(function), reverse=True)) == ARGUMENTS[name]
+
+
+@every(
+    ("name", "expected"),
+    [
+        ("mixture_of_two", "ggg"),
+        ("mixture_of_three", "ggggg"),
+        ("ordered_probit_of_four_classes", "rgg"),
+        ("categorical_with_a_reference_class", "rr"),
+        ("groups_that_are_not_centred", "rg"),
+        ("correlated_slopes", "rrggg"),
+        ("vectors_with_an_unknown_covariance", "ggggg"),
+        ("vectors_with_a_known_covariance", "ggg"),
+        ("factors_of_groups_beside_a_reference", "rg"),
+        ("every_other_coefficient", "r"),
+        ("crossed_groups_with_slopes", "r"),
+        ("observations_with_a_column_per_outcome", "rrrg"),
+        ("a_likelihood_without_parameters", ""),
+    ],
+)
+def test_arguments_of_other_models(name, expected):
+    assert kinds_of(MODELS[name]) == expected
+
+
+def through(*etas):
+    def logp(value, *etas):
+        return sum((-pt.exp(k * eta) for k, eta in enumerate(etas, 1)), 0.0 * value)
+
+    return lambda a, b: pm.CustomDist("y", *etas[0](a, b), logp=logp, observed=y)
+
+
+TOGETHER = {
+    "once scaled by data": lambda a, b: (a + b * x, pt.as_tensor(y) * (a + b * x)),
+    "of opposite sign": lambda a, b: (a + b * x, -a - b * x),
+    "apart by a constant": lambda a, b: (a + b * x, a + b * x + 3.0),
+    "apart by data": lambda a, b: (a + b * x, b * x + a - pt.as_tensor(y)),
+    "of which rounding makes two": lambda a, b: (a + 0.3 * b, 3.0 * (a / 3.0 + 0.1 * b)),
+    "once with what cancels": lambda a, b: (a, a + 0.1 * b + 0.2 * b - 0.3 * b),
+    "times the same data": lambda a, b: (a, a * x),
+}
+APART = {
+    "with other data": lambda a, b: (a + b * x, a + b * X[:, 1]),
+    "of other parameters": lambda a, b: (a, b),
+    "all but parallel": lambda a, b: (a + b, a + (1.0 + 1e-9) * b),
+    "beside a coefficient that is tiny": lambda a, b: (a, a + 1e-17 * b),
+}
+
+
+@every("name", TOGETHER)
+def test_arguments_that_differ_by_data_count_once(name):
+    def build():
+        through(TOGETHER[name])(pm.Normal("a"), pm.Normal("b"))
+
+    (function,) = assert_put_together_again(built(build))
+    assert len(function.arguments) == 1
+
+
+@every("name", APART)
+def test_arguments_that_differ_otherwise_count_twice(name):
+    def build():
+        through(APART[name])(pm.Normal("a"), pm.Normal("b"))
+
+    (function,) = assert_put_together_again(built(build))
+    assert len(function.arguments) == 2
+
+
+def test_a_sum_of_two_arguments_is_no_third():
+    def build():
+        eta, b = pm.Normal("a") + pm.Normal("c") * x, pm.Normal("b")
+        pm.Normal("y", pt.exp(eta) + pt.exp(b) + pt.exp(2.0 * eta - b), observed=y)
+
+    (function,) = assert_put_together_again(built(build))
+    assert len(function.arguments) == 2
+
+
+def test_several_terms_have_arguments_each():
+    found = assert_put_together_again(FAMILIES["shared_level"](rows=60))
+    assert [(f.name, kinds(f)) for f in found] == [("seen", "r"), ("measured", "gg")]
+
+
+def refused(build):
+    with pytest.raises(BoundsError) as refusal:
+        functions_of(build)
+    message = str(refusal.value)
+    assert message.startswith("'y' ")
+    assert "BarkerMinibatchMH()" in message
+    assert "bounds=Bounds(" in message
+    return message
+
+
+def test_more_than_ten_arguments_at_once_are_refused():
+    def build(k):
+        pm.Normal("y", pt.exp(X[:, :1] * pm.Normal("b", shape=k)).sum(1), observed=y)
+
+    assert len(functions_of(lambda: build(10))[0].arguments) == 10
+    assert "11 different linear combinations" in refused(lambda: build(11))
+
+
+def test_more_arguments_are_taken_one_by_one():
+    def build():
+        rates = pt.exp(X[:, :1] * pm.Normal("b", shape=15))
+        pm.Poisson("y", rates, observed=np.tile(counts[:, None], (1, 15)))
+
+    assert len(functions_of(build)[0].arguments) == 15
+
+
+def test_many_classes_are_refused_at_once():
+    def build():
+        pm.Categorical("y", logit_p=X @ pm.Normal("B", shape=(3, 30)), observed=classes)
+
+    assert "29 different" in refused(build)
+
+
+def test_the_predictor_of_all_rows_is_not_taken_apart_for_its_shape(monkeypatch):
+    constants = lower.constants
+
+    def few_constants(cells, values):
+        assert np.size(values) < N
+        return constants(cells, values)
+
+    monkeypatch.setattr(lower, "constants", few_constants)
+    form = FORMS["categorical_softmax"]
+    row_functions(parts_of(form.build(N, mutable=True), form))
+
+
+@every(
+    ("mu", "op"),
+    [
+        (lambda a: pt.sort(a)[0] * x, "Sort"),
+        (lambda a: pt.linalg.expm(a.reshape((2, 2)))[0, 0] * x, "Expm"),
+        (lambda a: pt.linalg.inv(pt.outer(pt.tile(a, 2), pt.arange(8)))[0, 0] * x, "MatrixInverse"),
+        (lambda a: pt.floor(a[0] * x), "Floor"),
+        (lambda a: pt.round(a[0] * x), "Round"),
+        (lambda a: (a[0] * x) % 2.0, "Mod"),
+        (lambda a: (a[0] * x) // 2.0, "int_div"),
+        (lambda a: pt.cast(a[0] * x, "int64"), "int64"),
+        (lambda a: pt.cast(a[0] * x, "bool") * 1.0, "bool"),
+        (lambda a: pt.cast(a[0] * x, "float32"), "float32"),
+        (lambda a: ((a[0] > x) + (a[1] > x)) * x, "Add"),
+        (lambda a: pt.xor(a[0] > x, a[1] > x) * x, "XOR"),
+        (lambda a: pt.isinf(a[0] * x) * x, "IsInf"),
+        (lambda a: a[pt.as_tensor([True, False, True, False])].sum() * x, "AdvancedSubtensor"),
+        (lambda a: a.reshape((2, 1, 2))[[0, 1], :, [1, 0]].sum() * x, "AdvancedSubtensor"),
+        (lambda a: a[pt.argmax(a)] * x, "Argmax"),
+    ],
+)
+def test_what_cannot_be_taken_apart_is_refused_by_name(mu, op):
+    message = refused(lambda: normal(mu(pm.Normal("a", shape=4))))
+    assert op.lower() in message.lower()
+
+
+def test_a_model_in_single_precision_is_refused():
+    with pytensor.config.change_flags(floatX="float32"):
+        message = refused(lambda: pm.Normal("y", pm.Normal("a"), observed=y.astype("float32")))
+    assert "single precision" in message
+
+
+def test_rows_are_read_in_any_order():
+    model = built(MODELS["groups_beside_predictors"])
+    parts = split_of(model)
+    (function,) = row_functions(parts)
+    (position,) = positions(parts, 1)
+    rows = np.array([7, 0, 23, 7])
+    found = put_together(function, position, rows)
+    np.testing.assert_allclose(found, put_together(function, position)[rows])
+
+
+def test_coefficients_of_a_form():
+    def build():
+        normal(pm.Normal("a", shape=4)[g - 4] + X @ pm.Normal("b", shape=3))
+
+    (function,) = functions_of(build)
+    rows = slice(3, 9)
+    matrix = RowData(function, rows).coefficients(function.arguments[0], 7)
+    expected = np.hstack([np.eye(4)[g], X])[rows]
+    np.testing.assert_allclose(matrix / matrix[:, -1:] * X[rows, -1:], expected)
+
+
+def test_data_that_are_no_numbers_leave_no_finite_coefficient():
+    strange = np.where(np.arange(N) < 2, [np.nan, np.inf] * (N // 2), x)
+    (function,) = functions_of(
+        lambda: normal(pm.Normal("a") * pt.as_tensor(strange) + pm.Normal("b"))
+    )
+    matrix = RowData(function, slice(0, N)).coefficients(function.arguments[0], 2)
+    assert np.isfinite(matrix).all(axis=1).tolist() == [False, False] + [True] * (N - 2)
+
+
+def test_the_same_model_gives_the_same_forms():
+    first, second = (functions_of(MODELS["mixture_of_three"])[0] for _ in range(2))
+    assert [[(t.factor, t.place) for t in f.terms] for f in first.arguments] == [
+        [(t.factor, t.place) for t in f.terms] for f in second.arguments
+    ]
+
+
+# Each mutant is a plausible mistake that the comparison with the model must notice.
+
+
+def assert_noticed(name):
+    with pytest.raises(AssertionError):
+        assert_put_together_again(built(MODELS[name]))
+
+
+def test_mutant_that_gathers_the_next_coordinate_is_caught(monkeypatch):
+    gather = choice.Gather
+    monkeypatch.setattr(choice, "Gather", lambda first, *rest: gather(first + 1, *rest))
+    assert_noticed("groups_beside_predictors")
+
+
+def test_mutant_that_forgets_the_stride_is_caught(monkeypatch):
+    gather = choice.Gather
+    monkeypatch.setattr(choice, "Gather", lambda first, step, *rest: gather(0, 1, *rest))
+    assert_noticed("every_other_coefficient")
+
+
+def test_mutant_that_forgets_indices_from_the_end_is_caught(monkeypatch):
+    def chosen(cells, index, k, count):
+        return cells.node(pytensor.scalar.eq, (index, cells.constant(k)))
+
+    monkeypatch.setattr(choice, "_is_chosen", chosen)
+    assert_noticed("a_reference_group_counted_from_the_end")
+
+
+def test_mutant_that_multiplies_small_types_is_caught(monkeypatch):
+    monkeypatch.setattr(Cells, "_in_reals", lambda self, cells: cells)
+    with np.errstate(over="ignore"):
+        assert_noticed("products_that_would_overflow")
+
+
+def test_mutant_that_drops_offsets_is_caught(monkeypatch):
+    monkeypatch.setattr(arithmetic.Cells, "plus", lambda self, cells: self.zero)
+    assert_noticed("groups_beside_predictors")

@@ -1,0 +1,365 @@
+"""Models that the forms of the other catalogue do not have, refused with their whole messages."""
+
+import re
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.compile.builders import OpFromGraph
+from pytensor.conditional.op import ifelse
+
+from every import every
+from likelihood.evaluation import split_of
+from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
+from pymc_minibatch_mh.likelihood import axis, batch
+from pymc_minibatch_mh.likelihood.split import split
+
+N = 12
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(N, 3))
+x = X[:, 0]
+y = RNG.normal(size=N)
+WAY_ON = (
+    ', so it cannot be subsampled. Sample it with pm.NUTS(), or pass observed=["..."] to subsample '
+    "other likelihoods only."
+)
+SUMMARISE = (
+    ", so it cannot be subsampled. Compute such a summary from the data alone, before the model, "
+    "or use pm.NUTS()."
+)
+MARGINALISE = (
+    ", so it cannot be subsampled. Marginalise that variable, or sample the model with pm.NUTS()."
+)
+MINIBATCH = (
+    "is declared with total_size= or pm.Minibatch, which rescales a random batch, so it cannot be "
+    "subsampled. Give the model all rows and drop total_size; this step draws its own batches."
+)
+
+REFUSED = {}
+
+
+def refused(message):
+    def register(build):
+        REFUSED[build.__name__] = build, message
+        return build
+
+    return register
+
+
+def running(op):
+    return f"'y' cannot be split into observations: {op} runs over the observations" + WAY_ON
+
+
+def unknown(op):
+    return (
+        f"'y' cannot be split into observations: {op} is not known to keep observations apart"
+        + WAY_ON
+    )
+
+
+PART = (
+    "'y' cannot be split into observations: a slice takes a part of the observations or reorders "
+    "them" + WAY_ON
+)
+JOINED = (
+    "'y' cannot be split into observations: observations are joined from several parts" + WAY_ON
+)
+RESHAPED = (
+    "'y' cannot be split into observations: a reshape must keep the observations on the first axis"
+    + WAY_ON
+)
+
+
+def observe(mu, **settings):
+    pm.Normal("y", mu, **{"observed": y} | settings)
+
+
+def column():
+    return pm.Data("x", x)
+
+
+# Custom densities whose entries depend on other observations.
+
+
+@refused(running("CumOp"))
+def custom_density_of_running_sums():
+    pm.CustomDist(
+        "y", pm.Normal("a"), logp=lambda v, a: -((v.cumsum() - a) ** 2), observed=pm.Data("d", y)
+    )
+
+
+@refused("'y' has a term that combines all rows of 'd' with 'a'" + SUMMARISE)
+def custom_density_of_pairs():
+    pm.CustomDist(
+        "y",
+        pm.Normal("a"),
+        logp=lambda v, a: -((v[:, None] - a * v[None, :]) ** 2).sum(1),
+        observed=pm.Data("d", y),
+    )
+
+
+@refused("'y' has 5 log-likelihoods for 12 observations, so it cannot be subsampled. Return one ")
+def custom_density_of_another_length():
+    pm.CustomDist("y", pm.Normal("a"), logp=lambda v, a: pt.zeros(5) - a**2, observed=y)
+
+
+# Latent variables.
+
+
+@refused("'y' has a free variable with one value per observation ('z')" + MARGINALISE)
+def positive_latent_variable_of_each_row():
+    pm.Normal("y", 0.0, pm.HalfNormal("z", shape=N), observed=y)
+
+
+@refused("'y' has a free variable with one value per observation ('z')" + MARGINALISE)
+def latent_simplex_of_each_row():
+    pm.Categorical("y", pm.Dirichlet("z", np.ones((N, 3))), observed=np.zeros(N, int))
+
+
+# Missing values and batches of somebody else.
+
+
+def imputed(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        observe(pm.Normal("a"), observed=data)
+
+
+MISSING = (
+    "'y' has missing values that PyMC imputes, one latent variable each, so it cannot be "
+    "subsampled. Drop the rows with missing values, or sample with pm.NUTS()."
+)
+
+
+@refused(MISSING)
+def masked_values():
+    imputed(np.ma.masked_array(y, mask=x > 0))
+
+
+@refused("'y' has missing values (NaN) in its data, so it cannot be subsampled. Drop the rows ")
+def missing_values_in_mutable_data():
+    data = pm.Data("d", y)
+    observe(pm.Normal("a"), observed=data)
+    data.set_value(np.where(x > 0, y, np.nan))
+
+
+@refused(f"'y' {MINIBATCH}")
+def minibatches_without_total_size():
+    with pytest.warns(UserWarning, match="total_size not provided"):
+        observe(pm.Normal("a"), observed=pm.Minibatch(y, batch_size=5))
+
+
+@refused(f"'z' {MINIBATCH}")
+def minibatches_of_a_likelihood_that_is_not_subsampled():
+    a = pm.Normal("a")
+    observe(a)
+    pm.Normal("z", a, observed=pm.Minibatch(y, batch_size=5), total_size=N)
+
+
+# Potentials and observations that are expressions.
+
+
+@refused("'y' is observed through")
+def expression_as_observations_that_nobody_names():
+    observe(pm.Normal("a"), observed=column() * 2.0)
+
+
+@refused("'extra' is a potential on data that a likelihood reads by rows, so it cannot be subs")
+def potential_on_observations():
+    a = pm.Normal("a")
+    observe(a)
+    pm.Potential("extra", -((a - y) ** 2).sum())
+
+
+# Sums over rows that involve parameters.
+
+
+@refused("'y' has a term that combines all rows of 'a data array of y' with 'b'" + SUMMARISE)
+def centred_predictor():
+    b = pm.Normal("b", shape=3)
+    observe(X @ b - (X @ b).mean())
+
+
+@refused("'y' has a term that combines all rows of 'X' with 'b'" + SUMMARISE)
+def centred_predictor_of_mutable_data():
+    mu = pm.Data("X", X) @ pm.Normal("b", shape=3)
+    observe((mu - mu.mean()) / mu.std())
+
+
+@refused("'y' has a term that combines all rows of 'x' with 'b'" + SUMMARISE)
+def predictor_of_other_rows():
+    mu = column() * pm.Normal("b")
+    observe(mu + mu[RNG.permutation(N)])
+
+
+@refused("'y' has a term that combines all rows of 'x' with 'b'" + SUMMARISE)
+def predictor_of_the_first_row():
+    mu = column() * pm.Normal("b")
+    observe(mu - mu[0])
+
+
+@refused("'y' has a term that pairs each observation with all rows of 'x'" + SUMMARISE)
+def kernel_between_rows():
+    data = column()
+    distance = (data[:, None] - data[None, :]) ** 2
+    observe(pt.exp(-distance / pm.HalfNormal("l")) @ pm.Normal("a", shape=N))
+
+
+@refused(JOINED)
+def differenced_predictor():
+    mu = column() * pm.Normal("b")
+    observe(pt.concatenate([[0.0], mu[1:] - mu[:-1]]))
+
+
+@refused(
+    unknown("MatrixInverse")
+    .replace(" is not known to keep observations apart", "")
+    .replace("observations: ", "observations: the observations lie inside ")
+)
+def inverse_of_a_matrix_of_rows():
+    S = pm.Data("S", np.eye(N))
+    observe((pt.linalg.inv(S * pm.HalfNormal("s"))).sum(1))
+
+
+# Rows in another order, or other rows.
+
+
+@refused(PART)
+def reversed_predictor():
+    observe(pt.logsumexp(pm.Data("X", X) * pm.Normal("b"), axis=1)[::-1])
+
+
+@refused(
+    "'y' uses 'X', whose length 13 along its observation axis differs from the 12 observations"
+)
+def first_rows_of_longer_data():
+    longer = pm.Data("X", np.vstack([X, X[:1]]))
+    observe(pt.logsumexp(longer * pm.Normal("b"), axis=1)[:N])
+
+
+@refused(unknown("Nonzero"))
+def rows_where_a_condition_holds():
+    mu = pm.Data("x", np.tile(x, 2)) * pm.Normal("b")
+    observe(mu[pt.nonzero(mu > 0.0)[0]])
+
+
+@refused(RESHAPED)
+def rows_reshaped_across():
+    observe((pm.Data("X", X) * pm.Normal("b")).reshape((3, N)).T, observed=X)
+
+
+@refused(RESHAPED)
+def rows_paired_up():
+    pairs = (pt.as_tensor(x) * pm.Normal("b")).reshape((N // 2, 2))
+    pm.Normal("y", pairs, observed=y.reshape(-1, 2))
+
+
+@refused(RESHAPED)
+def two_columns_stacked_as_rows():
+    both = pt.stack([column(), pm.Data("z", y)]) * pm.Normal("b")
+    pm.Normal("y", both.reshape((2 * N,)), observed=RNG.normal(size=2 * N))
+
+
+# Operations that hide what is inside.
+
+
+@refused(PART)
+def graph_as_an_operation():
+    v = pt.vector("v")
+    observe(OpFromGraph([v], [v[::-1]])(column() * pm.Normal("b")))
+
+
+@refused(unknown("IfElse"))
+def condition_on_a_parameter():
+    b, data = pm.Normal("b"), column()
+    observe(ifelse(b > 0, data * b, data))
+
+
+@refused("'y' cannot be split into observations: the observations are cut into parts" + WAY_ON)
+def rows_cut_into_parts():
+    mu = pm.Data("x", np.tile(x, 2)) * pm.Normal("b")
+    observe(pt.split(mu, [N, N])[1])
+
+
+@refused("'y' uses 'x', an array of type float16 with 1 axes, so it cannot be subsampled. Use real")
+def numbers_of_sixteen_bits():
+    observe(pytensor.shared(x.astype("float16"), name="x") * pm.Normal("b"))
+
+
+@refused("'k' is discrete, and proposals move continuous variables only. Leave it out of vars=")
+def discrete_variable():
+    observe(pm.Normal("a", shape=2)[pm.Bernoulli("k", 0.5)])
+
+
+def built(build):
+    with pm.Model() as model:
+        build()
+    return model
+
+
+@every("name", REFUSED)
+def test_message_names_variable_cause_and_fix(name):
+    build, message = REFUSED[name]
+    model = built(build)
+    with pytest.raises(UnsplittableModelError, match="^" + re.escape(message)):
+        split_of(model)
+
+
+def test_small_data_are_refused():
+    model = built(lambda: observe(pm.Normal("a")))
+    message = (
+        "^observed= is not given, and no observed variable has 1,000 rows or more, .* in observed="
+    )
+    with pytest.raises(UnsplittableModelError, match=message):
+        split(model, model.value_vars)
+    assert [t.name for t in split(model, model.value_vars, ["y"]).terms] == ["y"]
+
+
+@every("observed", [["why"], ["y", "why"], "why", [], ["a"]])
+def test_unknown_observed_names_are_refused(observed):
+    model = built(lambda: observe(pm.Normal("a")))
+    message = r"names no observed variable of this model.*\. Choose from \['y'\]\.$"
+    with pytest.raises(SettingError, match=message):
+        split_of(model, observed=observed)
+
+
+def test_a_likelihood_named_twice_is_refused():
+    model = built(lambda: observe(pm.Normal("a")))
+    with pytest.raises(SettingError, match="names a variable twice"):
+        split_of(model, observed=["y", "y"])
+
+
+def test_a_dependent_likelihood_may_stay_in_the_prior_part():
+    def mixed():
+        pm.MvNormal("y", pm.Normal("m") * np.ones(N), np.eye(N), observed=y)
+        pm.Normal("z", pm.Normal("a"), observed=y)
+
+    assert [term.name for term in split_of(built(mixed), observed=["z"]).terms] == ["z"]
+
+
+def test_names_that_only_look_imputed_are_accepted():
+    def named():
+        pm.Normal("y_observed", pm.Normal("a_unobserved"), observed=y)
+
+    assert [term.name for term in split_of(built(named)).terms] == ["y_observed"]
+
+
+# Without one safeguard each, the package accepts what it refuses above.
+
+
+@every(
+    ("safeguard", "where", "without", "name"),
+    [
+        ("is_full", axis, lambda entry: True, "reversed_predictor"),
+        ("_refuse_sums_over_rows", batch, lambda walk: None, "centred_predictor"),
+        ("_kept_rows", batch, lambda shared: [], "kernel_between_rows"),
+        ("_same_data", batch, lambda v, data: v is None, "predictor_of_the_first_row"),
+    ],
+)
+def test_mutant_without_a_safeguard_is_caught(monkeypatch, safeguard, where, without, name):
+    monkeypatch.setattr(where, safeguard, without)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        test_message_names_variable_cause_and_fix.__wrapped__(name)

@@ -1,0 +1,185 @@
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.replace import clone_replace
+
+from every import every
+from forms.odd import Data, likelihoods_of_different_length
+from likelihood.evaluation import assert_read_rightly, evaluate, positions, split_of
+
+N = 24
+RNG = np.random.default_rng(11)
+X = RNG.normal(size=(N, 3))
+x = X[:, 0]
+y = RNG.normal(size=N)
+positive = RNG.gamma(2.0, size=N) + 0.1
+g = RNG.integers(0, 4, N)
+
+
+def line():
+    return pm.Normal("a") + pm.Normal("b") * x
+
+
+def normal():
+    pm.Normal("y", line(), pm.HalfNormal("s"), observed=y)
+
+
+def test_dims_and_coords_are_read_through():
+    coords = {"obs": range(N), "column": ["a", "b", "c"], "group": list("abcd")}
+    with pm.Model(coords=coords) as built:
+        Xd = pm.Data("X", X, dims=("obs", "column"))
+        index = pm.Data("g", g, dims="obs")
+        slope = pm.Normal("slope", dims="column")
+        level = pm.Normal("level", dims="group")
+        mu = pm.Deterministic("mu", level[index] + Xd @ slope, dims="obs")
+        pm.Normal("y", mu, observed=pm.Data("y_data", y, dims="obs"), dims="obs")
+    parts = split_of(built)
+    assert_read_rightly(built, parts)
+    assert parts.coordinate_names == [f"slope[{k}]" for k in range(3)] + [
+        f"level[{k}]" for k in range(4)
+    ]
+
+
+@every("wrap", [np.asarray, pt.as_tensor, lambda a: pm.Data("x", a)])
+@every("dtype", ["float64", "float32", "int8", "uint8", "int32", "bool"])
+def test_predictors_of_every_type_are_read_alike(dtype, wrap):
+    column = (3 * positive).astype(dtype)
+    with pm.Model() as built:
+        pm.Normal("y", pm.Normal("b") * wrap(column) + pm.Normal("a"), observed=y)
+    assert_read_rightly(built, split_of(built))
+
+
+@every("wrap", [np.asarray, lambda a: pm.Data("X", a)])
+@every(
+    "layout",
+    [np.asfortranarray, lambda a: np.repeat(a, 2, axis=0)[::2], lambda a: a[::-1, ::-1]],
+    ids=["fortran", "strided", "reversed"],
+)
+def test_predictors_of_every_layout_are_read_alike(layout, wrap):
+    with pm.Model() as built:
+        pm.Normal("y", pm.math.dot(wrap(layout(X)), pm.Normal("b", shape=3)), observed=y)
+    assert_read_rightly(built, split_of(built))
+
+
+def test_arithmetic_in_the_type_of_the_array_is_kept():
+    small = pytensor.shared(x.astype("float32"), name="x")
+    with pm.Model() as built:
+        pm.Normal("y", pm.Normal("b") * pt.exp(small), observed=y)
+    parts = split_of(built)
+    assert_read_rightly(built, parts)
+
+
+def test_short_likelihoods_are_part_of_the_prior():
+    with pm.Model() as built:
+        a = pm.Normal("a")
+        pm.Normal("y", a, observed=np.zeros(1_000))
+        pm.Normal("z", a, observed=y)
+    parts = split_of(built, min_rows=1_000)
+    assert [term.name for term in parts.terms] == ["y"]
+    assert_read_rightly(built, parts)
+
+
+def test_named_likelihoods_are_subsampled_and_the_others_are_not():
+    with pm.Model() as built:
+        likelihoods_of_different_length(Data(N))
+    parts = split_of(built, observed=["z", "y"])
+    assert [(term.name, term.n_rows) for term in parts.terms] == [("z", 3), ("y", N)]
+    assert_read_rightly(built, parts)
+
+
+def test_a_constant_prior_part_is_no_special_case():
+    with pm.Model() as built:
+        pm.Normal("y", pm.Flat("a"), observed=y)
+    assert_read_rightly(built, split_of(built))
+
+
+@every("name", ["p(y, n)", "y, z", "1|g", "f8"])
+def test_a_variable_may_have_any_name(name):
+    with pm.Model() as built:
+        pm.Normal(name, line(), observed=pm.Data("f8, f4", y))
+    assert_read_rightly(built, split_of(built))
+    (term,) = split_of(built, weights=np.arange(1, N + 1)).terms
+    assert term.name == name
+
+
+def test_splitting_leaves_the_model_as_it_was():
+    with pm.Model() as built:
+        pm.Normal("y", pm.Normal("a", shape=4)[pm.Data("g", g)] * pm.Data("x", x), observed=y)
+    before = [v.name for v in built.value_vars], list(built.initial_point())
+    split_of(built)
+    assert ([v.name for v in built.value_vars], list(built.initial_point())) == before
+    pm.set_data({"x": 2 * x}, model=built)
+    assert_read_rightly(built, split_of(built))
+
+
+def test_data_of_the_moment_of_splitting_are_kept():
+    with pm.Model() as built:
+        scale = pm.Data("scale", np.array([2.0, 3.0]))
+        pm.Normal("y", pm.Normal("a") * scale.sum(), observed=y)
+    parts = split_of(built)
+    (before,) = (evaluate([parts.position], parts.prior, [p]) for p in positions(parts, 1))
+    pm.set_data({"scale": np.array([9.0, 9.0])}, model=built)
+    (after,) = (evaluate([parts.position], parts.prior, [p]) for p in positions(parts, 1))
+    assert before == after
+
+
+def test_rows_in_memory_are_not_copied():
+    data = RNG.normal(size=(N, 3))
+    with pm.Model() as built:
+        pm.Normal("y", pm.math.dot(data, pm.Normal("b", shape=3)), observed=y)
+    (term,) = split_of(built).terms
+    assert any(np.shares_memory(column.values, data) for column, _ in term.batches)
+
+
+# Each mutant is a plausible mistake in the reading that `assert_read_rightly` must catch.
+
+
+def test_mutant_that_counts_the_likelihood_in_the_prior_is_caught():
+    with pm.Model() as built:
+        normal()
+    parts = split_of(built)
+    at = {b.variable: parts.position[b.start : b.stop].reshape(b.shape) for b in parts.blocks}
+    mutant = replace(parts, prior=clone_replace(built.logp(), at))
+    with pytest.raises(AssertionError):
+        assert_read_rightly(built, mutant)
+
+
+def test_mutant_that_drops_jacobians_is_caught(monkeypatch):
+    whole = pm.Model.logp
+
+    def without_jacobian(self, vars=None, **settings):
+        return whole(self, vars=vars, jacobian=vars is None, **settings)
+
+    with pm.Model() as built:
+        normal()
+    monkeypatch.setattr(pm.Model, "logp", without_jacobian)
+    parts = split_of(built)
+    with pytest.raises(AssertionError):
+        assert_read_rightly(built, parts)
+
+
+def test_mutant_that_mixes_up_blocks_is_caught():
+    with pm.Model() as built:
+        normal()
+    parts = split_of(built)
+    swapped = split_of(built, vars=built.value_vars[::-1])
+    with pytest.raises(AssertionError):
+        assert_read_rightly(built, replace(swapped, blocks=parts.blocks))
+
+
+def test_mutant_that_reads_the_next_row_is_caught():
+    with pm.Model() as built:
+        normal()
+    parts = split_of(built)
+    (term,) = parts.terms
+    shifted = [
+        (replace(column, values=np.roll(column.values, 1)) if column.name != "y" else column, batch)
+        for column, batch in term.batches
+    ]
+    mutant = replace(parts, terms=(replace(term, batches=shifted),))
+    with pytest.raises(AssertionError):
+        assert_read_rightly(built, mutant)

@@ -1,0 +1,250 @@
+"""Centres of models with scales."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from every import every
+from pymc_minibatch_mh.errors import ModeError
+from pymc_minibatch_mh.reference import hierarchy, mode
+from pymc_minibatch_mh.reference import target as target_module
+from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
+from pymc_minibatch_mh.reference.passes import Passes
+from reference import hierarchies as models
+from reference.formulas import hierarchy_passes
+from tiers import fast
+
+#: The prior of a Cholesky factor is a large graph, and takes long to compile.
+QUICK = [
+    models.normal, models.logistic, models.crossed, models.nested, models.robust_effects,
+    models.horseshoe, models.lasso, models.scale_of_scales, models.alike,
+]  # fmt: skip
+
+
+def found(define, start=None):
+    target, own = models.target_of(define)
+    at = own if start is None else start(own, target.split.coordinate_names)
+    return target.mode(at, np.random.default_rng(0)), target
+
+
+def moments(grid):
+    """Return mean and standard deviation of log tau in the normal model, by quadrature."""
+    density = np.array([models.exact_log_density(spot) for spot in grid])
+    weights = np.exp(density - density.max())
+    mean = np.average(grid, weights=weights)
+    return mean, np.sqrt(np.average((grid - mean) ** 2, weights=weights))
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """How many rows each pass read, None for all."""
+    rows_read, likelihood = [], Passes.likelihood
+
+    def counted(self, theta, *, hessian, rows=None):
+        rows_read.append(None if rows is None else len(rows))
+        return likelihood(self, theta, hessian=hessian, rows=rows)
+
+    monkeypatch.setattr(Passes, "likelihood", counted)
+    return rows_read
+
+
+@every("define", fast([*QUICK, models.varying_slopes], QUICK), ids=lambda define: define.__name__)
+def test_every_model_with_scales_has_a_centre(define):
+    mode, target = found(define)
+    names = target.split.coordinate_names
+    assert mode.marginal == target.scales(mode.position)
+    assert all(
+        "_log__" in names[k] or "chol" in names[k] or names[k] == "mu" for k in mode.marginal
+    )
+    assert np.linalg.eigvalsh(mode.precision)[0] > 0.0
+    # Given the scales it is a mode of the rest.
+    rest = np.setdiff1d(np.arange(len(names)), mode.marginal)
+    slope = target.passes.likelihood(mode.position, hessian=False).gradient
+    slope = (slope + target.passes.prior(mode.position, hessian=False).gradient)[rest]
+    own = mode.precision[np.ix_(rest, rest)]
+    assert np.sqrt(slope @ np.linalg.solve(own, slope)) < 0.02 * np.sqrt(len(names))
+    surrogate = target.expand(mode.position, np.random.default_rng(0))
+    assert np.isfinite(surrogate.factor).all()
+
+
+def test_the_scale_is_that_of_the_exact_marginal_density():
+    mode, target = found(models.normal)
+    k = target.split.coordinate_names.index("tau_log__")
+    grid = np.linspace(-3.0, 2.0, 2_001)
+    best = grid[np.argmax([models.exact_log_density(spot) for spot in grid])]
+    _, deviation = moments(grid)
+    assert mode.position[k] == pytest.approx(best, abs=0.02 * deviation)
+    assert np.sqrt(np.linalg.inv(mode.precision)[k, k]) == pytest.approx(deviation, rel=0.1)
+
+
+def test_smoothing_moves_the_scale_to_its_mean():
+    target, start = models.target_of(models.normal)
+    surrogate = target.expand(start, np.random.default_rng(0))
+    k = target.split.coordinate_names.index("tau_log__")
+    mean, deviation = moments(np.linspace(-4.0, 3.0, 2_001))
+    assert surrogate.centre[k] == pytest.approx(mean, abs=0.06 * deviation)
+    own = np.sqrt((surrogate.factor @ surrogate.factor.T)[k, k])
+    assert own == pytest.approx(deviation, rel=0.1)
+
+
+@pytest.mark.parametrize("define", [models.logistic, models.crossed, models.nested])
+def test_a_centre_takes_few_passes(define, read):
+    target, start = models.target_of(define)
+    target.expand(start, np.random.default_rng(0))
+    assert len(read) <= 10
+
+
+@every(("log_tau", "spread"), [(-4.0, 0.0), (0.0, 10.0), (-4.0, 10.0), (2.5, 9.0), (-7.0, 0.0)])
+def test_bad_starts_reach_the_same_point(log_tau, spread):
+    near, _ = found(models.logistic)
+
+    def bad(start, names):
+        away = np.random.default_rng(9).normal(size=start.size)
+        effects = np.array([name.startswith("a[") for name in names])
+        return np.where(effects, spread * away, start) + log_tau * (np.array(names) == "tau_log__")
+
+    far, _ = found(models.logistic, bad)
+    gap = far.position - near.position
+    assert np.sqrt(gap @ near.precision @ gap) < 0.05
+
+
+def assert_is_one(near, whole):
+    """Compare two centres, in posterior standard deviations."""
+    gap = near.position - whole.position
+    assert np.sqrt(gap @ whole.precision @ gap) < 0.1
+
+
+def take_few_rows(patch):
+    """Let 240 of the 1,200 rows find the neighbourhood."""
+    patch.setattr(hierarchy, "SUBSAMPLE", 240)
+    patch.setattr(hierarchy, "SUBSAMPLE_PER_COORDINATE", 10)
+
+
+def test_few_rows_find_the_neighbourhood_for_all(read, monkeypatch):
+    take_few_rows(monkeypatch)
+    found(models.logistic)
+    assert read.count(None) <= 4
+    assert 240 in read
+
+
+def test_all_rows_have_the_last_word():
+    whole, _ = found(models.logistic)
+    with pytest.MonkeyPatch.context() as patch:
+        take_few_rows(patch)
+        near, _ = found(models.logistic)
+    assert_is_one(near, whole)
+
+
+def test_few_rows_without_a_mode_leave_it_to_all(monkeypatch):
+    take_few_rows(monkeypatch)
+    several = hierarchy._Search.found_from_several
+
+    def fails(self, start, weight, rows, rng):
+        if rows is not None:
+            raise ModeError("few rows")
+        return several(self, start, weight, rows, rng)
+
+    monkeypatch.setattr(hierarchy._Search, "found_from_several", fails)
+    assert found(models.logistic)[0].marginal
+
+
+@every(
+    ("tilt", "message"),
+    [
+        (0.0, "^'tau_log__': the log-posterior is flat or rises at its mode along these together"),
+        (-1.0, "^'tau_log__' runs away: the scale 'tau' goes to 0, and its density still rises"),
+    ],
+)
+def test_a_scale_whose_density_has_no_maximum_is_named(tilt, message):
+    passes, names = hierarchy_passes(np.full(8, 1e-3), 1.0), ["tau_log__", *"abcdefgh"]
+    plain = passes.prior
+
+    def prior(theta, *, hessian):
+        found = plain(theta, hessian=hessian)
+        gradient = found.gradient + tilt * (np.arange(9) == 0)
+        return replace(found, value=found.value + tilt * theta[0], gradient=gradient)
+
+    passes.prior = prior
+    with pytest.raises(ModeError, match=message):
+        find_marginal_mode(passes, np.full(9, 0.01), 1.0, names, np.random.default_rng(0), (0,))
+
+
+def test_a_scale_that_the_data_tell_is_found_by_formula():
+    means = np.random.default_rng(2).normal(0.0, 3.0, 30)
+    passes = hierarchy_passes(means, 4.0)
+    names = ["tau_log__", *(f"a[{k}]" for k in range(30))]
+    mode = find_marginal_mode(passes, np.zeros(31), 1.0, names, np.random.default_rng(0), (0,))
+    # Of means with variance τ² + 1/4, under a flat prior of log τ.
+    assert np.exp(2 * mode.position[0]) == pytest.approx(np.mean(means**2) - 0.25, rel=0.01)
+
+
+def test_a_temperature_counts_the_rows_only():
+    means = np.random.default_rng(2).normal(0.0, 3.0, 30)
+    names = ["tau_log__", *(f"a[{k}]" for k in range(30))]
+    cold, hot = hierarchy_passes(means, 1.0), hierarchy_passes(means, 4.0)
+    arguments = names, np.random.default_rng(0), (0,)
+    one = find_marginal_mode(cold, np.zeros(31), 1.0, *arguments)
+    two = find_marginal_mode(hot, np.zeros(31), 0.25, *arguments)
+    np.testing.assert_allclose(one.position, two.position, atol=1e-6)
+    np.testing.assert_allclose(two.likelihood.hessian, 4.0 * one.likelihood.hessian)
+
+
+# Which search serves which model.
+
+
+def refuse(*_):
+    raise ModeError("the marginal search has failed")
+
+
+def test_a_model_without_scales_is_searched_as_ever(monkeypatch):
+    monkeypatch.setattr(target_module, "find_marginal_mode", refuse)
+    target, start = models.target_of(models.regression)
+    assert target.scales(start) == ()
+    own = target.mode(start, np.random.default_rng(0))
+    names = target.split.coordinate_names
+    same = mode.find_mode(target.passes, start, 1.0, names, np.random.default_rng(0))
+    np.testing.assert_array_equal(own.position, same.position)
+    np.testing.assert_array_equal(own.precision, same.precision)
+    assert own.marginal == ()
+
+
+def test_a_joint_mode_serves_where_the_scales_have_none(monkeypatch):
+    monkeypatch.setattr(target_module, "find_marginal_mode", refuse)
+    assert found(models.logistic)[0].marginal == ()
+    with pytest.raises(ModeError, match=r"^the marginal search has failed"):
+        found(models.alike)
+
+
+def test_order_zero_is_searched_as_ever(monkeypatch):
+    monkeypatch.setattr(target_module, "find_marginal_mode", refuse)
+    target, start = models.target_of(models.logistic, order=0)
+    assert target.mode(start, np.random.default_rng(0)).marginal == ()
+
+
+def test_a_smoothed_centre_keeps_its_scales():
+    target, start = models.target_of(models.logistic)
+    rng = np.random.default_rng(0)
+    marginal = target.mode(start, rng)
+    moved = target_module.smoothed(target.passes, marginal, 1.0, rng)
+    assert moved is not marginal
+    assert moved.marginal == marginal.marginal
+    assert np.linalg.eigvalsh(moved.precision)[0] > 0.0
+
+
+# A mutant of the search, which reads the size of the subsample where no edit can reach it.
+
+
+def test_mutant_that_stops_at_the_centre_of_the_subsample_is_caught(monkeypatch):
+    search, known = hierarchy._Search.found, []
+
+    def once(self, start, weight, rows):
+        known.append(known[0] if known and rows is None else search(self, start, weight, rows))
+        return known[-1]
+
+    whole, _ = found(models.logistic)
+    take_few_rows(monkeypatch)
+    monkeypatch.setattr(hierarchy._Search, "found", once)
+    near, _ = found(models.logistic)
+    with pytest.raises(AssertionError):
+        assert_is_one(near, whole)

@@ -1,0 +1,262 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.optimize import minimize
+
+from every import every
+from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
+from pymc_minibatch_mh.errors import MinibatchError, ModeError
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference import mode as mode_module
+from pymc_minibatch_mh.reference.mode import find_mode
+from pymc_minibatch_mh.reference.target import Target
+from reference.formulas import hierarchy_passes, logistic_passes, quadratic
+
+N = 2_000
+RNG = np.random.default_rng(21)
+X = np.column_stack([np.ones(N), RNG.normal(size=(N, 2))])
+y = RNG.random(N) < 1 / (1 + np.exp(-X @ [0.3, -1.0, 0.5]))
+NAMES = ["intercept", "slope[0]", "slope[1]"]
+
+
+def mode_of(passes, start=None, beta=1.0, names=NAMES):
+    start = np.zeros(len(names)) if start is None else start
+    return find_mode(passes, start, beta, names, np.random.default_rng(0))
+
+
+def assert_is_the_mode(found, passes, beta=1.0):
+    """Compare with scipy, in posterior standard deviations."""
+
+    def objective(theta):
+        rows, prior = passes.likelihood(theta, hessian=True), passes.prior(theta, hessian=True)
+        return -beta * rows.value - prior.value, -beta * rows.gradient - prior.gradient
+
+    best = minimize(objective, np.zeros(3), jac=True, method="BFGS", options={"gtol": 1e-8}).x
+    gap = found.position - best
+    assert np.sqrt(gap @ found.precision @ gap) < 2e-3
+    rows, prior = (part(best, hessian=True) for part in (passes.likelihood, passes.prior))
+    np.testing.assert_allclose(found.precision, -beta * rows.hessian - prior.hessian, rtol=1e-3)
+
+
+@every("beta", [1.0, 0.1])
+@every("start", [np.zeros(3), np.array([3.0, -3.0, 3.0])])
+def test_newton_finds_the_mode_of_a_logistic_regression(beta, start):
+    passes = logistic_passes(X, y, [0.01, 1.0, 25.0])
+    assert_is_the_mode(mode_of(passes, start, beta), passes, beta)
+
+
+def test_a_subsample_leads_to_the_mode_of_all_rows(monkeypatch):
+    monkeypatch.setattr(mode_module, "SUBSAMPLE", 200)
+    passes, read = logistic_passes(X, y, np.ones(3)), []
+
+    def likelihood(theta, *, hessian, rows=None):
+        read.append(N if rows is None else len(rows))
+        return passes.likelihood(theta, hessian=hessian, rows=rows)
+
+    counted = SimpleNamespace(
+        n_rows=N, cheap_hessian=False, logs=np.arange(0), likelihood=likelihood, prior=passes.prior
+    )
+    assert_is_the_mode(mode_of(counted), passes)
+    assert set(read) == {200, N}
+    assert read.count(N) <= 6
+
+
+def test_a_subsample_without_a_mode_leaves_it_to_all_rows(monkeypatch):
+    monkeypatch.setattr(mode_module, "SUBSAMPLE", 200)
+    drawn = np.random.default_rng(0).choice(N, 200, replace=False)
+    few = np.zeros(N, dtype=bool)
+    few[np.setdiff1d(np.arange(N), drawn)[:5]] = True
+    passes = logistic_passes(X, few, np.array([0.0, 1.0, 1.0]))
+    assert_is_the_mode(mode_of(passes), passes)
+
+
+def test_mode_of_normal_data_is_the_posterior_mean():
+    data = RNG.normal(1.5, 2.0, N)
+    passes = SimpleNamespace(
+        n_rows=N,
+        cheap_hessian=False,
+        logs=np.arange(0),
+        likelihood=lambda theta, hessian, rows=None: quadratic(
+            data.mean(), np.array([[N / 4.0]]), theta, hessian=hessian
+        ),
+        prior=lambda theta, hessian: quadratic(0.0, np.array([[1 / 9.0]]), theta, hessian=hessian),
+    )
+    found = mode_of(passes, np.array([-40.0]), names=["mu"])
+    assert found.position == pytest.approx(data.sum() / 4.0 / (N / 4.0 + 1 / 9.0), rel=1e-12)
+    assert found.precision.item() == pytest.approx(N / 4.0 + 1 / 9.0, rel=1e-12)
+
+
+def separated():
+    passes = logistic_passes(X, X[:, 1] > 0.0, [1.0, 0.0, 1.0])
+    return passes, NAMES, r"'slope\[0\]'"
+
+
+def collinear():
+    twice = np.column_stack([X[:, :2], 2 * X[:, 1]])
+    return (
+        logistic_passes(twice, y, np.zeros(3)),
+        NAMES,
+        r"'slope\[0\]', 'slope\[1\]'|'slope\[1\]', 'slope\[0\]'",
+    )
+
+
+def boundary_of_a_hierarchy():
+    return hierarchy_passes(np.full(8, 1e-3), 1.0), ["log_tau", *"abcdefgh"], "'log_tau'"
+
+
+@every("case", [separated, collinear, boundary_of_a_hierarchy])
+def test_a_mode_that_is_missing_names_the_parameters(case):
+    passes, names, culprits = case()
+    with pytest.raises(ModeError, match=f"^({culprits})[: ].*(informative prior|pm.NUTS)"):
+        mode_of(passes, np.full(len(names), 0.01), names=names)
+
+
+def test_a_proper_prior_heals_a_flat_direction():
+    twice = np.column_stack([X[:, :2], 2 * X[:, 1]])
+    passes = logistic_passes(twice, y, np.full(3, 1.0))
+    assert_is_the_mode(mode_of(passes), passes)
+
+
+#: True of a start that was given and of the mean of a warm-up.
+START = r"^The point from which the mode is searched for has a log-density that is not finite"
+
+
+def test_a_start_outside_the_support_is_refused():
+    passes = logistic_passes(X, y, np.ones(3))
+    with pytest.raises(ModeError, match=START):
+        mode_of(passes, np.full(3, np.nan))
+
+
+def test_derivatives_that_are_not_finite_name_the_parameter():
+    passes = logistic_passes(X, y, np.ones(3))
+
+    def prior(theta, *, hessian):
+        sound = passes.prior(theta, hessian=hessian)
+        return replace(sound, gradient=np.array([0.0, np.nan, 0.0]))
+
+    kinked = SimpleNamespace(
+        n_rows=N, cheap_hessian=False, logs=np.arange(0), likelihood=passes.likelihood, prior=prior
+    )
+    with pytest.raises(ModeError, match=r"^'slope\[0\]' has derivatives that are not finite"):
+        mode_of(kinked)
+
+
+# Mutants of what the mode is made of.
+
+
+def test_mutant_that_counts_the_prior_twice_is_caught():
+    passes = logistic_passes(X, y, np.array([0.01, 1.0, 25.0]))
+    doubled = logistic_passes(X, y, 2 * np.array([0.01, 1.0, 25.0]))
+    mutant = SimpleNamespace(
+        n_rows=N,
+        cheap_hessian=False,
+        logs=np.arange(0),
+        likelihood=passes.likelihood,
+        prior=doubled.prior,
+    )
+    with pytest.raises(AssertionError):
+        assert_is_the_mode(mode_of(mutant), passes)
+
+
+def test_mutant_that_tempers_the_prior_is_caught():
+    passes = logistic_passes(X, y, [0.01, 1.0, 25.0])
+    tempered = logistic_passes(X, y, 0.1 * np.array([0.01, 1.0, 25.0]))
+    mutant = SimpleNamespace(
+        n_rows=N,
+        cheap_hessian=False,
+        logs=np.arange(0),
+        likelihood=passes.likelihood,
+        prior=tempered.prior,
+    )
+    with pytest.raises(AssertionError):
+        assert_is_the_mode(mode_of(mutant, beta=0.1), passes, 0.1)
+
+
+def test_mutant_that_stops_at_the_mode_of_the_subsample_is_caught(monkeypatch):
+    monkeypatch.setattr(mode_module, "SUBSAMPLE", 200)
+    passes = logistic_passes(X, y, np.ones(3))
+
+    def likelihood(theta, *, hessian, rows=None):
+        few = passes.likelihood(theta, hessian=hessian, rows=np.arange(200))
+        return type(few)(*(10 * part for part in (few.value, few.gradient, few.hessian)))
+
+    mutant = SimpleNamespace(
+        n_rows=N, cheap_hessian=False, logs=np.arange(0), likelihood=likelihood, prior=passes.prior
+    )
+    with pytest.raises(AssertionError):
+        assert_is_the_mode(mode_of(mutant), passes)
+
+
+# Models in PyMC, through the compiled passes.
+
+
+@pytest.fixture(scope="module")
+def normal():
+    """Two likelihoods whose mode is known, on arrays that tests may spoil and mend."""
+    few, many = RNG.normal(2.0, 1.0, 1_000), RNG.normal(2.0, 1.0, 1_500)
+    design = RNG.normal(size=1_500)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 0.1)
+        pm.Normal("few", mu, 0.5, observed=few)
+        pm.Normal("many", mu * design, 2.0, observed=many)
+    target = Target(split(model, model.value_vars), 2, 0.5, None)
+    precision = 100.0 + 0.5 * (1_000 / 0.25 + design @ design / 4.0)
+    mean = 0.5 * (few.sum() / 0.25 + design @ many / 4.0) / precision
+    return SimpleNamespace(target=target, precision=precision, mean=mean, few=few, design=design)
+
+
+def test_compiled_passes_find_the_mode_in_closed_form(normal):
+    found = normal.target.mode(np.array([-3.0]), np.random.default_rng(0))
+    assert found.position.item() == pytest.approx(normal.mean, rel=1e-9)
+    assert found.precision.item() == pytest.approx(normal.precision, rel=1e-9)
+
+
+@every("row", [0, 777, 1_499])
+@every("value", [np.nan, np.inf])
+def test_a_row_without_density_is_named(normal, row, value):
+    start = np.array([1.0])
+    normal.target.require_finite(start)
+    columns = {c.name: c.values for c in normal.target.source.columns}
+    (design,) = (v for v in columns.values() if v.size == 1_500 and v[0] == normal.design[0])
+    whole = design[row]
+    design[row] = value
+    try:
+        with pytest.raises(MinibatchError, match=f"^'many' has .* first in row {row}[.] Correct"):
+            normal.target.require_finite(start)
+    finally:
+        design[row] = whole
+    normal.target.require_finite(start)
+
+
+def test_a_step_that_is_too_long_is_no_error_of_pymc():
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale")
+        effect = pm.Normal("effect", 0.0, scale, shape=3)
+        pm.Normal("y", effect[0], 1.0, observed=RNG.normal(size=1_000))
+    prior = GraphPrior(split(model, model.value_vars))
+    # The scale underflows to zero here, which PyMC's own check refuses by raising.
+    value, *_ = prior.derivatives(np.array([-800.0, 0.1, 0.0, 0.0]), np.empty(0), hessian=True)
+    assert value == -np.inf
+
+
+def test_a_prior_part_without_density_is_told(normal):
+    with pytest.raises(MinibatchError, match=r"^'mu' is nan at .* Pass other initvals="):
+        normal.target.require_finite(np.array([np.nan]))
+
+
+def test_values_that_are_all_rounding_do_not_end_the_search():
+    passes = logistic_passes(X, y, np.ones(3))
+    noise = np.random.default_rng(8)
+
+    def likelihood(theta, *, hessian, rows=None):
+        found = passes.likelihood(theta, hessian=hessian, rows=rows)
+        return replace(found, value=found.value + noise.normal(scale=1e-2))
+
+    noisy = SimpleNamespace(
+        n_rows=N, cheap_hessian=False, logs=np.arange(0), likelihood=likelihood, prior=passes.prior
+    )
+    for _ in range(20):
+        assert_is_the_mode(mode_of(noisy), passes)

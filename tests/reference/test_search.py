@@ -1,0 +1,346 @@
+"""Searches for the mode of models as users write them, from PyMC's default start."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy.special import expit
+
+from families import FAMILIES
+from gallery.catalogue import EXAMPLES
+from likelihood.evaluation import at_points
+from pymc_minibatch_mh import ModeError, PenaltyMH, TunaMH
+from pymc_minibatch_mh.compiled.graphs import GraphRows
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference import climb
+from pymc_minibatch_mh.reference import target as target_module
+from pymc_minibatch_mh.reference.density import normals_near
+from pymc_minibatch_mh.reference.mode import JITTERS
+from pymc_minibatch_mh.reference.passes import Derivatives, Passes
+from pymc_minibatch_mh.reference.target import Target
+from tiers import fast
+
+N = 3_000
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What the search reports while it goes on."""
+    lines = []
+    monkeypatch.setattr(climb, "report", lambda stage, text: lines.append((stage, text)))
+    return lines
+
+
+def searched(model):
+    """Return the mode, from where PyMC starts, and the target."""
+    target = Target(split(model, model.value_vars), 2, 1.0, None)
+    start = target.split.ravel(model.initial_point())
+    return target.mode(start, np.random.default_rng(0)), target
+
+
+def assert_is_a_mode_to_pymc(model, mode, target):
+    """Ask PyMC's own derivatives how far the mode is, in posterior standard deviations."""
+    # Whatever a standard deviation is by the search, PyMC says what it is.
+    step = 1e-3 * np.linalg.inv(np.linalg.cholesky(mode.precision))
+    places = np.concatenate([mode.position[None], mode.position + step, mode.position - step])
+    points = [target.split.unravel(place, {}) for place in places]
+    gradient, *around = at_points(model, model.dlogp(), points) @ step.T
+    above, below = np.split(np.array(around), 2)
+    precision = (below - above) / 2.0
+    assert np.linalg.eigvalsh(precision + precision.T)[0] > 0.0
+    assert np.sqrt(gradient @ np.linalg.solve(precision, gradient)) < 2e-3
+
+
+def years(rng, family):
+    """A regression on the calendar year as it comes: far from zero for its spread."""
+    year = 2010.0 + 5.0 * rng.standard_normal(N)
+    eta = 0.1 * (year - 2010.0) + 0.5
+    with pm.Model() as model:
+        line = pm.Normal("a", 0.0, 1_000.0) + pm.Normal("b", 0.0, 10.0) * year
+        if family == "bernoulli":
+            pm.Bernoulli("y", logit_p=line, observed=(rng.random(N) < expit(eta)).astype(int))
+        elif family == "poisson":
+            pm.Poisson("y", mu=pt.exp(line), observed=rng.poisson(np.exp(eta)))
+        else:
+            pm.Normal("y", line, pm.HalfNormal("s", 5.0), observed=rng.normal(eta, 1.0))
+    return model
+
+
+@pytest.mark.parametrize("family", fast(["bernoulli", "poisson", "normal"], ["bernoulli"]))
+def test_an_uncentred_predictor_does_no_harm(rng, family):
+    model = years(rng, family)
+    mode, target = searched(model)
+    assert mode.position[1] == pytest.approx(0.1, abs=0.03)
+    assert_is_a_mode_to_pymc(model, mode, target)
+
+
+def test_a_time_in_seconds_leads_to_the_mode(rng):
+    # Slope and intercept are so correlated that nothing seemed to be left to climb.
+    time = 1.7e9 + 1e5 * rng.standard_normal(N)
+    seen = (rng.random(N) < expit((time - 1.7e9) / 1e5)).astype(int)
+    with pm.Model() as model:
+        line = pm.Normal("a", 0.0, 1e5) + pm.Normal("b", 0.0, 10.0) * time
+        pm.Bernoulli("y", logit_p=line, observed=seen)
+    mode, _ = searched(model)
+    assert mode.position[1] == pytest.approx(1e-5, rel=0.2)
+
+
+def test_data_in_the_millions_lead_to_the_mode(rng):
+    with pm.Model() as model:
+        m, s = pm.Normal("m", 0.0, 1e7), pm.HalfNormal("s", 1e6)
+        pm.Normal("y", m, s, observed=rng.normal(1e6, 1e5, N))
+    mode, target = searched(model)
+    assert_is_a_mode_to_pymc(model, mode, target)
+
+
+def test_censored_lifetimes_that_are_long_for_the_prior(rng):
+    lifetime, end = 300.0 * rng.weibull(1.5, N), 300.0 * rng.uniform(0.3, 3.0, N)
+    upper = np.where(lifetime <= end, np.inf, end)
+    with pm.Model() as model:
+        alpha, beta = pm.HalfNormal("alpha", 10.0), pm.HalfNormal("beta", 50.0)
+        weibull = pm.Weibull.dist(alpha=alpha, beta=beta)
+        observed = np.minimum(lifetime, end)
+        pm.Censored("y", weibull, lower=None, upper=upper, observed=observed)
+    mode, target = searched(model)
+    assert np.exp(mode.position[0]) == pytest.approx(1.5, rel=0.2)
+    assert_is_a_mode_to_pymc(model, mode, target)
+
+
+# Where the gradient vanishes and the Hessian is not that of a mode.
+
+
+def test_a_step_far_beyond_a_scale_comes_back():
+    model = EXAMPLES["golf"].build(2_000)
+    mode, target = searched(model)
+    assert np.abs(mode.position).max() < 10.0
+    assert_is_a_mode_to_pymc(model, mode, target)
+
+
+def test_rows_with_kinks_are_told_to_do_without_their_curvature():
+    with pytest.raises(ModeError, match=r"kinks.*pass taylor_order=0"):
+        TunaMH(model=FAMILIES["laplace"](1_500))
+
+
+def test_a_symmetric_mixture_leaves_its_saddle(rng):
+    data = np.where(rng.random(N) < 0.5, rng.normal(-2.0, 1.0, N), rng.normal(2.0, 1.0, N))
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 5.0, shape=2)
+        pm.NormalMixture("y", w=[0.5, 0.5], mu=mu, sigma=1.0, observed=data)
+    mode, target = searched(model)
+    np.testing.assert_allclose(np.sort(mode.position), [-2.0, 2.0], atol=0.2)
+    assert_is_a_mode_to_pymc(model, mode, target)
+
+
+@pytest.mark.parametrize("write", [lambda a, b: a * b, lambda a, b: a**2 + b])
+def test_a_product_of_parameters_leaves_zero(rng, write):
+    x = rng.standard_normal(N)
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0.0, 1.0), pm.Normal("b", 0.0, 1.0)
+        pm.Normal("y", write(a, b) * x, 1.0, observed=rng.normal(3.0 * x, 1.0))
+    mode, target = searched(model)
+    assert write(*mode.position) == pytest.approx(3.0, abs=0.2)
+    assert_is_a_mode_to_pymc(model, mode, target)
+
+
+def test_a_start_without_hessian_is_left(rng):
+    x = rng.standard_normal(N)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 5.0)
+        # Its second derivative at the start is infinite, its first is not.
+        pm.Potential("p", -(pt.abs(b) ** 1.5))
+        pm.Normal("y", b * x, 1.0, observed=rng.normal(x, 1.0))
+    mode, target = searched(model)
+    assert_is_a_mode_to_pymc(model, mode, target)
+
+
+def test_a_start_where_everything_vanishes_is_jittered(rng, told):
+    x = rng.standard_normal(N)
+    with pm.Model() as model:
+        b = pm.Flat("b")
+        pm.Normal("y", b**3 * x, 1.0, observed=rng.normal(8.0 * x, 1.0))
+    mode, target = searched(model)
+    assert mode.position.item() == pytest.approx(2.0, abs=0.05)
+    assert sum(text.startswith("1/") for _, text in told) > 1
+    assert_is_a_mode_to_pymc(model, mode, target)
+    again, _ = searched(model)
+    np.testing.assert_array_equal(again.position, mode.position)
+
+
+# Kinks of the prior.
+
+
+@pytest.mark.parametrize("scale", [1e-2, 1e-4])
+def test_a_laplace_prior_gets_a_centre_and_a_scale(rng, scale):
+    x = rng.standard_normal(N)
+    y = rng.normal(0.01 * x, 1.0)
+    with pm.Model() as model:
+        b = pm.Laplace("b", 0.0, scale)
+        pm.Normal("y", b * x, 1.0, observed=y)
+    grid = np.linspace(-0.2, 0.2, 400_001)
+    density = -0.5 * (x @ x) * grid**2 + (x @ y) * grid - np.abs(grid) / scale
+    weights = np.exp(density - density.max())
+    mean = np.average(grid, weights=weights)
+    deviation = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
+    surrogate = TunaMH(model=model).surrogate
+    assert abs(surrogate.centre.item() - mean) < 0.5 * deviation
+    assert 0.6 < surrogate.factor.item() / deviation < 1.6
+
+
+def test_a_lasso_of_many_coefficients_is_sampled(rng):
+    X = rng.standard_normal((N, 6))
+    y = (rng.random(N) < expit(X @ [1.0, 0.5, 0.0, 0.0, 0.0, 0.0])).astype(int)
+    with pm.Model():
+        b = pm.Laplace("b", 0.0, 0.01, shape=6)
+        pm.Bernoulli("y", logit_p=X @ b, observed=y)
+        trace = pm.sample(
+            300, tune=300, chains=1, cores=1, step=TunaMH(), random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert trace.sample_stats["accept"].mean() > 0.2
+
+
+def test_an_absolute_difference_in_a_potential_has_its_mode_on_the_kink(rng):
+    x = rng.standard_normal(N)
+    y = (rng.random(N) < expit(0.3 + 0.3 * x)).astype(int)
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0.0, 5.0), pm.Normal("b", 0.0, 5.0)
+        pm.Potential("alike", -1_000.0 * pt.abs(a - b))
+        pm.Bernoulli("y", logit_p=a + b * x, observed=y)
+    mode, _ = searched(model)
+    assert mode.kinked == (0, 1)
+    assert mode.position[0] - mode.position[1] == pytest.approx(0.0, abs=0.003)
+    # Along the kink the data say how wide the posterior is, and across it the potential does.
+    inverse = np.linalg.inv(mode.precision)
+    across = np.sqrt([1.0, -1.0] @ inverse @ [1.0, -1.0])
+    assert 5e-4 < across < 4e-3
+    assert np.sqrt(inverse[0, 0]) == pytest.approx(0.027, rel=0.2)
+
+
+def test_only_kinks_are_taken_for_kinks():
+    def prior(theta, *, hessian):
+        """A wall as steep as an exponential gets, a kink, and one of a difference."""
+        a, b, c, d = theta
+        side, other = np.sign(b), np.sign(c - d)
+        gradient = -np.array([30.0 * np.exp(30.0 * a), side, 2.0 * other, -2.0 * other])
+        value = -np.exp(30.0 * a) - abs(b) - 2.0 * abs(c - d)
+        return Derivatives(value, gradient, np.zeros((4, 4)) if hessian else np.empty((0, 0)))
+
+    normals = normals_near(prior, np.array([0.5, 0.3, 0.2, 0.1]), np.ones(4))
+    np.testing.assert_allclose(normals, [[0, -1, 0, 0], [0, 0, -1, 1]], atol=1e-8)
+    assert normals_near(prior, np.array([0.5, 3.0, 5.0, 1.0]), np.ones(4)) == []
+    # What has no curvature would be asked for at the ends of the real line.
+    assert normals_near(prior, np.array([0.5, 0.3, 0.2, 0.1]), np.full(4, 1e100)) == []
+
+
+# Single precision.
+
+
+@pytest.fixture
+def single_precision():
+    with pytensor.config.change_flags(floatX="float32"):
+        yield
+
+
+@pytest.mark.usefixtures("single_precision")
+@pytest.mark.parametrize("family", fast(["bernoulli", "normal"], ["bernoulli"]))
+def test_single_precision_leads_to_the_mode_of_double_precision(rng, family):
+    found = PenaltyMH(model=years(rng, family)).surrogate
+    with pytensor.config.change_flags(floatX="float64"):
+        mode = PenaltyMH(model=years(np.random.default_rng(5), family)).surrogate
+    gap = mode.whitener @ (found.centre - mode.centre)
+    assert np.linalg.norm(gap) < 0.1
+
+
+# Searches that cannot end.
+
+
+def perfect_fit(rng):
+    x = rng.standard_normal(N)
+    pm.Normal("y", pm.Normal("b", 0.0, 5.0) * x, pm.HalfNormal("s", 1.0), observed=2.0 * x)
+
+
+def scale_without_data(rng):
+    far = pm.HalfFlat("s") * pm.Normal("z")
+    pm.Normal("y", pm.Normal("m") + 1e-8 * far, 1.0, observed=rng.standard_normal(N))
+
+
+@pytest.mark.parametrize(
+    ("define", "found"),
+    [
+        (perfect_fit, "'s_log__' runs away: the scale 's' goes to 0,"),
+        (scale_without_data, "'s_log__' runs away: the scale 's' goes to infinity,"),
+    ],
+)
+def test_a_scale_that_runs_away_ends_the_search_early(rng, told, define, found):
+    with pm.Model() as model:
+        define(rng)
+    with pytest.raises(ModeError) as error:
+        searched(model)
+    assert str(error.value).startswith(found)
+    assert "The last point is" in str(error.value)
+    starts = [k for k, (_, text) in enumerate(told) if text.startswith("1/")]
+    assert len(starts) == 1 + len(JITTERS)
+    assert np.diff([*starts, len(told)]).max() < climb.MAX_STEPS
+
+
+def test_the_search_says_how_far_it_is(rng, told):
+    searched(years(rng, "bernoulli"))
+    assert told[0][0] == "Newton"
+    assert told[0][1].startswith(f"1/{climb.MAX_STEPS}, distance ")
+    assert told[-1][1].startswith(f"{len(told)}/")
+
+
+@pytest.fixture(scope="module")
+def many_rows():
+    """A logistic regression of 200,000 rows with one strong covariate."""
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal(200_000)
+    y = (rng.random(x.size) < expit(2.0 + 2.0 * x)).astype(int)
+    with pm.Model() as model:
+        line = pm.Normal("a", 0.0, 5.0) + pm.Normal("b", 0.0, 5.0) * x
+        pm.Bernoulli("y", logit_p=line, observed=y)
+    return model
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """How many rows each pass read, None for all, and whether it took the Hessian."""
+    found, likelihood = [], Passes.likelihood
+
+    def counted(self, theta, *, hessian, rows=None):
+        found.append((None if rows is None else len(rows), hessian))
+        return likelihood(self, theta, hessian=hessian, rows=rows)
+
+    monkeypatch.setattr(Passes, "likelihood", counted)
+    return found
+
+
+def test_a_subsample_saves_passes_over_all_rows(many_rows, read):
+    mode, target = searched(many_rows)
+    assert read.count((None, True)) <= 4
+    assert read.count((None, False)) == 0
+    gradient = target.passes.likelihood(mode.position, hessian=False).gradient
+    gradient += target.passes.prior(mode.position, hessian=False).gradient
+    assert np.sqrt(gradient @ np.linalg.solve(mode.precision, gradient)) < 1e-3
+
+
+def test_a_centre_takes_three_passes_over_all_rows(many_rows, read, monkeypatch):
+    target = Target(split(many_rows, many_rows.value_vars), 2, 1.0, None)
+    found = target.expand(np.zeros(2), np.random.default_rng(0))
+    assert sum(rows is None for rows, _ in read) == 3
+    monkeypatch.setattr(target_module, "MANY_ROWS", 10**9)
+    patient = target.expand(np.zeros(2), np.random.default_rng(0))
+    assert np.linalg.norm(found.whitener @ (found.centre - patient.centre)) < 0.03
+
+
+def test_rows_as_a_graph_spare_hessians(many_rows, read):
+    target = Target(split(many_rows, many_rows.value_vars), 2, 1.0, None)
+    target.compiled.rows = GraphRows(target.split, target.source)
+    target.expand(np.zeros(2), np.random.default_rng(0))
+    assert read.count((None, True)) <= 3

@@ -1,0 +1,139 @@
+"""A centre between mode and mean, and one without curvature."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from pymc_minibatch_mh.errors import ModeError
+from pymc_minibatch_mh.reference import marginal as smoothing
+from pymc_minibatch_mh.reference.marginal import smoothed
+from pymc_minibatch_mh.reference.mode import find_centre, find_mode
+from reference.formulas import derivatives, logistic_passes, quadratic
+
+N, SIZE = 600, 5
+NAMES = [f"b[{k}]" for k in range(SIZE)]
+RNG = np.random.default_rng(33)
+X = np.column_stack([np.ones(N), RNG.normal(size=(N, SIZE - 1))])
+# Rare events: the posterior of the intercept is skewed.
+y = RNG.random(N) < expit(X @ [-3.0, 0.8, -0.5, 0.4, 0.3])
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    passes = logistic_passes(X, y, np.full(SIZE, 0.1))
+    return passes, find_mode(passes, np.zeros(SIZE), 1.0, NAMES, np.random.default_rng(0))
+
+
+def mean_by_importance(passes, mode):
+    """Return the posterior mean, in standard deviations from the mode."""
+    factor = np.linalg.inv(np.linalg.cholesky(mode.precision)).T
+    noise = np.random.default_rng(1).standard_normal((40_000, SIZE))
+    noise = np.concatenate([noise, -noise])
+    eta = X @ (mode.position[:, None] + factor @ noise.T)
+    values = -np.logaddexp(0.0, np.where(y, -1.0, 1.0)[:, None] * eta).sum(axis=0)
+    theta = mode.position + noise @ factor.T
+    values -= 0.05 * (theta**2).sum(axis=1)
+    weights = np.exp(values + 0.5 * (noise**2).sum(axis=1) - values.max())
+    return (weights[:, None] * noise).sum(axis=0) / weights.sum()
+
+
+def in_deviations(mode, position):
+    return np.linalg.cholesky(mode.precision).T @ (position - mode.position)
+
+
+def test_the_centre_moves_most_of_the_way_to_the_mean(skewed):
+    passes, mode = skewed
+    mean = mean_by_importance(passes, mode)
+    assert np.linalg.norm(mean) > 0.2
+    moved = in_deviations(mode, smoothed(passes, mode, 1.0, np.random.default_rng(2)).position)
+    assert np.linalg.norm(moved - mean) < 0.35 * np.linalg.norm(mean)
+
+
+def test_derivatives_are_those_at_the_new_centre(skewed):
+    passes, mode = skewed
+    moved = smoothed(passes, mode, 1.0, np.random.default_rng(2))
+    rows = passes.likelihood(moved.position, hessian=True)
+    np.testing.assert_allclose(moved.likelihood.gradient, rows.gradient)
+    prior = passes.prior(moved.position, hessian=True).hessian
+    np.testing.assert_allclose(moved.precision, -rows.hessian - prior)
+
+
+def test_a_subsample_will_do(skewed, monkeypatch):
+    passes, mode = skewed
+    whole = smoothed(passes, mode, 1.0, np.random.default_rng(2)).position
+    monkeypatch.setattr(smoothing, "SUBSAMPLE", 300)
+    part = smoothed(passes, mode, 1.0, np.random.default_rng(2)).position
+    gap = np.linalg.norm(in_deviations(mode, part) - in_deviations(mode, whole))
+    assert 0.0 < gap < 0.5 * np.linalg.norm(in_deviations(mode, whole))
+
+
+def test_a_normal_posterior_keeps_its_mode():
+    class Normal:
+        n_rows = 100
+        cheap_hessian, logs = False, np.arange(0)
+
+        def likelihood(self, theta, *, hessian, rows=None):
+            return quadratic(np.ones(2), 50.0 * np.eye(2), theta, hessian=hessian)
+
+        def prior(self, theta, *, hessian):
+            return quadratic(np.zeros(2), np.eye(2), theta, hessian=hessian)
+
+        def bend(self, theta, factor, rows):
+            return np.zeros(2)
+
+        def bend_of_prior(self, theta, factor):
+            return np.zeros(2)
+
+    mode = find_mode(Normal(), np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))
+    assert smoothed(Normal(), mode, 1.0, np.random.default_rng(2)) is mode
+
+
+class Kinked:
+    """A median regression, whose Hessian is zero wherever there is one."""
+
+    def __init__(self, n_rows=2_000):
+        rng = np.random.default_rng(3)
+        self.n_rows, self.cheap_hessian, self.logs = n_rows, False, np.arange(0)
+        self.X = np.column_stack([np.ones(n_rows), rng.uniform(-1, 1, n_rows)])
+        self.y = self.X @ [0.4, 0.8] + rng.laplace(size=n_rows)
+
+    def likelihood(self, theta, *, hessian, rows=None):
+        chosen = slice(None) if rows is None else rows
+        gap = self.y[chosen] - self.X[chosen] @ theta
+        gradient = np.sign(gap) @ self.X[chosen]
+        return derivatives(-np.abs(gap).sum(), gradient, np.zeros((2, 2)), hessian=hessian)
+
+    def prior(self, theta, *, hessian):
+        return quadratic(np.zeros(2), 0.04 * np.eye(2), theta, hessian=hessian)
+
+
+def test_scores_give_a_kinked_posterior_its_scale():
+    passes = Kinked()
+    with pytest.raises(ModeError):
+        find_mode(passes, np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))
+    found = find_centre(passes, np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))
+    truth = passes.X.T @ passes.X
+    np.testing.assert_allclose(found.precision, truth, rtol=0.3, atol=0.15 * passes.n_rows)
+    assert np.abs(found.position - [0.4, 0.8]).max() < 0.2
+
+
+def test_a_temperature_widens_the_scale():
+    passes = Kinked()
+    one, hot = (
+        find_centre(passes, np.zeros(2), beta, ["a", "b"], np.random.default_rng(0))
+        for beta in (1.0, 0.25)
+    )
+    np.testing.assert_allclose(hot.precision, 0.25 * one.precision, rtol=0.3, atol=40.0)
+
+
+def test_rows_that_all_pull_one_way_have_no_scale():
+    passes = Kinked()
+    passes.y = passes.y + 1e6
+    passes.prior = lambda theta, *, hessian: quadratic(
+        np.zeros(2), np.zeros((2, 2)), theta, hessian=hessian
+    )
+    passes.X = np.column_stack([np.ones(passes.n_rows), np.zeros(passes.n_rows)])
+    with pytest.raises(
+        ModeError, match=r"^'a', 'b' have no scale that was found.*proper, informative"
+    ):
+        find_centre(passes, np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))

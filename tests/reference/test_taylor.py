@@ -1,0 +1,197 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from every import every
+from pymc_minibatch_mh.kernels.handle import address_of
+from pymc_minibatch_mh.kernels.looks import predicted_noise
+from pymc_minibatch_mh.kernels.moves import move_between
+from pymc_minibatch_mh.kernels.posterior import expansion_change
+from pymc_minibatch_mh.kernels.row_sums import move_moments
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.reference.mode import calibrate, surrogate_at
+from pymc_minibatch_mh.reference.target import Target
+from reference.formulas import logistic_rows
+
+N = 1_200
+RNG = np.random.default_rng(31)
+X = np.column_stack([np.ones(N), RNG.normal(size=(N, 2))])
+y = RNG.random(N) < 1 / (1 + np.exp(-X @ [0.3, -1.0, 0.5]))
+ORDERS = (0, 1, 2)
+BETAS = (1.0, 0.2)
+
+
+@pytest.fixture(scope="module")
+def target_of():
+    """Targets of one model at every order and temperature, on the same compiled functions."""
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 2.0, shape=3)
+        pm.Bernoulli("y", logit_p=pm.math.dot(X, beta), observed=y)
+    first = Target(split(model, model.value_vars), 2, 1.0, None)
+
+    def build(order, beta):
+        return first.beside(order, beta)
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def setting_of(target_of):
+    def build(order, beta=1.0):
+        target = target_of(order, beta)
+        mode = target.mode(np.zeros(3), np.random.default_rng(1))
+        surrogate = surrogate_at(mode, order, beta)
+        rng = np.random.default_rng(2)
+        theta, new = surrogate.centre + 2.0 * rng.normal(size=(2, 3)) @ surrogate.factor.T
+        return SimpleNamespace(
+            target=target, mode=mode, surrogate=surrogate, theta=theta, new=new, order=order
+        )
+
+    return build
+
+
+def compiled_change(s, rows, target=None):
+    target = target or s.target
+    space, address = target.passes.space, address_of(target.evaluate)
+    n, mean, *_ = move_moments(
+        address, s.theta, s.new, s.surrogate.centre, space, np.array(rows, dtype=np.int64)
+    )
+    return n * mean
+
+
+def expansion(s, theta):
+    """Taylor polynomial of every row around the centre, by formula."""
+    gap = theta - s.surrogate.centre
+    parts = logistic_rows(X, y, s.surrogate.centre, s.order)
+    total = parts[0].copy()
+    if s.order >= 1:
+        total += parts[1] @ gap
+    if s.order == 2:
+        total += 0.5 * (parts[2] @ gap) @ gap
+    return total
+
+
+def log_likelihoods(theta):
+    return logistic_rows(X, y, theta, 0)[0]
+
+
+def assert_remainders_change_as_by_formula(s, target=None):
+    change = log_likelihoods(s.new) - log_likelihoods(s.theta)
+    change -= expansion(s, s.new) - expansion(s, s.theta)
+    for row in range(0, N, 40):
+        found = compiled_change(s, [row], target)
+        np.testing.assert_allclose(found, change[row], rtol=1e-8, atol=1e-13)
+
+
+def assert_parts_add_up(s, surrogate=None, target=None):
+    """β Σ remainders + expansion is the change of the tempered log-likelihood."""
+    surrogate = surrogate or s.surrogate
+    beta = s.surrogate.inverse_temperature
+    total = beta * compiled_change(s, range(N), target)
+    total += expansion_change(surrogate, s.theta, s.new)
+    expected = beta * (log_likelihoods(s.new).sum() - log_likelihoods(s.theta).sum())
+    assert abs(expected) > 0.1 * beta
+    assert total == pytest.approx(expected, rel=1e-9)
+
+
+def assert_factor_of_the_inverse(factor, precision):
+    np.testing.assert_allclose(factor @ factor.T, np.linalg.inv(precision), rtol=1e-10)
+
+
+@every("order", ORDERS)
+def test_differences_of_remainders_are_those_by_formula(setting_of, order):
+    assert_remainders_change_as_by_formula(setting_of(order))
+
+
+@every("beta", BETAS)
+@every("order", ORDERS)
+def test_expansion_and_remainders_add_up_to_the_log_likelihood(setting_of, order, beta):
+    assert_parts_add_up(setting_of(order, beta))
+
+
+@every("order", ORDERS)
+def test_a_move_and_its_return_cancel(setting_of, order):
+    s = setting_of(order)
+    there = expansion_change(s.surrogate, s.theta, s.new)
+    assert expansion_change(s.surrogate, s.new, s.theta) == pytest.approx(-there, rel=1e-12)
+    forth = compiled_change(s, range(N))
+    s.theta, s.new = s.new, s.theta
+    assert compiled_change(s, range(N)) == pytest.approx(-forth, rel=1e-9)
+
+
+def variance_of(s, theta, new):
+    (moments,) = s.target.passes.moves(s.target.taylor_order, [(theta, new)], s.surrogate.centre)
+    return moments.variance
+
+
+def test_higher_orders_leave_smaller_remainders(setting_of):
+    left = []
+    for order in ORDERS:
+        s = setting_of(order)
+        left.append(variance_of(s, s.theta, s.new))
+    assert left[0] > 50 * left[1] > 50 * 5 * left[2]
+
+
+@every("beta", BETAS)
+def test_factor_and_whitener_belong_to_the_precision(setting_of, beta):
+    s = setting_of(2, beta)
+    assert_factor_of_the_inverse(s.surrogate.factor, s.mode.precision)
+    np.testing.assert_allclose(s.surrogate.whitener @ s.surrogate.factor, np.eye(3), atol=1e-12)
+    assert (np.triu(s.surrogate.whitener, 1) == 0.0).all()
+    hessian = logistic_rows(X, y, s.surrogate.centre, 2)[2].sum(0)
+    expected = -beta * hessian + np.eye(3) / 4.0
+    np.testing.assert_allclose(s.mode.precision, expected, rtol=1e-9)
+
+
+@every("order", ORDERS)
+def test_predicted_spread_covers_most_moves(setting_of, order):
+    s = setting_of(order)
+    rng = np.random.default_rng(3)
+    calibration, _ = calibrate(s.target.passes, s.target.taylor_order, s.surrogate, rng)
+    covered = 0
+    for _ in range(60):
+        theta, new = s.surrogate.centre + rng.normal(size=(2, 3)) @ s.surrogate.factor.T
+        move = move_between(s.surrogate, theta, new)
+        noise = predicted_noise(move, s.surrogate, calibration.kappa)
+        covered += N**2 * variance_of(s, theta, new) <= noise
+    assert covered >= 40
+    assert calibration.third_absolute >= calibration.skewness >= 0.0
+
+
+# Each mutant is a plausible mistake in the expansion.
+
+
+def test_mutant_without_the_second_order_of_rows_is_caught(setting_of):
+    s, first = setting_of(2), setting_of(1).target
+    with pytest.raises(AssertionError):
+        assert_remainders_change_as_by_formula(s, first)
+    with pytest.raises(AssertionError):
+        assert_parts_add_up(s, target=first)
+
+
+@every("part", ["gradient", "hessian"])
+def test_mutant_without_a_part_of_the_expansion_is_caught(setting_of, part):
+    s = setting_of(2)
+    mutant = s.surrogate._replace(**{part: np.zeros_like(getattr(s.surrogate, part))})
+    with pytest.raises(AssertionError):
+        assert_parts_add_up(s, mutant)
+
+
+def test_mutant_that_forgets_the_temperature_is_caught(setting_of):
+    s = setting_of(2, 0.2)
+    with pytest.raises(AssertionError):
+        assert_parts_add_up(s, s.surrogate._replace(inverse_temperature=1.0))
+
+
+def test_mutant_with_another_centre_is_caught(setting_of):
+    s = setting_of(2)
+    with pytest.raises(AssertionError):
+        assert_parts_add_up(s, s.surrogate._replace(centre=s.surrogate.centre + 0.01))
+
+
+def test_mutant_with_the_transposed_factor_is_caught(setting_of):
+    s = setting_of(2)
+    with pytest.raises(AssertionError):
+        assert_factor_of_the_inverse(np.ascontiguousarray(s.surrogate.factor.T), s.mode.precision)

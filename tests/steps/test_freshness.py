@@ -1,0 +1,139 @@
+"""A step notices whatever changed of what it was built from, and nothing else."""
+
+import copy
+import re
+from itertools import count
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from conformance.harness import run
+from pymc_minibatch_mh import PenaltyMH, StaleDataError
+from pymc_minibatch_mh.data import contents
+from pymc_minibatch_mh.diagnostics.audit.measure import frozen_as_sampled
+from pymc_minibatch_mh.likelihood.weights import weights_of
+from pymc_minibatch_mh.plan.file import WatchedModel
+from steps.editable import EDITS, HARMLESS, Editable, edited
+from zoo import sample
+
+
+@pytest.fixture(scope="module")
+def written():
+    return Editable()
+
+
+@pytest.fixture(scope="module")
+def step(written):
+    return PenaltyMH(model=written.model, weights=written.weights)
+
+
+def start(step):
+    step.setup_chain(np.random.default_rng(5), 10, 10)
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_changed_is_noticed_when_a_chain_starts(written, step, edit):
+    change, said = EDITS[edit]
+    with edited(written, change):
+        message = rf"^{re.escape(said)} after this step was built, .* Build PenaltyMH\(\) again\.$"
+        with pytest.raises(StaleDataError, match=message):
+            start(step)
+    start(step)
+
+
+def warm_up_that_ends(step):
+    """Return what ends a warm-up that began before anything changed."""
+    chain = copy.copy(step)
+    start(chain)
+    return chain.stop_tuning
+
+
+#: What is done with a step -> returns the call, of which all but the last bit is done before.
+USES = {
+    "sampled": lambda step, model, path: lambda: sample(model, step, 5, 5),
+    "pickled": lambda step, model, path: lambda: cloudpickle.dumps(step),
+    "copied": lambda step, model, path: lambda: copy.copy(step),
+    "saved": lambda step, model, path: lambda: step.save(path / "step.npz"),
+    "audited": lambda step, model, path: (
+        lambda: frozen_as_sampled(step, None, None, np.random.default_rng(1))
+    ),
+    "given a state": lambda step, model, path: setter(step),
+    "taken out of warm-up": lambda step, model, path: warm_up_that_ends(step),
+}
+
+
+def setter(step):
+    state = step.sampling_state
+    return lambda: setattr(step, "sampling_state", state)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_changed_data_are_noticed_when_the_step_is(written, step, tmp_path, use):
+    call = USES[use](step, written.model, tmp_path)
+    change, _ = EDITS["a predictor in place"]
+    with (
+        edited(written, change),
+        pytest.raises(StaleDataError, match="'a data array of y' changed"),
+    ):
+        call()
+
+
+def test_no_state_is_taken_for_one_of_changed_data(written, step):
+    fresh = copy.copy(step)
+    fresh.__dict__.pop("key", None)
+    change, _ = EDITS["a predictor in place"]
+    with (
+        edited(written, change),
+        pytest.raises(StaleDataError, match="'a data array of y' changed"),
+    ):
+        fresh.sampling_state  # noqa: B018 - what it belongs to is read from the data
+
+
+@pytest.mark.parametrize("edit", HARMLESS)
+def test_what_changes_no_density_goes_unnoticed(written, step, edit):
+    def draws():
+        start(step)
+        return run(step, written.model.initial_point(), 20)[0]
+
+    before = draws()
+    with edited(written, HARMLESS[edit]):
+        np.testing.assert_array_equal(draws(), before)
+
+
+def test_a_step_in_another_process_has_data_that_nobody_changes(written, step):
+    arrived = cloudpickle.loads(cloudpickle.dumps(step))
+    for edit in ("a predictor in place", "a shared variable", "a potential that is added"):
+        change, _ = EDITS[edit]
+        with edited(written, change):
+            start(arrived)
+            run(arrived, written.model.initial_point(), 5)
+
+
+def test_what_is_watched_is_no_part_of_a_pickle(step, written):
+    size = len(cloudpickle.dumps(step._watched))
+    assert size < 20_000 < written.x.nbytes
+
+
+def test_all_data_are_read_and_each_of_them_once(step, written, monkeypatch):
+    calls, digest = count(), contents.digest
+    monkeypatch.setattr(contents, "digest", lambda array: (next(calls), digest(array))[1])
+    start(step)
+    arrays = list(step._watched._arrays.named())
+    assert next(calls) == len(arrays) + 1
+    assert len({id(array) for _, array in arrays}) == len(arrays)
+
+
+def test_what_a_model_holds_is_a_value(written, step):
+    def now():
+        split = step.target.split
+        return WatchedModel(written.model, split.arrays, weights_of(split.terms))
+
+    before = now()
+    assert before.contents == step._watched.contents
+    assert {before.contents: "prepared"}[now().contents] == "prepared"
+    with edited(written, EDITS["one of its numbers in place"][0]):
+        assert now().contents != before.contents
+        assert not before.is_unchanged
+        assert now().is_unchanged
+    assert before.is_unchanged

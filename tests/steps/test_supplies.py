@@ -1,0 +1,335 @@
+"""Steps on stored rows sample what steps on rows in memory sample, and stop where they must."""
+
+import sys
+import warnings
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import log_expit
+
+from conformance.harness import run, same_draws
+from interrupts import interrupted_after
+from pymc_minibatch_mh import MinibatchError, ScalableSubsamplingMH, TunaMH, threads
+from pymc_minibatch_mh.bounds.block_tables import BLOCK, BlockBounds
+from pymc_minibatch_mh.chain import chain as warmup
+from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
+from pymc_minibatch_mh.errors import SourceError, UnsplittableModelError
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.bound_tables import TOTAL
+from pymc_minibatch_mh.likelihood.stored import Rows
+from statistical.budget import VERY_FAR
+from steps import stored
+from zoo import sample
+
+MODELS = ("logistic", "heavy_tails", "offsets", "large_counts", "groups", "no_change", "some_zeros")
+
+
+@cache
+def steps(name, order=2):
+    """Return the steps of a model in memory and on stored rows, and the storage."""
+    in_memory, on_disk, storage = getattr(stored, name)()
+    return (
+        TunaMH(model=in_memory, taylor_order=order),
+        TunaMH(model=on_disk, taylor_order=order),
+        storage,
+    )
+
+
+# What is prepared.
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_stored_rows_are_prepared_as_rows_in_memory(name):
+    own, other, _ = steps(name)
+    np.testing.assert_allclose(own.surrogate.centre, other.surrogate.centre, rtol=1e-9)
+    heads = [step.tables.heads for step in (own, other)]
+    np.testing.assert_array_equal(*(h[:, :TOTAL] for h in heads))
+    np.testing.assert_allclose(*(h[:, TOTAL] for h in heads), rtol=1e-6, atol=1e-12)
+    n_rows = other.prepared.n_rows
+    assert other.tables.largest.shape == (len(heads[0]), -(-n_rows // BLOCK))
+    rows = np.unique(np.random.default_rng(1).integers(0, n_rows, 2_000))
+    for table, c in enumerate(own.tables.c):
+        np.testing.assert_allclose(other.tables.of(table, rows), c[rows], rtol=1e-5, atol=1e-12)
+
+
+def test_rows_without_a_bound_are_never_drawn():
+    _, step, storage = steps("some_zeros")
+    x = storage._arrays["x"]
+    # The next number above 0, as bounds are rounded up.
+    assert step.tables.largest[:, 1].max() < 1e-44
+    drawn = step.tables.draw(0, np.random.default_rng(1), 5_000)
+    assert x[drawn.rows].all()
+
+
+def test_rows_that_cannot_change_are_not_asked_for():
+    in_memory, step, storage = steps("no_change")
+    assert not step.tables.heads[:, TOTAL].any()
+    chain = chain_of(step, 5)
+    asked = storage.reads
+    draws = chain.advance(500)
+    assert storage.reads == asked
+    assert not draws.counts[:, entry.N_OBS].any()
+    twin = chain_of(in_memory, 5)
+    twin.rng.integers(2**62)
+    np.testing.assert_allclose(twin.advance(500).positions, draws.positions, rtol=1e-9)
+
+
+# Where chains go on.
+
+
+def test_a_chain_around_another_centre_is_taken_up_with_other_tables():
+    """Around the mean of warm-up there may be more tables, or fewer, than around the mode."""
+    _, model, _ = stored.logistic()
+    step, other = TunaMH(model=model), TunaMH(model=model)
+    start = model.initial_point()
+    for own in (step, other):
+        own.setup_chain(np.random.default_rng(4), 300, 300)
+    kinds = BlockBounds._worthwhile
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warmup, "MOVED", 0.0)
+        patch.setattr(BlockBounds, "_worthwhile", lambda *own: [*kinds(*own), 1][-1:] * 2)
+        _, point = run(step, start, 201, stop_at=200)
+        state = step.sampling_state
+        assert len(state.chain_state.supplies) != len(other.tables.heads)
+        other.sampling_state = state
+    one, again = (run(own, point, 60)[0] for own in (step, other))
+    np.testing.assert_array_equal(one, again)
+
+
+def test_chains_of_different_seeds_use_different_rows():
+    _, step = scalar_step()
+    chains = [chain_of(step, seed) for seed in (1, 2, 1)]
+    for chain in chains:
+        chain.advance(100)
+    keys = [chain.state.supply_key for chain in chains]
+    assert keys[0] == keys[2] != keys[1]
+    rows = [chain._pool.rows for chain in chains]
+    np.testing.assert_array_equal(rows[0], rows[2])
+    filled = rows[0] + rows[1] > 0
+    assert filled.sum() > 4_096
+    assert (rows[0] == rows[1])[filled].mean() < 0.01
+
+
+def test_chains_in_processes_draw_what_they_draw_in_one(tmp_path):
+    arrays = stored.scalar()[2]._arrays
+    for name, values in arrays.items():
+        np.save(tmp_path / name, values)
+    rows = Rows(**{name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in arrays})
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 1.0)
+        pm.Bernoulli("y", logit_p=b * rows.data("x"), observed=rows.data("y"))
+    step = TunaMH(model=model, taylor_order=0)
+    same_draws(*(sampled(model, step, 60, 60, cores=k, random_seed=5) for k in (1, 2)))
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_neither_cores_nor_delays_change_a_draw(monkeypatch, cores):
+    _model, step = scalar_step()
+    expected = chain_of(step, 7).advance(150)
+    _, again, storage = stored.scalar()
+    storage.delay = 0.003
+    monkeypatch.setattr(threads, "usable_cores", lambda: cores)
+    late = TunaMH(model=again, taylor_order=0)
+    found = chain_of(late, 7).advance(150)
+    np.testing.assert_array_equal(found.positions, expected.positions)
+    np.testing.assert_array_equal(found.counts, expected.counts)
+
+
+# What is sampled.
+
+
+@cache
+def scalar_step(cls=TunaMH):
+    _, model, _ = stored.scalar()
+    return model, cls(model=model, taylor_order=0)
+
+
+def chain_of(step, seed):
+    chain = Chain(step.program, np.random.default_rng(seed), adapting=False)
+    chain.state.started = True
+    return chain
+
+
+def exact_moments():
+    """Return mean and standard deviation of the coefficient, by quadrature."""
+    arrays = stored.scalar()[2]._arrays
+    b = np.linspace(-0.5, 2.0, 2_001)
+    eta = np.outer(b, arrays["x"])
+    log_density = np.where(arrays["y"] == 1, log_expit(eta), log_expit(-eta)).sum(axis=1) - b**2 / 2
+    weights = np.exp(log_density - log_density.max())
+    weights /= weights.sum()
+    mean = weights @ b
+    return mean, np.sqrt(weights @ (b - mean) ** 2)
+
+
+def sampled(model, step, draws, tune, **settings):
+    with warnings.catch_warnings():
+        # PyMC leaves what it cannot evaluate as a whole out of a trace.
+        warnings.filterwarnings("ignore", "Could not extract data", UserWarning)
+        return sample(model, step, draws, tune, **settings)
+
+
+def test_posterior_is_that_of_quadrature():
+    model, step = scalar_step()
+    trace = sampled(model, step, 12_000, 500, chains=1, random_seed=3)
+    assert 10.0 < float(trace.sample_stats["n_obs"].mean()) < 1_000.0
+    mean, sd = exact_moments()
+    draws = trace.posterior["b"].to_numpy().ravel()
+    # Means of batches much longer than the chain remembers.
+    batches = draws.reshape(40, -1).mean(axis=1)
+    error = batches.std(ddof=1) / np.sqrt(len(batches))
+    assert error < 0.05 * sd
+    assert abs(draws.mean() - mean) < VERY_FAR * error
+
+
+# All rows.
+
+
+def far_moves():
+    return [(np.array([a]), np.array([b])) for a, b in ((0.3, 40.0), (-9.0, 12.0), (5.0, 5.1))]
+
+
+def test_a_full_pass_finds_what_rows_in_memory_change_by():
+    own, other, _ = steps("heavy_tails")
+    for ends in far_moves():
+        one, again = (
+            s.target.passes.change(s.target.taylor_order, (*ends, own.surrogate.centre))
+            for s in (own, other)
+        )
+        assert again == pytest.approx(one, rel=1e-11)
+
+
+def test_chains_far_out_decide_by_all_rows_as_in_memory():
+    own, other, _ = steps("heavy_tails")
+    assert np.isfinite(own.tables.heads[:, 0]).all()
+    found = []
+    for step in (own, other):
+        chain = chain_of(step, 8)
+        chain.state.supply_key = 1
+        chain.place(np.array([30.0]), np.zeros(0))
+        found.append(chain.advance(20))
+    passes = [draws.counts[:, entry.FULL_PASS] for draws in found]
+    assert (passes[0] == 1.0).all()
+    np.testing.assert_array_equal(*passes)
+    np.testing.assert_allclose(*(draws.positions for draws in found), rtol=1e-9)
+    np.testing.assert_allclose(*(draws.counts[:, entry.LOG_RATIO] for draws in found), rtol=1e-8)
+
+
+class GoneError(OSError):
+    """What a storage of one's own raises."""
+
+
+def test_what_a_storage_raises_in_a_full_pass_reaches_the_user():
+    _, step, storage = steps("heavy_tails")
+    chain = chain_of(step, 8)
+    chain.place(np.array([30.0]), np.zeros(0))
+    storage.error = GoneError("no such disk")
+    asked = storage.reads
+    with pytest.raises(GoneError, match="no such disk"):
+        chain.advance(200)
+    assert storage.reads == asked + 1
+    np.testing.assert_array_equal(chain.position, 30.0)
+    storage.error = None
+    assert np.isfinite(chain.advance(5).positions).all()
+
+
+def test_no_update_follows_a_pass_that_has_failed():
+    """All moves are decided by all rows here, and those that were tried are counted."""
+    _, model, storage = stored.heavy_tails()
+    chain = chain_of(ScalableSubsamplingMH(model=model, updates_per_draw=500), 8)
+    chain.place(np.array([30.0]), np.zeros(0))
+    change, passes = chain.prepared.target.passes.change, []
+
+    def failing(*ends):
+        passes.append(ends)
+        if len(passes) > 3:
+            storage.error = GoneError("no such disk")
+        return change(*ends)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chain.prepared.target.passes, "change", failing)
+        with pytest.raises(GoneError, match="no such disk"):
+            chain.advance(2)
+    assert len(passes) == 4
+    assert chain.state.window[:, entry.TRIED].sum() == 3
+
+
+def test_an_interrupt_stops_a_chain_between_two_updates(monkeypatch):
+    # It is raised where ctypes cannot pass it on, which says so before the chain raises it.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    _, step = scalar_step()
+    chain = chain_of(step, 4)
+    chain.advance(1)
+    with interrupted_after(0.2), pytest.raises(KeyboardInterrupt):
+        chain.advance(1_000_000)
+    copied = chain.copy()
+    found = chain.advance(50).positions
+    assert 0.0 < found.min() < found.max() < 2.0
+    np.testing.assert_array_equal(copied.advance(50).positions, found)
+
+
+def test_what_a_storage_raises_while_rows_are_drawn_ends_sampling():
+    _, model, storage = stored.scalar()
+    step = TunaMH(model=model, taylor_order=0)
+    seen = []
+
+    def told(trace, draw):
+        seen.append(draw.draw_idx)
+        if len(seen) == 30:
+            storage.error = GoneError("no such disk")
+
+    with model, pytest.raises(GoneError, match="no such disk"):
+        pm.sample(
+            5_000, tune=0, chains=1, cores=1, step=step, callback=told, progressbar=False,
+            quiet=True, random_seed=1,
+        )  # fmt: skip
+    assert 30 <= len(seen) < 5_000
+
+
+def test_data_that_were_edited_end_sampling():
+    _, model, storage = stored.scalar()
+    step = TunaMH(model=model, taylor_order=0)
+    storage.edited = {"x": 30.0}
+    with pytest.raises(SourceError, match=r"^row [\d,]+ of 'y' is not the one that was bounded"):
+        sample(model, step, 500, 0, chains=1, random_seed=1)
+
+
+# What is refused.
+
+
+def test_an_index_out_of_range_is_refused_with_its_row():
+    _, model, _ = stored.groups(wrong=73_201)
+    with pytest.raises(UnsplittableModelError, match=r"chooses entry 7 in row 73201 of .* 5 ent"):
+        TunaMH(model=model)
+
+
+def test_a_row_that_is_not_finite_is_named():
+    _, model, storage = stored.logistic(100_000)
+    storage._arrays["x"][73_201] = np.nan
+    with pytest.raises(MinibatchError, match=r"'y' has .* not finite .* first in row 73201\."):
+        TunaMH(model=model)
+
+
+def test_other_forms_of_the_test_draw_ahead_as_well():
+    model, step = scalar_step(ScalableSubsamplingMH)
+    first = chain_of(step, 3).advance(200)
+    assert first.counts[:, entry.N_OBS].sum() > 1_000
+    np.testing.assert_array_equal(first.positions, chain_of(step, 3).advance(200).positions)
+    assert model.initial_point() is not None
+
+
+def test_all_rows_say_of_a_move_what_they_say_in_memory():
+    found = []
+    for step in steps("logistic")[:2]:
+        chain = step.chain.copy()
+        centre = chain.prepared.surrogate.centre
+        probe = Probe(chain, np.random.default_rng(4))
+        move = ProposedMove(centre, centre + 0.02, 0.1)
+        found.append((probe.rows(move), probe.acceptance(move)))
+    (held, held_accepts), (read, read_accepts) = found
+    np.testing.assert_allclose(read, held, rtol=1e-5)
+    assert read.bound_row == held.bound_row
+    assert read_accepts.mean == pytest.approx(held_accepts.mean, abs=0.05)
