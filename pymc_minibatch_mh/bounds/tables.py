@@ -117,7 +117,7 @@ class Tables:
     metric
         The M of a user's bounds, before it is compiled.
     heavy : ndarray of int64
-        Rows that are read at every update where a test draws rows: see :mod:`preparation.heavy`.
+        Rows that are read at every update where a test draws rows: see :mod:`plan.violations`.
     groups
         Directions that rows depend on, where M is the largest of groups of rows.
     """
@@ -132,7 +132,7 @@ class Tables:
 
     @property
     def are_ranges(self) -> bool:
-        """Whether they are the ranges of log-likelihoods: see :mod:`bounds.ranges`."""
+        """Whether they are the ranges of log-likelihoods: see :mod:`bounds.user_bounds`."""
         return bool(self.heads[0, KIND] == RANGE)
 
     @property

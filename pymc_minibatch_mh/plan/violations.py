@@ -4,7 +4,7 @@ A few rows can hold nearly all of C = Σ c_i, as the members of a rare group do:
 little of their coefficient, so that moves along it are long. Their change is known exactly where
 they are read at every update, and all others are drawn by bounds that are then small. Which rows
 are read is fixed before sampling, so that the test stays exact whichever they are. For tests that
-draw all rows alike, without bounds, they are measured: see :mod:`expansion.heavy`.
+draw all rows alike, without bounds, they are measured: see :mod:`reference.heavy`.
 """
 
 import logging

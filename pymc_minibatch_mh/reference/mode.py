@@ -218,7 +218,7 @@ def calibrate(
     rng
         Draws the moves.
     seeks_heavy
-        Whether rows are sought that every update better reads: see :mod:`expansion.heavy`.
+        Whether rows are sought that every update better reads: see :mod:`reference.heavy`.
 
     Returns
     -------
