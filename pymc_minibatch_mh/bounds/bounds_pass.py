@@ -1,4 +1,4 @@
-"""Why a row has no bound."""
+"""The pass that bounds all rows, over nested trust regions."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,22 @@
-r"""Bounds of central moments under shares p = softmax(l), along all directions at once.
+r"""Joint bounds of log Σ_k exp(l_k), as in softmax and mixtures: along all directions at once.
+
+With p = softmax(l), the second derivative of the logarithm along a direction is
+
+    Var(Dl) + E D²l,
+
+and the third, the moments under p (:mod:`pymc_minibatch_mh.bounds.moments`),
+
+    E(Dl - E Dl)³ + 3 Cov(Dl, D²l) + E D³l.
+
+In softmax exponents are linear and the first of these is all. Otherwise the second and third
+derivatives of each exponent are bounded by themselves, the fewer arguments each has the better,
+and a covariance by the product of two standard deviations.
+
+For M along directions a cubic form has to be a sum of cubes, as the first moment is, of which
+the mean of |z_k - E z|³ is a bound; or what bounds it in one direction is divided by the least M in
+units of lengths, 2/(3√3). A form of second order without negative values needs neither.
+
+Bounds of central moments under shares p = softmax(l), along all directions at once.
 
 With z_k the whitened gradient of the exponent l_k, v_k = z_k·δ is its change along a direction
 |δ| <= 1. Of the variance and the third central moment of v under p there are bounds
@@ -20,6 +38,13 @@ With z_k the whitened gradient of the exponent l_k, v_k = z_k·δ is its change 
 Where exponents are curved, z_k is that at the centre and moves by at most g_k within the region.
 Then R is larger by g_k + g_l, √σ by the root of Σ P_k g_k², λ^{1/3} by that of Σ P_k g_k³, both by
 Minkowski's inequality, and e by the mean of g.
+
+Bounds of the summands of a log-likelihood, added up.
+
+A derivative of a sum is at most the sum of what those of its parts are at most. That loses where
+parts cancel, and gains where one of them has bounds that hold along all directions at once:
+logarithms of sums of exponentials (:mod:`pymc_minibatch_mh.bounds.log_sums`), for which the
+derivatives in all of their arguments, one by one, are too many and too large.
 """
 
 from collections.abc import Iterator, Sequence

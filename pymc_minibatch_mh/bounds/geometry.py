@@ -1,4 +1,12 @@
-"""Where the arguments of rows lie in a trust region, and which directions each group reads."""
+"""Where the arguments of rows lie in a trust region, and which directions each group reads.
+
+Which directions the rows of each group depend on: of all coordinates, a row reads a few.
+
+A row changes in a move by what lies along its own linear forms, and its bound holds with M of that
+part of the move alone. Rows of one group of a hierarchy, or with the same indicators, read the same
+few directions. Those that all rows read are kept once, those of the groups beside them; M is then
+the largest of the groups'. With 30 groups of two effects each it is that of five directions, of 66.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

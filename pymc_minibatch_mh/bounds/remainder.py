@@ -1,4 +1,14 @@
-"""Bounds of a row's derivatives over a box of its arguments, as tight as time allows."""
+"""From enclosures of derivatives to the bounds c_i of the remainders of rows.
+
+With D_abc >= sup |∂³f| over the trust region and n_a the norms of a row's arguments, a
+second-order remainder satisfies β |r_i(θ') - r_i(θ)| <= c_i M(θ, θ') for
+
+    c_i = β Σ_abc D_abc n_a n_b n_c    with M along directions, and
+    c̃_i = β λ^{3/2} max_{|s|=1} Σ_abc D_abc n_a n_b n_c s_a s_b s_c    with M of lengths,
+
+sums over ordered tuples, λ the largest eigenvalue of the correlations of the arguments. Orders 1
+and 0 have two indices and one. :mod:`pymc_minibatch_mh.kernels.moves` has M.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, product

@@ -1,4 +1,8 @@
-"""Bounds on their way to other processes: large ones in a file that all of them map."""
+"""The tables of c_i: for every row, over nested trust regions.
+
+A table holds for pairs of positions inside its radius. Small radii have small bounds; which table
+serves a pair follows from the pair alone, symmetrically.
+"""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Ranges of the log-likelihoods of rows over all of the parameters' space.
+"""Bounds that a user gives.
+
+Ranges of the log-likelihoods of rows over all of the parameters' space.
 
 Relative to their values at a centre θ̂, which take with them what every value of a row has in
 common, log-likelihoods satisfy

@@ -1,4 +1,4 @@
-"""What a chain learns in warm-up, and freezes at its end."""
+"""A chain: a value that is copied, pickled, resumed and run in any thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Starts at which the scale of a hierarchy would run to zero, and how chains leave them.
+"""Points of a model that a chain takes from PyMC's loop and hands back to it.
+
+Positions may lie in other coordinates than value variables, and value variables may be rounded to
+single precision. There and back again is an ulp away: a chain that took that for a move of other
+steps would be another chain than one that runs alone, and a firefly sampler would draw its bright
+rows anew. So a chain keeps its position with the point that it handed out.
+
+Starts at which the scale of a hierarchy would run to zero, and how chains leave them.
 
 Where all effects of a hierarchy are exactly equal to their location, as at the default start of
 PyMC, the density of their scale given them has no integral near zero: moves of the scale alone take

@@ -1,4 +1,11 @@
-"""What a chain is at one moment: all that decides how it goes on, besides its generator."""
+"""Rows that a chain uses, drawn ahead from where they are stored.
+
+Rows are drawn by generators of their own, keyed by the chain's key, the table of bounds and the
+number of the supply: which rows a supply holds depends on nothing that the chain does. While one
+is used the next is fetched. Of each table there are two supplies in memory, so that what is read at
+a time may begin in one and end in the next. Rows that are drawn evenly, for tests that know no
+bounds, are those of a single table. Behind all supplies lie the rows that every update reads.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Temperatures that a chain goes through in warm-up, and where each of them holds.
+"""The compiled side of what was prepared, bound once per process.
+
+Temperatures that a chain goes through in warm-up, and where each of them holds.
 
 Only a chain without control variates can: their sums hold the temperature they were made for. What
 was prepared belongs to the last temperature, and is scaled to those before it
-(:attr:`pymc_minibatch_mh.kernels.posterior.Surrogate.relative`).
+(:attr:`pymc_minibatch_mh.kernels.surrogate.Surrogate.relative`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The PyTensor operation that reads the rows of a batch."""
+"""Graphs compiled to first-class numba functions, and rows as graphs of all parameters.
+
+Everything model-specific ends up behind fixed signatures, so that the kernels that call them are
+compiled once per installation. PyTensor keeps the compiled graphs in its own cache; the wrappers
+around them are a few lines and compile in each process.
+"""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence

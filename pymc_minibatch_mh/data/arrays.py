@@ -1,4 +1,4 @@
-"""What arrays of rows have to be, wherever they lie."""
+"""Rows in memory: arrays that keep their type, their layout and their place."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Computing on whatever scheduler Dask has, without waiting for one that is gone."""
+"""Rows of Dask arrays: computed block by block, so that only the wanted rows travel."""
 
 import os
 import pickle

@@ -1,4 +1,6 @@
-"""The files, or objects of a store, that the chunks of a Zarr array lie in.
+"""Rows of Zarr arrays: the chunks that hold them are decoded as a whole, and the last ones kept.
+
+The files, or objects of a store, that the chunks of a Zarr array lie in.
 
 Zarr reads a chunk that is missing as its fill value. So that rows that are lost are not read as
 zeros, the objects are looked at when the array is opened and wherever it is read.

@@ -1,4 +1,10 @@
-"""What a user's own move is handed besides positions: the shape of the posterior, and some rows."""
+"""What a user's own move is handed besides positions: the shape of the posterior, and some rows.
+
+Where a posterior rises, for moves that drift: a gradient that need not be exact.
+
+A move that drifts by any function of a position, and counts it in its density both there and back,
+is reversible. What is left out of the gradient, or rounded, costs acceptance and nothing else.
+"""
 
 from typing import NamedTuple
 

@@ -1,7 +1,15 @@
-"""Handing a NumPy generator to a kernel by the addresses of its bit generator.
+"""Drawing row numbers without replacement, in memory of the size of the batch.
+
+Handing a NumPy generator to a kernel by the addresses of its bit generator.
 
 Numba unwraps a ``numpy.random.Generator`` in 8 µs, on every call; four addresses take none. The
 stream of random numbers is the same.
+
+Rows that were drawn ahead, in the order in which updates use them.
+
+Which rows a test draws, by their bounds or evenly, does not depend on the position, so that they
+can be drawn and fetched before they are needed. Of each table of bounds some lie in memory; when
+the last of them is used, Python is asked for more. Each is used once, in order.
 """
 
 import ctypes

@@ -1,4 +1,10 @@
-"""Handing compiled functions to a kernel by their addresses.
+"""Records that stay on the compiled side, and are handed over by one address.
+
+A record is a named tuple of arrays, numbers and records. Unwrapping one with twenty arrays takes a
+few microseconds at every call, which is more than an update takes. Its words are laid out in memory
+once instead, as compiled code lays them out, and a call passes where they lie.
+
+Handing compiled functions to a kernel by their addresses.
 
 A numba dispatcher has a type of its own: a kernel that takes one is compiled again for each
 function that it is given, in each process. An address has not. Unlike numba's own boxing of

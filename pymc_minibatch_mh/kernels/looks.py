@@ -1,4 +1,15 @@
-"""Running moments of the differences that a test has read."""
+"""Tests that read batches of rows, look by look, until they decide.
+
+How many rows the first look reads follows from the move alone. Heavy rows are read before it, all
+of them, and batches are drawn from the others.
+
+Rows of a batch that is drawn evenly and without replacement, one after the other.
+
+Rows in memory are drawn by the chain's generator. Rows that are stored come from a supply that was
+drawn ahead with replacement: those that the batch has already are skipped, so that what remains of
+a sequence of independent rows is drawn without replacement. Which rows come next depends on nothing
+that the chain does.
+"""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Control variates: the cheap part of the log-density, and where the posterior lies."""
+"""The posterior as updates know it, and how they read rows of it."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,9 @@
-"""The roles that one compiled update is built from, as types of first-class functions.
+"""What differs from method to method and from proposal to proposal, chosen by the type of a record.
+
+A role is compiled once for each type of records, and a run calls it by its address. Within a role
+the functions of a record are called directly, and those that the model or a user brings by address.
+
+The roles that one compiled update is built from, as types of first-class functions.
 
 Every role is a plain function of arrays with one fixed signature. A kernel that takes its roles
 as first-class functions is compiled and cached once, whatever model, proposal or test it is run

@@ -1,4 +1,9 @@
-"""Sums over many rows, for passes over all of them."""
+"""Sums over many rows, for passes over all of them.
+
+The parts of an update one by one: a move, its test again and again, all of its rows.
+
+They call the functions that a run calls, on the same records.
+"""
 
 import numpy as np
 from numba import types

@@ -1,4 +1,6 @@
-"""Sums over rows of products of linear forms: gradients and Hessians in coordinates.
+"""The roles of a model whose rows are functions of a few linear forms.
+
+Sums over rows of products of linear forms: gradients and Hessians in coordinates.
 
 A row with forms B (m x d) and derivatives g, H in its m arguments adds gᵀB to the gradient and
 BᵀHB to the Hessian. Fixed coefficients are summed in a matrix of their own, whose inner loops run

@@ -1,4 +1,9 @@
-"""Conditions on the position, and what is not computed with real numbers."""
+"""Sums, products and exponentials of cells, by identities that keep bounds tight.
+
+Every rule is an identity of real functions wherever its left side is defined; where it is not, the
+likelihood of the row is zero and needs no bound. The rules find the affine parts of an expression,
+keep products of exponentials in one, and undo double computation, which intervals cannot see.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import reduce

@@ -1,4 +1,4 @@
-"""Taking sums and other reductions apart: they become operations on a row's own cells."""
+"""Taking indexing apart: what data choose among cells, as in ``a[group]``."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence

@@ -1,4 +1,9 @@
-"""Models written with pymc.dims: their variables carry the names of their axes.
+"""What a model computes from its data alone is data.
+
+A predictor that is standardised, sorted, lagged or masked inside the model mixes rows, but no
+parameter is mixed with them: the result is one fixed array, whose rows are as good as given.
+
+Models written with pymc.dims: their variables carry the names of their axes.
 
 PyMC writes a log-density in plain tensors, between a variable with dims that is read as a tensor
 and a result that is given its dims back. Only these ends are dealt with here.

@@ -6,6 +6,24 @@ many. So differences go through the expression: they add up over sums, follow th
 over products, and of exponentials and logarithms are taken in one. Elsewhere values are
 subtracted. Along with every difference goes the rounding error that it may have, which is that of
 absolute summands.
+
+Quadratic lower bounds of a row's log-likelihood, and the gap that they leave.
+
+Two functions that log-likelihoods are made of have an upper bound that is quadratic in what they
+are applied to, whatever else is known of a row, and touches them at a chosen place:
+
+    softplus(v) <= v/2 + log(2 cosh(ξ/2)) + (v² - ξ²) tanh(ξ/2)/(4ξ)       at v = ±ξ
+    log1p(w)    <= log1p(w₀) + (w - w₀)/(1 + w₀)                          at w = w₀
+
+the first because log cosh is concave in the square of its argument, the second because log1p is
+concave. A log-likelihood that is a sum of quadratics and of negative multiples of these, such as
+that of a logistic regression or of Student-t errors of a known scale, is bounded from below by
+what remains if they are replaced: a quadratic in the parameters, known by its coefficients alone.
+
+References
+----------
+Jaakkola, Jordan (2000), "Bayesian parameter estimation via variational methods", Statistics and
+Computing 10, 25-37, doi:10.1023/A:1008932416310.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,9 @@
-"""Log-weights that data make -inf, as those of a component that a row cannot come from."""
+"""Logarithms of sums of exponentials in an expression: of softmax, and of mixtures.
+
+Simplification writes log(exp(x) + exp(y)) as x + softplus(y - x), of more exponentials one within
+the other. Here they are brought together again, for what holds for all of them at once: bounds
+of derivatives that do not grow with the number of exponentials.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

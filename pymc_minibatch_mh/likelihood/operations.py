@@ -1,4 +1,10 @@
-"""Scalar operations: those that PyTensor has no operation for, and all of them on data."""
+"""Scalar operations: those that PyTensor has no operation for, and all of them on data.
+
+Scalar operations of which derivatives of row functions are made.
+
+The derivatives of functions that simplification makes out of several operations are operations of
+their own where the closed form would cancel or overflow.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import cache, reduce

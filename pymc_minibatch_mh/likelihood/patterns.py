@@ -1,4 +1,11 @@
-"""Patterns in cells: parts of sums and products, and known signs."""
+"""Patterns in cells: parts of sums and products, and known signs.
+
+Shares of a sum of coordinates, as t_j / S with S = t_1 + .. + t_K, which S itself multiplies.
+
+Shares that are added up, multiplied by data or chosen by data stay one linear form over S, so that
+in the end S cancels. It does so only where something is multiplied by it: a total of S/S stays as
+it is until then, for in what data choose from all choices should be of one kind.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -1,4 +1,9 @@
-"""How rows meet the coordinates of the position: times which data, times which parameters."""
+"""Variables that rows meet only as part of a + B z, where coordinates α = a + B z make rows linear.
+
+What is tried here needs no proof to be exact: with its Jacobian, every map is. That rows are linear
+in α is seen by taking them apart again in the new coordinates; a map that does not bring that about
+is dropped, and the reason is kept.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence

@@ -1,4 +1,12 @@
-"""Shapes with a shift or an interval, as linear fractions (a + b K) / (c + d K) of a power K of κ.
+"""Rows in the reciprocal of a shape parameter, with forms that do not cancel where it is zero.
+
+A negative binomial with an infinite shape is Poisson, and Student's t with infinitely many degrees
+of freedom is normal: in κ = 1/shape, or its root, the log-likelihood of a row is smooth there. As
+it is written, it is a difference of infinite terms. Here it is written again: terms in log κ are
+taken together, in which they cancel, and of what is left every function of exp(c log κ) becomes one
+of the power κ^c.
+
+Shapes with a shift or an interval, as linear fractions (a + b K) / (c + d K) of a power K of κ.
 
 In κ = exp(-v/power), a shape with a shift, m + exp(v), is (1 + m K) / K with K = κ^power, and a
 shape in an interval, low + (high - low) σ(v), is (high + low K) / (1 + K). Sums with numbers,

@@ -1,4 +1,4 @@
-"""Arithmetic with cells that keeps every operation as it stands, but for zeros and ones."""
+"""Scalar operations in the form that bounds are tightest for: one rule per operation."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce

@@ -1,4 +1,6 @@
-"""Coordinates of the position in which rows are affine, in the place of the model's own variables.
+"""A model, split into what is subsampled and what is not.
+
+Coordinates of the position in which rows are affine, in the place of the model's own variables.
 
 A model that is written as ``mu + tau * z[group]`` has rows that are products of parameters. In
 α = mu + tau z they are linear, as in the same model written with ``Normal(mu, tau)``. Whatever the

@@ -1,4 +1,6 @@
-"""Operations that stand for stored rows, none of which holds them.
+"""Rows that a model refers to without holding them.
+
+Operations that stand for stored rows, none of which holds them.
 
 PyTensor's caches keep every operation until the process ends. So an operation knows its storage
 weakly, and its output holds the storage, together with all copies of that output: rows live as long

@@ -1,4 +1,4 @@
-"""Log-densities as PyMC writes them, from the functions that a user gave among others."""
+"""Which observed variables are subsampled, and each of them read as rows."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,8 @@
-"""Noticing that a model or its data changed after a step was built from them."""
+"""A prepared step in a file: what passes over all rows have found, and what it belongs to.
+
+The file is a NumPy archive of arrays and text, read without pickle. It is keyed on digests of the
+data, of the graphs and of the settings that the sums depend on.
+"""
 
 import json
 import os

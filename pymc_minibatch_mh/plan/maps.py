@@ -1,4 +1,12 @@
-"""Which signs the coefficients of simplexes have, where products with them are coordinates.
+"""Whether the shape parameters of a model are better moved as logarithms or as reciprocals.
+
+A shape that data do not tell from infinity, such as that of a negative binomial on counts that are
+Poisson, has a posterior far from a normal one in its logarithm, and nearly a truncated normal one
+in its reciprocal κ or √κ, where rows are smooth down to κ = 0. What coordinates are worth is
+measured around the mode of a subsample: the rows that an update would read, by bounds of a few of
+them, and how near the posterior is to the truncated normal one that moves are drawn from.
+
+Which signs the coefficients of simplexes have, where products with them are coordinates.
 
 The map from (b, χ) to t = |b| χ is one to one for coefficients of one sign. The other sign has a
 posterior of its own, whose mode is sought on a subsample, and the map is made only where it has no

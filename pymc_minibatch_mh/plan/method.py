@@ -1,4 +1,4 @@
-"""What a step method promises of its draws: declared by each, and read by all that tells of it."""
+"""What a method is: a test, what it promises, what it needs to know, and what it learns."""
 
 from __future__ import annotations
 

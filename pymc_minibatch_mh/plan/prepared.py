@@ -1,4 +1,4 @@
-"""What a method needs of passes over all rows."""
+"""What passes over all rows have found: control variates, their remainders, bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Rows that arrive: what was found of the rows before them, and the new rows alone read.
+"""What steps on one model share in a process: graphs, compiled functions, sums over the rows.
+
+A second step on the same model and data asks for nothing that the first has found.
+
+Rows that arrive: what was found of the rows before them, and the new rows alone read.
 
 Sums and bounds belong to a centre. Around the centre that is there, the sums of the gradients and
 of the Hessians of the new rows are added to those of the old ones, which is exact, and bounds of

@@ -1,4 +1,6 @@
-"""Rows that every update reads: those that bounds would have drawn at nearly every update anyway.
+"""Holding bounds against all rows, before a chain relies on them.
+
+Rows that every update reads: those that bounds would have drawn at nearly every update anyway.
 
 A few rows can hold nearly all of C = Σ c_i, as the members of a rare group do: the posterior knows
 little of their coefficient, so that moves along it are long. Their change is known exactly where

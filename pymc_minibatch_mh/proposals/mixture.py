@@ -1,10 +1,25 @@
-"""Laplace moves and random walks of coordinates that end at zero.
+"""Laplace moves, random walks, and mixtures of both.
+
+A component is drawn independently of the position and accepted with its own density, which is
+exact for any weights.
+
+Laplace moves and random walks of coordinates that end at zero.
 
 The reciprocal κ of a shape parameter is positive, and its normal approximation may have most of its
 mass below zero: two moves in three would be lost. Here κ is drawn from the part above zero, first
 of all coordinates, and the others given what was drawn. What that part has of the whole depends on
 where a move begins, and is corrected for. The normal approximation is the one that the gradient at
 the centre belongs to, whose mean may lie below zero.
+
+Laplace moves and random walks of hierarchies: effects given their scales.
+
+The normal approximation of a hierarchy fails where its scales are far from their centre: there the
+effects of groups have another spread. Here all moves are made in numbers (u, w) that are standard
+normal where effects are normal given their scales, whatever the distribution of the scales
+(:mod:`pymc_minibatch_mh.kernels.by_scales`). A walk of these numbers moves a scale and the effects
+with it, as far as rows do not hold them: a partial non-centring (Papaspiliopoulos, Roberts & Sköld,
+Statistical Science 22:59-73, 2007, doi:10.1214/088342307000000014). What the map from them to the
+position stretches is corrected for.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""A test of the log-ratio that a custom move returns: a Gaussian that updates have to preserve.
+"""A move of a user's own, run inside the compiled update.
+
+A test of the log-ratio that a custom move returns: a Gaussian that updates have to preserve.
 
 Independent draws from a known Gaussian are moved by a few Metropolis–Hastings updates on all rows.
 With a right log-ratio they still are such draws, so that their moments have known standard errors.

@@ -1,4 +1,4 @@
-"""The scale of a move, brought to an acceptance in warm-up."""
+"""The random walk, of the posterior's shape or of a given one."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,4 +1,10 @@
-"""Coordinates that a joint mode is not sought in: scales of hierarchies, and what acts like them.
+"""The centre of a model with scales: where their marginal density is highest.
+
+Passes over the rows and maximisations that read none alternate: the scales φ by V of
+:mod:`pymc_minibatch_mh.reference.marginal`, then a Newton step in the rest x at the new scales. The
+quadratic of the rows means something near the best x only, so that φ stays until x is near it.
+
+Coordinates that a joint mode is not sought in: scales of hierarchies, and what acts like them.
 
 A hierarchy ``alpha ~ Normal(mu, tau)`` has no joint mode: its density grows without bound as tau
 goes to zero. What tells tau from mu is that the prior's curvature in alpha changes with tau and

@@ -1,4 +1,4 @@
-"""Work on chunks of rows: on all cores, or where the rows are; it says how far it is."""
+"""Passes over all rows: chunked, on all cores or where the rows are, in bounded memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing

@@ -1,4 +1,6 @@
-"""The centre of a posterior that lies at the end of its support.
+"""A model prepared for subsampling: read, compiled, expanded around its mode.
+
+The centre of a posterior that lies at the end of its support.
 
 A shape parameter that data do not tell from infinity has a reciprocal κ near 0, and the maximum of
 the likelihood may lie below it. Where the density times κ has its maximum, κ is near its mean: for

@@ -1,4 +1,4 @@
-"""How far chains are, shown where somebody watches."""
+"""Chains as threads: each makes blocks of draws, and writes them where they are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sampling takes besides what nearly every call says."""
+"""Sampling outside of PyMC's loop: blocks of draws in compiled code, chains as threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting points that are spread wider than the posterior."""
+"""Where chains start: from what ``pm.sample(initvals=...)`` takes to positions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,8 @@
-"""Which variables of a model are kept in a trace."""
+"""The trace of chains that were sampled outside of PyMC's loop, as ``pm.sample`` returns it.
+
+What is kept of each draw is its unconstrained position and its statistics. Variables are computed
+from positions afterwards, and PyMC's own converter makes the groups, dims and coordinates.
+"""
 
 import logging
 import warnings

@@ -1,4 +1,4 @@
-"""What a step shows of itself: its class's signature and docstring, and what it is in a line."""
+"""PyMC's face: what turns a method into a step of ``pm.sample``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Special functions that the acceptance tests need inside compiled code."""
+"""What the tests on batches share: settings, the size of a batch, and what they learn."""
 
 import logging
 import math

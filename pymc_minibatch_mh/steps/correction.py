@@ -12,6 +12,16 @@ the largest error that it can add to an acceptance probability.
 Source: Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for
 Metropolis-Hastings", UAI, doi:10.48550/arXiv.1610.06848. The linear programme replaces the
 paper's ridge regression, whose error is larger and whose density has negative parts.
+
+The errors of the correction distribution as it was published, beside those of the minimax one.
+
+Nothing here decides a test. The published deconvolution by ridge regression depends on its ridge λ
+and on the number of points N through λ/N² alone, so that few points give the table of many.
+
+References
+----------
+Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for Metropolis-Hastings",
+supplement, table 3, UAI, doi:10.48550/arXiv.1610.06848; table 1 of its first version of 2016.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,24 @@
-"""What a sequential test makes of the moves that a chain tries.
+"""Designs of a sequential test: rows per look and level, chosen for an error that is tolerated.
+
+Among the pairs (batch size, epsilon) of a grid whose error is at most `tolerance`, a design is the
+one that reads the fewest rows. Three errors can be held to a tolerance:
+
+- *worst*: that of a decision at the threshold itself, where it is largest;
+- *average*: the mean over moves of the error of the acceptance probability,
+  |∫ over u > P_a of E(μ_std(u)) du - ∫ over u < P_a of E(μ_std(u)) du|, in which errors on the two
+  sides of P_a = min(1, exp(log ratio)) cancel, u being the uniform number of the update;
+- *per update*: that of the update itself, whose μ_std takes a scan of all rows to know.
+
+E is the error of :func:`~pymc_minibatch_mh.steps.sequential.sequential_error`.
+
+References
+----------
+Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
+budget", ICML, doi:10.48550/arXiv.1304.5299, section 5.2 (worst and average).
+Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for Metropolis-Hastings",
+UAI, doi:10.48550/arXiv.1610.06848, section 6 and appendix C.2.1 (the grid; per update).
+
+What a sequential test makes of the moves that a chain tries.
 
 For a move with log ratio Δ, all rows decide rightly: accept iff Δ > log u, with u the uniform
 number of the update. The test errs with probability E(μ_std(u)), μ_std(u) = (Δ - log u)/sd, so that

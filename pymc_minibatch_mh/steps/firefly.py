@@ -1,4 +1,40 @@
-"""Which rows are bright: the part of a firefly sampler's state beside the position.
+"""Firefly Monte Carlo: Metropolis–Hastings whose state says which rows are read.
+
+Every row has a lower bound B_i(θ) of its likelihood L_i(θ) = exp[β ℓ_i(θ)], and is bright or dark.
+The chain lives on positions and sets of bright rows, with the density
+
+    π₀(θ) Π_dark B_i(θ) Π_bright [L_i(θ) - B_i(θ)]
+
+whose sum over all sets is π₀ Π L_i, the posterior. A move of θ has to read bright rows only, if the
+product of all B_i is known without reading any. It is: with t_i the expansion of ℓ_i around the
+centre, T their sum, and c_i and m(θ) as below,
+
+    log B_i(θ) = β t_i(θ) - c_i m(θ) + const,    Σ log B_i = β T(θ) - C m(θ) + const,
+
+so that every likelihood with derived bounds has one. An update first updates which rows are bright,
+then decides on the move of θ, with the log ratio
+
+    λ_c - C [m(θ') - m(θ)] + Σ_bright [log o_i(θ') - log o_i(θ)],
+
+λ_c that of the cheap part and the proposals: o_i B_i is the density of a bright row.
+
+Where θ or θ' lies outside of all tables there is no bound. Such a pair is decided by all rows, with
+the sets summed out; if the move is accepted, the bright rows are drawn from their law given θ' when
+they are next needed. So they are at the start of a chain, too. Whether a pair is such a pair is
+symmetric in θ and θ', and does not depend on the rows that are bright.
+
+Guarantee
+---------
+Exact given valid bounds: the law of θ is the posterior under the joint one, which both parts of an
+update keep. Draws are correlated through the bright rows as well: a move can only go as far as they
+let it, and a row that is not proposed stays dark.
+
+References
+----------
+Maclaurin, Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data", Conference on
+Uncertainty in Artificial Intelligence 30, arXiv:1403.5693.
+
+Which rows are bright: the part of a firefly sampler's state beside the position.
 
 A row has a likelihood L_i(θ) and a lower bound B_i(θ) of it. Given θ it is bright with probability
 1 - B_i/L_i, independently of the others: its odds are o_i = (L_i - B_i)/B_i. With r_i the remainder

@@ -1,4 +1,13 @@
-"""The sampler stats: one table for steps, documentation and tests."""
+"""What a chain tells while it runs: PyMC's progress bar and its warnings.
+
+The functions that the progress bar calls are private in PyMC, and are kept in this one place.
+
+Large deterministics, which ``pm.sample`` evaluates and stores at every draw.
+
+One value per row is the usual case: the fitted probabilities of ``pm.OrderedLogistic``, the
+function of a Gaussian process, ``p`` or ``mu`` that a user or Bambi has named. No step has a say in
+what is stored, so all that can be done is to name them before sampling.
+"""
 
 from __future__ import annotations
 

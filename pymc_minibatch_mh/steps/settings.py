@@ -1,4 +1,4 @@
-"""The settings that all step methods share, and what they are by default."""
+"""Checks of the settings that all step methods share."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy

@@ -1,4 +1,10 @@
-"""The logarithm of the gamma function and its derivatives, for positive arguments."""
+"""The logarithm of the gamma function and its derivatives, for positive arguments.
+
+Ratios of gamma functions near infinity: R(x) = log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x.
+
+Two cases have bounds, which are those that occur: y - z a whole number, as in counts, where R is a
+sum of logarithms, and a half and zero, as in Student's t.
+"""
 
 import math
 

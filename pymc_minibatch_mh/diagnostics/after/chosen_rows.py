@@ -1,4 +1,4 @@
-"""Checks of a trace that users hand over."""
+"""Functions of chosen rows of one observed variable, evaluated at the draws of a trace."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The log-likelihood of chosen rows at every draw, and of all rows at one point."""
+"""Posterior predictive draws of chosen rows."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

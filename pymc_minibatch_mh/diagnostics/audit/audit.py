@@ -1,4 +1,4 @@
-"""What measurements of a trace and its sampler amount to: ok, warn or fail, and why."""
+"""The sampler's own error, measured after sampling with all rows."""
 
 import math
 from typing import Any, NamedTuple

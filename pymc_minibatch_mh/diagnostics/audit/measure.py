@@ -1,4 +1,40 @@
-"""Draws of a trace as positions of a step, and moves of the step from them."""
+"""One measurement per move: the step's own test, the way back, and all rows.
+
+The frozen state of a chain that an audit measures.
+
+What a chain learned in warm-up is not in its trace, and the step in hand has it only if that chain
+ran last in this very process.
+
+Acceptance of the audited moves beside the acceptance that a trace tells of itself.
+
+Draws that are not of the step's posterior may lie where every move is rejected. Nothing moves from
+there, so that nothing drifts; but the chain of the trace moved, as its stats say.
+
+Both rates are means of numbers in [0, 1], p of n and p' of n' effective ones. If they have one
+expectation, then by Chernoff's bound both lie as far on their sides of it with a probability of
+
+    exp(-n KL(p | m) - n' KL(p' | m)),    m = (n p + n' p')/(n + n'),
+
+at most: of any distribution, rare rejections included, where a normal approximation would not do.
+
+The bias of posterior moments that errors of the acceptance probability amount to.
+
+Let P̃ be the update as it runs, stationary for π̃, and P the same update with an acceptance
+probability a + a balancing error taken off, stationary for the posterior π. With g the solution of
+Poisson's equation g - P g = f - π(f),
+
+    π̃(f) - π(f) = π̃(P̃ - P) g = E[(ã - a)(θ, θ') (g(θ') - g(θ))],    θ ~ π̃, θ' ~ q(θ, ·):
+
+an identity, and the draws of the trace are distributed as π̃. Of g, the part along f counts: its
+coefficient is Σ_j ρ_j over the autocorrelations of f from lag 0 on, in updates. For a draw every k
+updates, of which the trace tells τ = 1 + 2 Σ_j ρ_(jk), and ρ between draws as within the first one,
+
+    Σ_j ρ_j = (1 + τ)/2 · (1 - ρ^k)/(1 - ρ),    1 - ρ = E[ã (f(θ') - f(θ))²] / (2 Var f),
+
+which is 1/(1 - ρ) where the autocorrelations are geometric. Moves without rows between the updates
+leave π as it is, so that P and P̃ differ in the test alone with them as without. They make g smaller
+in what they move, which is not counted: an estimate is too large rather than too small there.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

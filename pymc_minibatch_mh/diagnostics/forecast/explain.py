@@ -1,4 +1,4 @@
-"""Whether the draws of a step are exact, and by which bounds."""
+"""A forecast before sampling: what subsampling makes of a model, and whether it pays."""
 
 import dataclasses
 import time

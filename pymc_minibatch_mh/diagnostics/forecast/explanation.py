@@ -1,4 +1,4 @@
-"""Sections of labelled values, as plain text and as an HTML table."""
+"""The record of what is known of a model before it is sampled."""
 
 import textwrap
 from dataclasses import dataclass

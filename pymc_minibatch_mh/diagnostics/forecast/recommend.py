@@ -1,4 +1,6 @@
-"""What NUTS would take, from the time of one gradient of the log-density of all rows.
+"""Which sampler to take, and the reason in figures.
+
+What NUTS would take, from the time of one gradient of the log-density of all rows.
 
 To compile that gradient can take longer than all else together. Without it nothing is said of the
 speed of NUTS.
