@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         posterior_predictive,
     )
     from pymc_minibatch_mh.diagnostics.audit.audit import audit
-    from pymc_minibatch_mh.diagnostics.forecast.design import design_sequential_test, tried_moves
     from pymc_minibatch_mh.diagnostics.forecast.explain import explain
     from pymc_minibatch_mh.diagnostics.forecast.explanation import Explanation
     from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
@@ -37,21 +36,17 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.proposals.langevin import Langevin
     from pymc_minibatch_mh.proposals.mixture import Laplace, Mixture
     from pymc_minibatch_mh.proposals.own_move import OwnMove
-    from pymc_minibatch_mh.proposals.stiefel import StiefelWalk
     from pymc_minibatch_mh.proposals.walk import RandomWalk
     from pymc_minibatch_mh.sampling.driver import sample
     from pymc_minibatch_mh.sampling.starts import overdispersed_initvals
     from pymc_minibatch_mh.steps.austere import AustereMH
     from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH
     from pymc_minibatch_mh.steps.confidence import ConfidenceMH
-    from pymc_minibatch_mh.steps.correction import correction_errors
-    from pymc_minibatch_mh.steps.designs import PerUpdate, SequentialDesign, TriedMoves
     from pymc_minibatch_mh.steps.factorized import FactorizedMH, ScalableSubsamplingMH
     from pymc_minibatch_mh.steps.firefly import FireflyMH
     from pymc_minibatch_mh.steps.own_test import OwnTestMH
     from pymc_minibatch_mh.steps.penalty import PenaltyMH
     from pymc_minibatch_mh.steps.poisson import PoissonMH
-    from pymc_minibatch_mh.steps.sequential import sequential_error, sequential_use
     from pymc_minibatch_mh.steps.tuna import TunaMH
 
 #: Where the names live. SciPy, ArviZ and Matplotlib stand behind them and take seconds to import:
@@ -70,20 +65,14 @@ _ON_FIRST_USE = {
     "OwnMove": "proposals.own_move",
     "OwnTestMH": "steps.own_test",
     "PenaltyMH": "steps.penalty",
-    "PerUpdate": "steps.designs",
     "PoissonMH": "steps.poisson",
     "Proposal": "proposals.base",
     "RandomWalk": "proposals.walk",
     "Ranges": "bounds.user_bounds",
     "Rows": "likelihood.stored",
     "ScalableSubsamplingMH": "steps.factorized",
-    "SequentialDesign": "steps.designs",
-    "StiefelWalk": "proposals.stiefel",
-    "TriedMoves": "steps.designs",
     "TunaMH": "steps.tuna",
     "audit": "diagnostics.audit.audit",
-    "correction_errors": "steps.correction",
-    "design_sequential_test": "diagnostics.forecast.design",
     "explain": "diagnostics.forecast.explain",
     "log_likelihood": "diagnostics.after.predictive",
     "loo_subsample": "diagnostics.after.predictive",
@@ -94,10 +83,7 @@ _ON_FIRST_USE = {
     "posterior_predictive": "diagnostics.after.predictive",
     "rows_gradient": "kernels.batch",
     "sample": "sampling.driver",
-    "sequential_error": "steps.sequential",
-    "sequential_use": "steps.sequential",
     "split": "likelihood.split",
-    "tried_moves": "diagnostics.forecast.design",
 }
 
 __all__ = [
@@ -118,25 +104,19 @@ __all__ = [
     "OwnMove",
     "OwnTestMH",
     "PenaltyMH",
-    "PerUpdate",
     "PoissonMH",
     "Proposal",
     "RandomWalk",
     "Ranges",
     "Rows",
     "ScalableSubsamplingMH",
-    "SequentialDesign",
     "SettingError",
     "SourceError",
     "SplitCheckError",
     "StaleDataError",
-    "StiefelWalk",
-    "TriedMoves",
     "TunaMH",
     "UnsplittableModelError",
     "audit",
-    "correction_errors",
-    "design_sequential_test",
     "explain",
     "log_likelihood",
     "loo_subsample",
@@ -147,10 +127,7 @@ __all__ = [
     "posterior_predictive",
     "rows_gradient",
     "sample",
-    "sequential_error",
-    "sequential_use",
     "split",
-    "tried_moves",
 ]
 
 

@@ -1,7 +1,8 @@
 """The one numba decorator of the package and the options that it owns."""
 
 import logging
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -13,6 +14,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.registry import CPUDispatcher
 
 _log = logging.getLogger("pymc")
+_PACKAGE = "pymc_minibatch_mh"
 
 
 #: What is compiled, or compiled into something else: numba looks at one file for each function.
@@ -111,6 +113,14 @@ class _OfOneSignature(CPUDispatcher):
         return super().nopython_signatures
 
 
+def _modules_of(types: Iterable[Any]) -> Iterator[str]:
+    """Yield the modules of the records that some types of numba hold."""
+    for one in types:
+        if hasattr(one, "instance_class"):
+            yield one.instance_class.__module__
+        yield from _modules_of(getattr(one, "types", ()))
+
+
 @cache
 def _digest(path: str) -> str:
     return sha256(Path(path).read_bytes()).hexdigest()
@@ -129,9 +139,28 @@ class _CacheFile(IndexDataCacheFile):
         self.__dict__.update(vars(numbas))
         self._source_stamp = _digest(source)
         self._version += f" {_VERSION}"
+        self._shared_index = Path(self._index_path)
+
+    def load(self, key: Any) -> Any:
+        """Return a compiled function, or None."""
+        self._index_path = self._index_of(key)
+        return super().load(key)
+
+    def _index_of(self, key: Any) -> str:
+        """Return the index of a function: one that takes records of others has one of its own.
+
+        A process that reads an index imports the modules of the records in it. What these modules
+        hold is compiled in, and tells one index from another.
+        """
+        taken = getattr(key[0], "args", key[0])
+        others = {name for name in _modules_of(taken) if name.split(".")[0] != _PACKAGE}
+        files = [str(sys.modules[name].__file__) for name in sorted(others)]
+        own = "".join(f".{_digest(file)[:12]}" for file in files)
+        return str(self._shared_index.with_suffix(f"{own}{self._shared_index.suffix}"))
 
     def save(self, key: Any, data: Any) -> None:
         """Keep a compiled function."""
+        self._index_path = self._index_of(key)
         overloads = self._load_index()
         if key not in overloads:
             digest = sha256(self._dump(key)).hexdigest()

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from zlib import crc32
 
@@ -22,21 +21,18 @@ FOLDER = TESTS / "statistical"
 SEED = pytest.StashKey[int]()
 #: What PyTensor and numba compile, shared by all workers and kept from run to run.
 COMPILED = TESTS / ".compiled"
-#: Records of tests that numba knows compiled functions by: what they are decides what is compiled.
-TOYS = TESTS / "exactness" / "toys.py"
 
 
 def keep_what_is_compiled():
     """Name the folders of caches before anybody imports PyTensor or numba.
 
     Both tell versions of libraries apart by themselves, and the package tells its own sources.
-    A process that reads the cache has to find the records of the tests. What Python compiles is
-    kept too, whatever the shell says: some thirty processes import thousands of modules each.
+    What Python compiles is kept too, whatever the shell says: some thirty processes import
+    thousands of modules each.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    digest = sha256(TOYS.read_bytes()).hexdigest()[:12] if TOYS.exists() else "none"
-    os.environ["NUMBA_CACHE_DIR"] = str(COMPILED / f"numba-{digest}")
+    os.environ["NUMBA_CACHE_DIR"] = str(COMPILED / "numba")
     given = os.environ.get("PYTENSOR_FLAGS", "")
     own = f"base_compiledir={COMPILED / 'pytensor'}"
     os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, [given, own]))

@@ -1,11 +1,14 @@
 """Compiled functions are kept for every process, whatever others keep at the same time."""
 
+from collections import namedtuple
+
 import pytest
 from numba import types
 from numba.core import config
 from numba.core.caching import FunctionCache
 
 from pymc_minibatch_mh import _jit
+from pymc_minibatch_mh.steps.austere import AustereTest
 
 
 def doubled(x):
@@ -54,6 +57,23 @@ def test_functions_that_two_processes_keep_at_once_are_not_mixed_up(process, mon
 def test_numba_itself_mixes_them_up(process, monkeypatch):
     """Else there would be no need of a cache of our own."""
     assert type(found_by_a_third(process, monkeypatch, FunctionCache)) is float
+
+
+def test_an_index_tells_of_no_records_but_those_of_the_package(process, monkeypatch):
+    """Whoever reads it imports the modules of its records, which another process might not have."""
+    own, other = (
+        (types.NamedTuple((types.int64,), record),)
+        for record in (AustereTest, namedtuple("Other", "x", module=__name__))
+    )
+    file = process()._cache_file
+    for key in ((own, "hashes"), (other, "hashes")):
+        file.save(key, b"compiled")
+        assert process()._cache_file.load(key) == b"compiled"
+    assert list(process()._cache_file._load_index()) == [(own, "hashes")]
+    # What the module of a record holds is compiled in.
+    monkeypatch.setattr(_jit, "_digest", lambda path: "another")
+    assert file.load((own, "hashes")) == b"compiled"
+    assert file.load((other, "hashes")) is None
 
 
 def test_a_function_is_found_by_what_its_source_holds(process, monkeypatch):

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from papers.designs import TriedMoves, design_sequential_test, tried_moves
 from papers.korattikara_ica import PUBLISHED_ROWS, SCALE, model_of, recordings, step_of
 from papers.report import Claim, Panel, Report, Table, curve
 from papers.runner import Array, Size, main
-from pymc_minibatch_mh import StiefelWalk, TriedMoves, design_sequential_test, tried_moves
+from papers.stiefel import StiefelWalk
 
 #: Moves that designs are chosen on, and as many that they are judged on.
 MOVES, USUAL_BATCH = 100, 600

@@ -20,17 +20,16 @@ import pymc as pm
 from scipy.special import ndtri
 
 from papers.data import Digits, sevens_and_nines
+from papers.designs import tried_moves
 from papers.korattikara_risk import BATCH, PUBLISHED, WALK, published_step, regression
 from papers.report import Cell, Claim, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Size, main, trials
+from papers.sequential import sequential_error, sequential_use
 from pymc_minibatch_mh import (
     AustereMH,
     OwnMove,
     RandomWalk,
     TunaMH,
-    sequential_error,
-    sequential_use,
-    tried_moves,
 )
 
 LEVELS = (0.01, 0.05, 0.2)

@@ -24,7 +24,8 @@ from scipy.linalg import polar, sqrtm
 
 from papers.report import Claim, Panel, Report, Table, curve, mean_sd
 from papers.runner import Array, Run, Size, main, trials
-from pymc_minibatch_mh import AustereMH, StiefelWalk
+from papers.stiefel import StiefelWalk
+from pymc_minibatch_mh import AustereMH
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
 PUBLISHED_ROWS, ROWS, BATCH = 1_950_000, 19_500, 50

@@ -14,13 +14,13 @@ import numpy as np
 import pymc as pm
 
 from papers.report import Cell, Claim, Panel, Report, Table, curve
+from papers.ridge import correction_errors
 from papers.runner import Size, main, trials
 from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
     ConfidenceMH,
     RandomWalk,
-    correction_errors,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
 

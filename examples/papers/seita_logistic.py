@@ -16,6 +16,8 @@ import numpy as np
 import pymc as pm
 
 from papers.data import Digits, ones_and_sevens
+from papers.designs import design_sequential_test
+from papers.per_update import PerUpdate, PerUpdateAustereMH
 from papers.report import Claim, Curve, Panel, Report, Table, curve, histogram, mean_sd
 from papers.runner import Array, Run, Size, acceptance_error, main, trials
 from papers.seita_mixture import compared_rows as without_scan
@@ -23,9 +25,7 @@ from pymc_minibatch_mh import (
     AustereMH,
     BarkerMinibatchMH,
     ConfidenceMH,
-    PerUpdate,
     RandomWalk,
-    design_sequential_test,
 )
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
@@ -116,7 +116,7 @@ def steps(model: pm.Model) -> dict[str, MinibatchStep]:
     }
     return {
         "Barker": BarkerMinibatchMH(batch_size=100, batch_rule="grow", sigma=1.0, **shared),
-        "Austere (nc)": AustereMH(design=PerUpdate(TOLERANCE), **shared),
+        "Austere (nc)": PerUpdateAustereMH(design=PerUpdate(TOLERANCE), **shared),
         "Austere (c)": AustereMH(batch_size=450, epsilon=0.01, **shared),
         "Confidence": ConfidenceMH(batch_size=100, gamma=2.0, range="scan", **shared),
     }

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import ndimage
 
 from papers.data import SIDE, Digits, ones_and_sevens
+from papers.per_update import PerUpdate, PerUpdateAustereMH
 from papers.report import Cell, Claim, Panel, Report, Table, curve, histogram, mean_sd
 from papers.runner import Array, Size, main, trials
 from papers.seita_logistic import (
@@ -25,7 +26,7 @@ from papers.seita_logistic import (
     starts,
     walk,
 )
-from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, ConfidenceMH, PerUpdate
+from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, ConfidenceMH
 
 #: Standard deviation of the walk -> published rows a test.
 PUBLISHED_STEPS = {0.005: 116.1, 0.01: 216.5, 0.05: 2215.6}
@@ -88,7 +89,7 @@ def experiment(size: Size, seed: int) -> Report:
             middle = [{"beta": chain[draws // 2]} for chain in run.values("beta")[:1]]
     shared["proposal"] = walk(WALK)
     others = {
-        "Austere (nc)": AustereMH(design=PerUpdate(TOLERANCE), **shared),
+        "Austere (nc)": PerUpdateAustereMH(design=PerUpdate(TOLERANCE), **shared),
         "Austere (c)": AustereMH(batch_size=300, epsilon=0.01, **shared),
         "Confidence": ConfidenceMH(batch_size=100, gamma=2.0, range="scan", **shared),
     }

@@ -87,8 +87,8 @@ WIDTH = 2.5
 def slices_of(program: Program) -> Slices:
     """Return the directions along which no row changes, where they may be moved along."""
     asked, suits = program.moves_without_rows, program.proposal.moves_without_rows
-    off = asked == 0 or suits is False or (asked is None and suits is None)
-    if off or not program.method.moves_without_rows:
+    asked_for = suits if asked is None else asked > 0
+    if not (asked_for and program.method.moves_without_rows):
         return NO_SLICES
     found = possible_slices(program.prepared)
     return found if asked is None or not len(found.steps) else found._replace(moves=asked)

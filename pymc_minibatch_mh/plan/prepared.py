@@ -44,10 +44,9 @@ class Needs:
     Parameters
     ----------
     calibration
-        How large the remainders of rows are, to choose batches by.
-    heavy
-        Which rows a batch that is drawn from all alike would hardly ever contain, though they
-        matter: they are read at every update, and calibrated are the others.
+        Sizes of the remainders of rows, to choose batches by. Rows that a batch drawn from all
+        alike would hardly ever contain, though they matter, are read at every update, and
+        calibrated are the others.
     derived_bounds
         Bounds of all rows, derived from the model.
     given_bounds
@@ -61,7 +60,6 @@ class Needs:
     """
 
     calibration: bool = False
-    heavy: bool = False
     derived_bounds: bool = False
     given_bounds: GivenBounds | None = None
     touching: float | None = None
@@ -72,7 +70,7 @@ class Needs:
     @property
     def only_derived_bounds(self) -> bool:
         """Whether derived bounds are all that is needed, and rows are drawn by them."""
-        others = self.calibration, self.heavy, self.given, self.ranges, self.in_memory
+        others = self.calibration, self.given, self.ranges, self.in_memory
         return self.derived_bounds and self.touching is None and not any(others)
 
     @property
@@ -370,7 +368,7 @@ class Prepared:
             If a user's bounds are invalid.
         """
         found, needs = self, self.needs
-        if needs.calibration and not (found.calibration and found._knows_heavy == needs.heavy):
+        if needs.calibration and found.calibration is None:
             found = found._calibrated()
         bounded = needs.derives or needs.given
         if found.tables is not None and bounded and found.tables.are_ranges != needs.ranges:
@@ -466,15 +464,11 @@ class Prepared:
         nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
         return replace(self, **nothing, below=None, sought=None)
 
-    @property
-    def _knows_heavy(self) -> bool:
-        return self.heavy is not None
-
     def _calibrated(self) -> Prepared:
         """Return this with the remainders of the rows measured that are drawn."""
-        rng, seeks_heavy = np.random.default_rng(PREPARATION_SEED), self.needs.heavy
-        measured, heavy = self.target.calibrate(self.surrogate, rng, seeks_heavy=seeks_heavy)
-        return replace(self, calibration=measured, heavy=heavy if seeks_heavy else None)
+        rng = np.random.default_rng(PREPARATION_SEED)
+        measured, heavy = self.target.calibrate(self.surrogate, rng, seeks_heavy=True)
+        return replace(self, calibration=measured, heavy=heavy)
 
     def _reading_heavy_rows(self) -> Prepared:
         """Return this with the rows that every update reads; none where no mode was sought."""

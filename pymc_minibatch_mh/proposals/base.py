@@ -16,9 +16,8 @@ class Proposal(ABC):
     (:func:`pymc_minibatch_mh.kernels.roles.role_of`, ``propose``).
     """
 
-    #: Whether single coordinates may move by the prior part in between: True; None only if the user
-    #: asks for it; False where that would leave the set that the move keeps to, as a manifold.
-    moves_without_rows: bool | None = True
+    #: Whether single coordinates may move by the prior part in between, without the user's asking.
+    moves_without_rows: bool = True
 
     @property
     def rests_on(self) -> str:

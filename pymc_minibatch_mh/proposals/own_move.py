@@ -322,7 +322,7 @@ class OwnMove(Proposal):
     # Taken now: numba has frozen what the function uses.
     _digest: str = field(init=False, repr=False)
     #: What set it keeps to is not known, such as a manifold, or points with a mass of their own.
-    moves_without_rows = None
+    moves_without_rows = False
 
     def __post_init__(self) -> None:
         """Compile the move."""

@@ -6,10 +6,6 @@ statistic on the mean difference against mu_0 = (log uniform - cheap part)/N. It
 tail beyond |t| is below epsilon and reads `batch_size` more rows otherwise. With another boundary
 than 0.5, early looks have a smaller tail: that of the normal limit G_0 (n/N)^(0.5 - boundary).
 
-In the variant with a design per update, all rows are scanned before the test, which tells how far
-the mean is from its threshold; batch size and epsilon are then those of the cheapest test whose
-error there is tolerated. It exists to reproduce published figures.
-
 Guarantee
 ---------
 Approximate: epsilon controls the error of one look, not of the chain, and only for batches whose
@@ -22,8 +18,6 @@ References
 ----------
 Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
 budget", ICML, doi:10.48550/arXiv.1304.5299; boundaries: its supplement.
-Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for Metropolis-Hastings",
-UAI, doi:10.48550/arXiv.1610.06848, section 6: the variant with a design per update.
 """
 
 import math
@@ -31,17 +25,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
-import numpy as np
 from pytensor.graph.basic import Variable
+from scipy.special import ndtri
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.looks import look_until_decided, scan_rows
+from pymc_minibatch_mh.kernels.looks import look_until_decided
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
-from pymc_minibatch_mh.plan.prepared import Needs, Prepared
+from pymc_minibatch_mh.proposals.base import is_number
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import (
@@ -51,8 +43,6 @@ from pymc_minibatch_mh.steps.batches import (
     require_batches,
     student_tail,
 )
-from pymc_minibatch_mh.steps.designs import PerUpdate, SequentialDesign, design_table
-from pymc_minibatch_mh.steps.sequential import boundary_of, normal_limit, tail_probability
 from pymc_minibatch_mh.steps.settings import SharedSettings
 
 
@@ -109,10 +99,29 @@ def austere_test(
     SettingError
         If a setting is out of range.
     """
-    epsilon, boundary = tail_probability(epsilon), boundary_of(boundary)
+    epsilon, boundary = _tail_probability(epsilon), _boundary(boundary)
     require_batches(batch_size, 0.0, GAUSSIAN_THIRD_MOMENT)
     found = 0.0, GAUSSIAN_THIRD_MOMENT, math.inf
-    return AustereTest(int(batch_size), *found, epsilon, boundary, normal_limit(epsilon))
+    limit = abs(float(ndtri(epsilon)))
+    return AustereTest(int(batch_size), *found, epsilon, boundary, limit)
+
+
+def _tail_probability(epsilon: Any) -> float:
+    if is_number(epsilon) and 0.0 <= epsilon <= 0.5:
+        return float(epsilon)
+    raise SettingError(
+        f"epsilon={epsilon!r} is not a tail probability in [0, 0.5]. Use 0.05, less for a smaller "
+        "bias and more rows, or 0 to have all rows decide."
+    )
+
+
+def _boundary(boundary: Any) -> float:
+    if is_number(boundary) and 0.5 <= boundary <= 1.0:
+        return float(boundary)
+    raise SettingError(
+        f"boundary={boundary!r} is not in [0.5, 1]. Use 0.5 for the same limit at every look, or "
+        "more for wider limits at early looks."
+    )
 
 
 @role_of(AustereTest, "plan")
@@ -173,79 +182,6 @@ def judge(log_ratio, variance, skewness, n, total, uniform, test):
     return -1.0, probability, tail
 
 
-class PerUpdateTest(NamedTuple):
-    """What the variant with a design per update runs on.
-
-    Parameters
-    ----------
-    skewness, third_moment, kappa
-        As above.
-    distances : ndarray, shape (K,)
-        Smallest |μ_std| that a design is for, ascending from 0.
-    batch_sizes : ndarray of int64, shape (K,)
-    epsilons : ndarray, shape (K,)
-        The designs.
-    """
-
-    skewness: float
-    third_moment: float
-    kappa: float
-    distances: np.ndarray
-    batch_sizes: np.ndarray
-    epsilons: np.ndarray
-
-
-class ChosenTest(NamedTuple):
-    """The test of one update, and its uniform number, which was drawn before the scan."""
-
-    batch_size: int
-    third_moment: float
-    kappa: float
-    epsilon: float
-    boundary: float
-    limit: float
-    uniform: float
-
-
-@role_of(ChosenTest, "plan")
-@compiled(inlined=True)
-def plan_of_chosen(noise, n, total, test):
-    """Return what :func:`plan` does."""
-    return plan(noise, n, total, test)
-
-
-@role_of(ChosenTest, "judge")
-@compiled(inlined=True)
-def judge_by_chosen(log_ratio, variance, skewness, n, total, uniform, test):
-    """Decide by :func:`judge`, with the uniform number that the test was chosen for."""
-    return judge(log_ratio, variance, skewness, n, total, test.uniform, test)
-
-
-@role_of(PerUpdateTest, "decide")
-@compiled(inlined=True)
-def decide_after_scan(test, move, cheap, posterior, rng, counts):
-    """Scan all rows, choose a test for what they say, and run it on rows drawn anew.
-
-    The scan is counted as read rows, and as a full pass: see :func:`roles.decide`.
-    """
-    beta, uniform = posterior.surrogate.inverse_temperature, rng.random()
-    total = posterior.space.term_starts[-1]
-    mean, variance, _ = scan_rows(posterior, move)
-    threshold = math.log(uniform) if uniform > 0.0 else -math.inf
-    gap = abs(cheap + beta * total * mean - threshold)
-    sd = beta * total * math.sqrt(variance / (total - 1.0))
-    # Where nothing can be said, the test of the farthest moves meets the same rows and rejects.
-    last = test.distances.size - 1
-    distance = gap / sd if sd > 0.0 else math.inf
-    k = np.searchsorted(test.distances, distance, side="right") - 1 if distance < math.inf else last
-    audited, own = (test.third_moment, test.kappa), (test.epsilons[k], 0.5, math.inf, uniform)
-    chosen = ChosenTest(test.batch_sizes[k], *audited, *own)
-    verdict, accept, n = look_until_decided(chosen, move, cheap, posterior, rng, counts)
-    counts[entry.N_OBS] += total
-    counts[entry.FULL_PASS] += n < total
-    return verdict, accept, n
-
-
 @dataclass(frozen=True, eq=False)
 class AustereMethod(BatchMethod):
     """The austere test, as a step runs it."""
@@ -273,82 +209,13 @@ class AustereMethod(BatchMethod):
         return self.reads_all_rows
 
 
-@dataclass(frozen=True, eq=False)
-class PerUpdateMethod(BatchMethod):
-    """The variant with a design per update, as a step runs it.
-
-    Parameters
-    ----------
-    settings
-        Its record, still without designs.
-    design
-        What they are chosen by, once the number of rows is known.
-    """
-
-    design: PerUpdate
-
-    guarantee = Guarantee(
-        Promise.APPROXIMATE,
-        "probability of a wrong decision in an update, which all rows are scanned for, not the "
-        "bias of the posterior",
-    )
-    walk_target = 0.234
-    reads_all_rows = True
-    returns_probability = False
-
-    @property
-    def needs(self) -> Needs:
-        """The remainders of rows measured; its scan knows every row, so that none is hidden."""
-        return Needs(calibration=True, in_memory=True)
-
-    @property
-    def key(self) -> str:
-        """Digest of what designs are chosen by."""
-        parts = self.design.tolerance, *self.design.batch_sizes, *self.design.epsilons
-        return digest(np.array([*parts, len(self.design.batch_sizes)]))
-
-    def record(self, prepared: Prepared) -> Any:
-        """Return the record with a design for every distance."""
-        table = design_table(self.design, prepared.n_rows)
-        return super().record(prepared)._replace(**table._asdict())
-
-
-def method_of(
-    batch_size: int, epsilon: float, boundary: float, design: SequentialDesign | PerUpdate | None
-) -> BatchMethod:
-    """Return the test that settings or a design describe.
-
-    Raises
-    ------
-    SettingError
-        If a setting is out of range, or no design.
-    """
-    if isinstance(design, PerUpdate):
-        nothing, none = np.zeros(0), np.zeros(0, dtype=np.int64)
-        empty = PerUpdateTest(0.0, GAUSSIAN_THIRD_MOMENT, math.inf, nothing, none, nothing)
-        return PerUpdateMethod(empty, design)
-    if isinstance(design, SequentialDesign):
-        batch_size, epsilon, boundary = design.batch_size, design.epsilon, design.boundary
-    elif design is not None:
-        raise SettingError(
-            f"design={design!r} is no design of a sequential test. Give what "
-            "design_sequential_test() returns, or a PerUpdate(tolerance=0.1)."
-        )
-    return AustereMethod(austere_test(epsilon, batch_size=batch_size, boundary=boundary))
-
-
-#: Rows of a look, level and boundary, where nothing else is asked for.
-USUAL_BATCH, USUAL_EPSILON, USUAL_BOUNDARY = 500, 0.05, 0.5
-
-
 class AustereMH(MinibatchStep):
     """Metropolis–Hastings decided by a sequential t-test on growing batches.
 
     Guarantee: *approximate*. `epsilon` is the level of the t-test at one look; it is neither the
     error of the acceptance probability nor a bias of the posterior, and no such figure follows
-    from it alone: :func:`sequential_error` has the error of a decision, and
-    :func:`design_sequential_test` chooses a test by it. With ``epsilon=0`` every update reads all
-    rows: the usual Metropolis–Hastings test, which is *exact*.
+    from it alone (`examples/papers/sequential.py` computes the error of a whole decision). With
+    ``epsilon=0`` every update reads all rows: the usual Metropolis–Hastings test, which is *exact*.
 
     Parameters
     ----------
@@ -363,11 +230,6 @@ class AustereMH(MinibatchStep):
         α in the limits G_0 π^(0.5 - α) of the looks' statistics, in [0.5, 1], with π the share of
         the rows that was read and G_0 the normal quantile of 1 - `epsilon`. At 0.5 every look has
         the level `epsilon`; above, early looks have a smaller one.
-    design
-        What :func:`design_sequential_test` returned, which sets the three above; or a
-        :class:`PerUpdate`, with which every update scans all rows to choose a test of its own. The
-        scan is counted: `n_obs` is the number of all rows and what the test has read besides, so
-        that this variant never saves anything.
     **settings
         What all step methods take: see :class:`SharedSettings`.
 
@@ -394,21 +256,11 @@ class AustereMH(MinibatchStep):
         self,
         vars: Sequence[Variable] | None = None,
         *,
-        batch_size: int = USUAL_BATCH,
-        epsilon: float = USUAL_EPSILON,
-        boundary: float = USUAL_BOUNDARY,
-        design: SequentialDesign | PerUpdate | None = None,
+        batch_size: int = 500,
+        epsilon: float = 0.05,
+        boundary: float = 0.5,
         **settings: Unpack[SharedSettings],
     ) -> None:
-        if design is not None:
-            _require_usual("batch_size", batch_size, USUAL_BATCH)
-            _require_usual("epsilon", epsilon, USUAL_EPSILON)
-            _require_usual("boundary", boundary, USUAL_BOUNDARY)
         size = check.integer("batch_size", batch_size, 2)
-        method = method_of(size, epsilon, boundary, design)
+        method = AustereMethod(austere_test(epsilon, batch_size=size, boundary=boundary))
         self._prepare(vars, method, **settings)
-
-
-def _require_usual(name: str, value: object, usual: float) -> None:
-    if value != usual:
-        raise SettingError(f"{name}={value!r} and design= both set the test. Give one of them.")

@@ -195,7 +195,7 @@ class MinibatchStep(BlockedStep):
         model, initial_point = model_of(shared["model"]), shared["initial_point"]
         settings = check.of_chains(shared)
         moves = check.moves_without_rows_of(
-            shared["moves_without_rows"], type(self).__name__, method, settings.proposal
+            shared["moves_without_rows"], type(self).__name__, method
         )
         rng = generator_of("rng", shared["rng"])
         self.vars = check.own_variables(model, vars)

@@ -192,7 +192,7 @@ class BatchMethod(Method):
     @property
     def needs(self) -> Needs:
         """The remainders of rows measured, and those read always that batches hardly contain."""
-        return Needs(calibration=True, heavy=True)
+        return Needs(calibration=True)
 
     @property
     def key(self) -> str:

@@ -12,30 +12,17 @@ the largest error that it can add to an acceptance probability.
 Source: Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for
 Metropolis-Hastings", UAI, doi:10.48550/arXiv.1610.06848. The linear programme replaces the
 paper's ridge regression, whose error is larger and whose density has negative parts.
-
-The errors of the correction distribution as it was published, beside those of the minimax one.
-
-Nothing here decides a test. The published deconvolution by ridge regression depends on its ridge λ
-and on the number of points N through λ/N² alone, so that few points give the table of many.
-
-References
-----------
-Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for Metropolis-Hastings",
-supplement, table 3, UAI, doi:10.48550/arXiv.1610.06848; table 1 of its first version of 2016.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, ndtr
 
-from pymc_minibatch_mh.errors import MinibatchError, SettingError, numbers_of
+from pymc_minibatch_mh.errors import MinibatchError, SettingError
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +48,7 @@ class CorrectionTable:
         Probabilities of the atoms, non-negative, shape (K,).
     error
         Bound on sup |F(x) - 1/(1 + exp(-x))| over all real x, F the distribution function of
-        the sum (for a ridge table: the maximum over the paper's grid).
+        the sum.
     """
 
     sigma: float
@@ -202,42 +189,6 @@ def certified_error(sigma: float, atoms: Floats, masses: Floats) -> float:
     return float(max(cells.max() + remainder, tail) + 1e-14)
 
 
-def ridge_correction(
-    sigma: float, ridge: float, points: int = 2000, support: float = 20.0
-) -> CorrectionTable:
-    """Deconvolve by ridge regression, as the paper does, to reproduce its table 3.
-
-    The solution has negative masses; they are set to 0 and nothing is renormalised, which is
-    what reproduces the paper's figures (1.3e-3 at sigma=1, ridge=10, points=2000). Never used
-    by a test: the minimax table's error at the same sigma is 5.4e-8.
-
-    Parameters
-    ----------
-    sigma
-        Standard deviation of the normal part.
-    ridge
-        The paper's lambda.
-    points
-        The paper's N: 2N + 1 atoms and 4N + 1 points. Scaling `ridge` with N^2 keeps the
-        solution.
-    support
-        The paper's V: atoms in [-V, V], points in [-2V, 2V].
-
-    Returns
-    -------
-    CorrectionTable
-        Its masses sum to 1 up to the clipped part, and its error is the maximum over the points.
-    """
-    atoms: Floats = np.arange(-points, points + 1, dtype=np.float64) * (support / points)
-    grid = np.arange(-2 * points, 2 * points + 1) * (support / points)
-    design = ndtr((grid[:, None] - atoms) / sigma)
-    logistic = expit(grid)
-    normal_matrix = design.T @ design
-    normal_matrix[np.diag_indices_from(normal_matrix)] += ridge
-    masses = np.maximum(cho_solve(cho_factor(normal_matrix), design.T @ logistic), 0.0)
-    return CorrectionTable(sigma, atoms, masses, float(np.abs(design @ masses - logistic).max()))
-
-
 @cache
 def _shipped_tables() -> dict[float, CorrectionTable]:
     """Read the tables that the package ships, by their sigma."""
@@ -274,91 +225,3 @@ def write_shipped_tables(path: Path = _TABLE) -> None:
 
 if __name__ == "__main__":
     write_shipped_tables()
-
-
-#: Points that stand for those of the paper: errors with twice as many differ by 2 % at most.
-COARSE = 200
-
-
-class CorrectionErrors(NamedTuple):
-    """Largest error of two correction distributions for one σ.
-
-    Parameters
-    ----------
-    points, sigma, ridge
-        The paper's N, σ and λ.
-    ridge_error
-        sup ``|F - S|`` over the points of the published deconvolution, with F the law of its sum
-        with N(0, σ²), and S the logistic one.
-    minimax_error
-        A bound on sup ``|F - S|`` over all reals of the table that :class:`BarkerMinibatchMH` uses.
-    """
-
-    points: int
-    sigma: float
-    ridge: float
-    ridge_error: float
-    minimax_error: float
-
-
-def correction_errors(
-    points: Sequence[int] = (2000, 4000),
-    sigmas: Sequence[float] = (0.8, 0.9, 1.0, 1.1),
-    ridges: Sequence[float] = (100.0, 10.0, 1.0, 0.1, 0.01),
-) -> list[CorrectionErrors]:
-    """Return the errors of published correction distributions, beside those of this package.
-
-    By default the 40 entries of table 3 of the supplement of Seita et al. (2017). One of them, λ =
-    0.1 at σ = 1.1 and N = 4000, is 0.019 here and 0.012 there; all others agree to 5 %.
-
-    Parameters
-    ----------
-    points
-        The paper's N, of which 2N + 1 atoms and 4N + 1 points are made.
-    sigmas
-        Standard deviations σ of the normal part, in (0.5, 1.7].
-    ridges
-        The paper's λ.
-
-    Returns
-    -------
-    list of CorrectionErrors
-        One for each combination, the last argument varying fastest; ``pandas.DataFrame`` makes a
-        table of it.
-
-    Raises
-    ------
-    SettingError
-        If an argument is no sequence of positive numbers, or a σ is outside of (0.5, 1.7].
-
-    Examples
-    --------
-    >>> (found,) = correction_errors(points=[4000], sigmas=[1.0], ridges=[10.0])
-    >>> print(f"{found.ridge_error:.1e} {found.minimax_error:.1e}")
-    8.8e-04 5.4e-08
-    """
-    many, widths, weights = (
-        _positive(name, given)
-        for name, given in (("points", points), ("sigmas", sigmas), ("ridges", ridges))
-    )
-    for sigma in widths:
-        if not SMALLEST_SIGMA < sigma <= LARGEST_SIGMA:
-            raise SettingError(
-                f"sigmas={list(widths)} has {sigma}, which is outside ({SMALLEST_SIGMA}, "
-                f"{LARGEST_SIGMA}]. Leave it out."
-            )
-    found = []
-    for n in many:
-        for sigma in widths:
-            minimax = correction_table(sigma).error
-            for ridge in weights:
-                table = ridge_correction(sigma, ridge * (COARSE / n) ** 2, points=COARSE)
-                found.append(CorrectionErrors(int(n), sigma, ridge, table.error, minimax))
-    return found
-
-
-def _positive(name: str, given: Any) -> tuple[float, ...]:
-    numbers = numbers_of(name, given)
-    if not all(0.0 < number < np.inf for number in numbers):
-        raise SettingError(f"{name}={given!r} are no positive numbers. Give numbers above 0.")
-    return numbers

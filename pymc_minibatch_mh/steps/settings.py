@@ -77,9 +77,9 @@ class SharedSettings(TypedDict, total=False):
         one direction each that no row changes along, such as the scale of group effects, or a
         location against the effects that it is added to. They are exact, whatever the method, and
         models without such directions have none. "auto" takes each direction once, up to 10 of
-        them in turn. None is the default of proposals that may keep to a set of positions
-        (:func:`OwnMove`, :class:`StiefelWalk`) and all that :class:`FireflyMH` can make. Source:
-        Neal (2003), doi:10.1214/aos/1056562461.
+        them in turn. None is the default of :class:`OwnMove`, which may keep to a set of
+        positions, and all that :class:`FireflyMH` can make. Source: Neal (2003),
+        doi:10.1214/aos/1056562461.
     tune
         Whether to adapt the proposal in warm-up.
     model, rng, initial_point, compile_kwargs, blocked
@@ -277,9 +277,7 @@ def reading_of(shared: SharedSettings, *, given_bounds: bool = False) -> "Readin
     )
 
 
-def moves_without_rows_of(
-    setting: int | str, name: str, method: "Method", proposal: Proposal
-) -> int | None:
+def moves_without_rows_of(setting: int | str, name: str, method: "Method") -> int | None:
     """Return the number of moves without rows, or None for "auto".
 
     Parameters
@@ -288,8 +286,8 @@ def moves_without_rows_of(
         The user's choice.
     name
         Name of the step's class.
-    method, proposal
-        What such moves would lie in between of.
+    method
+        The test between whose updates such moves would lie.
     """
     if isinstance(setting, str) and setting == "auto":
         return None
@@ -301,11 +299,6 @@ def moves_without_rows_of(
         raise SettingError(
             f"moves_without_rows={setting!r} does not go with {name}: all that it remembers of "
             "rows depends on every coordinate. Leave it out."
-        )
-    if setting and proposal.moves_without_rows is False:
-        raise SettingError(
-            f"moves_without_rows={setting!r} does not go with {type(proposal).__name__}: one "
-            "coordinate alone would leave the manifold. Leave it out."
         )
     return int(setting)
 

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 import pymc_minibatch_mh as mh
 from gallery.models_hierarchies import rugby
-from pymc_minibatch_mh import OwnMove, PenaltyMH, StiefelWalk, TunaMH, explain
+from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, explain
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import MOST_MOVES, Program
@@ -107,12 +107,10 @@ def stay(position, new, rng, state, metric, rows):
     return 0.0
 
 
-def test_proposals_that_may_keep_to_a_set_have_none(teams):
+def test_a_proposal_that_may_keep_to_a_set_has_none_unless_asked_for(teams):
     own_move = OwnMove(stay)
     assert moving(teams, own_move, None) is NO_SLICES
     assert moving(teams, own_move, 3).moves == 3
-    for moves in (None, 3):
-        assert moving(teams, StiefelWalk(), moves) is NO_SLICES
 
 
 def test_programs_that_are_made_of_a_program_move_the_same(teams):

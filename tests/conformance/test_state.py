@@ -16,7 +16,7 @@ import pytest
 from conformance.harness import run, same_state
 from golden.combinations import COMBINATIONS, Combination, of_family
 from proposals.test_own_move import adapt, langevin
-from pymc_minibatch_mh import Bounds, Mixture, OwnMove, PenaltyMH, PerUpdate, SettingError, TunaMH
+from pymc_minibatch_mh import Bounds, Mixture, OwnMove, PenaltyMH, SettingError, TunaMH
 from pymc_minibatch_mh.kernels.draw import END, NEXT
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.plan.file import key_of
@@ -48,9 +48,6 @@ UNUSUAL = {
         of_family("poisson"),
         "PenaltyMH",
         {"proposal": OwnMove(langevin, state=[0.01], batch_size=50, adapt=adapt)},
-    ),
-    "a design for every update": Combination(
-        of_family("poisson"), "AustereMH", {"taylor_order": 0, "design": PerUpdate(0.1, **GRID)}
     ),
 }  # fmt: skip
 
@@ -168,12 +165,6 @@ OTHERS = {
         r"temperature \(\[\(0, 16\.0\), \(200",
     ),
     "settings": ("PenaltyMH", {}, {"batch_size": 200}, "the settings of its test"),
-    "design": (
-        "AustereMH",
-        {"taylor_order": 0, "design": PerUpdate(0.1, **GRID)},
-        {"taylor_order": 0, "design": PerUpdate(0.2, **GRID)},
-        "the settings of its test",
-    ),
     "proposal": ("PenaltyMH", {}, {"proposal": Mixture(walk_weight=0)}, "its proposal"),
     "limit": ("TunaMH", {}, {"full_pass_above": 500.0}, "full_pass_above"),
     "centre": ("PenaltyMH", WALKS, WALKS | {"covariance": 2.0 * np.eye(2)}, "the centre"),

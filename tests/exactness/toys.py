@@ -1,8 +1,7 @@
 """The proposal and the rows of hand-made chains, as the compiled loop runs them.
 
 A chain moves among a few states, each known by its first coordinate. All that tells one chain from
-another is data: the loop is compiled once for each test of the package, and kept on disk. Whoever
-reads that cache imports this module, whose contents are a part of the name of its folder.
+another is data: the loop is compiled once for each test of the package, and kept on disk.
 """
 
 from typing import NamedTuple

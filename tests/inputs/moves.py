@@ -1,9 +1,9 @@
-"""Invalid arguments of moves and tables of published work."""
+"""Invalid arguments of moves of published work."""
 
 import math
 
 from inputs.case import Section
-from pymc_minibatch_mh import Langevin, StiefelWalk, correction_errors
+from pymc_minibatch_mh import Langevin
 
 moves = Section("To reproduce published work")
 
@@ -13,12 +13,6 @@ REFUSED = [
     (Langevin, "batch_size", (-1, 2.5, True)),
     (Langevin, "preconditioner", ("rms",)),
     (Langevin, "adapt", (1,)),
-    (StiefelWalk, "scale", (0.0, math.inf, "wide", None)),
-    (StiefelWalk, "adapt", (1,)),
-    (correction_errors, "points", ([0],)),
-    (correction_errors, "ridges", ([math.nan],)),
-    (correction_errors, "sigmas", ([-1.0],)),
-    (correction_errors, "ridges", (3.0,)),
 ]
 for kind, name, values in REFUSED:
     for value in values:
@@ -36,10 +30,5 @@ moves.gives(
     "TunaMH(proposal=Langevin(batch_size=0), taylor_order=1)",
     lambda g: g.build("PenaltyMH", proposal=Langevin(batch_size=0), taylor_order=1),
 )
-moves.gives(
-    "TunaMH(proposal=StiefelWalk()) without a matrix",
-    lambda g: g.build("PenaltyMH", proposal=StiefelWalk()),
-)
-moves.gives("correction_errors(sigmas=[0.5])", lambda g: correction_errors(sigmas=[0.5]))
 
 CASES = moves.cases

@@ -5,16 +5,11 @@ import math
 import numpy as np
 import pymc as pm
 
-from inputs.case import NUMBER, Section
+from inputs.case import Section
 from pymc_minibatch_mh import (
     BoundsError,
-    PerUpdate,
     Ranges,
-    StiefelWalk,
-    TriedMoves,
-    design_sequential_test,
     sample,
-    sequential_error,
 )
 from zoo import METHODS
 
@@ -113,13 +108,6 @@ every.setting(
     2,
     "does not go with FireflyMH: all that it remembers of rows depends on every coordinate.",
     "Leave it out.",
-)
-every.refuses(
-    "TunaMH(proposal=StiefelWalk(), moves_without_rows=2)",
-    "moves_without_rows=2",
-    "does not go with StiefelWalk: one coordinate alone would leave the manifold.",
-    "Leave it out.",
-    call=lambda g: g.build("TunaMH", proposal=StiefelWalk(), moves_without_rows=2),
 )
 for value in (0, 2.5):
     every.setting(
@@ -404,77 +392,6 @@ own.setting(
     0.4,
     "is not in [0.5, 1].",
     "Use 0.5 for the same limit at every look, or more for wider limits at early looks.",
-)
-own.setting(
-    "AustereMH",
-    "design",
-    "per_update",
-    "is no design of a sequential test.",
-    "Give what design_sequential_test() returns, or a PerUpdate(tolerance=0.1).",
-)
-own.refuses(
-    "AustereMH(epsilon=0.1, design=PerUpdate(0.1))",
-    "epsilon=0.1",
-    "and design= both set the test.",
-    "Give one of them.",
-    call=lambda g: g.build("AustereMH", epsilon=0.1, design=PerUpdate(0.1)),
-)
-for value in (0, 0.6, "small"):
-    own.refuses(
-        f"PerUpdate(tolerance={value!r})",
-        f"tolerance={value!r}",
-        "is not an error probability in (0, 0.5].",
-        "Use 0.1, or less for a smaller bias and more rows.",
-        call=lambda g, value=value: PerUpdate(value),
-    )
-own.refuses(
-    "design_sequential_test(2_000, 1e-6)",
-    "tolerance=1e-06",
-    f"is below {NUMBER}, the smallest error of the tests that were tried.",
-    "Raise it, give smaller epsilons=, or use AustereMH(epsilon=0), which is exact.",
-    call=lambda g: design_sequential_test(2_000, 1e-6),
-)
-own.refuses(
-    "design_sequential_test(2_000, 0.1, 'average')",
-    "kind='average'",
-    "needs moves, of which 2000 rows tell nothing.",
-    "Give a step, or what tried_moves(step) returns.",
-    call=lambda g: design_sequential_test(2_000, 0.1, "average"),
-)
-own.refuses(
-    "design_sequential_test(2_000, 0.1, 'best')",
-    "kind='best'",
-    "is unknown.",
-    "Use 'worst' or 'average'.",
-    call=lambda g: design_sequential_test(2_000, 0.1, "best"),
-)
-own.refuses(
-    "design_sequential_test(2_000, 0.1, batch_sizes=[])",
-    "batch_sizes=[]",
-    "is no list of numbers.",
-    "Give one or more.",
-    call=lambda g: design_sequential_test(2_000, 0.1, batch_sizes=[]),
-)
-own.refuses(
-    "sequential_error(0.0, 100, 0.05, 2_000, all_rows_from=0)",
-    "all_rows_from=0",
-    "is not a share of the rows in (0, 1].",
-    "Use 0.5 for AustereMH, or 1 for the published test.",
-    call=lambda g: sequential_error(0.0, 100, 0.05, 2_000, all_rows_from=0),
-)
-own.refuses(
-    "sequential_error(nan, 100, 0.05, 2_000)",
-    "mu_std=nan",
-    "is not a number, or an array of them.",
-    "Give one.",
-    call=lambda g: sequential_error(math.nan, 100, 0.05, 2_000),
-)
-own.refuses(
-    "TriedMoves(100, [0.0], [-1.0])",
-    "sd=",
-    "has negative entries.",
-    "Give standard deviations.",
-    call=lambda g: TriedMoves(100, [0.0], [-1.0]),
 )
 own.setting(
     "BarkerMinibatchMH",

@@ -11,10 +11,9 @@ from scipy.special import expit
 
 from exactness.compiled import Compiled, posterior_of
 from exactness.toys import jump, rows_of
-from pymc_minibatch_mh import PerUpdate, sequential_error, sequential_use
+from papers.sequential import sequential_error, sequential_use
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.steps import austere
-from pymc_minibatch_mh.steps.designs import design_table
 from statistical.budget import FAR
 from tiers import fast
 
@@ -152,60 +151,6 @@ def test_epsilon_one_half_stops_at_the_first_look():
     counts = looks(rows, 0.1, austere.austere_test(0.5, batch_size=100), seed=76)
     assert (counts[:, entry.N_OBS] == 100).all()
     assert 0.3 < counts[:, entry.ACCEPTED].mean() < 0.7
-
-
-def per_update(tolerance, n_rows):
-    method = austere.method_of(500, 0.05, 0.5, PerUpdate(tolerance))
-    return method.settings._replace(**design_table(method.design, n_rows)._asdict())
-
-
-@pytest.mark.parametrize("tolerance", [0.02, 0.2])
-def test_a_design_per_update_errs_and_reads_as_its_designs_say(tolerance):
-    rows, log_ratio = 0.02 * normal_rows(), -0.8
-    test = per_update(tolerance, rows.size)
-    counts = updates(rows, log_ratio - rows.sum(), test, 20_000, seed=77)
-    gaps = log_ratio - np.log((np.arange(100) + 0.5) / 100)
-    distances = np.abs(gaps) / spread(rows)
-    places = np.searchsorted(test.distances, distances, side="right") - 1
-    given = zip(distances, test.batch_sizes[places], test.epsilons[places], strict=True)
-    designs = [(d, int(m), float(e), rows.size) for d, m, e in given]
-    error = np.array([sequential_error(*one, all_rows_from=0.5) for one in designs])
-    use = np.array([sequential_use(*one, all_rows_from=0.5) for one in designs])
-    assert error.max() <= tolerance
-    accepted = np.where(gaps > 0.0, 1.0 - error, error).mean()
-    assert counts[:, entry.ACCEPTED].mean() == pytest.approx(accepted, abs=0.02)
-    read = counts[:, entry.N_OBS] - rows.size
-    assert read.mean() == pytest.approx(rows.size * use.mean(), rel=0.05)
-
-
-def test_the_scan_of_a_design_per_update_is_counted():
-    rows = 0.02 * normal_rows()
-    counts = updates(rows, 30.0, per_update(0.1, rows.size), 200, seed=78)
-    # Far from the threshold the test itself reads one batch.
-    assert (counts[:, entry.N_OBS] == rows.size + 50).all()
-    assert (counts[:, entry.FULL_PASS] == 1.0).all()
-    nearby = updates(rows, 0.0, per_update(1e-4, rows.size), 200, seed=79)
-    assert (nearby[:, entry.FULL_PASS] == 1.0).all()
-    assert nearby[:, entry.N_OBS].max() == 2 * rows.size
-
-
-def test_the_test_of_an_update_is_chosen_for_its_own_uniform_number():
-    """All rows decide within a unit of the threshold, and far from it a batch that says little."""
-    rows = 0.02 * normal_rows()
-    sd = spread(rows)
-    far, sizes = np.array([0.0, 1.0]), np.array([100, 100])
-    test = per_update(0.1, rows.size)._replace(
-        distances=far, batch_sizes=sizes, epsilons=np.array([0.0, 0.5])
-    )
-    counts = updates(rows, -0.5 - rows.sum(), test, 4_000, seed=80)
-    by_all = counts[:, entry.N_OBS] == 2 * rows.size
-    # Where all rows decide, log u lies within sd of the log ratio: half of it accepts.
-    inside = min(1.0, math.exp(-0.5 + sd)) - math.exp(-0.5 - sd)
-    noise = FAR * math.sqrt(0.25 / 4_000)
-    assert by_all.mean() == pytest.approx(inside, abs=noise)
-    accepts = (math.exp(-0.5) - math.exp(-0.5 - sd)) / inside
-    share = counts[by_all, entry.ACCEPTED].mean()
-    assert share == pytest.approx(accepts, abs=FAR * math.sqrt(0.25 / by_all.sum()))
 
 
 def share_by_all_rows(n_rows, reads_all_from_half, count=1_000):

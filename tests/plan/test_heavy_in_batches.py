@@ -15,7 +15,6 @@ from pymc_minibatch_mh import (
     ConfidenceMH,
     OwnTestMH,
     PenaltyMH,
-    PerUpdate,
     TunaMH,
     audit,
     explain,
@@ -164,18 +163,16 @@ def test_what_is_calibrated_are_the_others():
 
 def test_who_knows_all_rows_reads_none_always(rare):
     model, _ = rare
-    for step in (AustereMH(model=model, design=PerUpdate(0.1)), ConfidenceMH(model=model)):
-        assert step.prepared.heavy is None
-        assert step.program.posterior(np.empty(0)).tables.heavy.size == 0
+    step = ConfidenceMH(model=model)
+    assert step.prepared.heavy is None
+    assert step.program.posterior(np.empty(0)).tables.heavy.size == 0
     assert PenaltyMH(model=model, centre="start").prepared.heavy.size == 0
 
 
 def test_steps_on_one_model_find_each_what_they_need(rare, step):
     model, members = rare
-    alone = AustereMH(model=few_members()[0], design=PerUpdate(0.1)).prepared.calibration
     for _ in range(2):
         assert PenaltyMH(model=model).prepared.calibration == step.prepared.calibration
-        assert AustereMH(model=model, design=PerUpdate(0.1)).prepared.calibration == alone
         assert TunaMH(model=model).prepared.heavy is None
         np.testing.assert_array_equal(BarkerMinibatchMH(model=model).prepared.heavy, members)
 
@@ -189,9 +186,7 @@ def test_they_are_stored_and_sent_along(rare, step, tmp_path):
         np.testing.assert_array_equal(other.prepared.heavy, members)
         np.testing.assert_array_equal(other.program.posterior(np.empty(0)).tables.heavy, members)
         assert other.prepared.calibration == step.prepared.calibration
-    whole = AustereMH(model=model, design=PerUpdate(0.1), prepared=tmp_path / "step.npz")
-    assert whole.prepared.heavy is None
-    assert whole.prepared.calibration.kappa > step.prepared.calibration.kappa
+    assert TunaMH(model=model, prepared=tmp_path / "step.npz").prepared.heavy is None
 
 
 def test_they_belong_to_the_centre_that_a_chain_moves_to(step):

@@ -10,9 +10,11 @@ from scipy.stats import ttest_1samp
 from every import every
 from exactness.enumeration import acceptance, sample_statistics, subsets
 from exactness.kernels import BETA, CHAINS, RULES
-from pymc_minibatch_mh import AustereMH, PerUpdate, SequentialDesign
+from pymc_minibatch_mh import AustereMH, audit, explain
+from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.steps import austere
+from zoo import sample
 
 BIG = 10**6
 DEFAULT = austere.austere_test()
@@ -116,24 +118,36 @@ def test_the_level_of_a_look_is_that_of_its_limit(boundary):
 
 
 def test_epsilon_zero_alone_is_declared_exact():
-    guarantees = [austere.method_of(100, e, 0.5, None).guarantee for e in (0.0, 1e-9, 0.5)]
-    assert [g.promise for g in guarantees] == ["exact", "approximate", "approximate"]
-    assert not austere.method_of(100, 0.05, 0.5, PerUpdate(0.1)).guarantee.is_exact
+    methods = [austere.AustereMethod(austere.austere_test(epsilon)) for epsilon in (0.0, 1e-9, 0.5)]
+    promises = [method.guarantee.promise for method in methods]
+    assert promises == ["exact", "approximate", "approximate"]
 
 
-def test_a_design_sets_the_test():
-    design = SequentialDesign(450, 0.01, 0.1, 0.9, 0.75)
-    assert austere.method_of(500, 0.05, 0.5, design).settings == austere.austere_test(
-        0.01, batch_size=450, boundary=0.75
-    )
+@pytest.fixture(scope="module")
+def baseline(prepared):
+    return prepared("logistic", "AustereMH", epsilon=0)
 
 
-def test_designs_per_update_have_keys_of_their_own():
-    designs = [
-        PerUpdate(0.1),
-        PerUpdate(0.2),
-        PerUpdate(0.1, batch_sizes=(50,)),
-        PerUpdate(0.1, epsilons=(0.1,)),
-    ]
-    keys = {austere.method_of(100, 0.05, 0.5, design).key for design in designs}
-    assert len(keys) == len(designs)
+def test_a_step_that_reads_all_rows_is_not_warned_of(baseline):
+    baseline.setup_chain(np.random.default_rng(7), 0, 600)
+    point, warnings = {"beta": np.array([-0.5, 1.0, 0.3])}, []
+    for _ in range(600):
+        point, (stats,) = baseline.step(point)
+        warnings.append(stats["warning"])
+    assert not any(warnings)
+
+
+@pytest.mark.filterwarnings("ignore:The number of samples is too small")
+def test_the_baseline_is_exact_and_every_page_says_so(model_of, baseline, monkeypatch):
+    monkeypatch.setattr(nuts, "seconds_per_call", lambda *_: (30.0, 1e-3))
+    assert str(baseline.guarantee) == baseline.exactness == "exact"
+    trace = sample(model_of("logistic"), baseline, 100, 100, random_seed=8)
+    stats = trace.sample_stats
+    assert stats["certified"].all()
+    assert (stats["n_obs"] == 5_000).all()
+    assert (stats["n_looks"] == 1).all()
+    assert not stats["error_estimate"].any()
+    found = audit(trace, baseline, pairs=8, random_seed=9)
+    assert np.abs(found["acceptance_error"]).max() < 1e-9
+    assert set(found["verdict"].sel(check=["bounds", "bias", "trace"]).values) == {"ok"}
+    assert "AustereMH is exact without bounds" in str(explain(baseline, draws=100, tune=50))

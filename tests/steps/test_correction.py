@@ -8,11 +8,9 @@ from every import every
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps.correction import (
     SHIPPED_SIGMAS,
-    CorrectionTable,
     certified_error,
     correction_table,
     minimax_correction,
-    ridge_correction,
     write_shipped_tables,
 )
 
@@ -96,16 +94,3 @@ def test_tables_are_cached_and_read_only():
 def test_impossible_sigma_is_refused_by_name(sigma):
     with pytest.raises(SettingError, match="sigma="):
         correction_table(sigma)
-
-
-@every(("sigma", "ridge", "paper"), [(0.8, 10.0, 4.0e-4), (0.9, 1.0, 1.6e-4), (1.0, 10.0, 1.3e-3)])
-def test_ridge_reproduces_the_papers_table_3(sigma, ridge, paper):
-    # The paper's 2000 points, coarsened: the solution depends on ridge / points^2 alone.
-    table = ridge_correction(sigma, ridge / 100.0, points=200)
-    assert isinstance(table, CorrectionTable)
-    assert table.error == pytest.approx(paper, rel=0.05)
-    assert table.masses.min() >= 0.0
-
-
-def test_ridge_is_less_accurate_than_the_linear_programme():
-    assert ridge_correction(1.0, 0.025, points=200).error > 50 * correction_table(1.2).error

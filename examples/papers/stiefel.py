@@ -63,7 +63,7 @@ class LinkedStiefel(NamedTuple):
 
 
 @compiled(inlined=True)
-def _orthonormal(vectors):
+def _orthonormal(vectors: Any) -> bool:
     """Return whether vectors are orthonormal, up to the tolerance: columns, shape (length, width).
 
     Entries that are no numbers are not.
@@ -79,7 +79,7 @@ def _orthonormal(vectors):
 
 
 @compiled(inlined=True)
-def _polished(vectors):
+def _polished(vectors: Any) -> Any:
     """Return vectors that are orthonormal up to rounding, from some that nearly are.
 
     One step of Newton's iteration for the polar factor: without it, rounding errors of many updates
@@ -93,7 +93,7 @@ def _polished(vectors):
 
 @role_of(LinkedStiefel, "propose")
 @compiled(inlined=True)
-def propose_rotation(own, move, posterior, rng):
+def propose_rotation(own: Any, move: Any, posterior: Any, rng: Any) -> tuple[float, int]:
     """Rotate the matrix: see :func:`roles.propose`. A position off the manifold goes nowhere."""
     for i in range(move.new.size):
         move.new[i] = move.position[i]
@@ -141,32 +141,18 @@ class StiefelWalk(Proposal):
     Raises
     ------
     SettingError
-        If a setting is invalid; when the step is built, if the step does not move one matrix alone.
+        When the step is built, if it does not move one matrix alone.
 
     References
     ----------
     Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
     budget", section 6.2, ICML, doi:10.48550/arXiv.1304.5299.
-
-    Examples
-    --------
-    >>> StiefelWalk(0.05).n_components
-    1
     """
 
     scale: float = 0.1
     adapt: bool = True
     #: One entry alone would leave the manifold.
     moves_without_rows = False
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        scale: Any = self.scale
-        number = isinstance(scale, int | float | np.integer | np.floating)
-        if isinstance(scale, bool) or not number or not 0.0 < scale < np.inf:
-            raise SettingError(f"scale={scale!r} is not a positive number. Give an angle.")
-        if not isinstance(self.adapt, bool | np.bool_):
-            raise SettingError(f"adapt={self.adapt!r} is neither True nor False. Give one of them.")
 
     @property
     def in_own_terms(self) -> bool:

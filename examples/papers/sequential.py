@@ -19,7 +19,7 @@ the wrong side. A test that comes through all looks is decided by all rows, and 
 
 Integrals are taken by Gauss-Legendre rules whose points lie closer than the normal densities in
 them are wide. Twice as many points change no figure by 1e-7, and simulated random walks agree
-(`tests/steps/test_sequential.py`).
+(`tests/examples/test_sequential.py`).
 
 References
 ----------
@@ -31,13 +31,11 @@ Biometrics 43, doi:10.2307/2531959.
 
 import math
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
-
-from pymc_minibatch_mh.errors import SettingError
 
 Floats = NDArray[np.float64]
 
@@ -119,11 +117,6 @@ def sequential_error(
     ndarray
         Of the shape of `mu_std`. The error of the quadrature is below 1e-6.
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of range.
-
     Notes
     -----
     The time goes like (n_rows/m)^1.5: a tenth of a second for 300 looks.
@@ -157,11 +150,6 @@ def sequential_use(
     ndarray
         Of the shape of `mu_std`, in (0, 1].
 
-    Raises
-    ------
-    SettingError
-        If an argument is out of range.
-
     References
     ----------
     As of :func:`sequential_error`.
@@ -172,70 +160,15 @@ def sequential_use(
 def looks_of(
     m: int, epsilon: float, n_rows: int, boundary: float = 0.5, all_rows_from: float = 1.0
 ) -> Looks:
-    """Check the settings of a sequential test, and return its looks.
-
-    Raises
-    ------
-    SettingError
-        If one of them is out of range.
-    """
-    m, n_rows = whole("m", m, 2), whole("n_rows", n_rows, 2)
-    epsilon, boundary = tail_probability(epsilon), boundary_of(boundary)
-    share = all_rows_from
-    if not _is_number(share) or not 0.0 < share <= 1.0:
-        raise SettingError(
-            f"all_rows_from={share!r} is not a share of the rows in (0, 1]. Use 0.5 for AustereMH, "
-            "or 1 for the published test."
-        )
+    """Return the looks of a sequential test."""
     counts = np.arange(m, n_rows, m)
-    read = counts[counts < share * n_rows] / n_rows
-    limits = normal_limit(epsilon) * read ** (0.5 - boundary)
+    read = counts[counts < all_rows_from * n_rows] / n_rows
+    limits = abs(ndtri(epsilon)) * read ** (0.5 - boundary)
     return Looks((*read.tolist(), 1.0), tuple(limits.tolist()))
 
 
-def normal_limit(epsilon: float) -> float:
-    """Return the normal quantile G_0 of 1 - `epsilon`."""
-    return abs(float(ndtri(epsilon)))
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """Return `value` if it is an integer of at least `least`."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least:
-        return int(value)
-    raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")
-
-
-def tail_probability(epsilon: Any) -> float:
-    """Return `epsilon` if it is a tail probability of a look."""
-    if _is_number(epsilon) and 0.0 <= epsilon <= 0.5:
-        return float(epsilon)
-    raise SettingError(
-        f"epsilon={epsilon!r} is not a tail probability in [0, 0.5]. Use 0.05, less for a smaller "
-        "bias and more rows, or 0 to have all rows decide."
-    )
-
-
-def boundary_of(boundary: Any) -> float:
-    """Return `boundary` if it is the α of limits that do not grow."""
-    if _is_number(boundary) and 0.5 <= boundary <= 1.0:
-        return float(boundary)
-    raise SettingError(
-        f"boundary={boundary!r} is not in [0.5, 1]. Use 0.5 for the same limit at every look, or "
-        "more for wider limits at early looks."
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 def _outcome(mu_std: ArrayLike, looks: Looks) -> ErrorAndUse:
-    try:
-        distances = np.abs(np.asarray(mu_std, dtype=np.float64))
-    except (TypeError, ValueError):
-        distances = np.array(math.nan)
-    if np.isnan(distances).any():
-        raise SettingError(f"mu_std={mu_std!r} is not a number, or an array of them. Give one.")
+    distances = np.abs(np.asarray(mu_std, dtype=np.float64))
     found = error_and_use(distances.ravel(), looks)
     return ErrorAndUse(*(part.reshape(distances.shape) for part in found))
 

@@ -1,35 +1,22 @@
 """Designs of a sequential test: rows per look and level, chosen for an error that is tolerated.
 
 Among the pairs (batch size, epsilon) of a grid whose error is at most `tolerance`, a design is the
-one that reads the fewest rows. Three errors can be held to a tolerance:
+one that reads the fewest rows. Two errors can be held to a tolerance: that of a decision at the
+threshold itself, where it is largest (*worst*), and the mean over moves of the error of their
+acceptance probability (*average*). For a move with log ratio Δ all rows accept iff Δ > log u, with
+u the uniform number of the update. The test errs with probability E(μ_std(u)), μ_std(u) =
+(Δ - log u)/sd, so that its acceptance probability is off by
 
-- *worst*: that of a decision at the threshold itself, where it is largest;
-- *average*: the mean over moves of the error of the acceptance probability,
-  |∫ over u > P_a of E(μ_std(u)) du - ∫ over u < P_a of E(μ_std(u)) du|, in which errors on the two
-  sides of P_a = min(1, exp(log ratio)) cancel, u being the uniform number of the update;
-- *per update*: that of the update itself, whose μ_std takes a scan of all rows to know.
+    ∫ over u > P_a of E(μ_std(u)) du - ∫ over u < P_a of E(μ_std(u)) du,    P_a = min(1, exp Δ),
 
-E is the error of :func:`~pymc_minibatch_mh.steps.sequential.sequential_error`.
+in which errors on the two sides cancel. E is the error of :func:`sequential_error`.
 
 References
 ----------
 Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
-budget", ICML, doi:10.48550/arXiv.1304.5299, section 5.2 (worst and average).
+budget", ICML, doi:10.48550/arXiv.1304.5299, equation 6 and section 5.2.
 Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for Metropolis-Hastings",
-UAI, doi:10.48550/arXiv.1610.06848, section 6 and appendix C.2.1 (the grid; per update).
-
-What a sequential test makes of the moves that a chain tries.
-
-For a move with log ratio Δ, all rows decide rightly: accept iff Δ > log u, with u the uniform
-number of the update. The test errs with probability E(μ_std(u)), μ_std(u) = (Δ - log u)/sd, so that
-its acceptance probability is off by
-
-    ∫ over u > P_a of E(μ_std(u)) du - ∫ over u < P_a of E(μ_std(u)) du,    P_a = min(1, exp Δ).
-
-References
-----------
-Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
-budget", ICML, doi:10.48550/arXiv.1304.5299, equation 6.
+UAI, doi:10.48550/arXiv.1610.06848, section 6 and appendix C.2.1 (the grid).
 """
 
 import math
@@ -41,17 +28,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.steps.sequential import (
+from papers.sequential import (
     PUBLISHED_ALL_ROWS_FROM,
-    SHIPPED_ALL_ROWS_FROM,
     ErrorAndUse,
-    boundary_of,
     error_and_use,
     looks_of,
-    tail_probability,
-    whole,
 )
+from pymc_minibatch_mh.chain.probe import Probe
+from pymc_minibatch_mh.diagnostics.forecast.pilot import first_point, fresh_chain
+from pymc_minibatch_mh.likelihood.inputs import generator_of
+from pymc_minibatch_mh.steps.base import MinibatchStep
+from pymc_minibatch_mh.steps.given import model_behind
 
 Floats = NDArray[np.float64]
 
@@ -76,11 +63,6 @@ class TriedMoves:
     sd : ndarray, shape (P,)
         √n_rows times the standard deviation of what a row adds to the log-likelihood's change, so
         that μ_std = (log_ratio - log u)/sd.
-
-    Raises
-    ------
-    SettingError
-        If one of them is out of range.
     """
 
     n_rows: int
@@ -88,23 +70,8 @@ class TriedMoves:
     sd: Floats
 
     def __post_init__(self) -> None:
-        whole("n_rows", self.n_rows, 2)
         for name in ("log_ratio", "sd"):
-            values = np.array(getattr(self, name), dtype=np.float64)
-            least = 0.0 if name == "sd" else -math.inf
-            if values.ndim != 1 or not values.size or not np.isfinite(values).all():
-                raise SettingError(
-                    f"{name}= is not an array of finite numbers, one for each move. Give one."
-                )
-            if values.min() < least:
-                raise SettingError(f"{name}= has negative entries. Give standard deviations.")
-            values.setflags(write=False)
-            object.__setattr__(self, name, values)
-        if self.log_ratio.size != self.sd.size:
-            raise SettingError(
-                f"sd= has {self.sd.size} entries and log_ratio= has {self.log_ratio.size}. Give "
-                "one of each for every move."
-            )
+            object.__setattr__(self, name, np.array(getattr(self, name), dtype=np.float64))
 
     def error_and_use_of(
         self,
@@ -184,7 +151,7 @@ EPSILONS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.2)
 
 @dataclass(frozen=True)
 class SequentialDesign:
-    """A sequential test that was chosen: `design=` of :class:`AustereMH` takes it.
+    """A sequential test that was chosen: the settings of an :class:`AustereMH`.
 
     Parameters
     ----------
@@ -207,47 +174,6 @@ class SequentialDesign:
     use: float
     boundary: float = 0.5
 
-    def __str__(self) -> str:
-        """Return the test, its error and the rows that it reads."""
-        limits = "" if self.boundary == 0.5 else f", boundary={self.boundary:g}"
-        return (
-            f"batch_size={self.batch_size}, epsilon={self.epsilon:g}{limits}: error "
-            f"{self.error:.3g}, {self.use:.1%} of the rows"
-        )
-
-
-@dataclass(frozen=True)
-class PerUpdate:
-    """A design for each update: `design=` of :class:`AustereMH` takes it.
-
-    Every update first scans all rows for its own μ_std, then picks the test that reads the fewest
-    rows of all whose error there is at most `tolerance`, and runs it on rows that are drawn anew.
-    It is there to reproduce published figures: with the scan, the decision itself is known.
-
-    Parameters
-    ----------
-    tolerance
-        Largest probability of a wrong decision in an update, in (0, 0.5]. Where no test of the grid
-        keeps to it, all rows decide.
-    batch_sizes, epsilons
-        The grid.
-
-    Raises
-    ------
-    SettingError
-        If one of them is out of range.
-    """
-
-    tolerance: float
-    batch_sizes: tuple[int, ...] = BATCH_SIZES
-    epsilons: tuple[float, ...] = EPSILONS
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tolerance", tolerance_of(self.tolerance))
-        grid = grid_of(self.batch_sizes, self.epsilons)
-        object.__setattr__(self, "batch_sizes", grid.batch_sizes)
-        object.__setattr__(self, "epsilons", grid.epsilons)
-
 
 class Grid(NamedTuple):
     """The tests that a design is chosen from: all combinations."""
@@ -264,56 +190,20 @@ class Grid(NamedTuple):
                     yield batch_size, epsilon, boundary
 
 
-def grid_of(
-    batch_sizes: Sequence[int], epsilons: Sequence[float], boundaries: Sequence[float] = (0.5,)
-) -> Grid:
-    """Check the tests that a design is chosen from, and return them.
-
-    Raises
-    ------
-    SettingError
-        If a list is empty, or an entry out of range.
-    """
-    return Grid(
-        tuple(whole("batch_sizes", value, 2) for value in _several("batch_sizes", batch_sizes)),
-        tuple(tail_probability(value) for value in _several("epsilons", epsilons)),
-        tuple(boundary_of(value) for value in _several("boundaries", boundaries)),
-    )
-
-
-def _several(name: str, values: Any) -> list[Any]:
-    if np.ndim(values) != 1 or not len(values):
-        raise SettingError(f"{name}={values!r} is no list of numbers. Give one or more.")
-    return list(values)
-
-
-def tolerance_of(tolerance: Any) -> float:
-    """Return `tolerance` if it is an error that can be tolerated."""
-    number = isinstance(tolerance, int | float | np.number) and not isinstance(tolerance, bool)
-    if number and 0.0 < tolerance <= 0.5:
-        return float(tolerance)
-    raise SettingError(
-        f"tolerance={tolerance!r} is not an error probability in (0, 0.5]. Use 0.1, or less for a "
-        "smaller bias and more rows."
-    )
-
-
 def best_design(designs: Iterable[SequentialDesign], tolerance: float) -> SequentialDesign:
     """Return the design that reads the fewest rows of those with an error that is tolerated.
 
     Raises
     ------
-    SettingError
+    ValueError
         If there is none; names the smallest error.
     """
     tried = list(designs)
     tolerated = [design for design in tried if design.error <= tolerance]
     if not tolerated:
         least = min(design.error for design in tried)
-        raise SettingError(
-            f"tolerance={tolerance:g} is below {least:.3g}, the smallest error of the tests that "
-            "were tried. Raise it, give smaller epsilons=, or use AustereMH(epsilon=0), which is "
-            "exact."
+        raise ValueError(
+            f"tolerance={tolerance:g} is below {least:.3g}, the least error of a test."
         )
     return min(tolerated, key=lambda design: (design.use, -design.batch_size))
 
@@ -339,41 +229,94 @@ def average_designs(
         yield SequentialDesign(batch_size, epsilon, error, use, boundary)
 
 
-class DesignTable(NamedTuple):
-    """The design of an update, by its μ_std.
+#: Draws of warm-up before moves are looked at, draws from move to move, and moves of a design.
+TUNE, GAP, MOVES = 500, 5, 100
+
+
+def design_sequential_test(
+    given: TriedMoves | int,
+    tolerance: float,
+    kind: str = "worst",
+    *,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    epsilons: Sequence[float] = EPSILONS,
+    boundaries: Sequence[float] = (0.5,),
+    all_rows_from: float = PUBLISHED_ALL_ROWS_FROM,
+) -> SequentialDesign:
+    """Choose the sequential test that reads the fewest rows at a tolerated error.
+
+    All combinations of `batch_sizes`, `epsilons` and `boundaries` are tried. The figures are those
+    of :func:`sequential_error` and :func:`sequential_use`: they take sums over batches for normal.
 
     Parameters
     ----------
-    distances : ndarray, shape (K,)
-        Smallest |μ_std| that an entry is for, ascending from 0.
-    batch_sizes : ndarray of int64, shape (K,)
-    epsilons : ndarray, shape (K,)
-        0 where no test of the grid has an error that is tolerated: all rows decide.
+    given
+        Moves of a chain; or, for the worst case, the number of rows.
+    tolerance
+        Largest error.
+    kind
+        "worst": the error of a decision at the threshold itself; rows are those that such a
+        decision reads. "average": the mean over moves of the error of their acceptance
+        probability, and the mean of the rows.
+    batch_sizes, epsilons, boundaries
+        The tests that are tried, by default those that published designs were chosen from.
+    all_rows_from
+        Share of the rows from which a look reads all of them: 1 as published, 0.5 as
+        :class:`AustereMH` does by default.
+
+    Raises
+    ------
+    ValueError
+        If no test has an error that is tolerated.
     """
+    grid = Grid(tuple(batch_sizes), tuple(epsilons), tuple(boundaries))
+    if kind == "average":
+        assert isinstance(given, TriedMoves)
+        return best_design(average_designs(given, grid, all_rows_from), tolerance)
+    n_rows = given.n_rows if isinstance(given, TriedMoves) else given
+    return best_design(worst_case_designs(n_rows, grid, all_rows_from), tolerance)
 
-    distances: Floats
-    batch_sizes: NDArray[np.int64]
-    epsilons: Floats
 
+def tried_moves(step: MinibatchStep, moves: int = MOVES, random_seed: Any = None) -> TriedMoves:
+    """Measure moves that a chain of a step tries, each with all rows.
 
-@cache
-def design_table(design: PerUpdate, n_rows: int) -> DesignTable:
-    """Return the designs of the updates of :class:`AustereMH` on so many rows.
+    A chain of its own is adapted on 500 draws; every fifth draw after that proposes a move.
+    Proposals to where the density is zero before a row is read are left out. Variables of other
+    steps stay where the chain starts, as in :func:`explain`.
 
-    An entry holds for all larger distances up to the next: errors fall with the distance.
+    Parameters
+    ----------
+    step
+        The step; its own chain goes on as if no move had been tried.
+    moves
+        Number of moves. All rows are read once for each.
+    random_seed
+        Seed of the chain.
     """
-    distances = distances_of(n_rows, min(design.batch_sizes))
-    fewest = np.ones(distances.size)
-    table = DesignTable(
-        distances, np.full(distances.size, min(design.batch_sizes)), np.zeros(distances.size)
+    model, rng = model_behind(step), generator_of("random_seed", random_seed)
+    split, others = step.target.split, step.target.source.others
+    before = others.copy()
+    try:
+        copied = fresh_chain(step, rng, TUNE)
+        point = first_point(step, model, rng)
+        for _ in range(TUNE):
+            point, _ = copied.step(point)
+        copied.stop_tuning()
+        probe = Probe(copied.chain, rng.spawn(1)[0])
+        probe.given(split.ravel_others(point))
+        found = []
+        for _ in range(moves):
+            for _ in range(GAP):
+                point, _ = copied.step(point)
+            move = probe.propose(copied.chain.position.copy())
+            if np.isfinite(move.cheap):
+                found.append(probe.rows(move))
+    finally:
+        others[:] = before
+    beta, n_rows = copied.surrogate.inverse_temperature, copied.chain.prepared.n_drawn
+    finite = [rows for rows in found if np.isfinite(rows.log_ratio)]
+    return TriedMoves(
+        n_rows,
+        np.array([rows.log_ratio for rows in finite]),
+        beta * np.sqrt(n_rows * np.array([rows.variance for rows in finite])),
     )
-    for batch_size, epsilon, boundary in Grid(design.batch_sizes, design.epsilons).tests():
-        looks = looks_of(batch_size, epsilon, n_rows, boundary, SHIPPED_ALL_ROWS_FROM)
-        found = error_and_use(distances, looks)
-        better = (found.error <= design.tolerance) & (found.use < fewest)
-        fewest[better] = found.use[better]
-        table.batch_sizes[better] = batch_size
-        table.epsilons[better] = epsilon
-    for part in table:
-        part.setflags(write=False)
-    return table

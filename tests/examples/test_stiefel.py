@@ -5,13 +5,13 @@ import pymc as pm
 import pytest
 from scipy.stats import chi2, kstest, ortho_group
 
-from pymc_minibatch_mh import PenaltyMH, SettingError, StiefelWalk
+from papers.stiefel import LinkedStiefel, StiefelWalk
+from pymc_minibatch_mh import PenaltyMH, SettingError
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.moves import Move
 from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
-from pymc_minibatch_mh.proposals.stiefel import LinkedStiefel
 from statistical.budget import FAR, LEVEL
 
 NOTHING = np.zeros(0, dtype=np.int64)
@@ -142,16 +142,3 @@ def test_more_than_a_matrix_is_refused():
     message = r"^proposal=StiefelWalk\(\) moves one matrix, and this step moves 'w' of shape \(2, 2"
     with pytest.raises(SettingError, match=message):
         PenaltyMH(model=model, taylor_order=0, proposal=StiefelWalk(0.2))
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf, "x", True])
-def test_what_is_no_walk_is_refused(scale):
-    with pytest.raises(
-        SettingError, match=r"^scale=.* is not a positive number\. Give an angle\.$"
-    ):
-        StiefelWalk(scale)
-
-
-def test_a_flag_that_is_none_is_refused():
-    with pytest.raises(SettingError, match=r"^adapt=2 is neither True nor False"):
-        StiefelWalk(0.1, adapt=2)

@@ -3,12 +3,11 @@
 import math
 
 import numpy as np
-import pytest
 from scipy.special import ndtr, ndtri
 
 from every import every
-from pymc_minibatch_mh import SettingError, sequential_error, sequential_use
-from pymc_minibatch_mh.steps import sequential
+from papers import sequential
+from papers.sequential import sequential_error, sequential_use
 from statistical.budget import FAR
 
 #: m, epsilon, n_rows, boundary, all_rows_from
@@ -141,24 +140,3 @@ def test_wider_limits_at_early_looks_err_less_and_read_more():
     errors, uses = zip(*found, strict=True)
     assert errors[0] > errors[1] > errors[2] > 0.0
     assert uses[0] < uses[1] < uses[2] < 1.0
-
-
-@every(
-    ("changed", "name"),
-    [
-        ({"m": 1}, "m"),
-        ({"m": 100.0}, "m"),
-        ({"epsilon": 0.6}, "epsilon"),
-        ({"epsilon": True}, "epsilon"),
-        ({"n_rows": 1}, "n_rows"),
-        ({"boundary": 0.4}, "boundary"),
-        ({"all_rows_from": 0.0}, "all_rows_from"),
-        ({"mu_std": math.nan}, "mu_std"),
-        ({"mu_std": "far"}, "mu_std"),
-    ],
-)
-@every("function", [sequential_error, sequential_use])
-def test_impossible_arguments_are_refused_by_name(function, changed, name):
-    given = {"mu_std": 0.5, "m": 100, "epsilon": 0.05, "n_rows": 2_000} | changed
-    with pytest.raises(SettingError, match=f"^{name}="):
-        function(**given)
