@@ -12,8 +12,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 670, "data": 2_430, "likelihood": 9_700, "kernels": 4_180, "proposals": 1_460,
-    "compiled": 1_930, "reference": 3_820, "bounds": 4_260, "plan": 2_120, "chain": 1_340,
+    "(top)": 670, "data": 2_430, "likelihood": 9_240, "kernels": 4_180, "proposals": 1_460,
+    "compiled": 1_920, "reference": 3_820, "bounds": 4_260, "plan": 1_980, "chain": 1_340,
     "steps": 5_080, "sampling": 1_470, "diagnostics": 3_680,
 }  # fmt: skip
 

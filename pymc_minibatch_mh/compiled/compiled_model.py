@@ -174,8 +174,6 @@ class ScalarPrior:
     def __init__(self, split: Split) -> None:
         self._size = split.size
         self._cells = Cells()
-        if split.coordinates is not None:
-            self._cells.sums = frozenset(split.coordinates.sums)
         self._root = _expression(self._cells, split)
         if sum(1 for _ in in_order([self._root])) > MOST_OPERATIONS:
             raise LoweringError(split.prior.owner.op, "is one of very many operations")

@@ -13,7 +13,6 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.likelihood import patterns as shares
 from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, LoweringError
 from pymc_minibatch_mh.likelihood.operations import (
     LogSoftplus,
@@ -102,8 +101,7 @@ def outside_the_reals(cells: Cells, op: ScalarOp, operands: Sequence[Cell]) -> C
 def _is_finite_number(cells: Cells, x: Cell) -> bool:
     """Whether a cell is finite at every position, and made of no data, which might not be."""
     terms = (t for part in reachable(x) if isinstance(part, Affine) for t in part.terms)
-    positive: set[int] = set().union(*cells.sums)
-    return is_finite(x, positive) and not any(t.monomial for t in terms)
+    return is_finite(x) and not any(t.monomial for t in terms)
 
 
 def _cast(cells: Cells, op: scalar.Cast, x: Cell) -> Cell:
@@ -165,7 +163,7 @@ def add(cells: Cells, *operands: Cell) -> Cell:
     affines = [part for part in parts if isinstance(part, Affine)]
     data = [part for part in parts if part.is_data]
     others = [part for part in parts if not (part.is_data or isinstance(part, Affine))]
-    others = shares.added(cells, _like_terms(cells, others))
+    others = _like_terms(cells, others)
     joined = _completed(cells, _joined(cells, others, _gamma_ratio))
     joined = _collected(cells, _joined(cells, joined, _cancelled))
     if len(joined) < len(others):
@@ -301,8 +299,7 @@ def multiply(cells: Cells, *operands: Cell) -> Cell:
     numbers = [as_number(cells, operand) for operand in operands]
     factors = [part for x in numbers for part in factors_of(x)]
     others = [x for x in factors if not x.is_data]
-    others = shares.cancelled(cells, others)
-    spread = shares.multiplied(cells, others) or _distributed(cells, others)
+    spread = _distributed(cells, others)
     if spread is not None:
         known = [x for x in factors if x.is_data]
         return add(cells, *(multiply(cells, *known, *part) for part in spread))

@@ -202,9 +202,8 @@ class Cells:
         self._known: dict[tuple, Cell] = {}
         # In order of their making, so that the same model gives the same sums in every process.
         self._serial: dict[Cell, int] = {}
-        #: Coordinates that stand for their logarithms (see `shapes`), or have sums (see `shares`).
+        #: Coordinates that stand for their logarithms: see `shapes`.
         self.logs: frozenset[int] = frozenset()
-        self.sums: frozenset[tuple[int, ...]] = frozenset()
         #: What rules returned, by rule and operands.
         self.results: dict[tuple, Cell] = {}
         #: Cholesky factors of matrices that are known to be products of them.

@@ -1,6 +1,5 @@
 """Taking indexing apart: what data choose among cells, as in ``a[group]``."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
@@ -31,12 +30,11 @@ from pymc_minibatch_mh.likelihood.cells import (
     Constant,
     Gather,
     LoweringError,
-    Place,
     RowNumber,
     Term,
 )
 from pymc_minibatch_mh.likelihood.lower import Tensor, lowered, single
-from pymc_minibatch_mh.likelihood.patterns import factors_of, over_one_sum, reachable, without
+from pymc_minibatch_mh.likelihood.patterns import factors_of, reachable, without
 from pymc_minibatch_mh.likelihood.simplify import apply, log_of_sum
 
 
@@ -288,10 +286,6 @@ def _picked_cell(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
         return _switched(cells, choices, index)
     if all(isinstance(choice, Affine) or choice.is_data for choice in choices):
         return _pick_affine(cells, choices, index)
-    over = over_one_sum(cells, choices)
-    if over is not None:
-        forms, divisor = over
-        return multiply(cells, pick(cells, forms, index), divisor)
     affines, rests = zip(*(affine_factor(cells, choice) for choice in choices), strict=True)
     if None not in affines and all(rest == rests[0] for rest in rests):
         return multiply(cells, pick(cells, affines, index), *rests[0])
@@ -364,8 +358,6 @@ def _pick_affine(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
     offset = pick(cells, [cells.real(x) for x in offsets], index)
     gathered = _gathered(cells, affines, index) if len(affines) == len(choices) else None
     if gathered is None:
-        gathered = _looked_up(cells, choices, index)
-    if gathered is None:
         numbers = [k for k, choice in enumerate(choices) if isinstance(choice, Affine)]
         chosen = [_is_chosen(cells, index, k, len(choices)) for k in numbers]
         gathered = add(cells, *map(lambda i, x: multiply(cells, i, x), chosen, linear))
@@ -382,26 +374,6 @@ def _gathered(cells: Cells, choices: Sequence[Affine], index: Cell) -> Cell | No
     common = [cells.affine(shared, cells.zero)] if shared else []
     found = [column for column in columns if column is not None]
     return add(cells, *common, *found) if len(found) == len(columns) else None
-
-
-def _looked_up(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell | None:
-    """Return coordinates that have a sum, as in effects that add up, times numbers of each choice.
-
-    A coordinate has one number for each choice, where the other way it has one for all of those
-    that it is a part of.
-    """
-    known: set[Place] = set().union(*cells.sums)
-    numbers: defaultdict[Place, np.ndarray] = defaultdict(lambda: np.zeros(len(choices)))
-    for k, choice in enumerate(choices):
-        for term in choice.terms if isinstance(choice, Affine) else ():
-            if term.place not in known or term.monomial:
-                return None
-            numbers[term.place][k] += term.factor
-    parts = (
-        multiply(cells, cells.lookup(table, index), cells.coordinate(place))
-        for place, table in numbers.items()
-    )
-    return add(cells, *parts)
 
 
 def _gathered_terms(cells: Cells, terms: Sequence[Term], index: Cell) -> Cell | None:

@@ -148,7 +148,6 @@ def _lowered_row(term: BatchTerm, split: Split) -> LoweredRow:
     cells = Cells()
     if split.coordinates is not None:
         cells.logs = frozenset(split.coordinates.logs)
-        cells.sums = frozenset(split.coordinates.sums)
     try:
         (root,) = np.ravel(lower(cells, term.logp, _leaves(cells, term, split)).cells)
     except LoweringError as error:

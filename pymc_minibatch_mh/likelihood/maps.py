@@ -51,18 +51,9 @@ class Map(ABC):
         """Coordinates whose logarithm, times a number, is what rows were written in."""
         return set()
 
-    @property
-    def sums(self) -> set[tuple[int, ...]]:
-        """Coordinates that have a sum, which is positive, by which rows divide."""
-        return set()
-
     def depends_on(self, place: int) -> bool:
         """Whether the map depends on a coordinate, or moves it."""
         return place in self.moved
-
-    def natural(self, position: Variable) -> dict[str, Variable]:
-        """Return graphs of free variables, by name, that the model computes by longer ones."""
-        return {}
 
     @abstractmethod
     def set_values(self, positions: np.ndarray, values: np.ndarray) -> None:
@@ -256,75 +247,3 @@ class Reciprocal(Map):
         """Return v at κ: of graphs, or of an array with κ along its last axis."""
         log = pt.log if isinstance(x, Variable) else np.log
         return -float(self.power) * log(x[..., self.places])
-
-
-@dataclass(frozen=True, eq=False)
-class Product(Map):
-    """Coordinates t = |b| χ in the place of a coefficient b and the logits of a simplex χ.
-
-    A monotonic effect ``b * cumsum(chi)[level]`` is linear in t, all of which have the sign of b.
-    The map is one to one for coefficients of one sign, that of the posterior's mode.
-
-    Parameters
-    ----------
-    name
-        The variable χ.
-    places : ndarray of int, shape (K,)
-        Where its K - 1 logits lie in the position, then b.
-    words
-        t in words, for messages.
-    sign
-        1 or -1, the sign of b.
-    """
-
-    sign: float
-
-    @property
-    def ends(self) -> set[int]:
-        """All of them."""
-        return self.moved
-
-    @property
-    def sums(self) -> set[tuple[int, ...]]:
-        """All of them, whose sum is |b|."""
-        return {tuple(sorted(self.moved))}
-
-    def natural(self, position: Variable) -> dict[str, Variable]:
-        """Return the graph of χ without logits."""
-        t = position[self.places]
-        return {self.name: t / pt.sum(t)}
-
-    def set_values(self, positions: np.ndarray, values: np.ndarray) -> None:
-        """Write the logits and b."""
-        # NumPy chooses a layout by the number of positions, and adds in its order.
-        t = np.ascontiguousarray(positions[:, self.places])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(t)
-            values[:, self.places[:-1]] = (logs - logs.mean(axis=1, keepdims=True))[:, :-1]
-        values[:, self.places[-1]] = self.sign * t.sum(axis=1)
-
-    def set_positions(self, values: np.ndarray, positions: np.ndarray) -> None:
-        """Write t: of a coefficient that is 0 as of 1, and of one with another sign as of -b."""
-        logits, size = values[:, self.places[:-1]], np.abs(values[:, self.places[-1]])
-        logits = np.concatenate([logits, -logits.sum(axis=1, keepdims=True)], axis=1)
-        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
-        size = np.where(size > 0.0, size, 1.0) / shares.sum(axis=1)
-        positions[:, self.places] = size[:, None] * shares
-
-    def graphs(self, position: Variable) -> list[Placed]:
-        """Return the graphs of the logits and of b."""
-        t = position[self.places]
-        logs = pt.log(t)
-        total = self.sign * pt.sum(t, keepdims=True)
-        return [(self.places[:-1], (logs - pt.mean(logs))[:-1]), (self.places[-1:], total)]
-
-    def log_jacobians(self, positions: np.ndarray) -> np.ndarray:
-        """Return log |b| - log K - the sum of log t."""
-        t = positions[:, self.places]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log(t.sum(axis=1)) - np.log(t.shape[1]) - np.log(t).sum(axis=1)
-
-    def log_jacobian(self, position: Variable) -> Variable:
-        """Return the graph of log |b| - log K - the sum of log t."""
-        t = position[self.places]
-        return pt.log(pt.sum(t)) - np.log(self.places.size) - pt.sum(pt.log(t))

@@ -9,7 +9,7 @@ which is exact, and draws are mapped back. See Papaspiliopoulos, Roberts & Sköl
 doi:10.1214/088342307000000014, on both ways to write a hierarchy.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTran
 from pymc.pytensorf import constant_fold
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable, equal_computations
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import as_tensor
@@ -75,11 +75,6 @@ class Coordinates:
     def logs(self) -> set[int]:
         """Coordinates whose logarithm, times a number, is what rows were written in."""
         return set().union(*(one.logs for one in self.maps))
-
-    @property
-    def sums(self) -> set[tuple[int, ...]]:
-        """Coordinates that have a sum, which is positive, by which rows divide."""
-        return set().union(*(one.sums for one in self.maps))
 
     def within(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends of the support of positions, from those of values, both shaped (d,)."""
@@ -144,14 +139,7 @@ def in_coordinates(split: "Split", coordinates: Coordinates) -> "Split":
     """
     position = split.position.type("position")
     own = split.prior, *(term.logp for term in split.terms), *split.natural.values()
-    shorter = {
-        computed: graph
-        for one in coordinates.maps
-        for name, graph in one.natural(position).items()
-        for computed in _computations(split.natural[name], own)
-    }
-    values = {split.position: coordinates.graph(position)}
-    prior, *graphs = clone_replace(list(clone_replace(list(own), shorter)), values)
+    prior, *graphs = clone_replace(list(own), {split.position: coordinates.graph(position)})
     terms = [replace(t, logp=logp) for t, logp in zip(split.terms, graphs, strict=False)]
     natural = dict(zip(split.natural, graphs[len(terms) :], strict=True))
     lower, upper = coordinates.within(split.lower, split.upper)
@@ -165,20 +153,6 @@ def in_coordinates(split: "Split", coordinates: Coordinates) -> "Split":
         natural=natural,
         coordinates=coordinates,
     )
-
-
-def _computations(graph: Variable, among: Iterable[Variable]) -> list[Variable]:
-    """Return all variables that are computed as a graph is."""
-    if graph.owner is None:
-        return [graph]
-    return [
-        one
-        for one in ancestors(list(among))
-        if one.owner is not None
-        and one.owner.op == graph.owner.op
-        and one.type == graph.type
-        and equal_computations([one], [graph])
-    ]
 
 
 def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:

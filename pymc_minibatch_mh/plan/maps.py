@@ -5,17 +5,9 @@ Poisson, has a posterior far from a normal one in its logarithm, and nearly a tr
 in its reciprocal κ or √κ, where rows are smooth down to κ = 0. What coordinates are worth is
 measured around the mode of a subsample: the rows that an update would read, by bounds of a few of
 them, and how near the posterior is to the truncated normal one that moves are drawn from.
-
-Which signs the coefficients of simplexes have, where products with them are coordinates.
-
-The map from (b, χ) to t = |b| χ is one to one for coefficients of one sign. The other sign has a
-posterior of its own, whose mode is sought on a subsample, and the map is made only where it has no
-weight that double precision could tell: the log-density at its mode is lower by `MARGIN` at least.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,149 +16,13 @@ from scipy.special import log_ndtr, ndtri_exp
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.kernels.posterior import Surrogate
-from pymc_minibatch_mh.likelihood.products import Pair, in_products, linear_pairs, pairs_of
 from pymc_minibatch_mh.likelihood.reciprocal import in_reciprocal, shapes_of
-from pymc_minibatch_mh.likelihood.split import Coordinates, Split
+from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, surrogate_at
 from pymc_minibatch_mh.reference.target import Target
 
 #: Rows whose mode stands for that of all, evenly spread.
 FEW = 20_000
-#: Least fall of the log-density from the mode to that of other signs.
-MARGIN = 40.0
-#: Coefficients up to which all combinations of signs are tried.
-ALL_SIGNS = 3
-
-Signs = tuple[float, ...]
-
-
-def with_products(
-    own: Split,
-    split: Split,
-    point: Mapping[str, np.ndarray],
-    compile_kwargs: Mapping[str, Any] | None,
-) -> Split:
-    """Return a model with products of coefficients and simplexes as coordinates.
-
-    Parameters
-    ----------
-    own
-        The model in its own variables.
-    split
-        The same, or in other coordinates.
-    point
-        Where the search for the mode starts.
-    compile_kwargs
-        Passed on to :func:`pytensor.function`.
-
-    Returns
-    -------
-    Split
-        `split` itself where there are none. Why a simplex is not mapped stands in the field
-        ``coordinates``.
-    """
-    pairs, refused = pairs_of(own)
-    pairs, more = linear_pairs(own, split, pairs)
-    refused += more
-    found = split
-    if pairs:
-        search = _Search(own, split, pairs, point, compile_kwargs)
-        signs, reason = search.best()
-        if signs is not None:
-            found = in_products(own, split, pairs, signs)
-        else:
-            refused += [(pair.name, reason) for pair in pairs]
-    if not refused:
-        return found
-    known = found.coordinates or Coordinates(())
-    return replace(found, coordinates=replace(known, refused=(*known.refused, *refused)))
-
-
-@dataclass(frozen=True)
-class _Mode:
-    """The mode for some signs: where it is, and the log-density of the model there."""
-
-    position: np.ndarray
-    height: float
-
-
-class _Search:
-    """A search for the signs under which the posterior has its mode."""
-
-    def __init__(
-        self,
-        own: Split,
-        split: Split,
-        pairs: Sequence[Pair],
-        point: Mapping[str, np.ndarray],
-        compile_kwargs: Mapping[str, Any] | None,
-    ) -> None:
-        self._own = own
-        self._split = split
-        self._pairs = pairs
-        self._point = point
-        self._compile_kwargs = compile_kwargs
-        self._known: dict[Signs, _Mode | None] = {}
-
-    def best(self) -> tuple[Signs | None, str]:
-        """Return the signs, or why there are none that are certain."""
-        count = len(self._pairs)
-        best: Signs = (1.0,) * count
-        if count <= ALL_SIGNS:
-            best = max(product((1.0, -1.0), repeat=count), key=self._height)
-        while True:
-            others = [(*best[:k], -best[k], *best[k + 1 :]) for k in range(count)]
-            higher = max(others, key=self._height)
-            if self._height(higher) <= self._height(best):
-                break
-            best = higher
-        mode = self._known[best]
-        if mode is None:
-            return None, "is multiplied by a coefficient, and no mode was found with either sign"
-        others = list(self._known) if count <= ALL_SIGNS else others
-        reasons = [self._stands_against(mode, other) for other in others if other != best]
-        return (best, "") if not any(reasons) else (None, next(filter(None, reasons)))
-
-    def _stands_against(self, mode: _Mode, other: Signs) -> str:
-        """Return why other signs may have a part in the posterior, if they may."""
-        # From where the mode is, as what was found from the start may be a lower one.
-        tried = self._known[other], self._sought(other, mode.position)
-        heights = [found.height for found in tried if found is not None]
-        if not heights:
-            return "is multiplied by a coefficient, and with one of its signs no mode was found"
-        margin = mode.height - max(heights)
-        if margin >= MARGIN:
-            return ""
-        return (
-            "is multiplied by a coefficient whose sign the data do not tell: the log-density at "
-            f"the mode of the other sign is lower by {margin:.3g}, less than {MARGIN:g}"
-        )
-
-    def _height(self, signs: Signs) -> float:
-        """Return the log-density at the mode of some signs; -inf where none was found."""
-        if signs not in self._known:
-            self._known[signs] = self._sought(signs)
-        mode = self._known[signs]
-        return -np.inf if mode is None else mode.height
-
-    def _sought(self, signs: Signs, start: np.ndarray | None = None) -> _Mode | None:
-        split = in_products(self._own, self._split, self._pairs, signs)
-        target = Target(split, 2, 1.0, self._compile_kwargs)
-        count = target.source.n_rows
-        rows = np.unique(np.linspace(0, count - 1, min(FEW, count)).astype(np.int64))
-        target.condition_on(self._point)
-        start = split.ravel(self._point) if start is None else start
-        try:
-            found = target.mode_of_few(start, rows, COARSE_TOLERANCE)
-        except (BoundsError, ModeError):
-            return None
-        # Of the model, so that it is that of all signs.
-        height = target.log_prior(found.position) - split.log_jacobian(found.position)
-        height += count / rows.size * found.likelihood.value
-        return _Mode(found.position, height)
-
-
-#: Rows whose mode stands for that of all, evenly spread.
 #: Factor by which others have to be cheaper than logarithms.
 WORTH_A_MAP = 2.0
 #: What an update costs besides reading rows, in rows.

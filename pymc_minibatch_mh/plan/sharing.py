@@ -44,7 +44,7 @@ from pymc_minibatch_mh.likelihood.scaled import in_linear_coordinates
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.likelihood.weights import weights_of
 from pymc_minibatch_mh.plan.file import WatchedModel, key_of_expansion, read
-from pymc_minibatch_mh.plan.maps import with_best_shapes, with_products
+from pymc_minibatch_mh.plan.maps import with_best_shapes
 from pymc_minibatch_mh.plan.prepared import (
     PREPARATION_SEED,
     Needs,
@@ -450,7 +450,6 @@ def read_model(
     )
     if reading.in_linear_coordinates:
         linear = in_linear_coordinates(parts)
-        linear = with_products(parts, linear, point, reading.compile_kwargs)
         target = with_best_shapes(parts, linear, point, reading.compile_kwargs)
     else:
         target = Target(parts, 2, 1.0, reading.compile_kwargs)

@@ -25,14 +25,15 @@ GROUPS = ("warmup_posterior", "posterior", "warmup_sample_stats", "sample_stats"
 
 @cache
 def mapped():
-    """Return a monotonic effect and a shape, both of them in other coordinates."""
+    """Return effects of groups and a shape, both of them in other coordinates."""
     rng = np.random.default_rng(41)
-    level = rng.integers(0, 9, 2_000)
-    y = 0.3 * level + rng.standard_t(5, 2_000)
+    group = rng.integers(0, 9, 2_000)
+    y = 0.3 * group + rng.standard_t(5, 2_000)
     with pm.Model() as model:
-        steps = pm.Normal("b", 0.0, 2.0) * pm.Dirichlet("chi", np.ones(9)).cumsum()
+        effects = pm.HalfNormal("tau", 2.0) * pm.Normal("z", shape=9)
         nu = pm.Gamma("nu", 2.0, 0.1)
-        pm.StudentT("y", nu=nu, mu=pm.Normal("a", 0.0, 2.0) + steps[level], sigma=1.0, observed=y)
+        mean = pm.Normal("a", 0.0, 2.0) + effects[group]
+        pm.StudentT("y", nu=nu, mu=mean, sigma=1.0, observed=y)
     return model
 
 

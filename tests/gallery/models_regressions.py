@@ -255,9 +255,10 @@ EXAMPLES = [
         "GLM-ordinal-features",
         GLM + "GLM-ordinal-features",
         ordinal_features,
+        "order 2",
+        "different linear combinations of the parameters in each row",
         truth=FEATURES,
-        nuts_draws=500,
-        starts_nuts=True,
+        no_mode="runs away",
         ported="model B",
     ),
 ]

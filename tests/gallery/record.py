@@ -15,7 +15,6 @@ from likelihood.evaluation import evaluate
 from pymc_minibatch_mh import BoundsError, UnsplittableModelError
 from pymc_minibatch_mh.bounds.bounds_pass import TAILS, BoundsPass
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.products import in_products, linear_pairs, pairs_of
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.reference.mode import Mode, surrogate_at
 from pymc_minibatch_mh.reference.passes import Derivatives
@@ -87,7 +86,6 @@ def verdict(example: Example, rows: int) -> tuple[str, str]:
         return "refused", str(error)
     try:
         point = unconstrained(model, example.truth)
-        parts = with_products(parts, point)
         functions = row_functions(parts)
         surrogate = artificial(parts, functions, point, rows)
         support = parts.lower, parts.upper
@@ -95,13 +93,6 @@ def verdict(example: Example, rows: int) -> tuple[str, str]:
     except BoundsError as error:
         return "order 2", str(error)
     return "exact", ""
-
-
-def with_products(parts, point):
-    """Return a model with products of coefficients and simplexes as coordinates, if it has any."""
-    pairs, _ = linear_pairs(parts, parts, pairs_of(parts)[0])
-    signs = [float(np.sign(parts.ravel_values(point)[pair.places[-1]])) for pair in pairs]
-    return in_products(parts, parts, pairs, signs) if pairs else parts
 
 
 def unconstrained(model: pm.Model, truth: Mapping[str, object]) -> dict[str, np.ndarray]:

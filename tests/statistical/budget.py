@@ -92,7 +92,7 @@ RANDOM = [
         8, LEVEL, "chi-square of counts",
     ),
     Random(
-        "steps/test_sequential.py::test_simulated_walks_stop_as_often",
+        "examples/test_sequential.py::test_simulated_walks_stop_as_often",
         50, FAR_LEVEL, "errors and rows of walks at five distances",
     ),
     Random(
@@ -143,15 +143,15 @@ RANDOM = [
         12, FAR_LEVEL, "means and second moments of the noise",
     ),
     Random(
-        "proposals/test_stiefel.py::test_steps_and_their_reverse_are_equally_likely",
+        "examples/test_stiefel.py::test_steps_and_their_reverse_are_equally_likely",
         6, FAR_LEVEL, "odd moments of the three turns",
     ),
     Random(
-        "proposals/test_stiefel.py::test_the_uniform_law_stays",
+        "examples/test_stiefel.py::test_the_uniform_law_stays",
         6, LEVEL, "Kolmogorov–Smirnov for two entries",
     ),
     Random(
-        "proposals/test_stiefel.py::test_steps_are_as_long_as_their_scale",
+        "examples/test_stiefel.py::test_steps_are_as_long_as_their_scale",
         2, LEVEL, "chi-square of squared lengths, both tails",
     ),
     Random(
