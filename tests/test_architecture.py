@@ -10,11 +10,13 @@ PACKAGE = "pymc_minibatch_mh"
 ROOT = Path(__file__).parents[1] / PACKAGE
 FILES = sorted(ROOT.rglob("*.py"))
 LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
+#: Takes what ``pm.sample`` takes, by the same names.
+AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
     "(top)": 660, "data": 2_430, "likelihood": 9_700, "kernels": 4_180, "proposals": 1_680,
     "compiled": 1_930, "reference": 3_820, "bounds": 4_260, "plan": 2_130, "chain": 1_340,
-    "steps": 6_080, "sampling": 1_470, "diagnostics": 3_840,
+    "steps": 6_080, "sampling": 1_230, "diagnostics": 3_840,
 }  # fmt: skip
 
 #: Part -> parts of the package that it may import. A module of the root is its own part;
@@ -241,7 +243,7 @@ def test_functions_are_short():
 
 
 def test_functions_take_few_arguments():
-    assert too_much(taken, MOST_ARGUMENTS) == {}
+    assert set(too_much(taken, MOST_ARGUMENTS)) == AS_IN_PYMC
 
 
 def test_functions_are_measured():

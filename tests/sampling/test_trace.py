@@ -61,12 +61,6 @@ def test_warm_up_is_kept_as_pymc_keeps_it(name):
     same_tree(theirs, ours)
 
 
-def test_warnings_are_kept_as_pymc_keeps_them():
-    theirs, ours = both_trees(models.unconstrained(), keep_warning_stat=True)
-    same_tree(theirs, ours)
-    assert (ours.sample_stats["warning"] != None).sum() == CHAINS  # noqa: E711
-
-
 @pytest.mark.parametrize("names", [["mu", "sigma", "b"], ["count"], ["sigma", "scalar"]])
 def test_names_choose_as_in_pymc(names):
     theirs, ours = both_trees(models.computed(), var_names=names)
@@ -149,12 +143,9 @@ def test_named_ones_are_kept_of_few_draws(tall, heard):
     assert extract(tree, group=trace.THINNED, var_names="mu").shape == (models.MANY, 84 * CHAINS)
 
 
-@pytest.mark.parametrize(
-    ("n_draws", "large_draws", "kept"), [(20, None, 20), (101, None, 51), (20, 5, 5), (20, 6, 5)]
-)
-def test_how_many_draws_are_kept(tall, n_draws, large_draws, kept):
-    draws = draws_of(tall[1], n_draws)
-    tree = tree_of(*tall, draws, ["slope", "mu"], large_draws=large_draws)
+@pytest.mark.parametrize(("n_draws", "kept"), [(20, 20), (101, 51)])
+def test_how_many_draws_are_kept(tall, n_draws, kept):
+    tree = tree_of(*tall, draws_of(tall[1], n_draws), ["slope", "mu"])
     assert tree[trace.THINNED].sizes["draw"] == kept
 
 

@@ -57,7 +57,7 @@ class Walk(BlockedStep):
         positions = np.array([[position for position, _ in chain] for chain in chains])
         stats = {
             name: np.array([[stats[name] for _, stats in chain] for chain in chains], dtype)
-            for name, (dtype, _) in (STATS | {"warning": (object, "")}).items()
+            for name, (dtype, _) in STATS.items()
         }
         return Draws(positions, stats)
 
