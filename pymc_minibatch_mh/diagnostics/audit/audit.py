@@ -381,13 +381,9 @@ def _checks(
         "normality": on_normality(step, found, n_top),
         "trace": on_trace(step, trace),
     }
-    return xr.Dataset(
-        {
-            field: ("check", [getattr(check, field) for check in checks.values()])
-            for field in Verdict._fields
-        },
-        {"check": list(checks)},
-    )
+    columns = zip(Verdict._fields, zip(*checks.values(), strict=True), strict=True)
+    variables = {name: ("check", list(values)) for name, values in columns}
+    return xr.Dataset(variables, {"check": list(checks)})
 
 
 def _dataset(step: MinibatchStep, found: Measured, bias: Bias, trace: xr.DataTree) -> xr.Dataset:

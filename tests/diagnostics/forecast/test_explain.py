@@ -24,7 +24,6 @@ from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.diagnostics.forecast import explain as entry
 from pymc_minibatch_mh.diagnostics.forecast import explain as subsampled
-from pymc_minibatch_mh.diagnostics.forecast import explanation as wording
 from pymc_minibatch_mh.diagnostics.forecast import pilot
 from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts_module
 from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly
@@ -148,8 +147,11 @@ def test_likelihoods_and_data_of_stored_rows_are_told_as_what_they_are():
         pm.Normal("t", b, 1.0, observed=rows.data("t"))
     step = TunaMH(model=model)
     assert pilot.memory(step).stored
-    told = wording._memory(pilot.memory(step))
-    assert told.startswith("data 46.9 KiB (of Rows(...), read in blocks), tables ")
+    assert (
+        pilot.memory(step)
+        .in_words()
+        .startswith("data 46.9 KiB (of Rows(...), read in blocks), tables ")
+    )
     parts = step.target.split
     assert [one.name for one in subsampled.not_subsampled(model, parts, ())] == ["b"]
 
