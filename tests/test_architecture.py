@@ -45,7 +45,7 @@ ARROWS = {
     },
     "sampling": {"chain", "errors", "kernels", "likelihood", "progress", "steps", "threads"},
     "diagnostics.forecast": {
-        "bounds", "chain", "errors", "kernels", "likelihood", "plan", "progress", "steps",
+        "chain", "errors", "kernels", "likelihood", "plan", "progress", "steps",
     },
     "diagnostics.audit": {"chain", "diagnostics.after", "errors", "likelihood", "steps"},
     "diagnostics.after": {"data", "errors", "likelihood"},

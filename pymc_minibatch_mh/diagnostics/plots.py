@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
-from arviz_base.labels import BaseLabeller
 from arviz_plots import visuals as shapes
 from arviz_plots.plot_collection import PlotCollection
 
@@ -62,7 +61,7 @@ def plot_audit(
     points = xr.Dataset({"acceptance_error": _errors(dt), "bias": _biases(dt)})
     pc_kwargs["aes"] = {"color": ["moment"], **pc_kwargs.get("aes", {})}
     pc_kwargs["figure_kwargs"] = {"figsize": WIDE, **pc_kwargs.get("figure_kwargs", {})}
-    figure = _Figure(points, plot_collection, backend, labeller, aes_by_visuals, visuals, pc_kwargs)
+    figure = _Figure(points, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     figure.draw("zero", shapes.hline, _constant(points, 0.0), color="gray")
     level = float((stats or {}).get("tolerable", TOLERABLE_BIAS))
     for number, value in enumerate((-level, level)):
@@ -121,7 +120,7 @@ def plot_rows(
     rows = (sample_stats["n_obs"] / updates).clip(min=0.5).drop_vars("draw")
     data = xr.Dataset({"n_obs": _tail(rows, "draw")})
     pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
-    figure = _Figure(data, plot_collection, backend, labeller, aes_by_visuals, visuals, pc_kwargs)
+    figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     figure.draw("tail", shapes.line_xy, data)
     figure.logarithmic(data)
     figure.label(data, "x", {"n_obs": "rows per update"})
@@ -176,7 +175,7 @@ def plot_bounds(
     data = xr.Dataset({"bound_ratio": _tail(ratios, dim)})
     if dim == "draw":
         pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
-    figure = _Figure(data, plot_collection, backend, labeller, aes_by_visuals, visuals, pc_kwargs)
+    figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     figure.draw("tail", shapes.line_xy, data)
     limit = float((stats or {}).get("bound", 1.0))
     figure.draw("bound", shapes.vline, _constant(data, limit), color="gray")
@@ -194,7 +193,6 @@ class _Figure:
         data: xr.Dataset,
         collection: PlotCollection | None,
         backend: str | None,
-        labeller: Any,
         aes_by_visuals: AesByVisuals | None,
         visuals: Visuals | None,
         pc_kwargs: dict[str, Any],
@@ -204,7 +202,6 @@ class _Figure:
             backend = rcParams["plot.backend"] if backend is None else backend
             collection = PlotCollection.wrap(data, backend=backend, **pc_kwargs)
         self.collection = collection
-        self._labeller = BaseLabeller() if labeller is None else labeller
         self._aes = dict(aes_by_visuals or {})
         self._visuals = dict(visuals or {})
 

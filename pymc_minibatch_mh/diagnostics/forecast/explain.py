@@ -14,7 +14,6 @@ from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as scalar
 from scipy.special import chdtrc
 
-from pymc_minibatch_mh.bounds.block_tables import AnyTables
 from pymc_minibatch_mh.diagnostics.forecast.explanation import (
     Approximate,
     BoundTable,
@@ -68,40 +67,30 @@ KINDS = {
 
 
 def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Certificate:
-    """Return what is known of the exactness of a step.
+    """Return the exactness of a step, whose pilot was `certified` to its end.
 
-    Parameters
-    ----------
-    step
-        The step.
-    certified
-        Whether its pilot was exact to the end.
-    why_not_exact
-        The message of the :class:`BoundsError` that stood against an exact step, if there was one.
+    `why_not_exact` is the message of the :class:`BoundsError` that stood against an exact step.
     """
-    tables, order = step.tables, step.target.taylor_order
-    reason = why_not_exact or _reason(step, certified)
-    heavy = step.prepared.n_rows - step.prepared.n_drawn
-    found = () if tables is None else bound_tables(tables, step.target.split.size)
-    looseness = float("nan") if tables is None else tables.looseness
-    if tables is not None and step.program.method.draws_by_bounds:
-        heavy = tables.heavy.size
-    return Certificate(str(step.guarantee), certified, reason, order, found, looseness, heavy)
-
-
-def bound_tables(tables: AnyTables, size: int) -> tuple[BoundTable, ...]:
-    """Return the heads of tables of regions, in `size` dimensions."""
-    heads = zip(tables.heads, tables.heads_of_drawn[:, TOTAL], strict=True)
-    return tuple(
-        BoundTable(
-            float(radius),
-            float(chdtrc(size, radius**2)),
-            KINDS[int(kind)],
-            float(total),
-            float(drawn),
-        )
-        for (radius, kind, total), drawn in heads
-        if radius >= 0.0
+    tables, size = step.tables, step.target.split.size
+    heavy, found, looseness = step.prepared.n_rows - step.prepared.n_drawn, [], float("nan")
+    if tables is not None:
+        looseness = tables.looseness
+        heads = zip(tables.heads, tables.heads_of_drawn[:, TOTAL], strict=True)
+        for (radius, kind, total), drawn in heads:
+            if radius >= 0.0:
+                left = float(chdtrc(size, radius**2))
+                of_kind = KINDS[int(kind)]
+                found.append(BoundTable(float(radius), left, of_kind, float(total), float(drawn)))
+        if step.program.method.draws_by_bounds:
+            heavy = tables.heavy.size
+    return Certificate(
+        guarantee=str(step.guarantee),
+        certified=certified,
+        reason=why_not_exact or _reason(step, certified),
+        order=step.target.taylor_order,
+        tables=tuple(found),
+        looseness=looseness,
+        n_heavy=heavy,
     )
 
 
@@ -118,12 +107,8 @@ def _reason(step: MinibatchStep, certified: bool) -> str:
     return "the bounds of all rows were derived from the model, and held in the pilot"
 
 
-def in_words(function: RowFunction, split: Split) -> tuple[str, ...]:
-    """Return the arguments of a row as ``x × slope``, ``effect[group]`` or ``sigma_log__``."""
-    return tuple(_form(form, function, split) for form in function.arguments)
-
-
 def _form(form: LinearForm, function: RowFunction, split: Split) -> str:
+    """Return an argument of a row as ``x × slope``, ``effect[group]`` or ``sigma_log__``."""
     groups: dict[tuple[str, str], list[Term]] = {}
     for term in form.terms:
         data = " × ".join(_data(cell, function, entries=False) for cell in term.monomial)
@@ -207,7 +192,7 @@ def _term(parts: Split, term: BatchTerm, why_graph: str) -> SubsampledTerm:
     try:
         # One term at a time, so that one which cannot be taken apart does not hide the others.
         (function,) = row_functions(dataclasses.replace(parts, terms=(term,)))
-        arguments = in_words(function, parts)
+        arguments = tuple(_form(form, function, parts) for form in function.arguments)
     except BoundsError as error:
         not_apart = str(error)
     arrays = tuple(
@@ -220,13 +205,6 @@ def _term(parts: Split, term: BatchTerm, why_graph: str) -> SubsampledTerm:
         for column, _ in term.batches
     )
     return SubsampledTerm(term.name, term.n_rows, arguments, not_apart, arrays)
-
-
-def variable_names(parts: Split, places: Sequence[int]) -> str:
-    """Return which variables some coordinates belong to, in words."""
-    pairs = zip(parts.blocks, parts.natural, strict=True)
-    found = [repr(name) for b, name in pairs if any(b.start <= k < b.stop for k in places)]
-    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
 
 
 def in_coordinates(parts: Split) -> tuple[InCoordinates, ...]:
@@ -538,8 +516,10 @@ def _what_centre(step: MinibatchStep) -> str:
         return "the start, as centre='start' asks for"
     if not prepared.marginal:
         return "near the mode of the joint density"
-    names = variable_names(target.split, prepared.marginal)
+    pairs, at = zip(target.split.blocks, target.split.natural, strict=True), prepared.marginal
+    names = [repr(name) for b, name in pairs if any(b.start <= k < b.stop for k in at)]
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     return (
-        f"near the mode of the marginal density of {names}, with all else integrated over, as the "
+        f"near the mode of the marginal density of {listed}, with all else integrated over, as the "
         "joint density of a hierarchy has none"
     )
