@@ -121,10 +121,7 @@ def plot_rows(
     data = xr.Dataset({"n_obs": _tail(rows, "draw")})
     pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
     figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.draw("tail", shapes.line_xy, data)
-    figure.logarithmic(data)
-    figure.label(data, "x", {"n_obs": "rows per update"})
-    figure.label(data, "y", {"n_obs": "share of updates that read as many"})
+    figure.tail(data, "rows per update", "share of updates that read as many")
     return figure.collection
 
 
@@ -176,12 +173,9 @@ def plot_bounds(
     if dim == "draw":
         pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
     figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.draw("tail", shapes.line_xy, data)
+    figure.tail(data, "largest change of a row, in its bound", "share that comes as close")
     limit = float((stats or {}).get("bound", 1.0))
     figure.draw("bound", shapes.vline, _constant(data, limit), color="gray")
-    figure.logarithmic(data)
-    figure.label(data, "x", {"bound_ratio": "largest change of a row, in its bound"})
-    figure.label(data, "y", {"bound_ratio": "share that comes as close"})
     return figure.collection
 
 
@@ -221,17 +215,20 @@ class _Figure:
         key = f"{name}_{number}" if number else name
         self.collection.map(visual, key, data=data, ignore_aes=ignored, **settings)
 
-    def logarithmic(self, data: xr.Dataset) -> None:
-        """Make both axes logarithmic."""
+    def tail(self, data: xr.Dataset, *labels: str) -> None:
+        """Draw shares of values that are as large, on logarithmic axes."""
+        self.draw("tail", shapes.line_xy, data)
         for shape in (shapes.set_xscale, shapes.set_yscale):
             self.draw(shape.__name__, shape, data, scale="log")
+        for axis, text in zip("xy", labels, strict=True):
+            self.label(data, axis, dict.fromkeys(data.data_vars, text))
 
     def legend(self, dim: str) -> None:
         """Explain the colours of a dimension, unless the caller left that out."""
         if self._visuals.get("legend") is not False and self.collection.backend != "none":
             self.collection.add_legend(dim)
 
-    def label(self, data: xr.Dataset, axis: str, texts: Mapping[str, str]) -> None:
+    def label(self, data: xr.Dataset, axis: str, texts: Mapping[Any, str]) -> None:
         """Label an axis of each panel."""
         shape = {"x": shapes.labelled_x, "y": shapes.labelled_y}[axis]
         for number, (name, text) in enumerate(texts.items()):

@@ -54,7 +54,12 @@ def overdispersed_initvals(
     rng = generator_of("seed", seed)
     count = check.integer("chains", chains)
     split = step.target.split
-    _require_arrays(split)
+    for name, block in zip(split.natural, split.blocks, strict=True):
+        if has_dims(block.variable) and block.shape:
+            raise SettingError(
+                f"{name!r} has values along the dims of pymc.dims, and PyMC takes no starting "
+                "values of such variables. Leave out initvals=."
+            )
     free = pytensor.function(
         [split.position, split.other_values],
         list(split.natural.values()),
@@ -64,15 +69,6 @@ def overdispersed_initvals(
     points = [split.ravel(step.gaussian_draw(rng, width)) for _ in range(count)]
     others = step.target.source.others
     return [dict(zip(split.natural, free(point, others), strict=True)) for point in points]
-
-
-def _require_arrays(split: Split) -> None:
-    for name, block in zip(split.natural, split.blocks, strict=True):
-        if has_dims(block.variable) and block.shape:
-            raise SettingError(
-                f"{name!r} has values along the dims of pymc.dims, and PyMC takes no starting "
-                "values of such variables. Leave out initvals=."
-            )
 
 
 #: Draws from the Gaussian approximation until one of them has a density.

@@ -378,10 +378,8 @@ def bias_of(draws: np.ndarray, measured: Measured, first: int, updates_per_draw:
         All draws of the position.
     measured
         The moves; those that ended in a violated bound are left out.
-    first
-        First coordinate that the step moves.
-    updates_per_draw
-        Updates between two draws, k.
+    first, updates_per_draw
+        First coordinate that the step moves, and updates between two draws, k.
     """
     own = draws[..., first:]
     centre, scale = own.mean(axis=(0, 1)), own.std(axis=(0, 1))
@@ -398,7 +396,8 @@ def bias_of(draws: np.ndarray, measured: Measured, first: int, updates_per_draw:
     error = measured.error[usable, None, None]
     accept = measured.there["mean"][usable, None, None]
     n_draws = draws.shape[0] * draws.shape[1]
-    effective = _effective_draws(values)
+    array = xr.DataArray(values, dims=("chain", "draw", "moment", "coordinate"))
+    effective = az.ess(array, method="mean").to_numpy()
     time = n_draws / effective
     gap = np.clip(
         np.mean(accept * change**2, axis=0) / (2.0 * values.var(axis=(0, 1))), LEAST_GAP, 2.0
@@ -421,8 +420,3 @@ def as_normal(t: np.ndarray, freedom: np.ndarray | float) -> np.ndarray:
     """Return the normal quantiles of the probabilities of Student's t."""
     tail = np.maximum(stdtr(np.maximum(freedom, 1.0), -np.abs(t)), LEAST_TAIL)
     return np.copysign(ndtri(tail), t)
-
-
-def _effective_draws(values: np.ndarray) -> np.ndarray:
-    array = xr.DataArray(values, dims=("chain", "draw", "moment", "coordinate"))
-    return az.ess(array, method="mean").to_numpy()

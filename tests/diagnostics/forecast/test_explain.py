@@ -23,7 +23,6 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.diagnostics.forecast import explain as entry
-from pymc_minibatch_mh.diagnostics.forecast import explain as subsampled
 from pymc_minibatch_mh.diagnostics.forecast import pilot
 from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts_module
 from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly
@@ -153,7 +152,7 @@ def test_likelihoods_and_data_of_stored_rows_are_told_as_what_they_are():
         .startswith("data 46.9 KiB (of Rows(...), read in blocks), tables ")
     )
     parts = step.target.split
-    assert [one.name for one in subsampled.not_subsampled(model, parts, ())] == ["b"]
+    assert [one.name for one in entry.not_subsampled(model, parts, ())] == ["b"]
 
 
 def test_memory_is_that_of_the_arrays(of_step, step_of):
