@@ -15,7 +15,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of
 from pymc_minibatch_mh.sampling.crew import Bars, Crew, Plan
 from pymc_minibatch_mh.sampling.starts import starts_of
-from pymc_minibatch_mh.sampling.trace import Duration, Recorded, datatree_of, recorded
+from pymc_minibatch_mh.sampling.trace import Recorded, datatree_of, recorded
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -155,17 +155,17 @@ def sample(
     bars = Bars(plan.chains, plan.tune + plan.draws, shown=shown)
     began = time.perf_counter()
     interrupted = crew.run(bars)
-    duration = Duration(time.perf_counter() - began, plan.tune)
+    seconds = time.perf_counter() - began
     step.chain = crew.chains[-1]
-    tree = _tree(step, model, crew, kept, duration)
-    tell_of_end(step.name, crew, duration.sampling_time, interrupted)
+    tree = _tree(step, model, crew, kept, seconds)
+    tell_of_end(step.name, crew, seconds, interrupted)
     if compute_convergence_checks:
         log_warnings(run_convergence_checks(tree, model))
     return tree
 
 
 def _tree(
-    step: MinibatchStep, model: pm.Model, crew: Crew, kept: Recorded, duration: Duration
+    step: MinibatchStep, model: pm.Model, crew: Crew, kept: Recorded, seconds: float
 ) -> xr.DataTree:
     """Return the trace of all draws that were made.
 
@@ -182,7 +182,7 @@ def _tree(
         step.target.split,
         kept,
         crew.kept.of(chains, draws, crew.plan.thin),
-        duration,
+        {"sampling_time": seconds, "tuning_steps": crew.plan.tune},
         warm_up=None if crew.warm_up is None else crew.warm_up.of(chains, crew.plan.tune),
     )
     # How many updates a draw stands for is part of what its stats mean.

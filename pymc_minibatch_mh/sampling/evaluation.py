@@ -88,7 +88,7 @@ def values_at(
     variables
         Graphs in the value variables of the model, without random variables.
     draws : ndarray, shape (n, d)
-        The value variables, ravelled.
+        The value variables, ravelled; n is 1 or more.
 
     Returns
     -------
@@ -96,9 +96,6 @@ def values_at(
         For each variable its values, shape (n, *shape of the variable), equal to rounding to those
         of ``pm.sample``.
     """
-    if not len(draws):
-        anywhere = np.zeros((1, split.size))
-        return [x[:0] for x in values_at(model, split, variables, anywhere)]
     found = dict(_evaluated(split.blocks, list(variables), draws))
     left = [v for v in variables if v not in found]
     if left:

@@ -128,20 +128,12 @@ class Draws:
         return {dim: np.arange(n) if x is None else x for (dim, x), n in sizes}
 
 
-@dataclass(frozen=True)
-class Duration:
-    """Attributes of the trace: seconds of all sampling, and draws of warm-up before thinning."""
-
-    sampling_time: float
-    tuning_steps: int
-
-
 def datatree_of(
     model: pm.Model,
     split: Split,
     kept: Recorded,
     draws: Draws,
-    duration: Duration,
+    attrs: Mapping[str, float],
     *,
     warm_up: Draws | None = None,
 ) -> xr.DataTree:
@@ -160,17 +152,17 @@ def datatree_of(
     parts = {"warmup_": warm_up, "": draws}
     phases = {k: x for k, x in parts.items() if x is not None and x.positions.shape[1]}
     groups = {
-        f"{prefix}posterior": _posterior(model, split, kept.variables, part, duration)
+        f"{prefix}posterior": _posterior(model, split, kept.variables, part, attrs)
         for prefix, part in phases.items()
     }
     for prefix, part in phases.items():
-        stats = _dataset(model, part.stats, part.coords(), duration, with_dims=False)
+        stats = _dataset(model, part.stats, part.coords(), attrs, with_dims=False)
         groups[f"{prefix}sample_stats"] = stats
     groups["observed_data"] = _dataset(model, find_observations(model), {})
     if constants := find_constants(model):
         groups["constant_data"] = _dataset(model, constants, {})
     if kept.large:
-        groups[THINNED] = _thinned(model, split, kept, draws, duration)
+        groups[THINNED] = _thinned(model, split, kept, draws, attrs)
     return xr.DataTree.from_dict(groups)
 
 
@@ -186,7 +178,7 @@ def _dataset(
     model: pm.Model,
     arrays: Mapping[str, np.ndarray],
     sampled: Mapping[str, np.ndarray],
-    duration: Duration | None = None,
+    attrs: Mapping[str, float] | None = None,
     with_dims: bool = True,
 ) -> xr.Dataset:
     """Return arrays as a group, whose first axes have the coordinates `sampled`."""
@@ -200,7 +192,7 @@ def _dataset(
             coords={**coords, **sampled},
             dims=dims if with_dims else None,
             sample_dims=list(sampled),
-            attrs=None if duration is None else vars(duration),
+            attrs=attrs,
         )
 
 
@@ -209,29 +201,22 @@ def _posterior(
     split: Split,
     variables: tuple[Variable, ...],
     draws: Draws,
-    duration: Duration,
+    attrs: Mapping[str, float],
 ) -> xr.Dataset:
-    values = _values(model, split, variables, draws.positions)
-    names = get_default_varnames(list(values), include_transformed=False)
-    return _dataset(model, {name: values[name] for name in names}, draws.coords(), duration)
-
-
-def _values(
-    model: pm.Model, split: Split, variables: tuple[Variable, ...], positions: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Return the values of variables by name, shape (chains, draws, *shape of the variable)."""
-    leading = positions.shape[:2]
-    draws = split.values(positions)
-    by_name = split.cut(draws)
-    own = {block.variable: by_name[block.name] for block in split.blocks}
-    others = [v for v in variables if v not in own]
-    flat = values_at(model, split, others, draws.reshape(-1, draws.shape[-1]))
-    own |= {v: x.reshape((*leading, *x.shape[1:])) for v, x in zip(others, flat, strict=True)}
-    return {str(v.name): own[v] for v in variables}
+    values = split.values(draws.positions)
+    by_name = split.cut(values)
+    found = {block.variable: by_name[block.name] for block in split.blocks}
+    others = [v for v in variables if v not in found]
+    flat = values_at(model, split, others, values.reshape(-1, values.shape[-1]))
+    for variable, x in zip(others, flat, strict=True):
+        found[variable] = x.reshape((*values.shape[:2], *x.shape[1:]))
+    arrays = {str(v.name): found[v] for v in variables}
+    names = get_default_varnames(list(arrays), include_transformed=False)
+    return _dataset(model, {name: arrays[name] for name in names}, draws.coords(), attrs)
 
 
 def _thinned(
-    model: pm.Model, split: Split, kept: Recorded, draws: Draws, duration: Duration
+    model: pm.Model, split: Split, kept: Recorded, draws: Draws, attrs: Mapping[str, float]
 ) -> xr.Dataset:
     n_chains, n_draws = draws.positions.shape[:2]
     size = sum(one.bytes_per_draw for one, _ in kept.large)
@@ -245,4 +230,4 @@ def _thinned(
         n_draws,
         THINNED,
     )
-    return _posterior(model, split, tuple(v for _, v in kept.large), few, duration)
+    return _posterior(model, split, tuple(v for _, v in kept.large), few, attrs)

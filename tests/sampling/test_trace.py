@@ -6,15 +6,15 @@ import pytest
 from arviz_base import extract
 
 from pymc_minibatch_mh.sampling import evaluation, trace
-from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of, recorded
+from pymc_minibatch_mh.sampling.trace import Draws, datatree_of, recorded
 from sampling import models
 from sampling.walking import (
     CHAINS,
     DRAWS,
     TUNE,
     Walk,
+    attributes_of,
     both_trees,
-    duration_of,
     ours_of,
     same_array,
     same_tree,
@@ -24,6 +24,7 @@ from zoo import sample
 
 #: Said by PyTensor where PyMC looks for a starting point of LKJCholeskyCov.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+ATTRIBUTES = {"sampling_time": 1.5, "tuning_steps": 9}
 SMALL = ["unconstrained", "constrained", "computed", "with_dims"]
 
 
@@ -75,7 +76,7 @@ def test_a_prepared_this_package_leaves_the_same_tree(model_of, prepared):
     stats = {name: x.to_numpy() for name, x in theirs.sample_stats.data_vars.items()}
     draws = Draws(theirs.posterior["beta"].to_numpy(), stats)
     kept = recorded(model, model.initial_point())
-    same_tree(theirs, datatree_of(model, split, kept, draws, duration_of(theirs)))
+    same_tree(theirs, datatree_of(model, split, kept, draws, attributes_of(theirs)))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def draws_of(split, n_draws, **given):
 
 def tree_of(model, split, draws, var_names=None, **settings):
     kept = recorded(model, model.initial_point(), var_names)
-    return datatree_of(model, split, kept, draws, Duration(1.5, 9), **settings)
+    return datatree_of(model, split, kept, draws, ATTRIBUTES, **settings)
 
 
 def test_thinned_draws_keep_their_numbers(tall):
@@ -163,7 +164,7 @@ def test_nothing_is_compiled_for_identity_transforms(walk_of, request):
     model, _, step = walk_of("unconstrained")
     kept = recorded(model, model.initial_point())
     request.getfixturevalue("no_compilation")
-    tree = datatree_of(model, step.split, kept, draws_of(step.split, DRAWS), Duration(1.5, 9))
+    tree = datatree_of(model, step.split, kept, draws_of(step.split, DRAWS), ATTRIBUTES)
     assert tree.posterior.sizes["draw"] == DRAWS
 
 
