@@ -95,17 +95,6 @@ def tree_of(model, split, draws, var_names=None, **settings):
     return datatree_of(model, split, kept, draws, ATTRIBUTES, **settings)
 
 
-def test_thinned_draws_keep_their_numbers(tall):
-    model, split = tall
-    numbers = np.arange(0, 60, 3)
-    before = draws_of(split, 4, numbers=np.arange(0, 12, 3))
-    tree = tree_of(model, split, draws_of(split, 20, numbers=numbers), warm_up=before)
-    for group in ("posterior", "sample_stats"):
-        np.testing.assert_array_equal(tree[group].draw, numbers)
-        np.testing.assert_array_equal(tree["warmup_" + group].draw, before.numbers)
-        assert tree[group].attrs["tuning_steps"] == 9
-
-
 def test_thinning_is_that_of_the_tree(tall):
     model, split = tall
     draws = draws_of(split, 20)
