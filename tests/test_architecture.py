@@ -10,11 +10,13 @@ PACKAGE = "pymc_minibatch_mh"
 ROOT = Path(__file__).parents[1] / PACKAGE
 FILES = sorted(ROOT.rglob("*.py"))
 LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
+#: Takes what ``pm.sample`` takes, by the same names.
+AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
     "(top)": 670, "data": 2_430, "likelihood": 9_240, "kernels": 4_180, "proposals": 1_460,
     "compiled": 1_920, "reference": 3_820, "bounds": 4_260, "plan": 1_980, "chain": 1_340,
-    "steps": 5_080, "sampling": 1_470, "diagnostics": 3_680,
+    "steps": 5_080, "sampling": 1_180, "diagnostics": 3_200,
 }  # fmt: skip
 
 #: Part -> parts of the package that it may import. A module of the root is its own part;
@@ -43,7 +45,7 @@ ARROWS = {
     },
     "sampling": {"chain", "errors", "kernels", "likelihood", "progress", "steps", "threads"},
     "diagnostics.forecast": {
-        "bounds", "chain", "data", "errors", "kernels", "likelihood", "plan", "progress", "steps",
+        "chain", "errors", "kernels", "likelihood", "plan", "progress", "steps",
     },
     "diagnostics.audit": {"chain", "diagnostics.after", "errors", "likelihood", "steps"},
     "diagnostics.after": {"data", "errors", "likelihood"},
@@ -241,7 +243,7 @@ def test_functions_are_short():
 
 
 def test_functions_take_few_arguments():
-    assert too_much(taken, MOST_ARGUMENTS) == {}
+    assert set(too_much(taken, MOST_ARGUMENTS)) == AS_IN_PYMC
 
 
 def test_functions_are_measured():

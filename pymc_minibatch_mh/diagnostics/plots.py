@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
-from arviz_base.labels import BaseLabeller
 from arviz_plots import visuals as shapes
 from arviz_plots.plot_collection import PlotCollection
 
@@ -62,7 +61,7 @@ def plot_audit(
     points = xr.Dataset({"acceptance_error": _errors(dt), "bias": _biases(dt)})
     pc_kwargs["aes"] = {"color": ["moment"], **pc_kwargs.get("aes", {})}
     pc_kwargs["figure_kwargs"] = {"figsize": WIDE, **pc_kwargs.get("figure_kwargs", {})}
-    figure = _Figure(points, plot_collection, backend, labeller, aes_by_visuals, visuals, pc_kwargs)
+    figure = _Figure(points, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     figure.draw("zero", shapes.hline, _constant(points, 0.0), color="gray")
     level = float((stats or {}).get("tolerable", TOLERABLE_BIAS))
     for number, value in enumerate((-level, level)):
@@ -121,11 +120,8 @@ def plot_rows(
     rows = (sample_stats["n_obs"] / updates).clip(min=0.5).drop_vars("draw")
     data = xr.Dataset({"n_obs": _tail(rows, "draw")})
     pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
-    figure = _Figure(data, plot_collection, backend, labeller, aes_by_visuals, visuals, pc_kwargs)
-    figure.draw("tail", shapes.line_xy, data)
-    figure.logarithmic(data)
-    figure.label(data, "x", {"n_obs": "rows per update"})
-    figure.label(data, "y", {"n_obs": "share of updates that read as many"})
+    figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
+    figure.tail(data, "rows per update", "share of updates that read as many")
     return figure.collection
 
 
@@ -176,13 +172,10 @@ def plot_bounds(
     data = xr.Dataset({"bound_ratio": _tail(ratios, dim)})
     if dim == "draw":
         pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
-    figure = _Figure(data, plot_collection, backend, labeller, aes_by_visuals, visuals, pc_kwargs)
-    figure.draw("tail", shapes.line_xy, data)
+    figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
+    figure.tail(data, "largest change of a row, in its bound", "share that comes as close")
     limit = float((stats or {}).get("bound", 1.0))
     figure.draw("bound", shapes.vline, _constant(data, limit), color="gray")
-    figure.logarithmic(data)
-    figure.label(data, "x", {"bound_ratio": "largest change of a row, in its bound"})
-    figure.label(data, "y", {"bound_ratio": "share that comes as close"})
     return figure.collection
 
 
@@ -194,7 +187,6 @@ class _Figure:
         data: xr.Dataset,
         collection: PlotCollection | None,
         backend: str | None,
-        labeller: Any,
         aes_by_visuals: AesByVisuals | None,
         visuals: Visuals | None,
         pc_kwargs: dict[str, Any],
@@ -204,7 +196,6 @@ class _Figure:
             backend = rcParams["plot.backend"] if backend is None else backend
             collection = PlotCollection.wrap(data, backend=backend, **pc_kwargs)
         self.collection = collection
-        self._labeller = BaseLabeller() if labeller is None else labeller
         self._aes = dict(aes_by_visuals or {})
         self._visuals = dict(visuals or {})
 
@@ -224,17 +215,20 @@ class _Figure:
         key = f"{name}_{number}" if number else name
         self.collection.map(visual, key, data=data, ignore_aes=ignored, **settings)
 
-    def logarithmic(self, data: xr.Dataset) -> None:
-        """Make both axes logarithmic."""
+    def tail(self, data: xr.Dataset, *labels: str) -> None:
+        """Draw shares of values that are as large, on logarithmic axes."""
+        self.draw("tail", shapes.line_xy, data)
         for shape in (shapes.set_xscale, shapes.set_yscale):
             self.draw(shape.__name__, shape, data, scale="log")
+        for axis, text in zip("xy", labels, strict=True):
+            self.label(data, axis, dict.fromkeys(data.data_vars, text))
 
     def legend(self, dim: str) -> None:
         """Explain the colours of a dimension, unless the caller left that out."""
         if self._visuals.get("legend") is not False and self.collection.backend != "none":
             self.collection.add_legend(dim)
 
-    def label(self, data: xr.Dataset, axis: str, texts: Mapping[str, str]) -> None:
+    def label(self, data: xr.Dataset, axis: str, texts: Mapping[Any, str]) -> None:
         """Label an axis of each panel."""
         shape = {"x": shapes.labelled_x, "y": shapes.labelled_y}[axis]
         for number, (name, text) in enumerate(texts.items()):

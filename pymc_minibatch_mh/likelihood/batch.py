@@ -270,7 +270,7 @@ def batch_term(
 def _refuse_sums_over_rows(walk: BatchWalk) -> None:
     by_rows = [*(variable for variable, _ in walk.batches), *walk.computed_from]
     for shared in walk.shared_by_all if walk.n_rows > 1 else ():
-        above = set(visit([shared], _what_enters_the_values))
+        above = set(visit([shared], inputs_of_values))
         free = [walk.names[v] for v in above if v in walk.names]
         summed = [v for v in above if any(_same_data(v, other) for other in by_rows)]
         if free and summed:
@@ -284,7 +284,8 @@ def _refuse_sums_over_rows(walk: BatchWalk) -> None:
             raise refuse(walk.name, cause, SUMMARISE)
 
 
-def _what_enters_the_values(variable: Variable) -> Sequence[Variable]:
+def inputs_of_values(variable: Variable) -> Sequence[Variable]:
+    """Return the inputs of the operation behind a variable, unless it only asks for their shape."""
     if variable.owner is None or isinstance(variable.owner.op, Shape | Shape_i):
         return ()
     return variable.owner.inputs

@@ -1,7 +1,5 @@
 """Chains as threads: each makes blocks of draws, and writes them where they are kept."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -14,28 +12,16 @@ from rich import get_console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pymc_minibatch_mh.chain.chain import Chain, Draws, draws_until_adaptation
-from pymc_minibatch_mh.chain.chain import Draws as Block
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.progress import is_watched
+from pymc_minibatch_mh.sampling.trace import Draws as Kept
 from pymc_minibatch_mh.steps.report import STATS, write_stats
 from pymc_minibatch_mh.threads import LOOK, HeldBack
 
 
 @dataclass
 class ChainProgress:
-    """Counts of one chain, since warm-up began or since it ended.
-
-    Parameters
-    ----------
-    tuned, drawn
-        Draws of warm-up, and after it.
-    updates
-        Updates of the phase.
-    accepted, rows, full
-        How many were accepted, rows that were read, and updates that read all.
-    seconds
-        Time that they took.
-    """
+    """Draws of one chain, and counts of its updates since warm-up began or since it ended."""
 
     tuned: int = 0
     drawn: int = 0
@@ -60,17 +46,7 @@ class ChainProgress:
 
 
 class Bars:
-    """A bar for each chain, with running means of what its updates count.
-
-    Parameters
-    ----------
-    chains
-        Number of chains.
-    draws
-        Draws of each, warm-up included.
-    shown
-        Whether there is anything to see.
-    """
+    """A bar for each chain, over all of its `draws`, with running means of what updates count."""
 
     def __init__(self, chains: int, draws: int, *, shown: bool) -> None:
         self._display = Progress(
@@ -120,17 +96,7 @@ BLOCK_SECONDS, FIRST_BLOCK, GROWTH, MOST_DRAWS = 0.1, 5, 20, 20_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be sampled.
-
-    Parameters
-    ----------
-    draws, tune
-        Draws to keep of each chain, and of warm-up before them.
-    chains, cores
-        Number of chains, and of those that run at the same time.
-    thin
-        Every how many draws one is kept after warm-up.
-    """
+    """Draws of each chain, of warm-up and after it, of which every `thin`-th is kept."""
 
     draws: int
     tune: int
@@ -141,69 +107,39 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What is kept of all chains in one phase.
-
-    Parameters
-    ----------
-    positions : ndarray, shape (chains, draws, d)
-    stats
-        Name -> array of shape (chains, draws).
-    """
+    """Positions, shape (chains, draws, d), and stats, (chains, draws), of all chains in a phase."""
 
     positions: np.ndarray
     stats: Mapping[str, np.ndarray]
 
     @classmethod
-    def empty(cls, chains: int, draws: int, size: int) -> Record:
+    def empty(cls, chains: int, draws: int, size: int) -> "Record":
         """Return room for draws."""
         shape = chains, draws
         stats = {name: np.empty(shape, np.dtype(dtype)) for name, (dtype, _) in STATS.items()}
         return cls(np.empty((chains, draws, size)), stats)
 
-    def write(self, number: int, first: int, of_chain: Chain, block: Block, made: Made) -> None:
+    def write(self, where: tuple[int, slice], block: Draws, updates: int, **shared: float) -> None:
         """Write the stats of a block of draws, whose positions a chain has written already."""
-        where = number, slice(first, first + len(block.positions))
-        write_stats(self.stats, where, block.counts, made.updates)
+        write_stats(self.stats, where, block.counts, updates)
+        for name, value in shared.items():
+            self.stats[name][where] = value
         # A chain that goes on after a violated bound is not certified from that draw on.
         sound = np.logical_and.accumulate(block.counts[:, entry.BOUND_RATIO] <= 1.0)
-        self.stats["certified"][where] = made.certified & sound
-        self.stats["scaling"][where] = made.scaling
-        self.stats["scaling"][number, where[1].stop - 1] = of_chain.scaling
-        self.stats["temperature"][where] = made.temperature
-        self.stats["perf_counter_diff"][where] = made.seconds / len(block.positions)
+        self.stats["certified"][where] &= sound
 
-    def of(self, chains: Sequence[int], draws: int) -> Record:
+    def of(self, chains: Sequence[int], draws: int, thin: int = 1) -> Kept:
         """Return the first draws of some chains; all of them without a copy."""
         every = len(chains) == len(self.positions)
         which = slice(None) if every else list(chains)
         stats = {name: values[which, :draws] for name, values in self.stats.items()}
-        return Record(self.positions[which, :draws], stats)
-
-
-@dataclass(frozen=True)
-class Made:
-    """How a block of draws was made: updates of a draw, seconds, and the chain's look before it."""
-
-    updates: int
-    seconds: float
-    certified: bool
-    scaling: float
-    temperature: float
+        numbers = thin * np.arange(draws)
+        return Kept(self.positions[which, :draws], stats, numbers, np.array(chains))
 
 
 @dataclass(eq=False)
 class Crew:
-    """Chains that run at the same time.
-
-    Parameters
-    ----------
-    plan
-        What is to be sampled.
-    chains
-        Where they start; they end where their last draws are.
-    keeps_warm_up
-        Whether draws of warm-up are kept.
-    """
+    """Chains that run at the same time, and end where their last draws are."""
 
     plan: Plan
     chains: list[Chain]
@@ -273,15 +209,17 @@ class Crew:
     def _advance(self, number: int, draws: int, thin: int, record: Record | None) -> float:
         """Make a block of draws; return how many the next one may have."""
         chain, progress = self.chains[number], self.progress[number]
-        before = chain.certified, chain.scaling, chain.temperature
+        shared = {name: getattr(chain, name) for name in ("certified", "scaling", "temperature")}
         began = time.perf_counter()
         first = progress.drawn if record is self.kept else progress.tuned
-        room = None if record is None else record.positions[number, first : first + draws]
-        block = chain.advance(draws, thin, room)
+        where = number, slice(first, first + draws)
+        block = chain.advance(draws, thin, None if record is None else record.positions[where])
         seconds = time.perf_counter() - began
         updates = thin * chain.program.updates_per_draw
         if record is not None:
-            record.write(number, first, chain, block, Made(updates, seconds, *before))
+            record.write(where, block, updates, perf_counter_diff=seconds / draws, **shared)
+            # Adaptation ends a block.
+            record.stats["scaling"][number, first + draws - 1] = chain.scaling
         progress.count(block, updates, seconds, tuning=record is not self.kept)
         enough = draws * BLOCK_SECONDS / max(seconds, 1e-9)
         return float(np.clip(enough, 1, min(MOST_DRAWS, GROWTH * draws)))

@@ -1,12 +1,9 @@
 """Sampling outside of PyMC's loop: blocks of draws in compiled code, chains as threads."""
 
-from __future__ import annotations
-
 import logging
 import time
-from collections.abc import Callable, Sequence
-from inspect import Parameter, Signature, signature
-from typing import Any, TypedDict, Unpack
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -18,66 +15,13 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of
 from pymc_minibatch_mh.sampling.crew import Bars, Crew, Plan
 from pymc_minibatch_mh.sampling.starts import starts_of
-from pymc_minibatch_mh.sampling.trace import Draws, Duration, Recorded, datatree_of, recorded
+from pymc_minibatch_mh.sampling.trace import Recorded, datatree_of, recorded
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.given import model_behind, step_of
 from pymc_minibatch_mh.steps.settings import require_warm_up_for
 from pymc_minibatch_mh.threads import usable_cores
-
-
-class Options(TypedDict, total=False):
-    """Arguments of :func:`pymc_minibatch_mh.sample`, which describes them."""
-
-    thin: int
-    initvals: Any
-    var_names: Sequence[str] | None
-    progressbar: bool
-    discard_tuned_samples: bool
-    compute_convergence_checks: bool
-
-
-DEFAULTS: Options = {
-    "thin": 1,
-    "initvals": None,
-    "var_names": None,
-    "progressbar": True,
-    "discard_tuned_samples": True,
-    "compute_convergence_checks": True,
-}
-
-
-def asked_of(given: Options) -> Options:
-    """Return all options: those that were given, and the defaults.
-
-    Raises
-    ------
-    SettingError
-        If one is unknown.
-    """
-    unknown = [name for name in given if name not in DEFAULTS]
-    if unknown:
-        raise SettingError(
-            f"{unknown[0]}= is no argument of sample(). Choose from {sorted(DEFAULTS)}, or from "
-            "its first ones."
-        )
-    return DEFAULTS | given
-
-
-def showing_all[F: Callable[..., Any]](function: F) -> F:
-    """Let help and editors show the options among the arguments of a function."""
-    own = signature(function)
-    named = [p for p in own.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
-    types = Options.__annotations__
-    passed_on = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
-        for name, default in DEFAULTS.items()
-    ]
-    shown = Signature([*named, *passed_on], return_annotation=own.return_annotation)
-    function.__signature__ = shown  # type: ignore[attr-defined]
-    return function
-
 
 _log = logging.getLogger("pymc")
 
@@ -115,7 +59,6 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-@showing_all
 def sample(
     step: MinibatchStep,
     draws: int = 1_000,
@@ -123,8 +66,13 @@ def sample(
     tune: int = 1_000,
     chains: int = 4,
     cores: int | None = None,
+    thin: int = 1,
     random_seed: Any = None,
-    **options: Unpack[Options],
+    initvals: Any = None,
+    var_names: Sequence[str] | None = None,
+    progressbar: bool = True,
+    discard_tuned_samples: bool = True,
+    compute_convergence_checks: bool = True,
 ) -> xr.DataTree:
     """Sample with one step, as fast as its updates are.
 
@@ -179,15 +127,14 @@ def sample(
     BoundViolationError
         If a row exceeds its bound, unless the step tolerates that.
     """
-    asked = asked_of(options)
     plan = Plan(
         draws=check.integer("draws", draws),
         tune=check.integer("tune", tune, 0),
         chains=check.integer("chains", chains),
         cores=check.integer("cores", usable_cores() if cores is None else cores),
-        thin=check.integer("thin", asked["thin"]),
+        thin=check.integer("thin", thin),
     )
-    keeps_warm_up = not check.flag("discard_tuned_samples", asked["discard_tuned_samples"])
+    keeps_warm_up = not check.flag("discard_tuned_samples", discard_tuned_samples)
     step = step_of(step)
     _require_alone(step)
     step.require_unchanged()
@@ -198,28 +145,27 @@ def sample(
     for generator in generators:
         # As pm.sample does, for the starts of its chains: the same seeds mean the same draws.
         generator.integers(2**30)
-    starts = starts_of(step, asked["initvals"], plan.chains, rng)
-    kept = recorded(model, split.unravel(starts[0], {}), asked["var_names"])
+    starts = starts_of(step, initvals, plan.chains, rng)
+    kept = recorded(model, split.unravel(starts[0], {}), var_names)
     adapting = step.adapts and plan.tune > 0
     pairs = zip(generators, starts, strict=True)
     crew = Crew(plan, [_started(step, g, adapting, s) for g, s in pairs], keeps_warm_up)
     tell_of_run(step, plan)
-    bars = Bars(
-        plan.chains, plan.tune + plan.draws, shown=check.flag("progressbar", asked["progressbar"])
-    )
+    shown = check.flag("progressbar", progressbar)
+    bars = Bars(plan.chains, plan.tune + plan.draws, shown=shown)
     began = time.perf_counter()
     interrupted = crew.run(bars)
-    duration = Duration(time.perf_counter() - began, plan.tune)
+    seconds = time.perf_counter() - began
     step.chain = crew.chains[-1]
-    tree = _tree(step, model, crew, kept, duration)
-    tell_of_end(step.name, crew, duration.sampling_time, interrupted)
-    if asked["compute_convergence_checks"]:
+    tree = _tree(step, model, crew, kept, seconds)
+    tell_of_end(step.name, crew, seconds, interrupted)
+    if compute_convergence_checks:
         log_warnings(run_convergence_checks(tree, model))
     return tree
 
 
 def _tree(
-    step: MinibatchStep, model: pm.Model, crew: Crew, kept: Recorded, duration: Duration
+    step: MinibatchStep, model: pm.Model, crew: Crew, kept: Recorded, seconds: float
 ) -> xr.DataTree:
     """Return the trace of all draws that were made.
 
@@ -231,22 +177,14 @@ def _tree(
     chains, draws = crew.complete()
     if not draws:
         raise KeyboardInterrupt
-    after = crew.kept.of(chains, draws)
-    before = None if crew.warm_up is None else crew.warm_up.of(chains, crew.plan.tune)
-    numbers = np.arange(draws) * crew.plan.thin if crew.plan.thin > 1 else None
     tree = datatree_of(
         model,
         step.target.split,
         kept,
-        Draws(after.positions, after.stats, numbers),
-        duration,
-        warm_up=None if before is None else Draws(before.positions, before.stats),
+        crew.kept.of(chains, draws, crew.plan.thin),
+        {"sampling_time": seconds, "tuning_steps": crew.plan.tune},
+        warm_up=None if crew.warm_up is None else crew.warm_up.of(chains, crew.plan.tune),
     )
-    if len(chains) < crew.plan.chains:
-        # After an interrupt: chains keep their numbers.
-        tree = tree.map_over_datasets(
-            lambda group: group.assign_coords(chain=chains) if "chain" in group.dims else group
-        )
     # How many updates a draw stands for is part of what its stats mean.
     tree["posterior"].attrs["thin"] = crew.plan.thin
     if step.target.source.stamp:

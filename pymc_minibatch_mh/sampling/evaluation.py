@@ -83,14 +83,12 @@ def values_at(
 
     Parameters
     ----------
-    model
-        The model; all of its value variables are in the position.
-    split
-        Tells where they lie in a draw.
+    model, split
+        The model, all of whose value variables are in the position.
     variables
         Graphs in the value variables of the model, without random variables.
     draws : ndarray, shape (n, d)
-        The value variables, ravelled.
+        The value variables, ravelled; n is 1 or more.
 
     Returns
     -------
@@ -98,9 +96,6 @@ def values_at(
         For each variable its values, shape (n, *shape of the variable), equal to rounding to those
         of ``pm.sample``.
     """
-    if not len(draws):
-        anywhere = np.zeros((1, split.size))
-        return [x[:0] for x in values_at(model, split, variables, anywhere)]
     found = dict(_evaluated(split.blocks, list(variables), draws))
     left = [v for v in variables if v not in found]
     if left:
@@ -120,29 +115,17 @@ def _evaluated(
         # are evaluated. Each variable is then tried alone, to find which of them it is.
         if len(variables) > 1:
             return [pair for v in variables for pair in _evaluated(blocks, [v], positions)]
-        reason = str(error) if isinstance(error, OneByOneError) else _first_line(error)
+        first_line = str(error).strip().partition("\n")[0].rstrip(".")
         _log.info(
             "%r is evaluated draw by draw, which takes longer than for many draws at once: %s.",
             variables[0].name,
-            reason,
+            first_line or type(error).__name__,
         )
         return []
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
-
-
 class BlockFunction:
-    """Variables as functions of many positions.
-
-    Parameters
-    ----------
-    blocks
-        Places of the value variables in the position.
-    variables
-        Graphs in the value variables.
+    """Variables as functions of many positions, in which `blocks` are the value variables.
 
     Raises
     ------

@@ -54,7 +54,12 @@ def overdispersed_initvals(
     rng = generator_of("seed", seed)
     count = check.integer("chains", chains)
     split = step.target.split
-    _require_arrays(split)
+    for name, block in zip(split.natural, split.blocks, strict=True):
+        if has_dims(block.variable) and block.shape:
+            raise SettingError(
+                f"{name!r} has values along the dims of pymc.dims, and PyMC takes no starting "
+                "values of such variables. Leave out initvals=."
+            )
     free = pytensor.function(
         [split.position, split.other_values],
         list(split.natural.values()),
@@ -66,15 +71,6 @@ def overdispersed_initvals(
     return [dict(zip(split.natural, free(point, others), strict=True)) for point in points]
 
 
-def _require_arrays(split: Split) -> None:
-    for name, block in zip(split.natural, split.blocks, strict=True):
-        if has_dims(block.variable) and block.shape:
-            raise SettingError(
-                f"{name!r} has values along the dims of pymc.dims, and PyMC takes no starting "
-                "values of such variables. Leave out initvals=."
-            )
-
-
 #: Draws from the Gaussian approximation until one of them has a density.
 TRIES = 100
 #: What PyMC can be asked for instead of values.
@@ -84,37 +80,15 @@ STRATEGIES = ("support_point", "prior")
 def starts_of(
     step: MinibatchStep, initvals: Any, chains: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the position at which each chain starts.
+    """Return the unconstrained position at which each chain starts, shape (chains, d).
 
-    Parameters
-    ----------
-    step
-        A step that moves all variables of its model.
-    initvals
-        What ``pm.sample(initvals=...)`` takes: a dictionary for all chains, or a sequence with one
-        for each. Keys are names of free variables, with values on the model's own scale; names of
-        value variables, such as ``sigma_log__``, with unconstrained ones; or the free variables
-        themselves. A value can be ``"prior"`` or ``"support_point"``. Variables that are not in a
-        dictionary start as in ``pm.sample``: where ``initval=`` of the variable says, or else at
-        the support point of its prior given the starts of the other variables. Names of
-        deterministics and of observed variables are passed over, so that what
-        :func:`pymc.find_MAP` returns can be given.
+    `initvals` are those of :func:`pymc.sample`, with values on the model's own scale, and variables
+    that they leave out start as there. Names of deterministics and of observed variables are passed
+    over, so that :func:`pymc.find_MAP` can have made them. Unlike in :func:`pymc.sample`, None
+    stands for a draw from the Gaussian approximation of the posterior, two standard deviations
+    wide; of a step with ``centre="start"``, whose posterior was not sought, for the centre.
 
-        Unlike in ``pm.sample``, None stands for a draw from the Gaussian approximation of the
-        posterior, two standard deviations wide: the starting point of
-        :func:`~pymc_minibatch_mh.overdispersed_initvals`; of a step with ``centre="start"``, for
-        which the posterior was not sought, it stands for the centre. ``initvals={}`` is the
-        default of ``pm.sample``.
-    chains
-        Number of chains.
-    rng
-        Generator of the draws, and of seeds for ``"prior"``.
-
-    Returns
-    -------
-    ndarray, shape (chains, d)
-        Unconstrained values, finite and inside of the support. Those that were given may still
-        have zero density.
+    Starts are finite and inside of the support; those that were given may have zero density.
 
     Raises
     ------

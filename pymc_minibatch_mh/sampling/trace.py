@@ -1,21 +1,25 @@
 """The trace of chains that were sampled outside of PyMC's loop, as ``pm.sample`` returns it.
 
-What is kept of each draw is its unconstrained position and its statistics. Variables are computed
-from positions afterwards, and PyMC's own converter makes the groups, dims and coordinates.
+Chains keep the unconstrained position and the statistics of each draw. Variables are computed from
+positions afterwards.
 """
 
 import logging
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pymc.backends.arviz import DataTreeConverter
-from pymc.backends.base import MultiTrace
-from pymc.backends.ndarray import NDArray
+from arviz_base import dict_to_dataset
+from pymc.backends.arviz import (
+    coords_and_dims_for_inferencedata,
+    find_constants,
+    find_observations,
+)
+from pymc.util import get_default_varnames
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.errors import SettingError
@@ -28,16 +32,7 @@ _log = logging.getLogger("pymc")
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """The variables that are kept.
-
-    Parameters
-    ----------
-    variables
-        Those of every draw: graphs in the value variables, in PyMC's order. PyMC leaves the
-        unconstrained ones out of the tree.
-    large
-        Deterministics that are kept of few draws, each with its graph; they are large and named.
-    """
+    """Graphs of the variables that are kept: of every draw in PyMC's order, and large ones."""
 
     variables: tuple[Variable, ...]
     large: tuple[tuple[LargeDeterministic, Variable], ...]
@@ -46,22 +41,9 @@ class Recorded:
 def recorded(
     model: pm.Model, point: Mapping[str, np.ndarray], var_names: Sequence[str] | None = None
 ) -> Recorded:
-    """Choose what is kept, before anything is sampled.
+    """Choose the variables that are kept, by default all but the large deterministics.
 
-    Parameters
-    ----------
-    model
-        The model.
-    point
-        Values of the value variables, on which shapes may depend.
-    var_names
-        As in :func:`pymc.sample`: names of free variables and deterministics, in any order. By
-        default all of them but the large deterministics, of which a message tells at level INFO of
-        the logger ``pymc``.
-
-    Returns
-    -------
-    Recorded
+    Shapes may depend on the `point` of value variables.
 
     Raises
     ------
@@ -74,9 +56,13 @@ def recorded(
     known = {str(v.name) for v in model.deterministics} - named
     large = {one.name: one for one in large_deterministics(model, point, known)}
     if var_names is None:
-        _tell_of(large.values())
-        kept = [v for v in model.unobserved_value_vars if str(v.name) not in large]
-        return Recorded(tuple(kept), ())
+        if large:
+            _log.info(
+                "Large deterministics are left out of the trace. 1,000 draws of a chain would be: "
+                "%s. Name one in var_names= to keep it of a few draws of each chain.",
+                "; ".join(f"{one.name!r}, {one.priced}" for one in large.values()),
+            )
+        return Recorded(tuple(v for v in model.unobserved_value_vars if v.name not in large), ())
     graphs = model.replace_rvs_by_values(chosen)
     by_name = dict(zip((str(v.name) for v in chosen), graphs, strict=True))
     small = tuple(by_name[name] for name in by_name if name not in large)
@@ -108,16 +94,6 @@ def _chosen(model: pm.Model, var_names: Sequence[str] | None) -> list[Variable]:
     return [v for name, v in unobserved.items() if name in names]
 
 
-def _tell_of(left_out: Iterable[LargeDeterministic]) -> None:
-    priced = "; ".join(f"{one.name!r}, {one.priced}" for one in left_out)
-    if priced:
-        _log.info(
-            "Large deterministics are left out of the trace. 1,000 draws of a chain would be: %s. "
-            "Name one in var_names= to keep it of a few draws of each chain.",
-            priced,
-        )
-
-
 #: Draws of each chain of which large deterministics are kept, and bytes that they may take.
 LARGE_DRAWS, LARGE_BYTES = 100, 2**30
 #: The group of large deterministics.
@@ -126,37 +102,30 @@ THINNED = "posterior_thinned"
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """What chains have left behind, after warm-up or during it.
+    """Draws of one phase, as chains leave them.
 
     Parameters
     ----------
     positions : ndarray, shape (chains, draws, d)
         Unconstrained values, in the order of :attr:`Split.position`.
     stats
-        Name -> array of shape (chains, draws), one of objects for ``"warning"``.
+        Name -> array of shape (chains, draws).
     numbers : ndarray, shape (draws,), optional
         Numbers of the draws that thinning has left; by default 0, 1, 2 and so on.
+    chains : ndarray, shape (chains,), optional
+        Numbers of the chains that an interrupt has left; by default 0, 1, 2 and so on.
     """
 
     positions: np.ndarray
     stats: Mapping[str, np.ndarray]
     numbers: np.ndarray | None = None
+    chains: np.ndarray | None = None
 
-
-@dataclass(frozen=True)
-class Duration:
-    """How long chains were sampled; attributes of the trace.
-
-    Parameters
-    ----------
-    sampling_time
-        Seconds that sampling took, warm-up included.
-    tuning_steps
-        Draws of the warm-up of each chain, before thinning.
-    """
-
-    sampling_time: float
-    tuning_steps: int
+    def coords(self) -> dict[str, np.ndarray]:
+        """Return the coordinates of chains and draws."""
+        given = {"chain": self.chains, "draw": self.numbers}
+        sizes = zip(given.items(), self.positions.shape[:2], strict=True)
+        return {dim: np.arange(n) if x is None else x for (dim, x), n in sizes}
 
 
 def datatree_of(
@@ -164,195 +133,101 @@ def datatree_of(
     split: Split,
     kept: Recorded,
     draws: Draws,
-    duration: Duration,
+    attrs: Mapping[str, float],
     *,
     warm_up: Draws | None = None,
-    keep_warning_stat: bool = False,
-    large_draws: int | None = None,
 ) -> xr.DataTree:
     """Return the tree that ``pm.sample`` returns for the same draws.
 
     Groups, dims, coordinates, dtypes, attributes and the order of variables are PyMC's. A draw has
     its number as coordinate ``draw``, as after ``trace.sel(draw=slice(None, None, thin))``.
 
-    Large deterministics cannot lie in the group ``posterior`` unless all of it is thinned: what
-    shares the dimension ``draw`` has all of its draws. Those of `kept` have the group
-    ``posterior_thinned`` with the same dimensions, whose coordinate ``draw`` holds numbers of draws
-    that are in ``posterior`` as well. ``trace.posterior.sel(draw=trace.posterior_thinned.draw)``
-    is what belongs to them, and functions of ArviZ take ``group="posterior_thinned"``. The draws
-    are evenly spaced, every k-th of those in ``posterior`` from the first: as few as leave each
-    chain no more than 100, and all variables of the group together no more than 1 GiB, twice of
-    which is taken while the tree is made. Neighbours in a chain say much the same, and 400 draws
-    tell a mean to a twentieth of a standard deviation.
-
-    Parameters
-    ----------
-    model
-        The model, all of whose variables are in the position.
-    split
-        Tells the order of the position.
-    kept
-        The variables, from :func:`~pymc_minibatch_mh.sampling.trace.recorded`.
-    draws
-        Draws after warm-up.
-    duration
-        Time and length of sampling.
-    warm_up
-        Draws of warm-up, for the groups ``warmup_posterior`` and ``warmup_sample_stats``. Large
-        deterministics are not computed for them.
-    keep_warning_stat
-        Whether the statistic ``warning`` is kept, which cannot be written to a file.
-    large_draws
-        Draws of each chain at most for large deterministics, 1 or more, instead of what the rule
-        above says. Every k-th draw is kept, so that there can be fewer.
-
-    Returns
-    -------
-    DataTree
+    All variables of a group share its draws. Large deterministics are kept of few, evenly spaced
+    ones, and so have a group of their own, ``posterior_thinned``. Each chain keeps no more than 100
+    of them (400 draws tell a mean to a twentieth of a standard deviation), and all variables of the
+    group together take no more than 1 GiB, and twice that while the tree is made. Of warm-up they
+    are not computed.
     """
     split = _in_variables_of(model, split)
-    parts = {"": draws} if warm_up is None else {"warmup_": warm_up, "": draws}
-    values = {k: _values(model, split, kept.variables, x.positions) for k, x in parts.items()}
-    stats = {k: _stats(x, keep_warning_stat) for k, x in parts.items()}
-    tree = _of_first_draws(model, kept.variables, values, stats, duration)
+    parts = {"warmup_": warm_up, "": draws}
+    phases = {k: x for k, x in parts.items() if x is not None and x.positions.shape[1]}
+    groups = {
+        f"{prefix}posterior": _posterior(model, split, kept.variables, part, attrs)
+        for prefix, part in phases.items()
+    }
+    for prefix, part in phases.items():
+        stats = _dataset(model, part.stats, part.coords(), attrs, with_dims=False)
+        groups[f"{prefix}sample_stats"] = stats
+    groups["observed_data"] = _dataset(model, find_observations(model), {})
+    if constants := find_constants(model):
+        groups["constant_data"] = _dataset(model, constants, {})
     if kept.large:
-        tree[THINNED] = _thinned(model, split, kept, draws, duration, large_draws)
-    for prefix, part in parts.items():
-        for group, arrays in (("posterior", values[prefix]), ("sample_stats", stats[prefix])):
-            if prefix + group in tree:
-                tree[prefix + group] = _filled(tree[prefix + group].to_dataset(), arrays, part)
-    return tree
-
-
-def _of_first_draws(
-    model: pm.Model,
-    variables: tuple[Variable, ...],
-    values: Mapping[str, Mapping[str, np.ndarray]],
-    stats: Mapping[str, Mapping[str, np.ndarray]],
-    duration: Duration,
-) -> xr.DataTree:
-    """Return what PyMC makes of the first draw of each phase.
-
-    Its converter would copy all draws several times, which takes as long as to make them.
-    """
-
-    def first(parts: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        return _joined([{name: x[:, :1] for name, x in part.items()} for part in parts.values()])
-
-    trace = _multitrace(model, variables, first(values), first(stats), duration)
-    trace.report._n_draws = next(iter(values[""].values()))[:, :1].shape[1]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Found chain dimension to be longer")
-        return pm.to_inference_data(trace, model=model, save_warmup="warmup_" in values)
+        groups[THINNED] = _thinned(model, split, kept, draws, attrs)
+    return xr.DataTree.from_dict(groups)
 
 
 def _in_variables_of(model: pm.Model, split: Split) -> Split:
-    """Return what says where the model's own value variables lie: a pickled step has copies."""
+    """Return the split in the model's own value variables: a pickled step has copies."""
     named = {str(v.name): v for v in model.value_vars}
     return replace(
         split, blocks=tuple(replace(block, variable=named[block.name]) for block in split.blocks)
     )
 
 
-def _filled(first: xr.Dataset, arrays: Mapping[str, np.ndarray], part: Draws) -> xr.DataTree:
-    """Return all draws in the place of the first, under their numbers."""
-    numbers = np.arange(part.positions.shape[1]) if part.numbers is None else part.numbers
-    others = {name: x for name, x in first.coords.items() if name != "draw"}
-    data = {}
-    for name, x in first.data_vars.items():
-        values = arrays[str(name)].astype(x.dtype, copy=False)
-        # PyMC gives warnings, which are no numbers, an axis of length 1.
-        data[name] = x.dims, values.reshape(*values.shape[:2], *x.shape[2:]), x.attrs
-    return xr.DataTree(xr.Dataset(data, {**others, "draw": numbers}, first.attrs))
-
-
-def _values(
-    model: pm.Model, split: Split, variables: tuple[Variable, ...], positions: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Return the values of variables by name, shape (chains, draws, *shape of the variable)."""
-    leading = positions.shape[:2]
-    draws = split.values(positions)
-    by_name = split.cut(draws)
-    own = {block.variable: by_name[block.name] for block in split.blocks}
-    others = [v for v in variables if v not in own]
-    flat = values_at(model, split, others, draws.reshape(-1, draws.shape[-1]))
-    own |= {v: x.reshape((*leading, *x.shape[1:])) for v, x in zip(others, flat, strict=True)}
-    return {str(v.name): own[v] for v in variables}
-
-
-def _stats(draws: Draws, keep_warning_stat: bool) -> dict[str, np.ndarray]:
-    return {k: x for k, x in draws.stats.items() if keep_warning_stat or k != "warning"}
-
-
-def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
-
-
-def _multitrace(
+def _dataset(
     model: pm.Model,
+    arrays: Mapping[str, np.ndarray],
+    sampled: Mapping[str, np.ndarray],
+    attrs: Mapping[str, float] | None = None,
+    with_dims: bool = True,
+) -> xr.Dataset:
+    """Return arrays as a group, whose first axes have the coordinates `sampled`."""
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    with warnings.catch_warnings():
+        # Few draws may be meant.
+        warnings.filterwarnings("ignore", "Found chain dimension to be longer")
+        return dict_to_dataset(
+            arrays,
+            inference_library=pm,
+            coords={**coords, **sampled},
+            dims=dims if with_dims else None,
+            sample_dims=list(sampled),
+            attrs=attrs,
+        )
+
+
+def _posterior(
+    model: pm.Model,
+    split: Split,
     variables: tuple[Variable, ...],
-    values: Mapping[str, np.ndarray],
-    stats: Mapping[str, np.ndarray],
-    duration: Duration,
-) -> MultiTrace:
-    """Return a trace of PyMC's over arrays that are there already."""
-    known = {
-        "fn": _never,
-        "var_shapes": {name: x.shape[2:] for name, x in values.items()},
-        "var_dtypes": {name: x.dtype for name, x in values.items()},
-    }
-    chains = []
-    n_chains, n_draws = next(iter(values.values())).shape[:2]
-    for chain in range(n_chains):
-        trace = NDArray(model=model, vars=variables, **known)
-        trace.setup(n_draws, chain, [{name: x.dtype for name, x in stats.items()}])
-        trace.samples = {name: x[chain] for name, x in values.items()}
-        trace._stats = [{name: x[chain] for name, x in stats.items()}]
-        trace.draw_idx = n_draws
-        chains.append(trace)
-    trace = MultiTrace(chains)
-    trace.report._n_tune = duration.tuning_steps
-    trace.report._t_sampling = duration.sampling_time
-    return trace
-
-
-def _never(*_: object) -> None:
-    raise AssertionError("nothing is recorded in a trace that is full")
-
-
-def _numbered(data: xr.Dataset, numbers: np.ndarray) -> xr.DataTree:
-    return xr.DataTree(data.assign_coords(draw=numbers))
+    draws: Draws,
+    attrs: Mapping[str, float],
+) -> xr.Dataset:
+    values = split.values(draws.positions)
+    by_name = split.cut(values)
+    found = {block.variable: by_name[block.name] for block in split.blocks}
+    others = [v for v in variables if v not in found]
+    flat = values_at(model, split, others, values.reshape(-1, values.shape[-1]))
+    for variable, x in zip(others, flat, strict=True):
+        found[variable] = x.reshape((*values.shape[:2], *x.shape[1:]))
+    arrays = {str(v.name): found[v] for v in variables}
+    names = get_default_varnames(list(arrays), include_transformed=False)
+    return _dataset(model, {name: arrays[name] for name in names}, draws.coords(), attrs)
 
 
 def _thinned(
-    model: pm.Model,
-    split: Split,
-    kept: Recorded,
-    draws: Draws,
-    duration: Duration,
-    large_draws: int | None,
-) -> xr.DataTree:
+    model: pm.Model, split: Split, kept: Recorded, draws: Draws, attrs: Mapping[str, float]
+) -> xr.Dataset:
     n_chains, n_draws = draws.positions.shape[:2]
     size = sum(one.bytes_per_draw for one, _ in kept.large)
-    most = large_draws or min(LARGE_DRAWS, LARGE_BYTES // (n_chains * size))
+    most = min(LARGE_DRAWS, LARGE_BYTES // (n_chains * size))
     every = slice(None, None, ceil(n_draws / max(1, most)))
-    variables = tuple(v for _, v in kept.large)
-    values = _values(model, split, variables, draws.positions[:, every])
-    trace = _multitrace(model, variables, values, {}, duration)
-    trace.report._n_draws = len(range(n_draws)[every])
-    converter = DataTreeConverter(trace=trace, model=model, save_warmup=False)
-    with warnings.catch_warnings():
-        # Few draws are meant.
-        warnings.filterwarnings("ignore", "Found chain dimension to be longer")
-        group = converter.posterior_to_xarray()["posterior"]
-    numbers = np.arange(n_draws) if draws.numbers is None else draws.numbers
+    few = Draws(draws.positions[:, every], {}, draws.coords()["draw"][every], draws.chains)
     _log.info(
         "%s: kept of %d of %d draws of each chain, in the group %r of the trace.",
         ", ".join(repr(one.name) for one, _ in kept.large),
-        trace.report._n_draws,
+        few.positions.shape[1],
         n_draws,
         THINNED,
     )
-    return _numbered(group, numbers[every])
+    return _posterior(model, split, tuple(v for _, v in kept.large), few, attrs)

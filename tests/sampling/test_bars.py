@@ -36,20 +36,13 @@ def test_means_are_those_since_warm_up_ended(progress):
     assert progress.seconds == 1.0
 
 
-@pytest.mark.parametrize("watched", [True, False])
-def test_they_are_shown_where_somebody_watches(progress, monkeypatch, watched):
+@pytest.mark.parametrize(("watched", "asked_for"), [(True, True), (False, True), (True, False)])
+def test_they_are_shown_where_somebody_watches(progress, monkeypatch, watched, asked_for):
     console = Console(file=io.StringIO(), force_terminal=watched, width=200)
     monkeypatch.setattr(rich, "_console", console)
-    with Bars(1, 170, shown=True) as bars:
+    with Bars(1, 170, shown=asked_for) as bars:
         bars.show([progress])
     text = console.file.getvalue()
     shown = ("Chain 0", "70/170 draws", "4 rows an update", "0.60 accepted", "10 full passes")
-    assert all((part in text) == watched for part in shown), text
-
-
-def test_nothing_is_shown_unless_it_is_asked_for(progress, monkeypatch):
-    console = Console(file=io.StringIO(), force_terminal=True, width=200)
-    monkeypatch.setattr(rich, "_console", console)
-    with Bars(1, 170, shown=False) as bars:
-        bars.show([progress])
-    assert console.file.getvalue() == ""
+    assert all((part in text) == (watched and asked_for) for part in shown), text
+    assert asked_for or text == ""

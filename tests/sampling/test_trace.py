@@ -6,15 +6,15 @@ import pytest
 from arviz_base import extract
 
 from pymc_minibatch_mh.sampling import evaluation, trace
-from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of, recorded
+from pymc_minibatch_mh.sampling.trace import Draws, datatree_of, recorded
 from sampling import models
 from sampling.walking import (
     CHAINS,
     DRAWS,
     TUNE,
     Walk,
+    attributes_of,
     both_trees,
-    duration_of,
     ours_of,
     same_array,
     same_tree,
@@ -24,6 +24,7 @@ from zoo import sample
 
 #: Said by PyTensor where PyMC looks for a starting point of LKJCholeskyCov.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+ATTRIBUTES = {"sampling_time": 1.5, "tuning_steps": 9}
 SMALL = ["unconstrained", "constrained", "computed", "with_dims"]
 
 
@@ -61,12 +62,6 @@ def test_warm_up_is_kept_as_pymc_keeps_it(name):
     same_tree(theirs, ours)
 
 
-def test_warnings_are_kept_as_pymc_keeps_them():
-    theirs, ours = both_trees(models.unconstrained(), keep_warning_stat=True)
-    same_tree(theirs, ours)
-    assert (ours.sample_stats["warning"] != None).sum() == CHAINS  # noqa: E711
-
-
 @pytest.mark.parametrize("names", [["mu", "sigma", "b"], ["count"], ["sigma", "scalar"]])
 def test_names_choose_as_in_pymc(names):
     theirs, ours = both_trees(models.computed(), var_names=names)
@@ -81,7 +76,7 @@ def test_a_prepared_this_package_leaves_the_same_tree(model_of, prepared):
     stats = {name: x.to_numpy() for name, x in theirs.sample_stats.data_vars.items()}
     draws = Draws(theirs.posterior["beta"].to_numpy(), stats)
     kept = recorded(model, model.initial_point())
-    same_tree(theirs, datatree_of(model, split, kept, draws, duration_of(theirs)))
+    same_tree(theirs, datatree_of(model, split, kept, draws, attributes_of(theirs)))
 
 
 @pytest.fixture(scope="module")
@@ -97,18 +92,7 @@ def draws_of(split, n_draws, **given):
 
 def tree_of(model, split, draws, var_names=None, **settings):
     kept = recorded(model, model.initial_point(), var_names)
-    return datatree_of(model, split, kept, draws, Duration(1.5, 9), **settings)
-
-
-def test_thinned_draws_keep_their_numbers(tall):
-    model, split = tall
-    numbers = np.arange(0, 60, 3)
-    before = draws_of(split, 4, numbers=np.arange(0, 12, 3))
-    tree = tree_of(model, split, draws_of(split, 20, numbers=numbers), warm_up=before)
-    for group in ("posterior", "sample_stats"):
-        np.testing.assert_array_equal(tree[group].draw, numbers)
-        np.testing.assert_array_equal(tree["warmup_" + group].draw, before.numbers)
-        assert tree[group].attrs["tuning_steps"] == 9
+    return datatree_of(model, split, kept, draws, ATTRIBUTES, **settings)
 
 
 def test_thinning_is_that_of_the_tree(tall):
@@ -149,12 +133,9 @@ def test_named_ones_are_kept_of_few_draws(tall, heard):
     assert extract(tree, group=trace.THINNED, var_names="mu").shape == (models.MANY, 84 * CHAINS)
 
 
-@pytest.mark.parametrize(
-    ("n_draws", "large_draws", "kept"), [(20, None, 20), (101, None, 51), (20, 5, 5), (20, 6, 5)]
-)
-def test_how_many_draws_are_kept(tall, n_draws, large_draws, kept):
-    draws = draws_of(tall[1], n_draws)
-    tree = tree_of(*tall, draws, ["slope", "mu"], large_draws=large_draws)
+@pytest.mark.parametrize(("n_draws", "kept"), [(20, 20), (101, 51)])
+def test_how_many_draws_are_kept(tall, n_draws, kept):
+    tree = tree_of(*tall, draws_of(tall[1], n_draws), ["slope", "mu"])
     assert tree[trace.THINNED].sizes["draw"] == kept
 
 
@@ -172,7 +153,7 @@ def test_nothing_is_compiled_for_identity_transforms(walk_of, request):
     model, _, step = walk_of("unconstrained")
     kept = recorded(model, model.initial_point())
     request.getfixturevalue("no_compilation")
-    tree = datatree_of(model, step.split, kept, draws_of(step.split, DRAWS), Duration(1.5, 9))
+    tree = datatree_of(model, step.split, kept, draws_of(step.split, DRAWS), ATTRIBUTES)
     assert tree.posterior.sizes["draw"] == DRAWS
 
 

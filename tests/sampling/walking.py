@@ -6,7 +6,7 @@ from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 
 from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.sampling.trace import Draws, Duration, datatree_of, recorded
+from pymc_minibatch_mh.sampling.trace import Draws, datatree_of, recorded
 from pymc_minibatch_mh.steps.report import STATS, STATS_DTYPES_SHAPES
 from zoo import sample
 
@@ -57,7 +57,7 @@ class Walk(BlockedStep):
         positions = np.array([[position for position, _ in chain] for chain in chains])
         stats = {
             name: np.array([[stats[name] for _, stats in chain] for chain in chains], dtype)
-            for name, (dtype, _) in (STATS | {"warning": (object, "")}).items()
+            for name, (dtype, _) in STATS.items()
         }
         return Draws(positions, stats)
 
@@ -76,7 +76,7 @@ def ours_of(model, theirs, step, var_names=None, keep_warm_up=False, **settings)
         step.split,
         recorded(model, model.initial_point(), var_names),
         step.left_behind(slice(TUNE, None)),
-        duration_of(theirs),
+        attributes_of(theirs),
         warm_up=step.left_behind(slice(TUNE)) if keep_warm_up else None,
         **settings,
     )
@@ -88,9 +88,9 @@ def both_trees(model, **settings):
     return theirs, ours_of(model, theirs, step, **settings)
 
 
-def duration_of(tree):
-    attributes = tree.posterior.attrs
-    return Duration(attributes["sampling_time"], attributes["tuning_steps"])
+def attributes_of(tree):
+    """Return what the driver tells a tree of how long it has sampled."""
+    return {name: tree.posterior.attrs[name] for name in ("sampling_time", "tuning_steps")}
 
 
 def same_tree(one, other):

@@ -32,13 +32,6 @@ def trace_of(name: str, trace: Any) -> xr.DataTree:
 def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
     """Refuse data that are not those which a trace was drawn with, as far as it holds them.
 
-    Parameters
-    ----------
-    trace
-        What :func:`pymc.sample` returned: it keeps the observations and every ``pm.Data``.
-    arrays
-        What a log-likelihood is computed from now.
-
     Raises
     ------
     StaleDataError
@@ -68,11 +61,11 @@ class BatchFunction:
     inputs
         Stand-ins for the free variables, by name.
     output : Variable
-        A graph in terms of the stand-ins for free variables and batches, rows on axis 0.
+        A graph in terms of the stand-ins, rows on axis 0.
     length : Variable
         Stand-in for the number of rows of a batch, int64 scalar.
     batches
-        Data array -> stand-in for a batch of its rows.
+        Data arrays, each with the stand-in for a batch of its rows.
     random_seed
         Seed of the random variables in the graph.
     """

@@ -1,4 +1,4 @@
-"""Posterior predictive draws of chosen rows."""
+"""Log-likelihoods, predictive draws and leave-one-out cross-validation of chosen rows."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,6 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import walk as visit
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type_other import NoneTypeT
 from xarray.backends import BackendArray
 from xarray.core import indexing
@@ -33,7 +32,7 @@ from pymc_minibatch_mh.diagnostics.after.chosen_rows import (
 )
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, UnsplittableModelError
 from pymc_minibatch_mh.likelihood.axis import MixedRowsError
-from pymc_minibatch_mh.likelihood.batch import BatchWalk
+from pymc_minibatch_mh.likelihood.batch import BatchWalk, inputs_of_values
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays, generator_of, model_of
 from pymc_minibatch_mh.likelihood.stored import stored_arrays
 from pymc_minibatch_mh.likelihood.terms import term_of
@@ -44,13 +43,6 @@ CHUNK = 65_536
 
 class RowLogLikelihood:
     """The log-likelihood of one observed variable, row by row.
-
-    Parameters
-    ----------
-    model
-        The model.
-    var_name
-        Name of the observed variable; by default the only one.
 
     Raises
     ------
@@ -222,7 +214,7 @@ class PredictiveWalk(BatchWalk):
 
     def require_single_draws(self) -> None:
         """Refuse graphs that use the draws of a random variable by rows and in another way."""
-        shared = visit(self.shared_by_all, what_enters_the_values)
+        shared = visit(self.shared_by_all, inputs_of_values)
         others = {v.owner for v in shared if v.owner is not None}
         twice = [node for node, count in self._by_rows.items() if count > 1 or node in others]
         if twice:
@@ -270,18 +262,10 @@ def _batch_of_draws(walk: PredictiveWalk, graph: Variable) -> Variable:
     try:
         batch = walk.rows(graph, 0)
         walk.require_single_draws()
-    except MixedRowsError as error:
-        raise _refused(walk.name, error.why) from error
-    except UnsplittableModelError as error:
-        raise _refused(walk.name, str(error)) from error
+    except (MixedRowsError, UnsplittableModelError) as error:
+        cause = error.why if isinstance(error, MixedRowsError) else str(error)
+        raise _refused(walk.name, cause) from error
     return batch
-
-
-def what_enters_the_values(variable: Variable) -> Sequence[Variable]:
-    """Return the inputs of the operation behind a variable, unless it only asks for their shape."""
-    if variable.owner is None or isinstance(variable.owner.op, Shape | Shape_i):
-        return ()
-    return list(variable.owner.inputs)
 
 
 def _refused(name: str, cause: str) -> UnsplittableModelError:
@@ -398,13 +382,15 @@ def loo_subsample(
             "cannot be averaged. Correct that row, or use az.loo()."
         )
     name, dim = likelihood.name, row_dimension(model, likelihood.name)
-    lazy = LazyLogLikelihood(likelihood, draws)
+    # Kept in memory once it was indexed, as xarray does with files.
+    lazy = indexing.LazilyIndexedArray(LazyLogLikelihood(likelihood, draws))
+    every = ("chain", "draw", dim), indexing.MemoryCachedArray(lazy)
     # What ArviZ reads of the observations is their number.
     unread = np.broadcast_to(np.float64(0.0), at_mean.shape)
     tree = xr.DataTree.from_dict(
         {
             "/posterior": trace["posterior"].to_dataset()[list(draws)],
-            "/log_likelihood": xr.Dataset({name: (("chain", "draw", dim), in_memory_once(lazy))}),
+            "/log_likelihood": xr.Dataset({name: every}),
             "/observed_data": xr.Dataset({name: (dim, unread)}),
         }
     )
@@ -427,11 +413,6 @@ def _checked(observations: Any, likelihood: RowLogLikelihood) -> Any:
             )
         return int(observations)
     return row_numbers(observations, likelihood.n_rows, likelihood.name, "observations")
-
-
-def in_memory_once(array: BackendArray) -> indexing.MemoryCachedArray:
-    """Keep what was indexed of an array, as xarray does with files."""
-    return indexing.MemoryCachedArray(indexing.LazilyIndexedArray(array))
 
 
 def posterior_mean(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """The sampler's own error, measured after sampling with all rows."""
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +27,6 @@ from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.given import model_behind, step_of
 from pymc_minibatch_mh.steps.settings import integer
-
-OK, WARN, FAIL = "ok", "warn", "fail"
 
 #: Bias in standard deviations of the draws up to which intervals keep their coverage: at a tenth,
 #: 95 % intervals still cover 94.9 %.
@@ -59,6 +58,9 @@ class Verdict(NamedTuple):
     message: str
 
 
+ok, warn, fail = (partial(Verdict, verdict) for verdict in ("ok", "warn", "fail"))
+
+
 def names_of_terms(step: MinibatchStep) -> str:
     """Return the names of the subsampled variables, as messages quote them."""
     return ", ".join(repr(term.name) for term in step.target.split.terms)
@@ -80,29 +82,26 @@ def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
     """Judge the bounds of a method that has any: no row of no pair may exceed its own."""
     ratios, exact = measured.rows["bound_ratio"], step.guarantee.is_exact
     if step.tables is None:
-        return Verdict(OK, f"{step.name} relies on no bounds.")
+        return ok(f"{step.name} relies on no bounds.")
     inside = np.isfinite(ratios) | np.isposinf(ratios)
     if not inside.any():
-        return Verdict(
-            WARN,
+        return warn(
             f"{names_of_terms(step)}: no pair lies where bounds hold, so that all rows decide. "
             f"{'The draws are exact, but ' if exact else ''}PenaltyMH() or pm.NUTS() would be "
-            "quicker.",
+            "quicker."
         )
     worst = int(np.nanargmax(ratios))
     name, row = term_and_row(step, int(measured.rows["bound_row"][worst]))
     if ratios[worst] <= 1.0:
-        return Verdict(
-            OK,
-            f"No row exceeds its bound; {name!r}, row {row}, comes closest: {ratios[worst]:.3g}.",
+        return ok(
+            f"No row exceeds its bound; {name!r}, row {row}, comes closest: {ratios[worst]:.3g}."
         )
     own = step.prepared.needs.derives
-    return Verdict(
-        FAIL,
+    return fail(
         f"{name!r}: row {row} changes by {ratios[worst]:.3g} times its bound in pair {worst}, so "
         f"that {'the draws are not exact' if exact else 'no error is controlled by bounds'}. "
         + ("Please report it; " if own else "Enlarge your own, or leave them out; ")
-        + "PenaltyMH() needs no bounds.",
+        + "PenaltyMH() needs no bounds."
     )
 
 
@@ -110,10 +109,9 @@ def on_bias(step: MinibatchStep, bias: Bias, names: list[str]) -> Verdict:
     """Judge the bias of the posterior's moments."""
     if not np.isfinite(bias.estimate).all():
         where = names[int(np.argwhere(~np.isfinite(bias.estimate))[0, 1])]
-        return Verdict(
-            FAIL,
+        return fail(
             f"{where!r} does not move in this trace, or has no pair to judge it by. Draw more, "
-            "from overdispersed_initvals(step, chains).",
+            "from overdispersed_initvals(step, chains)."
         )
     z = -ndtri(0.5 * FALSE_ALARM / bias.estimate.size)
     surely = np.abs(bias.estimate) - z * bias.mcse
@@ -132,14 +130,13 @@ def on_bias(step: MinibatchStep, bias: Bias, names: list[str]) -> Verdict:
             if exact
             else "Use TunaMH(), or larger batches: a larger batch_size, a smaller epsilon or sigma."
         )
-        return Verdict(FAIL, f"{what}, because batches decide other than all rows would. {fix}")
+        return fail(f"{what}, because batches decide other than all rows would. {fix}")
     if possibly[worst] > TOLERABLE_BIAS:
-        return Verdict(
-            WARN,
+        return warn(
             f"{what}, which does not exclude {TOLERABLE_BIAS} sd. Audit more pairs, or draw more "
-            "if the chain moves slowly.",
+            "if the chain moves slowly."
         )
-    return Verdict(OK, f"{what}; no coordinate is worse.")
+    return ok(f"{what}; no coordinate is worse.")
 
 
 def on_drift(bias: Bias, names: list[str]) -> Verdict:
@@ -148,24 +145,22 @@ def on_drift(bias: Bias, names: list[str]) -> Verdict:
     worst = np.unravel_index(np.argmax(drift), drift.shape)
     where = f"{names[worst[1]]!r}: its {MOMENTS[worst[0]]}"
     if drift[worst] > -ndtri(0.5 * FALSE_ALARM / drift.size):
-        return Verdict(
-            FAIL,
+        return fail(
             f"{where} would move on in further updates (z = {bias.drift[worst]:+.1f}): the chains "
             "have not arrived, or the trace is not of this step, model and data. Sample longer, "
-            "or give the step that sampled it.",
+            "or give the step that sampled it."
         )
-    return Verdict(OK, f"{where} drifts most, by {drift[worst]:.1f} standard errors.")
+    return ok(f"{where} drifts most, by {drift[worst]:.1f} standard errors.")
 
 
 def on_acceptance(rates: Accepted) -> Verdict:
     """Judge whether moves are accepted as often as the trace says that its own were."""
     what = f"{rates.pairs:.3g} of the audited moves are accepted, {rates.trace:.3g} in the trace"
     if rates.log_chance > math.log(0.5 * FALSE_ALARM):
-        return Verdict(OK, f"{what}.")
-    return Verdict(
-        FAIL,
+        return ok(f"{what}.")
+    return fail(
         f"{what}: the draws lie where this step, model and data would not have moved. Sample "
-        "longer, or give the step that sampled the trace, and the draws as it left them.",
+        "longer, or give the step that sampled the trace, and the draws as it left them."
     )
 
 
@@ -173,13 +168,13 @@ def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict
     """Judge whether sums over batches are about normal, as approximate tests take them to be."""
     n_rows = step.prepared.n_drawn
     if step.guarantee.is_exact:
-        return Verdict(OK, f"{step.name} does not take batches for normal.")
+        return ok(f"{step.name} does not take batches for normal.")
     rows = measured.rows
     batch = measured.there["fewest_rows"] - (step.prepared.n_rows - n_rows)
     part = np.isfinite(batch) & (2.0 * batch < n_rows) & np.isfinite(rows["skewness"])
     part &= rows["variance"] > 0.0
     if not part.any():
-        return Verdict(OK, "All rows decided every pair.")
+        return ok("All rows decided every pair.")
     batch, skewness = batch[part], np.abs(rows["skewness"][part])
     beta = step.prepared.surrogate.inverse_temperature
     noise = beta * n_rows * np.sqrt(rows["variance"][part] * (1.0 / batch - 1.0 / n_rows))
@@ -188,10 +183,9 @@ def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict
     edgeworth = float(np.mean(weight * EDGEWORTH * skewness / np.sqrt(batch)))
     mattering = noise > LITTLE_NOISE
     if not mattering.any():
-        return Verdict(
-            OK,
+        return ok(
             f"The log ratio of a batch has a noise of {noise.max():.2g} at most, too little for "
-            "its shape to matter.",
+            "its shape to matter."
         )
     pull = float(np.median(np.sqrt(rows["largest_share"][part] * n_rows / batch)[mattering]))
     half = np.mean(rows["top_share"][part][mattering] > 0.5)
@@ -204,11 +198,11 @@ def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict
     )
     fix = "Raise batch_size, give rare rows a likelihood of their own, or use TunaMH()."
     if edgeworth > EDGEWORTH_FAIL:
-        return Verdict(FAIL, f"{what}: sums over batches are not normal. {fix}")
+        return fail(f"{what}: sums over batches are not normal. {fix}")
     if edgeworth > EDGEWORTH_WARN or pull > PULL or not enough:
         rare = "" if enough else f", and {top_rows:.1f} rows of a batch carry half of its variance"
-        return Verdict(WARN, f"{what}{rare}: sums over batches are hardly normal. {fix}")
-    return Verdict(OK, f"{what}.")
+        return warn(f"{what}{rare}: sums over batches are hardly normal. {fix}")
+    return ok(f"{what}.")
 
 
 def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
@@ -243,10 +237,8 @@ def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
             "Use variables with a transform, or a smaller scale of the proposal."
         )
     if problems:
-        return Verdict(WARN, " ".join(problems))
-    return Verdict(
-        OK, f"{full:.1%} of the updates read all rows, {invalid:.1%} ended outside the support."
-    )
+        return warn(" ".join(problems))
+    return ok(f"{full:.1%} of the updates read all rows, {invalid:.1%} ended outside the support.")
 
 
 def require_stats(trace: xr.DataTree) -> None:
@@ -381,13 +373,9 @@ def _checks(
         "normality": on_normality(step, found, n_top),
         "trace": on_trace(step, trace),
     }
-    return xr.Dataset(
-        {
-            field: ("check", [getattr(check, field) for check in checks.values()])
-            for field in Verdict._fields
-        },
-        {"check": list(checks)},
-    )
+    columns = zip(Verdict._fields, zip(*checks.values(), strict=True), strict=True)
+    variables = {name: ("check", list(values)) for name, values in columns}
+    return xr.Dataset(variables, {"check": list(checks)})
 
 
 def _dataset(step: MinibatchStep, found: Measured, bias: Bias, trace: xr.DataTree) -> xr.Dataset:

@@ -1,39 +1,15 @@
-"""One measurement per move: the step's own test, the way back, and all rows.
+"""Moves from draws of a trace, measured with all rows, and what their errors amount to.
 
-The frozen state of a chain that an audit measures.
+docs/after.md has the mathematics. The bias of E[f] is a mean over pairs of errors of the acceptance
+probability times changes of f, times Σ_j ρ_j over the autocorrelations of f from lag 0 on, in
+updates. For a draw every k updates, of which the trace tells τ = 1 + 2 Σ_j ρ_(jk), and ρ between
+draws as within the first one,
 
-What a chain learned in warm-up is not in its trace, and the step in hand has it only if that chain
-ran last in this very process.
-
-Acceptance of the audited moves beside the acceptance that a trace tells of itself.
-
-Draws that are not of the step's posterior may lie where every move is rejected. Nothing moves from
-there, so that nothing drifts; but the chain of the trace moved, as its stats say.
-
-Both rates are means of numbers in [0, 1], p of n and p' of n' effective ones. If they have one
-expectation, then by Chernoff's bound both lie as far on their sides of it with a probability of
-
-    exp(-n KL(p | m) - n' KL(p' | m)),    m = (n p + n' p')/(n + n'),
-
-at most: of any distribution, rare rejections included, where a normal approximation would not do.
-
-The bias of posterior moments that errors of the acceptance probability amount to.
-
-Let P̃ be the update as it runs, stationary for π̃, and P the same update with an acceptance
-probability a + a balancing error taken off, stationary for the posterior π. With g the solution of
-Poisson's equation g - P g = f - π(f),
-
-    π̃(f) - π(f) = π̃(P̃ - P) g = E[(ã - a)(θ, θ') (g(θ') - g(θ))],    θ ~ π̃, θ' ~ q(θ, ·):
-
-an identity, and the draws of the trace are distributed as π̃. Of g, the part along f counts: its
-coefficient is Σ_j ρ_j over the autocorrelations of f from lag 0 on, in updates. For a draw every k
-updates, of which the trace tells τ = 1 + 2 Σ_j ρ_(jk), and ρ between draws as within the first one,
-
-    Σ_j ρ_j = (1 + τ)/2 · (1 - ρ^k)/(1 - ρ),    1 - ρ = E[ã (f(θ') - f(θ))²] / (2 Var f),
+    Σ_j ρ_j = (1 + τ)/2 · (1 - ρ^k)/(1 - ρ),    1 - ρ = E[a (f(θ') - f(θ))²] / (2 Var f),
 
 which is 1/(1 - ρ) where the autocorrelations are geometric. Moves without rows between the updates
-leave π as it is, so that P and P̃ differ in the test alone with them as without. They make g smaller
-in what they move, which is not counted: an estimate is too large rather than too small there.
+make it smaller in what they move, which is not counted: an estimate is too large rather than too
+small there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,15 +33,7 @@ from pymc_minibatch_mh.steps.base import MinibatchStep
 
 @dataclass(frozen=True, eq=False)
 class ValueDraws:
-    """The draws of all value variables of a model.
-
-    Parameters
-    ----------
-    values
-        Name of the value variable -> array of shape (chain, draw, ...).
-    chains, draws
-        Their numbers.
-    """
+    """The draws of all value variables of a model by name, each of shape (chains, draws, ...)."""
 
     values: Mapping[str, np.ndarray]
     chains: int
@@ -106,9 +74,8 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Val
     """
     _require_same_model(model, step)
     draws = posterior_draws(trace, model)
-    blocks = step.target.split.blocks + step.target.split.others
     values = _transformed(draws, model)
-    for block in blocks:
+    for block in step.target.split.blocks + step.target.split.others:
         shape = values[block.name].shape[2:]
         if shape != block.shape:
             raise SettingError(
@@ -131,32 +98,26 @@ def _require_same_model(model: pm.Model, step: MinibatchStep) -> None:
 
 def _transformed(draws: Mapping[str, np.ndarray], model: pm.Model) -> dict[str, np.ndarray]:
     given = stand_ins(model)
-    outputs = values_of(model, given)
-    values = {str(v.name): draws[str(given_v.name)] for v, given_v in _as_they_are(model, given)}
-    moved = {v: graph for v, graph in outputs.items() if str(v.name) not in values}
+    values, moved = {}, {}
+    for variable, graph in values_of(model, given).items():
+        rv = model.values_to_rvs[variable]
+        if model.rvs_to_transforms[rv] is None:
+            values[str(variable.name)] = draws[str(rv.name)]
+        else:
+            moved[str(variable.name)] = graph
     if not moved:
         return values
     inputs = list(given.values())
     function = compile_graph(inputs, list(moved.values()), on_unused_input="ignore")
-    chains, count = next(iter(draws.values())).shape[:2]
-    results: list[list[np.ndarray]] = [[] for _ in moved]
-    for chain, draw in np.ndindex(chains, count):
-        point = [np.asarray(draws[str(v.name)][chain, draw], dtype=v.type.dtype) for v in inputs]
-        for result, value in zip(results, function(*point), strict=True):
-            result.append(np.asarray(value))
-    for variable, result in zip(moved, results, strict=True):
-        stacked = np.stack(result)
-        values[str(variable.name)] = stacked.reshape(chains, count, *stacked.shape[1:])
+    shape = next(iter(draws.values())).shape[:2]
+    results = []
+    for place in np.ndindex(shape):
+        point = [np.asarray(draws[str(v.name)][place], dtype=v.type.dtype) for v in inputs]
+        results.append([np.asarray(value) for value in function(*point)])
+    for name, column in zip(moved, zip(*results, strict=True), strict=True):
+        stacked = np.stack(column)
+        values[name] = stacked.reshape(*shape, *stacked.shape[1:])
     return values
-
-
-def _as_they_are(model: pm.Model, given: Mapping) -> list[tuple]:
-    """Return the value variables without a transform, each with its stand-in."""
-    return [
-        (model.rvs_to_values[rv], stand_in)
-        for rv, stand_in in given.items()
-        if model.rvs_to_transforms[rv] is None
-    ]
 
 
 #: Draws of warm-up where a trace does not tell: PyMC's default.
@@ -182,8 +143,7 @@ def frozen_as_sampled(
 ) -> FrozenChain:
     """Return a chain in the state that a chain of a trace was frozen in.
 
-    If the step is not left in that of a chain of the trace, warm-up is run anew, as long as it
-    was, on draws of the trace.
+    A step that has left it warms up anew, as long as that chain, on draws of the trace.
 
     Raises
     ------
@@ -221,23 +181,13 @@ UNREAD = RowsOfMove(-np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, -1)
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What was measured of P moves.
-
-    Parameters
-    ----------
-    chain, draw : ndarray, shape (P,)
-        Where the moves start, in the trace.
-    position, new : ndarray, shape (P, d)
-    there, back
-        Fields of `Acceptance` -> array of shape (P,), for the move and for the way back.
-    rows
-        Fields of `RowsOfMove` -> array of shape (P,).
-    """
+    """P moves from draws of a trace, as arrays of P entries."""
 
     chain: np.ndarray
     draw: np.ndarray
     position: np.ndarray
     new: np.ndarray
+    #: Fields of `Acceptance`, for the move and for the way back, and fields of `RowsOfMove`.
     there: dict[str, np.ndarray]
     back: dict[str, np.ndarray]
     rows: dict[str, np.ndarray]
@@ -247,9 +197,7 @@ class Measured:
         """The error of the acceptance probability, shape (P,).
 
         With a and a' the test's probabilities there and back and Δ the exact log ratio, it is
-        a - σ(Δ)(a + a'), σ the logistic function. What is taken off balances the pair whatever a
-        and a' are, and is a itself where these do: Barker's probability for Barker's test,
-        Metropolis' for Metropolis', and that of a Poisson test, which is neither, for that one.
+        a - σ(Δ)(a + a'), σ the logistic function: 0 where the pair is in detailed balance.
         """
         forward, backward = self._shares
         return forward * self.there["mean"] - backward * np.nan_to_num(self.back["mean"])
@@ -312,12 +260,10 @@ def _columns(records: list) -> dict[str, np.ndarray]:
 def _require_possible(
     step: MinibatchStep, move: ProposedMove, rows: RowsOfMove, chain: int, draw: int
 ) -> None:
-    target = step.target
+    target, position = step.target, move.position
     if np.isfinite(rows.log_ratio):
         return
-    if np.isfinite(target.log_prior(move.position)) and np.isfinite(
-        target.log_likelihood(move.position)
-    ):
+    if np.isfinite(target.log_prior(position)) and np.isfinite(target.log_likelihood(position)):
         return
     names = ", ".join(repr(term.name) for term in target.split.terms)
     raise SettingError(
@@ -331,35 +277,28 @@ ANEW = 0.5
 
 
 class Accepted(NamedTuple):
-    """Two rates of acceptance.
-
-    Parameters
-    ----------
-    pairs, trace
-        Of the audited moves, and of the updates of the trace.
-    least
-        Rate that the audited moves have at least, if they are of the chain of the trace.
-    log_chance
-        Bound of the log probability of such a difference, where there should be none.
-    """
+    """Rates of acceptance of the audited moves and of the updates of the trace."""
 
     pairs: float
     trace: float
-    least: float
+    #: Bound of the log probability of such a difference, where there should be none.
     log_chance: float
 
 
 def accepted(
     measured: Measured, trace: xr.DataTree, number: int | None, times: np.ndarray
 ) -> Accepted:
-    """Compare what audited moves accept with what the chains of a trace did.
+    """Compare how often audited moves are accepted with how often those of a trace were.
+
+    Draws that are not of the step's posterior may lie where every move is rejected. Nothing moves
+    from there, so that nothing drifts; but the chain of the trace moved, as its stats say.
 
     Parameters
     ----------
     measured
         The moves; those that ended in a violated bound are left out.
     trace
-        Its stats tell the share of the updates that were accepted, at the last temperature.
+        Its updates count at the last temperature.
     number
         The chain whose frozen state proposed; None for a warm-up that was run anew, whose moves
         may be accepted more often, and half as often.
@@ -382,7 +321,7 @@ def accepted(
     if number is not None or own < least:
         # Moves from draws that depend on each other say less than their number.
         chance = _log_chance(own, min(rates.size, effective), least, effective)
-    return Accepted(own, theirs, least, chance)
+    return Accepted(own, theirs, chance)
 
 
 def _shares(trace: xr.DataTree, number: int | None) -> list[np.ndarray]:
@@ -398,6 +337,7 @@ def _shares(trace: xr.DataTree, number: int | None) -> list[np.ndarray]:
 
 
 def _log_chance(rate: float, count: float, other: float, other_count: float) -> float:
+    """Return Chernoff's bound -n KL(p | m) - n' KL(p' | m), for rates in [0, 1] of one mean m."""
     mean = (count * rate + other_count * other) / (count + other_count)
     return -(count * _divergence(rate, mean) + other_count * _divergence(other, mean))
 
@@ -413,27 +353,19 @@ LEAST_GAP, LEAST_TAIL = 1e-9, 1e-300
 
 
 class Bias(NamedTuple):
-    """Estimates, each of shape (moment, coordinate).
+    """Estimates, each of shape (moment, coordinate)."""
 
-    Parameters
-    ----------
-    estimate, mcse
-        Bias in standard deviations of the draws, and its Monte Carlo standard error. That of the
-        standard deviation itself is half the relative bias of the variance.
-    bound
-        The same with the absolute value of every pair's contribution, Monte Carlo noise included.
-    drift
-        Mean change of the moment in an update, in units of its standard error: about standard
-        normal, if draws are what the update leaves them. Of few effective pairs it is Student's t,
-        in the normal quantile of the same probability.
-    autocorrelation_time
-        Integrated autocorrelation time between draws.
-    """
-
+    #: Bias in standard deviations of the draws, and its Monte Carlo standard error. That of the
+    #: standard deviation itself is half the relative bias of the variance.
     estimate: np.ndarray
     mcse: np.ndarray
+    #: The same with the absolute value of every pair's contribution, Monte Carlo noise included.
     bound: np.ndarray
+    #: Mean change of the moment in an update, in units of its standard error: about standard
+    #: normal, if draws are what the update leaves them. Of few effective pairs it is Student's t,
+    #: in the normal quantile of the same probability.
     drift: np.ndarray
+    #: Integrated autocorrelation time between draws.
     autocorrelation_time: np.ndarray
 
 
@@ -446,10 +378,8 @@ def bias_of(draws: np.ndarray, measured: Measured, first: int, updates_per_draw:
         All draws of the position.
     measured
         The moves; those that ended in a violated bound are left out.
-    first
-        First coordinate that the step moves.
-    updates_per_draw
-        Updates between two draws, k.
+    first, updates_per_draw
+        First coordinate that the step moves, and updates between two draws, k.
     """
     own = draws[..., first:]
     centre, scale = own.mean(axis=(0, 1)), own.std(axis=(0, 1))
@@ -466,7 +396,8 @@ def bias_of(draws: np.ndarray, measured: Measured, first: int, updates_per_draw:
     error = measured.error[usable, None, None]
     accept = measured.there["mean"][usable, None, None]
     n_draws = draws.shape[0] * draws.shape[1]
-    effective = _effective_draws(values)
+    array = xr.DataArray(values, dims=("chain", "draw", "moment", "coordinate"))
+    effective = az.ess(array, method="mean").to_numpy()
     time = n_draws / effective
     gap = np.clip(
         np.mean(accept * change**2, axis=0) / (2.0 * values.var(axis=(0, 1))), LEAST_GAP, 2.0
@@ -489,8 +420,3 @@ def as_normal(t: np.ndarray, freedom: np.ndarray | float) -> np.ndarray:
     """Return the normal quantiles of the probabilities of Student's t."""
     tail = np.maximum(stdtr(np.maximum(freedom, 1.0), -np.abs(t)), LEAST_TAIL)
     return np.copysign(ndtri(tail), t)
-
-
-def _effective_draws(values: np.ndarray) -> np.ndarray:
-    array = xr.DataArray(values, dims=("chain", "draw", "moment", "coordinate"))
-    return az.ess(array, method="mean").to_numpy()

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,27 +14,24 @@ from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as scalar
 from scipy.special import chdtrc
 
-from pymc_minibatch_mh.bounds.block_tables import AnyTables
-from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.diagnostics.forecast.explanation import Explanation
+from pymc_minibatch_mh.diagnostics.forecast.explanation import (
+    Approximate,
+    BoundTable,
+    Certificate,
+    DataArray,
+    Explanation,
+    Forecast,
+    InCoordinates,
+    NotSubsampled,
+    NutsUntimed,
+    SubsampledTerm,
+)
 from pymc_minibatch_mh.diagnostics.forecast.pilot import Pilot, fly, forecast
 from pymc_minibatch_mh.diagnostics.forecast.recommend import (
     nuts_forecast,
     nuts_untimed,
     recommend,
     recommend_instead,
-)
-from pymc_minibatch_mh.diagnostics.forecast.records import (
-    Approximate,
-    BoundTable,
-    Certificate,
-    DataArray,
-    Forecast,
-    InCoordinates,
-    NotSubsampled,
-    NutsForecast,
-    NutsUntimed,
-    SubsampledTerm,
 )
 from pymc_minibatch_mh.errors import (
     BoundsError,
@@ -69,46 +67,30 @@ KINDS = {
 
 
 def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Certificate:
-    """Return what is known of the exactness of a step.
+    """Return the exactness of a step, whose pilot was `certified` to its end.
 
-    Parameters
-    ----------
-    step
-        The step.
-    certified
-        Whether its pilot was exact to the end.
-    why_not_exact
-        The message of the :class:`BoundsError` that stood against an exact step, if there was one.
+    `why_not_exact` is the message of the :class:`BoundsError` that stood against an exact step.
     """
-    tables, order = step.tables, step.target.taylor_order
-    found = () if tables is None else bound_tables(tables, step.target.split.size)
-    looseness = float("nan") if tables is None else tables.looseness
-    reason = why_not_exact or _reason(step, certified)
-    heavy = _heavy(step)
-    return Certificate(str(step.guarantee), certified, reason, order, found, looseness, heavy)
-
-
-def _heavy(step: MinibatchStep) -> int:
-    """Return how many rows every update reads."""
-    if step.program.method.draws_by_bounds and step.tables is not None:
-        return step.tables.heavy.size
-    return step.prepared.n_rows - step.prepared.n_drawn
-
-
-def bound_tables(tables: AnyTables, size: int) -> tuple[BoundTable, ...]:
-    """Return what the heads of tables say, in `size` dimensions."""
-    return tuple(
-        BoundTable(
-            float(radius),
-            float(chdtrc(size, radius**2)),
-            KINDS[int(kind)],
-            float(total),
-            float(drawn),
-        )
-        for (radius, kind, total), drawn in zip(
-            tables.heads, tables.heads_of_drawn[:, TOTAL], strict=True
-        )
-        if radius >= 0.0
+    tables, size = step.tables, step.target.split.size
+    heavy, found, looseness = step.prepared.n_rows - step.prepared.n_drawn, [], float("nan")
+    if tables is not None:
+        looseness = tables.looseness
+        heads = zip(tables.heads, tables.heads_of_drawn[:, TOTAL], strict=True)
+        for (radius, kind, total), drawn in heads:
+            if radius >= 0.0:
+                left = float(chdtrc(size, radius**2))
+                of_kind = KINDS[int(kind)]
+                found.append(BoundTable(float(radius), left, of_kind, float(total), float(drawn)))
+        if step.program.method.draws_by_bounds:
+            heavy = tables.heavy.size
+    return Certificate(
+        guarantee=str(step.guarantee),
+        certified=certified,
+        reason=why_not_exact or _reason(step, certified),
+        order=step.target.taylor_order,
+        tables=tuple(found),
+        looseness=looseness,
+        n_heavy=heavy,
     )
 
 
@@ -125,24 +107,13 @@ def _reason(step: MinibatchStep, certified: bool) -> str:
     return "the bounds of all rows were derived from the model, and held in the pilot"
 
 
-def in_words(function: RowFunction, split: Split) -> tuple[str, ...]:
-    """Return the arguments of a row as ``x × slope``, ``effect[group]`` or ``sigma_log__``.
-
-    Parameters
-    ----------
-    function
-        The term.
-    split
-        The model that it belongs to.
-    """
-    return tuple(_form(form, function, split) for form in function.arguments)
-
-
 def _form(form: LinearForm, function: RowFunction, split: Split) -> str:
+    """Return an argument of a row as ``x × slope``, ``effect[group]`` or ``sigma_log__``."""
     groups: dict[tuple[str, str], list[Term]] = {}
     for term in form.terms:
         data = " × ".join(_data(cell, function, entries=False) for cell in term.monomial)
-        groups.setdefault((data, _name_at(_first(term), split)), []).append(term)
+        first = term.place.first if isinstance(term.place, Gather) else term.place
+        groups.setdefault((data, _name_at(first, split)), []).append(term)
     words = ""
     for (data, block), terms in groups.items():
         if len(terms) > 1:
@@ -165,10 +136,6 @@ def _single(term: Term, function: RowFunction, split: Split) -> str:
         entry = split.coordinate_names[term.place].removeprefix(_block_at(term.place, split).name)
         coordinate = _name_at(term.place, split) + entry
     return " × ".join([*factors, coordinate])
-
-
-def _first(term: Term) -> int:
-    return term.place.first if isinstance(term.place, Gather) else term.place
 
 
 def _name_at(place: int, split: Split) -> str:
@@ -215,15 +182,7 @@ PRIOR = "a prior, which has no rows"
 
 
 def subsampled(parts: Split, why_graph: str = "") -> tuple[SubsampledTerm, ...]:
-    """Return what is known of every subsampled term.
-
-    Parameters
-    ----------
-    parts
-        The model, split.
-    why_graph
-        Why rows are computed as a graph of all parameters, if they are.
-    """
+    """Return the subsampled terms; `why_graph`: why rows are computed as a graph, if they are."""
     return tuple(_term(parts, term, why_graph) for term in parts.terms)
 
 
@@ -233,24 +192,19 @@ def _term(parts: Split, term: BatchTerm, why_graph: str) -> SubsampledTerm:
     try:
         # One term at a time, so that one which cannot be taken apart does not hide the others.
         (function,) = row_functions(dataclasses.replace(parts, terms=(term,)))
-        arguments = in_words(function, parts)
+        arguments = tuple(_form(form, function, parts) for form in function.arguments)
     except BoundsError as error:
         not_apart = str(error)
-    arrays = tuple(_array(column) for column, _ in term.batches)
+    arrays = tuple(
+        DataArray(
+            column.name,
+            str(column.values.dtype),
+            column.row_shape,
+            column.values.dtype.itemsize * prod(column.row_shape),
+        )
+        for column, _ in term.batches
+    )
     return SubsampledTerm(term.name, term.n_rows, arguments, not_apart, arrays)
-
-
-def _array(column: Column) -> DataArray:
-    shape, dtype = column.row_shape, column.values.dtype
-    size = dtype.itemsize * int(np.prod(shape, dtype=int))
-    return DataArray(column.name, str(dtype), shape, size)
-
-
-def variable_names(parts: Split, places: Sequence[int]) -> str:
-    """Return which variables some coordinates belong to, in words."""
-    pairs = zip(parts.blocks, parts.natural, strict=True)
-    found = [repr(name) for b, name in pairs if any(b.start <= k < b.stop for k in places)]
-    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
 
 
 def in_coordinates(parts: Split) -> tuple[InCoordinates, ...]:
@@ -265,16 +219,9 @@ def in_coordinates(parts: Split) -> tuple[InCoordinates, ...]:
 def not_subsampled(
     model: pm.Model, parts: Split, directions: Sequence[np.ndarray] = ()
 ) -> tuple[NotSubsampled, ...]:
-    """Return what of a model that can be subsampled is evaluated otherwise.
+    """List the parts of a subsampled model that are evaluated in full, with the reason.
 
-    Parameters
-    ----------
-    model
-        The model.
-    parts
-        How it was split.
-    directions
-        Directions of the position that are moved along without rows.
+    Along some `directions` of the position its variables are also moved without rows.
     """
     chosen = set(likelihoods_of(parts.terms))
     found = [
@@ -291,17 +238,7 @@ def not_subsampled(
 def of_refused_model(
     model: pm.Model, vars: list[Variable], **reading: Any
 ) -> tuple[NotSubsampled, ...]:
-    """Return why nothing of a model is subsampled, each observed variable tried on its own.
-
-    Parameters
-    ----------
-    model
-        The model.
-    vars
-        Value variables that would be sampled.
-    **reading
-        What else :func:`split` takes.
-    """
+    """Return why nothing is subsampled, with each observed variable tried on its own."""
     tried = {**reading, "weights": None}
     found = []
     for rv in model.observed_RVs:
@@ -463,11 +400,8 @@ class _Asked:
         return fly(step, model, self.draws, self.tune, self.rng)
 
     def of_nuts(
-        self,
-        model: pm.Model,
-        point: Mapping[str, np.ndarray],
-        covariance: np.ndarray | None,
-    ) -> NutsForecast | NutsUntimed | None:
+        self, model: pm.Model, point: Mapping[str, np.ndarray], covariance: np.ndarray | None
+    ) -> NutsUntimed | None:
         if self.nuts:
             return nuts_forecast(model, point, covariance)
         return nuts_untimed(model, covariance)
@@ -493,7 +427,6 @@ def _of_step(
         step=step,
         recommended=recommended,
         reason=reason,
-        refused="",
         n_rows=n_rows,
         size=parts.size,
         terms=subsampled(parts, step.target.compiled.why_graph),
@@ -550,8 +483,6 @@ def _of_refused(
         terms, others = (), of_refused_model(model, own, **reading)
     large = large_deterministics(model, start)
     return Explanation(
-        method="",
-        step=None,
         recommended=recommended,
         reason=reason,
         refused=str(error),
@@ -559,13 +490,6 @@ def _of_refused(
         size=sum(int(np.size(start[v.name])) for v in own),
         terms=terms,
         others=others,
-        coordinates=(),
-        taylor_order=None,
-        order_reason="",
-        centre="",
-        certificate=None,
-        forecast=None,
-        approximate=None,
         nuts=nuts,
         large_deterministics=large,
         var_names=names_without(model, large),
@@ -592,8 +516,10 @@ def _what_centre(step: MinibatchStep) -> str:
         return "the start, as centre='start' asks for"
     if not prepared.marginal:
         return "near the mode of the joint density"
-    names = variable_names(target.split, prepared.marginal)
+    pairs, at = zip(target.split.blocks, target.split.natural, strict=True), prepared.marginal
+    names = [repr(name) for b, name in pairs if any(b.start <= k < b.stop for k in at)]
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     return (
-        f"near the mode of the marginal density of {names}, with all else integrated over, as the "
+        f"near the mode of the marginal density of {listed}, with all else integrated over, as the "
         "joint density of a hierarchy has none"
     )

@@ -1,77 +1,56 @@
-"""The record of what is known of a model before it is sampled."""
+"""What is known of a model before it is sampled: records, each of which says itself in words."""
 
 import textwrap
 from dataclasses import dataclass
 from html import escape
 from math import isfinite, isnan
+from typing import NamedTuple
 
-from pymc_minibatch_mh.diagnostics.forecast.records import (
-    Approximate,
-    BoundTable,
-    Certificate,
-    DataArray,
-    Forecast,
-    InCoordinates,
-    Memory,
-    NotSubsampled,
-    NutsForecast,
-    NutsUntimed,
-    SubsampledTerm,
-)
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.report import LargeDeterministic, size_in_words
 
 #: Columns of a terminal, and of the labels in it at most.
 WIDTH, LABELS = 88, 26
+#: Labels and values.
+Lines = list[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Section:
-    """A titled part of a sheet.
-
-    Parameters
-    ----------
-    title
-        Its heading.
-    lines
-        Labels and values.
-    """
+class Section(NamedTuple):
+    """A titled part of a sheet."""
 
     title: str
-    lines: tuple[tuple[str, str], ...]
+    lines: Lines
 
 
-def as_text(sections: tuple[Section, ...]) -> str:
+def as_text(sections: list[Section]) -> str:
     """Return sections as plain text, values in one column and wrapped."""
     labels = [len(label) for section in sections for label, _ in section.lines]
-    indent = 2 + min(max(labels, default=0), LABELS) + 2
+    indent = " " * (2 + min(max(labels, default=0), LABELS) + 2)
     out = []
     for section in sections:
         out.append(section.title)
         for label, value in section.lines:
-            head = f"  {label}".ljust(indent)
-            wrapped = textwrap.wrap(
-                value, max(WIDTH - indent, 1), break_long_words=False, break_on_hyphens=False
+            head = f"  {label}".ljust(len(indent))
+            if len(head) > len(indent):
+                # A label that is too long for its column has a line of its own.
+                out.append(head)
+                head = indent
+            paragraph = textwrap.TextWrapper(
+                WIDTH, head, indent, break_long_words=False, break_on_hyphens=False
             )
-            # A label that is too long for its column has a line of its own.
-            first = [head] if len(head) > indent or not wrapped else [head + wrapped.pop(0)]
-            out += [line.rstrip() for line in first]
-            out += [" " * indent + line for line in wrapped]
+            out.append(paragraph.fill(value) or head.rstrip())
     return "\n".join(out)
 
 
-def as_html(sections: tuple[Section, ...]) -> str:
+def as_html(sections: list[Section]) -> str:
     """Return sections as one HTML table; every text is escaped."""
+    left = 'style="text-align:left"'
     rows = []
     for section in sections:
-        rows.append(
-            f'<tr><th colspan="2" style="text-align:left">{escape(section.title)}</th></tr>'
-        )
-        rows += [
-            f'<tr><td style="text-align:left">{escape(label)}</td>'
-            f'<td style="text-align:left">{escape(value)}</td></tr>'
-            for label, value in section.lines
-        ]
+        rows.append(f'<tr><th colspan="2" {left}>{escape(section.title)}</th></tr>')
+        for cells in section.lines:
+            written = "".join(f"<td {left}>{escape(cell)}</td>" for cell in cells)
+            rows.append(f"<tr>{written}</tr>")
     return f"<table>{''.join(rows)}</table>"
 
 
@@ -82,186 +61,268 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:.2e}"
 
 
-def verdict(recommended: str, reason: str, refused: str, n_rows: int, size: int) -> Section:
-    """Return what to sample with, and why."""
-    lines = [("recommended", recommended), ("because", reason)]
-    if refused:
-        lines.append(("refused", refused))
-    lines.append(("rows and dimensions", f"N = {n_rows:,}, d = {size:,}"))
-    return Section("Explanation", tuple(lines))
+@dataclass(frozen=True)
+class DataArray:
+    """A data array that rows of a term are read from."""
+
+    name: str
+    dtype: str
+    row_shape: tuple[int, ...]
+    bytes_per_row: int
+
+    def in_words(self) -> str:
+        """Return its name, type and size."""
+        shape = str(list(self.row_shape)) if self.row_shape else ""
+        return f"{self.name}: {self.dtype}{shape}, {self.bytes_per_row:,} bytes a row"
 
 
-def subsampled(terms: tuple[SubsampledTerm, ...]) -> Section:
-    """Return what is subsampled."""
-    lines = []
-    for term in terms:
-        lines.append((term.name, f"{term.n_rows:,} rows"))
-        if term.arguments:
-            lines.append(("", f"a row depends on {'; '.join(term.arguments)}"))
-        if term.not_apart:
-            lines.append(("", f"not taken apart: {term.not_apart}"))
-        lines += [("", f"reads {_array(array)}") for array in term.arrays]
-    return Section("Subsampled", tuple(lines) or (("nothing", ""),))
+@dataclass(frozen=True)
+class SubsampledTerm:
+    """A likelihood term whose rows are subsampled, by the name of the observed variable."""
+
+    name: str
+    n_rows: int
+    #: Linear forms of the parameters that the log-likelihood of a row depends on, where it can be
+    #: taken apart; and why it cannot, or is not computed by these forms.
+    arguments: tuple[str, ...]
+    not_apart: str
+    arrays: tuple[DataArray, ...]
+
+    def lines(self) -> Lines:
+        """Return what its rows depend on, and are read from."""
+        lines = [(self.name, f"{self.n_rows:,} rows")]
+        if self.arguments:
+            lines.append(("", f"a row depends on {'; '.join(self.arguments)}"))
+        if self.not_apart:
+            lines.append(("", f"not taken apart: {self.not_apart}"))
+        return lines + [("", f"reads {array.in_words()}") for array in self.arrays]
 
 
-def _array(array: DataArray) -> str:
-    shape = f"[{', '.join(map(str, array.row_shape))}]" if array.row_shape else ""
-    return f"{array.name}: {array.dtype}{shape}, {array.bytes_per_row:,} bytes a row"
+@dataclass(frozen=True)
+class NotSubsampled:
+    """A variable whose rows are not subsampled, or that has none, and why."""
+
+    name: str
+    reason: str
 
 
-def not_subsampled(others: tuple[NotSubsampled, ...]) -> Section:
-    """Return what is not subsampled, and why."""
-    lines = tuple((other.name, other.reason) for other in others)
-    return Section("Not subsampled", lines or (("nothing", ""),))
+@dataclass(frozen=True)
+class InCoordinates:
+    """A variable, and the words for what the chain has in its place, or why it has nothing."""
+
+    name: str
+    words: str
+    refused: str = ""
 
 
-def coordinates(found: tuple[InCoordinates, ...]) -> Section:
-    """Return what the chain moves in the place of the model's own variables."""
-    lines = [
-        (one.name, one.refused or f"moved as {one.words}, and mapped back in every draw")
-        for one in found
-    ]
-    return Section("Coordinates", tuple(lines))
+@dataclass(frozen=True)
+class BoundTable:
+    """Bounds c_i of all rows over one trust region."""
 
+    #: In posterior standard deviations, and the probability of a normal posterior beyond it.
+    radius: float
+    left_with_probability: float
+    #: Which bound it is: see docs/bounds.md.
+    kind: str
+    #: Σ c_i over all rows, and over those that are drawn: all but the heavy ones.
+    total: float
+    drawn: float
 
-def expansion(order: int, reason: str, centre: str) -> Section:
-    """Return the order of the control variates, and why, and what they are expanded around."""
-    return Section("Control variates", (("order", f"{order}: {reason}"), ("centre", centre)))
-
-
-def moves(scales: tuple[str, ...]) -> Section:
-    """Return what moves of a hierarchy are drawn by."""
-    names = ", ".join(scales)
-    return Section("Moves", (("proposal", f"all else is drawn as normal given {names}"),))
-
-
-def certificate(found: Certificate) -> Section:
-    """Return whether draws are exact, and by which bounds."""
-    lines = [("guarantee", found.guarantee)]
-    lines.append(("certified" if found.certified else "not certified", found.reason))
-    lines += [(f"table {k + 1}", _table(table)) for k, table in enumerate(found.tables)]
-    if found.n_heavy:
-        others = "batches are drawn from all others"
-        if found.tables:
-            others = f"C = {figure(min(table.drawn for table in found.tables))} of all others"
-        lines.append(("heavy rows", f"{found.n_heavy:,} are read at every update; {others}"))
-    if found.tables:
-        lines.append(("remainder", f"of order {found.order}"))
-    if not isnan(found.looseness):
-        lines.append(("looseness", f"{found.looseness:.2f} times the bounds of zero radius"))
-    return Section("Exactness", tuple(lines))
-
-
-def _table(table: BoundTable) -> str:
-    region = "everywhere"
-    if isfinite(table.radius):
-        region = (
-            f"within {table.radius:.2f} posterior sds of the centre, which a normal posterior "
-            f"leaves with probability {table.left_with_probability:.0e}"
-        )
-    return f"C = Σ c_i = {figure(table.total)} {region}; {table.kind}"
-
-
-def forecast(method: str, found: Forecast) -> Section:
-    """Return what the pilot has shown."""
-    count = found.updates_per_draw
-    per_draw = "one update" if count == 1 else f"{count:,} updates"
-    lines = [
-        (
-            "rests on",
-            f"a pilot of {found.draws:,} draws after {found.tune:,} of warm-up, {per_draw} a draw",
-        ),
-        ("rows per update", f"{figure(found.rows_per_update)} ± {figure(found.rows_error)}"),
-        ("acceptance", _acceptance(found)),
-        ("updates on all rows", f"{found.full_pass_share:.1%}"),
-        ("time per update", f"{figure(found.microseconds_per_update)} µs"),
-        (
-            "effective draws",
-            f"{found.ess:,.0f} of {found.draws:,} for {found.worst}, the worst coordinate; twice "
-            f"those of each half: {found.ess_low:,.0f} and {found.ess_high:,.0f}",
-        ),
-        ("effective draws a second", figure(found.ess_per_second)),
-        *_in_blocks(found),
-        ("memory", _memory(found.memory)),
-        ("preparation", _preparation(found.preparation_seconds)),
-    ]
-    if found.held:
-        lines.append(
-            (
-                "held still",
-                f"{', '.join(found.held)}: other steps move them, and read all rows whenever they "
-                "do, which is in none of these figures",
+    def in_words(self) -> str:
+        """Return the sum of the bounds, and where they hold."""
+        region = "everywhere"
+        if isfinite(self.radius):
+            region = (
+                f"within {self.radius:.2f} posterior sds of the centre, which a normal posterior "
+                f"leaves with probability {self.left_with_probability:.0e}"
             )
+        return f"C = Σ c_i = {figure(self.total)} {region}; {self.kind}"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Whether the draws are exact, and by which bounds."""
+
+    #: What the method promises, given valid bounds or not, and which error it controls.
+    guarantee: str
+    #: Whether that makes the draws exact, by bounds that were derived from the model; and by which,
+    #: or why not: the message of the BoundsError where there was one.
+    certified: bool
+    reason: str
+    #: Order of the control variates that the bounds belong to.
+    order: int
+    tables: tuple[BoundTable, ...]
+    #: Σ c_i over that of enclosures of zero radius, at the smallest radius; NaN without bounds.
+    looseness: float
+    #: Rows that every update reads, instead of drawing them at nearly every one or hardly ever.
+    n_heavy: int = 0
+
+    def section(self) -> Section:
+        """Return whether draws are exact, and by which bounds."""
+        lines = [("guarantee", self.guarantee)]
+        lines.append(("certified" if self.certified else "not certified", self.reason))
+        lines += [(f"table {k + 1}", table.in_words()) for k, table in enumerate(self.tables)]
+        if self.n_heavy:
+            others = "batches are drawn from all others"
+            if self.tables:
+                others = f"C = {figure(min(table.drawn for table in self.tables))} of all others"
+            lines.append(("heavy rows", f"{self.n_heavy:,} are read at every update; {others}"))
+        if self.tables:
+            lines.append(("remainder", f"of order {self.order}"))
+        if not isnan(self.looseness):
+            lines.append(("looseness", f"{self.looseness:.2f} times the bounds of zero radius"))
+        return Section("Exactness", lines)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of data, which are not copied, of tables of bounds, and of sums over all rows."""
+
+    data: int
+    tables: int
+    sums: int
+    #: Whether the data are of Rows(...), which the step does not hold.
+    stored: bool = False
+
+    def in_words(self) -> str:
+        """Return the sizes."""
+        whose = "of Rows(...), read in blocks" if self.stored else "the model's own"
+        return (
+            f"data {size_in_words(self.data)} ({whose}), tables "
+            f"{size_in_words(self.tables)}, sums {size_in_words(self.sums)}"
         )
-    if found.warning:
-        lines.append(("warning", found.warning))
-    return Section(f"Forecast of {method}", tuple(lines))
 
 
-def approximate(found: Approximate) -> Section:
-    """Return what the pilot of an approximate step has shown."""
-    section = forecast(found.method, found.forecast)
-    instead = ("approximate", "its draws are near the posterior; the step is approximate.step")
-    return Section(section.title, (instead, *section.lines))
+@dataclass(frozen=True)
+class Forecast:
+    """Figures of a pilot: a short run of the step's own loop."""
+
+    draws: int
+    tune: int
+    updates_per_draw: int
+    #: Mean number of rows that an update reads, and its standard error by batch means.
+    rows_per_update: float
+    rows_error: float
+    #: Share of the updates that were accepted, and the estimated error of the probability of
+    #: accepting: 0 for exact methods.
+    acceptance: float
+    acceptance_error: float
+    full_pass_share: float
+    #: Within the step, its share of the step's own overhead included.
+    microseconds_per_update: float
+    #: Bulk effective sample size of the worst coordinate, and the lower and the higher of twice
+    #: those of the halves of the pilot, which show its noise.
+    ess: float
+    ess_low: float
+    ess_high: float
+    worst: str
+    #: Of one chain in pm.sample() after warm-up, and in sample(): 0 where other steps move
+    #: variables as well, beside which that does not run.
+    ess_per_second: float
+    ess_per_second_in_blocks: float
+    memory: Memory
+    #: NaN for a step that was built before.
+    preparation_seconds: float
+    #: Variables of other steps, which the pilot held where they were.
+    held: tuple[str, ...]
+    warning: str
+
+    def section(self, method: str) -> Section:
+        """Return what the pilot has shown of a method."""
+        count = self.updates_per_draw
+        per_draw = "one update" if count == 1 else f"{count:,} updates"
+        acceptance = f"{self.acceptance:.3f}"
+        if self.acceptance_error:
+            error = figure(self.acceptance_error)
+            acceptance += f"; its probability is off by {error}, by an estimate"
+        effective = (
+            f"{self.ess:,.0f} of {self.draws:,} for {self.worst}, the worst coordinate; twice "
+            f"those of each half: {self.ess_low:,.0f} and {self.ess_high:,.0f}"
+        )
+        pilot = f"a pilot of {self.draws:,} draws after {self.tune:,} of warm-up, {per_draw} a draw"
+        lines = [
+            ("rests on", pilot),
+            ("rows per update", f"{figure(self.rows_per_update)} ± {figure(self.rows_error)}"),
+            ("acceptance", acceptance),
+            ("updates on all rows", f"{self.full_pass_share:.1%}"),
+            ("time per update", f"{figure(self.microseconds_per_update)} µs"),
+            ("effective draws", effective),
+            ("effective draws a second", figure(self.ess_per_second)),
+        ]
+        if self.ess_per_second_in_blocks:
+            speed = figure(self.ess_per_second_in_blocks)
+            lines.append(("the same, by sample()", f"{speed} in each thread"))
+        return Section(f"Forecast of {method}", lines + self._costs())
+
+    def _costs(self) -> Lines:
+        preparation = "not measured, what it takes had been prepared before"
+        if not isnan(self.preparation_seconds):
+            preparation = f"{self.preparation_seconds:.1f} s, compilation included"
+        lines = [("memory", self.memory.in_words()), ("preparation", preparation)]
+        if self.held:
+            held = (
+                f"{', '.join(self.held)}: other steps move them, and read all rows whenever they "
+                "do, which is in none of these figures"
+            )
+            lines.append(("held still", held))
+        if self.warning:
+            lines.append(("warning", self.warning))
+        return lines
 
 
-def _acceptance(found: Forecast) -> str:
-    rate = f"{found.acceptance:.3f}"
-    if found.acceptance_error == 0.0:
-        return rate
-    return f"{rate}; its probability is off by {figure(found.acceptance_error)}, by an estimate"
+@dataclass(frozen=True)
+class NutsUntimed:
+    """The gradients that NUTS would take, by the rule 5 √κ; nobody asked how long one takes."""
 
+    #: κ of the posterior's correlation matrix at the mode; NaN where no mode is known, and κ is
+    #: then taken to be 1.
+    condition_number: float
+    gradients_per_effective_draw: float
 
-def _memory(memory: Memory) -> str:
-    whose = "of Rows(...), read in blocks" if memory.stored else "the model's own"
-    return (
-        f"data {size_in_words(memory.data)} ({whose}), tables "
-        f"{size_in_words(memory.tables)}, sums {size_in_words(memory.sums)}"
-    )
-
-
-def _in_blocks(found: Forecast) -> list[tuple[str, str]]:
-    if not found.ess_per_second_in_blocks:
-        return []
-    return [("the same, by sample()", f"{figure(found.ess_per_second_in_blocks)} in each thread")]
-
-
-def _preparation(seconds: float) -> str:
-    if isnan(seconds):
-        return "not measured, what it takes had been prepared before"
-    return f"{seconds:.1f} s, compilation included"
-
-
-def nuts(found: NutsForecast | NutsUntimed | None) -> Section:
-    """Return what NUTS would take."""
-    if found is None:
-        return Section("NUTS", (("not possible", "the model has no gradient to compile"),))
-    known = not isnan(found.condition_number)
-    number = f"κ = {figure(found.condition_number)}" if known else "κ unknown, taken to be 1"
-    gradients = f"{found.gradients_per_effective_draw:.1f} per effective draw, by the rule 5 √κ"
-    lines = [("gradients", f"{gradients}, with {number}")]
-    if isinstance(found, NutsUntimed):
+    def section(self) -> Section:
+        """Return what NUTS would take."""
         untimed = "not compiled; nuts=True does, and times it, which may take minutes"
-        return Section("NUTS", (("gradient", untimed), *lines))
-    return Section(
-        "Forecast of NUTS",
-        (
-            ("gradient", f"{figure(found.gradient_microseconds)} µs, all rows"),
-            *lines,
-            ("effective draws a second", figure(found.ess_per_second)),
-            ("preparation", f"{found.compile_seconds:.1f} s of compilation"),
-        ),
-    )
+        return Section("NUTS", [("gradient", untimed), self._gradients()])
+
+    def _gradients(self) -> tuple[str, str]:
+        known = not isnan(self.condition_number)
+        number = f"κ = {figure(self.condition_number)}" if known else "κ unknown, taken to be 1"
+        count = f"{self.gradients_per_effective_draw:.1f} per effective draw"
+        return "gradients", f"{count}, by the rule 5 √κ, with {number}"
 
 
-def large(found: tuple[LargeDeterministic, ...], var_names: tuple[str, ...]) -> Section:
-    """Return what ``pm.sample`` would store beside the variables."""
-    lines = [(one.name, f"{one.priced} for 1,000 draws of a chain") for one in found]
-    lines.append(("leave out with", f"pm.sample(..., var_names={list(var_names)})"))
-    return Section("Evaluated and stored at every draw", tuple(lines))
+@dataclass(frozen=True)
+class NutsForecast(NutsUntimed):
+    """What NUTS would take, from the time of one gradient and the rule."""
+
+    #: Least time of a gradient of the log-density of all rows on one core, and the seconds until it
+    #: was built, compiled and evaluated once.
+    gradient_microseconds: float
+    compile_seconds: float
+    #: Of one chain, after warm-up.
+    ess_per_second: float
+
+    def section(self) -> Section:
+        """Return what NUTS would take."""
+        lines = [
+            ("gradient", f"{figure(self.gradient_microseconds)} µs, all rows"),
+            self._gradients(),
+            ("effective draws a second", figure(self.ess_per_second)),
+            ("preparation", f"{self.compile_seconds:.1f} s of compilation"),
+        ]
+        return Section("Forecast of NUTS", lines)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
+class Approximate:
+    """An approximate step, on what the exact one has prepared, and the forecast of its pilot."""
+
+    method: str
+    step: MinibatchStep
+    forecast: Forecast
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Explanation:
     """What subsampling makes of a model, forecast before sampling.
 
@@ -314,23 +375,23 @@ class Explanation:
         they are drawn by one normal approximation.
     """
 
-    method: str
-    step: MinibatchStep | None
+    method: str = ""
+    step: MinibatchStep | None = None
     recommended: str
     reason: str
-    refused: str
+    refused: str = ""
     n_rows: int
     size: int
     terms: tuple[SubsampledTerm, ...]
     others: tuple[NotSubsampled, ...]
-    coordinates: tuple[InCoordinates, ...]
-    taylor_order: int | None
-    order_reason: str
-    centre: str
-    certificate: Certificate | None
-    forecast: Forecast | None
-    approximate: Approximate | None
-    nuts: NutsForecast | NutsUntimed | None
+    coordinates: tuple[InCoordinates, ...] = ()
+    taylor_order: int | None = None
+    order_reason: str = ""
+    centre: str = ""
+    certificate: Certificate | None = None
+    forecast: Forecast | None = None
+    approximate: Approximate | None = None
+    nuts: NutsUntimed | None
     large_deterministics: tuple[LargeDeterministic, ...]
     var_names: tuple[str, ...]
     given_scales: tuple[str, ...] = ()
@@ -345,24 +406,47 @@ class Explanation:
         """Return a table for notebooks."""
         return as_html(self._sections())
 
-    def _sections(self) -> tuple[Section, ...]:
+    def _sections(self) -> list[Section]:
+        sections = self._of_model()
+        if self.certificate is not None:
+            order = f"{self.taylor_order}: {self.order_reason}"
+            lines = [("order", order), ("centre", self.centre)]
+            sections += [Section("Control variates", lines), self.certificate.section()]
+        if self.given_scales:
+            names = ", ".join(self.given_scales)
+            drawn = f"all else is drawn as normal given {names}"
+            sections.append(Section("Moves", [("proposal", drawn)]))
+        if self.forecast is not None:
+            sections.append(self.forecast.section(self.method))
+        if self.approximate is not None:
+            title, lines = self.approximate.forecast.section(self.approximate.method)
+            near = "its draws are near the posterior; the step is approximate.step"
+            sections.append(Section(title, [("approximate", near), *lines]))
+        impossible = Section("NUTS", [("not possible", "the model has no gradient to compile")])
+        sections.append(impossible if self.nuts is None else self.nuts.section())
+        if large := self.large_deterministics:
+            lines = [(one.name, f"{one.priced} for 1,000 draws of a chain") for one in large]
+            lines.append(("leave out with", f"pm.sample(..., var_names={list(self.var_names)})"))
+            sections.append(Section("Evaluated and stored at every draw", lines))
+        return sections
+
+    def _of_model(self) -> list[Section]:
+        verdict = [("recommended", self.recommended), ("because", self.reason)]
+        if self.refused:
+            verdict.append(("refused", self.refused))
+        verdict.append(("rows and dimensions", f"N = {self.n_rows:,}, d = {self.size:,}"))
+        nothing = [("nothing", "")]
+        terms = [line for term in self.terms for line in term.lines()]
+        others = [(other.name, other.reason) for other in self.others]
         sections = [
-            verdict(self.recommended, self.reason, self.refused, self.n_rows, self.size),
-            subsampled(self.terms),
-            not_subsampled(self.others),
+            Section("Explanation", verdict),
+            Section("Subsampled", terms or nothing),
+            Section("Not subsampled", others or nothing),
         ]
         if self.coordinates:
-            sections.append(coordinates(self.coordinates))
-        if self.certificate is not None and self.taylor_order is not None:
-            sections.append(expansion(self.taylor_order, self.order_reason, self.centre))
-            sections.append(certificate(self.certificate))
-        if self.given_scales:
-            sections.append(moves(self.given_scales))
-        if self.forecast is not None:
-            sections.append(forecast(self.method, self.forecast))
-        if self.approximate is not None:
-            sections.append(approximate(self.approximate))
-        sections.append(nuts(self.nuts))
-        if self.large_deterministics:
-            sections.append(large(self.large_deterministics, self.var_names))
-        return tuple(sections)
+            moved = [
+                (one.name, one.refused or f"moved as {one.words}, and mapped back in every draw")
+                for one in self.coordinates
+            ]
+            sections.append(Section("Coordinates", moved))
+        return sections

@@ -11,7 +11,7 @@ import xarray as xr
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.points import beside, runs_away
-from pymc_minibatch_mh.diagnostics.forecast.records import Forecast, Memory
+from pymc_minibatch_mh.diagnostics.forecast.explanation import Forecast, Memory
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.progress import counting, report
@@ -34,36 +34,21 @@ MOST_PASSES = 4
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
-    """A pilot run.
+    """A pilot run: its draws after warm-up, and the counts of further ones, made in blocks."""
 
-    Parameters
-    ----------
-    draws : ndarray, shape (draws, d)
-        The moved coordinates after warm-up.
-    names
-        Their names.
-    stats
-        Name of a sampler stat -> its values, shape (draws,).
-    counts : ndarray, shape (further draws, N_COUNTS)
-        What further draws count that are made in blocks.
-    warning
-        What the chain warned of.
-    point
-        The last point.
-    certified
-        Whether the chain was still exact at its end.
-    seconds_in_blocks
-        Seconds of a draw where blocks of draws are made at once.
-    """
-
+    #: Of the moved coordinates, shape (draws, d), and their names.
     draws: np.ndarray
     names: list[str]
+    #: Name of a sampler stat -> its values, shape (draws,).
     stats: Mapping[str, np.ndarray]
+    #: Shape (further draws, N_COUNTS), and the seconds that each of these took.
     counts: np.ndarray
+    seconds_in_blocks: float
+    #: The first that the chain warned of.
     warning: str
+    #: The last point, and whether the chain was still exact there.
     point: dict[str, np.ndarray]
     certified: bool
-    seconds_in_blocks: float
 
 
 def fresh_chain(step: MinibatchStep, rng: np.random.Generator, tune: int) -> MinibatchStep:
@@ -99,21 +84,10 @@ def first_point(
 def fly(
     step: MinibatchStep, model: pm.Model, draws: int, tune: int, rng: np.random.Generator
 ) -> Pilot:
-    """Run a chain of a copy of `step`.
+    """Run a chain of a copy of `step`, which is not changed.
 
     It starts at :func:`first_point`. Variables of other steps stay there, and at the model's
     initial point if no row depends on them or they are discrete.
-
-    Parameters
-    ----------
-    step
-        The step, which is not changed.
-    model
-        Its model.
-    draws, tune
-        Draws to keep, and those of warm-up before them.
-    rng
-        Generator of the whole pilot.
     """
     split = step.target.split
     others = step.target.source.others
@@ -145,25 +119,19 @@ def fly(
         split.coordinate_names[split.first :],
         {name: np.array([one[name] for one in stats]) for name in stats[0]},
         counts,
+        seconds_in_blocks,
         next((w.message for w in warnings if w is not None), ""),
         point,
         chain.chain.certified,
-        seconds_in_blocks,
     )
 
 
 def _in_blocks(chain: Chain, rows: float) -> tuple[np.ndarray, float]:
     """Make draws of a copy of a chain in blocks; return their counts and the time of a draw.
 
-    As many as about a second allows, by what a draw costs; not by a clock, so that a seed tells
-    all figures but times. Beyond some passes over all rows there are enough to count.
-
-    Parameters
-    ----------
-    chain
-        A chain that no longer adapts.
-    rows
-        Mean number of rows of a draw.
+    As many as about a second allows, by what a draw of so many `rows` costs; not by a clock, so
+    that a seed tells all figures but times. Beyond some passes over all rows there are enough to
+    count.
     """
     copied, n_rows = chain.copy(), chain.prepared.n_rows
     of_row = 1.0 if chain.prepared.target.source.in_memory else WORK_OF_STORED
@@ -186,21 +154,10 @@ def counted(pilot: Pilot, name: str) -> np.ndarray:
 
 
 def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: float) -> Forecast:
-    """Return what a pilot tells of a step.
-
-    Parameters
-    ----------
-    step
-        The step.
-    pilot
-        Its pilot run.
-    tune
-        Draws of warm-up that it had.
-    preparation_seconds
-        Seconds that building the step took; NaN if that is not known.
-    """
+    """Return what a pilot tells of a step, which building took so many seconds, or NaN."""
     count, updates = len(pilot.draws), step.updates_per_draw
     rows = counted(pilot, "n_obs") / updates
+    held = held_still(step.target.split)
     seconds = seconds_per_draw(pilot)
     ess = effective_draws(pilot.draws)
     halves = [2.0 * float(effective_draws(h).min()) for h in np.array_split(pilot.draws, 2)]
@@ -220,11 +177,11 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         worst=pilot.names[int(ess.argmin())],
         ess_per_second=float(ess.min()) / (count * (seconds + RECORDING)),
         ess_per_second_in_blocks=0.0
-        if held_still(step.target.split)
+        if held
         else float(ess.min()) / (count * pilot.seconds_in_blocks),
         memory=memory(step),
         preparation_seconds=preparation_seconds,
-        held=held_still(step.target.split),
+        held=held,
         warning=pilot.warning,
     )
 
@@ -255,15 +212,10 @@ def error_of_mean(values: np.ndarray) -> float:
 
 
 def memory(step: MinibatchStep) -> Memory:
-    """Return the bytes of what a step holds, and of its data."""
+    """Return the bytes of a step; each data array counts once, however many terms read it."""
     tables, source = step.tables, step.target.source
+    arrays = [column.values for column in source.columns]
+    data = {a.ctypes.data if isinstance(a, np.ndarray) else id(a): a.nbytes for a in arrays}
     held = 0 if tables is None else tables.nbytes
     sums = sum(np.asarray(part).nbytes for part in step.prepared.surrogate)
-    return Memory(data_bytes(step), held, sums, not source.in_memory)
-
-
-def data_bytes(step: MinibatchStep) -> int:
-    """Return the bytes of the data arrays, each counted once however many terms read it."""
-    arrays = [column.values for column in step.target.source.columns]
-    where = [a.ctypes.data if isinstance(a, np.ndarray) else id(a) for a in arrays]
-    return sum(dict(zip(where, (a.nbytes for a in arrays), strict=True)).values())
+    return Memory(sum(data.values()), held, sums, not source.in_memory)

@@ -1,9 +1,7 @@
-"""Which sampler to take, and the reason in figures.
+"""Which sampler to take, and the reason in figures, and the forecast of NUTS behind it.
 
-What NUTS would take, from the time of one gradient of the log-density of all rows.
-
-To compile that gradient can take longer than all else together. Without it nothing is said of the
-speed of NUTS.
+To compile the gradient of the log-density of all rows can take longer than all else together.
+Without it nothing is said of the speed of NUTS.
 """
 
 import time
@@ -15,12 +13,12 @@ import pytensor
 from pytensor.gradient import NullTypeGradError
 from threadpoolctl import threadpool_limits
 
-from pymc_minibatch_mh.diagnostics.forecast.explanation import figure
-from pymc_minibatch_mh.diagnostics.forecast.records import (
+from pymc_minibatch_mh.diagnostics.forecast.explanation import (
     Approximate,
     Forecast,
     NutsForecast,
     NutsUntimed,
+    figure,
 )
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, STUCK
@@ -65,27 +63,13 @@ def nuts_forecast(
     building = time.perf_counter() - began
     position = np.concatenate([np.ravel(point[v.name]) for v in variables])
     first, seconds = seconds_per_call(function, position.astype(variables[0].dtype))
-    number = float("nan") if covariance is None else condition_number(covariance)
-    gradients = gradients_per_effective_draw(number)
-    return NutsForecast(
-        gradient_microseconds=1e6 * seconds,
-        compile_seconds=building + first,
-        condition_number=number,
-        gradients_per_effective_draw=gradients,
-        ess_per_second=1.0 / (gradients * (seconds + LEAPFROG)),
-    )
+    number, gradients = _by_rule(covariance)
+    speed = 1.0 / (gradients * (seconds + LEAPFROG))
+    return NutsForecast(number, gradients, 1e6 * seconds, building + first, speed)
 
 
 def nuts_untimed(model: pm.Model, covariance: np.ndarray | None) -> NutsUntimed | None:
-    """Return the gradients that NUTS takes, compiling nothing, or None if the model has none.
-
-    Parameters
-    ----------
-    model
-        The model; NUTS moves its continuous variables.
-    covariance : ndarray, shape (d, d), optional
-        Of the posterior; None where it is not known.
-    """
+    """Return the gradients that NUTS takes, compiling nothing, or None if the model has none."""
     variables = list(model.continuous_value_vars)
     if not variables:
         return None
@@ -93,8 +77,15 @@ def nuts_untimed(model: pm.Model, covariance: np.ndarray | None) -> NutsUntimed 
         pytensor.grad(model.logp(), variables, disconnected_inputs="ignore")
     except NO_GRADIENT:
         return None
-    number = float("nan") if covariance is None else condition_number(covariance)
-    return NutsUntimed(number, gradients_per_effective_draw(number))
+    return NutsUntimed(*_by_rule(covariance))
+
+
+def _by_rule(covariance: np.ndarray | None) -> tuple[float, float]:
+    """Return κ, NaN if it is not known, and gradients per effective draw, with κ = 1 for NaN."""
+    if covariance is None:
+        return float("nan"), GRADIENTS
+    number = condition_number(covariance)
+    return number, GRADIENTS * float(np.sqrt(number))
 
 
 def seconds_per_call(
@@ -107,16 +98,11 @@ def seconds_per_call(
     """
     seconds: list[float] = []
     with threadpool_limits(limits=1):
-        first = _seconds_of(function, position)
-        while len(seconds) < LEAST or (len(seconds) < MOST and sum(seconds) < ENOUGH_SECONDS):
-            seconds.append(_seconds_of(function, position))
-    return first, min(seconds)
-
-
-def _seconds_of(function: Callable[[np.ndarray], object], position: np.ndarray) -> float:
-    began = time.perf_counter()
-    function(position)
-    return time.perf_counter() - began
+        while len(seconds) <= LEAST or (len(seconds) <= MOST and sum(seconds[1:]) < ENOUGH_SECONDS):
+            began = time.perf_counter()
+            function(position)
+            seconds.append(time.perf_counter() - began)
+    return seconds[0], min(seconds[1:])
 
 
 def condition_number(covariance: np.ndarray) -> float:
@@ -124,11 +110,6 @@ def condition_number(covariance: np.ndarray) -> float:
     scales = np.sqrt(np.diag(covariance))
     values = np.linalg.eigvalsh(covariance / scales / scales[:, None])
     return float(values[-1] / max(values[0], np.finfo(float).tiny))
-
-
-def gradients_per_effective_draw(condition: float) -> float:
-    """Return the rule's number of gradients; NaN stands for what NUTS likes best, 1."""
-    return GRADIENTS * float(np.sqrt(1.0 if np.isnan(condition) else condition))
 
 
 NUTS = "pm.NUTS"
@@ -148,19 +129,19 @@ def recommend(
     n_rows: int,
     size: int,
     forecast: Forecast,
-    nuts: NutsForecast | NutsUntimed | None,
+    nuts: NutsUntimed | None,
     approximate: Approximate | None = None,
 ) -> tuple[str, str]:
-    """Return what to sample with, and why.
+    """Return the sampler to take, and why: the step of a forecast, NUTS, or an approximate step.
 
     Parameters
     ----------
-    method
-        Step method that the forecast is of.
+    method, forecast
+        Step method, and its forecast.
     n_rows, size
         Number N of subsampled rows, and d of dimensions.
-    forecast, nuts
-        What is compared; None for models without a gradient.
+    nuts
+        Timed or not; None for models without a gradient.
     approximate
         An approximate step, where the exact one reads all rows at most updates.
     """
@@ -172,7 +153,13 @@ def recommend(
         )
     reads_all = f"{forecast.full_pass_share:.0%} of the updates read all rows"
     if approximate is not None and _pays(approximate.forecast, forecast, nuts):
-        return approximate.method, _instead(method, reads_all, forecast, nuts, approximate)
+        other = approximate.method
+        return other, (
+            f"{reads_all} with {method}, which is exact, "
+            f"{approximate.forecast.full_pass_share:.0%} with {other}, which is approximate. "
+            f"{_compared(other, approximate.forecast, nuts)} {figure(forecast.ess_per_second)} are "
+            f"forecast for {method}."
+        )
     speeds = _compared(method, forecast, nuts)
     if isinstance(nuts, NutsForecast) and nuts.ess_per_second >= forecast.ess_per_second:
         return NUTS, f"{_too_few_rows(n_rows, size)}NUTS will be faster: {speeds}"
@@ -180,69 +167,49 @@ def recommend(
         return (UNDECIDED if _slow(forecast, nuts) else method), speeds
     if forecast.ess_per_second >= _ceiling(nuts):
         return method, f"{speeds} Subsampling gains nothing, though: {reads_all}."
-    timed = isinstance(nuts, NutsForecast)
-    close = ", and the forecasts differ by less than their error: " if timed else ". "
+    also = ""
+    if approximate is not None:
+        speed = figure(approximate.forecast.ess_per_second)
+        also = f" For {approximate.method}, which is approximate, {speed} are forecast."
+    close = ". "
+    if isinstance(nuts, NutsForecast):
+        close = ", and the forecasts differ by less than their error: "
     return NUTS, (
         f"{_too_few_rows(n_rows, size)}{reads_all}, so that subsampling gains nothing{close}"
-        f"{speeds}{_also(approximate)}"
+        f"{speeds}{also}"
     )
 
 
-def recommend_instead(nuts: NutsForecast | NutsUntimed | None) -> tuple[str, str]:
+def recommend_instead(nuts: NutsUntimed | None) -> tuple[str, str]:
     """Return what to sample a refused model with, and why."""
+    refused = "the model cannot be subsampled"
     if nuts is None:
-        return WITHOUT_GRADIENT, "the model cannot be subsampled, and NUTS has no gradient to use."
-    if isinstance(nuts, NutsUntimed):
-        return NUTS, "the model cannot be subsampled."
-    return NUTS, (
-        "the model cannot be subsampled. At most "
-        f"{figure(nuts.ess_per_second)} effective draws a second are forecast for NUTS."
-    )
+        return WITHOUT_GRADIENT, f"{refused}, and NUTS has no gradient to use."
+    if not isinstance(nuts, NutsForecast):
+        return NUTS, f"{refused}."
+    speed = figure(nuts.ess_per_second)
+    return NUTS, f"{refused}. At most {speed} effective draws a second are forecast for NUTS."
 
 
-def _ceiling(nuts: NutsForecast | NutsUntimed | None) -> float:
+def _ceiling(nuts: NutsUntimed | None) -> float:
     """Return the effective draws a second that NUTS does not exceed, with the rule's error."""
     if nuts is None:
         return 0.0
-    return np.inf if isinstance(nuts, NutsUntimed) else RULE_ERROR * nuts.ess_per_second
+    return RULE_ERROR * nuts.ess_per_second if isinstance(nuts, NutsForecast) else np.inf
 
 
-def _slow(forecast: Forecast, nuts: NutsForecast | NutsUntimed | None) -> bool:
+def _slow(forecast: Forecast, nuts: NutsUntimed | None) -> bool:
     """Whether a step is so slow that NUTS, which was not timed, should be."""
-    untimed = isinstance(nuts, NutsUntimed)
-    return untimed and forecast.ess_per_second * SLOW_SECONDS < ENOUGH_DRAWS
+    return _ceiling(nuts) == np.inf and forecast.ess_per_second * SLOW_SECONDS < ENOUGH_DRAWS
 
 
-def _pays(approximate: Forecast, exact: Forecast, nuts: NutsForecast | NutsUntimed | None) -> bool:
+def _pays(approximate: Forecast, exact: Forecast, nuts: NutsUntimed | None) -> bool:
     """Whether giving up exactness gains more than forecasts can be off."""
     works = approximate.acceptance >= STUCK and approximate.full_pass_share <= FULL_PASS_STRONG
     enough = RULE_ERROR * exact.ess_per_second
-    if not isinstance(nuts, NutsUntimed):
+    if _ceiling(nuts) < np.inf:
         enough = max(enough, _ceiling(nuts))
     return works and approximate.ess_per_second >= enough and not _slow(approximate, nuts)
-
-
-def _instead(
-    method: str,
-    reads_all: str,
-    exact: Forecast,
-    nuts: NutsForecast | NutsUntimed | None,
-    approximate: Approximate,
-) -> str:
-    found = approximate.forecast
-    return (
-        f"{reads_all} with {method}, which is exact, {found.full_pass_share:.0%} with "
-        f"{approximate.method}, which is approximate. "
-        f"{_compared(approximate.method, found, nuts)} {figure(exact.ess_per_second)} are forecast "
-        f"for {method}."
-    )
-
-
-def _also(approximate: Approximate | None) -> str:
-    if approximate is None:
-        return ""
-    speed = figure(approximate.forecast.ess_per_second)
-    return f" For {approximate.method}, which is approximate, {speed} are forecast."
 
 
 def _too_few_rows(n_rows: int, size: int) -> str:
@@ -252,18 +219,18 @@ def _too_few_rows(n_rows: int, size: int) -> str:
     return f"N/d = {n_rows / size:,.0f} is too small (d = {size:,} exceeds √N/2): "
 
 
-def _compared(method: str, forecast: Forecast, nuts: NutsForecast | NutsUntimed | None) -> str:
+def _compared(method: str, forecast: Forecast, nuts: NutsUntimed | None) -> str:
     text = f"{figure(forecast.ess_per_second)} effective draws a second are forecast for {method}"
     if nuts is None:
         return f"{text}, and NUTS has no gradient to use."
-    if isinstance(nuts, NutsUntimed):
-        if not _slow(forecast, nuts):
-            return f"{text}. {TIME_IT}."
-        minutes = figure(ENOUGH_DRAWS / max(forecast.ess_per_second, 1e-9) / 60.0)
-        return (
-            f"{text}, which is slow: {ENOUGH_DRAWS} take {minutes} minutes, and up to "
-            f"{SLOW_SECONDS / 60.0:.0f} would not be called so. {TIME_IT}; or time pm.sample() on "
-            "some of the rows."
-        )
-    ratio = forecast.ess_per_second / nuts.ess_per_second
-    return f"{text}, {figure(nuts.ess_per_second)} for NUTS: {figure(ratio)} times as many."
+    if isinstance(nuts, NutsForecast):
+        ratio = figure(forecast.ess_per_second / nuts.ess_per_second)
+        return f"{text}, {figure(nuts.ess_per_second)} for NUTS: {ratio} times as many."
+    if not _slow(forecast, nuts):
+        return f"{text}. {TIME_IT}."
+    minutes = figure(ENOUGH_DRAWS / max(forecast.ess_per_second, 1e-9) / 60.0)
+    return (
+        f"{text}, which is slow: {ENOUGH_DRAWS} take {minutes} minutes, and up to "
+        f"{SLOW_SECONDS / 60.0:.0f} would not be called so. {TIME_IT}; or time pm.sample() on "
+        "some of the rows."
+    )

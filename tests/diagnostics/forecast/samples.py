@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from pymc_minibatch_mh import Explanation
-from pymc_minibatch_mh.diagnostics.forecast.records import (
+from pymc_minibatch_mh.diagnostics.forecast.explanation import (
     Approximate,
     BoundTable,
     Certificate,
     DataArray,
+    Explanation,
     Forecast,
     InCoordinates,
     Memory,

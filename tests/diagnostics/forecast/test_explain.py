@@ -23,8 +23,6 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.diagnostics.forecast import explain as entry
-from pymc_minibatch_mh.diagnostics.forecast import explain as subsampled
-from pymc_minibatch_mh.diagnostics.forecast import explanation as wording
 from pymc_minibatch_mh.diagnostics.forecast import pilot
 from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts_module
 from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly
@@ -105,7 +103,9 @@ def of_switched():
     return found, built[0]
 
 
-def test_a_tall_logistic_regression_is_for_tuna(of_step):
+def test_a_tall_logistic_regression_is_for_tuna(of_step, step_of):
+    assert of_step.step is step_of("logistic", "TunaMH")
+    assert of_step.approximate is None
     assert (of_step.method, of_step.recommended, of_step.refused) == ("TunaMH", "TunaMH", "")
     assert (of_step.n_rows, of_step.size, of_step.taylor_order) == (5_000, 3, 2)
     (term,) = of_step.terms
@@ -148,10 +148,13 @@ def test_likelihoods_and_data_of_stored_rows_are_told_as_what_they_are():
         pm.Normal("t", b, 1.0, observed=rows.data("t"))
     step = TunaMH(model=model)
     assert pilot.memory(step).stored
-    told = wording._memory(pilot.memory(step))
-    assert told.startswith("data 46.9 KiB (of Rows(...), read in blocks), tables ")
+    assert (
+        pilot.memory(step)
+        .in_words()
+        .startswith("data 46.9 KiB (of Rows(...), read in blocks), tables ")
+    )
     parts = step.target.split
-    assert [one.name for one in subsampled.not_subsampled(model, parts, ())] == ["b"]
+    assert [one.name for one in entry.not_subsampled(model, parts, ())] == ["b"]
 
 
 def test_memory_is_that_of_the_arrays(of_step, step_of):
@@ -185,6 +188,8 @@ def test_what_is_not_subsampled_has_its_reason(of_two_terms):
     assert "prior" in reasons["effect"]
     assert of_two_terms.forecast.preparation_seconds > 0.0
     assert of_two_terms.forecast.held == ()
+    assert of_two_terms.large_deterministics == ()
+    assert of_two_terms.var_names == ("<slope>", "effect")
 
 
 def test_notebooks_see_names_and_no_tags_of_the_model(of_two_terms):
@@ -243,11 +248,6 @@ def test_nuts_has_no_speed_unless_it_is_asked_for(of_step, step_of):
     assert "NUTS was not timed" in found.reason
 
 
-def test_the_step_is_the_one_that_was_given(of_step, step_of):
-    assert of_step.step is step_of("logistic", "TunaMH")
-    assert of_step.approximate is None
-
-
 def test_the_step_that_was_built_samples_the_model(of_switched):
     found, built = of_switched
     assert found.step is built
@@ -258,11 +258,6 @@ def test_the_step_that_was_built_samples_the_model(of_switched):
             compute_convergence_checks=False,
         )  # fmt: skip
     assert trace.posterior.sizes["draw"] == 20
-
-
-def test_a_model_of_few_deterministics_has_all_to_store(of_two_terms):
-    assert of_two_terms.large_deterministics == ()
-    assert of_two_terms.var_names == ("<slope>", "effect")
 
 
 def test_large_deterministics_are_named_and_priced():

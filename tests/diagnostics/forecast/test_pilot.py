@@ -51,8 +51,11 @@ def test_a_model_without_a_gradient_has_no_forecast_of_nuts():
     with pm.Model() as model:
         x = pm.Flat("x")
         pm.Potential("opaque", opaque(x))
-    assert nuts_forecast(model, model.initial_point(), None) is None
-    assert nuts_untimed(model, None) is None
+    with pm.Model() as discrete:
+        pm.Poisson("k", 3.0)
+    for one in (model, discrete):
+        assert nuts_forecast(one, one.initial_point(), None) is None
+        assert nuts_untimed(one, None) is None
 
 
 @pytest.mark.usefixtures("no_compilation")
@@ -63,12 +66,6 @@ def test_gradients_of_nuts_are_counted_without_compiling_anything():
     assert found.condition_number == pytest.approx(9.0)
     assert found.gradients_per_effective_draw == pytest.approx(15.0)
     assert nuts_untimed(model, None).gradients_per_effective_draw == pytest.approx(5.0)
-
-
-def test_a_model_of_discrete_variables_alone_has_no_nuts():
-    with pm.Model() as model:
-        pm.Poisson("k", 3.0)
-    assert nuts_untimed(model, None) is None
 
 
 def test_a_gradient_is_compiled_and_timed():
