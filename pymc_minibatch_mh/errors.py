@@ -1,7 +1,5 @@
 """The exceptions of the package. Every message names the variable, the cause and the fix."""
 
-from typing import Any
-
 
 class MinibatchError(ValueError):
     """Base class of everything that this package refuses."""
@@ -52,17 +50,3 @@ def refuse(variable: str, cause: str, fix: str) -> UnsplittableModelError:
         What to do instead, as a full sentence.
     """
     return UnsplittableModelError(f"{variable!r} {cause}, so it cannot be subsampled. {fix}")
-
-
-def numbers_of(name: str, given: Any) -> tuple[float, ...]:
-    """Return numbers that were given as the setting `name`.
-
-    Raises
-    ------
-    SettingError
-        If they are none.
-    """
-    try:
-        return tuple(float(number) for number in given)
-    except (TypeError, ValueError) as error:
-        raise SettingError(f"{name}={given!r} are no numbers. Give a sequence of them.") from error

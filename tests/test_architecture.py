@@ -14,9 +14,9 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 670, "data": 2_430, "likelihood": 9_240, "kernels": 4_180, "proposals": 1_460,
+    "(top)": 710, "data": 2_430, "likelihood": 9_240, "kernels": 4_180, "proposals": 1_440,
     "compiled": 1_920, "reference": 3_820, "bounds": 4_260, "plan": 1_980, "chain": 1_340,
-    "steps": 5_080, "sampling": 1_180, "diagnostics": 3_200,
+    "steps": 4_870, "sampling": 1_180, "diagnostics": 3_200,
 }  # fmt: skip
 
 #: Part -> parts of the package that it may import. A module of the root is its own part;
@@ -27,27 +27,30 @@ ARROWS = {
         "errors", "kernels", "likelihood", "proposals", "sampling", "steps",
     },
     "_jit": set(),
+    "checks": {"errors"},
     "errors": set(),
     "progress": set(),
     "threads": set(),
     "data": {"_jit", "errors", "threads"},
     "likelihood": {"data", "errors", "progress"},
     "kernels": {"_jit", "data", "threads"},
-    "proposals": {"_jit", "data", "errors", "kernels"},
+    "proposals": {"_jit", "checks", "data", "errors", "kernels"},
     "compiled": {"data", "errors", "kernels", "likelihood"},
     "reference": {"compiled", "data", "errors", "kernels", "likelihood", "progress", "threads"},
     "bounds": {"compiled", "data", "errors", "kernels", "likelihood", "progress", "reference"},
     "plan": {"bounds", "data", "errors", "kernels", "likelihood", "reference"},
     "chain": {"errors", "kernels", "plan", "proposals", "reference", "threads"},
     "steps": {
-        "_jit", "bounds", "chain", "data", "errors", "kernels", "likelihood", "plan", "progress",
-        "proposals", "reference",
+        "_jit", "bounds", "chain", "checks", "data", "errors", "kernels", "likelihood", "plan",
+        "progress", "proposals", "reference",
     },
-    "sampling": {"chain", "errors", "kernels", "likelihood", "progress", "steps", "threads"},
+    "sampling": {
+        "chain", "checks", "errors", "kernels", "likelihood", "progress", "steps", "threads",
+    },
     "diagnostics.forecast": {
-        "chain", "errors", "kernels", "likelihood", "plan", "progress", "steps",
+        "checks", "chain", "errors", "kernels", "likelihood", "plan", "progress", "steps",
     },
-    "diagnostics.audit": {"chain", "diagnostics.after", "errors", "likelihood", "steps"},
+    "diagnostics.audit": {"checks", "chain", "diagnostics.after", "errors", "likelihood", "steps"},
     "diagnostics.after": {"data", "errors", "likelihood"},
     "diagnostics": {"diagnostics.after", "diagnostics.audit", "errors"},
 }  # fmt: skip

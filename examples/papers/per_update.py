@@ -31,7 +31,7 @@ from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.plan.prepared import Needs, Prepared
 from pymc_minibatch_mh.steps.austere import judge, plan
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.batches import GAUSSIAN_THIRD_MOMENT, BatchMethod
+from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
 
 
 @dataclass(frozen=True)
@@ -224,5 +224,5 @@ class PerUpdateAustereMH(MinibatchStep):
 
     def __init__(self, vars: Any = None, *, design: PerUpdate, **settings: Any) -> None:
         nothing, none = np.zeros(0), np.zeros(0, dtype=np.int64)
-        empty = PerUpdateTest(0.0, GAUSSIAN_THIRD_MOMENT, math.inf, nothing, none, nothing)
+        empty = PerUpdateTest(**UNMEASURED, distances=nothing, batch_sizes=none, epsilons=nothing)
         self._prepare(vars, PerUpdateMethod(empty, design), **settings)

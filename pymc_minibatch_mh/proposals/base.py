@@ -88,11 +88,6 @@ class Proposal(ABC):
         """Return the scale of the local move, for the sampler stats."""
 
 
-def is_number(value: Any) -> bool:
-    """Return whether a setting is a real number."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 def positive_definite(name: str, given: Any, size: int | None = None) -> np.ndarray:
     """Return a setting as a positive definite matrix, a copy.
 

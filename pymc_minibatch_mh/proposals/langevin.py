@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.checks import choice, flag, positive, rows
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.batch import draw_batch, rise
 from pymc_minibatch_mh.kernels.handle import address_of
@@ -153,26 +154,16 @@ class Langevin(Proposal):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        step: Any = self.step_size
-        number = isinstance(step, int | float | np.integer | np.floating)
-        if step is not None and (isinstance(step, bool) or not number or not 0.0 < step < np.inf):
-            raise SettingError(f"step_size={step!r} is not a positive number. Give one, or None.")
-        size: Any = self.batch_size
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise SettingError(
-                f"batch_size={size!r} is no number of rows. Give an integer of 0 or more."
-            )
-        if self.preconditioner not in PRECONDITIONERS:
-            raise SettingError(
-                f"preconditioner={self.preconditioner!r} is unknown. Use 'laplace' or 'identity'."
-            )
-        if self.preconditioner == "identity" and step is None:
+        if self.step_size is not None:
+            positive("step_size", self.step_size, "Give one, or None.")
+        rows("batch_size", self.batch_size)
+        choice("preconditioner", self.preconditioner, tuple(PRECONDITIONERS))
+        if self.preconditioner == "identity" and self.step_size is None:
             raise SettingError(
                 "step_size=None has no default with preconditioner='identity', which knows no "
                 "scale. Give a number, or use 'laplace'."
             )
-        if not isinstance(self.adapt, bool | np.bool_):
-            raise SettingError(f"adapt={self.adapt!r} is neither True nor False. Give one of them.")
+        flag("adapt", self.adapt)
 
     @property
     def draws_rows(self) -> bool:

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.checks import flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.by_scales import (
     ByScales,
@@ -38,7 +39,7 @@ from pymc_minibatch_mh.kernels.by_scales import (
 from pymc_minibatch_mh.kernels.roles import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCEPT, TRIED, role_of
 from pymc_minibatch_mh.kernels.special import log_share_above, normal_above
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
-from pymc_minibatch_mh.proposals.base import Proposal, is_number
+from pymc_minibatch_mh.proposals.base import Proposal
 from pymc_minibatch_mh.proposals.walk import tuned
 
 
@@ -313,12 +314,9 @@ class Mixture(Proposal):
             raise SettingError(
                 f"walk_weight={self.walk_weight!r} is not a probability. Give a number from 0 to 1."
             )
-        if self.scale is not None and not (is_number(self.scale) and 0.0 < self.scale < np.inf):
-            raise SettingError(f"scale={self.scale!r} is not a positive number. Give one, or None.")
-        if not isinstance(self.by_scales, bool):
-            raise SettingError(
-                f"by_scales={self.by_scales!r} is neither True nor False. Give one of them."
-            )
+        if self.scale is not None:
+            positive("scale", self.scale, "Give one, or None.")
+        flag("by_scales", self.by_scales)
 
     @property
     def n_components(self) -> int:

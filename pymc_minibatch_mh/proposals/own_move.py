@@ -17,9 +17,10 @@ from numba import njit
 from numba.core.errors import NumbaError
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.checks import is_number, numbers_of, rows
 from pymc_minibatch_mh.data import code_digest
 from pymc_minibatch_mh.data.arrays import load
-from pymc_minibatch_mh.errors import MinibatchError, SettingError, numbers_of
+from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.kernels.batch import MOVE, MOVE_SIGNATURE, Metric, draw_batch
 from pymc_minibatch_mh.kernels.handle import address_of, call_keeping, take_kept
 from pymc_minibatch_mh.kernels.posterior import RowSpace, Surrogate, whitened_norm
@@ -31,7 +32,7 @@ from pymc_minibatch_mh.kernels.roles import (
     role_of,
 )
 from pymc_minibatch_mh.kernels.vectors import copy_to
-from pymc_minibatch_mh.proposals.base import Proposal, is_number
+from pymc_minibatch_mh.proposals.base import Proposal
 
 #: Chance that the check fails a right move.
 LEVEL = 1e-7
@@ -326,11 +327,7 @@ class OwnMove(Proposal):
 
     def __post_init__(self) -> None:
         """Compile the move."""
-        size: Any = self.batch_size
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise SettingError(
-                f"batch_size={size!r} is no number of rows. Give an integer of 0 or more."
-            )
+        rows("batch_size", self.batch_size)
         adapt: Any = self.adapt
         if adapt is not None and not callable(adapt):
             raise SettingError(

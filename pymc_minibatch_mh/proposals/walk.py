@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.checks import flag, positive
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.roles import TALLY_ACCEPT, TRIED, role_of
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
-from pymc_minibatch_mh.proposals.base import Proposal, is_number, positive_definite
+from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 
 
 def tuned(scale: float, window: np.ndarray, total: np.ndarray, target: float) -> float:
@@ -114,10 +115,9 @@ class RandomWalk(Proposal):
 
     def __post_init__(self) -> None:
         """Check the settings, and keep a covariance of one's own as it is now."""
-        if self.scale is not None and not (is_number(self.scale) and 0.0 < self.scale < np.inf):
-            raise SettingError(f"scale={self.scale!r} is not a positive number. Give one, or None.")
-        if not isinstance(self.adapt, bool):
-            raise SettingError(f"adapt={self.adapt!r} is neither True nor False. Give one of them.")
+        if self.scale is not None:
+            positive("scale", self.scale, "Give one, or None.")
+        flag("adapt", self.adapt)
         if not isinstance(self.covariance, str):
             given = positive_definite("covariance", self.covariance)
             object.__setattr__(self, "covariance", given)

@@ -11,13 +11,13 @@ import xarray as xr
 from pymc.stats.convergence import log_warning, log_warnings, run_convergence_checks
 
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.checks import flag, integer
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of
 from pymc_minibatch_mh.sampling.crew import Bars, Crew, Plan
 from pymc_minibatch_mh.sampling.starts import starts_of
 from pymc_minibatch_mh.sampling.trace import Recorded, datatree_of, recorded
 from pymc_minibatch_mh.steps import report
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.given import model_behind, step_of
 from pymc_minibatch_mh.steps.settings import require_warm_up_for
@@ -66,8 +66,8 @@ def sample(
     tune: int = 1_000,
     chains: int = 4,
     cores: int | None = None,
-    thin: int = 1,
     random_seed: Any = None,
+    thin: int = 1,
     initvals: Any = None,
     var_names: Sequence[str] | None = None,
     progressbar: bool = True,
@@ -128,13 +128,13 @@ def sample(
         If a row exceeds its bound, unless the step tolerates that.
     """
     plan = Plan(
-        draws=check.integer("draws", draws),
-        tune=check.integer("tune", tune, 0),
-        chains=check.integer("chains", chains),
-        cores=check.integer("cores", usable_cores() if cores is None else cores),
-        thin=check.integer("thin", thin),
+        draws=integer("draws", draws),
+        tune=integer("tune", tune, 0),
+        chains=integer("chains", chains),
+        cores=integer("cores", usable_cores() if cores is None else cores),
+        thin=integer("thin", thin),
     )
-    keeps_warm_up = not check.flag("discard_tuned_samples", discard_tuned_samples)
+    keeps_warm_up = not flag("discard_tuned_samples", discard_tuned_samples)
     step = step_of(step)
     _require_alone(step)
     step.require_unchanged()
@@ -151,7 +151,7 @@ def sample(
     pairs = zip(generators, starts, strict=True)
     crew = Crew(plan, [_started(step, g, adapting, s) for g, s in pairs], keeps_warm_up)
     tell_of_run(step, plan)
-    shown = check.flag("progressbar", progressbar)
+    shown = flag("progressbar", progressbar)
     bars = Bars(plan.chains, plan.tune + plan.draws, shown=shown)
     began = time.perf_counter()
     interrupted = crew.run(bars)

@@ -9,11 +9,11 @@ import pytensor
 from pymc.initial_point import make_initial_point_fns_per_chain
 from pytensor.graph.basic import Variable
 
+from pymc_minibatch_mh.checks import integer, positive
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 from pymc_minibatch_mh.likelihood.derived import IN_PYTHON, has_dims
 from pymc_minibatch_mh.likelihood.inputs import array_of, generator_of
 from pymc_minibatch_mh.likelihood.split import Block, Split
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import NEW_START, MinibatchStep
 from pymc_minibatch_mh.steps.given import model_behind, step_of
 
@@ -50,9 +50,9 @@ def overdispersed_initvals(
         PyMC takes no starting values of those.
     """
     step = step_of(step)
-    width = check.positive("scale", scale)
+    width = positive("scale", scale)
     rng = generator_of("seed", seed)
-    count = check.integer("chains", chains)
+    count = integer("chains", chains)
     split = step.target.split
     for name, block in zip(split.natural, split.blocks, strict=True):
         if has_dims(block.variable) and block.shape:

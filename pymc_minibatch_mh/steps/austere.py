@@ -23,24 +23,22 @@ budget", ICML, doi:10.48550/arXiv.1304.5299; boundaries: its supplement.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 
 from pytensor.graph.basic import Variable
 from scipy.special import ndtri
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.checks import integer, is_number
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.looks import look_until_decided
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
-from pymc_minibatch_mh.proposals.base import is_number
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import (
-    GAUSSIAN_THIRD_MOMENT,
+    UNMEASURED,
     BatchMethod,
     normal_cdf,
-    require_batches,
     student_tail,
 )
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -83,44 +81,23 @@ _ROUNDING = 1e-12
 def austere_test(
     epsilon: float = 0.05, *, batch_size: int = 100, boundary: float = 0.5
 ) -> AustereTest:
-    """Check the settings of the test, and return them.
-
-    Parameters
-    ----------
-    epsilon
-        Tail probability below which a look decides, in [0, 0.5]; at 0 all rows are read at once.
-    batch_size
-        Rows of every look.
-    boundary
-        α of the limits of the looks, in [0.5, 1]; 0.5 for the same tail at every look.
-
-    Raises
-    ------
-    SettingError
-        If a setting is out of range.
-    """
-    epsilon, boundary = _tail_probability(epsilon), _boundary(boundary)
-    require_batches(batch_size, 0.0, GAUSSIAN_THIRD_MOMENT)
-    found = 0.0, GAUSSIAN_THIRD_MOMENT, math.inf
-    limit = abs(float(ndtri(epsilon)))
-    return AustereTest(int(batch_size), *found, epsilon, boundary, limit)
-
-
-def _tail_probability(epsilon: Any) -> float:
-    if is_number(epsilon) and 0.0 <= epsilon <= 0.5:
-        return float(epsilon)
-    raise SettingError(
-        f"epsilon={epsilon!r} is not a tail probability in [0, 0.5]. Use 0.05, less for a smaller "
-        "bias and more rows, or 0 to have all rows decide."
-    )
-
-
-def _boundary(boundary: Any) -> float:
-    if is_number(boundary) and 0.5 <= boundary <= 1.0:
-        return float(boundary)
-    raise SettingError(
-        f"boundary={boundary!r} is not in [0.5, 1]. Use 0.5 for the same limit at every look, or "
-        "more for wider limits at early looks."
+    """Check the settings of :class:`AustereMH`, and return the record of a chain."""
+    if not is_number(epsilon) or not 0.0 <= epsilon <= 0.5:
+        raise SettingError(
+            f"epsilon={epsilon!r} is not a tail probability in [0, 0.5]. Use 0.05, less for a "
+            "smaller bias and more rows, or 0 to have all rows decide."
+        )
+    if not is_number(boundary) or not 0.5 <= boundary <= 1.0:
+        raise SettingError(
+            f"boundary={boundary!r} is not in [0.5, 1]. Use 0.5 for the same limit at every look, "
+            "or more for wider limits at early looks."
+        )
+    return AustereTest(
+        batch_size=integer("batch_size", batch_size, 2),
+        **UNMEASURED,
+        epsilon=float(epsilon),
+        boundary=float(boundary),
+        limit=abs(float(ndtri(epsilon))),
     )
 
 
@@ -261,6 +238,5 @@ class AustereMH(MinibatchStep):
         boundary: float = 0.5,
         **settings: Unpack[SharedSettings],
     ) -> None:
-        size = check.integer("batch_size", batch_size, 2)
-        method = AustereMethod(austere_test(epsilon, batch_size=size, boundary=boundary))
-        self._prepare(vars, method, **settings)
+        test = austere_test(epsilon, batch_size=batch_size, boundary=boundary)
+        self._prepare(vars, AustereMethod(test), **settings)

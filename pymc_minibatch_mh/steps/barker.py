@@ -29,20 +29,18 @@ import numpy as np
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.checks import choice, flag, integer, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.looks import look_until_decided
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import (
     AIM,
-    GAUSSIAN_THIRD_MOMENT,
+    UNMEASURED,
     BatchMethod,
     logistic,
     normal_cdf,
-    require_batches,
-    require_positive,
     rows_for_variance,
 )
 from pymc_minibatch_mh.steps.correction import correction_table
@@ -112,74 +110,42 @@ def barker_test(
     batch_size: int = 100,
     batch_rule: str = "predict",
     error_bound: str = "edgeworth",
-    max_error: float = math.inf,
+    max_error: float | None = None,
     skew_correction: bool = False,
-    skewness: float = 0.0,
-    third_moment: float = GAUSSIAN_THIRD_MOMENT,
 ) -> BarkerTest:
-    """Check the settings of the test, and return them.
+    """Check the settings of :class:`BarkerMinibatchMH`, and return the record of a chain.
 
-    Parameters
-    ----------
-    sigma
-        Standard deviation that the noise is topped up to, in (0.5, 1.7]. Rows go like
-        1/sigma^2; the error of the table is 5.4e-8 at 1.0 and 1.6e-5 at 1.2.
-    batch_size
-        Rows of the smallest batch; with "grow" also of every further look.
-    batch_rule
-        "predict" sizes one batch from the predicted noise, for a variance of 0.7 sigma^2;
-        "grow" reads on until s < sigma, as published.
-    error_bound
-        "edgeworth" or "novak", see `error_estimate`.
-    max_error
-        "predict" takes the smallest batch with at most this predicted error, "grow" reads on
-        until the estimate is below it. Infinite for no such condition.
-    skew_correction
-        Whether to correct for the skewness of the batch, see `skew_shift`.
-    skewness, third_moment
-        Audited |skewness| and E|X|^3 of the standardised differences.
-
-    Raises
-    ------
-    SettingError
-        If a setting is out of range.
+    "predict" sizes one batch for a variance of 0.7 sigma² and at most the predicted error
+    `max_error`; "grow" reads on until s < sigma and the estimated error is below it.
     """
-    _require_choice("batch_rule", batch_rule, ("predict", "grow"))
-    _require_choice("error_bound", error_bound, ("edgeworth", "novak"))
+    choice("batch_rule", batch_rule, ("predict", "grow"))
+    choice("error_bound", error_bound, ("edgeworth", "novak"))
     if skew_correction and batch_rule == "grow":
         raise SettingError(
             "skew_correction=True is for batches that are sized before they are drawn, which those "
             "of batch_rule='grow' are not. Use 'predict'."
         )
-    require_positive("max_error", max_error, or_infinite=True)
-    table = correction_table(sigma)
-    if max_error <= table.error:
+    table = correction_table(positive("sigma", sigma))
+    limit = math.inf if max_error is None else positive("max_error", max_error)
+    if limit <= table.error:
         raise SettingError(
             f"max_error={max_error} is below {table.error:.2g}, the error of the correction "
             f"distribution at sigma={sigma}, so every update would read all rows. Raise "
             "max_error or lower sigma."
         )
-    require_batches(batch_size, skewness, third_moment)
     return BarkerTest(
-        batch_size=int(batch_size),
-        skewness=float(skewness),
-        third_moment=float(third_moment),
-        kappa=math.inf,
+        batch_size=integer("batch_size", batch_size, 2),
+        **UNMEASURED,
         sigma=float(table.sigma),
         grow=int(batch_rule == "grow"),
         novak=int(error_bound == "novak"),
-        skewed=int(skew_correction),
-        max_error=float(max_error),
+        skewed=int(flag("skew_correction", skew_correction)),
+        max_error=limit,
         table_error=float(table.error),
         atoms=np.ascontiguousarray(table.atoms),
         masses=np.ascontiguousarray(table.masses),
         tails=np.append(np.cumsum(table.masses[::-1])[::-1], 0.0),
     )
-
-
-def _require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise SettingError(f"{name}={value!r} is unknown. Use one of {', '.join(choices)}.")
 
 
 @compiled(inlined=True)
@@ -416,13 +382,12 @@ class BarkerMinibatchMH(MinibatchStep):
         skew_correction: bool = False,
         **settings: Unpack[SharedSettings],
     ) -> None:
-        test_settings = barker_test(
-            check.positive("sigma", sigma),
-            batch_size=check.integer("batch_size", batch_size, 2),
+        test = barker_test(
+            sigma,
+            batch_size=batch_size,
             batch_rule=batch_rule,
             error_bound=error_bound,
-            skew_correction=check.flag("skew_correction", skew_correction),
-            max_error=math.inf if max_error is None else check.positive("max_error", max_error),
+            max_error=max_error,
+            skew_correction=skew_correction,
         )
-        method = BarkerMethod(test_settings)
-        self._prepare(vars, method, **settings)
+        self._prepare(vars, BarkerMethod(test), **settings)

@@ -11,7 +11,6 @@ from numba import float64, int64
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data import digest
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.looks import full_passes_of
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.prepared import MOVES, Needs, Prepared
@@ -101,8 +100,12 @@ def student_tail(t, degrees):
 
 _log = logging.getLogger("pymc")
 
-#: E|X|^3 of a standard normal X, which stands in until they are measured.
-GAUSSIAN_THIRD_MOMENT = 2.0 * math.sqrt(2.0 / math.pi)
+#: Fields of a record before the remainders of rows are measured, with E|X|^3 of a normal X.
+UNMEASURED = {
+    "skewness": 0.0,
+    "third_moment": 2.0 * math.sqrt(2.0 / math.pi),
+    "kappa": math.inf,
+}
 
 #: By how much κ grows where batches are noisier than predicted.
 NOISE_GROWTH = 1.5
@@ -121,60 +124,6 @@ def rows_for_variance(noise, total, variance):
     if not noise < math.inf:
         return total
     return min(total, math.ceil(1.0 / (1.0 / total + variance / noise)))
-
-
-def require_batches(batch_size: int, skewness: float, third_moment: float) -> None:
-    """Check what every test on batches is set by.
-
-    Parameters
-    ----------
-    batch_size
-        Rows of the smallest batch, at least 2.
-    skewness
-        Audited |skewness| of the differences.
-    third_moment
-        Audited E|X|^3 of the standardised differences.
-
-    Raises
-    ------
-    SettingError
-        If one of them is out of range.
-    """
-    if int(batch_size) != batch_size or batch_size < 2:
-        raise SettingError(
-            f"batch_size={batch_size} gives no variance to judge a batch by. Use an integer of 2 "
-            "or more."
-        )
-    require_positive("skewness", skewness, or_zero=True)
-    require_positive("third_moment", third_moment)
-
-
-def require_positive(
-    name: str, value: float, *, or_zero: bool = False, or_infinite: bool = False
-) -> None:
-    """Refuse a setting that is not a positive number.
-
-    Parameters
-    ----------
-    name
-        Keyword of the setting.
-    value
-        What was given.
-    or_zero, or_infinite
-        Whether 0 and infinity are allowed.
-
-    Raises
-    ------
-    SettingError
-        If `value` is out of range or not a number.
-    """
-    number = float(value)
-    if (number > 0.0 or (or_zero and number == 0.0)) and (or_infinite or number < math.inf):
-        return
-    raise SettingError(
-        f"{name}={value} is not a {'non-negative' if or_zero else 'positive'}"
-        f"{'' if or_infinite else ', finite'} number. Pass one."
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,6 +46,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.checks import choice, integer, positive
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
@@ -58,9 +59,7 @@ from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.prepared import Needs, Prepared
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.batches import GAUSSIAN_THIRD_MOMENT, require_batches
 from pymc_minibatch_mh.steps.settings import SharedSettings
 
 #: Number k of the first look.
@@ -100,30 +99,24 @@ def confidence_test(
     *,
     scans: bool = False,
 ) -> ConfidenceTest:
-    """Check the settings of the test, and return them: see :class:`ConfidenceTest`.
-
-    Raises
-    ------
-    SettingError
-        If a setting is out of range.
-    """
-    require_batches(batch_size, 0.0, GAUSSIAN_THIRD_MOMENT)
-    if not 1.0 < gamma < math.inf:
+    """Check the settings of :class:`ConfidenceMH`, and return the record of a chain."""
+    size, gamma = integer("batch_size", batch_size, 2), positive("gamma", gamma)
+    p, delta = positive("p", p), positive("delta", delta)
+    if not gamma > 1.0:
         raise SettingError(
             f"gamma={gamma} is not a factor above 1, by which batches could grow. Use 2.0."
         )
-    if not 1.0 < p < math.inf:
+    if not p > 1.0:
         raise SettingError(
             f"p={p} is not a power above 1: the errors of all looks would add up to more than "
             "delta. Use 2.0."
         )
-    if not 0.0 < delta < 1.0:
+    if not delta < 1.0:
         raise SettingError(
             f"delta={delta} is not a probability between 0 and 1. Use 0.01, or less for fewer "
             "wrong decisions and more rows."
         )
-    numbers = float(gamma), float(p), float(delta)
-    return ConfidenceTest(int(batch_size), *numbers, int(bool(scans)), np.empty(0))
+    return ConfidenceTest(size, gamma, p, delta, int(scans), np.empty(0))
 
 
 @compiled(inlined=True)
@@ -379,13 +372,6 @@ class ConfidenceMH(MinibatchStep):
         range: str = "bounds",  # noqa: A002 - the field's word for it
         **settings: Unpack[SharedSettings],
     ) -> None:
-        if range not in ("bounds", "scan"):
-            raise SettingError(f"range={range!r} is unknown. Use 'bounds' or 'scan'.")
-        test_settings = confidence_test(
-            check.integer("batch_size", batch_size, 2),
-            check.positive("gamma", gamma),
-            check.positive("p", p),
-            check.positive("delta", delta),
-            scans=range == "scan",
-        )
-        self._prepare(vars, ConfidenceMethod(test_settings), **settings)
+        choice("range", range, ("bounds", "scan"))
+        test = confidence_test(batch_size, gamma, p, delta, scans=range == "scan")
+        self._prepare(vars, ConfidenceMethod(test), **settings)

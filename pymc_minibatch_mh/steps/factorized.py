@@ -1,10 +1,11 @@
 """Factorised (SMH, TFMH) and scalable-subsampling (MH-SS) Metropolis–Hastings."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 from pytensor.graph.basic import Variable
 
+from pymc_minibatch_mh.checks import flag
 from pymc_minibatch_mh.plan.prepared import GivenBounds
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -12,7 +13,31 @@ from pymc_minibatch_mh.steps.settings import SharedSettings
 from pymc_minibatch_mh.steps.tuna import PoissonMethod
 
 
-class FactorizedMH(MinibatchStep):
+class _WithoutChi(MinibatchStep):
+    """A Poisson test at χ = 0."""
+
+    _form: ClassVar[str]
+
+    def __init__(
+        self,
+        vars: Sequence[Variable] | None = None,
+        *,
+        delayed_acceptance: bool = False,
+        bounds: "GivenBounds | None" = None,
+        on_violation: str = "raise",
+        **settings: Unpack[SharedSettings],
+    ) -> None:
+        method = PoissonMethod(
+            self._form,
+            0.0,
+            flag("delayed_acceptance", delayed_acceptance),
+            check.bounds_of(bounds),
+            check.violation_rule(on_violation),
+        )
+        self._prepare(vars, method, **settings)
+
+
+class FactorizedMH(_WithoutChi):
     """Exact Metropolis–Hastings in which every row has a veto.
 
     Guarantee: *exact given valid bounds*, as :class:`TunaMH`. With control variates this is the
@@ -35,27 +60,10 @@ class FactorizedMH(MinibatchStep):
     """
 
     name = "factorized_mh"
-
-    def __init__(
-        self,
-        vars: Sequence[Variable] | None = None,
-        *,
-        delayed_acceptance: bool = False,
-        bounds: "GivenBounds | None" = None,
-        on_violation: str = "raise",
-        **settings: Unpack[SharedSettings],
-    ) -> None:
-        method = PoissonMethod(
-            "factorized",
-            0.0,
-            check.flag("delayed_acceptance", delayed_acceptance),
-            check.bounds_of(bounds),
-            check.violation_rule(on_violation),
-        )
-        self._prepare(vars, method, **settings)
+    _form = "factorized"
 
 
-class ScalableSubsamplingMH(MinibatchStep):
+class ScalableSubsamplingMH(_WithoutChi):
     """Exact Metropolis–Hastings with the fewest rows that the bounds allow (MH-SS).
 
     Guarantee: *exact given valid bounds*, as :class:`TunaMH`, of which this is the case χ = 0. It
@@ -77,21 +85,4 @@ class ScalableSubsamplingMH(MinibatchStep):
     """
 
     name = "scalable_subsampling_mh"
-
-    def __init__(
-        self,
-        vars: Sequence[Variable] | None = None,
-        *,
-        delayed_acceptance: bool = False,
-        bounds: "GivenBounds | None" = None,
-        on_violation: str = "raise",
-        **settings: Unpack[SharedSettings],
-    ) -> None:
-        method = PoissonMethod(
-            "best",
-            0.0,
-            check.flag("delayed_acceptance", delayed_acceptance),
-            check.bounds_of(bounds),
-            check.violation_rule(on_violation),
-        )
-        self._prepare(vars, method, **settings)
+    _form = "best"

@@ -61,6 +61,7 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.checks import choice, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, smallest_table
@@ -316,15 +317,8 @@ class FireflyTest(NamedTuple):
     tolerates: int
 
 
-def require_probability(q: float) -> float:
-    """Return q.
-
-    Raises
-    ------
-    SettingError
-        If it is not in (0, 1].
-    """
-    if not 0.0 < q <= 1.0:
+def _require_probability(q: float) -> float:
+    if not positive("q", q) <= 1.0:
         raise SettingError(
             f"q={q} is not a probability above 0 and up to 1. Use 0.1, or about the share of the "
             "rows that are bright."
@@ -519,8 +513,7 @@ class FireflyMH(MinibatchStep):
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
-        if bound not in ("map", "untuned"):
-            raise SettingError(f"bound={bound!r} is unknown. Use 'map' or 'untuned'.")
+        choice("bound", bound, ("map", "untuned"))
         untuned = bound == "untuned"
         if untuned and (bounds is not None or on_violation != "raise"):
             raise SettingError(
@@ -528,12 +521,11 @@ class FireflyMH(MinibatchStep):
                 "known to hold. Leave them out, or use bound='map'."
             )
         method = FireflyMethod(
-            require_probability(check.positive("q", q)),
+            _require_probability(q),
             UNTUNED if untuned else None,
             check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )
-        check.together(settings.get("blocked", True))
         _require_alone(model_of(settings.get("model")), vars)
         self._prepare(vars, method, **settings)
 

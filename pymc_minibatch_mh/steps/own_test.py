@@ -18,13 +18,13 @@ from numba.core.errors import NumbaError
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.checks import numbers_of, positive
 from pymc_minibatch_mh.data import code_digest, digest
-from pymc_minibatch_mh.errors import SettingError, numbers_of
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.handle import address_of, function_at
 from pymc_minibatch_mh.kernels.looks import look_until_decided
 from pymc_minibatch_mh.kernels.roles import JUDGE, JUDGE_SIGNATURE, PLAN, PLAN_SIGNATURE, role_of
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import BatchMethod
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -243,6 +243,6 @@ class OwnTestMH(MinibatchStep):
             plan,
             judge,
             controls,
-            check.positive("walk_target", walk_target),
+            positive("walk_target", walk_target),
         )
         self._prepare(vars, method, **settings)

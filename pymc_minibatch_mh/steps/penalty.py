@@ -35,17 +35,16 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.checks import integer
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.looks import look_until_decided
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
-from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import (
     AIM,
-    GAUSSIAN_THIRD_MOMENT,
+    UNMEASURED,
     BatchMethod,
-    require_batches,
     rows_for_variance,
 )
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -83,38 +82,18 @@ _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _SLOPE = math.exp(-0.5) * _DENSITY
 
 
-def penalty_test(
-    max_sd: float = 1.2,
-    *,
-    batch_size: int = 100,
-    skewness: float = 0.0,
-    third_moment: float = GAUSSIAN_THIRD_MOMENT,
-) -> PenaltyTest:
-    """Check the settings of the test, and return them.
+def penalty_test(max_sd: float = 1.2, *, batch_size: int = 100) -> PenaltyTest:
+    """Check the settings of the test, and return the record of a chain.
 
-    Parameters
-    ----------
-    max_sd
-        Standard deviation of the log ratio that batches are kept below, in (0, 2]. Up to 1.349
-        the test accepts at least as often as Barker's at every log ratio.
-    batch_size
-        Rows of the smallest batch.
-    skewness, third_moment
-        Audited |skewness| and E|X|^3 of the standardised differences.
-
-    Raises
-    ------
-    SettingError
-        If a setting is out of range.
+    Up to `max_sd` = 1.349 the test accepts at least as often as Barker's at every log ratio.
     """
     if not 0.0 < max_sd <= _LARGEST_SD:
         raise SettingError(
             f"max_sd={max_sd} is outside (0, {_LARGEST_SD}]: the acceptance of the penalty test "
             "falls like exp(-max_sd^2/8). Use 1.2 or less."
         )
-    require_batches(batch_size, skewness, third_moment)
-    found = float(skewness), float(third_moment), math.inf, float(max_sd)
-    return PenaltyTest(int(batch_size), *found)
+    size = integer("batch_size", batch_size, 2)
+    return PenaltyTest(size, **UNMEASURED, max_sd=float(max_sd))
 
 
 @compiled(inlined=True)
@@ -225,10 +204,6 @@ class PenaltyMethod(BatchMethod):
     walk_target = 0.234
 
 
-#: Rows of the smallest batch, where nothing else is asked for.
-USUAL_BATCH = 100
-
-
 class PenaltyMH(MinibatchStep):
     """Metropolis–Hastings whose ratio is lowered by the noise of a batch.
 
@@ -267,16 +242,10 @@ class PenaltyMH(MinibatchStep):
         self,
         vars: Sequence[Variable] | None = None,
         *,
-        batch_size: int = USUAL_BATCH,
+        batch_size: int = 100,
         **settings: Unpack[SharedSettings],
     ) -> None:
-        size = check.integer("batch_size", batch_size, 2)
-        self._prepare(vars, penalty_method(size), **settings)
-
-
-def penalty_method(batch_size: int = USUAL_BATCH) -> "PenaltyMethod":
-    """Return the test of :class:`PenaltyMH`."""
-    return PenaltyMethod(penalty_test(batch_size=batch_size))
+        self._prepare(vars, PenaltyMethod(penalty_test(batch_size=batch_size)), **settings)
 
 
 def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
@@ -291,7 +260,7 @@ def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     rng
         Generator of the new step.
     """
-    method = penalty_method()
+    method = PenaltyMethod(penalty_test())
     prepared = replace(step.prepared, needs=method.needs, tables=None, violation=None).completed()
     other = object.__new__(PenaltyMH)
     # What states of the other step belong to is not what states of this one do.

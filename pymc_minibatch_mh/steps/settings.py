@@ -14,11 +14,12 @@ from pymc.step_methods.compound import BlockedStep
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges
+from pymc_minibatch_mh.checks import choice, flag, integer, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import Weights, value_variables
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.sharing import ReadingSettings
-from pymc_minibatch_mh.proposals.base import Proposal, is_number, positive_definite
+from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
 from pymc_minibatch_mh.steps.chi import chi_for_gap
 
@@ -162,8 +163,7 @@ def _is_stage(pair: Any) -> bool:
     if not isinstance(pair, list | tuple) or len(pair) != 2:
         return False
     draw, temperature = pair
-    numbers = int | float | np.integer | np.floating
-    if any(isinstance(part, bool) or not isinstance(part, numbers) for part in pair):
+    if not all(map(is_number, pair)):
         return False
     return isinstance(draw, int | np.integer) and bool(draw >= 0 and 0.0 < temperature < np.inf)
 
@@ -235,7 +235,11 @@ def of_chains(shared: SharedSettings) -> ChainSettings:
     SettingError
         If one of them is invalid.
     """
-    together(shared["blocked"])
+    if not shared["blocked"]:
+        raise SettingError(
+            "blocked=False would give each variable its own step, but all move together here. "
+            "Leave it out."
+        )
     # Whether it suits the rows is known once they are read; what it may be at all is now.
     tune = flag("tune", shared["tune"])
     schedule = schedule_of(shared["temperature"], tune)
@@ -265,8 +269,7 @@ def reading_of(shared: SharedSettings, *, given_bounds: bool = False) -> "Readin
         If `coordinates` are unknown.
     """
     coordinates = shared["coordinates"]
-    if coordinates not in ("auto", "model"):
-        raise SettingError(f"coordinates={coordinates!r} is unknown. Use 'auto' or 'model'.")
+    choice("coordinates", coordinates, ("auto", "model"))
     in_own_terms = given_bounds or proposal_of(shared["proposal"]).in_own_terms
     return ReadingSettings(
         shared["observed"],
@@ -303,15 +306,6 @@ def moves_without_rows_of(setting: int | str, name: str, method: "Method") -> in
     return int(setting)
 
 
-def together(blocked: bool) -> None:
-    """Refuse what PyMC understands as a step for each variable."""
-    if not blocked:
-        raise SettingError(
-            "blocked=False would give each variable its own step, but all move together here. "
-            "Leave it out."
-        )
-
-
 def taylor_order_of(
     setting: int | str,
     discrete: Sequence[str] = (),
@@ -331,8 +325,7 @@ def taylor_order_of(
     schedule
         Schedule of temperatures, each of which would need an expansion of its own.
     """
-    if centre not in ("auto", "start"):
-        raise SettingError(f"centre={centre!r} is unknown. Use 'auto' or 'start'.")
+    choice("centre", centre, ("auto", "start"))
     if setting == "auto":
         return 0 if discrete or schedule or centre == "start" else 2
     if setting in (0, 1, 2) and not isinstance(setting, bool):
@@ -386,22 +379,6 @@ def proposal_of(setting: Proposal | str) -> Proposal:
     )
 
 
-def positive(name: str, value: Any) -> float:
-    """Return `value` if it is a positive finite number."""
-    if not isinstance(value, bool) and isinstance(value, int | float | np.integer | np.floating):
-        number = float(value)
-        if np.isfinite(number) and number > 0.0:
-            return number
-    raise SettingError(f"{name}={value!r} is not a positive number. Give a number above 0.")
-
-
-def flag(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise SettingError(f"{name}={value!r} is neither True nor False. Give one of them.")
-    return bool(value)
-
-
 def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
     """Return χ, or None for "auto"."""
     if spectral_gap_ratio is not None:
@@ -412,8 +389,7 @@ def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
         return chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
     if isinstance(chi, str) and chi == "auto":
         return None
-    number = isinstance(chi, int | float | np.integer | np.floating) and not isinstance(chi, bool)
-    if not number or not 0.0 <= float(chi) < np.inf:
+    if not is_number(chi) or not 0.0 <= float(chi) < np.inf:
         raise SettingError(
             f"chi={chi!r} is not a number of 0 or more. Give one, or 'auto' to have it chosen."
         )
@@ -448,19 +424,7 @@ def lam_of(lam: float | str) -> float | None:
     """Return λ, or None for "auto"."""
     if isinstance(lam, str) and lam == "auto":
         return None
-    number = isinstance(lam, int | float | np.integer | np.floating) and not isinstance(lam, bool)
-    if not number or not 0.0 < float(lam) < np.inf:
-        raise SettingError(
-            f"lam={lam!r} is not a positive number. Give one, or 'auto' to have it chosen."
-        )
-    return float(lam)
-
-
-def integer(name: str, value: Any, least: int = 1) -> int:
-    """Return `value` if it is an integer of at least `least`."""
-    if not isinstance(value, bool) and isinstance(value, int | np.integer) and value >= least:
-        return int(value)
-    raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")
+    return positive("lam", lam, "Give one, or 'auto' to have it chosen.")
 
 
 def rows_or_auto(name: str, value: float | str) -> float | None:

@@ -57,6 +57,7 @@ import numpy as np
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.checks import choice, flag
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, draw_rows, smallest_table
@@ -410,12 +411,11 @@ class TunaMH(MinibatchStep):
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
-        if form not in ("best", "paper"):
-            raise SettingError(f"form={form!r} is unknown. Use 'best' or 'paper'.")
+        choice("form", form, ("best", "paper"))
         method = PoissonMethod(
             form,
             check.chi_of(chi, spectral_gap_ratio),
-            check.flag("delayed_acceptance", delayed_acceptance),
+            flag("delayed_acceptance", delayed_acceptance),
             check.bounds_of(bounds),
             check.violation_rule(on_violation),
         )

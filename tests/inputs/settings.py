@@ -402,9 +402,9 @@ own.setting(
     "Use 1.2, or 1.0 for an error below 6e-8.",
 )
 own.setting("BarkerMinibatchMH", "sigma", "wide", *POSITIVE)
-own.setting("BarkerMinibatchMH", "batch_rule", "guess", "is unknown.", "Use one of predict, grow.")
+own.setting("BarkerMinibatchMH", "batch_rule", "guess", "is unknown.", "Use 'predict' or 'grow'.")
 own.setting(
-    "BarkerMinibatchMH", "error_bound", "none", "is unknown.", "Use one of edgeworth, novak."
+    "BarkerMinibatchMH", "error_bound", "none", "is unknown.", "Use 'edgeworth' or 'novak'."
 )
 own.setting(
     "BarkerMinibatchMH",

@@ -10,6 +10,7 @@ import xarray as xr
 from scipy.special import ndtri
 
 from pymc_minibatch_mh.chain.probe import Probe
+from pymc_minibatch_mh.checks import integer
 from pymc_minibatch_mh.diagnostics.after.chosen_rows import trace_of
 from pymc_minibatch_mh.diagnostics.audit.measure import (
     MOMENTS,
@@ -26,7 +27,6 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.given import model_behind, step_of
-from pymc_minibatch_mh.steps.settings import integer
 
 #: Bias in standard deviations of the draws up to which intervals keep their coverage: at a tenth,
 #: 95 % intervals still cover 94.9 %.

@@ -14,6 +14,7 @@ from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as scalar
 from scipy.special import chdtrc
 
+from pymc_minibatch_mh.checks import flag, integer
 from pymc_minibatch_mh.diagnostics.forecast.explanation import (
     Approximate,
     BoundTable,
@@ -357,10 +358,10 @@ def explain(
         If a setting is invalid.
     """
     asked = _Asked(
-        check.integer("draws", draws, LEAST_DRAWS),
-        check.integer("tune", tune, 0),
+        integer("draws", draws, LEAST_DRAWS),
+        integer("tune", tune, 0),
         generator_of("random_seed", random_seed),
-        check.flag("nuts", nuts),
+        flag("nuts", nuts),
     )
     if isinstance(model_or_step, MinibatchStep):
         if vars is not None or settings:

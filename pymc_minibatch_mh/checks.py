@@ -1,0 +1,57 @@
+"""Checks of numbers and choices that users set."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pymc_minibatch_mh.errors import SettingError
+
+
+def is_number(value: Any) -> bool:
+    """Whether a setting is a real number."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def positive(name: str, value: Any, or_else: str = "Give a number above 0.") -> float:
+    """Return the setting `name` if it is a positive finite number; `or_else` says a way on."""
+    if is_number(value) and 0.0 < float(value) < math.inf:
+        return float(value)
+    raise SettingError(f"{name}={value!r} is not a positive number. {or_else}")
+
+
+def integer(name: str, value: Any, least: int = 1) -> int:
+    """Return the setting `name` if it is an integer of at least `least`."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least:
+        return int(value)
+    raise SettingError(f"{name}={value!r} is not an integer of {least} or more. Give one.")
+
+
+def rows(name: str, value: Any) -> int:
+    """Return the setting `name` if it is a number of rows."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise SettingError(f"{name}={value!r} is no number of rows. Give an integer of 0 or more.")
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return the setting `name` if it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingError(f"{name}={value!r} is neither True nor False. Give one of them.")
+    return bool(value)
+
+
+def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
+    """Return the setting `name` if it is one of the known words."""
+    if value not in known:
+        *others, last = map(repr, known)
+        raise SettingError(f"{name}={value!r} is unknown. Use {', '.join(others)} or {last}.")
+    return str(value)
+
+
+def numbers_of(name: str, given: Any) -> tuple[float, ...]:
+    """Return the setting `name` if it is a sequence of numbers."""
+    try:
+        return tuple(float(number) for number in given)
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"{name}={given!r} are no numbers. Give a sequence of them.") from error
