@@ -78,12 +78,7 @@ class LogPasses(Passes):
         places: Sequence[int],
     ) -> None:
         super().__init__(rows, prior, source)
-        self._places = np.array(places)
-
-    @property
-    def logs(self) -> np.ndarray:
-        """Those coordinates."""
-        return self._places
+        self.logs = self._places = np.array(places)
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part, which has the Jacobian."""
