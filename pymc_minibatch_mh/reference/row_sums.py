@@ -29,18 +29,9 @@ Moves = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 class BoundedMove(NamedTuple):
-    """A move, and the bounds of what rows change by in it.
+    """A move of an order, and the table of bounds that serves it with its M; -1 where none does.
 
-    Parameters
-    ----------
-    order
-        Of the expansion.
-    ends
-        The position, the new one and the centre of the expansion.
-    table, m
-        Table of the bounds that serves the move, and its M; -1 where none does.
-    inverse_temperature
-        β.
+    Its `ends` are the position, the new one and the centre of the expansion.
     """
 
     order: int
@@ -208,16 +199,9 @@ def ratio_in(move: BoundedMove, c: np.ndarray, sums: RowSums, rows: Any) -> tupl
 class Spread(NamedTuple):
     """How the differences of some rows spread.
 
-    Parameters
-    ----------
-    known
-        Sum of the differences of the heavy rows.
-    moments
-        n, mean and central sums of order 2 and 3 of those of the others.
-    top : ndarray
-        The smallest and the largest of these.
-    ratio, row
-        Largest |dU_i|/(c_i M), and its row; NaN and -1 without bounds.
+    `known` is the sum of the differences of the heavy rows; n, mean and central sums of order 2 and
+    3, and the smallest and the largest are of the others. The largest |dU_i|/(c_i M) and its row
+    are NaN and -1 without bounds.
     """
 
     known: float
@@ -237,18 +221,9 @@ class Spread(NamedTuple):
 
 
 class SpreadIn(NamedTuple):
-    """Ask how the differences of consecutive rows spread in a move.
+    """Ask how the differences of consecutive rows from `first` on spread in a move.
 
-    Parameters
-    ----------
-    move
-        The move.
-    first
-        Number of the first row.
-    heavy : ndarray of int64
-        Rows that every update reads.
-    n_top
-        How many of the smallest and of the largest differences are asked for.
+    Every update reads the rows `heavy`; asked for are the `n_top` smallest and largest differences.
     """
 
     move: BoundedMove
