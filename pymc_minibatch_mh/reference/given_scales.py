@@ -12,6 +12,7 @@ there are none.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -88,19 +89,17 @@ def _rows(target: "Target", surrogate: Surrogate) -> Derivatives:
     return Derivatives(0.0, gradient + bend, beta * surrogate.hessian)
 
 
+@dataclass(frozen=True, eq=False)
 class _Axes:
     """The density V of the scales around its maximum, along one axis for each of them.
 
     `spread` and `narrow` are the symmetric roots of the inverse of V's curvature, and of that.
     """
 
-    def __init__(
-        self, marginal: Marginal, best: Given, spread: np.ndarray, narrow: np.ndarray
-    ) -> None:
-        self.marginal = marginal
-        self.best = best
-        self.spread = spread
-        self.narrow = narrow
+    marginal: Marginal
+    best: Given
+    spread: np.ndarray
+    narrow: np.ndarray
 
     @classmethod
     def around(cls, marginal: Marginal) -> "_Axes | None":
