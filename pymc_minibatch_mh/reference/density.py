@@ -8,8 +8,7 @@ which directions are curved at all does: a year as a predictor makes the raw con
 Kinks of the prior part, as of a Laplace prior: where they are, and averages over them.
 
 At a kink the log-density has no Hessian, and its mode may lie on it. Averaged across the kink over
-an interval about as wide as the posterior, it has one. Any centre and scale leave a test exact;
-good ones make it fast.
+an interval about as wide as the posterior, it has one.
 """
 
 from collections.abc import Callable, Iterable, Sequence

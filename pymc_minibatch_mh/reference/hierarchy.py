@@ -6,10 +6,9 @@ quadratic of the rows means something near the best x only, so that φ stays unt
 
 Coordinates that a joint mode is not sought in: scales of hierarchies, and what acts like them.
 
-A hierarchy ``alpha ~ Normal(mu, tau)`` has no joint mode: its density grows without bound as tau
-goes to zero. What tells tau from mu is that the prior's curvature in alpha changes with tau and
-not with mu. Hence the rule, in which a *slope between two points* stands for a curvature, so that
-it also sees priors with kinks:
+In ``alpha ~ Normal(mu, tau)`` the prior's curvature in alpha changes with tau and not with mu.
+Hence the rule, in which a *slope between two points* stands for a curvature, so that it also sees
+priors with kinks:
 
 1. A coordinate that no row reads is a scale where the prior's slope between two points, which
    differ in the coordinates that rows do read, changes with it.

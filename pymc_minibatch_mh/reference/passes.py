@@ -37,8 +37,6 @@ from pymc_minibatch_mh.threads import in_threads
 READING = "Reading all rows"
 #: Rows for which it is not worth to begin another chunk.
 LEAST = 32_768
-
-
 #: Some rows: consecutive ones, whose numbers are not made before they are used, or any.
 Chunk = slice | np.ndarray
 
@@ -157,17 +155,7 @@ class MoveMoments:
 
 
 class Passes:
-    """Full passes over the rows of a split model.
-
-    Parameters
-    ----------
-    rows
-        The model's compiled rows, where they lie.
-    prior
-        The prior part.
-    source
-        The rows themselves.
-    """
+    """Full passes over the rows of a split model, which are compiled, and over its prior part."""
 
     #: Coordinates that are logarithms of what may be zero.
     logs = np.empty(0, dtype=np.int64)
@@ -257,16 +245,8 @@ class Passes:
     ) -> list[MoveMoments]:
         """Return moments over rows of the differences that each of some moves makes.
 
-        Parameters
-        ----------
-        order, centre
-            Of the expansion.
-        moves
-            The position and the new one of each.
-        left_out
-            Rows that do not count, in order.
-        largest
-            Where the rows that change most are to be collected.
+        Order and centre are those of the expansion. Rows that are left out, in order, do not count;
+        the rows that change most are collected where they are asked for.
         """
         chunks, asked = self._all_rows, []
         for chunk in chunks:

@@ -336,13 +336,7 @@ class Target:
         return scales_of(self.passes.prior, read, start)
 
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
-        """Find the mode of a subsample whose rows stand for several each.
-
-        Raises
-        ------
-        ModeError
-            If there is none.
-        """
+        """Find the mode of a subsample whose rows stand for several each, if there is one."""
         weight = self.inverse_temperature * self.source.n_rows / rows.size
         density, ends = Density(self._climbed, weight, rows), self._ends
         start = with_logs(start, ends) if ends else start
