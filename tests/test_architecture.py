@@ -12,7 +12,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 660, "data": 2_140, "likelihood": 9_700, "kernels": 4_180, "proposals": 1_680,
+    "(top)": 660, "data": 2_120, "likelihood": 9_700, "kernels": 4_180, "proposals": 1_680,
     "compiled": 1_930, "reference": 3_170, "bounds": 4_240, "plan": 2_130, "chain": 1_340,
     "steps": 6_080, "sampling": 1_470, "diagnostics": 3_840,
 }  # fmt: skip

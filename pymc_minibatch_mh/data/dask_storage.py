@@ -46,20 +46,6 @@ def address_in_use() -> str | None:
     return None if client is None else str(client.scheduler.address)
 
 
-def compute(arrays: Sequence[Any], address: str | None) -> list[np.ndarray]:
-    """Compute arrays of Dask on the cluster in use, or else by the scheduler that is set.
-
-    Raises
-    ------
-    LostClusterError
-        If the cluster has no workers for a minute, or does not answer.
-    """
-    client = client_in_use(address)
-    if client is None:
-        return [np.asarray(found) for found in dask.compute(*arrays)]
-    return [np.asarray(found) for found in computed_by(client, arrays)]
-
-
 def client_in_use(address: str | None) -> Any:
     """Return the client of the cluster in use, None where there is no cluster.
 
@@ -190,12 +176,14 @@ class DaskStorage:
             require_rows(rows, self.n_rows)
         wanted = [self._arrays[name][rows] for name in names]
         try:
-            found = compute(wanted, self._address)
+            client = client_in_use(self._address)
+            found = dask.compute(*wanted) if client is None else computed_by(client, wanted)
+            arrays = [np.asarray(array) for array in found]
         except Exception as error:
             raise self._failed(names, rows, error) from error
         return {
             name: _Asked.of(asked).checked(name, array)[... if places is None else places]
-            for name, asked, array in zip(names, wanted, found, strict=True)
+            for name, asked, array in zip(names, wanted, arrays, strict=True)
         }
 
     @property

@@ -2,7 +2,7 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from threading import Lock
 
@@ -73,20 +73,6 @@ class DecodedParts:
             self.nbytes -= self._parts.pop(key).result().nbytes
 
 
-def parts_of(rows: np.ndarray, edges: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each part that holds some of the rows, and the places of these among the rows.
-
-    Rows are in any order; `edges` has the first row of every part, and the number of all rows.
-    Raises IndexError where there is no such row.
-    """
-    require_rows(rows, int(edges[-1]))
-    owners = np.searchsorted(edges, rows, side="right") - 1
-    order = np.argsort(owners, kind="stable")
-    changes = np.flatnonzero(np.diff(owners[order])) + 1
-    for places in np.split(order, changes) if rows.size else ():
-        yield int(owners[places[0]]), places
-
-
 def gather(
     rows: slice | np.ndarray,
     edges: np.ndarray,
@@ -96,7 +82,8 @@ def gather(
     """Return some rows, each part decoded once: a view of a part that holds them all in a line.
 
     Rows are consecutive or numbers in any order; `edges` has the first row of every part, and the
-    number of all rows; `empty`, shape (0, ...), is of the type and the shape of rows.
+    number of all rows; `empty`, shape (0, ...), is of the type and the shape of rows. Raises
+    IndexError where there is no such row.
     """
     if isinstance(rows, slice):
         first, stop, step = rows.indices(int(edges[-1]))
@@ -104,7 +91,12 @@ def gather(
             return gather(np.arange(first, stop, step), edges, empty, part)
         return _in_line(first, max(first, stop), edges, empty, part)
     found = np.empty((rows.size, *empty.shape[1:]), dtype=empty.dtype)
-    for number, places in parts_of(rows, edges):
+    require_rows(rows, int(edges[-1]))
+    owners = np.searchsorted(edges, rows, side="right") - 1
+    order = np.argsort(owners, kind="stable")
+    changes = np.flatnonzero(np.diff(owners[order])) + 1
+    for places in np.split(order, changes) if rows.size else ():
+        number = int(owners[places[0]])
         found[places] = part(number)[rows[places] - edges[number]]
     return found
 

@@ -35,13 +35,7 @@ from pymc_minibatch_mh.reference import density as findings
 from pymc_minibatch_mh.reference.climb import climb, first_found
 from pymc_minibatch_mh.reference.density import Density, Names, Point, averaged
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
-from pymc_minibatch_mh.reference.mode import (
-    JITTERS,
-    SUBSAMPLE,
-    SUBSAMPLE_PER_COORDINATE,
-    TOLERANCE,
-    Mode,
-)
+from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
 from pymc_minibatch_mh.reference.passes import Derivatives, Passes
 
 #: Change of a slope, relative to the slopes, that is more than rounding.
@@ -199,11 +193,10 @@ def find_marginal_mode(
         If there is no mode; names the parameters.
     """
     start = np.array(start, dtype=np.float64)
-    few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * start.size)
     search = _Search(passes, scales, Names(names), max(tolerance, SETTLED * np.sqrt(start.size)))
-    if passes.n_rows <= 4 * few:
+    rows = rows_of_few(passes, start.size, rng)
+    if rows is None:
         return search.found_from_several(start, inverse_temperature, None, rng)
-    rows = np.sort(rng.choice(passes.n_rows, few, replace=False))
     try:
         # Not weighted up: a few rows that stood for all would tell the groups apart too well.
         near = search.found_from_several(start, inverse_temperature, rows, rng)

@@ -82,13 +82,12 @@ def find_mode(
     """
     start = np.array(start, dtype=np.float64)
     whole = Density(passes, inverse_temperature)
-    few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * start.size)
-    if passes.n_rows <= 4 * few:
+    rows = rows_of_few(passes, start.size, rng)
+    if rows is None:
         starts = _starts(whole, start, rng)
         mode, density = first_found(lambda x: climb(whole, x, names, tolerance), starts)
     else:
-        rows = np.sort(rng.choice(passes.n_rows, few, replace=False))
-        coarse = Density(passes, inverse_temperature * passes.n_rows / few, rows)
+        coarse = Density(passes, inverse_temperature * passes.n_rows / rows.size, rows)
         try:
             starts = _starts(coarse, start, rng)
             near, found = first_found(lambda x: climb(coarse, x, names, COARSE_TOLERANCE), starts)
@@ -99,6 +98,14 @@ def find_mode(
             whole = whole.over(found.kinks)
             mode, density = climb(whole, near.position, names, tolerance)
     return Mode(mode.position, -mode.total.hessian, mode.likelihood, density.kinked)
+
+
+def rows_of_few(passes: Passes, size: int, rng: np.random.Generator) -> np.ndarray | None:
+    """Draw the rows that find the neighbourhood of a mode; None where all are about as few."""
+    few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * size)
+    if passes.n_rows <= 4 * few:
+        return None
+    return np.sort(rng.choice(passes.n_rows, few, replace=False))
 
 
 def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
