@@ -12,7 +12,7 @@ are few enough to be read at once, the c_i of all rows are computed instead and 
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,14 +34,13 @@ BLOCK = 4096
 MOST_FETCHED = 262_144
 
 
-class BoundsIn(NamedTuple):
-    """Ask for the c_i of some rows in a table."""
+# What is asked of the bounds of some rows are partials of the functions whose last arguments are
+# the bounds and the rows: they are sent to where rows are.
 
-    table: int
 
-    def of(self, bounds: "BlockBounds", data: RowData) -> np.ndarray:
-        """Return them, float32."""
-        return bounds.of(self.table, data)
+def _c_of(table: int, bounds: "BlockBounds", data: RowData) -> np.ndarray:
+    """Return the c_i in a table, float32."""
+    return bounds.of(table, data)
 
 
 class Kept(NamedTuple):
@@ -70,58 +69,37 @@ def _exceeding(c: np.ndarray, largest: np.ndarray) -> int:
     return -1 if within.all() else int(np.argmin(within))
 
 
-class KeptOf(NamedTuple):
-    """Ask which of some rows are kept, and for their data.
+def kept_of(
+    table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
+) -> Kept:
+    """Return the rows that are kept of candidates, and their data.
 
-    Parameters
-    ----------
-    table
-        Table of the bounds.
-    largest, chances : ndarray
-        The largest c_i of each row's block, and a number below which its share of that keeps it.
+    Given are the largest c_i of each row's block, and a number below which its share of that keeps
+    the row.
     """
-
-    table: int
-    largest: np.ndarray
-    chances: np.ndarray
-
-    def of(self, bounds: "BlockBounds", data: RowData) -> Kept:
-        """Return those that are kept."""
-        c = bounds.of(self.table, data)
-        kept = np.flatnonzero(self.chances * self.largest < c)
-        columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
-        return Kept(kept, c[kept], columns, _exceeding(c, self.largest))
+    c = bounds.of(table, data)
+    kept = np.flatnonzero(chances * largest < c)
+    columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
+    return Kept(kept, c[kept], columns, _exceeding(c, largest))
 
 
-class DrawnOf(NamedTuple):
-    """Ask for rows drawn in proportion to their c_i, of all.
+def drawn_of(
+    table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
+) -> Kept:
+    """Return rows drawn in proportion to their c_i, in their order, of all.
 
-    Parameters
-    ----------
-    table
-        Table of the bounds.
-    largest : ndarray
-        The largest c_i of each row's block.
-    chances : ndarray
-        For each draw, the share of Σc_i that lies before it.
+    Given are the largest c_i of each row's block, and for each draw the share of Σc_i before it.
     """
-
-    table: int
-    largest: np.ndarray
-    chances: np.ndarray
-
-    def of(self, bounds: "BlockBounds", data: RowData) -> Kept:
-        """Return those that are drawn, in their order."""
-        c = bounds.of(self.table, data)
-        exceeding = _exceeding(c, self.largest)
-        if exceeding >= 0:
-            return Kept(np.zeros(0, dtype=np.int64), c[:0], (), exceeding)
-        upto = np.cumsum(c, dtype=np.float64)
-        drawn = np.searchsorted(upto, self.chances * upto[-1], side="right")
-        # A product with a chance next to 1 can round up to the sum.
-        drawn = np.minimum(drawn, np.searchsorted(upto, upto[-1]))
-        columns = tuple((x.name, x.values[data.rows[drawn]]) for x in data.function.columns)
-        return Kept(drawn, c[drawn], columns, -1)
+    c = bounds.of(table, data)
+    exceeding = _exceeding(c, largest)
+    if exceeding >= 0:
+        return Kept(np.zeros(0, dtype=np.int64), c[:0], (), exceeding)
+    upto = np.cumsum(c, dtype=np.float64)
+    drawn = np.searchsorted(upto, chances * upto[-1], side="right")
+    # A product with a chance next to 1 can round up to the sum.
+    drawn = np.minimum(drawn, np.searchsorted(upto, upto[-1]))
+    columns = tuple((x.name, x.values[data.rows[drawn]]) for x in data.function.columns)
+    return Kept(drawn, c[drawn], columns, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +193,7 @@ class BlockTables:
         """Return c_i of some rows in a table, float32."""
         if isinstance(rows, slice):
             rows = np.arange(rows.start, rows.stop)
-        return self.bounds.found(BoundsIn(table), rows)
+        return self.bounds.found(partial(_c_of, table), rows)
 
     @cached_property
     def _candidates(self) -> np.ndarray:
@@ -259,7 +237,7 @@ class BlockTables:
         """Compute the c_i of all rows and draw by them."""
         rows = np.arange(self.n_rows)
         largest = self.largest[table, rows // self.length]
-        read = self.bounds.found(DrawnOf(table, largest, rng.random(count)), rows)
+        read = self.bounds.found(partial(drawn_of, table, largest, rng.random(count)), rows)
         if read.exceeding >= 0:
             raise self._changed(read.exceeding)
         columns = tuple(Column(name, values, 0) for name, values in read.columns)
@@ -276,7 +254,8 @@ class BlockTables:
         order = np.argsort(rows, kind="stable")
         largest = self.largest[table, rows // self.length]
         chances = rng.random(rows.size)
-        read = self.bounds.found(KeptOf(table, largest[order], chances[order]), rows[order])
+        asked = partial(kept_of, table, largest[order], chances[order])
+        read = self.bounds.found(asked, rows[order])
         if read.exceeding >= 0:
             raise self._changed(rows[order[read.exceeding]])
         # In the order in which they were drawn.
@@ -427,7 +406,7 @@ class BlockBounds(BoundsPass):
         """Return Σc_i and the largest c_i of every region, kind and block from `start` on."""
         cuts = StoredRows(self.function.columns).cuts
         chunks = chunks_of(self.function.n_rows, BLOCK_ROWS, start, cuts, BLOCK)
-        found = list(self._over([(chunk, OfBlocks()) for chunk in chunks]))
+        found = list(self._over([(chunk, _of_blocks) for chunk in chunks]))
         sums, largest = zip(*found, strict=True)
         return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
 
@@ -461,19 +440,16 @@ class BlockBounds(BoundsPass):
         return int(rows[np.flatnonzero(~np.isfinite(pairs[0]).all(axis=0))[0]])
 
 
-class OfBlocks(NamedTuple):
-    """Ask for Σc_i and the largest c_i of every region and kind, of blocks of some rows."""
-
-    def of(self, bounds: BlockBounds, data: RowData) -> tuple[np.ndarray, np.ndarray]:
-        """Return both, shape (regions, 2, blocks)."""
-        sums, largest = [], []
-        for first in range(0, data.rows.size, CHUNK):
-            places = np.arange(first, min(first + CHUNK, data.rows.size))
-            pairs = bounds.over_some(slice(None), data.part(places))
-            starts = np.arange(0, places.size, BLOCK)
-            largest.append(np.maximum.reduceat(pairs, starts, axis=2))
-            sums.append(np.add.reduceat(pairs.astype(np.float64), starts, axis=2))
-        return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
+def _of_blocks(bounds: BlockBounds, data: RowData) -> tuple[np.ndarray, np.ndarray]:
+    """Return Σc_i and the largest c_i of every region, kind and block: (regions, 2, blocks)."""
+    sums, largest = [], []
+    for first in range(0, data.rows.size, CHUNK):
+        places = np.arange(first, min(first + CHUNK, data.rows.size))
+        pairs = bounds.over_some(slice(None), data.part(places))
+        starts = np.arange(0, places.size, BLOCK)
+        largest.append(np.maximum.reduceat(pairs, starts, axis=2))
+        sums.append(np.add.reduceat(pairs.astype(np.float64), starts, axis=2))
+    return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -504,4 +480,4 @@ class BoundsWork:
         return self._of(RowData(function, slice(0, read.n_rows)), asked)
 
     def _of(self, data: RowData, asked: Any) -> Any:
-        return asked.of(self.bounds.of_functions([data.function]), data)
+        return asked(self.bounds.of_functions([data.function]), data)

@@ -11,7 +11,7 @@ from pymc_minibatch_mh.kernels import row_sums as repeat
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.draw import generator_addresses
 from pymc_minibatch_mh.kernels.run import proposal_of
-from pymc_minibatch_mh.reference.passes import Consecutive, chunks_of, on_all_cores, over_rows
+from pymc_minibatch_mh.reference.passes import chunks_of, on_all_cores, over_rows
 from pymc_minibatch_mh.reference.row_sums import BoundedMove, Spread, SpreadIn
 
 #: Rows that are read at a time.
@@ -154,19 +154,19 @@ class Probe:
         ends = move.position, move.new, self._posterior.surrogate.centre
         order = self._chain.prepared.target.taylor_order
         bounded = BoundedMove(order, ends, table, m, self._beta)
-        asked = [SpreadIn(bounded, chunk.first, self._heavy, self.n_top) for chunk in chunks]
+        asked = [SpreadIn(bounded, chunk.start, self._heavy, self.n_top) for chunk in chunks]
         whole = Spread(0.0, (0, 0.0, 0.0, 0.0), np.empty(0), math.nan if table < 0 else -1.0, -1)
         for part in self._found(list(zip(chunks, asked, strict=True))):
             whole = whole.merged(part, self.n_top)
         return self._summary(move, whole)
 
-    def _found(self, asked: list[tuple[Consecutive, SpreadIn]]) -> Iterator[Spread]:
+    def _found(self, asked: list[tuple[slice, SpreadIn]]) -> Iterator[Spread]:
         prepared, posterior = self._chain.prepared, self._posterior
         if not prepared.target.source.in_memory:
             return over_rows(prepared.held, prepared.target.source, asked)
 
-        def part(one: tuple[Consecutive, SpreadIn]) -> Spread:
-            ends = one[0].first, one[0].last
+        def part(one: tuple[slice, SpreadIn]) -> Spread:
+            ends = one[0].start, one[0].stop
             table = one[1].move.table
             c = posterior.tables.c[table, slice(*ends)] if table >= 0 else None
             return one[1].of(posterior.evaluate, posterior.space, ends, c)

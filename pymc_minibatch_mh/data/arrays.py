@@ -18,17 +18,10 @@ from pymc_minibatch_mh.errors import SettingError
 def native_type(what: str, dtype: np.dtype) -> np.dtype:
     """Return the type that numbers have once they are read: as stored, in this machine's order.
 
-    Parameters
-    ----------
-    what
-        What has the type, for messages.
-    dtype
-        The type.
-
     Raises
     ------
     SettingError
-        If these are no real numbers, or floats that compiled code does not read.
+        If these are no real numbers, or floats that compiled code does not read; names `what`.
     """
     if dtype.kind not in "fiub":
         raise SettingError(
@@ -43,24 +36,13 @@ def native_type(what: str, dtype: np.dtype) -> np.dtype:
 
 
 def require_names(what: str, names: Iterable[str]) -> None:
-    """Refuse to make rows of no array.
-
-    Raises
-    ------
-    SettingError
-        Naming what holds none.
-    """
+    """Refuse to make rows of no array: a :class:`SettingError` names what holds none."""
     if not list(names):
         raise SettingError(f"{what} has no arrays. Name some, such as X and y.")
 
 
 def common_length(lengths: Mapping[str, int]) -> int:
-    """Return the number of rows that all arrays have.
-
-    Parameters
-    ----------
-    lengths
-        What an array is, for messages -> its length.
+    """Return the number of rows that all arrays have, of what each is and its length.
 
     Raises
     ------
@@ -87,17 +69,10 @@ def dtype_once_read(dtype: np.dtype) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One data array and the axis along which its rows lie.
+    """One data array of the model and the axis along which its rows lie.
 
-    Parameters
-    ----------
-    name
-        Name of the array in the model, for messages.
-    values : ndarray or StoredArray
-        The array itself, of any numeric type and layout; it is never copied. Or what stands for
-        it where it is stored, which has no address.
-    axis
-        The observation axis.
+    It is never copied. A :class:`~data.storage.StoredArray` stands for one that is stored, which
+    has no address.
     """
 
     name: str
@@ -134,21 +109,11 @@ class Column:
 
 
 class ArrayRows:
-    """The rows of all subsampled terms, held in memory.
+    """The rows of all subsampled terms, held in memory and numbered through all terms.
 
-    What compiled code needs to reach them, the context, begins with the address of `others`.
-
-    Parameters
-    ----------
-    columns
-        The data arrays, in the order of the slots that the batch graphs refer to.
-    term_lengths
-        Number of rows of each term. Rows are numbered through all terms.
-    n_others
-        Length of `others`, values that all rows share and that change between updates. Compiled
-        batches read them where they lie.
-    others : ndarray, optional
-        These values, where other rows have them already.
+    What compiled code needs to reach them, the context, begins with the address of `others`: values
+    that all rows share and that change between updates, which batches read where they lie. The
+    columns are in the order of the slots that the batch graphs refer to.
     """
 
     #: Whether the rows have addresses as they are, or only once they are read.
@@ -265,18 +230,8 @@ def read_number(address, code):
 def read_block(rows, address, stride, entry_stride, code, out, first, count):
     """Read `count` evenly spaced numbers of some rows into columns of `out`, from `first` on.
 
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (n,)
-        Row numbers.
-    address, stride
-        Where row 0 begins, and bytes from row to row.
-    entry_stride
-        Bytes from number to number in a row.
-    code
-        Place of their type in ``STORED``.
-    out : ndarray, shape (n, columns)
-        Overwritten there.
+    Row 0 begins at `address`; from row to row are `stride` bytes and from number to number of a row
+    `entry_stride`. The `code` is the place of their type in ``STORED``.
     """
     for i in range(rows.size):
         start = address + rows[i] * stride

@@ -24,19 +24,9 @@ BLOCK = 2**20
 def digest(array: np.ndarray) -> str:
     """Return the digest of an array's type, its shape and every byte, whatever its layout.
 
-    Of each block it takes a cyclic redundancy check and the sum of its 64-bit words. The sum
-    changes with any single number, so that such a change is always noticed; the check leaves a
-    chance of 2⁻³² to any other change of a block.
-
-    Parameters
-    ----------
-    array : ndarray
-        Numbers of any type, not objects.
-
-    Returns
-    -------
-    str
-        The same in every process.
+    It is the same in every process. Of each block it takes a cyclic redundancy check and the sum of
+    its 64-bit words. The sum changes with any single number, so that such a change is always
+    noticed; the check leaves a chance of 2⁻³² to any other change of a block.
     """
     whole = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
     blocks = list(_blocks(array))
@@ -82,10 +72,7 @@ class Stamped(Protocol):
 class Contents:
     """What some arrays hold, as a value: equal, and equally hashed, where all of them are.
 
-    Parameters
-    ----------
-    digests
-        Name and digest of each array, in an order that is part of the value.
+    It has the name and the digest of each array, in an order that is part of the value.
     """
 
     digests: tuple[tuple[str, str], ...]
@@ -111,10 +98,7 @@ class Contents:
 def code_digest(function: Callable[..., Any]) -> str:
     """Return the digest of what a function does: code, defaults, and what it uses and calls.
 
-    Parameters
-    ----------
-    function
-        A Python function, or one that numba has compiled.
+    It is a Python function, or one that numba has compiled.
     """
     return sha256("\n".join(_function(function, set())).encode()).hexdigest()[:16]
 

@@ -5,7 +5,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from itertools import pairwise
 from threading import Lock
@@ -19,6 +19,7 @@ import dask.array as da
 import numpy as np
 
 from pymc_minibatch_mh.data.arrays import common_length, native_type, require_names
+from pymc_minibatch_mh.data.files import require_rows
 from pymc_minibatch_mh.data.storage import Field, Part
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 
@@ -45,39 +46,11 @@ def address_in_use() -> str | None:
     return None if client is None else str(client.scheduler.address)
 
 
-def compute(arrays: Sequence[Any], address: str | None) -> list[np.ndarray]:
-    """Compute arrays on the cluster in use, or else by the scheduler that is set.
-
-    Parameters
-    ----------
-    arrays
-        Arrays of Dask.
-    address
-        The cluster to use in a process that has no client of its own.
-
-    Raises
-    ------
-    LostClusterError
-        If the cluster has no workers for a minute, or does not answer.
-    """
-    client = client_in_use(address)
-    if client is None:
-        return [np.asarray(found) for found in dask.compute(*arrays)]
-    return [np.asarray(found) for found in computed_by(client, arrays)]
-
-
 def client_in_use(address: str | None) -> Any:
     """Return the client of the cluster in use, None where there is no cluster.
 
-    Parameters
-    ----------
-    address
-        The cluster to use in a process that has no client of its own.
-
-    Raises
-    ------
-    LostClusterError
-        If the cluster does not answer.
+    The address is that of the cluster to use in a process that has no client of its own. Raises
+    :class:`LostClusterError` where that does not answer.
     """
     client: Any = _default_client()
     # The threads of a client do not live on in a forked process.
@@ -89,13 +62,7 @@ def client_in_use(address: str | None) -> Any:
 
 
 def computed_by(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
-    """Yield what a cluster computes, in order; nothing goes on where nobody asks for more.
-
-    Raises
-    ------
-    LostClusterError
-        If the cluster has no workers for a minute, or does not answer.
-    """
+    """Yield what a cluster computes, in order; nothing goes on where nobody asks for more."""
     futures = client.compute(list(wanted))
     while futures:
         yield _result(client, futures.pop(0))
@@ -105,11 +72,6 @@ def shared_with(client: Any, value: Any) -> Any:
     """Return what stands for the pickle of a value on a cluster, which workers have `loaded`.
 
     The cluster keeps it as long as the value lives, and workers get it from each other.
-
-    Raises
-    ------
-    LostClusterError
-        If the cluster has no workers for a minute, or does not answer.
     """
     known = _shared.setdefault(value, {})
     # Two threads may send it twice; a lock would be held where a process is forked meanwhile.
@@ -183,12 +145,7 @@ class DaskStorage:
     """Arrays of Dask, rows on the first axis, computed by the scheduler that Dask has.
 
     That is the client of `distributed` where there is one. Other processes, such as those of
-    chains, connect to the same cluster.
-
-    Parameters
-    ----------
-    arrays
-        Name -> array. Two reads of a row have to give the same numbers.
+    chains, connect to the same cluster. Two reads of a row have to give the same numbers.
 
     Raises
     ------
@@ -210,28 +167,23 @@ class DaskStorage:
         self._address = address_in_use()
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Compute some rows.
-
-        Raises
-        ------
-        SourceError
-            If Dask cannot; names the rows and what Dask says.
-        """
+        """Compute some rows: a :class:`SourceError` names those that Dask cannot, and why."""
         names = list(names)
         places = None
         if not isinstance(rows, slice):
             # Dask takes sorted rows from every chunk once.
             rows, places = np.unique(rows, return_inverse=True)
-            if rows.size and not (rows[0] >= 0 and rows[-1] < self.n_rows):
-                raise IndexError(f"rows {rows[0]} to {rows[-1]} are asked for among {self.n_rows}")
+            require_rows(rows, self.n_rows)
         wanted = [self._arrays[name][rows] for name in names]
         try:
-            found = compute(wanted, self._address)
+            client = client_in_use(self._address)
+            found = dask.compute(*wanted) if client is None else computed_by(client, wanted)
+            arrays = [np.asarray(array) for array in found]
         except Exception as error:
             raise self._failed(names, rows, error) from error
         return {
             name: _Asked.of(asked).checked(name, array)[... if places is None else places]
-            for name, asked, array in zip(names, wanted, found, strict=True)
+            for name, asked, array in zip(names, wanted, arrays, strict=True)
         }
 
     @property
@@ -248,10 +200,7 @@ class DaskStorage:
     def computed(self, names: Iterable[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
         """Yield what is computed of parts of the rows by the workers that hold them.
 
-        Raises
-        ------
-        SourceError
-            If Dask cannot; names the rows and what Dask says.
+        A :class:`SourceError` names the rows that Dask cannot compute, and what it says.
         """
         names = list(names)
         results = self._results(names, parts, shared)
@@ -278,7 +227,7 @@ class DaskStorage:
 
     def _task(self, names: Sequence[str], part: Part, shared: Any, key: str) -> Any:
         asked = {name: self._asked(name, part.rows) for name in names}
-        called = _OnWorker(part.compute, {name: one for name, (one, _) in asked.items()})
+        called = partial(_on_worker, part.compute, {name: one for name, (one, _) in asked.items()})
         blocks = {name: block for name, (_, block) in asked.items()}
         return dask.delayed(called, traverse=False)(shared, blocks, dask_key_name=key)
 
@@ -359,16 +308,15 @@ class _Asked:
         return np.require(found, dtype, ["ALIGNED"])
 
 
-@dataclass(frozen=True, eq=False)
-class _OnWorker:
-    """What is computed of rows that Dask has computed."""
-
-    compute: Callable[[Any, Mapping[str, np.ndarray]], Any]
-    asked: Mapping[str, _Asked]
-
-    def __call__(self, pickled: bytes, blocks: Mapping[str, Any]) -> Any:
-        arrays = {name: self.asked[name].checked(name, np.asarray(x)) for name, x in blocks.items()}
-        return self.compute(loaded(pickled), arrays)
+def _on_worker(
+    compute: Callable[[Any, Mapping[str, np.ndarray]], Any],
+    asked: Mapping[str, "_Asked"],
+    pickled: bytes,
+    blocks: Mapping[str, Any],
+) -> Any:
+    """Return what is computed of rows that Dask has computed."""
+    arrays = {name: asked[name].checked(name, np.asarray(x)) for name, x in blocks.items()}
+    return compute(loaded(pickled), arrays)
 
 
 def _ends(array: da.Array) -> list[int]:

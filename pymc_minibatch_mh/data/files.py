@@ -23,14 +23,8 @@ AGAIN = "Build Rows(...), the model and the step again on the file as it shall b
 class SourceFile:
     """A file, or an object of a store, as it was when it was opened.
 
-    Parameters
-    ----------
-    path
-        Where it lies.
-    size
-        In bytes.
-    changed
-        When it was last written to, in ns, or what else its store tells it by.
+    Its size is in bytes; `changed` is when it was last written to, in ns, or what else its store
+    tells it by.
     """
 
     path: str
@@ -39,13 +33,7 @@ class SourceFile:
 
     @classmethod
     def at(cls, path: str | Path) -> "SourceFile":
-        """Look at a file.
-
-        Raises
-        ------
-        SourceError
-            If there is none.
-        """
+        """Look at a file; a :class:`SourceError` tells that there is none."""
         try:
             found = Path(path).stat()
         except OSError as error:
@@ -54,34 +42,25 @@ class SourceFile:
             ) from None
         return cls(str(path), found.st_size, found.st_mtime_ns)
 
+    @classmethod
+    def if_any(cls, path: str | Path) -> "SourceFile | None":
+        """Look at a file, None where there is none."""
+        try:
+            return cls.at(path)
+        except SourceError:
+            return None
+
     @property
     def stamp(self) -> str:
         """What tells the file from others."""
         return f"{Path(self.path).name}, {self.size} bytes, changed at {self.changed} ns"
 
     def require_unchanged(self) -> None:
-        """Look at the file again: reading beyond the end of a mapped one would end the process.
-
-        Raises
-        ------
-        SourceError
-            If it is not the one that it was.
-        """
-        try:
-            found = Path(self.path).stat()
-        except OSError:
-            self.require_same(None)
-        else:
-            self.require_same(SourceFile(self.path, found.st_size, found.st_mtime_ns))
+        """Look at the file again: reading beyond the end of a mapped one would end the process."""
+        self.require_same(SourceFile.if_any(self.path))
 
     def require_same(self, found: "SourceFile | None") -> None:
-        """Compare with what lies in the place now.
-
-        Raises
-        ------
-        SourceError
-            If it is not the one that it was.
-        """
+        """Compare with the file in the place now: a :class:`SourceError` says how it differs."""
         if found is None:
             raise SourceError(f"the file {self.path} is no more. {AGAIN}")
         if found.size != self.size:
@@ -141,19 +120,7 @@ def _map_of(array: np.ndarray) -> np.memmap | None:
 
 @dataclass(frozen=True)
 class FileMap:
-    """Where a mapped array lies.
-
-    Parameters
-    ----------
-    path
-        Of the file.
-    offset
-        Where its first number lies, in bytes.
-    dtype
-    shape
-    strides
-        In bytes.
-    """
+    """Where a mapped array lies: the offset of its first number and its strides are in bytes."""
 
     path: str
     offset: int
@@ -173,13 +140,7 @@ class FileMap:
         return cls(path, offset, array.dtype, array.shape, array.strides)
 
     def opened(self) -> np.ndarray:
-        """Map the array again.
-
-        Raises
-        ------
-        SourceError
-            If the file is missing or too short.
-        """
+        """Map the array again: a :class:`SourceError` tells of a file that is gone or too short."""
         # Strides may be negative: the numbers lie on both sides of the first one.
         steps = [(n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)]
         low = self.offset + sum(step for step in steps if step < 0)
@@ -194,6 +155,12 @@ class FileMap:
         return np.ndarray(self.shape, self.dtype, raw, self.offset - low, self.strides)
 
 
+def require_rows(rows: np.ndarray, n_rows: int) -> None:
+    """Raise IndexError where some row numbers are none of so many rows."""
+    if rows.size and not (rows.min() >= 0 and rows.max() < n_rows):
+        raise IndexError(f"rows {rows.min()} to {rows.max()} are asked for among {n_rows}")
+
+
 #: Bytes between two rows that are read with them, and bytes that are read at once, at most.
 NEAR, SPAN = 4_096, 2**22
 #: Single rows that are read in the time that a run of rows takes besides its bytes.
@@ -201,14 +168,9 @@ SINGLE_READS = 6
 
 
 class FileReader:
-    """Rows that follow each other in a file.
+    """Rows that follow each other in a file, each in one piece right behind the one before.
 
     The file is open as long as this object is there, in each process by itself.
-
-    Parameters
-    ----------
-    where
-        Where the array lies, each row in one piece right behind the one before.
     """
 
     def __init__(self, where: FileMap) -> None:
@@ -230,12 +192,7 @@ class FileReader:
     def read(self, rows: slice | np.ndarray) -> np.ndarray:
         """Return some rows.
 
-        Raises
-        ------
-        EOFError
-            If the file ends before.
-        IndexError
-            If there is no such row.
+        Raises EOFError where the file ends before them, and IndexError where there is no such row.
         """
         length, *inner = self._where.shape
         if isinstance(rows, slice):
@@ -245,8 +202,7 @@ class FileReader:
                 self._fill(out.reshape(-1).view(np.uint8), first)
                 return out
             rows = np.arange(first, stop, step)
-        if rows.size and not (rows.min() >= 0 and rows.max() < length):
-            raise IndexError(f"rows {rows.min()} to {rows.max()} are asked for among {length}")
+        require_rows(rows, length)
         places = None
         if not (rows[1:] >= rows[:-1]).all():
             rows, places = np.unique(rows, return_inverse=True)
@@ -296,17 +252,8 @@ class MappedArrays:
     """Arrays in a folder of files, which are there as long as this object is.
 
     A pickle of it holds the folder's name alone. Where it is read, nothing is copied: pages of a
-    file that is mapped are in memory once, whatever the number of processes.
-
-    Parameters
-    ----------
-    arrays
-        Name -> array.
-
-    Raises
-    ------
-    OSError
-        If they cannot be written.
+    file that is mapped are in memory once, whatever the number of processes. Where they cannot be
+    written an OSError is raised.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -325,10 +272,7 @@ class MappedArrays:
     def read(self) -> dict[str, np.ndarray]:
         """Return the arrays; what is written to them is this process's own.
 
-        Raises
-        ------
-        FileNotFoundError
-            If the object that has written them is no more.
+        Raises FileNotFoundError where the object that has written them is no more.
         """
         found = {
             path.stem: np.load(path, mmap_mode="c", allow_pickle=False)

@@ -82,7 +82,10 @@ class ParquetStorage:
         self._matrices = {n for n in self._columns if columns and not isinstance(columns[n], str)}
         self.fields = {name: self._field(name) for name in self._columns}
         self.stamp = self._stamp()
-        self._parts = self._no_parts()
+        # Two threads read, and either may need a row group of every array.
+        row = sum(field.itemsize for field in self.fields.values())
+        largest = max(group.rows for group in self._groups)
+        self._parts = DecodedParts(max(ROOM, 2 * row * largest))
 
     def _add(self, fragment: Any) -> None:
         """Check a file and take its row groups in."""
@@ -128,11 +131,6 @@ class ParquetStorage:
             (len(names),) if name in self._matrices else (),
         )
 
-    def _no_parts(self) -> DecodedParts:
-        # Two threads read, and either may need a row group of every array.
-        row = sum(field.itemsize for field in self.fields.values())
-        return DecodedParts(max(ROOM, 2 * row * max(group.rows for group in self._groups)))
-
     def _stamp(self) -> str:
         """Return a digest of the columns, and of the files' sizes and times."""
         found = hashlib.blake2b(f"{self._columns} {self._types}".encode(), digest_size=16)
@@ -144,10 +142,8 @@ class ParquetStorage:
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
         """Return some rows: each row group that holds some of them is decoded once.
 
-        Raises
-        ------
-        SourceError
-            If a file is missing, was written to, cannot be decoded or has empty entries.
+        A :class:`SourceError` names a file that is missing, was written to, cannot be decoded or
+        has empty entries.
         """
         found, seen = {}, set[str]()
 
@@ -210,11 +206,7 @@ class ParquetStorage:
         return f"row {row:,}, which is row {inside:,} of row group {group} of {path}"
 
     def __getstate__(self) -> dict:
-        return self.__dict__ | {"_parts": None, "_metadata": {}}
-
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
-        self._parts = self._no_parts()
+        return self.__dict__ | {"_metadata": {}}
 
 
 def _short(source: Source) -> str:

@@ -2,11 +2,13 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from threading import Lock
 
 import numpy as np
+
+from pymc_minibatch_mh.data.files import require_rows
 
 #: Bytes of decoded parts that are kept for the next reads, at least.
 ROOM = 2**28
@@ -15,19 +17,18 @@ Part = Callable[[int], np.ndarray]
 
 
 class DecodedParts:
-    """The parts that were decoded last, shared by the threads that read.
+    """The parts that were decoded last, of at most `room` bytes, shared by the threads that read.
 
     A part that several threads ask for at once is decoded once.
-
-    Parameters
-    ----------
-    room
-        Bytes of parts that are kept.
     """
 
     def __init__(self, room: int) -> None:
         self.room = room
         self._forget()
+
+    def __reduce__(self) -> tuple:
+        """Leave the parts behind: another process decodes its own."""
+        return DecodedParts, (self.room,)
 
     def _forget(self) -> None:
         self._process = os.getpid()
@@ -37,30 +38,17 @@ class DecodedParts:
         self.nbytes = 0
 
     def get(self, key: Hashable, decode: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return a part, read-only.
+        """Return a part, read-only, which is decoded where it is not kept.
 
-        Parameters
-        ----------
-        key
-            Which one.
-        decode
-            Reads it, where it is not kept; what it raises is raised to all that wait for it.
+        What `decode` raises is raised to all that wait for the part.
         """
         # A process that was forked while its parent read has no thread that would finish a part.
         if self._process != os.getpid():
             self._forget()
-        with self._lock:
-            part = self._parts.get(key)
-            if part is not None:
-                self._parts.move_to_end(key)
-        if part is None:
-            return self._decoded(key, decode)
-        return part.result()
-
-    def _decoded(self, key: Hashable, decode: Callable[[], np.ndarray]) -> np.ndarray:
         own: Future[np.ndarray] = Future()
         with self._lock:
             part = self._parts.setdefault(key, own)
+            self._parts.move_to_end(key)
         if part is not own:
             return part.result()
         try:
@@ -85,30 +73,6 @@ class DecodedParts:
             self.nbytes -= self._parts.pop(key).result().nbytes
 
 
-def parts_of(rows: np.ndarray, edges: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each part that holds some of the rows, and the places of these among the rows.
-
-    Parameters
-    ----------
-    rows : ndarray of int64
-        Row numbers in any order.
-    edges : ndarray of int64
-        First row of every part, and the number of all rows.
-
-    Raises
-    ------
-    IndexError
-        If there is no such row.
-    """
-    if rows.size and not (rows.min() >= 0 and rows.max() < edges[-1]):
-        raise IndexError(f"rows {rows.min()} to {rows.max()} are asked for among {edges[-1]}")
-    owners = np.searchsorted(edges, rows, side="right") - 1
-    order = np.argsort(owners, kind="stable")
-    changes = np.flatnonzero(np.diff(owners[order])) + 1
-    for places in np.split(order, changes) if rows.size else ():
-        yield int(owners[places[0]]), places
-
-
 def gather(
     rows: slice | np.ndarray,
     edges: np.ndarray,
@@ -117,16 +81,9 @@ def gather(
 ) -> np.ndarray:
     """Return some rows, each part decoded once: a view of a part that holds them all in a line.
 
-    Parameters
-    ----------
-    rows
-        Consecutive rows, or row numbers in any order.
-    edges : ndarray of int64
-        First row of every part, and the number of all rows.
-    empty : ndarray, shape (0, ...)
-        Of the type and the shape of rows.
-    part
-        Returns the rows of a part.
+    Rows are consecutive or numbers in any order; `edges` has the first row of every part, and the
+    number of all rows; `empty`, shape (0, ...), is of the type and the shape of rows. Raises
+    IndexError where there is no such row.
     """
     if isinstance(rows, slice):
         first, stop, step = rows.indices(int(edges[-1]))
@@ -134,7 +91,12 @@ def gather(
             return gather(np.arange(first, stop, step), edges, empty, part)
         return _in_line(first, max(first, stop), edges, empty, part)
     found = np.empty((rows.size, *empty.shape[1:]), dtype=empty.dtype)
-    for number, places in parts_of(rows, edges):
+    require_rows(rows, int(edges[-1]))
+    owners = np.searchsorted(edges, rows, side="right") - 1
+    order = np.argsort(owners, kind="stable")
+    changes = np.flatnonzero(np.diff(owners[order])) + 1
+    for places in np.split(order, changes) if rows.size else ():
+        number = int(owners[places[0]])
         found[places] = part(number)[rows[places] - edges[number]]
     return found
 

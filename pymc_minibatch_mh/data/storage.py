@@ -85,32 +85,16 @@ class ComputingStorage(Storage, Protocol):
     def computed(self, names: Iterable[str], parts: Sequence["Part"], shared: Any) -> Iterator[Any]:
         """Yield what ``part.compute(shared, arrays)`` returns for each part, in their order.
 
-        Parameters
-        ----------
-        names
-            Arrays that it takes.
-        parts
-            Rows, and what is computed of them; picklable.
-        shared
-            What all of them take, which is pickled to each process once.
-
-        Raises
-        ------
-        SourceError
-            If rows cannot be had.
+        Parts are picklable. All take what is `shared`, which is pickled to each process once.
+        Raises SourceError where rows cannot be had.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some rows, and what is computed of them.
+    """Some rows, consecutive or by numbers in ascending order, and what is computed of them.
 
-    Parameters
-    ----------
-    rows
-        Consecutive ones, or numbers in ascending order.
-    compute
-        Called with what all parts share, and name -> these rows of each array.
+    It is called with what all parts share, and name -> these rows of each array.
     """
 
     rows: slice | np.ndarray
@@ -120,10 +104,7 @@ class Part:
 def computed(
     storage: Storage, names: Iterable[str], parts: Sequence[Part], shared: Any
 ) -> Iterator[Any]:
-    """Yield what is computed of parts of the rows, where the rows are or else here.
-
-    Parameters and errors are those of :meth:`ComputingStorage.computed`.
-    """
+    """Yield what is computed of parts of the rows, where the rows are or else here."""
     if isinstance(storage, ComputingStorage) and storage.has_workers:
         yield from storage.computed(names, parts, shared)
     else:
@@ -136,14 +117,9 @@ BLOCK_ROWS = 262_144
 
 
 class ArrayStorage:
-    """Arrays in memory or mapped to it.
+    """Arrays in memory or mapped to it, rows on the first axis, of which none is copied.
 
     A pickle refers to mapped files and holds what is in memory.
-
-    Parameters
-    ----------
-    arrays
-        Name -> array, rows on the first axis. None is copied.
 
     Raises
     ------
@@ -177,10 +153,7 @@ class ArrayStorage:
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
         """Return some rows: of memory views of consecutive ones and copies of others.
 
-        Raises
-        ------
-        SourceError
-            If a file is not the one that it was.
+        A :class:`SourceError` names a file that is not the one that it was.
         """
         found = {name: self._read(name, rows) for name in names}
         return {name: x.astype(self.fields[name].dtype, copy=False) for name, x in found.items()}
@@ -225,15 +198,7 @@ class ArrayStorage:
 
 @dataclass(frozen=True, eq=False)
 class StoredArray:
-    """One array of a storage, in the place of the array itself: what it is, and not what it holds.
-
-    Parameters
-    ----------
-    storage
-        Where it lies.
-    name
-        Its name there.
-    """
+    """One array of a storage, in the place of the array itself: its type, and not its numbers."""
 
     storage: Storage
     name: str
@@ -276,12 +241,7 @@ class StoredArray:
 class StoredRows(ArrayRows):
     """The rows of a term whose data are stored: they have no address before they are read.
 
-    Parameters
-    ----------
-    columns
-        The data arrays, all of them :class:`StoredArray` of one storage.
-    n_others
-        As in :class:`ArrayRows`.
+    The columns are all :class:`StoredArray` of one storage.
     """
 
     in_memory = False
@@ -361,16 +321,9 @@ def read_columns(columns: Iterable[Column], rows: slice | np.ndarray) -> tuple[C
 
 
 class Drawn(NamedTuple):
-    """Rows that were drawn, by their bounds or evenly.
+    """Rows that were drawn, by their bounds or evenly, in that order, and their data.
 
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (n,)
-        Their numbers, in the order in which they were drawn.
-    c : ndarray of float32, shape (n,)
-        What they were drawn in proportion to.
-    columns
-        Their data.
+    The numbers c, float32, are those that they were drawn in proportion to.
     """
 
     rows: np.ndarray
@@ -382,12 +335,7 @@ class Drawn(NamedTuple):
 class EvenRows:
     """Stored rows that are drawn evenly, for tests that know no bounds.
 
-    Parameters
-    ----------
-    source
-        The rows.
-    heavy : ndarray of int64
-        Rows that every update reads and none is drawn of, in order.
+    Every update reads the rows `heavy`, in order, and none is drawn of these.
     """
 
     source: StoredRows
@@ -408,13 +356,7 @@ class EvenRows:
         return read_columns(self.source.columns, self.heavy)
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
-        """Draw rows with replacement, each as probable as any other, and fetch them.
-
-        Raises
-        ------
-        SourceError
-            If they are not there any more.
-        """
+        """Draw rows with replacement, each as probable as any other, and fetch them."""
         numbers = rng.integers(0, self.n_rows - self.heavy.size, count)
         # How many heavy rows lie before the row that a number stands for.
         before = self.heavy - np.arange(self.heavy.size)

@@ -21,7 +21,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore
 
 from pymc_minibatch_mh.data.arrays import common_length, native_type, require_names
-from pymc_minibatch_mh.data.files import SourceFile
+from pymc_minibatch_mh.data.files import SourceFile, require_rows
 from pymc_minibatch_mh.data.parts import ROOM, DecodedParts, gather
 from pymc_minibatch_mh.data.storage import Field
 from pymc_minibatch_mh.errors import SettingError, SourceError
@@ -33,17 +33,10 @@ ASKED_AT_A_TIME = 64
 class ChunkObjects:
     """What the chunks of one array lie in: one object per chunk, or per shard of chunks.
 
-    Parameters
-    ----------
-    array
-        The array.
-    missing_are_fill
-        Whether chunks that are missing when the array is opened hold the fill value.
-
     Raises
     ------
     SourceError
-        If one is missing, and that is not what it says.
+        If one is missing, and missing ones are not said to hold the fill value.
     """
 
     def __init__(self, array: zarr.Array, missing_are_fill: bool) -> None:
@@ -80,13 +73,7 @@ class ChunkObjects:
             yield key if file is None else f"{key} {file.size} {file.changed}"
 
     def require_unchanged(self, rows: slice | np.ndarray) -> None:
-        """Look again at the objects that hold some rows.
-
-        Raises
-        ------
-        SourceError
-            If one is missing or another.
-        """
+        """Look again at the objects of some rows: a :class:`SourceError` names one that differs."""
         if isinstance(rows, slice):
             lines: Iterable[int] = range(rows.start // self.rows, -(-rows.stop // self.rows))
         else:
@@ -101,16 +88,8 @@ class ChunkObjects:
 
     def _look(self, keys: Sequence[str]) -> list[SourceFile | None]:
         if isinstance(self.store, LocalStore):
-            return [_file(Path(self.store.root) / key) for key in keys]
+            return [SourceFile.if_any(Path(self.store.root) / key) for key in keys]
         return sync(_objects(self.store, keys))
-
-
-def _file(path: Path) -> SourceFile | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return SourceFile(str(path), found.st_size, found.st_mtime_ns)
 
 
 async def _objects(store: Any, keys: Sequence[str]) -> list[SourceFile | None]:
@@ -176,18 +155,14 @@ class ZarrStorage:
         }
         self.n_rows = common_length({_what(x): x.shape[0] for x in self._arrays.values()})
         self._objects = {n: ChunkObjects(x, missing_are_fill) for n, x in self._arrays.items()}
-        self._edges = {name: self._edges_of(x) for name, x in self._arrays.items()}
+        self._edges = {}
+        for name, array in self._arrays.items():
+            step = array.chunks[0] * -(-PART_ROWS // array.chunks[0])
+            self._edges[name] = np.append(np.arange(0, self.n_rows, step), self.n_rows)
         self.stamp = self._stamp()
-        self._parts = self._no_parts()
-
-    def _edges_of(self, array: zarr.Array) -> np.ndarray:
-        step = array.chunks[0] * -(-PART_ROWS // array.chunks[0])
-        return np.append(np.arange(0, self.n_rows, step), self.n_rows)
-
-    def _no_parts(self) -> DecodedParts:
         # Two threads read, and either may need a part of every array.
         largest = (self._edges[n][1] * field.itemsize for n, field in self.fields.items())
-        return DecodedParts(max(ROOM, 2 * int(sum(largest))))
+        self._parts = DecodedParts(max(ROOM, 2 * int(sum(largest))))
 
     def _stamp(self) -> str:
         """Return the metadata, and sizes and times of what the chunks lie in, as a digest."""
@@ -201,10 +176,7 @@ class ZarrStorage:
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
         """Return some rows: each chunk that holds some of them is decoded once.
 
-        Raises
-        ------
-        SourceError
-            If a chunk is missing, was written to or cannot be decoded.
+        A :class:`SourceError` names a chunk that is missing, was written to or cannot be decoded.
         """
         if isinstance(rows, slice):
             first, stop, step = rows.indices(self.n_rows)
@@ -229,8 +201,7 @@ class ZarrStorage:
         return small and self.n_rows * self.fields[name].itemsize > ROOM
 
     def _taken(self, name: str, rows: np.ndarray) -> np.ndarray:
-        if rows.size and not (rows[0] >= 0 and rows[-1] < self.n_rows):
-            raise IndexError(f"rows {rows[0]} to {rows[-1]} are asked for among {self.n_rows}")
+        require_rows(rows, self.n_rows)
         return self._decoded(name, rows, lambda array: array.oindex[rows])
 
     def _part(self, name: str, number: int) -> np.ndarray:
@@ -259,13 +230,6 @@ class ZarrStorage:
         """Return the row, and the chunks that it lies in."""
         chunks = (f"chunk {row // x.chunks[0]} of {_what(x)}" for x in self._arrays.values())
         return f"row {row:,}, {' and '.join(chunks)}"
-
-    def __getstate__(self) -> dict:
-        return {key: value for key, value in self.__dict__.items() if key != "_parts"}
-
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
-        self._parts = self._no_parts()
 
 
 def _what(array: zarr.Array) -> str:

@@ -35,7 +35,7 @@ from pymc_minibatch_mh.kernels.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
 from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, WORTHWHILE
 from pymc_minibatch_mh.reference.passes import over_rows
-from pymc_minibatch_mh.reference.row_sums import BoundedMove, RatioIn, RowSums
+from pymc_minibatch_mh.reference.row_sums import BoundedMove, RowSums, ratio_in
 from pymc_minibatch_mh.reference.target import Target
 
 
@@ -97,8 +97,7 @@ class RatioToBounds(NamedTuple):
 
     def found(self, sums: RowSums, read: ArrayRows, c: np.ndarray) -> tuple[float, int]:
         """Return the ratio of rows that were read, and the place of the row that has it."""
-        found: tuple[float, int] = sums.of_read(read, RatioIn(self.move, c))
-        return found
+        return ratio_in(self.move, c, sums, read)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,16 +23,8 @@ ROUNDING = 1e-9
 class Below:
     """Quadratic lower bounds in the place of expansions, and gaps in the place of remainders.
 
-    Parameters
-    ----------
-    target
-        The model.
-    xi
-        Where the bounds touch: see :func:`gap_of`.
-    surrogate
-        The sum of the lower bounds, around the centre.
-    gaps : ndarray of float32, shape (N,)
-        β times what each row lies above its lower bound in the centre, rounded up.
+    The bounds touch at ξ: see :func:`gap_of`; `surrogate` is their sum around the centre. The gaps,
+    float32, are β times what each row lies above its lower bound in the centre, rounded up.
     """
 
     target: "Target"
@@ -70,14 +62,7 @@ class Below:
 def below(target: "Target", surrogate: Surrogate, xi: float) -> Below:
     """Bound all rows from below, with one pass over them for each of the sums.
 
-    Parameters
-    ----------
-    target
-        The model.
-    surrogate
-        Its control variates, whose centre and metric are taken over.
-    xi
-        Where the bounds touch.
+    Centre and metric are those of `surrogate`; the bounds touch at ξ.
 
     Raises
     ------

@@ -1,10 +1,11 @@
 """Damped Newton steps up a log-density, until it has a mode there or what is wrong is known."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference import density as findings
 from pymc_minibatch_mh.reference.density import (
@@ -45,24 +46,10 @@ FITS, FITTED = 12, 0.25
 def climb(
     density: Density, start: np.ndarray, names: Sequence[str], tolerance: float
 ) -> tuple[Point, Density]:
-    """Climb to a mode.
+    """Climb to a mode, whose Hessian is negative definite, and tell what has its mode there.
 
-    Parameters
-    ----------
-    density
-        What is climbed.
-    start : ndarray, shape (d,)
-    names
-        Name of each coordinate, for messages.
-    tolerance
-        Distance from the mode, in posterior standard deviations, at which the search ends.
-
-    Returns
-    -------
-    Point
-        The mode, with its Hessian, which is negative definite.
-    Density
-        What has its mode there: `density`, or its average over kinks of the prior part.
+    That is `density`, or its average over kinks of the prior part. The search ends at a distance of
+    `tolerance` posterior standard deviations; `names` are those of the coordinates, for messages.
 
     Raises
     ------
@@ -81,6 +68,25 @@ def climb(
     return mode, path.density
 
 
+def first_found[Found](
+    search: Callable[[np.ndarray], Found], starts: Iterable[np.ndarray]
+) -> Found:
+    """Return what a search finds from the first start that leads to a mode.
+
+    Raises
+    ------
+    ModeError
+        If none does; tells what the first led to.
+    """
+    errors = []
+    for start in starts:
+        try:
+            return search(start)
+        except ModeError as error:
+            errors.append(error)
+    raise errors[0]
+
+
 @dataclass
 class _Path:
     """One climb: where it has been, and the quadratic that it steps by."""
@@ -88,8 +94,7 @@ class _Path:
     density: Density
     names: Names
     tolerance: float
-    been: list[np.ndarray] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
+    been: list[Point] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
 
     here: Point = field(init=False)
@@ -117,7 +122,8 @@ class _Path:
                 last = np.inf
             else:
                 last = distance
-                self._remember(distance)
+                self.been.append(self.here)
+                self.distances.append(distance)
                 self._require_not_running(STEADY_MOVES)
                 if not self._moved(step, distance):
                     return self.here
@@ -209,7 +215,7 @@ class _Path:
 
     def _averages_kinks(self) -> bool:
         """Average the prior part over kinks that are near, if there are new ones."""
-        kinks, prior = self.density.kinks, self.density.passes.prior
+        kinks, prior = self.density.kinks, self.density.kinked_prior
         reach = self.quadratic.deviations()
         new = [
             Kink(normal, self.quadratic.deviation_along(normal))
@@ -225,7 +231,7 @@ class _Path:
         """Step off a point where the gradient vanishes but the log-density is not concave."""
         way, value = self.quadratic.way_out(), self.here.total.value
         if way is None:
-            raise findings.flat(self.names, self.quadratic.least_concave())
+            raise findings.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
         for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
             both = [
@@ -236,18 +242,14 @@ class _Path:
             if best is not None and best.total.value > value + 0.1 * length**2:
                 self._look_around(best.position)
                 return
-        raise findings.flat(self.names, self.quadratic.least_concave())
-
-    def _remember(self, distance: float) -> None:
-        self.been.append(self.here.position)
-        self.values.append(self.here.total.value)
-        self.distances.append(distance)
+        raise findings.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
 
     def _require_not_running(self, moves: int) -> None:
         """Refuse a coordinate that goes on and on, while the log-density gains no curvature."""
         if len(self.been) <= moves:
             return
-        path = self.been[-moves - 1 :]
+        recent = self.been[-moves - 1 :]
+        path = [point.position for point in recent]
         last = self.distances[-1]
         if last >= 1.0 and last < 0.5 * self.distances[-moves - 1]:
             return
@@ -256,14 +258,14 @@ class _Path:
             np.abs(steps[-1]) >= 0.5 * np.abs(steps[0])
         )
         # What comes back from a step that went too far is on its way to a mode.
-        away = np.abs(path[-1] - self.been[0]) > np.abs(path[0] - self.been[0])
+        away = np.abs(path[-1] - self.been[0].position) > np.abs(path[0] - self.been[0].position)
         way = np.where(steady & away, np.abs(path[-1] - path[0]), 0.0)
         # What may be zero has a long way there in its logarithm, at whose end it weighs no more.
-        logs = self.density.passes.logs
+        logs = self.density.logs
         way[logs[steps[-1][logs] < 0.0]] = 0.0
         if way.max() >= LONG_WAY:
             raise findings.runs_away(
-                self.names, int(np.argmax(way)), path, self.values[-moves - 1 :]
+                self.names, int(np.argmax(way)), path, [point.total.value for point in recent]
             )
 
     def _worst(self, step: np.ndarray) -> int:

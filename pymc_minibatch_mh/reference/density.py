@@ -8,19 +8,17 @@ which directions are curved at all does: a year as a predictor makes the raw con
 Kinks of the prior part, as of a Laplace prior: where they are, and averages over them.
 
 At a kink the log-density has no Hessian, and its mode may lie on it. Averaged across the kink over
-an interval about as wide as the posterior, it has one. Any centre and scale leave a test exact;
-good ones make it fast.
+an interval about as wide as the posterior, it has one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.reference.passes import Derivatives
+from pymc_minibatch_mh.reference.passes import Derivatives, Passes
 
 WAY_ON = (
     "Give the variable a proper, informative prior, such as pm.HalfNormal() for the scale of a "
@@ -32,13 +30,7 @@ SHOWN = 6
 
 @dataclass(frozen=True)
 class Names:
-    """The names of the coordinates, and how a message shows a place.
-
-    Parameters
-    ----------
-    all
-        Name of each coordinate.
-    """
+    """The names of the coordinates, and how a message shows a place."""
 
     all: Sequence[str]
 
@@ -134,7 +126,7 @@ def stuck(
 
 
 def flat(names: Names, weights: np.ndarray) -> ModeError:
-    """Tell of a direction without curvature."""
+    """Tell of a direction without curvature, or of one that is curved upwards."""
     return ModeError(
         f"{_leading(names, weights)}: the log-posterior is flat or rises at its mode along "
         f"these together, so it has no Gaussian scale there. {WAY_ON}"
@@ -160,16 +152,10 @@ BLIND_STEP = 1.0
 class Quadratic:
     """Minus a Hessian as it is divided by: by its Cholesky factor, or by its eigenvectors.
 
-    Parameters
-    ----------
-    scale : ndarray, shape (d,)
-        Root of the curvature along each coordinate.
-    factor
-        Lower Cholesky factor of the scaled curvature; None if that is not positive definite.
-    values, vectors
-        Eigenvalues and eigenvectors of the scaled curvature where there is no factor.
-    known : ndarray of bool, shape (d,)
-        Coordinates whose curvature is finite.
+    `scale` is the root of the curvature along each coordinate; `factor` the lower Cholesky factor
+    of the scaled curvature, where that is positive definite, and `values` and `vectors` its
+    eigenvalues and eigenvectors where it is not. `known` are the coordinates whose curvature is
+    finite.
     """
 
     scale: np.ndarray
@@ -223,10 +209,6 @@ class Quadratic:
         """Return the weights of the coordinates in the direction of least curvature."""
         return np.abs(self.vectors[:, np.argmin(np.abs(self.values))])
 
-    def least_concave(self) -> np.ndarray:
-        """Return the same for the direction that is curved most upwards, or least downwards."""
-        return np.abs(self.vectors[:, 0])
-
 
 def quadratic_of(hessian: np.ndarray) -> Quadratic:
     """Prepare minus a Hessian for division."""
@@ -271,12 +253,8 @@ NO_PART, ONE_KINK = 1e-3, 0.999
 class Kink:
     """A kink of the prior part, and over how much it is averaged.
 
-    Parameters
-    ----------
-    normal : ndarray, shape (d,)
-        Across the kink: the direction in which the gradient jumps.
-    deviation
-        Posterior standard deviation of the product of the normal with the position.
+    The gradient jumps along `normal`, shape (d,), whose product with the position has the posterior
+    standard deviation `deviation`.
     """
 
     normal: np.ndarray
@@ -287,24 +265,13 @@ class Kink:
         """Half of the interval, along the normal."""
         return HALF_WIDTH * self.deviation * self.normal / (self.normal @ self.normal)
 
-    @property
-    def coordinates(self) -> list[int]:
-        """Coordinates that move across the kink."""
-        return [int(k) for k in np.flatnonzero(self.normal)]
-
 
 def normals_near(
     prior: Callable[..., Derivatives], position: np.ndarray, reach: np.ndarray
 ) -> list[np.ndarray]:
     """Return the normals of the kinks of the prior part that coordinates meet near a position.
 
-    Parameters
-    ----------
-    prior
-        Derivatives of the prior part.
-    position : ndarray, shape (d,)
-    reach : ndarray, shape (d,)
-        How far to look along each coordinate: about a posterior standard deviation.
+    How far to look along each coordinate is its `reach`: about a posterior standard deviation.
     """
     found: list[np.ndarray] = []
     # From very far off, as of a coordinate without curvature, every bend looks like a kink.
@@ -364,13 +331,6 @@ def averaged(
 
     The mean of a derivative over an interval is a difference of what it is the derivative of, so
     that no quadrature blurs it. The value stays that of the prior itself.
-
-    Parameters
-    ----------
-    prior
-        Derivatives of the prior part.
-    kinks
-        What to average over.
     """
 
     def across(position: np.ndarray, *, hessian: bool) -> Derivatives:
@@ -392,16 +352,7 @@ def averaged(
 
 @dataclass(frozen=True)
 class Point:
-    """A position, and the log-posterior and its derivatives there.
-
-    Parameters
-    ----------
-    position : ndarray, shape (d,)
-    total : Derivatives
-        Of the tempered log-posterior.
-    likelihood : Derivatives
-        Of the untempered log-likelihood of the rows that were read.
-    """
+    """A position, the tempered log-posterior there, and the untempered log-likelihood of rows."""
 
     position: np.ndarray
     total: Derivatives
@@ -413,63 +364,63 @@ class Point:
         return bool(np.isfinite(self.total.value) and np.isfinite(self.total.gradient).all())
 
 
-class DerivativesOf(Protocol):
-    """What a density is made of: passes over rows, in all coordinates or in some."""
-
-    @property
-    def cheap_hessian(self) -> bool:
-        """Whether a pass with Hessian reads each row once."""
-
-    @property
-    def logs(self) -> np.ndarray:
-        """Coordinates that are logarithms of what may be zero: there is no end to them below."""
-
-    def likelihood(
-        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
-    ) -> Derivatives:
-        """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
-
-    def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
-        """Return derivatives of the prior part."""
-
-
 @dataclass(frozen=True)
 class Density:
     """The tempered log-posterior, by passes over all rows or over some that stand for them.
 
-    Parameters
-    ----------
-    passes
-        Passes over the rows.
-    weight
-        What multiplies the log-likelihood of the rows that are read.
-    rows
-        Row numbers, by default all.
-    kinks
-        Kinks that the prior part is averaged over: an average has a curvature where the prior
-        itself has none.
+    The log-likelihood of `rows`, by default all, is multiplied by `weight`. The prior part is
+    averaged over `kinks`: an average has a curvature where the prior itself has none. Where it is a
+    density of the coordinates `rest` alone, the others are as `fixed` has them, shape (d,).
     """
 
-    passes: DerivativesOf
+    passes: Passes
     weight: float
     rows: np.ndarray | None = None
     kinks: tuple[Kink, ...] = ()
+    rest: np.ndarray | None = None
+    fixed: np.ndarray | None = None
+
+    @property
+    def logs(self) -> np.ndarray:
+        """Coordinates that are logarithms of what may be zero: there is no end to them below."""
+        logs = self.passes.logs
+        return logs if self.rest is None else np.flatnonzero(np.isin(self.rest, logs))
 
     @property
     def prior(self) -> Callable[..., Derivatives]:
         """The prior part, averaged over its kinks."""
-        return averaged(self.passes.prior, self.kinks) if self.kinks else self.passes.prior
+        return averaged(self.kinked_prior, self.kinks) if self.kinks else self.kinked_prior
+
+    def kinked_prior(self, position: np.ndarray, *, hessian: bool) -> Derivatives:
+        """Return derivatives of the prior part as it is."""
+        return self._own(self.passes.prior(self.whole(position), hessian=hessian))
 
     def at(self, position: np.ndarray, *, hessian: bool) -> Point:
         """Evaluate at a position."""
-        prior = self.prior(position, hessian=hessian)
-        rows = self.passes.likelihood(position, hessian=hessian, rows=self.rows)
+        prior, whole = self.prior(position, hessian=hessian), self.whole(position)
+        rows = self._own(self.passes.likelihood(whole, hessian=hessian, rows=self.rows))
         total = Derivatives(
             prior.value + self.weight * rows.value,
             prior.gradient + self.weight * rows.gradient,
             prior.hessian + self.weight * rows.hessian,
         )
         return Point(position, total, rows)
+
+    def whole(self, position: np.ndarray) -> np.ndarray:
+        """Return a position with the coordinates that are fixed, shape (d,)."""
+        if self.rest is None or self.fixed is None:
+            return position
+        whole = self.fixed.copy()
+        whole[self.rest] = position
+        return whole
+
+    def _own(self, found: Derivatives) -> Derivatives:
+        if self.rest is None:
+            return found
+        own, hessian = self.rest, found.hessian
+        if found.has_hessian:
+            hessian = hessian[np.ix_(own, own)]
+        return Derivatives(found.value, found.gradient[own], hessian)
 
     def over(self, kinks: Iterable[Kink]) -> "Density":
         """Return the same with the prior part averaged over these kinks."""
@@ -478,4 +429,4 @@ class Density:
     @property
     def kinked(self) -> tuple[int, ...]:
         """Coordinates that move across one of the kinks."""
-        return tuple(sorted({k for kink in self.kinks for k in kink.coordinates}))
+        return tuple(sorted({int(k) for kink in self.kinks for k in np.flatnonzero(kink.normal)}))

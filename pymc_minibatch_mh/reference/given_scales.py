@@ -12,6 +12,7 @@ there are none.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -24,7 +25,7 @@ from pymc_minibatch_mh.kernels.by_scales import (
     whiten_by_scales,
 )
 from pymc_minibatch_mh.kernels.posterior import Surrogate
-from pymc_minibatch_mh.reference.marginal import Given, Marginal
+from pymc_minibatch_mh.reference.marginal import Given, Marginal, bend_of_rows
 from pymc_minibatch_mh.reference.mode import whitening
 from pymc_minibatch_mh.reference.passes import Derivatives
 from pymc_minibatch_mh.reference.target import Target
@@ -45,20 +46,15 @@ FAR = 4.0
 NORMALS = np.linspace(-5.0, 5.0, 41)
 #: Points of a density between two knots; beyond the last, in knots; and its least slope there.
 FINE, BEYOND, LEAST_SLOPE = 100, 10, 0.5
-#: Rows that the average gradient is estimated from, draws of either distribution that are
-#: compared, and their seed.
-SUBSAMPLE, COMPARED, SEED = 20_000, 400, 20_261_122
+#: Draws of either distribution that are compared, and their seed.
+COMPARED, SEED = 400, 20_261_122
 
 
 def by_scales(target: "Target", surrogate: Surrogate) -> ByScales | None:
     """Return the tables of a hierarchy; None where there is none, or where they do not help.
 
-    Parameters
-    ----------
-    target
-        The model.
-    surrogate
-        Control variates of order 2 around a centre that was sought, or others, which have none.
+    Control variates of another order than 2 have none, nor those around a centre that nobody
+    sought.
     """
     if target.covariance is not None or surrogate.order != 2 or target.source.others.size:
         return None
@@ -87,36 +83,23 @@ def _near_an_end(target: "Target", surrogate: Surrogate) -> bool:
 
 def _rows(target: "Target", surrogate: Surrogate) -> Derivatives:
     """Return the tempered derivatives of the rows, of which the gradient is an average."""
-    passes, weight, rows = target.passes, surrogate.inverse_temperature, None
-    gradient = weight * surrogate.gradient
-    if passes.n_rows > SUBSAMPLE:
-        rng = np.random.default_rng(SEED)
-        rows = np.sort(rng.choice(passes.n_rows, SUBSAMPLE, replace=False))
-        weight *= passes.n_rows / SUBSAMPLE
-    bend = weight * passes.bend(surrogate.centre, surrogate.factor, rows)
-    return Derivatives(0.0, gradient + bend, surrogate.inverse_temperature * surrogate.hessian)
+    beta, rng = surrogate.inverse_temperature, np.random.default_rng(SEED)
+    gradient = beta * surrogate.gradient
+    bend = bend_of_rows(target.passes, surrogate.centre, surrogate.factor, beta, rng)
+    return Derivatives(0.0, gradient + bend, beta * surrogate.hessian)
 
 
+@dataclass(frozen=True, eq=False)
 class _Axes:
     """The density V of the scales around its maximum, along one axis for each of them.
 
-    Parameters
-    ----------
-    marginal
-        V.
-    best
-        Its maximum.
-    spread, narrow : ndarray, shape (p, p)
-        Symmetric roots of the inverse of the curvature of V, and of the curvature.
+    `spread` and `narrow` are the symmetric roots of the inverse of V's curvature, and of that.
     """
 
-    def __init__(
-        self, marginal: Marginal, best: Given, spread: np.ndarray, narrow: np.ndarray
-    ) -> None:
-        self.marginal = marginal
-        self.best = best
-        self.spread = spread
-        self.narrow = narrow
+    marginal: Marginal
+    best: Given
+    spread: np.ndarray
+    narrow: np.ndarray
 
     @classmethod
     def around(cls, marginal: Marginal) -> "_Axes | None":
@@ -213,12 +196,7 @@ def _spline(knots: np.ndarray, heights: np.ndarray) -> Callable[..., np.ndarray]
 def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Return z as a function of standard normal numbers, and its slopes, from its log-density.
 
-    Parameters
-    ----------
-    heights : ndarray
-        Log-density at knots, up to a constant.
-    first
-        Number of the first knot; the one at 0 has the number 0.
+    The log-density, up to a constant, is given at knots, of which the one at 0 has the number 0.
     """
     knots = KNOT_GAP * (first + np.arange(heights.size))
     inner = np.linspace(knots[0], knots[-1], 1 + FINE * (knots.size - 1))
@@ -281,12 +259,8 @@ def _helps(target: "Target", surrogate: Surrogate, rows: Derivatives, tables: By
 def _acceptance(densities: np.ndarray, which: int) -> float:
     """Return the estimated acceptance of independent moves that are drawn by one distribution.
 
-    Parameters
-    ----------
-    densities : ndarray, shape (3, 2n)
-        Logarithms of the density that is aimed at, and of two others, at n draws of each of these.
-    which
-        0 or 1, the other one.
+    `densities`, shape (3, 2n), are logarithms of the one that is aimed at, and of two others, at n
+    draws of each of these, of which `which` numbers one.
     """
     aimed, *drawn = densities
     weights = aimed - np.logaddexp(*drawn)

@@ -28,16 +28,10 @@ MOST_SHARE, MOST_ROWS = 0.02, 10_000
 
 
 class Changes(NamedTuple):
-    """How much some rows change in K moves, and sums over others.
+    """How much the n `rows` that are known one by one change in K moves, and sums over others.
 
-    Parameters
-    ----------
-    rows : ndarray of int64, shape (n,)
-        The rows that are known one by one.
-    sizes : ndarray, shape (K, n)
-        β |r_i(θ') - r_i(θ)| of each.
-    squares, cubes : ndarray, shape (K,)
-        Sums of the squares and cubes over all other rows.
+    `sizes`, shape (K, n), are β |r_i(θ') - r_i(θ)|; `squares` and `cubes`, shape (K,), the sums of
+    the squares and cubes over all other rows.
     """
 
     rows: np.ndarray
@@ -47,15 +41,7 @@ class Changes(NamedTuple):
 
 
 class Largest:
-    """The rows that change most, collected chunk by chunk.
-
-    Parameters
-    ----------
-    n_rows
-        Number of all rows.
-    inverse_temperature
-        β.
-    """
+    """The rows that change most, collected chunk by chunk."""
 
     def __init__(self, n_rows: int, inverse_temperature: float) -> None:
         self._n_rows = n_rows
@@ -90,16 +76,9 @@ class Largest:
         """Take in further moves, of which the known rows alone tell.
 
         In four moves a group can go unnoticed whose effect is hardly moved by any. Its rows stand
-        out all the same, so that more moves of these few tell.
-
-        Parameters
-        ----------
-        differences : ndarray, shape (J, n)
-            Of the known rows in order, in each further move.
-        noise : ndarray, shape (K,)
-            What the noise of the moves before is predicted to go with.
-        further : ndarray, shape (J,)
-            The same of the further ones, by which the sums over all other rows are predicted.
+        out all the same, so that more moves of these few tell: `differences`, shape (J, n), are of
+        the known rows in order. What the noise of the moves before is predicted to go with,
+        `noise`, and the same of the `further` ones tell the sums over all other rows.
         """
         assert self._found is not None
         found, order = self._found, np.argsort(self._found.rows)
@@ -114,21 +93,11 @@ class Largest:
         )
 
     def heavy(self, counted: np.ndarray) -> np.ndarray:
-        """Return the rows that every update better reads, in order.
+        """Return the rows that every update better reads, in order; none where that saves little.
 
         Of the rows that change most as many are read always as makes the cost of an update least:
         theirs, and that of a batch of the others whose noise is both small and about normal, on
-        average over the moves.
-
-        Parameters
-        ----------
-        counted : ndarray of bool, shape (K,)
-            Which moves tell: those that lead to no row without a density.
-
-        Returns
-        -------
-        ndarray of int64
-            Empty where few rows would be saved.
+        average over the moves that are `counted`: those that lead to no row without a density.
         """
         if self._found is None or not counted.any():
             return NO_ROWS
@@ -164,14 +133,9 @@ class Largest:
 def batch_rows(squares: np.ndarray, cubes: np.ndarray, n_rows: int) -> np.ndarray:
     """Return how many rows a batch needs for a noise of the log ratio that is small and normal.
 
-    Parameters
-    ----------
-    squares, cubes
-        Sums of the squares and cubes of all rows' changes x_i. A batch of b of N rows estimates
-        their sum with variance N Σx²/b, and the skewness of its noise moves the acceptance
-        probability by up to N² Σ|x|³/(24 b²), where it is about 1 wide.
-    n_rows
-        N.
+    Given are Σx² and Σ|x|³ of all N rows' changes x_i. A batch of b rows estimates their sum with
+    variance N Σx²/b, and the skewness of its noise moves the acceptance probability by up to
+    N² Σ|x|³/(24 b²), where it is about 1 wide.
     """
     skew = np.sqrt(cubes / (24.0 * ERROR))
     # Without replacement: as N is reached, nothing is left to chance.

@@ -6,10 +6,9 @@ quadratic of the rows means something near the best x only, so that φ stays unt
 
 Coordinates that a joint mode is not sought in: scales of hierarchies, and what acts like them.
 
-A hierarchy ``alpha ~ Normal(mu, tau)`` has no joint mode: its density grows without bound as tau
-goes to zero. What tells tau from mu is that the prior's curvature in alpha changes with tau and
-not with mu. Hence the rule, in which a *slope between two points* stands for a curvature, so that
-it also sees priors with kinks:
+In ``alpha ~ Normal(mu, tau)`` the prior's curvature in alpha changes with tau and not with mu.
+Hence the rule, in which a *slope between two points* stands for a curvature, so that it also sees
+priors with kinks:
 
 1. A coordinate that no row reads is a scale where the prior's slope between two points, which
    differ in the coordinates that rows do read, changes with it.
@@ -24,24 +23,19 @@ Where nothing is a scale by this rule, a joint mode is sought.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.likelihood.cells import Place
+from pymc_minibatch_mh.likelihood.cells import Gather
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference import density as findings
-from pymc_minibatch_mh.reference.climb import climb
+from pymc_minibatch_mh.reference.climb import climb, first_found
 from pymc_minibatch_mh.reference.density import Density, Names, Point, averaged
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
-from pymc_minibatch_mh.reference.mode import (
-    JITTERS,
-    SUBSAMPLE,
-    SUBSAMPLE_PER_COORDINATE,
-    TOLERANCE,
-    Mode,
-)
+from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
 from pymc_minibatch_mh.reference.passes import Derivatives, Passes
 
 #: Change of a slope, relative to the slopes, that is more than rounding.
@@ -63,14 +57,12 @@ def read_by_forms(functions: Sequence[RowFunction], size: int) -> np.ndarray:
     for function in functions:
         for form in function.arguments:
             for term in form.terms:
-                read[_places(term.place)] = True
+                place = term.place
+                if isinstance(place, Gather):
+                    read[place.first + place.step * np.arange(place.size)] = True
+                else:
+                    read[place] = True
     return read
-
-
-def _places(place: Place) -> list[int]:
-    if isinstance(place, int):
-        return [place]
-    return [place.first + place.step * k for k in range(place.size)]
 
 
 def read_by_passes(passes: Passes, start: np.ndarray) -> np.ndarray:
@@ -81,16 +73,9 @@ def read_by_passes(passes: Passes, start: np.ndarray) -> np.ndarray:
 
 
 def scales_of(prior: Prior, read: np.ndarray, start: np.ndarray) -> tuple[int, ...]:
-    """Return the coordinates that are scales by the rule of this module.
+    """Return the coordinates that are scales by the rule of this module, asked for near `start`.
 
-    Parameters
-    ----------
-    prior
-        Derivatives of the prior part.
-    read : ndarray of bool, shape (d,)
-        Coordinates that rows read.
-    start : ndarray, shape (d,)
-        Near where the prior part is asked.
+    The coordinates that rows read are `read`, bool, shape (d,).
     """
     unread = [int(k) for k in np.flatnonzero(~read)]
     if not unread:
@@ -106,36 +91,23 @@ def scales_of(prior: Prior, read: np.ndarray, start: np.ndarray) -> tuple[int, .
     rest = [k for k in rest if k not in locations]
     scales |= {k for k in rest if probe.changes_slopes(k, others)}
     rest = [k for k in rest if k not in scales and not probe.is_coupled(k, others)]
-    while added := {
-        k for k in rest if k not in scales and probe.is_coupled(k, _mask(scales, read))
-    }:
+    known = np.zeros_like(read)
+    while True:
+        known[list(scales)] = True
+        added = {k for k in rest if k not in scales and probe.is_coupled(k, known)}
+        if not added:
+            return tuple(sorted(scales))
         scales |= added
-    return tuple(sorted(scales))
 
 
-def _mask(chosen: set, like: np.ndarray) -> np.ndarray:
-    mask = np.zeros_like(like)
-    mask[list(chosen)] = True
-    return mask
-
-
+@dataclass(frozen=True, eq=False)
 class _Probe:
-    """Slopes of the prior part around a point.
+    """Slopes of the prior part around the middle of two points."""
 
-    Parameters
-    ----------
-    prior
-        Its derivatives.
-    middle : ndarray, shape (d,)
-    way : ndarray, shape (d,)
-        From there to either side.
-    """
-
-    def __init__(self, prior: Prior, middle: np.ndarray, way: np.ndarray) -> None:
-        self._prior = prior
-        self._middle = middle
-        self._way = way
-        self._step = float(np.abs(way).max())
+    prior: Prior
+    middle: np.ndarray
+    #: From there to either point.
+    way: np.ndarray
 
     @classmethod
     def near(cls, prior: Prior, start: np.ndarray) -> "_Probe | None":
@@ -150,20 +122,17 @@ class _Probe:
                 return cls(prior, middle, side)
         return None
 
-    def _slope(self, place: np.ndarray) -> np.ndarray:
-        return self._prior(place, hessian=False).gradient
-
     def _moved(self, k: int, times: float, way: np.ndarray | float = 0.0) -> np.ndarray:
-        place = self._middle + way
-        place[k] += times * self._step
-        return self._slope(place)
+        place = self.middle + way
+        place[k] += times * float(np.abs(self.way).max())
+        return self.prior(place, hessian=False).gradient
 
     def changes_slopes(self, k: int, others: np.ndarray) -> bool:
         """Return whether slopes between two points, apart in others and in them, change with k."""
         chosen = others.copy()
         chosen[k] = False
         for length in LENGTHS:
-            way = np.where(chosen, length * self._way, 0.0)
+            way = np.where(chosen, length * self.way, 0.0)
             ends = [self._moved(k, t, side * way) for t in (0.0, 1.0) for side in (1.0, -1.0)]
             if _differ(ends[0] - ends[1] - (ends[2] - ends[3]), ends, chosen):
                 return True
@@ -172,7 +141,7 @@ class _Probe:
     def is_quadratic_in(self, k: int) -> bool:
         """Return whether the slope along k is linear in k."""
         ends = [self._moved(k, t) for t in (-1.0, 0.0, 1.0)]
-        own = np.arange(self._middle.size) == k
+        own = np.arange(self.middle.size) == k
         return not _differ(ends[0] - 2 * ends[1] + ends[2], ends, own)
 
     def is_coupled(self, k: int, others: np.ndarray) -> bool:
@@ -204,56 +173,6 @@ MOST_SPREAD = 5.0
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
-class AtScales:
-    """Passes over the rows in the coordinates x, at given scales.
-
-    Parameters
-    ----------
-    passes
-        Passes in all coordinates.
-    rest : ndarray of int
-        The coordinates x.
-    position : ndarray, shape (d,)
-        Where the scales are taken from.
-    """
-
-    passes: Passes
-    rest: np.ndarray
-    position: np.ndarray
-
-    @property
-    def cheap_hessian(self) -> bool:
-        """Whether a pass with Hessian reads each row once."""
-        return self.passes.cheap_hessian
-
-    @property
-    def logs(self) -> np.ndarray:
-        """Coordinates among x that are logarithms of what may be zero."""
-        return np.flatnonzero(np.isin(self.rest, self.passes.logs))
-
-    def whole(self, rest: np.ndarray) -> np.ndarray:
-        """Return the position with the scales, shape (d,)."""
-        position = self.position.copy()
-        position[self.rest] = rest
-        return position
-
-    def likelihood(
-        self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
-    ) -> Derivatives:
-        """Return derivatives of the summed log-likelihood in x."""
-        return self._own(self.passes.likelihood(self.whole(theta), hessian=hessian, rows=rows))
-
-    def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
-        """Return derivatives of the prior part in x."""
-        return self._own(self.passes.prior(self.whole(theta), hessian=hessian))
-
-    def _own(self, found: Derivatives) -> Derivatives:
-        block = np.ix_(self.rest, self.rest)
-        hessian = found.hessian[block] if found.has_hessian else found.hessian
-        return Derivatives(found.value, found.gradient[self.rest], hessian)
-
-
 def find_marginal_mode(
     passes: Passes,
     start: np.ndarray,
@@ -265,12 +184,8 @@ def find_marginal_mode(
 ) -> Mode:
     """Find the mode of the scales with the rest integrated over, and that of the rest there.
 
-    Parameters
-    ----------
-    passes, start, inverse_temperature, names, rng, tolerance
-        As of :func:`pymc_minibatch_mh.reference.mode.find_mode`.
-    scales
-        The coordinates φ, which no row reads.
+    Arguments are those of :func:`pymc_minibatch_mh.reference.mode.find_mode`; no row reads
+    `scales`.
 
     Raises
     ------
@@ -278,11 +193,10 @@ def find_marginal_mode(
         If there is no mode; names the parameters.
     """
     start = np.array(start, dtype=np.float64)
-    few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * start.size)
     search = _Search(passes, scales, Names(names), max(tolerance, SETTLED * np.sqrt(start.size)))
-    if passes.n_rows <= 4 * few:
+    rows = rows_of_few(passes, start.size, rng)
+    if rows is None:
         return search.found_from_several(start, inverse_temperature, None, rng)
-    rows = np.sort(rng.choice(passes.n_rows, few, replace=False))
     try:
         # Not weighted up: a few rows that stood for all would tell the groups apart too well.
         near = search.found_from_several(start, inverse_temperature, rows, rng)
@@ -293,67 +207,49 @@ def find_marginal_mode(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a search is: derivatives in x, at scales, and what of."""
+    """Where a search is: a density of x at some scales, and a point there."""
 
-    at: AtScales
     density: Density
     point: Point
+    scales: np.ndarray
+    rest: np.ndarray
 
     @property
     def position(self) -> np.ndarray:
         """The position in all coordinates."""
-        return self.at.whole(self.point.position)
-
-    @property
-    def scales(self) -> np.ndarray:
-        """The coordinates φ."""
-        return np.setdiff1d(np.arange(self.at.position.size), self.at.rest)
-
-    def rows(self, weight: float) -> Derivatives:
-        """Return the derivatives of the rows in all coordinates, times a weight."""
-        size, own = self.at.position.size, self.point.likelihood
-        gradient, hessian = np.zeros(size), np.zeros((size, size))
-        gradient[self.at.rest] = weight * own.gradient
-        hessian[np.ix_(self.at.rest, self.at.rest)] = weight * own.hessian
-        return Derivatives(weight * own.value, gradient, hessian)
+        return self.density.whole(self.point.position)
 
     def marginal(self) -> Marginal:
         """Return the marginal density of the scales, with the rows' quadratic from here."""
-        kinks = []
+        position, kinks = self.position, []
         for kink in self.density.kinks:
-            normal = np.zeros(self.at.position.size)
-            normal[self.at.rest] = kink.normal
+            normal = np.zeros(position.size)
+            normal[self.rest] = kink.normal
             kinks.append(replace(kink, normal=normal))
-        prior = averaged(self.at.passes.prior, kinks) if kinks else self.at.passes.prior
-        return Marginal.frozen(prior, self.scales, self.position, self.rows(self.density.weight))
+        whole, rows = self.density.passes.prior, self.point.likelihood
+        slope, hessian = (self.density.weight * x for x in (rows.gradient, rows.hessian))
+        prior = averaged(whole, kinks) if kinks else whole
+        return Marginal(prior, self.scales, self.rest, position, slope, -hessian)
 
     def distance(self, best: Given) -> float:
         """Return how far the best x is, in standard deviations given the scales."""
-        way = (best.position - self.position)[self.at.rest]
+        way = (best.position - self.position)[self.rest]
         return float(np.sqrt(max(way @ best.precision @ way, 0.0)))
 
     def at_mode(self, best: Given, precision: np.ndarray) -> Mode:
         """Return the mode, of which x is here."""
-        position, scales = self.position, self.scales
-        position[scales] = best.position[scales]
-        kinked = tuple(int(self.at.rest[k]) for k in self.density.kinked)
-        return Mode(position, precision, self.rows(1.0), kinked, tuple(map(int, scales)))
+        position, rows = self.position, self.point.likelihood
+        position[self.scales] = best.position[self.scales]
+        gradient, hessian = np.zeros(position.size), np.zeros((position.size, position.size))
+        gradient[self.rest] = rows.gradient
+        hessian[np.ix_(self.rest, self.rest)] = rows.hessian
+        kinked = tuple(int(self.rest[k]) for k in self.density.kinked)
+        likelihood = Derivatives(rows.value, gradient, hessian)
+        return Mode(position, precision, likelihood, kinked, tuple(map(int, self.scales)))
 
 
 class _Search:
-    """A search from any start.
-
-    Parameters
-    ----------
-    passes
-        Passes over the rows.
-    scales
-        The coordinates φ.
-    names
-        Name of each coordinate, for messages.
-    tolerance
-        Distance in standard deviations at which it ends.
-    """
+    """A search for the mode of `scales` and of the rest there, from any start."""
 
     def __init__(
         self, passes: Passes, scales: Sequence[int], names: Names, tolerance: float
@@ -375,19 +271,10 @@ class _Search:
         rng: np.random.Generator,
     ) -> Mode:
         """Search from `start`, and where that leads nowhere from the origin and points around."""
-        try:
-            return self.found(start, weight, rows)
-        except ModeError as error:
-            first = error
-        around = (rng.uniform(-jitter, jitter, start.size) for jitter in JITTERS)
+        around = (start + rng.uniform(-jitter, jitter, start.size) for jitter in JITTERS)
         # Far out, where groups are told apart by nothing, there may be no way back.
-        for other in (np.zeros(start.size), *(start + away for away in around)):
-            try:
-                return self.found(other, weight, rows)
-            except ModeError:
-                # What is told is what the given start led to.
-                continue
-        raise first
+        starts = chain([start, np.zeros(start.size)], around)
+        return first_found(lambda x: self.found(x, weight, rows), starts)
 
     def found(self, start: np.ndarray, weight: float, rows: np.ndarray | None) -> Mode:
         """Search from a start."""
@@ -433,22 +320,21 @@ class _Search:
 
     def _climbed(self, density: Density, position: np.ndarray) -> _Place:
         """Climb to the neighbourhood of the best x at the scales of a position."""
-        at = AtScales(self._passes, self._rest, position)
         names = [self._names.all[int(k)] for k in self._rest]
         near = 0.5 * CALM * np.sqrt(self._rest.size)
-        point, density = climb(replace(density, passes=at), position[self._rest], names, near)
-        return _Place(at, density, point)
+        density = replace(density, rest=self._rest, fixed=position)
+        point, density = climb(density, position[self._rest], names, near)
+        return _Place(density, point, self._scales, self._rest)
 
     def _moved(self, place: _Place, best: Given) -> _Place:
         """Take the step where it leads up at the new scales; else climb there."""
-        at = AtScales(self._passes, self._rest, best.position)
-        density = replace(place.density, passes=at)
+        density, here = replace(place.density, fixed=best.position), place.point
         there = density.at(best.position[self._rest], hessian=True)
-        value = at.prior(place.point.position, hessian=False).value
-        value += density.weight * place.point.likelihood.value
+        value = density.kinked_prior(here.position, hessian=False).value
+        value += density.weight * here.likelihood.value
         if there.finite and there.total.value >= value - ROUNDING * abs(value) - 1e-6:
-            return _Place(at, density, there)
-        return self._climbed(density, at.whole(place.point.position))
+            return replace(place, density=density, point=there)
+        return self._climbed(density, density.whole(here.position))
 
     def _mode(self, place: _Place, best: Given, precision: np.ndarray) -> Mode:
         values, vectors = np.linalg.eigh(precision)

@@ -39,20 +39,10 @@ MOST_ITERATIONS, NO_SLOPE, NO_RISE = 30, 1e-2, 1e-8
 
 @dataclass(frozen=True)
 class Given:
-    """The best x for given scales.
+    """The best x for given scales, in the order of the model's coordinates with these.
 
-    Parameters
-    ----------
-    position : ndarray, shape (d,)
-        x and φ, in the order of the model's coordinates.
-    value
-        log π₀ + the quadratic of the rows there.
-    precision : ndarray, shape (n, n)
-        A, in x.
-    factor
-        Its Cholesky factor, as of :func:`scipy.linalg.cho_factor`.
-    prior : Derivatives
-        Of the prior part there.
+    There `value` is log π₀ + the quadratic of the rows, `precision` A, shape (n, n), with its
+    Cholesky factor as of :func:`scipy.linalg.cho_factor`.
     """
 
     position: np.ndarray
@@ -69,20 +59,10 @@ class Given:
 
 @dataclass(frozen=True)
 class Marginal:
-    """V, with the rows' quadratic frozen at a point.
+    """V of the coordinates `scales`, with the rows' quadratic in the `rest` frozen at an anchor.
 
-    Parameters
-    ----------
-    prior
-        Derivatives of the prior part.
-    scales, rest : ndarray of int
-        The coordinates φ and x.
-    anchor : ndarray, shape (d,)
-        Where the quadratic was taken.
-    slope : ndarray, shape (n,)
-        Gradient of the tempered log-likelihood in x there.
-    curvature : ndarray, shape (n, n)
-        Minus its Hessian.
+    `slope` and `curvature` are the gradient of the tempered log-likelihood in x there and minus its
+    Hessian.
     """
 
     prior: Callable[..., Derivatives]
@@ -123,22 +103,15 @@ class Marginal:
             distance = np.sqrt(max(step @ gradient, 0.0))
             if distance < NEAR:
                 return here
-            there = self._stepped(here, step)
+            way, slack = np.zeros(position.size), ROUNDING * (1.0 + abs(here.value))
+            way[self.rest] = step
+            tried = (self.at(here.position + 0.5**k * way) for k in range(MOST_HALVINGS))
+            there = next((x for x in tried if x and x.value >= here.value - slack), None)
             if there is None:
                 # No better point can be told apart.
                 return here
             here = there
         return here
-
-    def _stepped(self, here: Given, step: np.ndarray) -> Given | None:
-        for halvings in range(MOST_HALVINGS):
-            position = here.position.copy()
-            position[self.rest] += 0.5**halvings * step
-            there = self.at(position)
-            slack = ROUNDING * (1.0 + abs(here.value))
-            if there is not None and there.value >= here.value - slack:
-                return there
-        return None
 
     def at(self, position: np.ndarray) -> Given | None:
         """Return what belongs to a position, be its x the best or not; None without density."""
@@ -214,28 +187,32 @@ class Marginal:
         # Imported where it is needed: most models have no scales, and it takes long.
         from scipy.optimize import minimize  # noqa: PLC0415
 
-        first, found = start.position[self.scales], _Best(self, start)
+        first, best, highest = start.position[self.scales], start, -np.inf
+
+        def negative(scales: np.ndarray) -> tuple[float, np.ndarray]:
+            nonlocal best, highest
+            same = np.array_equal(scales, first)
+            given = start if same else self.given(scales, best.position)
+            if given is None:
+                return 1e300, np.zeros_like(scales)
+            value, gradient = self.value_and_gradient(given)
+            if value > highest:
+                highest, best = value, given
+            return min(-value, 1e300), -gradient
+
         lower, upper = first - reach, first + reach
         minimize(
-            found.negative,
+            negative,
             first,
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(lower, upper, strict=True)),
             options={"maxiter": MOST_ITERATIONS, "ftol": NO_RISE, "gtol": NO_SLOPE},
         )
-        return found.given
+        return best
 
     def precision(self, given: Given, curvature: np.ndarray) -> np.ndarray:
-        """Return the precision of all coordinates: of φ by V, of x given φ by A.
-
-        Parameters
-        ----------
-        given
-            Where.
-        curvature : ndarray, shape (p, p)
-            Minus the Hessian of V.
-        """
+        """Return the precision of all: of φ by V, whose curvature is given, of x given φ by A."""
         joint = np.empty((self.anchor.size, self.anchor.size))
         response, own = self.response(given), given.precision
         across = -own @ response
@@ -244,27 +221,6 @@ class Marginal:
         joint[np.ix_(self.scales, self.rest)] = across.T
         joint[np.ix_(self.scales, self.scales)] = curvature - response.T @ across
         return 0.5 * (joint + joint.T)
-
-
-class _Best:
-    """The best of the scales that a maximisation has tried."""
-
-    def __init__(self, marginal: Marginal, start: Given) -> None:
-        self._marginal = marginal
-        self._value, self.given = -np.inf, start
-        self._start = start
-
-    def negative(self, scales: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return minus V and minus its gradient."""
-        given: Given | None = self._start
-        if not np.array_equal(scales, self._start.position[self._marginal.scales]):
-            given = self._marginal.given(scales, self.given.position)
-        if given is None:
-            return 1e300, np.zeros_like(scales)
-        value, gradient = self._marginal.value_and_gradient(given)
-        if value > self._value:
-            self._value, self.given = value, given
-        return min(-value, 1e300), -gradient
 
 
 def _factor(precision: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -290,23 +246,9 @@ STEPS_WITH_SCALES, WORTH_ANOTHER = 3, 0.1
 def smoothed(
     passes: Passes, mode: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode:
-    """Move a mode towards the mean of the posterior.
+    """Move a mode towards the mean of the posterior, or leave it where moving is of no use.
 
-    Parameters
-    ----------
-    passes
-        Passes over the rows.
-    mode
-        The mode.
-    inverse_temperature
-        β, which multiplies the log-likelihood.
-    rng
-        Draws the rows that the average gradient is estimated from.
-
-    Returns
-    -------
-    Mode
-        Position and derivatives at the new centre, or `mode` where moving is of no use.
+    `rng` draws the rows that the average gradient is estimated from.
     """
     # A second step, which would correct what the first moved, is not worth its pass with Hessian,
     # but where scales move the rest follows.
@@ -325,17 +267,27 @@ def smoothed(
     return mode if far else moved
 
 
+def bend_of_rows(
+    passes: Passes, centre: np.ndarray, factor: np.ndarray, weight: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Return by how much the average gradient of weighted rows differs from that in the centre.
+
+    Of many rows it is estimated from some, which are drawn.
+    """
+    rows = None
+    if passes.n_rows > SUBSAMPLE:
+        rows = np.sort(rng.choice(passes.n_rows, SUBSAMPLE, replace=False))
+        weight *= passes.n_rows / SUBSAMPLE
+    return weight * passes.bend(centre, factor, rows)
+
+
 def _moved(
     passes: Passes, here: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode | None:
     _, factor = whitening(here.precision)
     gradient = inverse_temperature * here.likelihood.gradient
     gradient = gradient + passes.prior(here.position, hessian=False).gradient
-    rows, weight = None, inverse_temperature
-    if passes.n_rows > SUBSAMPLE:
-        rows = np.sort(rng.choice(passes.n_rows, SUBSAMPLE, replace=False))
-        weight *= passes.n_rows / SUBSAMPLE
-    bend = weight * passes.bend(here.position, factor, rows)
+    bend = bend_of_rows(passes, here.position, factor, inverse_temperature, rng)
     tilt = factor.T @ (gradient + bend) + passes.bend_of_prior(here.position, factor)
     shift = factor @ tilt
     if not _distance(here, shift) > WORTH_MOVING:

@@ -7,7 +7,7 @@ scores of rows does: for a model that fits, the two agree. Any centre and scale 
 exact; good ones only make it fast. Control variates of order 0 need no more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,8 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.looks import unit_noise
 from pymc_minibatch_mh.kernels.posterior import Surrogate
-from pymc_minibatch_mh.reference.climb import climb
-from pymc_minibatch_mh.reference.density import WAY_ON, Density, Point
+from pymc_minibatch_mh.reference.climb import climb, first_found
+from pymc_minibatch_mh.reference.density import WAY_ON, Density
 from pymc_minibatch_mh.reference.heavy import Largest
 from pymc_minibatch_mh.reference.passes import Derivatives, Passes
 
@@ -39,18 +39,10 @@ MOST_HALVINGS = 10
 class Mode:
     """The mode and the sums of derivatives there.
 
-    Parameters
-    ----------
-    position : ndarray, shape (d,)
-    precision : ndarray, shape (d, d)
-        A: minus the Hessian of the tempered log-posterior, positive definite.
-    likelihood : Derivatives
-        Of the untempered log-likelihood of all rows.
-    kinked
-        Coordinates along which the prior part has a kink nearby; `precision` is then an average.
-    marginal
-        Coordinates, scales of a hierarchy, whose density was maximised with the others integrated
-        over; `precision` then has their curvature from there. Empty for a joint mode.
+    `precision` is A: minus the Hessian of the tempered log-posterior, positive definite, and
+    `likelihood` untempered and of all rows. The prior part has a kink nearby along the coordinates
+    `kinked`, so that the precision is an average. The density of the coordinates `marginal`, scales
+    of a hierarchy, was maximised with the others integrated over, where their curvature is from.
     """
 
     position: np.ndarray
@@ -72,12 +64,10 @@ def find_mode(
 
     Parameters
     ----------
-    passes
-        Passes over the rows.
+    passes, inverse_temperature
+        Passes over the rows, whose log-likelihood is multiplied by β.
     start : ndarray, shape (d,)
         A position with finite log-density.
-    inverse_temperature
-        β, which multiplies the log-likelihood.
     names
         Name of each coordinate, for messages.
     rng
@@ -92,14 +82,15 @@ def find_mode(
     """
     start = np.array(start, dtype=np.float64)
     whole = Density(passes, inverse_temperature)
-    few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * start.size)
-    if passes.n_rows <= 4 * few:
-        mode, density = _climbed_from_several(whole, start, names, tolerance, rng)
+    rows = rows_of_few(passes, start.size, rng)
+    if rows is None:
+        starts = _starts(whole, start, rng)
+        mode, density = first_found(lambda x: climb(whole, x, names, tolerance), starts)
     else:
-        rows = np.sort(rng.choice(passes.n_rows, few, replace=False))
-        coarse = Density(passes, inverse_temperature * passes.n_rows / few, rows)
+        coarse = Density(passes, inverse_temperature * passes.n_rows / rows.size, rows)
         try:
-            near, found = _climbed_from_several(coarse, start, names, COARSE_TOLERANCE, rng)
+            starts = _starts(coarse, start, rng)
+            near, found = first_found(lambda x: climb(coarse, x, names, COARSE_TOLERANCE), starts)
         except ModeError:
             # A few rows may be separated where all are not; all rows have the last word.
             mode, density = climb(whole, start, names, tolerance)
@@ -109,36 +100,21 @@ def find_mode(
     return Mode(mode.position, -mode.total.hessian, mode.likelihood, density.kinked)
 
 
-def _climbed_from_several(
-    density: Density,
-    start: np.ndarray,
-    names: Sequence[str],
-    tolerance: float,
-    rng: np.random.Generator,
-) -> tuple[Point, Density]:
-    """Climb from `start`, and where that leads nowhere from points around it."""
-    try:
-        return climb(density, start, names, tolerance)
-    except ModeError as error:
-        first = error
+def rows_of_few(passes: Passes, size: int, rng: np.random.Generator) -> np.ndarray | None:
+    """Draw the rows that find the neighbourhood of a mode; None where all are about as few."""
+    few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * size)
+    if passes.n_rows <= 4 * few:
+        return None
+    return np.sort(rng.choice(passes.n_rows, few, replace=False))
+
+
+def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield a start, and points around it that have a density."""
+    yield start
     for jitter in JITTERS:
-        try:
-            return climb(density, _jittered(density, start, jitter, rng), names, tolerance)
-        except ModeError:
-            # What is told is what the given start led to.
-            continue
-    raise first
-
-
-def _jittered(
-    density: Density, start: np.ndarray, jitter: float, rng: np.random.Generator
-) -> np.ndarray:
-    away = rng.uniform(-jitter, jitter, start.size)
-    for halvings in range(MOST_HALVINGS):
-        there = start + 0.5**halvings * away
-        if density.at(there, hessian=False).finite:
-            return there
-    return start
+        away = rng.uniform(-jitter, jitter, start.size)
+        tried = (start + 0.5**halvings * away for halvings in range(MOST_HALVINGS))
+        yield next((x for x in tried if density.at(x, hessian=False).finite), start)
 
 
 #: Rows times moves that a calibration reads, and the least and most moves.
@@ -152,14 +128,9 @@ COVERED = 0.9
 class Calibration:
     """Moments of the differences of rows that are drawn, over moves like those of a chain.
 
-    Parameters
-    ----------
-    kappa
-        κ: the variance of βN times the difference of one row is predicted as κ M(θ, θ')².
-    skewness
-        Largest |skewness| over rows that was seen.
-    third_absolute
-        Largest standardised third absolute moment that was seen.
+    The variance of βN times the difference of one row is predicted as κ M(θ, θ')²; the others are
+    the largest |skewness| over rows and the largest standardised third absolute moment that were
+    seen.
     """
 
     kappa: float
@@ -218,31 +189,20 @@ def calibrate(
     The batch size of a move is chosen from the resulting prediction, which is symmetric in the
     move and frozen while a chain runs: a batch size that reacts to the batch would bias the test.
 
-    Parameters
-    ----------
-    passes, order, surrogate
-        The rows, the order of their expansion and the control variates.
-    rng
-        Draws the moves.
-    seeks_heavy
-        Whether rows are sought that every update better reads: see :mod:`reference.heavy`.
-
-    Returns
-    -------
-    tuple
-        What was measured of the rows that are drawn, and the rows that are not: every update
-        reads them.
+    Returns what was measured of the rows that are drawn, and the rows that are not: where
+    `seeks_heavy`, those that every update better reads, see :mod:`reference.heavy`.
     """
     count = int(np.clip(CALIBRATION_READS // passes.n_rows, FEWEST_MOVES, MOST_MOVES))
     moves, centre = _typical_moves(count, surrogate, rng), surrogate.centre
     largest = Largest(passes.n_rows, surrogate.inverse_temperature) if seeks_heavy else None
     found, heavy = passes.moves(order, moves, centre, largest=largest), NO_ROWS
-    units = _units(surrogate, moves)
+    units = [unit_noise(surrogate, *ends) for ends in moves]
     if largest is not None:
         counted = np.isfinite([moments.variance for moments in found])
         further = _typical_moves(MOST_MOVES - count, surrogate, rng)
         seen = passes.differences(order, further, centre, largest.rows)
-        largest.look_again(seen, units, _units(surrogate, further))
+        noise = (np.array(units), np.array([unit_noise(surrogate, *ends) for ends in further]))
+        largest.look_again(seen, *noise)
         heavy = largest.heavy(np.append(counted, np.isfinite(seen).all(axis=1)))
     if heavy.size:
         found = passes.moves(order, moves, centre, heavy)
@@ -255,11 +215,6 @@ def calibrate(
             thirds.append(moments.third_absolute)
     kappa = float(np.quantile(ratios, COVERED)) if ratios else np.inf
     return Calibration(kappa, max(skews), max(thirds)), heavy
-
-
-def _units(surrogate: Surrogate, moves: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Return the noise that is predicted of moves for κ = 1."""
-    return np.array([unit_noise(surrogate, *ends) for ends in moves])
 
 
 def _typical_moves(
@@ -287,83 +242,43 @@ def find_centre(
     names: Sequence[str],
     rng: np.random.Generator,
 ) -> Mode:
-    """Climb to the neighbourhood of the mode by Fisher scoring with the rows' own scores.
+    """Climb to the neighbourhood of the mode by Fisher scoring with the scores of groups of rows.
 
-    Parameters
-    ----------
-    passes
-        Passes over the rows.
-    start : ndarray, shape (d,)
-        A position with finite log-density.
-    inverse_temperature
-        β, which multiplies the log-likelihood.
-    names
-        Name of each coordinate, for messages.
-    rng
-        Draws the groups.
+    Arguments are those of :func:`find_mode`.
 
     Raises
     ------
     ModeError
         If the log-posterior has no scale or no mode.
     """
-    position = np.array(start, dtype=np.float64)
+    density, position = Density(passes, inverse_temperature), np.array(start, dtype=np.float64)
     for _ in range(MAX_STEPS):
         precision = _precision(passes, position, inverse_temperature, rng)
         if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
             break
-        value, gradient = _value_and_gradient(passes, position, inverse_temperature)
-        step = cho_solve(cho_factor(precision), gradient)
-        distance = float(np.sqrt(step @ gradient))
-        better = _climbed(passes, position, step, value, inverse_temperature)
+        here = density.at(position, hessian=False).total
+        step = cho_solve(cho_factor(precision), here.gradient)
+        distance = float(np.sqrt(step @ here.gradient))
+        tried = (density.at(position + 0.5**k * step, hessian=False) for k in range(20))
+        better = next((x for x in tried if here.value < x.total.value < np.inf), None)
         if distance < SCORING_TOLERANCE or (better is None and distance < 1.0):
             return Mode(position, precision, passes.likelihood(position, hessian=True))
         if better is None:
             break
-        position = better
+        position = better.position
     raise ModeError(
         f"{', '.join(map(repr, names[:3]))} have no scale that was found: the log-posterior has "
         f"neither curvature at its mode nor rows that pull in all directions. {WAY_ON}"
     )
 
 
-def _value_and_gradient(
-    passes: Passes, position: np.ndarray, inverse_temperature: float
-) -> tuple[float, np.ndarray]:
-    prior = passes.prior(position, hessian=False)
-    rows = passes.likelihood(position, hessian=False)
-    return (
-        prior.value + inverse_temperature * rows.value,
-        prior.gradient + inverse_temperature * rows.gradient,
-    )
-
-
-def _climbed(
-    passes: Passes,
-    position: np.ndarray,
-    step: np.ndarray,
-    value: float,
-    inverse_temperature: float,
-) -> np.ndarray | None:
-    for halvings in range(20):
-        there = position + 0.5**halvings * step
-        reached = _value_and_gradient(passes, there, inverse_temperature)[0]
-        if np.isfinite(reached) and reached > value:
-            return there
-    return None
-
-
 def _precision(
     passes: Passes, position: np.ndarray, inverse_temperature: float, rng: np.random.Generator
 ) -> np.ndarray:
     groups = max(LEAST_GROUPS, GROUPS_PER_COORDINATE * position.size)
+    drawn = (rng.integers(0, passes.n_rows, GROUP) for _ in range(groups))
     scores = np.array(
-        [
-            passes.likelihood(
-                position, hessian=False, rows=rng.integers(0, passes.n_rows, GROUP)
-            ).gradient
-            for _ in range(groups)
-        ]
+        [passes.likelihood(position, hessian=False, rows=rows).gradient for rows in drawn]
     )
     information = np.atleast_2d(np.cov(scores.T)) * (passes.n_rows / GROUP)
     return inverse_temperature * information - passes.prior(position, hessian=True).hessian

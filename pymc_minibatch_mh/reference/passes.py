@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -16,60 +16,40 @@ from pymc_minibatch_mh.data.storage import BLOCK_ROWS, StoredRows
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.looks import merge_moments
-from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.row_sums import bend_of_prior
 from pymc_minibatch_mh.progress import counting
 from pymc_minibatch_mh.reference.heavy import Largest
 from pymc_minibatch_mh.reference.row_sums import (
-    Asked,
-    BendAt,
     BoundedMove,
-    ChangeIn,
-    DerivativesAt,
-    DifferencesIn,
-    MomentsIn,
     Move,
-    RatioIn,
+    Moves,
     RowSums,
-    ValuesAt,
+    bend_at,
+    change_in,
+    derivatives_at,
+    differences_in,
+    moments_in,
+    ratio_in,
+    values_at,
 )
 from pymc_minibatch_mh.threads import in_threads
 
 READING = "Reading all rows"
 #: Rows for which it is not worth to begin another chunk.
 LEAST = 32_768
-
-
-@dataclass(frozen=True)
-class Consecutive:
-    """The rows from `first` to before `last`, whose numbers are not made before they are used."""
-
-    first: int
-    last: int
-
-    @property
-    def numbers(self) -> np.ndarray:
-        """Their numbers, int64."""
-        return np.arange(self.first, self.last, dtype=np.int64)
-
-
-#: Some rows.
-Chunk = Consecutive | np.ndarray
+#: Some rows: consecutive ones, whose numbers are not made before they are used, or any.
+Chunk = slice | np.ndarray
 
 
 def chunks_of(
     n_rows: int, step: int, start: int = 0, cuts: Sequence[int] = (), whole: int = 1
-) -> list[Consecutive]:
-    """Return all rows from `start` on, some consecutive ones at a time.
+) -> list[slice]:
+    """Return all rows from `start` on, at most `step` consecutive ones at a time.
 
     Parameters
     ----------
-    n_rows
-        Number of all rows.
-    step
-        Most rows at a time.
-    start
-        First row.
+    n_rows, step, start
+        Number of all rows, most rows at a time, and the first row.
     cuts
         Where rows begin that lie elsewhere than those before: no chunk has rows of both, unless
         few of either.
@@ -82,7 +62,7 @@ def chunks_of(
             ends.append(cut)
     ends.append(n_rows)
     return [
-        Consecutive(first, min(first + step, end))
+        slice(first, min(first + step, end))
         for begin, end in pairwise(ends)
         for first in range(begin, end, step)
     ]
@@ -103,22 +83,19 @@ def over_rows(
 ) -> Iterator[Any]:
     """Yield what `work` finds of chunks of rows, in their order, where the rows are.
 
-    Parameters
-    ----------
-    work
-        What finds it.
-    source
-        The rows.
-    asked
-        Chunks, and what is asked of each; the rows of a chunk in their order.
-    label
-        What is said while it takes long.
+    `asked` has the chunks, the rows of each in their order, and what is asked of them.
     """
     if not (isinstance(source, StoredRows) and source.has_workers):
-        yield from on_all_cores(lambda one: work.of_rows(_numbers(one[0]), one[1]), asked, label)
+
+        def here(one: tuple[Chunk, Any]) -> Any:
+            chunk, what = one
+            if isinstance(chunk, slice):
+                chunk = np.arange(chunk.start, chunk.stop, dtype=np.int64)
+            return work.of_rows(chunk, what)
+
+        yield from on_all_cores(here, asked, label)
         return
-    parts = [slice(x.first, x.last) if isinstance(x, Consecutive) else x for x, _ in asked]
-    results = source.computed(work, parts, [what for _, what in asked])
+    results = source.computed(work, *zip(*asked, strict=True))
     if len(asked) == 1:
         yield from results
         return
@@ -126,10 +103,6 @@ def over_rows(
         for found in results:
             advance()
             yield found
-
-
-def _numbers(chunk: Chunk) -> np.ndarray:
-    return chunk.numbers if isinstance(chunk, Consecutive) else chunk
 
 
 def on_all_cores(
@@ -173,56 +146,31 @@ class MoveMoments:
     skewness: float
     third_absolute: float
 
-
-def _merged(one: tuple, other: tuple) -> tuple:
-    """Merge n, mean, central sums of order 2 and 3 and Σ|d|³ of two sets of rows."""
-    if not other[0]:
-        return one
-    return (*merge_moments(*one[:4], *other[:4]), one[4] + other[4])
-
-
-def _moments(n: int, mean: float, second: float, third: float, absolute: float) -> MoveMoments:
-    variance = second / max(n - 1, 1)
-    scale = variance**1.5 or 1.0
-    return MoveMoments(variance, third / n / scale, absolute / n / scale)
+    @classmethod
+    def of(cls, n: int, mean: float, second: float, third: float, absolute: float) -> "MoveMoments":
+        """Return those of n, mean, central sums of order 2 and 3, and Σ|d|³."""
+        variance = second / max(n - 1, 1)
+        scale = variance**1.5 or 1.0
+        return cls(variance, third / n / scale, absolute / n / scale)
 
 
 class Passes:
-    """Full passes over the rows of a split model.
+    """Full passes over the rows of a split model, which are compiled, and over its prior part."""
 
-    Parameters
-    ----------
-    rows
-        The model's compiled rows, where they lie.
-    prior
-        The prior part.
-    source
-        The rows themselves.
-    """
+    #: Coordinates that are logarithms of what may be zero.
+    logs = np.empty(0, dtype=np.int64)
 
     def __init__(
         self, rows: PlacedRows, prior: ScalarPrior | GraphPrior, source: ArrayRows
     ) -> None:
         self._prior = prior
         self._source = source
-        self._cheap_hessian = rows.cheap_hessian
         self.sums = RowSums(rows, source)
+        #: Whether a pass with Hessian reads each row once, whatever the number of coordinates.
+        self.cheap_hessian = rows.cheap_hessian
+        #: Where rows in memory lie.
+        self.space = self.sums.space
         self.n_rows = source.n_rows
-
-    @property
-    def cheap_hessian(self) -> bool:
-        """Whether a pass with Hessian reads each row once, whatever the number of coordinates."""
-        return self._cheap_hessian
-
-    @property
-    def space(self) -> RowSpace:
-        """Where rows in memory lie."""
-        return self.sums.space
-
-    @property
-    def logs(self) -> np.ndarray:
-        """Coordinates that are logarithms of what may be zero; none."""
-        return np.empty(0, dtype=np.int64)
 
     @cached_property
     def log_prior(self) -> Callable:
@@ -235,14 +183,14 @@ class Passes:
         """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
         sums = np.zeros(1 + theta.size)
         products = np.zeros((theta.size, theta.size) if hessian else (0, 0))
-        for own_sums, own_products in self._over(DerivativesAt(theta, hessian), rows):
+        for own_sums, own_products in self._over(partial(derivatives_at, theta, hessian), rows):
             sums += own_sums
             products += own_products
         return Derivatives(float(sums[0]), sums[1:], 0.5 * (products + products.T))
 
     def values(self, theta: np.ndarray) -> np.ndarray:
         """Return the log-likelihood of every row, shape (N,)."""
-        return np.concatenate(list(self._over(ValuesAt(theta))))
+        return np.concatenate(list(self._over(partial(values_at, theta))))
 
     def first_not_finite(self, theta: np.ndarray, start: int = 0) -> int:
         """Return the first row from `start` on without a finite log-likelihood; there is one."""
@@ -253,9 +201,9 @@ class Passes:
 
         # Numbers of all rows are not held at once: there may be more of them than memory.
         chunks = chunks_of(self.n_rows, SOUGHT_ROWS, start)
-        wrong = (chunk for chunk in chunks if not is_finite(chunk.first, chunk.last))
+        wrong = (chunk for chunk in chunks if not is_finite(chunk.start, chunk.stop))
         chunk = next(wrong, chunks[-1])
-        low, high = chunk.first, chunk.last
+        low, high = chunk.start, chunk.stop
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if is_finite(low, middle) else (low, middle)
@@ -268,22 +216,11 @@ class Passes:
     def bend(self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
         """Return by how much the average gradient of rows over N(θ, L Lᵀ) differs from that at θ.
 
-        Parameters
-        ----------
-        theta : ndarray, shape (d,)
-            θ.
-        factor : ndarray, shape (d, d)
-            L, lower triangular.
-        rows
-            Row numbers, by default all.
+        L, lower triangular, is `factor`; `rows` are row numbers, by default all.
         """
-        if self.sums.bend is None:
-            return self._averaged_bend(theta, factor, rows)
-        return np.sum(list(self._over(BendAt(theta, factor), rows)), axis=0)
+        if self.sums.bend is not None:
+            return np.sum(list(self._over(partial(bend_at, theta, factor), rows)), axis=0)
 
-    def _averaged_bend(
-        self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None
-    ) -> np.ndarray:
         def gradient(place: np.ndarray) -> np.ndarray:
             return self.likelihood(place, hessian=False, rows=rows).gradient
 
@@ -301,78 +238,52 @@ class Passes:
     def moves(
         self,
         order: int,
-        moves: Sequence[tuple[np.ndarray, np.ndarray]],
+        moves: Moves,
         centre: np.ndarray,
         left_out: np.ndarray = NO_ROWS,
         largest: Largest | None = None,
     ) -> list[MoveMoments]:
         """Return moments over rows of the differences that each of some moves makes.
 
-        Parameters
-        ----------
-        order
-            Of the expansion.
-        moves
-            The position and the new one of each.
-        centre
-            The centre of the expansion.
-        left_out
-            Rows that do not count, in order.
-        largest
-            Where the rows that change most are to be collected.
+        Order and centre are those of the expansion. Rows that are left out, in order, do not count;
+        the rows that change most are collected where they are asked for.
         """
-        differences = DifferencesIn(order, moves, centre)
-
-        def without(chunk: Consecutive) -> MomentsIn:
-            inside = slice(*np.searchsorted(left_out, (chunk.first, chunk.last)))
-            return MomentsIn(differences, left_out[inside] - chunk.first, largest)
-
-        chunks = self._all_rows
-        asked = [(chunk, without(chunk)) for chunk in chunks]
+        chunks, asked = self._all_rows, []
+        for chunk in chunks:
+            inside = slice(*np.searchsorted(left_out, (chunk.start, chunk.stop)))
+            places = left_out[inside] - chunk.start
+            asked.append((chunk, partial(moments_in, order, moves, centre, places, largest)))
         totals = [(0, 0.0, 0.0, 0.0, 0.0)] * len(moves)
         found = over_rows(self.sums, self._source, asked)
         for chunk, (moments, changes) in zip(chunks, found, strict=True):
-            totals = [_merged(*pair) for pair in zip(totals, moments, strict=True)]
+            # A chunk of which no row counts has no mean.
+            totals = [
+                (*merge_moments(*one[:4], *own[:4]), one[4] + own[4]) if own[0] else one
+                for one, own in zip(totals, moments, strict=True)
+            ]
             if largest is not None:
-                largest.add(changes._replace(rows=chunk.first + changes.rows))
-        return [_moments(*total) for total in totals]
+                largest.add(changes._replace(rows=chunk.start + changes.rows))
+        return [MoveMoments.of(*total) for total in totals]
 
     def differences(
-        self,
-        order: int,
-        moves: Sequence[tuple[np.ndarray, np.ndarray]],
-        centre: np.ndarray,
-        rows: np.ndarray,
+        self, order: int, moves: Moves, centre: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
         """Return the differences of a few rows, in order, in each move: shape (moves, rows)."""
-        found = self._over(DifferencesIn(order, moves, centre), rows)
+        found = self._over(partial(differences_in, order, moves, centre), rows)
         return np.concatenate(list(found), axis=1)
 
     def change(self, order: int, move: Move) -> float:
-        """Return by how much the remainders of all rows change in a move.
-
-        Parameters
-        ----------
-        order
-            Of the expansion.
-        move
-            The position, the new one and the centre of the expansion.
-        """
-        return sum(self._over(ChangeIn(order, move)))
+        """Return by how much the remainders of all rows change in a move."""
+        return sum(self._over(partial(change_in, order, move)))
 
     def largest_ratio(self, move: BoundedMove, c: np.ndarray) -> tuple[float, int]:
         """Return the largest |dU_i| / (c_i M) of rows in memory in a move, and the row that has it.
 
-        Parameters
-        ----------
-        move
-            The move.
-        c : ndarray of float32
-            c_i of all rows.
+        The c_i of all rows are float32.
         """
-        return max(self._over(RatioIn(move, c)))
+        return max(self._over(partial(ratio_in, move, c)))
 
-    def _over(self, asked: Asked, rows: np.ndarray | None = None) -> Iterator[Any]:
+    def _over(self, asked: Callable, rows: np.ndarray | None = None) -> Iterator[Any]:
         """Yield what is asked of chunks of some rows, by default of all."""
         chunks: Sequence[Chunk] = self._all_rows
         if rows is not None:
@@ -380,7 +291,7 @@ class Passes:
         return over_rows(self.sums, self._source, [(chunk, asked) for chunk in chunks])
 
     @property
-    def _all_rows(self) -> list[Consecutive]:
+    def _all_rows(self) -> list[slice]:
         if not isinstance(self._source, StoredRows):
             return chunks_of(self.n_rows, CHUNK)
         return chunks_of(self.n_rows, BLOCK_ROWS, cuts=self._source.cuts)

@@ -1,10 +1,14 @@
-"""What passes ask of some rows in memory: small values, which are sent to where rows are read."""
+"""Sums over some rows in memory: functions, whose partials are sent to where rows are read.
+
+A question is a function of what compiles the rows, :class:`RowSums`, and of rows: their numbers, or
+rows that were read. A partial of it has the rest, and is small where it is pickled.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,36 +16,22 @@ from pymc_minibatch_mh.compiled.form_rows import StoredFormRows
 from pymc_minibatch_mh.compiled.graphs import PlacedRows
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.storage import StoredRows, consecutive
-from pymc_minibatch_mh.kernels import row_sums as repeat
+from pymc_minibatch_mh.kernels import row_sums as kernels
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.looks import add_moments, merge_moments
 from pymc_minibatch_mh.kernels.posterior import RowSpace
-from pymc_minibatch_mh.kernels.row_sums import (
-    add_bend,
-    add_derivatives,
-    largest_ratio,
-    moments_of_move,
-    row_values,
-)
 from pymc_minibatch_mh.reference.heavy import Changes, Largest
 
 #: The position, the new one and the centre of the expansion.
 Move = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: The position and the new one of each of some moves.
+Moves = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 class BoundedMove(NamedTuple):
-    """A move, and the bounds of what rows change by in it.
+    """A move of an order, and the table of bounds that serves it with its M; -1 where none does.
 
-    Parameters
-    ----------
-    order
-        Of the expansion.
-    ends
-        The position, the new one and the centre of the expansion.
-    table, m
-        Table of the bounds that serves the move, and its M; -1 where none does.
-    inverse_temperature
-        β.
+    Its `ends` are the position, the new one and the centre of the expansion.
     """
 
     order: int
@@ -61,35 +51,11 @@ class BoundedMove(NamedTuple):
         return self.ends[1]
 
 
-class Place(NamedTuple):
-    """Where some rows are in memory, and their numbers there."""
-
-    space: RowSpace
-    rows: np.ndarray
-
-
-class Asked(Protocol):
-    """What is asked of some rows."""
-
-    def compiled(self, sums: "RowSums") -> Callable:
-        """Return the compiled function that it takes."""
-
-    def of(self, address: int, place: Place) -> Any:
-        """Return what the compiled function finds."""
-
-
 class RowSums:
-    """Finds sums over some rows of a split model.
+    """The rows of a split model as compiled functions, for rows wherever they are read.
 
     A pickle has the expressions of stored rows and none of the rows: another process compiles them
     anew, for rows that it has read.
-
-    Parameters
-    ----------
-    rows
-        The model's compiled rows, where they lie.
-    source
-        The rows themselves.
     """
 
     def __init__(self, rows: PlacedRows, source: ArrayRows) -> None:
@@ -117,211 +83,125 @@ class RowSums:
             self._differences[order] = self._rows.evaluate(order)
         return self._differences[order]
 
-    @contextmanager
-    def reading(self, rows: np.ndarray) -> Iterator[Place]:
-        """Hold some rows in memory: yield where they lie."""
-        if not isinstance(self._source, StoredRows):
-            yield Place(self.space, rows)
-        else:
-            with self.placed(self._source.read(consecutive(rows))) as place:
-                yield place
+    def of_rows(self, rows: np.ndarray | ArrayRows, asked: Callable) -> Any:
+        """Return what is asked of rows by their numbers, or of rows that were read."""
+        return asked(self, rows)
 
-    def of_rows(self, rows: np.ndarray, asked: Asked) -> Any:
-        """Return what is asked of rows by their numbers, which are read here."""
-        # Rows are placed with what was compiled before.
-        address = address_of(asked.compiled(self))
-        with self.reading(rows) as place:
-            return asked.of(address, place)
-
-    def of_read(self, read: ArrayRows, asked: Asked) -> Any:
-        """Return what is asked of rows that were read, in whatever process."""
-        address = address_of(asked.compiled(self))
-        with self.placed(read) as place:
-            return asked.of(address, place)
+    of_read = of_rows
 
     @contextmanager
-    def placed(self, read: ArrayRows) -> Iterator[Place]:
-        """Place rows that were read, with what was compiled before: yield where they lie."""
+    def placed(self, rows: np.ndarray | ArrayRows) -> Iterator[tuple[RowSpace, np.ndarray]]:
+        """Yield where rows lie in memory and their numbers there, after what they need is compiled.
+
+        What is read and placed here lives as long as this frame.
+        """
+        if isinstance(rows, np.ndarray):
+            if not isinstance(self._source, StoredRows):
+                yield self.space, rows
+                return
+            rows = self._source.read(consecutive(rows))
         assert isinstance(self._rows, StoredFormRows)
-        # What was read and placed lives as long as this frame.
-        placed = self._rows.on(read)
-        yield Place(RowSpace(read.term_starts, placed.context), np.arange(read.n_rows))
+        placed = self._rows.on(rows)
+        yield RowSpace(rows.term_starts, placed.context), np.arange(rows.n_rows)
 
 
 def _of_no_rows(rows: StoredFormRows) -> RowSums:
     return RowSums(rows, ArrayRows((), [0]))
 
 
-class DerivativesAt(NamedTuple):
-    """Ask for the summed value, gradient and Hessian at a position."""
-
-    theta: np.ndarray
-    hessian: bool
-
-    def compiled(self, sums: RowSums) -> Callable:
-        """Return the derivatives of rows."""
-        return sums.derivatives
-
-    def of(self, address: int, place: Place) -> tuple[np.ndarray, np.ndarray]:
-        """Return value and gradient, shape (1 + d,), and the Hessian: (d, d) or (0, 0)."""
-        size = self.theta.size
-        sums, products = np.zeros(1 + size), np.zeros((size, size) if self.hessian else (0, 0))
-        add_derivatives(address, self.theta, *place, sums, products)
-        return sums, products
+def derivatives_at(
+    theta: np.ndarray, hessian: bool, sums: RowSums, rows: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the summed value and gradient, shape (1 + d,), and Hessian: (d, d) or (0, 0)."""
+    size, address = theta.size, address_of(sums.derivatives)
+    total, products = np.zeros(1 + size), np.zeros((size, size) if hessian else (0, 0))
+    with sums.placed(rows) as place:
+        kernels.add_derivatives(address, theta, *place, total, products)
+    return total, products
 
 
-class ValuesAt(NamedTuple):
-    """Ask for the log-likelihood of each row at a position."""
-
-    theta: np.ndarray
-
-    def compiled(self, sums: RowSums) -> Callable:
-        """Return the derivatives of rows."""
-        return sums.derivatives
-
-    def of(self, address: int, place: Place) -> np.ndarray:
-        """Return them, shape (n,)."""
-        out = np.empty(place.rows.size)
-        row_values(address, self.theta, *place, out)
-        return out
+def values_at(theta: np.ndarray, sums: RowSums, rows: Any) -> np.ndarray:
+    """Return the log-likelihood of each row, shape (n,)."""
+    address = address_of(sums.derivatives)
+    with sums.placed(rows) as place:
+        out = np.empty(place[1].size)
+        kernels.row_values(address, theta, *place, out)
+    return out
 
 
-class BendAt(NamedTuple):
-    """Ask for averages of third derivatives over N(θ, L Lᵀ)."""
-
-    theta: np.ndarray
-    factor: np.ndarray
-
-    def compiled(self, sums: RowSums) -> Callable:
-        """Return the averages, which there have to be."""
-        assert sums.bend is not None
-        return sums.bend
-
-    def of(self, address: int, place: Place) -> np.ndarray:
-        """Return their sum, shape (d,)."""
-        out = np.zeros(self.theta.size)
-        add_bend(address, self.theta, self.factor, *place, out)
-        return out
+def bend_at(theta: np.ndarray, factor: np.ndarray, sums: RowSums, rows: Any) -> np.ndarray:
+    """Return the sum of averages of third derivatives over N(θ, L Lᵀ), shape (d,)."""
+    assert sums.bend is not None
+    address, out = address_of(sums.bend), np.zeros(theta.size)
+    with sums.placed(rows) as place:
+        kernels.add_bend(address, theta, factor, *place, out)
+    return out
 
 
-class DifferencesIn(NamedTuple):
-    """Ask for the differences of each row in some moves.
+def differences_in(
+    order: int, moves: Moves, centre: np.ndarray, sums: RowSums, rows: Any
+) -> np.ndarray:
+    """Return the differences of each row in each of some moves, shape (moves, n)."""
+    address = address_of(sums.evaluate(order))
+    with sums.placed(rows) as place:
+        return _measured(address, moves, centre, place)[1]
 
-    Parameters
-    ----------
-    order
-        Of the expansion.
-    moves
-        The position and the new one of each.
-    centre
-        The centre of the expansion.
+
+def change_in(order: int, move: Move, sums: RowSums, rows: Any) -> float:
+    """Return the sum of the differences in a move."""
+    return float(differences_in(order, [move[:2]], move[2], sums, rows)[0].sum())
+
+
+def _measured(
+    address: int, moves: Moves, centre: np.ndarray, place: tuple[RowSpace, np.ndarray]
+) -> tuple[list[tuple], np.ndarray]:
+    """Return n, mean, central sums of order 2 and 3 and Σ|d|³ of each move, and differences."""
+    found = np.empty((len(moves), place[1].size))
+    moments = [
+        kernels.moments_of_move(address, (*ends, centre), *place, differences)
+        for ends, differences in zip(moves, found, strict=True)
+    ]
+    return moments, found
+
+
+def moments_in(
+    order: int,
+    moves: Moves,
+    centre: np.ndarray,
+    left_out: np.ndarray,
+    largest: Largest | None,
+    sums: RowSums,
+    rows: Any,
+) -> tuple[list[tuple], Changes | None]:
+    """Return the moments of each move, and the largest changes by places of their rows.
+
+    Rows at the places `left_out` do not count.
     """
-
-    order: int
-    moves: Sequence[tuple[np.ndarray, np.ndarray]]
-    centre: np.ndarray
-
-    def compiled(self, sums: RowSums) -> Callable:
-        """Return the differences of remainders."""
-        return sums.evaluate(self.order)
-
-    def of(self, address: int, place: Place) -> np.ndarray:
-        """Return them, shape (moves, n)."""
-        return self.with_moments(address, place)[1]
-
-    def with_moments(self, address: int, place: Place) -> tuple[list[tuple], np.ndarray]:
-        """Return n, mean, central sums of order 2 and 3 and Σ|d|³ of each move, and them."""
-        found = np.empty((len(self.moves), place.rows.size))
-        moments = [
-            moments_of_move(address, (*ends, self.centre), *place, differences)
-            for ends, differences in zip(self.moves, found, strict=True)
-        ]
-        return moments, found
+    address = address_of(sums.evaluate(order))
+    with sums.placed(rows) as (space, numbers):
+        places = np.delete(np.arange(numbers.size), left_out)
+        moments, found = _measured(address, moves, centre, (space, numbers[places]))
+    return moments, None if largest is None else largest.of_chunk(places, found)
 
 
-class MomentsIn(NamedTuple):
-    """Ask for moments of the differences in some moves.
+def ratio_in(move: BoundedMove, c: np.ndarray, sums: RowSums, rows: Any) -> tuple[float, int]:
+    """Return the largest |dU_i| / (c_i M) in a move, and the number in memory of its row.
 
-    Parameters
-    ----------
-    differences
-        The moves.
-    left_out : ndarray of int64
-        Places of rows that do not count, among those asked about.
-    largest
-        Finds the rows that change most, where these are asked for.
+    The c_i, float32, are by the rows' numbers in memory.
     """
-
-    differences: DifferencesIn
-    left_out: np.ndarray
-    largest: Largest | None
-
-    def compiled(self, sums: RowSums) -> Callable:
-        """Return the differences of remainders."""
-        return self.differences.compiled(sums)
-
-    def of(self, address: int, place: Place) -> tuple[list[tuple], Changes | None]:
-        """Return the moments of each move, and the largest changes by places of their rows."""
-        places = np.delete(np.arange(place.rows.size), self.left_out)
-        counted = Place(place.space, place.rows[places])
-        moments, found = self.differences.with_moments(address, counted)
-        return moments, None if self.largest is None else self.largest.of_chunk(places, found)
-
-
-class ChangeIn(NamedTuple):
-    """Ask for the sum of the differences in a move."""
-
-    order: int
-    move: Move
-
-    def compiled(self, sums: RowSums) -> Callable:
-        """Return the differences of remainders."""
-        return sums.evaluate(self.order)
-
-    def of(self, address: int, place: Place) -> float:
-        """Return the sum."""
-        differences = np.empty(place.rows.size)
-        moments_of_move(address, self.move, *place, differences)
-        return float(differences.sum())
-
-
-class RatioIn(NamedTuple):
-    """Ask for the largest |dU_i| / (c_i M) in a move.
-
-    Parameters
-    ----------
-    move
-        The move.
-    c : ndarray of float32
-        c_i by the rows' numbers in memory.
-    """
-
-    move: BoundedMove
-    c: np.ndarray
-
-    def compiled(self, sums: RowSums) -> Callable:
-        """Return the differences of remainders."""
-        return sums.evaluate(self.move.order)
-
-    def of(self, address: int, place: Place) -> tuple[float, int]:
-        """Return it, and the number in memory of the row that has it."""
-        _, ends, _, m, beta = self.move
-        return largest_ratio(address, ends, *place, self.c, m, beta)
+    address = address_of(sums.evaluate(move.order))
+    with sums.placed(rows) as place:
+        return kernels.largest_ratio(
+            address, move.ends, *place, c, move.m, move.inverse_temperature
+        )
 
 
 class Spread(NamedTuple):
     """How the differences of some rows spread.
 
-    Parameters
-    ----------
-    known
-        Sum of the differences of the heavy rows.
-    moments
-        n, mean and central sums of order 2 and 3 of those of the others.
-    top : ndarray
-        The smallest and the largest of these.
-    ratio, row
-        Largest |dU_i|/(c_i M), and its row; NaN and -1 without bounds.
+    `known` is the sum of the differences of the heavy rows; n, mean and central sums of order 2 and
+    3, and the smallest and the largest are of the others. The largest |dU_i|/(c_i M) and its row
+    are NaN and -1 without bounds.
     """
 
     known: float
@@ -336,25 +216,14 @@ class Spread(NamedTuple):
         if other.moments[0]:
             moments = merge_moments(*moments, *other.moments)
         top = extremes(np.concatenate([self.top, other.top]), n_top)
-        ratio, row = self.ratio, self.row
-        if other.ratio > ratio:
-            ratio, row = other.ratio, other.row
-        return Spread(self.known + other.known, moments, top, ratio, row)
+        worst = (other if other.ratio > self.ratio else self)[3:]
+        return Spread(self.known + other.known, moments, top, *worst)
 
 
 class SpreadIn(NamedTuple):
-    """Ask how the differences of consecutive rows spread in a move.
+    """Ask how the differences of consecutive rows from `first` on spread in a move.
 
-    Parameters
-    ----------
-    move
-        The move.
-    first
-        Number of the first row.
-    heavy : ndarray of int64
-        Rows that every update reads.
-    n_top
-        How many of the smallest and of the largest differences are asked for.
+    Every update reads the rows `heavy`; asked for are the `n_top` smallest and largest differences.
     """
 
     move: BoundedMove
@@ -365,19 +234,19 @@ class SpreadIn(NamedTuple):
     def found(self, sums: RowSums, read: ArrayRows, c: np.ndarray | None) -> Spread:
         """Return it of rows that were read, and their bounds."""
         address = address_of(sums.evaluate(self.move.order))
-        with sums.placed(read) as place:
-            return self.of(address, place.space, (0, place.rows.size), c)
+        with sums.placed(read) as (space, numbers):
+            return self.of(address, space, (0, numbers.size), c)
 
     def of(
         self, address: int, space: RowSpace, ends: tuple[int, int], c: np.ndarray | None
     ) -> Spread:
         """Return it of the rows between two numbers in memory, and their bounds."""
         differences, scales = np.empty((2, ends[1] - ends[0]))
-        repeat.differences_of(address, self.move.ends, space, *ends, differences, scales)
+        kernels.differences_of(address, self.move.ends, space, *ends, differences, scales)
         ratio, row = math.nan, -1
         if c is not None:
             m, beta = self.move.m, self.move.inverse_temperature
-            ratio, place = repeat.largest_of(differences, scales, c, m, beta)
+            ratio, place = kernels.largest_of(differences, scales, c, m, beta)
             row = self.first + place
         between = self.first, self.first + differences.size
         inside = self.heavy[slice(*np.searchsorted(self.heavy, between))] - self.first

@@ -60,15 +60,7 @@ WIDER = 4.0
 
 
 class LogPasses(Passes):
-    """Passes in the logarithms of coordinates that begin at 0, with their Jacobian.
-
-    Parameters
-    ----------
-    rows, prior, source
-        See :class:`pymc_minibatch_mh.reference.passes.Passes`.
-    places
-        Those coordinates.
-    """
+    """Passes in the logarithms of coordinates that begin at 0, with their Jacobian."""
 
     def __init__(
         self,
@@ -78,12 +70,7 @@ class LogPasses(Passes):
         places: Sequence[int],
     ) -> None:
         super().__init__(rows, prior, source)
-        self._places = np.array(places)
-
-    @property
-    def logs(self) -> np.ndarray:
-        """Those coordinates."""
-        return self._places
+        self.logs = self._places = np.array(places)
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part, which has the Jacobian."""
@@ -135,23 +122,10 @@ def mode_without_logs(
     inverse_temperature: float,
     rows: np.ndarray | None = None,
 ) -> Mode:
-    """Return a mode in logarithms of coordinates in the coordinates themselves.
+    """Return a mode of what :class:`LogPasses` are of, in the coordinates of the model.
 
-    Its precision is that of the density alone, without the Jacobian. Where that is none, as where
-    the prior part is not concave there, it has a share of the Jacobian's.
-
-    Parameters
-    ----------
-    passes
-        Passes in the coordinates themselves.
-    mode
-        The mode, found with :class:`LogPasses`.
-    places
-        Coordinates that are logarithms in it.
-    inverse_temperature
-        β, which multiplies the log-likelihood.
-    rows
-        Row numbers, by default all.
+    The gradient need not vanish there. The precision is that of the coordinates themselves, with as
+    little of the curvature of log κ as makes it positive definite and no wider than that allows.
     """
     position = without_logs(mode.position, places)
     likelihood = passes.likelihood(position, hessian=True, rows=rows)
@@ -194,8 +168,8 @@ class Target:
 
     Parameters
     ----------
-    split
-        The model.
+    split, compiled
+        The model, and the same compiled where another target has it.
     taylor_order
         Order of the control variates.
     inverse_temperature
@@ -206,10 +180,7 @@ class Target:
         What distances from the centre are measured by where the centre is the start; None where
         centre and covariance are sought.
 
-    Notes
-    -----
-    Pickling keeps graphs, arrays and sums. Compiled functions are built again where they are
-    used, since numba's closures do not survive in another process.
+    A pickle has none of what is compiled: numba's closures do not survive in another process.
     """
 
     #: Place in the context of the address of the variables outside the position.
@@ -222,23 +193,14 @@ class Target:
         inverse_temperature: float,
         compile_kwargs: Mapping[str, Any] | None,
         covariance: np.ndarray | None = None,
+        compiled: CompiledModel | None = None,
     ) -> None:
-        compiled = CompiledModel(split, compile_kwargs)
-        self._place(compiled, taylor_order, inverse_temperature, covariance)
-
-    def _place(
-        self,
-        compiled: CompiledModel,
-        taylor_order: int,
-        inverse_temperature: float,
-        covariance: np.ndarray | None,
-    ) -> None:
-        self.compiled = compiled
-        self.split = compiled.split
+        self.compiled = compiled or CompiledModel(split, compile_kwargs)
+        self.split = split
         self.taylor_order = taylor_order
         self.inverse_temperature = inverse_temperature
         self.covariance = covariance
-        self.source: ArrayRows = row_source(self.split)
+        self.source: ArrayRows = row_source(split)
 
     def beside(
         self,
@@ -250,9 +212,8 @@ class Target:
 
         The variables outside of the position have values of their own in it.
         """
-        other = object.__new__(Target)
-        other._place(self.compiled, taylor_order, inverse_temperature, covariance)
-        return other
+        split, compiled = self.split, self.compiled
+        return Target(split, taylor_order, inverse_temperature, None, covariance, compiled)
 
     def __reduce__(self) -> tuple:
         """Leave out what is compiled and the addresses of this process."""
@@ -375,13 +336,7 @@ class Target:
         return scales_of(self.passes.prior, read, start)
 
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
-        """Find the mode of a subsample whose rows stand for several each.
-
-        Raises
-        ------
-        ModeError
-            If there is none.
-        """
+        """Find the mode of a subsample whose rows stand for several each, if there is one."""
         weight = self.inverse_temperature * self.source.n_rows / rows.size
         density, ends = Density(self._climbed, weight, rows), self._ends
         start = with_logs(start, ends) if ends else start
@@ -465,13 +420,7 @@ class Target:
     def require_finite(self, position: np.ndarray, most: int | None = None, first: int = 0) -> None:
         """Refuse a starting point of zero density, naming the row or the prior part.
 
-        Parameters
-        ----------
-        position : ndarray, shape (d,)
-        most
-            Rows that are read at most, evenly spread; by default all.
-        first
-            Number of the first row that is asked.
+        Asked are all rows from `first` on, or at most so many of them, evenly spread.
         """
         if not np.isfinite(self.log_prior(position)):
             raise self._outside(position)

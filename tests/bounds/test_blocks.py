@@ -54,7 +54,7 @@ class Own:
         return data.function.columns[0].values[data.rows]
 
     def found(self, asked, rows):
-        return asked.of(self, RowData(self.function, rows))
+        return asked(self, RowData(self.function, rows))
 
 
 def toy(c=C, largest=LARGEST, length=LENGTH, most_at_once=0):

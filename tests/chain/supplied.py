@@ -29,7 +29,7 @@ class Own:
         return data.function.columns[0].values[data.rows, table]
 
     def found(self, asked, rows):
-        return asked.of(self, RowData(self.function, rows))
+        return asked(self, RowData(self.function, rows))
 
 
 def tables_of(c, radii=None):

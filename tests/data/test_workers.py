@@ -96,8 +96,8 @@ def test_sums_and_bounds_are_those_of_this_process(steps):
 def test_chunks_begin_where_blocks_of_a_cluster_do(monkeypatch, cuts, whole, ends):
     monkeypatch.setattr(parallel, "LEAST", 10)
     chunks = parallel.chunks_of(100, 40, cuts=cuts, whole=whole)
-    assert [chunk.first for chunk in chunks] == ends[:-1]
-    assert [chunk.last for chunk in chunks] == ends[1:]
+    assert [chunk.start for chunk in chunks] == ends[:-1]
+    assert [chunk.stop for chunk in chunks] == ends[1:]
 
 
 def test_few_rows_travel_to_this_process(client, sizes, monkeypatch):

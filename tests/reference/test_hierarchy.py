@@ -117,8 +117,8 @@ def assert_is_one(near, whole):
 
 def take_few_rows(patch):
     """Let 240 of the 1,200 rows find the neighbourhood."""
-    patch.setattr(hierarchy, "SUBSAMPLE", 240)
-    patch.setattr(hierarchy, "SUBSAMPLE_PER_COORDINATE", 10)
+    patch.setattr(mode, "SUBSAMPLE", 240)
+    patch.setattr(mode, "SUBSAMPLE_PER_COORDINATE", 10)
 
 
 def test_few_rows_find_the_neighbourhood_for_all(read, monkeypatch):
