@@ -81,7 +81,8 @@ def beside(method, other):
     [
         ("TunaMH", "NUTS"),
         pytest.param("TunaMH", "Metropolis", marks=pytest.mark.slow),
-        ("PenaltyMH", "Slice"),
+        ("PenaltyMH", "Metropolis"),
+        pytest.param("PenaltyMH", "Slice", marks=pytest.mark.slow),
         pytest.param("TunaMH", "Slice", marks=pytest.mark.slow),
         pytest.param("TunaMH", "DEMetropolisZ", marks=pytest.mark.slow),
     ],
