@@ -1,7 +1,8 @@
 """Rows that exist nowhere as a whole: python tests/rows/generated.py 20000000.
 
 Each of them is made by a counter-based generator where it is asked for. A posterior is sampled in
-a process that may take less memory than a number for each row, and is compared with and the Hessian that sums over blocks give in NumPy. Prints a JSON object.
+a process that may take less memory than a number for each row, and is compared with the mode and
+the Hessian that sums over blocks give in NumPy. Prints a JSON object.
 """
 
 import json
