@@ -64,7 +64,8 @@ def test_posterior_under_untuned_lower_bounds_is_that_of_nuts(model_of, step_of,
     assert off.small
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+# A sampler whose expansion lacks its second order reads most rows.
+@pytest.mark.parametrize("name", fast(MUTANTS, [n for n in MUTANTS if "second order" not in n]))
 def test_posterior_of_a_mutant_is_not(model_of, step_of, references, name):
     model, mutate = MUTANTS[name]
     step = mutate(step_of(model, "PenaltyMH"))
