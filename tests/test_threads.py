@@ -15,7 +15,6 @@ from pymc_minibatch_mh import threads
 from pymc_minibatch_mh.kernels import handle as first_class
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.threads import HeldBack, in_threads, result_of, usable_cores
-from tiers import fast
 
 
 def test_what_handles_interrupts_is_called_at_the_end():
@@ -65,7 +64,7 @@ def test_who_waits_for_a_thread_is_interrupted():
 
 
 @pytest.mark.parametrize(
-    "place", fast(["locks", "waits", "futures", "ours"], ["locks", "waits", "ours"])
+    "place", ["locks", "waits", pytest.param("futures", marks=pytest.mark.slow), "ours"]
 )
 def test_an_interrupt_at_any_instruction_leaves_no_thread_waiting(place):
     with ThreadPoolExecutor(1) as pool:

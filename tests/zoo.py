@@ -95,7 +95,7 @@ def bounded(rows=5_000):
 MODELS = {f.__name__: f for f in (logistic, student, two_likelihoods, poisson)}
 
 #: Variables that are compared on the log scale, on which they are about normal.
-POSITIVE = ("sigma", "tau")
+POSITIVE = ("sigma", "scale", "alpha", "nu", "phi", "tau")
 
 
 def coordinates(trace):

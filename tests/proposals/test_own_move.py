@@ -101,7 +101,7 @@ def moments(trace):
 
 
 def test_a_langevin_move_on_a_batch_of_rows_is_exact(model, moved, reference):
-    step = moved(OwnMove(langevin, state=[0.01], batch_size=ROWS // 3, adapt=adapt))
+    step = moved(OwnMove(langevin, state=[0.01], batch_size=ROWS // 10, adapt=adapt))
     assert distance(model, step, reference) < FAR
     assert step.chain.state.proposal.state[0] != 0.01
 
