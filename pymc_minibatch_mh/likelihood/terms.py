@@ -27,16 +27,9 @@ _NOT_WRITTEN = (AttributeError, NotImplementedError, TypeError)
 def log_densities(
     model: pm.Model, vars: Sequence[Variable], known: dict[Variable, Variable] | None = None
 ) -> list[Variable]:
-    """Return the log-density of each of some variables, as one graph for each.
+    """Return the log-density of each of some variables and potentials, as one graph for each.
 
-    Parameters
-    ----------
-    model
-        A PyMC model.
-    vars
-        Variables and potentials of it.
-    known
-        Keeps the graphs of all variables: PyMC writes all of them to return any.
+    `known` keeps the graphs of all variables, as PyMC writes all of them to return any.
 
     Raises
     ------
