@@ -424,7 +424,7 @@ def split(
     point = model.initial_point() if initial_point is None else initial_point
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
     chosen = chosen_terms(model, observed, min_rows, observation_dims)
-    arrays, known = ModelArrays(), {}
+    arrays, known = ModelArrays(), dict[Variable, Variable]()
     terms = [term_of(model, rv, names, observation_dims, arrays, known) for rv in chosen]
     weigh(terms, weights)
     terms = joined(terms)
