@@ -171,7 +171,6 @@ def test_metropolis_moves_all_coordinates_at_once(monkeypatch):
     assert 0.2 < moved.mean() < 0.6
 
 
-@pytest.mark.slow
 def test_a_run_that_is_out_of_time_keeps_its_draws_or_says_so():
     asked = task(nuts=300)
     asked.clock.budget = -1e9
