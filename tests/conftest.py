@@ -34,7 +34,8 @@ def keep_what_is_compiled():
     sys.dont_write_bytecode = False
     os.environ["NUMBA_CACHE_DIR"] = str(COMPILED / "numba")
     given = os.environ.get("PYTENSOR_FLAGS", "")
-    own = f"base_compiledir={COMPILED / 'pytensor'}"
+    # Without a compiler of C, which PyMC would ask for the starting points of some variables.
+    own = f"base_compiledir={COMPILED / 'pytensor'},cxx="
     os.environ["PYTENSOR_FLAGS"] = ",".join(filter(None, [given, own]))
     given = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), given]))

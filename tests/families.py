@@ -465,16 +465,3 @@ FAMILIES = {
         zero_inflated_negative_binomial,
     )
 }
-
-#: Variables that are compared on the log scale, on which they are about normal.
-POSITIVE = ("sigma", "scale", "alpha", "nu", "phi", "tau")
-
-
-def coordinates(trace):
-    """Return the draws of every coordinate: name -> array of shape (chains, draws)."""
-    draws = {}
-    for name, values in trace.posterior.data_vars.items():
-        cells = values.to_numpy().reshape(*values.shape[:2], -1)
-        cells = np.log(cells) if name in POSITIVE else cells
-        draws |= {f"{name}[{k}]": cells[..., k] for k in range(cells.shape[2])}
-    return draws

@@ -1,4 +1,6 @@
-"""Models with shape parameters, in their own variables and in reciprocals."""
+"""Models with shape parameters, in their own variables and in reciprocals: each is built once."""
+
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -24,6 +26,7 @@ PLACED = {
 }
 
 
+@cache
 def negative_binomial(rows=60, shape=None, seed=1, prior=None):
     """Return counts, Poisson unless a shape is given, and their model."""
     rng = np.random.default_rng(seed)
@@ -37,6 +40,7 @@ def negative_binomial(rows=60, shape=None, seed=1, prior=None):
     return model
 
 
+@cache
 def student(rows=60, nu=None, seed=2, prior=None, by="sigma"):
     """Return normal noise, or with a number of degrees of freedom, and its model."""
     rng = np.random.default_rng(seed)
@@ -51,6 +55,7 @@ def student(rows=60, nu=None, seed=2, prior=None, by="sigma"):
     return model
 
 
+@cache
 def shapes_of_groups(rows=60, groups=3, seed=3):
     """Return a negative binomial with a shape for each group."""
     rng = np.random.default_rng(seed)
@@ -63,6 +68,7 @@ def shapes_of_groups(rows=60, groups=3, seed=3):
     return model
 
 
+@cache
 def gamma(rows=60, seed=4):
     """Return a gamma regression, whose shape is far from infinity where it is large."""
     rng = np.random.default_rng(seed)
@@ -72,11 +78,13 @@ def gamma(rows=60, seed=4):
     return model
 
 
+@cache
 def own(model):
     """Return a split model in its own variables."""
     return split(model, model.value_vars, min_rows=1)
 
 
+@cache
 def reciprocal(model, power=1):
     """Return a split model with the reciprocal of its first shape among its coordinates."""
     parts = own(model)

@@ -63,7 +63,9 @@ def test_who_waits_for_a_thread_is_interrupted():
         assert result_of(waiting)
 
 
-@pytest.mark.parametrize("place", ["locks", "waits", "futures", "ours"])
+@pytest.mark.parametrize(
+    "place", ["locks", "waits", pytest.param("futures", marks=pytest.mark.slow), "ours"]
+)
 def test_an_interrupt_at_any_instruction_leaves_no_thread_waiting(place):
     with ThreadPoolExecutor(1) as pool:
 

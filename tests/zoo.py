@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from scipy.special import expit
 
@@ -94,7 +95,7 @@ def bounded(rows=5_000):
 MODELS = {f.__name__: f for f in (logistic, student, two_likelihoods, poisson)}
 
 #: Variables that are compared on the log scale, on which they are about normal.
-POSITIVE = ("sigma", "tau")
+POSITIVE = ("sigma", "scale", "alpha", "nu", "phi", "tau")
 
 
 def coordinates(trace):
@@ -107,9 +108,15 @@ def coordinates(trace):
     return draws
 
 
+#: Draws of a chain that are sooner computed in Python than what computes them is compiled.
+FEW_DRAWS = 600
+
+
 def sample(model, step, draws, tune, chains=2, **settings):
     """Sample without messages and without checks."""
-    with model:
+    # PyMC would have what a trace is computed by compiled, for few draws.
+    few = {"linker": "py", "cxx": ""} if draws + tune <= FEW_DRAWS else {}
+    with pytensor.config.change_flags(**few), model:
         return pm.sample(
             draws,
             tune=tune,

@@ -26,6 +26,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import as_tensor
+from pytensor.tensor.math import variadic_add
 from pytensor.xtensor.type import XTensorType
 
 from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
@@ -44,7 +45,7 @@ from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.terms import (
     MIN_ROWS,
     chosen_terms,
-    log_density,
+    log_densities,
     require_alone,
     term_of,
 )
@@ -397,13 +398,13 @@ def split(
     point = model.initial_point() if initial_point is None else initial_point
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
     chosen = chosen_terms(model, observed, min_rows, observation_dims)
-    arrays = ModelArrays()
-    terms = [term_of(model, rv, names, observation_dims, arrays) for rv in chosen]
+    arrays, known = ModelArrays(), dict[Variable, Variable]()
+    terms = [term_of(model, rv, names, observation_dims, arrays, known) for rv in chosen]
     weigh(terms, weights)
     terms = joined(terms)
     _check_potentials(model, terms)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
-    prior = in_double(log_density(model, rest, summed=True)) if rest else pt.constant(0.0)
+    prior = _summed(log_densities(model, rest, known)) if rest else pt.constant(0.0)
     require_alone(model, rest, terms)
     expanded, kept = _of_other_steps(model, vars, terms)
     blocks, others = _blocks([*expanded, *vars], point), _blocks(kept, point)
@@ -425,6 +426,11 @@ def split(
     first = _size(blocks[: len(expanded)])
     layout = position, blocks, first, other_values, others
     return Split(*layout, prior, tuple(terms), lower, upper, free, arrays)
+
+
+def _summed(graphs: Sequence[Variable]) -> Variable:
+    """Return the sum of log-densities, in the order in which PyMC adds them up."""
+    return in_double(variadic_add(*(plain(one).sum() for one in graphs)))
 
 
 def _of_other_steps(

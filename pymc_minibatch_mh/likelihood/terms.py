@@ -1,7 +1,6 @@
 """Which observed variables are subsampled, and each of them read as rows."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -25,17 +24,12 @@ from pymc_minibatch_mh.likelihood.stored import require_rows_subsampled, stored_
 _NOT_WRITTEN = (AttributeError, NotImplementedError, TypeError)
 
 
-def log_density(model: pm.Model, vars: Sequence[Variable], *, summed: bool) -> Any:
-    """Return the log-density of variables, summed or as one graph for each.
+def log_densities(
+    model: pm.Model, vars: Sequence[Variable], known: dict[Variable, Variable] | None = None
+) -> list[Variable]:
+    """Return the log-density of each of some variables and potentials, as one graph for each.
 
-    Parameters
-    ----------
-    model
-        A PyMC model.
-    vars
-        Variables and potentials of it.
-    summed
-        Whether to sum.
+    `known` keeps the graphs of all variables, as PyMC writes all of them to return any.
 
     Raises
     ------
@@ -43,8 +37,12 @@ def log_density(model: pm.Model, vars: Sequence[Variable], *, summed: bool) -> A
         If the function of a ``pm.CustomDist`` cannot be called, as where it computes with masked
         arrays; names the variable.
     """
+    known = {} if known is None else known
     try:
-        return model.logp(vars=list(vars), sum=summed)
+        if not known:
+            known |= zip(model.basic_RVs, model.logp(vars=model.basic_RVs, sum=False), strict=True)
+        potentials = [v for v in vars if v not in known]
+        found = dict(zip(potentials, model.logp(vars=potentials, sum=False), strict=True))
     except _NOT_WRITTEN as error:
         said = (str(error) or type(error).__name__).splitlines()[0]
         raise UnsplittableModelError(
@@ -52,6 +50,7 @@ def log_density(model: pm.Model, vars: Sequence[Variable], *, summed: bool) -> A
             "its function; where that computes with a masked, big-endian or object array, give it "
             "np.asarray(x, dtype=float)."
         ) from error
+    return [(found | known)[v] for v in vars]
 
 
 def _culprit(model: pm.Model, vars: Sequence[Variable]) -> str:
@@ -222,6 +221,7 @@ def term_of(
     names: dict[Variable, str],
     observation_dims: Sequence[str] = (),
     arrays: ModelArrays | None = None,
+    known: dict[Variable, Variable] | None = None,
 ) -> BatchTerm:
     """Read one observed variable as rows.
 
@@ -237,11 +237,13 @@ def term_of(
         Names of dims along which observations lie: see :func:`observation_axis`.
     arrays
         Takes what the log-likelihood is computed from.
+    known
+        Keeps the graphs of all variables: see :func:`log_densities`.
 
     Raises
     ------
     UnsplittableModelError
-        As :func:`log_density` and :func:`batch_term` do.
+        As :func:`log_densities` and :func:`batch_term` do.
     """
     name = str(rv.name)
     observations = _observations(model, rv, names)
@@ -252,7 +254,7 @@ def term_of(
             "Sample it with pm.sample_smc().",
         )
     axis = observation_axis(model, rv, observation_dims)
-    (logp,) = log_density(model, [rv], summed=False)
+    (logp,) = log_densities(model, [rv], known)
     if arrays is not None:
         arrays.add([logp], name)
     one_draw = getattr(rv.owner.op, "ndim_supp", 0) >= observations.ndim

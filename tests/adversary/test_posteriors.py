@@ -8,7 +8,7 @@ from scipy.special import expit, log_expit
 
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH
 from statistical.budget import FAR
-from zoo import sample
+from zoo import drawn as sampled
 
 ROWS = 1_000
 METHODS = {cls.__name__: cls for cls in (TunaMH, FactorizedMH, ScalableSubsamplingMH)}
@@ -104,7 +104,7 @@ def errors(draws, case, *, shift=0.0):
 def drawn(case, method, draws, **settings):
     model = case.model()
     step = METHODS[method](model=model, updates_per_draw=5, **settings)
-    trace = sample(model, step, draws, 500, random_seed=73)
+    trace = sampled(model, step, draws, 500, random_seed=73)
     return [trace.posterior[name].to_numpy() for name in case.names]
 
 

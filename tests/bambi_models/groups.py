@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from adversary.subject import STABLE
 from pymc_minibatch_mh import TunaMH
-from zoo import sample
+from zoo import drawn as sampled
 
 GROUPS = 30
 LEVEL, SLOPE = 0.3, 0.6
@@ -102,7 +102,7 @@ def drawn(family, effect, rows, draws, tune):
     model = built(family, effect, rows).backend.model
     step = TunaMH(model=model)
     names = [rv.name for rv in model.free_RVs]
-    trace = sample(model, step, draws, tune, random_seed=311, var_names=names)
+    trace = sampled(model, step, draws, tune, random_seed=311, var_names=names)
     return Run(model, step, trace)
 
 

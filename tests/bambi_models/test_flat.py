@@ -17,7 +17,7 @@ from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.steps.report import large_deterministics, names_without
 from statistical.budget import FAR
 from tiers import fast
-from zoo import sample
+from zoo import drawn
 
 # Said by pandas of what Bambi asks it.
 pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")
@@ -151,7 +151,7 @@ def test_a_flat_model_is_sampled_as_it_is_built(family, caplog):
     assert MODELS[family].by_row in caplog.text
     large = large_deterministics(model, model.initial_point())
     assert list(names_without(model, large)) == names_of(model)
-    trace = sample(model, step, 1_500, 500, random_seed=301, var_names=names_of(model))
+    trace = drawn(model, step, 1_500, 500, random_seed=301, var_names=names_of(model))
     stats = trace.sample_stats
     assert bool(stats["certified"].all())
     assert float(stats["n_obs"].mean()) < 0.05 * ROWS

@@ -64,7 +64,7 @@ EVERY_CASE = fast(
     FAST,
 )
 #: Moves that are tried, and steps of the searches that begin with the best of them.
-HUNTED = {"moves": 30_000, "climbs": 60}
+HUNTED = {"moves": 10_000, "climbs": 40}
 
 
 @cache
@@ -83,7 +83,7 @@ def ratio_with(name, assumed, true=None):
 
 def largest_gap(name, surrogate, tables):
     """Return by how much of c m a row's log-density lies below its expansion at most."""
-    settings = {"moves": 10_000, "climbs": 40, "search": HuntFromCentre}
+    settings = {"moves": 5_000, "climbs": 20, "search": HuntFromCentre}
     return hunt(fit(name, ROWS), surrogate, tables, **settings).max()
 
 

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.bounds.rules import (
 )
 from pymc_minibatch_mh.bounds.rules.base import Shape
 
-INTERVALS, EXACT_POINTS = 5_000, 150
+INTERVALS, EXACT_POINTS = 2_000, 60
 
 every_case = every("case", CASES, ids=str)
 rounding_cases = every("case", [c for c in CASES if c.rounds], ids=str)

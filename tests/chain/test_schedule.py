@@ -107,13 +107,13 @@ def test_a_stage_samples_the_posterior_at_its_temperature(method):
     """Rows of unit variance and a flat prior: the mean has a standard deviation of √(K/N)."""
     model = given()
     hot = 0.25
-    step = method(model=model, temperature=[(0, hot), (8_000, 1.0)])
+    step = method(model=model, temperature=[(0, hot), (4_000, 1.0)])
     trace = mh.sample(
-        step, 8_000, tune=8_500, chains=2, random_seed=5, discard_tuned_samples=False,
+        step, 4_000, tune=4_500, chains=2, random_seed=5, discard_tuned_samples=False,
         compute_convergence_checks=False, progressbar=False,
     )  # fmt: skip
     y = model.rvs_to_values[model["y"]].data
-    warm = trace.warmup_posterior["mean"].to_numpy()[:, 500:8_000]
+    warm = trace.warmup_posterior["mean"].to_numpy()[:, 500:4_000]
     for draws, k in ((warm, hot), (trace.posterior["mean"].to_numpy(), 1.0)):
         sd = np.sqrt(k / ROWS)
         error = sd / np.sqrt(effective(draws))

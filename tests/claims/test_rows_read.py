@@ -14,7 +14,7 @@ from pymc_minibatch_mh.kernels.posterior import Surrogate
 from pymc_minibatch_mh.kernels.roles import METRIC_SIGNATURE
 from pymc_minibatch_mh.likelihood.function import row_functions
 from pymc_minibatch_mh.likelihood.split import split
-from zoo import METHODS, sample
+from zoo import METHODS, drawn
 
 ULP = 2.220446049250313e-16
 
@@ -22,7 +22,7 @@ ULP = 2.220446049250313e-16
 @pytest.mark.parametrize("method", METHODS)
 def test_an_update_reads_few_of_the_rows(model_of, prepared, method):
     step = prepared("logistic", method)
-    trace = sample(model_of("logistic"), step, 400, 200, random_seed=61)
+    trace = drawn(model_of("logistic"), step, 400, 200, random_seed=61)
     rows = trace.sample_stats["n_obs"].to_numpy()
     assert rows.mean() < 0.2 * step.target.source.n_rows
     if method == "FireflyMH":

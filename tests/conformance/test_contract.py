@@ -11,6 +11,7 @@ from pymc.step_methods.compound import Competence
 from conformance.harness import run, same_draws
 from pymc_minibatch_mh import StaleDataError, overdispersed_initvals
 from pymc_minibatch_mh.steps.report import STATS
+from tiers import fast
 from zoo import METHODS, RANGED, SOME_METHODS, coordinates, sample
 
 #: All methods, and the model that tests ask them on: one with variables "beta" and "X".
@@ -32,16 +33,9 @@ def step(prepared, method):
 @every_method
 def test_constructs_without_arguments_inside_a_model_and_samples(model, method):
     with model:
-        trace = pm.sample(
-            60,
-            tune=60,
-            chains=2,
-            cores=1,
-            step=CLASSES[method](),
-            quiet=True,
-            compute_convergence_checks=False,
-        )
-    assert trace.posterior["beta"].shape == (2, 60, 3)
+        step = CLASSES[method]()
+    trace = sample(model, step, 20, 20)
+    assert trace.posterior["beta"].shape == (2, 20, 3)
 
 
 @every_method
@@ -63,7 +57,7 @@ def test_a_draw_returns_one_dictionary_with_the_declared_stats(model, step):
         assert np.can_cast(type(only[name]), dtype)
 
 
-@every_method
+@pytest.mark.parametrize("method", fast(MODELS, ("TunaMH", "PenaltyMH")))
 def test_stats_reach_a_netcdf_file_with_their_types(model, step, tmp_path):
     trace = sample(model, step, 30, 20, discard_tuned_samples=False)
     assert {"warmup_posterior", "warmup_sample_stats"} <= set(trace.children)
@@ -79,10 +73,10 @@ def test_stats_reach_a_netcdf_file_with_their_types(model, step, tmp_path):
 
 @every_method
 def test_earlier_chains_leave_no_trace(model, step):
-    both = sample(model, step, 150, 120, random_seed=5)
+    both = sample(model, step, 60, 50, random_seed=5)
     seeds = np.random.default_rng(5)
     seeds.spawn(1)
-    alone = sample(model, step, 150, 120, chains=1, random_seed=seeds)
+    alone = sample(model, step, 60, 50, chains=1, random_seed=seeds)
     same_draws(both.isel(chain=[1]), alone)
 
 

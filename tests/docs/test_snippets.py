@@ -8,6 +8,7 @@ from pathlib import Path
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from scipy.special import expit
 
@@ -43,7 +44,8 @@ def short_chains(monkeypatch, tmp_path):
 
     def short(draws=1_000, **settings):
         settings |= {"tune": 200, "cores": 1, "quiet": True, "compute_convergence_checks": False}
-        return sample(min(draws, 200), random_seed=3, **settings)
+        with pytensor.config.change_flags(linker="py", cxx=""):
+            return sample(min(draws, 200), random_seed=3, **settings)
 
     monkeypatch.setattr(pm, "sample", short)
     # To compile what NUTS needs takes longer than all of the pages together.

@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 import birth_death
 from pymc_minibatch_mh import OwnMove, TunaMH
 from statistical.budget import FAR, LEVEL
-from zoo import sample
+from zoo import drawn as sampled
 
 STATE = np.array([0.3, 0.8])
 #: Chances to be in, and normal laws of the weights that are.
@@ -64,7 +64,7 @@ def test_the_density_ratio_is_that_of_the_moves():
 
 def surprise(factor):
     """Return the least p-value of chances to be in, and of weights, after some updates."""
-    rng, count = np.random.default_rng(2), 12_000
+    rng, count = np.random.default_rng(2), 6_000
     ends, new = np.empty((count, 3)), np.empty(3)
     for k in range(count):
         w = drawn(rng)
@@ -98,7 +98,7 @@ def test_features_that_matter_are_found():
     model = birth_death.selection(5_000)
     move = OwnMove(birth_death.birth_death, state=[birth_death.UPDATE, birth_death.BIRTH])
     step = TunaMH(model=model, proposal=move)
-    trace = sample(model, step, 8_000, 4_000, random_seed=1)
+    trace = sampled(model, step, 8_000, 4_000, random_seed=1)
     shares = (trace.posterior["w"] != 0.0).mean(("chain", "draw")).to_numpy()
     assert (shares[:3] == 1.0).all()
     # λ = 1e-10 costs a feature 23 nats.

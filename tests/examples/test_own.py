@@ -7,7 +7,7 @@ import pytest
 import own_move
 import own_test
 from pymc_minibatch_mh import OwnMove, OwnTestMH, TunaMH, audit
-from zoo import sample
+from zoo import drawn
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -21,7 +21,7 @@ def test_the_move_samples_what_the_usual_moves_sample():
     model = own_move.regression(3_000)
     move = OwnMove(own_move.student, state=[own_move.WIDTH], adapt=own_move.widen)
     usual, own = (
-        sample(model, TunaMH(model=model, proposal=proposal), 8_000, 500, random_seed=1)
+        drawn(model, TunaMH(model=model, proposal=proposal), 8_000, 500, random_seed=1)
         for proposal in ("auto", move)
     )
     for name in ("level", "slope", "scale"):
@@ -35,7 +35,7 @@ def test_the_test_passes_its_audit():
     model = own_test.regression(4_000)
     numbers = [own_test.LARGEST_NOISE, own_test.FEWEST_ROWS]
     step = OwnTestMH(own_test.plan, own_test.judge, numbers=numbers, controls="noise", model=model)
-    trace = sample(model, step, 2_000, 500, random_seed=1)
+    trace = drawn(model, step, 2_000, 500, random_seed=1)
     found = audit(trace, step, pairs=60, random_seed=1, model=model)
     assert found["verdict"].sel(check="bias").item() == "ok", found["message"].to_numpy()
     assert not trace.sample_stats["certified"].any()

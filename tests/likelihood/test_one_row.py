@@ -14,6 +14,7 @@ from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.row_sums import add_derivatives, move_moments
 from pymc_minibatch_mh.likelihood import batch
 from pymc_minibatch_mh.likelihood.function import row_functions
+from tiers import fast
 
 Y = np.array([0.9])
 DESIGN = np.array([[1.0, -2.0, 3.0]])
@@ -113,7 +114,7 @@ def test_mutant_that_keeps_a_length_of_one_is_caught(monkeypatch):
 # Compiled, beside a term of many rows and alone.
 
 
-@every("beside", [False, True])
+@every("beside", fast([False, True], [True]))
 @every("reader", ["forms", "graph"])
 def test_compiled_code_reads_one_row_any_number_of_times(reader, beside):
     model = model_with(KINDS["custom density"], beside=beside)

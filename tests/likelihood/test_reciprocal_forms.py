@@ -1,5 +1,7 @@
 """Rows in reciprocals of shapes: the same numbers, and their limits where these are zero."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -18,9 +20,15 @@ KAPPAS = [3.0, 0.4, 1e-2, 1e-5, 1e-9, 1e-13]
 COEFFICIENTS = np.array([0.9, 0.25])
 
 
+@cache
+def function_of(parts):
+    (function,) = row_functions(parts)
+    return function
+
+
 def rows_at(parts, position):
     """Return the log-likelihoods of all rows at a position."""
-    (function,) = row_functions(parts)
+    function = function_of(parts)
     rows = Rows(function, np.arange(function.n_rows), parts.size)
     found, _ = evaluate(function, rows.data, rows.arguments(position))
     return np.broadcast_to(found, function.n_rows)

@@ -18,10 +18,17 @@ from likelihood.mapped import (
 from pymc_minibatch_mh.likelihood.cells import Gather
 from pymc_minibatch_mh.likelihood.function import lowered_rows
 from pymc_minibatch_mh.likelihood.scaled import in_linear_coordinates
+from tiers import fast
 
 # Said by PyTensor where no BLAS is installed, of the start of correlated effects.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
-SPELLED = every("spelling", SPELLINGS)
+#: Spellings that between them have every kind of map.
+FEW = (
+    "chosen, then scaled", "student rows", "crossed", "uniform scale", "nested", "correlated",
+    "horseshoe", "Gaussian process", "precision", "location scaled too", "sum of zero",
+    "scale of each",
+)  # fmt: skip
+SPELLED = every("spelling", fast(SPELLINGS, FEW))
 
 
 @cache

@@ -15,7 +15,7 @@ from pymc_minibatch_mh.kernels.moves import move_between
 from pymc_minibatch_mh.kernels.posterior import BLOCK, read_all, read_chosen
 from pymc_minibatch_mh.plan.violations import COST_IN_ORDER, WORTHWHILE, heavy_rows
 from pymc_minibatch_mh.reference.row_sums import BoundedMove
-from zoo import logistic, sample
+from zoo import drawn, logistic
 
 ROWS, GROUPS, MEMBERS = 4_000, 2, 10
 
@@ -56,7 +56,7 @@ def test_members_of_a_rare_group_are_read_at_every_update(grouped, step):
 
 def test_an_update_reads_them_and_few_others(grouped, step):
     model, members = grouped
-    trace = sample(model, step, 2_000, 500, random_seed=1)
+    trace = drawn(model, step, 2_000, 500, random_seed=1)
     assert trace.sample_stats["n_obs"].min() >= len(members)
     # Drawn by their bounds, they alone would be read hundreds of times.
     assert trace.sample_stats["n_obs"].mean() < len(members) + 5

@@ -22,7 +22,7 @@ from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
 from pymc_minibatch_mh.kernels.roles import DERIVATIVES_SIGNATURE, LOGP_SIGNATURE
 from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LinkedLangevin
 from statistical.budget import FAR
-from zoo import sample
+from zoo import drawn
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -153,7 +153,7 @@ def model(model_of):
 
 @pytest.fixture(scope="module")
 def usual(model, prepared):
-    return moments(sample(model, prepared("logistic"), 6_000, 500, random_seed=1))
+    return moments(drawn(model, prepared("logistic"), 6_000, 500, random_seed=1))
 
 
 METHODS = [
@@ -168,7 +168,7 @@ def test_the_posterior_is_that_of_the_usual_moves(
     model, prepared, usual, method, batch_size, settings
 ):
     step = with_proposal(prepared("logistic", method, **settings), Langevin(batch_size=batch_size))
-    trace = sample(model, step, 4_000, 1_000, random_seed=2)
+    trace = drawn(model, step, 4_000, 1_000, random_seed=2)
     (mean, sd, ess), (own_mean, own_sd, own_ess) = usual, moments(trace)
     noise = np.sqrt(1.0 / ess + 1.0 / own_ess)
     assert (np.abs(own_mean - mean) < FAR * sd * noise).all()

@@ -17,7 +17,7 @@ ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 
 @pytest.mark.parametrize(
     "n_rows",
-    [16_000_000, pytest.param(1_000_000_000, marks=pytest.mark.slow)],
+    [8_000_000, pytest.param(1_000_000_000, marks=pytest.mark.slow)],
 )
 def test_rows_that_are_made_where_they_are_read(n_rows):
     command = [sys.executable, "-W", "ignore", SCRIPT, str(n_rows)]

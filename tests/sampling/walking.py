@@ -1,6 +1,7 @@
 """A step that walks at random and remembers where, and trees that must be the same."""
 
 import numpy as np
+import pytensor
 from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -62,6 +63,8 @@ class Walk(BlockedStep):
         return Draws(positions, stats)
 
 
+# In Python: PyMC would compile a function of every model for some twenty draws.
+@pytensor.config.change_flags(linker="py", cxx="")
 def walked(model, keep_warm_up=False, **settings):
     """Return the tree of pm.sample, and its step."""
     step = Walk(model=model)

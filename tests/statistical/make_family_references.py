@@ -14,7 +14,8 @@ import arviz as az
 import numpy as np
 import pymc as pm
 
-from families import FAMILIES, coordinates
+from families import FAMILIES
+from zoo import coordinates
 
 FILE = Path(__file__).with_name("family_references.json")
 COMMAND = "PYTHONPATH=.:tests python tests/statistical/make_family_references.py"

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from altered import with_tables
-from families import FAMILIES, coordinates
+from families import FAMILIES
 from pymc_minibatch_mh import Laplace, overdispersed_initvals
 from statistical.budget import FAR
-from zoo import drawn
+from zoo import coordinates, drawn
 
 DRAWS, TUNE, SEED = 16_000, 1_000, 47
 #: Without control variates only small moves are decided by less than all rows.

@@ -9,7 +9,7 @@ import pytest
 import pymc_minibatch_mh as mb
 from pymc_minibatch_mh import PenaltyMH, RandomWalk, TunaMH
 from pymc_minibatch_mh.reference import target
-from zoo import sample
+from zoo import drawn
 
 ROWS, SIZE = 4_000, 3
 RNG = np.random.default_rng(61)
@@ -46,7 +46,7 @@ def test_the_model_has_no_mode(model):
 @pytest.mark.parametrize("method", [TunaMH, PenaltyMH])
 def test_no_mode_is_sought(model, method, no_search):
     step = method(model=model, centre="start", initial_point=POINT, proposal=WALK)
-    trace = sample(model, step, 120, 120, initvals=POINT, random_seed=62)
+    trace = drawn(model, step, 120, 120, initvals=POINT, random_seed=62)
     np.testing.assert_array_equal(step.surrogate.centre, START)
     np.testing.assert_array_equal(step.surrogate.factor, np.eye(SIZE))
     assert step.surrogate.order == 0
@@ -75,7 +75,7 @@ def test_chains_start_at_the_centre(model):
 
 def test_the_centre_stays_in_warm_up(model, no_search):
     step = PenaltyMH(model=model, centre="start", initial_point=POINT)
-    sample(
+    drawn(
         model, step, 5, 400, initvals={"beta": START + np.array([2.0, 2.0, 50.0])}, random_seed=63
     )
     np.testing.assert_array_equal(step.surrogate.centre, START)
@@ -101,7 +101,7 @@ def test_rows_are_drawn_up_to_the_limit_that_was_set(model, limit, share):
         model=model, centre="start", initial_point=POINT, chi=1.0, full_pass_above=limit,
         proposal=RandomWalk(0.02, "identity", adapt=False),
     )  # fmt: skip
-    trace = sample(model, step, 40, 0, initvals=POINT, random_seed=65)
+    trace = drawn(model, step, 40, 0, initvals=POINT, random_seed=65)
     assert trace["sample_stats"]["full_pass"].mean() == share
     rows = trace["sample_stats"]["n_obs"].values
     assert (rows == ROWS).all() == bool(share)

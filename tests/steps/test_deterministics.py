@@ -3,6 +3,7 @@ import logging
 import numpy as np
 import pymc as pm
 import pymc.dims as pmd
+import pytensor
 import pytest
 from pytensor.compile.ops import wrap_py
 from pytensor.tensor.type import dvector
@@ -45,7 +46,8 @@ def in_array(_name, values):
 def of_a_process():
     """The function of a Gaussian process, which gp.prior() names by itself."""
     rng = np.random.default_rng(42)
-    with pm.Model() as model:
+    # PyMC evaluates the inputs, for which PyTensor would compile.
+    with pytensor.config.change_flags(mode="FAST_COMPILE", cxx=""), pm.Model() as model:
         length = pm.HalfNormal("length", 1.0)
         process = pm.gp.HSGP(m=[8], c=1.5, cov_func=pm.gp.cov.ExpQuad(1, length))
         f = process.prior("f", X=pm.Data("X", rng.uniform(size=(ROWS, 1))))

@@ -20,7 +20,7 @@ from pymc_minibatch_mh import (
     TunaMH,
 )
 from pymc_minibatch_mh.steps.settings import bounds_of
-from zoo import EXACT, sample
+from zoo import EXACT, drawn, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
@@ -73,7 +73,7 @@ def moments(trace):
 
 
 def test_bounds_of_ones_own_give_the_same_posterior(model, given, derived):
-    traces = [sample(model, step, 16_000, 500, random_seed=5) for step in (given, derived)]
+    traces = [drawn(model, step, 16_000, 500, random_seed=5) for step in (given, derived)]
     (mean, sd), (other, other_sd) = map(moments, traces)
     assert np.abs(mean - other).max() < 0.06 * sd.min()
     np.testing.assert_allclose(sd, other_sd, rtol=0.04)

@@ -16,6 +16,7 @@ from pymc_minibatch_mh import (
     audit,
     explain,
 )
+from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
 from zoo import drawn, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -93,7 +94,8 @@ def test_another_method_on_the_model_has_bounds_of_its_own(bounded, tmp_path):
     assert not TunaMH(model=bounded, taylor_order=0, prepared=file).tables.are_ranges
 
 
-def test_it_is_explained_and_audited(bounded, step):
+def test_it_is_explained_and_audited(bounded, step, monkeypatch):
+    monkeypatch.setattr(nuts, "seconds_per_call", lambda *_: (30.0, 1e-3))
     found = explain(step, draws=100, tune=50, random_seed=1)
     assert found.certificate.certified
     text = str(found)

@@ -22,7 +22,7 @@ from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.likelihood.stored import Rows
 from statistical.budget import VERY_FAR
 from steps import stored
-from zoo import sample
+from zoo import drawn, sample
 
 MODELS = ("logistic", "heavy_tails", "offsets", "large_counts", "groups", "no_change", "some_zeros")
 
@@ -122,7 +122,7 @@ def test_chains_in_processes_draw_what_they_draw_in_one(tmp_path):
         b = pm.Normal("b", 0.0, 1.0)
         pm.Bernoulli("y", logit_p=b * rows.data("x"), observed=rows.data("y"))
     step = TunaMH(model=model, taylor_order=0)
-    same_draws(*(sampled(model, step, 60, 60, cores=k, random_seed=5) for k in (1, 2)))
+    same_draws(*(sampled(model, step, 60, 60, by=sample, cores=k, random_seed=5) for k in (1, 2)))
 
 
 @pytest.mark.parametrize("cores", [1, 3])
@@ -165,11 +165,11 @@ def exact_moments():
     return mean, np.sqrt(weights @ (b - mean) ** 2)
 
 
-def sampled(model, step, draws, tune, **settings):
+def sampled(model, step, draws, tune, by=drawn, **settings):
     with warnings.catch_warnings():
         # PyMC leaves what it cannot evaluate as a whole out of a trace.
         warnings.filterwarnings("ignore", "Could not extract data", UserWarning)
-        return sample(model, step, draws, tune, **settings)
+        return by(model, step, draws, tune, **settings)
 
 
 def test_posterior_is_that_of_quadrature():

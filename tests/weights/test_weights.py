@@ -13,7 +13,7 @@ from likelihood.evaluation import positions, rows_of_batch, rows_of_whole, split
 from pymc_minibatch_mh import PenaltyMH, SettingError, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
 from statistical.budget import FAR
-from zoo import sample
+from zoo import drawn
 
 ROWS = 3_000
 METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}
@@ -87,11 +87,11 @@ def test_posterior_is_that_of_repeated_rows(method):
     model = weighted()
     reference = posterior(*(np.repeat(v, counts()) for v in data(82, 0.3, -0.5, rows=ROWS)))
     step = METHODS[method](model=model, weights=counts())
-    mean, scale = largest_errors(sample(model, step, 4_000, 500, random_seed=83), reference)
+    mean, scale = largest_errors(drawn(model, step, 4_000, 500, random_seed=83), reference)
     assert mean < FAR
     assert scale < 0.06
     plain = METHODS[method](model=model)
-    _, scale = largest_errors(sample(model, plain, 4_000, 500, random_seed=83), reference)
+    _, scale = largest_errors(drawn(model, plain, 4_000, 500, random_seed=83), reference)
     assert scale > 0.3
 
 
