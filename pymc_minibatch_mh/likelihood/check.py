@@ -17,8 +17,9 @@ from pymc_minibatch_mh.data.storage import StoredArray
 from pymc_minibatch_mh.errors import SplitCheckError
 from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED, plain
 from pymc_minibatch_mh.likelihood.precision import in_double, rounding_of, stabilised
-from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.likelihood.split import Split, summed
 from pymc_minibatch_mh.likelihood.stored import ReadStored, with_rows
+from pymc_minibatch_mh.likelihood.terms import log_densities
 
 #: Largest accepted difference between the parts and the whole, in double precision.
 TOLERANCE = 1e-8
@@ -130,12 +131,12 @@ class ModelDensity:
 def _weighted_log_density(model: pm.Model, split: Split) -> Variable:
     terms = [one for term in split.terms for one in term.likelihoods]
     weights = {term.name: (term.weights, term.axis) for term in terms}
-    total = model.logp()
+    total = summed(log_densities(model, [*model.basic_RVs, *model.potentials]))
     for name, (values, axis) in weights.items():
         if values is not None:
             if isinstance(values, StoredArray):
                 values = ReadStored(values)()
-            (logp,) = model.logp(vars=[model[name]], sum=False)
+            (logp,) = log_densities(model, [model[name]])
             rows = pt.moveaxis(plain(logp), axis, -1)
             total = total + ((values - 1.0) * rows).sum()
     return total

@@ -398,13 +398,13 @@ def split(
     point = model.initial_point() if initial_point is None else initial_point
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
     chosen = chosen_terms(model, observed, min_rows, observation_dims)
-    arrays, known = ModelArrays(), dict[Variable, Variable]()
-    terms = [term_of(model, rv, names, observation_dims, arrays, known) for rv in chosen]
+    arrays = ModelArrays()
+    terms = [term_of(model, rv, names, observation_dims, arrays) for rv in chosen]
     weigh(terms, weights)
     terms = joined(terms)
     _check_potentials(model, terms)
     rest = [v for v in model.basic_RVs + model.potentials if v not in chosen]
-    prior = _summed(log_densities(model, rest, known)) if rest else pt.constant(0.0)
+    prior = in_double(summed(log_densities(model, rest))) if rest else pt.constant(0.0)
     require_alone(model, rest, terms)
     expanded, kept = _of_other_steps(model, vars, terms)
     blocks, others = _blocks([*expanded, *vars], point), _blocks(kept, point)
@@ -428,9 +428,9 @@ def split(
     return Split(*layout, prior, tuple(terms), lower, upper, free, arrays)
 
 
-def _summed(graphs: Sequence[Variable]) -> Variable:
+def summed(graphs: Sequence[Variable]) -> Variable:
     """Return the sum of log-densities, in the order in which PyMC adds them up."""
-    return in_double(variadic_add(*(plain(one).sum() for one in graphs)))
+    return variadic_add(*(plain(one).sum() for one in graphs))
 
 
 def _of_other_steps(

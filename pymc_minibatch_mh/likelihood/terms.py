@@ -1,6 +1,8 @@
 """Which observed variables are subsampled, and each of them read as rows."""
 
 from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pymc as pm
@@ -24,12 +26,15 @@ from pymc_minibatch_mh.likelihood.stored import require_rows_subsampled, stored_
 _NOT_WRITTEN = (AttributeError, NotImplementedError, TypeError)
 
 
-def log_densities(
-    model: pm.Model, vars: Sequence[Variable], known: dict[Variable, Variable] | None = None
-) -> list[Variable]:
-    """Return the log-density of each of some variables and potentials, as one graph for each.
+#: Model -> its variables with values and transforms, and the log-density of each: PyMC writes
+#: those of all variables to return any.
+_WRITTEN: WeakKeyDictionary[pm.Model, tuple[list[Any], dict[Variable, Variable]]] = (
+    WeakKeyDictionary()
+)
 
-    `known` keeps the graphs of all variables, as PyMC writes all of them to return any.
+
+def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
+    """Return the log-density of each of some variables and potentials, as one graph for each.
 
     Raises
     ------
@@ -37,27 +42,28 @@ def log_densities(
         If the function of a ``pm.CustomDist`` cannot be called, as where it computes with masked
         arrays; names the variable.
     """
-    known = {} if known is None else known
-    try:
-        if not known:
-            known |= zip(model.basic_RVs, model.logp(vars=model.basic_RVs, sum=False), strict=True)
-        potentials = [v for v in vars if v not in known]
-        found = dict(zip(potentials, model.logp(vars=potentials, sum=False), strict=True))
-    except _NOT_WRITTEN as error:
-        said = (str(error) or type(error).__name__).splitlines()[0]
-        raise UnsplittableModelError(
-            f"{_culprit(model, vars)!r} has a log-density that PyMC cannot write ({said}). Correct "
-            "its function; where that computes with a masked, big-endian or object array, give it "
-            "np.asarray(x, dtype=float)."
-        ) from error
-    return [(found | known)[v] for v in vars]
-
-
-def _culprit(model: pm.Model, vars: Sequence[Variable]) -> str:
-    """Return the name of the first variable whose log-density cannot be written."""
-    for variable in vars:
+    state = [*model.rvs_to_values.items(), *model.rvs_to_transforms.items(), *model.potentials]
+    written = _WRITTEN.get(model)
+    if written is None or written[0] != state:
+        every = [*model.basic_RVs, *model.potentials]
         try:
-            model.logp(vars=[variable])
+            graphs = model.logp(vars=every, sum=False)
+        except _NOT_WRITTEN as error:
+            said = (str(error) or type(error).__name__).splitlines()[0]
+            raise UnsplittableModelError(
+                f"{_culprit(model)!r} has a log-density that PyMC cannot write ({said}). Correct "
+                "its function; where that computes with a masked, big-endian or object array, give "
+                "it np.asarray(x, dtype=float)."
+            ) from error
+        written = _WRITTEN[model] = state, dict(zip(every, graphs, strict=True))
+    return [written[1][variable] for variable in vars]
+
+
+def _culprit(model: pm.Model) -> str:
+    """Return the name of the first variable whose log-density cannot be written."""
+    for variable in model.basic_RVs:
+        try:
+            pm.logp(variable, model.rvs_to_values[variable])
         except _NOT_WRITTEN:
             break
     return str(variable.name)
@@ -221,7 +227,6 @@ def term_of(
     names: dict[Variable, str],
     observation_dims: Sequence[str] = (),
     arrays: ModelArrays | None = None,
-    known: dict[Variable, Variable] | None = None,
 ) -> BatchTerm:
     """Read one observed variable as rows.
 
@@ -237,8 +242,6 @@ def term_of(
         Names of dims along which observations lie: see :func:`observation_axis`.
     arrays
         Takes what the log-likelihood is computed from.
-    known
-        Keeps the graphs of all variables: see :func:`log_densities`.
 
     Raises
     ------
@@ -254,7 +257,7 @@ def term_of(
             "Sample it with pm.sample_smc().",
         )
     axis = observation_axis(model, rv, observation_dims)
-    (logp,) = log_densities(model, [rv], known)
+    (logp,) = log_densities(model, [rv])
     if arrays is not None:
         arrays.add([logp], name)
     one_draw = getattr(rv.owner.op, "ndim_supp", 0) >= observations.ndim

@@ -7,7 +7,13 @@ import pytest
 from every import every
 from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
 from pymc_minibatch_mh.likelihood import terms
-from pymc_minibatch_mh.likelihood.terms import chosen_terms, observation_axis, term_of
+from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.terms import (
+    chosen_terms,
+    log_densities,
+    observation_axis,
+    term_of,
+)
 
 TIMES, PERSONS = 4, 9
 PANEL = np.random.default_rng(2).normal(size=(TIMES, PERSONS))
@@ -113,3 +119,25 @@ def test_missing_values_come_first(family, observed):
     message = r"^'y' has missing values that PyMC imputes, one latent variable each, so it cannot"
     with pytest.raises(UnsplittableModelError, match=message):
         read(model, observed)
+
+
+def test_the_variable_whose_log_density_cannot_be_written_is_named():
+    broken = np.ma.masked_array(np.ones(1_200), mask=np.arange(1_200) == 3)
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("whole", mu, 1.0, observed=np.zeros(1_200))
+        pm.CustomDist("y", mu, logp=lambda y, mu: (y - mu) * broken, observed=np.zeros(1_200))
+    with pytest.raises(UnsplittableModelError, match=r"^'y' has a log-density that PyMC cannot"):
+        split(model, [mu])
+
+
+def test_log_densities_are_written_anew_where_the_model_has_grown():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, 1.0, observed=np.zeros(1_200))
+    (before,) = log_densities(model, [mu])
+    assert log_densities(model, [mu])[0] is before
+    with model:
+        nu = pm.Normal("nu")
+        potential = pm.Potential("p", nu * mu)
+    assert len(log_densities(model, [mu, nu, potential])) == 3
