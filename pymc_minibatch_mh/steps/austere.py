@@ -51,11 +51,8 @@ class AustereTest(NamedTuple):
     ----------
     batch_size
         Rows of the smallest batch, and of every further look.
-    skewness, third_moment
-        |skewness| and E|X|^3 of the standardised differences, measured on all rows; frozen after
-        warm-up. The latter is 0 if the differences were equal in every move.
-    kappa
-        κ in the predicted variance V = κ M² of a move, adapted in warm-up.
+    skewness, third_moment, kappa
+        As in :class:`BarkerTest`; the third moment is 0 if differences were equal in every move.
     epsilon
         Tail probability below which a look decides; 0 for all rows at once.
     boundary, limit
@@ -119,27 +116,10 @@ def level(n, total, test):
 @role_of(AustereTest, "judge")
 @compiled(inlined=True)
 def judge(log_ratio, variance, skewness, n, total, uniform, test):
-    """Decide on a proposal, or ask for more rows.
+    """Decide on a proposal, or ask for more rows: see :func:`roles.judge`.
 
-    Parameters
-    ----------
-    log_ratio, variance
-        Estimated log ratio D*, and the estimate s^2 of its variance (divisor n - 1, with the
-        finite-population factor 1 - n/total).
-    skewness
-        Not used.
-    n, total
-        Rows read, and all rows. With all of them the test is exact.
-    uniform
-        Uniform draw in [0, 1), the same at every look.
-    test : AustereTest
-
-    Returns
-    -------
-    tuple of float
-        Verdict (1 accept, 0 reject, -1 read more), min(1, exp(D*)), and the tail probability
-        beyond |t| at this look: what the level is compared with, 0 with all rows read. A log ratio
-        of NaN or -inf rejects, +inf accepts.
+    The error estimate is the tail probability beyond |t| at this look, which the level is compared
+    with; 0 with all rows read.
     """
     if not log_ratio > -math.inf:
         return 0.0, 0.0, 0.0

@@ -150,7 +150,7 @@ def barker_test(
 
 @compiled(inlined=True)
 def acceptance_probability(log_ratio, variance, test):
-    """Return P(D* + X_nc + X_corr > 0), with X_nc = 0 where the variance exceeds sigma^2."""
+    """Return P(D* + X_nc + X_corr > 0), with X_nc = 0 where the variance exceeds sigma²."""
     room = test.sigma**2 - variance
     noise = math.sqrt(room) if room > 0.0 else 0.0
     lower = np.searchsorted(test.atoms, -log_ratio - _REACH * noise)
@@ -164,12 +164,11 @@ def acceptance_probability(log_ratio, variance, test):
 
 @compiled(inlined=True)
 def skew_shift(log_ratio, variance, skewness, n, total, test):
-    """Return what the acceptance probability F(D*, s^2) of a skewed batch is too small by.
+    """Return the first Edgeworth correction of the acceptance probability F(D*, s²) of a batch.
 
-    With third moments of the rows, E F(D*, s^2) = S(D) - (2-f) g s^3 S'''(D) / (6 sqrt(n(1-f))) to
-    the order 1/sqrt(n): added is the same with F''' for S''', whose mean is S'''. The skewed limit
-    law of the paper's appendix A.5 has a shift besides, which belongs to a studentised mean and
-    not to D*, whose mean is D.
+    With third moments of the rows, E F(D*, s²) = S(D) - (2-f) g s³ S'''(D) / (6 √(n(1-f))) to the
+    order 1/√n: added is the same with F''' for S''', whose mean is S'''. The skewed limit law of
+    the paper's appendix A.5 has a shift besides, which belongs to a studentised mean.
     """
     if not (variance < SKEW_ROOM * test.sigma**2 and abs(skewness) < math.inf):
         return 0.0
@@ -185,28 +184,14 @@ def skew_shift(log_ratio, variance, skewness, n, total, test):
 
 @compiled(inlined=True)
 def error_estimate(variance, skewness, n, total, test):
-    """Estimate the error of the acceptance probability of a batch.
+    """Estimate the error of the acceptance probability of a batch of n of all `total` rows.
 
-    Parameters
-    ----------
-    variance
-        Variance s^2 of the estimated log ratio.
-    skewness
-        Skewness of the differences in the batch (NaN counts as 0).
-    n, total
-        Rows of the batch and of the data, f = n/total.
-    test : BarkerTest
-
-    Returns
-    -------
-    float
-        At most 1, and 0 with all rows read. "edgeworth": the leading error of a studentised
-        mean, (2-f) |g| s^3 / (48 sqrt(n(1-f))) + 0.0319 s^4/(n-1) with g the larger of the
-        batch's and the measured skewness, plus |g| sigma / (4 sqrt(n)) with the rule "grow",
-        whose stopping shifts D*. "novak": (6.4 m + 2)/sqrt(n), the paper's corollary 1 with
-        E|X| <= 1 and m the larger of the measured E|X|^3 and |g|, which bounds it from below; a
-        bound for independent rows and true moments only. Both plus the error of the table and,
-        where s^2 > sigma^2, (s^2 - sigma^2) sup|S''|/2 for the noise that is not compensated.
+    "edgeworth": the leading error of a studentised mean, (2-f) |g| s³ / (48 √(n(1-f))) + 0.0319
+    s⁴/(n-1) with f = n/total and g the larger of the batch's and the measured skewness (NaN counts
+    as 0), plus |g| sigma / (4 √n) with the rule "grow", whose stopping shifts D*. "novak": (6.4 m +
+    2)/√n, the paper's corollary 1 with E|X| <= 1 and m the larger of the measured E|X|³ and |g|, a
+    bound for independent rows and true moments only. Both plus the error of the table and, where s²
+    > sigma², (s² - sigma²) sup|S''|/2 for noise that is not compensated. 0 with all rows read.
     """
     if n >= total:
         return 0.0
@@ -244,22 +229,10 @@ def _rows_for_error(noise, n, total, test):
 @role_of(BarkerTest, "plan")
 @compiled(inlined=True)
 def plan(noise, n, total, test):
-    """Return the rows that the next look must have read.
+    """Return the rows of the next look: see :func:`roles.plan`.
 
-    Parameters
-    ----------
-    noise
-        V, with V(1/b - 1/total) the predicted variance of the log ratio from b rows; symmetric
-        in the two positions, or the test is biased. Not used by the rule "grow".
-    n, total
-        Rows read so far, and all rows.
-    test : BarkerTest
-
-    Returns
-    -------
-    int
-        "predict": b = ceil(1/(1/total + 0.7 sigma^2/V)), or more for `max_error`; "grow":
-        `batch_size` more than `n`. At least `batch_size` and at most `total`.
+    "predict": b = ceil(1/(1/total + 0.7 sigma²/V)), or more for `max_error`. V has to be symmetric
+    in the two positions, or the test is biased. "grow": `batch_size` more, whatever V is.
     """
     batch_size = test.batch_size
     if test.grow:
@@ -274,26 +247,9 @@ def plan(noise, n, total, test):
 @role_of(BarkerTest, "judge")
 @compiled(inlined=True)
 def judge(log_ratio, variance, skewness, n, total, uniform, test):
-    """Decide on a proposal.
+    """Decide on a proposal, or read more with the rule "grow": see :func:`roles.judge`.
 
-    Parameters
-    ----------
-    log_ratio, variance
-        Estimated log ratio D*, and the estimate s^2 of its variance (divisor n - 1, with the
-        finite-population factor 1 - n/total).
-    skewness
-        Skewness of the differences in the batch, for the error estimate only.
-    n, total
-        Rows read, and all rows. With all of them the test is exact.
-    uniform
-        Uniform draw in [0, 1).
-    test : BarkerTest
-
-    Returns
-    -------
-    tuple of float
-        Verdict (1 accept, 0 reject, -1 read more: only with the rule "grow"), acceptance
-        probability, error estimate. A log ratio of NaN or -inf rejects, +inf accepts.
+    The skewness is for the error estimate, and for the correction if there is one.
     """
     if not log_ratio > -math.inf:
         return 0.0, 0.0, 0.0

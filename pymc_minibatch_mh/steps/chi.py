@@ -34,6 +34,11 @@ def best_chi(
 ) -> float:
     """Choose the χ that makes most effective draws in a given time.
 
+    The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance a =
+    2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves: an independence move that
+    is accepted with probability a has an effective sample of a/(2 - a) per update. Up to χ <= 1e6
+    and to 0.01 % in χ; to a quarter, where moves that read all rows make it jump.
+
     Parameters
     ----------
     sizes
@@ -44,15 +49,6 @@ def best_chi(
         Cost of a row, in units of all else that an update costs.
     max_rate
         Expected rows above which all rows decide, without noise, at the cost of as many.
-
-    Returns
-    -------
-    float
-        The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance
-        a = 2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves, up to χ <= 1e6
-        and to 0.01 % in χ; to a quarter, where moves that read all rows make it jump. An
-        independence move that is accepted with probability a has an effective sample of
-        a/(2 - a) per update: near 1, every lost move counts twice.
     """
     moves = np.asarray(sizes, dtype=np.float64)
     moves = moves[(moves > 0.0) & (moves < math.inf) & (moves <= max_rate)]
@@ -93,24 +89,11 @@ def starting_chi(sizes: Sequence[float], max_rate: float) -> float:
 
 
 def chi_for_gap(ratio: float) -> float:
-    """Return the χ that keeps a share of the spectral gap of Metropolis–Hastings.
+    """Return the χ that keeps the share κ, `ratio`, of the spectral gap of Metropolis–Hastings.
 
-    Parameters
-    ----------
-    ratio
-        κ, least ratio of the spectral gap to that of a test that reads all rows.
-
-    Returns
-    -------
-    float
-        χ = 4/((1 - κ) log(1/κ)), proven by Zhang et al. (2020, appendix F) for "paper" without
-        delayed acceptance; it holds for "best", which accepts at least as often. Very loose:
-        as an estimate, far smaller χ keep that share.
-
-    Raises
-    ------
-    SettingError
-        If the ratio is not within (0, 1).
+    χ = 4/((1 - κ) log(1/κ)), proven by Zhang et al. (2020, appendix F) for "paper" without delayed
+    acceptance; it holds for "best", which accepts at least as often. Very loose: as an estimate,
+    far smaller χ keep that share.
     """
     if not 0.0 < ratio < 1.0:
         raise SettingError(
@@ -123,23 +106,10 @@ def chi_for_gap(ratio: float) -> float:
 def chi_from(
     totals: np.ndarray, n_bytes: int, max_rate: float, updates_per_draw: int
 ) -> float | None:
-    """Choose χ from the sizes of moves and the ratios of rows that a chain has seen.
+    """Choose χ from what a chain's updates have counted; None where too little was seen.
 
-    Parameters
-    ----------
-    totals : ndarray, shape (N_COUNTS,)
-        What its updates have counted.
-    n_bytes
-        Size of the data.
-    max_rate
-        Expected rows above which all rows decide.
-    updates_per_draw
-        Updates between two draws.
-
-    Returns
-    -------
-    float
-        None where too little was seen.
+    `totals` has shape (N_COUNTS,), `n_bytes` is the size of the data and `max_rate` the expected
+    rows above which all rows decide.
     """
     if not (totals[entry.N_SIZES] > 0.0 and totals[entry.N_RATIOS] > ENOUGH_ROWS):
         return None
@@ -151,21 +121,9 @@ def chi_from(
 
 
 def require_subsampling(chi: float, sizes: Sequence[float], limit: float) -> None:
-    """Refuse a χ that alone makes the Poisson means of typical moves too large.
+    """Refuse a χ that alone makes the Poisson means of all typical moves exceed a limit.
 
-    Parameters
-    ----------
-    chi
-        χ.
-    sizes
-        C M of typical moves.
-    limit
-        Rows above which a move is decided by all of them.
-
-    Raises
-    ------
-    SettingError
-        If the Poisson mean of each of them is above that.
+    `sizes` are their C M, and `limit` the rows above which a move is decided by all of them.
     """
     if not sizes or not max(sizes) <= limit:
         return

@@ -138,16 +138,9 @@ def level(look, test):
 
 @compiled(inlined=True)
 def half_width(deviation, reach, n, level):
-    """Return c_n: how far the mean of n rows is from that of all, but for a probability `level`.
+    """Return c_n, how far the mean of n rows is from that of all but for a probability `level`.
 
-    Parameters
-    ----------
-    deviation, reach
-        Standard deviation s of the l_i, with divisor n, and R, no less than their range.
-    n
-        Rows read.
-    level
-        δ_k.
+    `deviation` is that of the l_i, with divisor n, and `reach` R, no less than their range.
     """
     bits = math.log(3.0 / level)
     return deviation * math.sqrt(2.0 * bits / n) + 3.0 * reach * bits / n
@@ -155,22 +148,9 @@ def half_width(deviation, reach, n, level):
 
 @compiled(inlined=True)
 def judge(log_ratio, width, uniform):
-    """Decide on a proposal, or ask for more rows.
+    """Return verdict and min(1, exp(log ratio)): see :func:`roles.judge`.
 
-    Parameters
-    ----------
-    log_ratio
-        Estimated log ratio.
-    width
-        N c_n; 0 with all rows read.
-    uniform
-        Uniform draw in [0, 1), the same at every look.
-
-    Returns
-    -------
-    tuple of float
-        Verdict (1 accept, 0 reject, -1 read more) and min(1, exp(log_ratio)). A log ratio of NaN
-        or -inf rejects, +inf accepts.
+    `width` is N c_n, 0 with all rows read.
     """
     if not log_ratio > -math.inf:
         return 0.0, 0.0
@@ -266,13 +246,7 @@ def decide_by_confidence(test, move, cheap, posterior, rng, counts):
 
 @dataclass(frozen=True, eq=False)
 class ConfidenceMethod(Method):
-    """The confidence sampler, as a step runs it.
-
-    Parameters
-    ----------
-    settings
-        Record of the test, without the largest bounds.
-    """
+    """The confidence sampler, as a step runs it; its record lacks the largest bounds."""
 
     settings: ConfidenceTest
 

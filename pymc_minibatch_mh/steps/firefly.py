@@ -112,17 +112,7 @@ def unknown_brightness(q: float, n_rows: int, size: int) -> Brightness:
 
 
 class Place(NamedTuple):
-    """A position as the end of a move from the centre, and what bounds remainders there.
-
-    Parameters
-    ----------
-    move
-        The move from the centre.
-    table
-        Number of the table, below 0 where there is none.
-    m
-        M of the move.
-    """
+    """A position as the end of a move from the centre, with its table (below 0 for none) and M."""
 
     move: Move
     table: int
@@ -144,17 +134,7 @@ def log_odds(excess):
 
 @compiled(inlined=True)
 def chance_to_be_bright(odds, q, kind):
-    """Return the probability that a row is bright afterwards.
-
-    Parameters
-    ----------
-    odds
-        log o_i.
-    q
-        Probability that a dark row is proposed.
-    kind
-        ANEW, or what a row was that was proposed to change: DARK or BRIGHT.
-    """
+    """Return the probability that a row is bright afterwards, which was ANEW, DARK or BRIGHT."""
     if kind == ANEW:
         return 1.0 / (1.0 + np.exp(-odds))
     if kind == DARK:
@@ -211,10 +191,7 @@ def _read(place, posterior, rows, odds, counts):
 def _partition(brightness, place, posterior, part, kind, rng, counts):
     """Update the rows ``rows[part[0]:part[1]]``, which are all of a kind.
 
-    Returns
-    -------
-    tuple
-        Where those that are bright now end, which come first; the sum of their log odds.
+    Returns where those that are bright now end, which come first, and the sum of their log odds.
     """
     odds, total, end = scratch(BLOCK, np.float64), 0.0, part[0]
     rows = brightness.rows
@@ -232,14 +209,9 @@ def _partition(brightness, place, posterior, part, kind, rng, counts):
 
 @compiled()
 def _propose_dark(brightness, n_bright, rng):
-    """Propose dark rows, each with probability q, and bring them to the front of the dark ones.
+    """Propose dark rows with probability q each, bring them to the front, and return their end.
 
     The gaps between them are geometric, so that the others are not even looked at.
-
-    Returns
-    -------
-    int
-        Where they end.
     """
     rows, end, place = brightness.rows, n_bright, n_bright
     log_left = math.log1p(-brightness.q) if brightness.q < 1.0 else -np.inf
@@ -257,10 +229,7 @@ def _propose_dark(brightness, n_bright, rng):
 def update_brightness(brightness, place, posterior, rng, counts):
     """Update which rows are bright at a place, or draw it where it is not known.
 
-    Returns
-    -------
-    tuple
-        Sum of the log odds of the bright rows, and how many rows were read.
+    Returns the sum of the log odds of the bright rows, and how many rows were read.
     """
     rows, n_bright = brightness.rows, brightness.n_bright[0]
     brightness.n_bright[0] = UNKNOWN

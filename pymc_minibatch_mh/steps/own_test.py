@@ -128,19 +128,7 @@ def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class OwnTestMethod(BatchMethod):
-    """A user's test, as a step runs it.
-
-    Parameters
-    ----------
-    settings
-        The record that chains start with.
-    plan, judge
-        The user's functions.
-    controls
-        Which error the test controls.
-    walk_target
-        Acceptance that a random walk aims at.
-    """
+    """A user's test, as a step runs it."""
 
     plan: Callable[..., int]
     judge: Callable[..., tuple[float, float, float]]

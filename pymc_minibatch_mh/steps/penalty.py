@@ -98,7 +98,7 @@ def penalty_test(max_sd: float = 1.2, *, batch_size: int = 100) -> PenaltyTest:
 
 @compiled(inlined=True)
 def penalty(variance, n):
-    """Return u, what an estimated variance `variance` from `n` rows takes off the log ratio."""
+    """Return u of a variance that was estimated from n rows."""
     second = variance * variance / (4.0 * (n + 1.0))
     third = variance**3 / (3.0 * (n + 1.0) * (n + 3.0))
     return variance / 2.0 + second + third
@@ -108,24 +108,11 @@ def penalty(variance, n):
 def error_estimate(variance, skewness, n, total, test):
     """Estimate the distance to an acceptance probability that satisfies detailed balance.
 
-    Parameters
-    ----------
-    variance
-        Variance s^2 of the estimated log ratio.
-    skewness
-        Skewness of the differences in the batch (NaN counts as 0).
-    n, total
-        Rows of the batch and of the data, f = n/total.
-    test : PenaltyTest
-
-    Returns
-    -------
-    float
-        At most 1, and 0 with all rows read. The leading Edgeworth term of a skewed batch, with
-        a the acceptance at known variance as a function of the exact log ratio:
-        |g| s^3 ((1-2f) a''' - 3(1-f) a'') / (6 sqrt(n(1-f))), g the larger of the batch's and
-        the measured skewness, maximised over the log ratio by a''' = a'' + z phi(z)/s^2,
-        |z phi(z)| <= 0.242 and |a''| <= 0.399/s; plus 0.085 s^4/n^2.
+    The leading Edgeworth term of a skewed batch of n of all `total` rows, with f = n/total and a
+    the acceptance at known variance as a function of the exact log ratio: |g| s³ ((1-2f) a''' -
+    3(1-f) a'') / (6 √(n(1-f))), g the larger of the batch's and the measured skewness (NaN counts
+    as 0), maximised over the log ratio by a''' = a'' + z φ(z)/s², |z φ(z)| <= 0.242 and |a''| <=
+    0.399/s; plus 0.085 s⁴/n². 0 with all rows read.
     """
     if n >= total:
         return 0.0
@@ -139,21 +126,9 @@ def error_estimate(variance, skewness, n, total, test):
 @role_of(PenaltyTest, "plan")
 @compiled(inlined=True)
 def plan(noise, n, total, test):
-    """Return the rows of the one batch: ceil(1/(1/total + 0.7 max_sd^2/V)) or `batch_size`.
+    """Return the rows of the one batch, ceil(1/(1/total + 0.7 max_sd²/V)) or `batch_size`.
 
-    Parameters
-    ----------
-    noise
-        V, with V(1/b - 1/total) the predicted variance of the log ratio from b rows; symmetric
-        in the two positions, or the test is biased.
-    n, total
-        Rows read so far (not used), and all rows.
-    test : PenaltyTest
-
-    Returns
-    -------
-    int
-        At least `batch_size` and at most `total`.
+    V has to be symmetric in the two positions, or the test is biased: see :func:`roles.plan`.
     """
     rows = rows_for_variance(noise, total, AIM * test.max_sd**2)
     return min(total, max(rows, test.batch_size))
@@ -162,27 +137,7 @@ def plan(noise, n, total, test):
 @role_of(PenaltyTest, "judge")
 @compiled(inlined=True)
 def judge(log_ratio, variance, skewness, n, total, uniform, test):
-    """Decide on a proposal.
-
-    Parameters
-    ----------
-    log_ratio, variance
-        Estimated log ratio D*, and the estimate s^2 of its variance (divisor n - 1, with the
-        finite-population factor 1 - n/total).
-    skewness
-        Skewness of the differences in the batch, for the error estimate only.
-    n, total
-        Rows read, and all rows. With all of them the test is exact.
-    uniform
-        Uniform draw in [0, 1).
-    test : PenaltyTest
-
-    Returns
-    -------
-    tuple of float
-        Verdict (1 accept, 0 reject), acceptance probability, error estimate. A log ratio of NaN
-        or -inf rejects, +inf accepts.
-    """
+    """Decide on a proposal: see :func:`roles.judge`. The skewness is for the error estimate."""
     if not log_ratio > -math.inf:
         return 0.0, 0.0, 0.0
     if n >= total or log_ratio == math.inf:
@@ -249,17 +204,7 @@ class PenaltyMH(MinibatchStep):
 
 
 def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
-    """Return a :class:`PenaltyMH` that shares rows, sums and settings with another step.
-
-    Nothing is searched for or compiled again. It has a chain of its own, and needs no bounds.
-
-    Parameters
-    ----------
-    step
-        A step, which is not changed.
-    rng
-        Generator of the new step.
-    """
+    """Return a :class:`PenaltyMH` with a chain of its own on the rows and sums of another step."""
     method = PenaltyMethod(penalty_test())
     prepared = replace(step.prepared, needs=method.needs, tables=None, violation=None).completed()
     other = object.__new__(PenaltyMH)

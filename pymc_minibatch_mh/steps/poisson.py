@@ -81,13 +81,7 @@ class LevelsTest(NamedTuple):
 
 
 def levels_test(lam: float, *, max_rate: float = math.inf, tolerate: bool = False) -> LevelsTest:
-    """Check the settings of the test, and return them: see :class:`LevelsTest`.
-
-    Raises
-    ------
-    SettingError
-        If λ is out of range.
-    """
+    """Check λ, and return the record of a chain."""
     if not 0.0 < lam < math.inf:
         raise SettingError(
             f"lam={lam} is not a positive number: it is added to the expected rows. Use 'auto' or "
@@ -119,7 +113,7 @@ def log_growth(share, new_share, raised):
 
 @compiled(inlined=True)
 def _shares_at(place, drawn, posterior, found, counts):
-    """Write where in their ranges the rows' log-likelihoods lie at a place, and the rows' numbers.
+    """Write where in their ranges the rows' log-likelihoods lie at a place, and rows' numbers.
 
     The counts remember the row that is furthest out of its range.
     """
@@ -198,17 +192,7 @@ def weigh_rows(test, move, cheap, posterior, rng, counts):
 
 @dataclass(frozen=True, eq=False)
 class LevelsMethod(Method):
-    """PoissonMH, as a step runs it.
-
-    Parameters
-    ----------
-    lam
-        λ, or None to choose it by the ranges.
-    ranges
-        None to derive them, or the user's.
-    tolerates_violations
-        Whether to go on after a log-likelihood out of its range, marking the trace.
-    """
+    """PoissonMH, as a step runs it; λ is None to be chosen by the ranges."""
 
     lam: float | None
     ranges: GivenRanges | None

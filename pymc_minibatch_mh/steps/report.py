@@ -95,17 +95,9 @@ def stats_of_draw(counts: np.ndarray, n_updates: int) -> dict[str, Any]:
 def write_stats(
     stats: Mapping[str, np.ndarray], where: tuple[int, slice], counts: np.ndarray, n_updates: int
 ) -> None:
-    """Write what the updates of some draws have counted into arrays of stats.
+    """Write the counts of some draws, shape (draws, N_COUNTS), into arrays of stats.
 
-    Parameters
-    ----------
-    stats
-        Name -> array of shape (chains, draws).
-    where
-        Chain and draws.
-    counts : ndarray, shape (draws, N_COUNTS)
-    n_updates
-        Updates from draw to draw.
+    The arrays have shape (chains, draws); `where` is a chain and its draws.
     """
     for name, (place, averaged) in COUNTED.items():
         stats[name][where] = counts[:, place] / n_updates if averaged else counts[:, place]
@@ -180,16 +172,8 @@ def chain_warning(
 ) -> SamplerWarning | None:
     """Return a warning of the step `name` about a chain that hardly moves or reads everything.
 
-    Parameters
-    ----------
-    name
-        Name of the step.
-    counts
-        Updates after warm-up, and how many of them were accepted and read all rows.
-    draw
-        Number of the draw.
-    words
-        Why updates read all rows, and what to do where most of them do.
+    `counts` are updates after warm-up, accepted ones and those that read all rows; `words` say why
+    updates read all rows, and advise where most of them do.
     """
     n_updates, n_accepted, n_full = counts
     if n_updates < ENOUGH_UPDATES:
@@ -244,15 +228,7 @@ def tell_of_start(name: str, begun: Begun) -> None:
 
 
 def tell_of_stored(name: str, target: Target) -> None:
-    """Say that a trace leaves out stored data, in the place of PyMC's warning of that.
-
-    Parameters
-    ----------
-    name
-        Name of the step.
-    target
-        What it is built on; nothing is said where all data are in memory.
-    """
+    """Say that a trace leaves out stored data, in the place of PyMC's warning of that."""
     if target.source.in_memory:
         return
     observed = likelihoods_of(target.split.terms)
@@ -273,16 +249,9 @@ def tell_of_stored(name: str, target: Target) -> None:
 def tell_of_large_deterministics(
     name: str, priced: Mapping[str, str], var_names: Sequence[str]
 ) -> None:
-    """Say what ``pm.sample`` would compute and store beside the variables.
+    """Say which deterministics ``pm.sample`` computes and stores at every draw.
 
-    Parameters
-    ----------
-    name
-        Name of the step.
-    priced
-        Name of a deterministic -> its size for 1,000 draws, in words.
-    var_names
-        What is stored if these are left out.
+    `priced` has their sizes for 1,000 draws in words, and `var_names` is stored without them.
     """
     _log.warning(
         "%s: pm.sample() evaluates and stores deterministics at every draw, those of warm-up "
@@ -339,17 +308,7 @@ _told: WeakKeyDictionary[pm.Model, dict[str, LargeDeterministic]] = WeakKeyDicti
 
 @dataclass(frozen=True)
 class LargeDeterministic:
-    """A deterministic that takes more than :data:`LARGE` bytes a draw.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    shape
-        Of its value.
-    bytes_per_draw
-        Size of its value.
-    """
+    """A deterministic that takes more than :data:`LARGE` bytes a draw."""
 
     name: str
     shape: tuple[int, ...]
@@ -365,16 +324,9 @@ class LargeDeterministic:
 def large_deterministics(
     model: pm.Model, point: Mapping[str, np.ndarray], known: Collection[str] = ()
 ) -> tuple[LargeDeterministic, ...]:
-    """Return the deterministics of a model that are large, as far as their shapes are known.
+    """Return the large deterministics of a model, as far as their shapes are known.
 
-    Parameters
-    ----------
-    model
-        The model.
-    point
-        Values of the value variables, on which shapes may depend.
-    known
-        Names of those that are not looked at.
+    Shapes may depend on the `point`; those with `known` names are not looked at.
     """
     looked_at = [v for v in model.deterministics if v.name not in known]
     shapes = _shapes(model, looked_at, point)

@@ -204,21 +204,7 @@ def shared(step: type, given: SharedSettings) -> SharedSettings:
 
 @dataclass(frozen=True)
 class ChainSettings:
-    """Settings that chains run by.
-
-    Parameters
-    ----------
-    tune
-        Whether to adapt in warm-up.
-    temperature
-        Temperature K of the log-likelihood, the last of a schedule.
-    schedule
-        The schedule of temperatures; empty without one.
-    updates_per_draw
-        Updates between two draws.
-    proposal
-        The proposal.
-    """
+    """Settings that chains run by; the temperature is the last of a schedule."""
 
     tune: bool
     temperature: float
@@ -256,17 +242,7 @@ def of_chains(shared: SharedSettings) -> ChainSettings:
 def reading_of(shared: SharedSettings, *, given_bounds: bool = False) -> "ReadingSettings":
     """Return how the model is to be read.
 
-    Parameters
-    ----------
-    shared
-        Settings of a step.
-    given_bounds
-        Whether bounds or ranges are the user's own, which are in terms of the model's variables.
-
-    Raises
-    ------
-    SettingError
-        If `coordinates` are unknown.
+    Bounds or ranges of a user's own are in terms of the model's variables.
     """
     coordinates = shared["coordinates"]
     choice("coordinates", coordinates, ("auto", "model"))
@@ -281,17 +257,7 @@ def reading_of(shared: SharedSettings, *, given_bounds: bool = False) -> "Readin
 
 
 def moves_without_rows_of(setting: int | str, name: str, method: "Method") -> int | None:
-    """Return the number of moves without rows, or None for "auto".
-
-    Parameters
-    ----------
-    setting
-        The user's choice.
-    name
-        Name of the step's class.
-    method
-        The test between whose updates such moves would lie.
-    """
+    """Return the number of moves without rows, or None for "auto"."""
     if isinstance(setting, str) and setting == "auto":
         return None
     if isinstance(setting, bool) or not isinstance(setting, int | np.integer) or setting < 0:
@@ -314,16 +280,8 @@ def taylor_order_of(
 ) -> int:
     """Return the order of the control variates; "auto" is 2 where rows can be expanded.
 
-    Parameters
-    ----------
-    setting
-        The user's choice.
-    discrete
-        Names of the discrete variables that rows depend on, in which nothing can be expanded.
-    centre
-        Where the centre is; around a start nothing is expanded.
-    schedule
-        Schedule of temperatures, each of which would need an expansion of its own.
+    Nothing can be expanded in `discrete` variables, around a start, or under a schedule of
+    temperatures, each of which would need an expansion of its own.
     """
     choice("centre", centre, ("auto", "start"))
     if setting == "auto":
@@ -349,14 +307,7 @@ def taylor_order_of(
 
 
 def covariance_of(shared: SharedSettings, size: int) -> np.ndarray | None:
-    """Return the covariance around a centre that is the start; None where it is sought.
-
-    Raises
-    ------
-    SettingError
-        If it is no positive definite matrix of as many lines as the position has coordinates, or
-        the centre is sought.
-    """
+    """Return the covariance around a centre that is the start; None where it is sought."""
     given = shared["covariance"]
     if shared["centre"] != "start":
         if given is not None:

@@ -111,13 +111,7 @@ def poisson_test(
     max_rate: float = math.inf,
     tolerate: bool = False,
 ) -> PoissonTest:
-    """Check the settings of the test, and return them: see :class:`PoissonTest`.
-
-    Raises
-    ------
-    SettingError
-        If a setting is out of range.
-    """
+    """Check the settings of a Poisson test, and return the record of a chain."""
     if form not in FORMS:
         raise SettingError(f"form={form!r} is unknown. Use one of {', '.join(FORMS)}.")
     if not 0.0 <= chi < math.inf:
@@ -144,13 +138,10 @@ def rate(size, test):
 def thin(change, bound, size, test):
     """Thin a drawn row of `change` dU_i, within ± its `bound` c_i M, in a move of `size` C M.
 
-    Returns
-    -------
-    tuple of float
-        Probability φ_i(θ→θ')/φ̄_i of keeping the row, and log[φ_i(θ'→θ)/φ_i(θ→θ')], what a kept
-        row adds to the log ratio: -inf where φ_i(θ'→θ) = 0. A row that is never kept adds 0.
-        Both come from one rounded quotient that is odd in `change`, so that rounding moves the
-        target by an ulp of the changes and leaves the test reversible.
+    Returns the probability φ_i(θ→θ')/φ̄_i of keeping the row, and log[φ_i(θ'→θ)/φ_i(θ→θ')], added
+    to the log ratio by a kept row: -inf where φ_i(θ'→θ) = 0. Both come from one rounded quotient
+    that is odd in `change`: rounding moves the target by an ulp of the changes and leaves the test
+    reversible.
     """
     if not bound > 0.0:
         return 0.0, 0.0
@@ -175,8 +166,7 @@ def thin(change, bound, size, test):
 def accept_probability(cheap, log_product, delayed):
     """Return min(1, exp(cheap + log_product)), or of each of the two, multiplied, if delayed.
 
-    The product is Σ of what the kept rows add to λ_c or, on a pair that is decided by all rows,
-    Δ - λ_c. A log ratio of NaN or -inf rejects.
+    A log ratio of NaN or -inf rejects.
     """
     log_ratio = cheap + log_product
     if not log_ratio > -math.inf:
@@ -188,10 +178,10 @@ def accept_probability(cheap, log_product, delayed):
 
 @compiled(spliced=True)
 def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
-    """Read drawn rows, thin them, and return the sum of what the kept ones add to the log ratio.
+    """Read drawn rows, thin them, and return what the kept ones add to the log ratio.
 
-    A row that exceeds its bound is clipped; the counts remember the one that does so most.
-    `bounds` holds the number of the table, and the M and the C M of the move.
+    A row that exceeds its bound is clipped; the counts remember the one that does so most. `bounds`
+    holds the number of the table, and the M and the C M of the move.
     """
     table, m, size = bounds
     c = posterior.tables.c[table]
@@ -293,7 +283,7 @@ class PoissonMethod(Method):
     Parameters
     ----------
     form, delayed_acceptance
-        As in :func:`settings`.
+        As in :func:`poisson_test`.
     chi
         χ, or None to choose it in warm-up.
     bounds
