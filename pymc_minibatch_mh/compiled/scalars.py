@@ -199,18 +199,22 @@ def compiled_log_density(composite: Composite) -> Any:
 
 def _compiled_as(wrapper: Any, signature: Any, composite: Composite) -> Any:
     graph = composite.fgraph
-    with pytensor.config.change_flags(numba__fastmath=False):
-        key = _key(graph)
-        if key is None:
-            return _compile(wrapper, signature, graph, "")
-        name = f"{key}{wrapper.__name__}"
-        # Held here: what nobody else holds is forgotten between two looks.
-        function = _compiled.get(name)
-        if function is None:
-            function = _compiled[name] = _compile(wrapper, signature, graph, name)
-        return function
+    key = _key(graph)
+    if key is None:
+        return _compile(wrapper, signature, graph, "")
+    name = f"{key}{wrapper.__name__}"
+    # Held here: what nobody else holds is forgotten between two looks.
+    function = _compiled.get(name)
+    if function is None:
+        function = _compiled[name] = _compile(wrapper, signature, graph, name)
+    return function
 
 
+# Whoever asks for an operation first decides how it is compiled, for the name that it has on disk.
+_as_written = pytensor.config.change_flags(numba__fastmath=False)
+
+
+@_as_written
 def _compile(wrapper: Any, signature: Any, graph: FunctionGraph, name: str) -> Any:
     namespace = _Namespace(len(graph.inputs), lambda: _function_of_floats(graph))
     function = FunctionType(wrapper.__code__, namespace, wrapper.__name__)
@@ -234,6 +238,7 @@ def _function_of_floats(graph: FunctionGraph) -> Any:
     )
 
 
+@_as_written
 def _operation(node: Node) -> tuple[Any, str | None]:
     """Return the numba function of an operation and its name on disk, the same for all its uses."""
     if isinstance(node.op, TableEntry):

@@ -9,6 +9,7 @@ import weakref
 from pathlib import Path
 
 import numpy as np
+import pytensor
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
@@ -133,6 +134,19 @@ def test_functions_nobody_uses_are_forgotten():
     assert name in scalars._compiled
     del function
     assert name not in scalars._compiled
+
+
+def test_a_name_on_disk_is_of_one_arithmetic():
+    """PyTensor's default reorders sums: whoever asks for a name first must not bring that in."""
+    cells = Cells()
+    parts = [cells.argument(k) for k in range(3)]
+    total = cells.node(scalar.sub, (cells.node(scalar.add, parts), cells.constant(0.375)))
+    composite = composite_of([total], 3, [])
+    with pytensor.config.change_flags(numba__fastmath=True):
+        scalars._operations.clear()
+        scalars._key(composite.fgraph)
+    for dispatcher, _ in scalars._operations.values():
+        assert not dispatcher.targetoptions["fastmath"]
 
 
 def names_on_disk(name):

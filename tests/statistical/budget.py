@@ -105,7 +105,7 @@ RANDOM = [
         12, FAR_LEVEL, "errors and rows at three distances",
     ),
     Random(
-        "kernels/test_looking.py::"
+        "examples/test_per_update.py::"
         "test_the_test_of_an_update_is_chosen_for_its_own_uniform_number",
         2, FAR_LEVEL, "shares of updates",
     ),
