@@ -143,6 +143,7 @@ def test_moves_are_those_of_the_seed_and_leave_the_step_alone(rough, tried):
     assert rough.chain.state == before
 
 
+@pytest.mark.slow
 def test_moves_on_a_manifold_are_tried_from_the_start():
     """Beside it there is nothing: a draw around the start would be off the manifold."""
     x = np.random.default_rng(10).standard_normal((1_200, 2))

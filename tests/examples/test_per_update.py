@@ -39,10 +39,14 @@ def test_every_update_has_the_cheapest_tolerated_test(tolerance):
                 assert use <= other_use + 1e-12
 
 
+# What runs is compiled anew, for a record of the paper's alone: the tests of it are slow.
+
+
 def per_update(tolerance, n_rows):
     return EMPTY._replace(**design_table(PerUpdate(tolerance), n_rows)._asdict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tolerance", [0.02, 0.2])
 def test_a_design_per_update_errs_and_reads_as_its_designs_say(tolerance):
     rows, log_ratio = 0.02 * normal_rows(), -0.8
@@ -62,6 +66,7 @@ def test_a_design_per_update_errs_and_reads_as_its_designs_say(tolerance):
     assert read.mean() == pytest.approx(rows.size * use.mean(), rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_scan_of_a_design_per_update_is_counted():
     rows = 0.02 * normal_rows()
     counts = updates(rows, 30.0, per_update(0.1, rows.size), 200, seed=78)
@@ -73,6 +78,7 @@ def test_the_scan_of_a_design_per_update_is_counted():
     assert nearby[:, entry.N_OBS].max() == 2 * rows.size
 
 
+@pytest.mark.slow
 def test_the_test_of_an_update_is_chosen_for_its_own_uniform_number():
     """All rows decide within a unit of the threshold, and far from it a batch that says little."""
     rows = 0.02 * normal_rows()
@@ -92,6 +98,7 @@ def test_the_test_of_an_update_is_chosen_for_its_own_uniform_number():
     assert share == pytest.approx(accepts, abs=FAR * math.sqrt(0.25 / by_all.sum()))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The number of samples is too small")
 def test_a_step_counts_its_scans_and_can_be_audited(model_of):
     design = PerUpdate(0.1, batch_sizes=(50, 200), epsilons=(0.01, 0.1))

@@ -14,6 +14,8 @@ from pymc_minibatch_mh.kernels.moves import Move
 from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
 from statistical.budget import FAR, LEVEL
 
+# Its loops are compiled anew, for a record of the paper's alone.
+pytestmark = pytest.mark.slow
 NOTHING = np.zeros(0, dtype=np.int64)
 #: Shapes of matrices with orthonormal columns, rows, and both.
 SHAPES = [(4, 2), (2, 4), (3, 3)]

@@ -23,12 +23,14 @@ LATER = (
     "noncentred hierarchy in its own coordinates", "rows in files, batches", "rows in chunks",
     "rows in a table", "rows of a cluster",
 )  # fmt: skip
+#: Methods with the kernels of another.
+SAME_KERNELS = {"ScalableSubsamplingMH": "TunaMH", "FactorizedMH": "TunaMH"}
 #: The kernels of one method are compiled by one worker.
 WAYS = [
     pytest.param(
         name,
         marks=[
-            pytest.mark.xdist_group(f"golden {way.method}"),
+            pytest.mark.xdist_group(f"golden {SAME_KERNELS.get(way.method, way.method)}"),
             *[pytest.mark.slow] * (name in LATER),
         ],
     )
