@@ -310,7 +310,7 @@ def _picked_cell(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
 def _kind(cell: Cell) -> tuple:
     """Return what cells share that are chosen from together."""
     if isinstance(cell, Apply) and not cell.is_data:
-        return (str(cell.op), cell.op, len(cell.operands))
+        return (str(cell.op), cell.op, len(cell.inputs))
     return ("",)
 
 

@@ -7,7 +7,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Gather
+from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, places_of
 from pymc_minibatch_mh.likelihood.function import LoweredRow, lowered_rows
 from pymc_minibatch_mh.likelihood.maps import Reciprocal
 from pymc_minibatch_mh.likelihood.operations import GammaRatio
@@ -104,10 +104,7 @@ def _coordinates(cell: Cell) -> range:
     (term,) = cell.terms
     if term.monomial or term.factor != 1.0:
         return range(0)
-    place = term.place
-    if isinstance(place, Gather):
-        return range(place.first, place.first + place.step * place.size, place.step)
-    return range(place, place + 1)
+    return places_of(term.place)
 
 
 def _is_smooth(row: LoweredRow) -> bool:

@@ -18,7 +18,15 @@ from pytensor.scalar import basic as scalar
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Constant, Gather, Place
+from pymc_minibatch_mh.likelihood.cells import (
+    Affine,
+    Apply,
+    Cell,
+    Constant,
+    Gather,
+    Place,
+    places_of,
+)
 from pymc_minibatch_mh.likelihood.function import LinearForm, LoweredRow, lowered_rows
 from pymc_minibatch_mh.likelihood.maps import Scaled
 from pymc_minibatch_mh.likelihood.patterns import is_a, is_positive, reachable
@@ -597,13 +605,7 @@ def _forms(split: Split, scaled: Sequence[Scaled]) -> list[LinearForm]:
 
 def _places_in(forms: Sequence[LinearForm]) -> set[int]:
     """Return the coordinates that forms depend on."""
-    return {k for form in forms for term in form.terms for k in _coordinates(term.place)}
-
-
-def _coordinates(place: int | Gather) -> range:
-    if isinstance(place, Gather):
-        return range(place.first, place.first + place.step * place.size, place.step)
-    return range(place, place + 1)
+    return {k for form in forms for term in form.terms for k in places_of(term.place)}
 
 
 def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
@@ -611,6 +613,6 @@ def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
     found: defaultdict[tuple, float] = defaultdict(float)
     for k, form in enumerate(forms):
         for term in form.terms:
-            if places.issuperset(_coordinates(term.place)):
+            if places.issuperset(places_of(term.place)):
                 found[k, term.monomial] += term.factor
     return dict(found)

@@ -23,7 +23,7 @@ from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.likelihood import arithmetic
 from pymc_minibatch_mh.likelihood.arithmetic import add, exp, multiply, negative, reciprocal, square
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Gather, Place
+from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Place, places_of
 from pymc_minibatch_mh.likelihood.operations import (
     GammaRatio,
     LogSoftplus,
@@ -199,11 +199,7 @@ Logs = dict[Place, list[Cell]]
 
 def is_log(cells: Cells, place: Place) -> bool:
     """Whether a place stands for the logarithms of coordinates."""
-    if isinstance(place, Gather):
-        return set(range(place.first, place.first + place.step * place.size, place.step)) <= (
-            cells.logs
-        )
-    return place in cells.logs
+    return cells.logs.issuperset(places_of(place))
 
 
 def in_reciprocals(cells: Cells, root: Cell) -> Cell:

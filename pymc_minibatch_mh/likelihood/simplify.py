@@ -8,7 +8,6 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.likelihood import operations as change_operations
 from pymc_minibatch_mh.likelihood.arithmetic import (
     CHOICES,
     add,
@@ -40,6 +39,8 @@ from pymc_minibatch_mh.likelihood.operations import (
     log_any,
     log_erfc,
     log_softplus,
+    ratio,
+    sizes,
     sum_of,
 )
 from pymc_minibatch_mh.likelihood.patterns import (
@@ -57,13 +58,7 @@ from pymc_minibatch_mh.likelihood.patterns import (
 
 
 class Plain:
-    """Sums and products that are rounded where they are written.
-
-    Parameters
-    ----------
-    cells
-        Where the cells are made.
-    """
+    """Sums and products that are rounded where they are written."""
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
@@ -91,11 +86,11 @@ class Plain:
     def sizes(self, *terms: Cell) -> Cell:
         """Return a sum of absolute values."""
         kept = [x for x in terms if not _is(x, 0.0)]
-        return self._cells.node(change_operations.sizes, kept) if kept else self._cells.zero
+        return self._cells.node(sizes, kept) if kept else self._cells.zero
 
     def ratio(self, part: Cell, whole: Cell) -> Cell:
         """Return |part / whole|, 0 where that has no value."""
-        return part if _is(part, 0.0) else self._cells.node(change_operations.ratio, (part, whole))
+        return part if _is(part, 0.0) else self._cells.node(ratio, (part, whole))
 
 
 def _is(cell: Cell, value: float) -> bool:
