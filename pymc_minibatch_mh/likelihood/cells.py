@@ -26,6 +26,12 @@ class LoweringError(Exception):
         super().__init__(f"{op} {why}")
 
 
+def require(holds: bool, op: object, why: str = "cannot be taken apart row by row") -> None:
+    """Raise the error of an operation that cannot be taken apart, unless a condition holds."""
+    if not holds:
+        raise LoweringError(op, why)
+
+
 class Cell:
     """A scalar that has one value per row, or one for all rows."""
 
