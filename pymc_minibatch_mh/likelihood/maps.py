@@ -22,14 +22,7 @@ Placed = tuple[np.ndarray, Variable]
 class Map(ABC):
     """A one-to-one map of a few coordinates; it depends on none that another map moves.
 
-    Parameters
-    ----------
-    name
-        The variable that is moved in other coordinates.
-    places : ndarray of int
-        Where it lies in the position.
-    words
-        Its coordinates in words, for messages.
+    It moves the variable `name`, at `places` of the position, to coordinates that `words` name.
     """
 
     name: str
@@ -82,12 +75,8 @@ class Scaled(Map):
 
     Parameters
     ----------
-    name
-        The variable z.
-    places : ndarray of int, shape (G, q)
-        Where each z_g lies in the position.
-    words
-        α in words, for messages.
+    name, places, words
+        z; where each z_g lies in the position, shape (G, q); α in words.
     position : Variable
         What B is made of has the same values in positions and in the model's own variables.
     scale
@@ -193,17 +182,6 @@ class Reciprocal(Map):
 
     What v is the logarithm of, such as the shape of a negative binomial, can be infinite to all
     that data tell. In κ that is the end of the support, zero, which lies near and not far.
-
-    Parameters
-    ----------
-    name
-        The variable v.
-    places : ndarray of int
-        Where it lies in the position.
-    words
-        κ in words, for messages.
-    power
-        1 or 2.
     """
 
     power: int
@@ -213,10 +191,7 @@ class Reciprocal(Map):
         """All of them."""
         return self.moved
 
-    @property
-    def logs(self) -> set[int]:
-        """All of them."""
-        return self.moved
+    logs = ends
 
     def set_values(self, positions: np.ndarray, values: np.ndarray) -> None:
         """Write v."""

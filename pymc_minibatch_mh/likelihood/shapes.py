@@ -4,13 +4,11 @@ A negative binomial with an infinite shape is Poisson, and Student's t with infi
 of freedom is normal: in κ = 1/shape, or its root, the log-likelihood of a row is smooth there. As
 it is written, it is a difference of infinite terms. Here it is written again: terms in log κ are
 taken together, in which they cancel, and of what is left every function of exp(c log κ) becomes one
-of the power κ^c.
+of the power K = κ^c.
 
-Shapes with a shift or an interval, as linear fractions (a + b K) / (c + d K) of a power K of κ.
-
-In κ = exp(-v/power), a shape with a shift, m + exp(v), is (1 + m K) / K with K = κ^power, and a
-shape in an interval, low + (high - low) σ(v), is (high + low K) / (1 + K). Sums with numbers,
-reciprocals and logarithms of such fractions are others, of which none has a difference.
+A shape with a shift, m + exp(v), is (1 + m K) / K, and one in an interval, low + (high - low) σ(v),
+is (high + low K) / (1 + K). Sums with numbers, reciprocals and logarithms of such linear fractions
+are others, of which none has a difference.
 """
 
 import math
@@ -21,7 +19,6 @@ from functools import reduce
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.likelihood import arithmetic
 from pymc_minibatch_mh.likelihood.arithmetic import add, exp, multiply, negative, reciprocal, square
 from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Place, places_of
 from pymc_minibatch_mh.likelihood.operations import (
@@ -46,17 +43,7 @@ Linear = tuple[float, float]
 
 @dataclass(frozen=True)
 class Fraction:
-    """A linear fraction of K = κ^power, whose coefficients are not negative.
-
-    Parameters
-    ----------
-    place
-        Where κ lies in the position.
-    power
-        A positive number.
-    above, below
-        Coefficients of 1 and of K in the numerator and in the denominator.
-    """
+    """A linear fraction of K = κ^power: coefficients of 1 and of K, which are not negative."""
 
     place: Place
     power: float
@@ -115,12 +102,7 @@ def logarithm(linear: Linear) -> tuple[float, float, float]:
 class Fractions:
     """Recognises cells, written in log κ, that are linear fractions of a power of κ.
 
-    Parameters
-    ----------
-    cells
-        Where they were made.
-    power
-        Returns κ, c and r of a cell that is c log κ + r, else None.
+    `power` returns κ, c and r of a cell that is c log κ + r, else None.
     """
 
     def __init__(
@@ -155,11 +137,10 @@ class Fractions:
         """Return the fraction that a cell is the logarithm of."""
         if is_a(cell, scalar.Log):
             return self.of(cell.inputs[0])
-        found: Fraction | None = None
         if is_a(cell, scalar.Log1p):
             found = self.of(cell.inputs[0])
-        elif is_a(cell, scalar_math.Softplus):
-            found = self._exponential(cell.inputs[0])
+        else:
+            found = self._exponential(cell.inputs[0]) if is_a(cell, scalar_math.Softplus) else None
         return None if found is None else found.plus(1.0)
 
     def in_log(self, cell: Cell) -> tuple[Cell, Fraction] | None:
@@ -170,15 +151,15 @@ class Fractions:
             for factor in (x for x in factors if is_a(x, scalar.Reciprocal)):
                 shape = self.of(factor.inputs[0])
                 if shape is not None:
-                    return arithmetic.multiply(cells, *without(factors, factor)), shape
+                    return multiply(cells, *without(factors, factor)), shape
         if is_a(cell, scalar_math.Softplus):
             parts = summands(cell.inputs[0])
             for part in parts:
                 core, sign = scaled_core(cells, part)
                 found = self.of_log(core) if number(sign) == -1.0 else None
                 if found is not None:
-                    w = arithmetic.add(cells, *without(parts, part))
-                    return arithmetic.exp(cells, w), found
+                    w = add(cells, *without(parts, part))
+                    return exp(cells, w), found
         return None
 
     def _exponential(self, x: Cell) -> Fraction | None:
@@ -203,16 +184,7 @@ def is_log(cells: Cells, place: Place) -> bool:
 
 
 def in_reciprocals(cells: Cells, root: Cell) -> Cell:
-    """Return an expression in κ, of one in log κ.
-
-    Parameters
-    ----------
-    cells
-        Where the expression was made. In it, coordinates that ``cells.logs`` names stand for their
-        logarithms, and in the result for themselves.
-    root
-        The expression.
-    """
+    """Return an expression in κ, of one in which ``cells.logs`` stand for their logarithms."""
     return _Reciprocals(cells).closed(root)
 
 
