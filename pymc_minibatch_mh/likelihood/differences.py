@@ -30,21 +30,21 @@ from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood import operations
 from pymc_minibatch_mh.likelihood.arithmetic import add
 from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Cells, Constant, Data
 from pymc_minibatch_mh.likelihood.function import RowFunction
-from pymc_minibatch_mh.likelihood.operations import (
-    CHANGE_OF,
-    change_doubt,
-    product_change,
-    product_doubt,
-    product_error,
-    relative_error,
-)
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core, summands
 from pymc_minibatch_mh.likelihood.simplify import Plain
 from pymc_minibatch_mh.likelihood.slopes import Slopes
 
+#: Operation -> its difference without cancellation.
+CHANGE_OF: dict[type[ScalarOp], ScalarOp] = {
+    scalar.Exp: operations.exp_change,
+    scalar.Log: operations.log_change,
+    scalar.Log1p: operations.log1p_change,
+    scalar_math.Softplus: operations.softplus_change,
+}
 #: Functions whose relative error is the absolute error of their argument.
 _EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
 
@@ -119,16 +119,18 @@ class Differences:
             left, right = right, left
         plain, node = self.plain, self._cells.node
         before = plain.multiply(left.before, right.before)
-        error = node(product_error, (left.before, left.error, right.before, right.error))
+        error = node(operations.product_error, (left.before, left.error, right.before, right.error))
         if right.step is self._cells.zero:
             step = plain.multiply(left.step, right.before)
             spoilt = plain.multiply(right.error, left.step)
             doubt = plain.sizes(step, plain.multiply(left.doubt, right.before), spoilt)
             return Difference(before, plain.multiply(left.after, right.before), step, error, doubt)
         pair = left, right
-        step = node(product_change, [f for x in pair for f in (x.before, x.after, x.step)])
+        step = node(
+            operations.product_change, [f for x in pair for f in (x.before, x.after, x.step)]
+        )
         doubt = node(
-            product_doubt,
+            operations.product_doubt,
             [f for x in pair for f in (plain.add(x.before, x.after), x.step, x.error, x.doubt)],
         )
         return Difference(before, plain.multiply(left.after, right.after), step, error, doubt)
@@ -139,11 +141,11 @@ class Differences:
         step = node(CHANGE_OF[type(op)], (x.before, x.after, x.step))
         sensitivity = self._sensitivity(op, x)
         slope = self._slope(op, before, x)
-        doubt = node(change_doubt, (step, x.step, x.doubt, sensitivity, slope))
+        doubt = node(operations.change_doubt, (step, x.step, x.doubt, sensitivity, slope))
         if isinstance(op, scalar.Log | scalar.Log1p):
             error = self.plain.sizes(before, sensitivity)
         else:
-            error = node(relative_error, (before, sensitivity))
+            error = node(operations.relative_error, (before, sensitivity))
         return Difference(before, after, step, error, doubt)
 
     def _slope(self, op: ScalarOp, before: Cell, x: Difference) -> Cell:
@@ -187,8 +189,8 @@ class Differences:
     ) -> Difference:
         plain, node = self.plain, self._cells.node
         sensitivity = plain.add(*(self._sensitivity(cell.op, x) for x in parts))
-        error = node(relative_error, (before, sensitivity))
-        doubt = plain.sizes(error, node(relative_error, (after, sensitivity)))
+        error = node(operations.relative_error, (before, sensitivity))
+        doubt = plain.sizes(error, node(operations.relative_error, (after, sensitivity)))
         return Difference(before, after, plain.subtract(after, before), error, doubt)
 
 

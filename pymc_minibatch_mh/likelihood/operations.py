@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from pytensor.scalar import basic as scalar
-from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 from scipy import special
 
@@ -65,14 +64,6 @@ RelativeError, relative_error = _operation("relative_error", 2)
 Ratio, ratio = _operation("ratio", 2)
 # A sum of absolute values, of any number.
 Sizes, sizes = _operation("sizes", -1)
-
-#: Operation -> its difference without cancellation.
-CHANGE_OF: dict[type[ScalarOp], ScalarOp] = {
-    scalar.Exp: exp_change,
-    scalar.Log: log_change,
-    scalar.Log1p: log1p_change,
-    scalar_math.Softplus: softplus_change,
-}
 
 
 @cache

@@ -24,7 +24,7 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     square,
     subtract,
 )
-from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, Constant, Length, LoweringError
+from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, Length, require
 from pymc_minibatch_mh.likelihood.log_sums import (
     decides,
     hindrances,
@@ -66,35 +66,31 @@ class Plain:
 
     def add(self, *terms: Cell) -> Cell:
         """Return a sum."""
-        kept = [x for x in terms if not _is(x, 0.0)]
+        kept = [x for x in terms if number(x) != 0.0]
         if len(kept) < 2:
             return kept[0] if kept else self._cells.zero
         return self._cells.node(scalar.add, kept)
 
     def multiply(self, left: Cell, right: Cell) -> Cell:
         """Return a product; zero times anything is zero."""
-        if _is(left, 0.0) or _is(right, 0.0):
+        if number(left) == 0.0 or number(right) == 0.0:
             return self._cells.zero
-        if _is(left, 1.0) or _is(right, 1.0):
-            return right if _is(left, 1.0) else left
+        if number(left) == 1.0 or number(right) == 1.0:
+            return right if number(left) == 1.0 else left
         return self._cells.node(scalar.mul, (left, right))
 
     def subtract(self, left: Cell, right: Cell) -> Cell:
         """Return a difference."""
-        return left if _is(right, 0.0) else self._cells.node(scalar.sub, (left, right))
+        return left if number(right) == 0.0 else self._cells.node(scalar.sub, (left, right))
 
     def sizes(self, *terms: Cell) -> Cell:
         """Return a sum of absolute values."""
-        kept = [x for x in terms if not _is(x, 0.0)]
+        kept = [x for x in terms if number(x) != 0.0]
         return self._cells.node(sizes, kept) if kept else self._cells.zero
 
     def ratio(self, part: Cell, whole: Cell) -> Cell:
         """Return |part / whole|, 0 where that has no value."""
-        return part if _is(part, 0.0) else self._cells.node(ratio, (part, whole))
-
-
-def _is(cell: Cell, value: float) -> bool:
-    return isinstance(cell, Constant) and float(cell.value) == value
+        return part if number(part) == 0.0 else self._cells.node(ratio, (part, whole))
 
 
 ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
@@ -112,8 +108,7 @@ def rest_of_share(cells: Cells, part: Cell, whole: Cell) -> Cell | None:
 def between(cells: Cells, x: Cell) -> Cell:
     """Return σ(a) - σ(b), a > b, as σ(a) σ(-b) (1 - exp(b - a)), and any other cell as it is.
 
-    Nothing cancels in the product. But the shares of all categories add up to one as differences
-    only, so that this waits until a logarithm is taken.
+    In the product nothing cancels; but the shares of all categories add up to one as differences.
     """
     if not is_a(x, scalar.Add) or len(x.inputs) != 2:
         return x
@@ -163,13 +158,11 @@ def apply(cells: Cells, op: ScalarOp, *operands: Cell) -> Cell:
     Raises
     ------
     LoweringError
-        If it takes the parameters out of the real numbers, such as by rounding them, or depends on
-        how many rows there are.
+        If it takes the parameters out of the real numbers, or computes with the number of rows.
     """
     if any(isinstance(cell, Length) for cell in operands):
-        if isinstance(op, scalar.Cast):
-            return operands[0]
-        raise LoweringError(op, "computes with the number of rows")
+        require(isinstance(op, scalar.Cast), op, "computes with the number of rows")
+        return operands[0]
     if all(cell.is_data for cell in operands):
         return operands[1] if isinstance(op, scalar.Second) else cells.node(op, operands)
     if isinstance(op, ORDERS):
@@ -354,9 +347,8 @@ def power(cells: Cells, base: Cell, exponent: Cell) -> Cell:
     """Return a power, through the exponential function where the exponent is not data."""
     if exponent.is_data:
         known = number(exponent)
-        simple = {0.0: cells.one, 1.0: base}.get(known) if known is not None else None
-        if simple is not None:
-            return simple
+        if known in (0.0, 1.0):
+            return base if known else cells.one
         if known == 2.0:
             return square(cells, base)
         if known == -1.0:

@@ -14,6 +14,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_minibatch_mh.likelihood import operations
 from pymc_minibatch_mh.likelihood.arithmetic import (
     add,
     exp,
@@ -25,24 +26,6 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     subtract,
 )
 from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Cells, LoweringError
-from pymc_minibatch_mh.likelihood.operations import (
-    ErfcSlope,
-    GammaRatio,
-    GammaRatioSlope,
-    GammaRise,
-    GammaRiseSlope,
-    Log1pRatio,
-    Log1pRatioSlope,
-    LogAny,
-    LogAnySlope,
-    LogErfc,
-    LogSoftplus,
-    erfc_slope,
-    gamma_ratio_slope,
-    gamma_rise_slope,
-    log1p_ratio_slope,
-    log_any_slope,
-)
 from pymc_minibatch_mh.likelihood.simplify import apply
 
 _STEPS = (
@@ -186,18 +169,18 @@ _RULES: dict[type, Callable[..., Cell]] = {
         cells, cell, sigmoid(cells, negative(cells, x))
     ),
     scalar_math.Softplus: lambda cells, cell, x: sigmoid(cells, x),
-    GammaRatio: _first_by(gamma_ratio_slope),
-    GammaRise: _first_by(gamma_rise_slope),
+    operations.GammaRatio: _first_by(operations.gamma_ratio_slope),
+    operations.GammaRise: _first_by(operations.gamma_rise_slope),
     I1e: _of_i1e,
-    Log1pRatio: _first_by(log1p_ratio_slope),
-    LogAny: lambda cells, cell, x: cells.node(log_any_slope, (x,)),
-    LogErfc: lambda cells, cell, x: cells.node(erfc_slope, (x,)),
-    LogSoftplus: lambda cells, cell, x: multiply(
+    operations.Log1pRatio: _first_by(operations.log1p_ratio_slope),
+    operations.LogAny: lambda cells, cell, x: cells.node(operations.log_any_slope, (x,)),
+    operations.LogErfc: lambda cells, cell, x: cells.node(operations.erfc_slope, (x,)),
+    operations.LogSoftplus: lambda cells, cell, x: multiply(
         cells, sigmoid(cells, x), reciprocal(cells, softplus(cells, x))
     ),
-    ErfcSlope: _of_erfc_slope,
-    GammaRatioSlope: _next_by(gamma_ratio_slope),
-    GammaRiseSlope: _next_by(gamma_rise_slope),
-    Log1pRatioSlope: _next_by(log1p_ratio_slope),
-    LogAnySlope: _of_log_any_slope,
+    operations.ErfcSlope: _of_erfc_slope,
+    operations.GammaRatioSlope: _next_by(operations.gamma_ratio_slope),
+    operations.GammaRiseSlope: _next_by(operations.gamma_rise_slope),
+    operations.Log1pRatioSlope: _next_by(operations.log1p_ratio_slope),
+    operations.LogAnySlope: _of_log_any_slope,
 }
