@@ -33,7 +33,13 @@ from pymc_minibatch_mh.likelihood.cells import (
     require,
 )
 from pymc_minibatch_mh.likelihood.lower import OTHER_ROWS, Tensor, Tensors, filled, lowered, single
-from pymc_minibatch_mh.likelihood.patterns import factors_of, reachable, remembered, without
+from pymc_minibatch_mh.likelihood.patterns import (
+    coefficients_of,
+    factors_of,
+    reachable,
+    remembered,
+    without,
+)
 from pymc_minibatch_mh.likelihood.simplify import apply, log_of_sum
 
 
@@ -92,10 +98,9 @@ def _cumulate(op: CumOp, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
         return cells.node(whole, (left, right)) if whole_numbers else real(cells, left, right)
 
     moved = np.moveaxis(x.cells, axis, 0).copy()
-    for k in range(1, moved.shape[0]):
-        for place in np.ndindex(*moved.shape[1:]):
-            before, here = moved[(k - 1, *place)], moved[(k, *place)]
-            moved[(k, *place)] = combine(before, here)
+    for k, *place in np.ndindex(*moved.shape):
+        if k > 0:
+            moved[(k, *place)] = combine(moved[(k - 1, *place)], moved[(k, *place)])
     return Tensor(np.moveaxis(moved, 0, axis), x.axis)
 
 
@@ -124,10 +129,7 @@ MANY_FORMS = 200
 
 
 def of_shared(op: Any, width: int, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
-    """Index what all of a batch share, as each value of a latent class does.
-
-    The batch has the first `width` axes.
-    """
+    """Index what all of a batch of `width` axes share, as each value of a latent class does."""
     x, *index = inputs
     shared = x.axis is None and all(n == 1 for n in x.cells.shape[:width])
     require(shared, op, "chooses from an array of its own for each of a batch")
@@ -275,15 +277,8 @@ def _kind(cell: Cell) -> tuple:
 def _n_linear(cell: Cell) -> int:
     """Return of how many linear forms a cell is a function; of very many only roughly."""
     forms = list(dict.fromkeys(x.terms for x in reachable(cell) if isinstance(x, Affine)))
-    found = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
-    parts = {part: k for k, part in enumerate(found)}
-    if not forms or len(forms) > MANY_FORMS:
-        return len(forms)
-    matrix = np.zeros((len(forms), len(parts)))
-    for row, form in zip(matrix, forms, strict=True):
-        for term in form:
-            row[parts[term.monomial, term.place]] += term.factor
-    return int(np.linalg.matrix_rank(matrix))
+    few = forms and len(forms) <= MANY_FORMS
+    return int(np.linalg.matrix_rank(coefficients_of(forms))) if few else len(forms)
 
 
 def _in_order(cell: Cell) -> Sequence[Cell]:

@@ -106,13 +106,10 @@ class Differences:
     def _sum(self, before: Cell, after: Cell, parts: Sequence[Difference]) -> Difference:
         plain = self.plain
         steps, values = [x.step for x in parts], [x.before for x in parts]
-        return Difference(
-            before,
-            after,
-            plain.add(*steps),
-            plain.sizes(*values, *(x.error for x in parts)),
-            plain.sizes(*steps, *(x.doubt for x in parts)),
-        )
+        step = plain.add(*steps)
+        error = plain.sizes(*values, *(x.error for x in parts))
+        doubt = plain.sizes(*steps, *(x.doubt for x in parts))
+        return Difference(before, after, step, error, doubt)
 
     def _times(self, left: Difference, right: Difference) -> Difference:
         if left.step is self._cells.zero:
@@ -321,23 +318,21 @@ def _gap(cells: Cells, cell: Cell, xi: float) -> Cell:
 
 
 def _above_softplus(cells: Cells, core: Cell, xi: float) -> Cell:
-    (v,), constant, plain = core.inputs, cells.constant, Plain(cells)
+    (v,), plain = core.inputs, Plain(cells)
     slope = float(np.tanh(0.5 * xi) / (4.0 * xi))
     level = float(np.logaddexp(0.5 * xi, -0.5 * xi) - slope * xi * xi)
-    square = cells.node(scalar.sqr, [v])
-    return plain.add(
-        plain.multiply(constant(0.5), v),
-        plain.multiply(constant(slope), square),
-        constant(level),
-        plain.multiply(constant(-1.0), core),
-    )
+    square = plain.multiply(cells.constant(slope), cells.node(scalar.sqr, [v]))
+    return _excess(cells, core, level, plain.multiply(plain.half, v), square)
 
 
 def _above_log1p(cells: Cells, core: Cell, touching: float) -> Cell:
-    (w,), constant, plain = core.inputs, cells.constant, Plain(cells)
-    slope = 1.0 / (1.0 + touching)
-    return plain.add(
-        plain.multiply(constant(slope), w),
-        constant(float(np.log1p(touching) - slope * touching)),
-        plain.multiply(constant(-1.0), core),
-    )
+    (w,), slope = core.inputs, 1.0 / (1.0 + touching)
+    level = float(np.log1p(touching) - slope * touching)
+    return _excess(cells, core, level, Plain(cells).multiply(cells.constant(slope), w))
+
+
+def _excess(cells: Cells, core: Cell, level: float, *quadratic: Cell) -> Cell:
+    """Return a quadratic bound of a function less the function."""
+    plain = Plain(cells)
+    less = plain.multiply(cells.minus_one, core)
+    return plain.add(*quadratic, cells.constant(level), less)

@@ -38,7 +38,7 @@ from pymc_minibatch_mh.likelihood.cells import (
 from pymc_minibatch_mh.likelihood.log_sums import arguments_at_once
 from pymc_minibatch_mh.likelihood.lower import Tensor, filled, lower, single
 from pymc_minibatch_mh.likelihood.operations import numpy_of
-from pymc_minibatch_mh.likelihood.patterns import without
+from pymc_minibatch_mh.likelihood.patterns import coefficients_of, without
 from pymc_minibatch_mh.likelihood.shapes import in_reciprocals
 from pymc_minibatch_mh.likelihood.split import Split
 
@@ -245,12 +245,7 @@ def _basis(
     forms: Sequence[LinearForm],
 ) -> tuple[tuple[LinearForm, ...], dict[LinearForm, np.ndarray]]:
     """Choose independent forms, short ones first, and express all forms by them."""
-    keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form.terms)
-    places = {key: k for k, key in enumerate(keys)}
-    rows = {form: np.zeros(len(places)) for form in forms}
-    for form, row in rows.items():
-        for term in form.terms:
-            row[places[term.monomial, term.place]] += term.factor
+    rows = dict(zip(forms, coefficients_of([form.terms for form in forms]), strict=True))
     chosen: list[LinearForm] = []
     weights: dict[LinearForm, dict[LinearForm, float]] = {}
     for form in sorted(rows, key=lambda form: len(form.terms)):

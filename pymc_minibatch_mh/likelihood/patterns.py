@@ -7,7 +7,15 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Constant, places_of
+from pymc_minibatch_mh.likelihood.cells import (
+    Affine,
+    Apply,
+    Cell,
+    Cells,
+    Constant,
+    Term,
+    places_of,
+)
 from pymc_minibatch_mh.likelihood.operations import LogAny, LogErfc, LogSoftplus
 
 _POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
@@ -105,6 +113,17 @@ def _keeps_finite(cell: Cell) -> bool:
     if is_a(cell, scalar.Log1p):
         return is_nonnegative(cell.inputs[0])
     return is_a(cell, *_FINITE_OF_FINITE)
+
+
+def coefficients_of(forms: Sequence[tuple[Term, ...]]) -> np.ndarray:
+    """Return the numbers in linear forms, by form and by the data and coordinate they multiply."""
+    keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
+    columns = {key: k for k, key in enumerate(keys)}
+    matrix = np.zeros((len(forms), len(columns)))
+    for row, form in zip(matrix, forms, strict=True):
+        for term in form:
+            row[columns[term.monomial, term.place]] += term.factor
+    return matrix
 
 
 def varies(*terms: Cell) -> bool:

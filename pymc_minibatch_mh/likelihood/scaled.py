@@ -1,8 +1,7 @@
 """Variables that rows meet only as part of a + B z, where coordinates α = a + B z make rows linear.
 
-What is tried here needs no proof to be exact: with its Jacobian, every map is. That rows are linear
-in α is seen by taking them apart again in the new coordinates; a map that does not bring that about
-is dropped, and the reason is kept.
+With its Jacobian, every map is exact. That rows are linear in α is seen by taking them apart again
+in the new coordinates; a map that does not bring that about is dropped, and the reason is kept.
 """
 
 from collections import Counter, defaultdict
@@ -301,8 +300,7 @@ def in_linear_coordinates(split: Split) -> Split:
     scaled, refused = _mapped_together(split, searches)
     if not scaled and not refused:
         return split
-    scaled = _located(split, scaled)
-    return in_coordinates(split, Coordinates(tuple(scaled), tuple(refused)))
+    return in_coordinates(split, Coordinates(tuple(_located(split, scaled)), tuple(refused)))
 
 
 def _mapped_together(
