@@ -35,7 +35,6 @@ from pymc_minibatch_mh.likelihood.arithmetic import add
 from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Cells, Constant, Data
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core, summands
-from pymc_minibatch_mh.likelihood.simplify import Plain
 from pymc_minibatch_mh.likelihood.slopes import Slopes
 
 #: Operation -> its difference without cancellation.
@@ -47,6 +46,42 @@ CHANGE_OF: dict[type[ScalarOp], ScalarOp] = {
 }
 #: Functions whose relative error is the absolute error of their argument.
 _EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
+
+
+class Plain:
+    """Sums and products that are rounded where they are written."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+        self.half = cells.constant(0.5)
+
+    def add(self, *terms: Cell) -> Cell:
+        """Return a sum."""
+        kept = [x for x in terms if number(x) != 0.0]
+        if len(kept) < 2:
+            return kept[0] if kept else self._cells.zero
+        return self._cells.node(scalar.add, kept)
+
+    def multiply(self, left: Cell, right: Cell) -> Cell:
+        """Return a product; zero times anything is zero."""
+        if number(left) == 0.0 or number(right) == 0.0:
+            return self._cells.zero
+        if number(left) == 1.0 or number(right) == 1.0:
+            return right if number(left) == 1.0 else left
+        return self._cells.node(scalar.mul, (left, right))
+
+    def subtract(self, left: Cell, right: Cell) -> Cell:
+        """Return a difference."""
+        return left if number(right) == 0.0 else self._cells.node(scalar.sub, (left, right))
+
+    def sizes(self, *terms: Cell) -> Cell:
+        """Return a sum of absolute values."""
+        kept = [x for x in terms if number(x) != 0.0]
+        return self._cells.node(operations.sizes, kept) if kept else self._cells.zero
+
+    def ratio(self, part: Cell, whole: Cell) -> Cell:
+        """Return |part / whole|, 0 where that has no value."""
+        return part if number(part) == 0.0 else self._cells.node(operations.ratio, (part, whole))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from math import inf, log
 
+import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
@@ -24,14 +25,7 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     square,
     subtract,
 )
-from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, Length, require
-from pymc_minibatch_mh.likelihood.log_sums import (
-    decides,
-    hindrances,
-    is_impossible,
-    may_be_impossible,
-    summands_of,
-)
+from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, Constant, Length, require
 from pymc_minibatch_mh.likelihood.operations import (
     LogAny,
     LogErfc,
@@ -39,8 +33,6 @@ from pymc_minibatch_mh.likelihood.operations import (
     log_any,
     log_erfc,
     log_softplus,
-    ratio,
-    sizes,
     sum_of,
 )
 from pymc_minibatch_mh.likelihood.patterns import (
@@ -55,43 +47,6 @@ from pymc_minibatch_mh.likelihood.patterns import (
     scaled_core,
     summands,
 )
-
-
-class Plain:
-    """Sums and products that are rounded where they are written."""
-
-    def __init__(self, cells: Cells) -> None:
-        self._cells = cells
-        self.half = cells.constant(0.5)
-
-    def add(self, *terms: Cell) -> Cell:
-        """Return a sum."""
-        kept = [x for x in terms if number(x) != 0.0]
-        if len(kept) < 2:
-            return kept[0] if kept else self._cells.zero
-        return self._cells.node(scalar.add, kept)
-
-    def multiply(self, left: Cell, right: Cell) -> Cell:
-        """Return a product; zero times anything is zero."""
-        if number(left) == 0.0 or number(right) == 0.0:
-            return self._cells.zero
-        if number(left) == 1.0 or number(right) == 1.0:
-            return right if number(left) == 1.0 else left
-        return self._cells.node(scalar.mul, (left, right))
-
-    def subtract(self, left: Cell, right: Cell) -> Cell:
-        """Return a difference."""
-        return left if number(right) == 0.0 else self._cells.node(scalar.sub, (left, right))
-
-    def sizes(self, *terms: Cell) -> Cell:
-        """Return a sum of absolute values."""
-        kept = [x for x in terms if number(x) != 0.0]
-        return self._cells.node(sizes, kept) if kept else self._cells.zero
-
-    def ratio(self, part: Cell, whole: Cell) -> Cell:
-        """Return |part / whole|, 0 where that has no value."""
-        return part if number(part) == 0.0 else self._cells.node(ratio, (part, whole))
-
 
 ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
 
@@ -258,6 +213,40 @@ def _log_of_product(cells: Cells, x: Cell) -> Cell:
 def log_of_sum(cells: Cells, logs: Sequence[Cell]) -> Cell:
     """Return log Σ exp(x), any of which may be -inf."""
     return reduce(lambda left, right: _log_add_exp(cells, left, right), logs)
+
+
+def hindrances(cells: Cells, x: Cell) -> tuple[bool, bool]:
+    """Return what speaks against subtracting a cell: that it may be -inf, that it is data."""
+    unknown = x.is_data and not isinstance(x, Constant)
+    return unknown or may_be_impossible(cells, x), x.is_data
+
+
+def summands_of(cells: Cells, total: Cell) -> list[Cell]:
+    """Return the summands of a sum, one by one also those that are data."""
+    parts: list[Cell] = []
+    for part in summands(total):
+        if isinstance(part, Affine):
+            parts += [cells.linear(part), *summands(part.offset)]
+        else:
+            parts += summands(part)
+    return parts
+
+
+def is_impossible(cell: Cell) -> bool:
+    """Whether a cell is -inf."""
+    return isinstance(cell, Constant) and bool(np.isneginf(cell.value))
+
+
+def decides(cells: Cells, part: Cell, *, deep: bool) -> bool:
+    """Whether a summand is a choice by data of -inf or another value."""
+    if not (is_a(part, scalar.Switch) and part.inputs[0].is_data):
+        return False
+    return any(is_impossible(x) or (deep and may_be_impossible(cells, x)) for x in part.inputs[1:])
+
+
+def may_be_impossible(cells: Cells, cell: Cell) -> bool:
+    """Whether data decide if a sum is -inf."""
+    return any(is_impossible(x) or decides(cells, x, deep=True) for x in summands_of(cells, cell))
 
 
 def _log_add_exp(cells: Cells, left: Cell, right: Cell) -> Cell:
