@@ -59,7 +59,6 @@ def _blockwise(op: Blockwise, node: Node, inputs: Tensors, cells: Cells) -> Tens
     return Tensor(np.stack(results).reshape(shape + results[0].shape), axis)
 
 
-@lowered.register(Dot)
 def _dot(op: Dot, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     left, right = inputs
     matrices = left.cells.ndim == right.cells.ndim == 2
@@ -87,7 +86,6 @@ def _is_factor(matrix: np.ndarray) -> bool:
     return all(number(x) == 0.0 for x in above) and all(map(is_positive, np.diagonal(matrix)))
 
 
-@lowered.register(Cholesky)
 def _cholesky(op: Cholesky, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
     # Only one triangle is read.
@@ -177,7 +175,6 @@ def _columns(op: SolveBase, b: Tensor, solve: Callable[[np.ndarray], np.ndarray]
     return Tensor(np.stack(columns, axis=1), b.axis)
 
 
-@lowered.register(SolveTriangular)
 def _solve_triangular(op: SolveTriangular, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
     flags = {"lower": op.lower, "unit": op.unit_diagonal}
@@ -197,7 +194,6 @@ def _substituted(
     return x
 
 
-@lowered.register(CholeskySolve)
 def _cholesky_solve(op: CholeskySolve, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
     factor = matrix if op.lower else matrix.T
@@ -210,7 +206,6 @@ def _solved_by(factor: np.ndarray, b: np.ndarray, cells: Cells) -> np.ndarray:
     return _substituted(factor.T, half, cells, lower=False)
 
 
-@lowered.register(Solve)
 def _solve(op: Solve, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
     require(op.assume_a in ("gen", *_SYMMETRIC), op)
@@ -224,7 +219,6 @@ def _solve(op: Solve, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     return _columns(op, inputs[1], lambda b: _product(inverse, b[:, np.newaxis], cells)[:, 0])
 
 
-@lowered.register(MatrixInverse)
 def _matrix_inverse(op: MatrixInverse, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     return Tensor(_inverse(op, _matrix(op, node, inputs[0]), cells), None)
 
@@ -276,6 +270,7 @@ def _matrix_of_diagonal(op: AllocDiag, node: Node, inputs: Tensors, cells: Cells
     return Tensor(np.moveaxis(out, (-2, -1), (op.axis1, op.axis2)), axis)
 
 
+#: Operations that are also applied to each matrix of a batch.
 _BY_MATRIX: dict[type, Callable[..., Tensor]] = {
     Dot: _dot,
     Cholesky: _cholesky,
@@ -284,3 +279,5 @@ _BY_MATRIX: dict[type, Callable[..., Tensor]] = {
     Solve: _solve,
     MatrixInverse: _matrix_inverse,
 }
+for _op, _rule in _BY_MATRIX.items():
+    lowered.register(_op)(_rule)

@@ -73,17 +73,9 @@ class Map(ABC):
 class Scaled(Map):
     """Coordinates α_g = a + B z_g in the place of z_g, for all groups g.
 
-    Parameters
-    ----------
-    name, places, words
-        z; where each z_g lies in the position, shape (G, q); α in words.
-    position : Variable
-        What B is made of has the same values in positions and in the model's own variables.
-    scale
-        Rows of the lower triangle of B: graphs of the position, one number each. The diagonal is
-        positive wherever the position is.
-    locations
-        Where a_1..a_q lie in the position; -1 for what is zero.
+    Each z_g lies in a row of `places`, shape (G, q), and a_1..a_q at `locations`, -1 for zero. Rows
+    of the lower triangle of B are graphs of the position, one number each, of what has the same
+    values in positions and in the model's own variables. The diagonal is positive.
     """
 
     position: Variable

@@ -153,15 +153,13 @@ class _Walk:
             place = term.place
             all_data = self._term, times.data.union(*map(_leaves, term.monomial))
             if not isinstance(place, Gather):
-                columns = [((place, 1, 1), times.factors)]
+                columns = {(place, 1, 1): times.factors}
             elif not times.chosen:
-                columns = [((place.first, place.step, place.size), times.factors)]
+                columns = {(place.first, place.step, place.size): times.factors}
             else:
-                columns = [
-                    ((first, 1, 1), (*times.factors, *_factors(times.chosen, k)))
-                    for k, first in enumerate(places_of(place))
-                ]
-            for column, factors in columns:
+                entries = [(*times.factors, *_factors(times.chosen, k)) for k in range(place.size)]
+                columns = {(k, 1, 1): x for k, x in zip(places_of(place), entries, strict=True)}
+            for column, factors in columns.items():
                 self.found[column].add(Meeting(all_data, factors, times.beside, times.outside))
 
 

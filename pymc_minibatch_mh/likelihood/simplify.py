@@ -25,7 +25,7 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     square,
     subtract,
 )
-from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, Constant, Length, require
+from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Constant, Length, require
 from pymc_minibatch_mh.likelihood.operations import (
     LogAny,
     LogErfc,
@@ -143,28 +143,15 @@ def logarithm(cells: Cells, x: Cell) -> Cell:
     """Return a logarithm, of products with exponentials term by term."""
     if x.is_data:
         return cells.node(scalar.log, (cells.real(x),))
-    if is_a(x, scalar.Exp):
-        return x.inputs[0]
     if isinstance(x, Affine) and all(t.place in cells.logs for t in x.terms):
         return x
-    if is_a(x, scalar_math.Sigmoid):
-        inner = negative(cells, x.inputs[0])
-        return negative(cells, softplus(cells, inner))
-    if is_a(x, scalar_math.Erfc):
-        return cells.node(log_erfc, x.inputs)
-    if is_a(x, scalar_math.Softplus):
-        return cells.node(log_softplus, x.inputs)
-    if is_a(x, scalar_math.Erfcx):
-        (inner,) = x.inputs
-        return add(cells, cells.node(log_erfc, (inner,)), square(cells, inner))
+    rule = _LOG_OF.get(type(x.op)) if isinstance(x, Apply) else None
+    if rule is not None:
+        return rule(cells, *x.inputs)
     if is_a(x, scalar.Switch):
         return _in_branches(cells, logarithm, x)
     if is_a(x, scalar.Mul):
         return _log_of_product(cells, x)
-    if is_a(x, scalar.Reciprocal):
-        return negative(cells, logarithm(cells, x.inputs[0]))
-    if is_a(x, scalar.Sqrt):
-        return multiply(cells, cells.constant(0.5), logarithm(cells, x.inputs[0]))
     if is_a(x, scalar.Add) and all(is_a(part, scalar.Exp) for part in x.inputs):
         return log_of_sum(cells, [part.inputs[0] for part in x.inputs])
     if is_a(x, scalar.Add) and len(x.inputs) == 2 and number(x.inputs[1]) == 1.0:
@@ -174,6 +161,17 @@ def logarithm(cells: Cells, x: Cell) -> Cell:
         return tail
     share = between(cells, x)
     return cells.node(scalar.log, (x,)) if share is x else logarithm(cells, share)
+
+
+_LOG_OF: dict[type, Callable[[Cells, Cell], Cell]] = {
+    scalar.Exp: lambda cells, x: x,
+    scalar.Reciprocal: lambda cells, x: negative(cells, logarithm(cells, x)),
+    scalar.Sqrt: lambda cells, x: multiply(cells, cells.constant(0.5), logarithm(cells, x)),
+    scalar_math.Sigmoid: lambda cells, x: negative(cells, softplus(cells, negative(cells, x))),
+    scalar_math.Softplus: lambda cells, x: cells.node(log_softplus, (x,)),
+    scalar_math.Erfc: lambda cells, x: cells.node(log_erfc, (x,)),
+    scalar_math.Erfcx: lambda cells, x: add(cells, cells.node(log_erfc, (x,)), square(cells, x)),
+}
 
 
 def _log_of_tail(cells: Cells, x: Cell, more: float) -> Cell | None:
