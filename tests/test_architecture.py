@@ -14,7 +14,7 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 670, "data": 2_430, "likelihood": 8_570, "kernels": 4_180, "proposals": 1_460,
+    "(top)": 670, "data": 2_430, "likelihood": 8_560, "kernels": 4_180, "proposals": 1_460,
     "compiled": 1_920, "reference": 3_820, "bounds": 4_260, "plan": 1_980, "chain": 1_340,
     "steps": 5_080, "sampling": 1_180, "diagnostics": 3_200,
 }  # fmt: skip
