@@ -33,8 +33,8 @@ from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.kernels.posterior import Surrogate
 from pymc_minibatch_mh.likelihood.cells import Apply, Cell
 from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
-from pymc_minibatch_mh.likelihood.log_sums import is_impossible
 from pymc_minibatch_mh.likelihood.patterns import is_a, reachable
+from pymc_minibatch_mh.likelihood.simplify import is_impossible
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.passes import on_all_cores
 

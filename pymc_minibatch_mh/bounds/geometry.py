@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.compiled.layout import placed
 from pymc_minibatch_mh.kernels.intervals import RELATIVE
-from pymc_minibatch_mh.likelihood.cells import Cell, Gather, Term
+from pymc_minibatch_mh.likelihood.cells import Cell, Gather, Term, places_of
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
 
 #: Directions of all groups together, at most: each of them takes time at every update.
@@ -316,10 +316,7 @@ def _coordinate(form: LinearForm) -> list[int]:
     """Return the coordinates that an argument is one of; none if it is a sum or a multiple."""
     if len(form.terms) > 1 or form.terms[0].monomial or form.terms[0].factor != 1.0:
         return []
-    place = form.terms[0].place
-    if isinstance(place, Gather):
-        return list(range(place.first, place.first + place.step * place.size, place.step))
-    return [place]
+    return list(places_of(form.terms[0].place))
 
 
 def box_of_support(

@@ -16,7 +16,7 @@ from pytensor.tensor.subtensor import Subtensor, get_constant_idx
 from scipy.linalg import qr, solve_triangular
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.cells import Gather, Term
+from pymc_minibatch_mh.likelihood.cells import Term, places_of
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowFunction
 from pymc_minibatch_mh.likelihood.split import Split
 
@@ -87,7 +87,7 @@ class _Classes:
     def join_gathers(self, part: Sequence[Term]) -> None:
         """Join the coordinates that data choose from."""
         for term in part:
-            places = _places(term)
+            places = places_of(term.place)
             first = self.of(places[0])
             for place in places[1:]:
                 one, other = sorted((first, self.of(place)))
@@ -97,7 +97,7 @@ class _Classes:
         """Return the sum of terms with the same data as an equation; what cancels is left out."""
         total, sizes = defaultdict[int, float](float), defaultdict[int, float](float)
         for term in part:
-            own = self.of(_places(term)[0])
+            own = self.of(places_of(term.place)[0])
             total[own] += term.factor
             sizes[own] += abs(term.factor)
         return {own: x for own, x in total.items() if abs(x) > ROUNDED * sizes[own]}
@@ -109,14 +109,6 @@ def _parts(form: LinearForm) -> list[list[Term]]:
     for term in form.terms:
         parts[frozenset(Counter(term.monomial).items())].append(term)
     return list(parts.values())
-
-
-def _places(term: Term) -> range:
-    place = term.place
-    if isinstance(place, Gather) and place.step:
-        return range(place.first, place.first + place.step * place.size, place.step)
-    first = place.first if isinstance(place, Gather) else place
-    return range(first, first + 1)
 
 
 def _solutions(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Equation]:

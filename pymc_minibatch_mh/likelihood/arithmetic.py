@@ -13,7 +13,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, LoweringError
+from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, LoweringError, require
 from pymc_minibatch_mh.likelihood.operations import (
     LogSoftplus,
     gamma_ratio,
@@ -45,14 +45,9 @@ CHOICES = (scalar.Switch, scalar.Second, scalar.Identity)
 #: How a model is fixed whose parameters are computed with in single precision.
 IN_DOUBLE = "build the model with floatX=float64"
 _STEPS = (
-    scalar.IntDiv,
-    scalar.Mod,
-    scalar.Floor,
-    scalar.Ceil,
-    scalar.Trunc,
-    scalar.RoundHalfToEven,
+    scalar.IntDiv, scalar.Mod, scalar.Floor, scalar.Ceil, scalar.Trunc, scalar.RoundHalfToEven,
     scalar.RoundHalfAwayFromZero,
-)
+)  # fmt: skip
 
 
 def as_number(cells: Cells, cell: Cell) -> Cell:
@@ -63,13 +58,7 @@ def as_number(cells: Cells, cell: Cell) -> Cell:
 
 
 def outside_the_reals(cells: Cells, op: ScalarOp, operands: Sequence[Cell]) -> Cell | None:
-    """Return the result of what is not arithmetic with real numbers, or None.
-
-    Raises
-    ------
-    LoweringError
-        If `op` rounds, or is computed in integers or in single precision.
-    """
+    """Return the result of an operation that is no arithmetic with real numbers, or else None."""
     if isinstance(op, scalar.Cast):
         return _cast(cells, op, *operands)
     if isinstance(op, _EQUALITIES):
@@ -82,19 +71,16 @@ def outside_the_reals(cells: Cells, op: ScalarOp, operands: Sequence[Cell]) -> C
         return reduce(lambda left, right: _logic(cells, scalar.and_, (left, right)), operands)
     if isinstance(op, CHOICES):
         return None
-    if isinstance(op, _STEPS):
-        raise LoweringError(op, "is a step function of the parameters")
+    require(not isinstance(op, _STEPS), op, "is a step function of the parameters")
     result = output_type(op, *dtypes)
     if isinstance(op, scalar.IsInf | scalar.IsNan) and _is_finite_number(cells, *operands):
         return cells.constant(False)
-    if result.kind == "b":
-        raise LoweringError(op, "asks something of the parameters that bounds cannot answer")
-    if result.kind != "f":
-        raise LoweringError(op, "computes in integers from the parameters")
+    asks = "asks something of the parameters that bounds cannot answer"
+    require(result.kind != "b", op, asks)
+    require(result.kind == "f", op, "computes in integers from the parameters")
     # PyTensor has (x > 0) * 0.5 in single precision, which rounds nothing.
     chosen = isinstance(op, scalar.Mul) and sum(dtype.kind != "b" for dtype in dtypes) == 1
-    if result.itemsize < 8 and not chosen:
-        raise LoweringError(op, f"computes in single precision; {IN_DOUBLE}")
+    require(chosen or result.itemsize >= 8, op, f"computes in single precision; {IN_DOUBLE}")
     return None
 
 
@@ -110,9 +96,9 @@ def _cast(cells: Cells, op: scalar.Cast, x: Cell) -> Cell:
         return x if target == "bool" else as_number(cells, x)
     if target == "float64":
         return x
-    if target.startswith("float"):
-        raise LoweringError(op, f"rounds the parameters to single precision; {IN_DOUBLE}")
-    raise LoweringError(op, "rounds the parameters to integers")
+    single = target.startswith("float")
+    kind = f"single precision; {IN_DOUBLE}" if single else "integers"
+    raise LoweringError(op, f"rounds the parameters to {kind}")
 
 
 def _logic(cells: Cells, op: ScalarOp, operands: Sequence[Cell]) -> Cell:
@@ -351,10 +337,8 @@ def _what_cancels(cells: Cells, size: Cell, log: Cell) -> tuple[Cell, Cell] | No
 def _shrinks(cells: Cells, left: Cell, right: Cell) -> bool:
     if not isinstance(left, Affine) or not isinstance(right, Affine):
         return False
-    total = add(cells, left, right)
-    if not isinstance(total, Affine):
-        return True
-    return len(total.terms) < max(len(left.terms), len(right.terms))
+    total, most = add(cells, left, right), max(len(left.terms), len(right.terms))
+    return not isinstance(total, Affine) or len(total.terms) < most
 
 
 def _distributed(cells: Cells, factors: list[Cell]) -> list[list[Cell]] | None:

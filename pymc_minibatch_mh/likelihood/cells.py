@@ -1,7 +1,5 @@
-"""The log-likelihood of one row as an expression of scalars.
+"""The log-likelihood of one row as an expression of scalars, of which equal ones are one object.
 
-Tensors are taken apart into cells, so that whoever studies the function of a row, as the bounds
-do, needs a rule per scalar operation and none per tensor operation. Equal cells are one object.
 A cell is *data* (it does not depend on the position), *affine* in the position, or neither.
 """
 
@@ -28,24 +26,21 @@ class LoweringError(Exception):
         super().__init__(f"{op} {why}")
 
 
-@dataclass(frozen=True, eq=False)
+def require(holds: bool, op: object, why: str = "cannot be taken apart row by row") -> None:
+    """Raise the error of an operation that cannot be taken apart, unless a condition holds."""
+    if not holds:
+        raise LoweringError(op, why)
+
+
 class Cell:
     """A scalar that has one value per row, or one for all rows."""
 
-    @property
-    def is_data(self) -> bool:
-        """Whether the cell is free of the position."""
-        return True
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type that the cell is computed in."""
-        return REAL
-
-    @property
-    def inputs(self) -> tuple["Cell", ...]:
-        """Cells that this one is computed from."""
-        return ()
+    #: Whether the cell is free of the position.
+    is_data: bool = True
+    #: The type that the cell is computed in.
+    dtype: np.dtype = REAL
+    #: Cells that this one is computed from.
+    inputs: tuple["Cell", ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,45 +48,28 @@ class Constant(Cell):
     """A number."""
 
     value: Any
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of the number."""
-        return np.asarray(self.value).dtype
+    dtype: np.dtype
 
 
 @dataclass(frozen=True, eq=False)
 class Data(Cell):
-    """One entry of each row of a data array."""
+    """One entry of each row of a data array; rows are read in float64, int64 or bool."""
 
     column: int
     entry: tuple[int, ...]
-    kind: np.dtype = REAL
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type that rows are read in: float64, int64 or bool."""
-        return self.kind
+    dtype: np.dtype
 
 
-@dataclass(frozen=True, eq=False)
 class RowNumber(Cell):
     """The number of the row itself, as in ``x[arange(N), k]``."""
 
-    @property
-    def dtype(self) -> np.dtype:
-        """Integers."""
-        return INTEGER
+    dtype = INTEGER
 
 
-@dataclass(frozen=True, eq=False)
 class Length(Cell):
     """The number of rows, which shapes are made of."""
 
-    @property
-    def dtype(self) -> np.dtype:
-        """Integers."""
-        return INTEGER
+    dtype = INTEGER
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +78,8 @@ class Lookup(Cell):
 
     table: np.ndarray
     index: Cell
-
-    @property
-    def inputs(self) -> tuple[Cell, ...]:
-        """The index."""
-        return (self.index,)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of the vector."""
-        return self.table.dtype
+    inputs: tuple[Cell, ...]
+    dtype: np.dtype
 
 
 @dataclass(frozen=True)
@@ -123,6 +93,13 @@ class Gather:
 
 
 Place = int | Gather
+
+
+def places_of(place: Place) -> range:
+    """Return the coordinates that a place stands for."""
+    if isinstance(place, Gather):
+        return range(place.first, place.first + place.step * place.size, place.step)
+    return range(place, place + 1)
 
 
 @dataclass(frozen=True)
@@ -140,11 +117,7 @@ class Affine(Cell):
 
     terms: tuple[Term, ...]
     offset: Cell
-
-    @property
-    def is_data(self) -> bool:
-        """Always false."""
-        return False
+    is_data = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,11 +125,7 @@ class Argument(Cell):
     """One of the linear forms that the log-likelihood of a row depends on."""
 
     number: int
-
-    @property
-    def is_data(self) -> bool:
-        """Always false."""
-        return False
+    is_data = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,30 +133,17 @@ class Apply(Cell):
     """A scalar operation on cells."""
 
     op: ScalarOp
-    operands: tuple[Cell, ...]
+    inputs: tuple[Cell, ...]
 
     @cached_property
-    def _is_data(self) -> bool:
-        return all(cell.is_data for cell in self.operands)
-
-    @property
-    def is_data(self) -> bool:
+    def is_data(self) -> bool:  # type: ignore[override]
         """Whether all operands are."""
-        return self._is_data
-
-    @property
-    def inputs(self) -> tuple[Cell, ...]:
-        """The operands."""
-        return self.operands
+        return all(cell.is_data for cell in self.inputs)
 
     @cached_property
-    def _dtype(self) -> np.dtype:
-        return output_type(self.op, *(cell.dtype for cell in self.operands))
-
-    @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> np.dtype:  # type: ignore[override]
         """The type that PyTensor gives the result."""
-        return self._dtype
+        return output_type(self.op, *(cell.dtype for cell in self.inputs))
 
 
 class Cells:
@@ -220,7 +176,7 @@ class Cells:
         """Return a number as a cell."""
         value = np.asarray(value)[()]
         key = (Constant, value.dtype.str, value.tobytes())
-        return self._once(key, lambda: Constant(value))
+        return self._once(key, lambda: Constant(value, value.dtype))
 
     def data(self, column: int, entry: tuple[int, ...], dtype: np.dtype = REAL) -> Data:
         """Return an entry of the rows of data array number `column`."""
@@ -237,7 +193,7 @@ class Cells:
     def lookup(self, table: np.ndarray, index: Cell) -> Lookup:
         """Return the entry of `table` that `index` chooses."""
         key = (Lookup, table.dtype.str, table.tobytes(), index)
-        return self._once(key, lambda: Lookup(table, index))
+        return self._once(key, lambda: Lookup(table, index, (index,), table.dtype))
 
     def argument(self, number: int) -> Argument:
         """Return an argument of the log-likelihood."""

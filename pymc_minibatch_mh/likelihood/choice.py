@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -29,25 +28,30 @@ from pymc_minibatch_mh.likelihood.cells import (
     Cells,
     Constant,
     Gather,
-    LoweringError,
     RowNumber,
     Term,
+    require,
 )
-from pymc_minibatch_mh.likelihood.lower import Tensor, lowered, single
-from pymc_minibatch_mh.likelihood.patterns import factors_of, reachable, without
+from pymc_minibatch_mh.likelihood.lower import OTHER_ROWS, Tensor, Tensors, filled, lowered, single
+from pymc_minibatch_mh.likelihood.patterns import (
+    coefficients_of,
+    factors_of,
+    reachable,
+    remembered,
+    without,
+)
 from pymc_minibatch_mh.likelihood.simplify import apply, log_of_sum
 
 
 @lowered.register(CAReduce)
-def _reduce(op: CAReduce, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _reduce(op: CAReduce, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     arithmetic = isinstance(op.scalar_op, scalar.Add | scalar.Mul)
     # A sum of booleans counts; one by one, PyTensor would take them for a disjunction.
     result = node.outputs[0].type.dtype
     wide = _cast_to(getattr(op, "acc_dtype", None) or result)
 
     def combine(parts: Sequence[Cell]) -> Cell:
-        if not parts:
-            raise LoweringError(op, "reduces an axis without entries")
+        require(bool(parts), op, "reduces an axis without entries")
         if arithmetic and np.dtype(node.inputs[0].type.dtype) != wide.o_type.dtype:
             parts = [apply(cells, wide, part) for part in parts]
         if arithmetic:
@@ -69,26 +73,23 @@ def _over(
     over = _axes(op, x, axes)
     kept = [k for k in range(x.cells.ndim) if k not in over]
     moved = x.cells.transpose([*kept, *over])
-    out = np.empty(moved.shape[: len(kept)], dtype=object)
-    for place in np.ndindex(*out.shape):
-        out[place] = combine(list(np.ravel(moved[place])))
+    out = filled(moved.shape[: len(kept)], lambda place: combine(list(np.ravel(moved[place]))))
     return Tensor(out, None if x.axis is None else kept.index(x.axis))
 
 
 def _axes(op: Op, x: Tensor, axes: Sequence[int] | None) -> list[int]:
-    every = range(x.cells.ndim)
-    over = list(every) if axes is None else [axis % x.cells.ndim for axis in axes]
-    if x.axis in over:
-        raise LoweringError(op, "combines rows")
+    ndim = x.cells.ndim
+    over = list(range(ndim)) if axes is None else [axis % ndim for axis in axes]
+    require(x.axis not in over, op, "combines rows")
     return over
 
 
 @lowered.register(CumOp)
-def _cumulate(op: CumOp, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _cumulate(op: CumOp, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     (x,) = inputs
     axis = 0 if op.axis is None else op.axis % x.cells.ndim
-    if x.axis == axis or (op.axis is None and x.cells.ndim > 1):
-        raise LoweringError(op, "combines rows, or all axes")
+    one_axis = op.axis is not None or x.cells.ndim <= 1
+    require(one_axis and x.axis != axis, op, "combines rows, or all axes")
     real, whole = (add, scalar.add) if op.mode == "add" else (multiply, scalar.mul)
 
     def combine(left: Cell, right: Cell) -> Cell:
@@ -97,94 +98,67 @@ def _cumulate(op: CumOp, node: Node, inputs: Sequence[Tensor], cells: Cells) -> 
         return cells.node(whole, (left, right)) if whole_numbers else real(cells, left, right)
 
     moved = np.moveaxis(x.cells, axis, 0).copy()
-    for k in range(1, moved.shape[0]):
-        for place in np.ndindex(*moved.shape[1:]):
-            before, here = moved[(k - 1, *place)], moved[(k, *place)]
-            moved[(k, *place)] = combine(before, here)
+    for k, *place in np.ndindex(*moved.shape):
+        if k > 0:
+            moved[(k, *place)] = combine(moved[(k - 1, *place)], moved[(k, *place)])
     return Tensor(np.moveaxis(moved, 0, axis), x.axis)
 
 
 @lowered.register(LogSumExp)
-def _log_sum_exp(op: LogSumExp, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _log_sum_exp(op: LogSumExp, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     return _over(op, inputs[0], op.axis, lambda parts: log_of_sum(cells, parts))
 
 
 @lowered.register(Softmax)
 @lowered.register(LogSoftmax)
-def _softmax(
-    op: Softmax | LogSoftmax, node: Node, inputs: Sequence[Tensor], cells: Cells
-) -> Tensor:
+def _softmax(op: Softmax | LogSoftmax, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     (x,) = inputs
     axes = _axes(op, x, op.axis)
-    out = np.empty_like(x.cells)
-    for place in np.ndindex(*x.cells.shape):
+
+    def cell_at(place: tuple[int, ...]) -> Cell:
         group = tuple(slice(None) if k in axes else i for k, i in enumerate(place))
         total = log_of_sum(cells, list(np.ravel(x.cells[group])))
         log_share = subtract(cells, x.cells.item(*place), total)
-        out[place] = exp(cells, log_share) if isinstance(op, Softmax) else log_share
-    return Tensor(out, x.axis)
+        return exp(cells, log_share) if isinstance(op, Softmax) else log_share
+
+    return Tensor(filled(x.cells.shape, cell_at), x.axis)
 
 
 #: Linear forms beyond which finding out how many are independent takes too long.
 MANY_FORMS = 200
 
 
-@lowered.register(Subtensor)
-def _subtensor(op: Subtensor, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    return _indexed(op, node, inputs, cells)
-
-
-@lowered.register(AdvancedSubtensor)
-def _advanced(op: AdvancedSubtensor, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    return _indexed(op, node, inputs, cells)
-
-
-def of_shared(
-    op: AdvancedSubtensor, width: int, node: Node, inputs: Sequence[Tensor], cells: Cells
-) -> Tensor:
-    """Index what all of a batch share, as each value of a latent class does.
-
-    Parameters
-    ----------
-    op
-        The operation.
-    width
-        Number of axes of the batch.
-    node, inputs, cells
-        As in :func:`lowered`.
-
-    Raises
-    ------
-    LoweringError
-        If there is an array of its own for each of the batch.
-    """
+def of_shared(op: Any, width: int, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+    """Index what all of a batch of `width` axes share, as each value of a latent class does."""
     x, *index = inputs
-    if x.axis is not None or any(n != 1 for n in x.cells.shape[:width]):
-        raise LoweringError(op, "chooses from an array of its own for each of a batch")
-    shared = Tensor(x.cells.reshape(x.cells.shape[width:]), None)
-    return _indexed(op, node, [shared, *index], cells)
+    shared = x.axis is None and all(n == 1 for n in x.cells.shape[:width])
+    require(shared, op, "chooses from an array of its own for each of a batch")
+    one = Tensor(x.cells.reshape(x.cells.shape[width:]), None)
+    return _indexed(op, node, [one, *index], cells)
 
 
-def _indexed(op: Any, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+@lowered.register(Subtensor)
+@lowered.register(AdvancedSubtensor)
+def _indexed(op: Any, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     x, *given = inputs
     entries = list(indices_from_subtensor(given, op.idx_list))
     entries += [slice(None)] * (x.cells.ndim - len(entries))
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
     slices = [k for k in range(x.cells.ndim) if k not in arrays]
     first = arrays[0] if arrays else x.cells.ndim
-    indices = [_as_tensor(entries[k], cells) for k in arrays]
+    indices = [
+        i if isinstance(i, Tensor) else Tensor(single(cells.constant(i)), None)
+        for i in (entries[k] for k in arrays)
+    ]
     _check_indices(op, x, arrays, indices)
-    if x.axis in slices and entries[x.axis] != slice(None):
-        raise LoweringError(op, "takes a part of the rows")
+    whole = x.axis not in slices or entries[x.axis] == slice(None)
+    require(whole, op, "takes a part of the rows")
     # What indexes lies where the first index array was, as NumPy has it for adjacent ones.
     before = [k for k in slices if k < first]
     after = [k for k in slices if k > first]
     sliced = x.cells.transpose([*before, *arrays, *after])
-    cuts = (
-        [known_slice(entries[k], op) for k in before],
-        [known_slice(entries[k], op) for k in after],
-    )
-    sliced = sliced[(*cuts[0], *[slice(None)] * len(arrays), *cuts[1])]
+    cuts = {k: known_slice(entries[k], op) for k in slices}
+    sliced = sliced[tuple(cuts.get(k, slice(None)) for k in (*before, *arrays, *after))]
     picked, width, axis = _picked(sliced, len(before), indices, cells, op)
     if x.axis in arrays or x.axis is None:
         return Tensor(picked, None if axis is None else len(before) + axis)
@@ -192,39 +166,26 @@ def _indexed(op: Any, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Ten
     return Tensor(picked, place)
 
 
-def _as_tensor(index: Any, cells: Cells) -> Tensor:
-    return index if isinstance(index, Tensor) else Tensor(single(cells.constant(index)), None)
-
-
 def _check_indices(op: Any, x: Tensor, arrays: Sequence[int], indices: Sequence[Tensor]) -> None:
     adjacent = list(arrays) == list(range(arrays[0], arrays[0] + len(arrays))) if arrays else True
-    if isinstance(op, AdvancedSubtensor) and not adjacent:
-        raise LoweringError(op, "has a slice between index arrays")
+    simple = adjacent or not isinstance(op, AdvancedSubtensor)
+    require(simple, op, "has a slice between index arrays")
     for axis, index in zip(arrays, indices, strict=True):
-        kinds = {cell.dtype.kind for cell in index.cells.flat}
-        if not kinds <= set("iu"):
-            raise LoweringError(op, "has an index that is no integer")
+        integers = all(cell.dtype.kind in "iu" for cell in index.cells.flat)
+        require(integers, op, "has an index that is no integer")
         # Row i of the data goes with row i, and with no other.
         own_row = all(isinstance(cell, RowNumber) for cell in index.cells.flat)
-        if own_row != (axis == x.axis) or (
-            index.axis is not None and x.axis not in (None, *arrays)
-        ):
-            raise LoweringError(op, "pairs each row with other rows")
+        alone = index.axis is None or x.axis in (None, *arrays)
+        require(alone and own_row == (axis == x.axis), op, OTHER_ROWS)
 
 
 def known_slice(entry: slice, op: Op) -> slice:
-    """Return a slice as numbers.
-
-    Raises
-    ------
-    LoweringError
-        If they depend on the position or on data.
-    """
+    """Return a slice as numbers, which depend on neither position nor data."""
     parts = []
     for part in (entry.start, entry.stop, entry.step):
         cell = part.cells.item() if isinstance(part, Tensor) else part
-        if isinstance(cell, Cell) and not isinstance(cell, Constant):
-            raise LoweringError(op, "has a slice that is not known beforehand")
+        known = isinstance(cell, Constant) or not isinstance(cell, Cell)
+        require(known, op, "has a slice that is not known beforehand")
         parts.append(int(cell.value) if isinstance(cell, Constant) else cell)
     return slice(*parts)
 
@@ -238,14 +199,16 @@ def _picked(
     broadcast = np.broadcast_arrays(*(t.cells for t in indices), subok=False)
     width = broadcast[0].ndim
     axes = {t.axis + width - t.cells.ndim for t in indices if t.axis is not None}
-    if len(axes) > 1 or any(broadcast[0].shape[k] != 1 for k in axes):
-        raise LoweringError(op, "pairs each row with other rows")
+    require(len(axes) <= 1 and all(broadcast[0].shape[k] == 1 for k in axes), op, OTHER_ROWS)
     outer, inner = x.shape[:n_before], x.shape[n_before + len(indices) :]
-    out = np.empty((*outer, *broadcast[0].shape, *inner), dtype=object)
-    for place in product(np.ndindex(*outer), np.ndindex(*broadcast[0].shape), np.ndindex(*inner)):
-        part = x[(*place[0], *[slice(None)] * len(indices), *place[2])]
-        index = [array.item(*place[1]) for array in broadcast]
-        out[place[0] + place[1] + place[2]] = _element(part, index, cells, op)
+
+    def cell_at(place: tuple[int, ...]) -> Cell:
+        whole = [slice(None)] * len(indices)
+        here: tuple = (*place[:n_before], *whole, *place[n_before + width :])
+        index = [array.item(*place[n_before : n_before + width]) for array in broadcast]
+        return _element(x[here], index, cells, op)
+
+    out = filled((*outer, *broadcast[0].shape, *inner), cell_at)
     return out, width, next(iter(axes), None)
 
 
@@ -257,8 +220,7 @@ def _element(part: Any, index: Sequence[Cell], cells: Cells, op: Op) -> Cell:
         return _element(part[0], rest, cells, op)
     if isinstance(here, Constant):
         return _element(part[int(here.value)], rest, cells, op)
-    if not here.is_data:
-        raise LoweringError(op, "has an index that depends on the parameters")
+    require(here.is_data, op, "has an index that depends on the parameters")
     return pick(cells, [_element(sub, rest, cells, op) for sub in part], here)
 
 
@@ -269,13 +231,11 @@ def pick(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
     coordinates of the position that lie evenly spaced, or constants. So a row depends on no more
     than the entry that is chosen for it.
     """
-    key = (pick, index, *choices)
-    if key not in cells.results:
-        cells.results[key] = _picked_cell(cells, choices, index)
-    return cells.results[key]
+    return _picked_cell(cells, index, *choices)
 
 
-def _picked_cell(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
+@remembered
+def _picked_cell(cells: Cells, index: Cell, *choices: Cell) -> Cell:
     first = choices[0]
     if all(choice is first for choice in choices):
         return first
@@ -310,22 +270,15 @@ def _picked_cell(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
 def _kind(cell: Cell) -> tuple:
     """Return what cells share that are chosen from together."""
     if isinstance(cell, Apply) and not cell.is_data:
-        return (str(cell.op), cell.op, len(cell.operands))
+        return (str(cell.op), cell.op, len(cell.inputs))
     return ("",)
 
 
 def _n_linear(cell: Cell) -> int:
     """Return of how many linear forms a cell is a function; of very many only roughly."""
     forms = list(dict.fromkeys(x.terms for x in reachable(cell) if isinstance(x, Affine)))
-    found = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
-    parts = {part: k for k, part in enumerate(found)}
-    if not forms or len(forms) > MANY_FORMS:
-        return len(forms)
-    matrix = np.zeros((len(forms), len(parts)))
-    for row, form in zip(matrix, forms, strict=True):
-        for term in form:
-            row[parts[term.monomial, term.place]] += term.factor
-    return int(np.linalg.matrix_rank(matrix))
+    few = forms and len(forms) <= MANY_FORMS
+    return int(np.linalg.matrix_rank(coefficients_of(forms))) if few else len(forms)
 
 
 def _in_order(cell: Cell) -> Sequence[Cell]:
@@ -406,17 +359,15 @@ def _is_chosen(cells: Cells, index: Cell, k: int, count: int) -> Cell:
 
 @lowered.register(IncSubtensor)
 @lowered.register(AdvancedIncSubtensor)
-def _written(
-    op: IncSubtensor | AdvancedIncSubtensor, node: Node, inputs: Sequence[Tensor], cells: Cells
-) -> Tensor:
+def _written(op: Any, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     x, values, *given = inputs
-    if getattr(op, "ignore_duplicates", False):
-        raise LoweringError(op, "forgets values that are written to the same place")
+    once = not getattr(op, "ignore_duplicates", False)
+    require(once, op, "forgets values that are written to the same place")
     entries = [_known(entry, op) for entry in indices_from_subtensor(given, op.idx_list)]
     places = np.asarray(np.arange(x.cells.size).reshape(x.cells.shape)[tuple(entries)])
     _check_rows(op, x, values, entries, places.ndim)
     target = np.dtype(node.outputs[0].type.dtype)
-    cast = scalar.Cast(scalar.get_scalar_type(target.name))
+    cast = _cast_to(target.name)
     changed = x.cells.copy()
     spread = np.broadcast_to(values.cells, places.shape)
     for place, value in zip(places.flat, spread.flat, strict=True):
@@ -432,21 +383,20 @@ def _known(entry: Any, op: Op) -> Any:
         return known_slice(entry, op)
     found = entry.cells if isinstance(entry, Tensor) else np.asarray(entry, dtype=object)
     numbers = [cell.value if isinstance(cell, Constant) else cell for cell in found.flat]
-    if any(isinstance(x, Cell) or np.asarray(x).dtype.kind not in "iu" for x in numbers):
-        raise LoweringError(op, "has an index that is not known beforehand")
+    known = all(not isinstance(x, Cell) and np.asarray(x).dtype.kind in "iu" for x in numbers)
+    require(known, op, "has an index that is not known beforehand")
     return np.array(numbers, dtype=np.int64).reshape(found.shape)[()]
 
 
 def _check_rows(op: Op, x: Tensor, values: Tensor, entries: Sequence[Any], width: int) -> None:
     """Make sure that each row is written into as a whole, by its own values."""
     if x.axis is None:
-        if values.axis is not None:
-            raise LoweringError(op, "puts rows where none are")
+        require(values.axis is None, op, "puts rows where none are")
         return
     whole = x.axis >= len(entries) or entries[x.axis] == slice(None)
-    if not whole or any(isinstance(entry, np.ndarray) for entry in entries):
-        raise LoweringError(op, "writes over some of the rows")
+    simple = not any(isinstance(entry, np.ndarray) for entry in entries)
+    require(whole and simple, op, "writes over some of the rows")
     numbers = sum(not isinstance(entry, slice) for entry in entries[: x.axis])
     own = x.axis - numbers - width + values.cells.ndim
-    if values.axis not in (None, own) or (own >= 0 and values.cells.shape[own] != 1):
-        raise LoweringError(op, "pairs each row with other rows")
+    along = values.axis in (None, own) and (own < 0 or values.cells.shape[own] == 1)
+    require(along, op, OTHER_ROWS)

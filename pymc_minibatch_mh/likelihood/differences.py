@@ -1,24 +1,17 @@
-"""How much the log-likelihood of a row changes in a move, without the cancellation of its values.
+"""How much the log-likelihood of a row changes in a move, and its quadratic lower bounds.
 
-With the arguments at u before and u' after a move, f(u') - f(u) of two large values would be off
-by their rounding, which is more than the difference itself where counts are large or rows are
-many. So differences go through the expression: they add up over sums, follow the product rule
-over products, and of exponentials and logarithms are taken in one. Elsewhere values are
-subtracted. Along with every difference goes the rounding error that it may have, which is that of
-absolute summands.
+f(u') - f(u) of two large values would be off by their rounding, which is more than the difference
+itself where counts are large or rows are many. So differences go through the expression: they add
+up over sums, follow the product rule, and are taken in one of exponentials and logarithms. Along
+with every difference goes the rounding error that it may have.
 
-Quadratic lower bounds of a row's log-likelihood, and the gap that they leave.
-
-Two functions that log-likelihoods are made of have an upper bound that is quadratic in what they
-are applied to, whatever else is known of a row, and touches them at a chosen place:
+Two functions have an upper bound that is quadratic in their argument and touches them:
 
     softplus(v) <= v/2 + log(2 cosh(ξ/2)) + (v² - ξ²) tanh(ξ/2)/(4ξ)       at v = ±ξ
     log1p(w)    <= log1p(w₀) + (w - w₀)/(1 + w₀)                          at w = w₀
 
-the first because log cosh is concave in the square of its argument, the second because log1p is
-concave. A log-likelihood that is a sum of quadratics and of negative multiples of these, such as
-that of a logistic regression or of Student-t errors of a known scale, is bounded from below by
-what remains if they are replaced: a quadratic in the parameters, known by its coefficients alone.
+as log cosh is concave in the square of its argument, and log1p is concave. A sum of quadratics and
+of negative multiples of these is bounded from below by putting the bounds in their place.
 
 References
 ----------
@@ -28,6 +21,7 @@ Computing 10, 25-37, doi:10.1023/A:1008932416310.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -36,34 +30,63 @@ from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood import operations as change_operations
+from pymc_minibatch_mh.likelihood import operations
 from pymc_minibatch_mh.likelihood.arithmetic import add
 from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Cells, Constant, Data
 from pymc_minibatch_mh.likelihood.function import RowFunction
-from pymc_minibatch_mh.likelihood.operations import CHANGE_OF
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core, summands
-from pymc_minibatch_mh.likelihood.simplify import Plain
 from pymc_minibatch_mh.likelihood.slopes import Slopes
 
+#: Operation -> its difference without cancellation.
+CHANGE_OF: dict[type[ScalarOp], ScalarOp] = {
+    scalar.Exp: operations.exp_change,
+    scalar.Log: operations.log_change,
+    scalar.Log1p: operations.log1p_change,
+    scalar_math.Softplus: operations.softplus_change,
+}
 #: Functions whose relative error is the absolute error of their argument.
 _EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
 
 
+class Plain:
+    """Sums and products that are rounded where they are written."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+        self.half = cells.constant(0.5)
+
+    def add(self, *terms: Cell) -> Cell:
+        """Return a sum."""
+        kept = [x for x in terms if number(x) != 0.0]
+        if len(kept) < 2:
+            return kept[0] if kept else self._cells.zero
+        return self._cells.node(scalar.add, kept)
+
+    def multiply(self, left: Cell, right: Cell) -> Cell:
+        """Return a product; zero times anything is zero."""
+        if number(left) == 0.0 or number(right) == 0.0:
+            return self._cells.zero
+        if number(left) == 1.0 or number(right) == 1.0:
+            return right if number(left) == 1.0 else left
+        return self._cells.node(scalar.mul, (left, right))
+
+    def subtract(self, left: Cell, right: Cell) -> Cell:
+        """Return a difference."""
+        return left if number(right) == 0.0 else self._cells.node(scalar.sub, (left, right))
+
+    def sizes(self, *terms: Cell) -> Cell:
+        """Return a sum of absolute values."""
+        kept = [x for x in terms if number(x) != 0.0]
+        return self._cells.node(operations.sizes, kept) if kept else self._cells.zero
+
+    def ratio(self, part: Cell, whole: Cell) -> Cell:
+        """Return |part / whole|, 0 where that has no value."""
+        return part if number(part) == 0.0 else self._cells.node(operations.ratio, (part, whole))
+
+
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """A cell in a move.
-
-    Parameters
-    ----------
-    before, after
-        Its values.
-    step
-        Their difference.
-    error
-        Rounding error of the values, in units of the machine precision.
-    doubt
-        The same of the step.
-    """
+    """A cell in a move; rounding errors of values and step, in units of the machine precision."""
 
     before: Cell
     after: Cell
@@ -73,16 +96,9 @@ class Difference:
 
 
 class Differences:
-    """Differences of cells in a move, each made once.
+    """Differences of cells in a move, each made once, by those of the arguments.
 
     Everything is kept as it stands here: what is equal among real numbers is not among floats.
-
-    Parameters
-    ----------
-    cells
-        Where the expressions were made.
-    arguments
-        What the arguments are in a move, by number.
     """
 
     def __init__(self, cells: Cells, arguments: Sequence[Difference]) -> None:
@@ -115,9 +131,9 @@ class Differences:
         if isinstance(cell.op, scalar.Add):
             return self._sum(before, after, parts)
         if isinstance(cell.op, scalar.Mul):
-            return self._product(parts)
+            return reduce(self._times, parts)
         if isinstance(cell.op, scalar.Sqr):
-            return self._product([parts[0], parts[0]])
+            return self._times(parts[0], parts[0])
         if type(cell.op) in CHANGE_OF:
             return self._in_one(cell.op, before, after, parts[0])
         return self._subtracted(cell, before, after, parts)
@@ -125,28 +141,17 @@ class Differences:
     def _sum(self, before: Cell, after: Cell, parts: Sequence[Difference]) -> Difference:
         plain = self.plain
         steps, values = [x.step for x in parts], [x.before for x in parts]
-        return Difference(
-            before,
-            after,
-            plain.add(*steps),
-            plain.sizes(*values, *(x.error for x in parts)),
-            plain.sizes(*steps, *(x.doubt for x in parts)),
-        )
-
-    def _product(self, parts: Sequence[Difference]) -> Difference:
-        left, *others = parts
-        for right in others:
-            left = self._times(left, right)
-        return left
+        step = plain.add(*steps)
+        error = plain.sizes(*values, *(x.error for x in parts))
+        doubt = plain.sizes(*steps, *(x.doubt for x in parts))
+        return Difference(before, after, step, error, doubt)
 
     def _times(self, left: Difference, right: Difference) -> Difference:
         if left.step is self._cells.zero:
             left, right = right, left
         plain, node = self.plain, self._cells.node
         before = plain.multiply(left.before, right.before)
-        error = node(
-            change_operations.product_error, (left.before, left.error, right.before, right.error)
-        )
+        error = node(operations.product_error, (left.before, left.error, right.before, right.error))
         if right.step is self._cells.zero:
             step = plain.multiply(left.step, right.before)
             spoilt = plain.multiply(right.error, left.step)
@@ -154,13 +159,11 @@ class Differences:
             return Difference(before, plain.multiply(left.after, right.before), step, error, doubt)
         pair = left, right
         step = node(
-            change_operations.product_change, [f for x in pair for f in (x.before, x.after, x.step)]
+            operations.product_change, [f for x in pair for f in (x.before, x.after, x.step)]
         )
-        middles = [plain.add(x.before, x.after) for x in pair]
-        known = zip(middles, pair, strict=True)
         doubt = node(
-            change_operations.product_doubt,
-            [f for m, x in known for f in (m, x.step, x.error, x.doubt)],
+            operations.product_doubt,
+            [f for x in pair for f in (plain.add(x.before, x.after), x.step, x.error, x.doubt)],
         )
         return Difference(before, plain.multiply(left.after, right.after), step, error, doubt)
 
@@ -169,14 +172,12 @@ class Differences:
         node = self._cells.node
         step = node(CHANGE_OF[type(op)], (x.before, x.after, x.step))
         sensitivity = self._sensitivity(op, x)
-        doubt = node(
-            change_operations.change_doubt,
-            (step, x.step, x.doubt, sensitivity, self._slope(op, before, x)),
-        )
+        slope = self._slope(op, before, x)
+        doubt = node(operations.change_doubt, (step, x.step, x.doubt, sensitivity, slope))
         if isinstance(op, scalar.Log | scalar.Log1p):
             error = self.plain.sizes(before, sensitivity)
         else:
-            error = node(change_operations.relative_error, (before, sensitivity))
+            error = node(operations.relative_error, (before, sensitivity))
         return Difference(before, after, step, error, doubt)
 
     def _slope(self, op: ScalarOp, before: Cell, x: Difference) -> Cell:
@@ -220,20 +221,15 @@ class Differences:
     ) -> Difference:
         plain, node = self.plain, self._cells.node
         sensitivity = plain.add(*(self._sensitivity(cell.op, x) for x in parts))
-        error = node(change_operations.relative_error, (before, sensitivity))
-        doubt = plain.sizes(error, node(change_operations.relative_error, (after, sensitivity)))
+        error = node(operations.relative_error, (before, sensitivity))
+        doubt = plain.sizes(error, node(operations.relative_error, (after, sensitivity)))
         return Difference(before, after, plain.subtract(after, before), error, doubt)
 
 
 def derivatives(function: RowFunction, orders: Sequence[int]) -> list[Cell]:
-    """Return the partial derivatives of f of some orders, each in the order of its indices.
+    """Return the partial derivatives of f of some orders, of the second for all a <= b.
 
-    Parameters
-    ----------
-    function
-        A row function f of m arguments.
-    orders
-        0 is f itself; 1 has m derivatives, 2 those of a <= b, 3 those of a <= b <= c.
+    Order 0 is f itself.
     """
     slopes, numbers = Slopes(function.cells), range(len(function.arguments))
     return [
@@ -246,15 +242,7 @@ def derivatives(function: RowFunction, orders: Sequence[int]) -> list[Cell]:
 def remainder_difference(function: RowFunction, order: int) -> tuple[Cell, Cell]:
     """Return r(u') - r(u) of a row, r = f less its Taylor polynomial around û, and its doubt.
 
-    Both are in 3m arguments: û, u - û and u' - û, m of each. The doubt is the rounding error that
-    the difference may have, in units of the machine precision.
-
-    Parameters
-    ----------
-    function
-        A row function f of m arguments.
-    order
-        Order of the Taylor polynomial, 0 to 2.
+    Both are in 3m arguments: û, u - û and u' - û, m of each. The polynomial has an order of 0 to 2.
     """
     cells, m = function.cells, len(function.arguments)
     plain, slopes = Plain(cells), Slopes(cells)
@@ -267,8 +255,9 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Cell, Cell]
     parts = [x for x in summands(function.root) if not degree(x) <= order]
     known = [differences.of(x) for x in parts]
     terms = [
-        plain.multiply(slope, _change_of_product(plain, [moves[k] for k in index]))
-        for index in _indices(m, order)
+        plain.multiply(slope, _change_of_product(plain, [moves[a] for a in index]))
+        for k in range(1, order + 1)
+        for index in combinations_with_replacement(range(m), k)
         for slope in summands(add(cells, *(slopes.of(x, *index) for x in parts)))
     ]
     steps = [x.step for x in known]
@@ -304,11 +293,6 @@ def _change_of_product(plain: Plain, moves: Sequence[_MovedArgument]) -> Cell:
     return plain.add(change, plain.multiply(other.difference.step, one.middle))
 
 
-def _indices(m: int, order: int) -> list[tuple[int, ...]]:
-    """Return the indices of all derivatives from the first to an order."""
-    return [x for k in range(1, order + 1) for x in combinations_with_replacement(range(m), k)]
-
-
 def degree(cell: Cell) -> float:
     """Return the degree of a polynomial in the arguments, infinity for what is none."""
     if cell.is_data:
@@ -329,13 +313,8 @@ class _NoLowerBoundError(Exception):
 def gap_of(function: RowFunction, xi: float) -> RowFunction:
     """Return a row's log-likelihood less its quadratic lower bound: 0 or more everywhere.
 
-    Parameters
-    ----------
-    function
-        A row function.
-    xi
-        ξ > 0, where the bounds touch: of a logistic regression the linear predictor, either sign;
-        of Student-t errors the error, in units of the scale.
+    The bounds touch at ξ > 0: of a logistic regression in units of the linear predictor, of
+    Student-t errors in units of the scale.
 
     Raises
     ------
@@ -374,23 +353,21 @@ def _gap(cells: Cells, cell: Cell, xi: float) -> Cell:
 
 
 def _above_softplus(cells: Cells, core: Cell, xi: float) -> Cell:
-    (v,), constant, plain = core.inputs, cells.constant, Plain(cells)
+    (v,), plain = core.inputs, Plain(cells)
     slope = float(np.tanh(0.5 * xi) / (4.0 * xi))
     level = float(np.logaddexp(0.5 * xi, -0.5 * xi) - slope * xi * xi)
-    square = cells.node(scalar.sqr, [v])
-    return plain.add(
-        plain.multiply(constant(0.5), v),
-        plain.multiply(constant(slope), square),
-        constant(level),
-        plain.multiply(constant(-1.0), core),
-    )
+    square = plain.multiply(cells.constant(slope), cells.node(scalar.sqr, [v]))
+    return _excess(cells, core, level, plain.multiply(plain.half, v), square)
 
 
 def _above_log1p(cells: Cells, core: Cell, touching: float) -> Cell:
-    (w,), constant, plain = core.inputs, cells.constant, Plain(cells)
-    slope = 1.0 / (1.0 + touching)
-    return plain.add(
-        plain.multiply(constant(slope), w),
-        constant(float(np.log1p(touching) - slope * touching)),
-        plain.multiply(constant(-1.0), core),
-    )
+    (w,), slope = core.inputs, 1.0 / (1.0 + touching)
+    level = float(np.log1p(touching) - slope * touching)
+    return _excess(cells, core, level, Plain(cells).multiply(cells.constant(slope), w))
+
+
+def _excess(cells: Cells, core: Cell, level: float, *quadratic: Cell) -> Cell:
+    """Return a quadratic bound of a function less the function."""
+    plain = Plain(cells)
+    less = plain.multiply(cells.minus_one, core)
+    return plain.add(*quadratic, cells.constant(level), less)

@@ -5,9 +5,10 @@ linear forms u_1..u_m, such as η_i = x_i β + a[g_i] and log σ: l_i(θ) = f(u_
 found symbolically. Forms that differ by a constant or a factor count once.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -35,8 +36,9 @@ from pymc_minibatch_mh.likelihood.cells import (
     Term,
 )
 from pymc_minibatch_mh.likelihood.log_sums import arguments_at_once
-from pymc_minibatch_mh.likelihood.lower import Tensor, lower, single
+from pymc_minibatch_mh.likelihood.lower import Tensor, filled, lower, single
 from pymc_minibatch_mh.likelihood.operations import numpy_of
+from pymc_minibatch_mh.likelihood.patterns import coefficients_of, without
 from pymc_minibatch_mh.likelihood.shapes import in_reciprocals
 from pymc_minibatch_mh.likelihood.split import Split
 
@@ -68,20 +70,7 @@ class LinearForm:
 class RowFunction:
     """The log-likelihood f(u_1..u_m; data) of one row of a likelihood term.
 
-    Parameters
-    ----------
-    name
-        The observed variable.
-    n_rows
-        Number of its rows.
-    columns
-        The data arrays that :class:`Data` cells number.
-    root : Cell
-        f, in :class:`Argument` cells and data.
-    arguments
-        The linear forms.
-    cells
-        Where the cells were made.
+    `root` is f, in :class:`Argument` cells and in :class:`Data` cells that number the columns.
     """
 
     name: str
@@ -99,17 +88,7 @@ class RowFunction:
 
 @dataclass(frozen=True, eq=False)
 class LoweredRow:
-    """The log-likelihood of one row of a term, taken apart.
-
-    Parameters
-    ----------
-    term
-        The term.
-    cells
-        Where the cells were made.
-    root : Cell
-        The log-likelihood, in coordinates of the position and data.
-    """
+    """The log-likelihood of one row of a term, in coordinates of the position and data."""
 
     term: BatchTerm
     cells: Cells
@@ -195,19 +174,14 @@ def _require_few(cells: Cells, name: str, root: Cell, n_arguments: int) -> None:
 
 
 def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tensor]:
-    position = np.empty(split.size, dtype=object)
-    for k in range(split.size):
-        position[k] = cells.coordinate(k)
+    position = [cells.coordinate(k) for k in range(split.size)]
     leaves = {
-        split.position: Tensor(position, None),
+        split.position: Tensor(np.array(position, dtype=object), None),
         term.length: Tensor(single(cells.length()), None),
     }
     for number, (column, batch) in enumerate(term.batches):
-        shape = column.row_shape
-        entries = np.empty((1, *shape), dtype=object)
-        for entry in np.ndindex(*shape):
-            entries[(0, *entry)] = cells.data(number, entry, np.dtype(batch.type.dtype))
-        leaves[batch] = Tensor(entries, 0)
+        entry = partial(cells.data, number, dtype=np.dtype(batch.type.dtype))
+        leaves[batch] = Tensor(filled(column.row_shape, entry)[np.newaxis], 0)
     return leaves
 
 
@@ -261,9 +235,9 @@ def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Cell, ...]]:
     """Return an affine cell's linear form, and the number and data that it is multiplied by."""
     common = reduce(_intersection, (t.monomial for t in affine.terms))
     factor = affine.terms[0].factor
-    terms = tuple(
-        Term(t.factor / factor, _without(t.monomial, common), t.place) for t in affine.terms
-    )
+    rests = [reduce(without, common, list(t.monomial)) for t in affine.terms]
+    pairs = zip(affine.terms, rests, strict=True)
+    terms = tuple(Term(t.factor / factor, tuple(rest), t.place) for t, rest in pairs)
     return LinearForm(terms), factor, common
 
 
@@ -271,12 +245,7 @@ def _basis(
     forms: Sequence[LinearForm],
 ) -> tuple[tuple[LinearForm, ...], dict[LinearForm, np.ndarray]]:
     """Choose independent forms, short ones first, and express all forms by them."""
-    keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form.terms)
-    places = {key: k for k, key in enumerate(keys)}
-    rows = {form: np.zeros(len(places)) for form in forms}
-    for form, row in rows.items():
-        for term in form.terms:
-            row[places[term.monomial, term.place]] += term.factor
+    rows = dict(zip(forms, coefficients_of([form.terms for form in forms]), strict=True))
     chosen: list[LinearForm] = []
     weights: dict[LinearForm, dict[LinearForm, float]] = {}
     for form in sorted(rows, key=lambda form: len(form.terms)):
@@ -306,20 +275,7 @@ def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
 
 
 def _intersection(left: tuple[Cell, ...], right: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    rest = list(right)
-    shared = []
-    for cell in left:
-        if cell in rest:
-            rest.remove(cell)
-            shared.append(cell)
-    return tuple(shared)
-
-
-def _without(monomial: tuple[Cell, ...], common: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    rest = list(monomial)
-    for cell in common:
-        rest.remove(cell)
-    return tuple(rest)
+    return tuple((Counter(left) & Counter(right)).elements())
 
 
 def read(function: RowFunction, rows: np.ndarray) -> tuple[RowFunction, np.ndarray]:
@@ -344,15 +300,7 @@ def without_rows(function: RowFunction) -> RowFunction:
 
 
 class RowData:
-    """Values of data cells for consecutive rows of one likelihood term.
-
-    Parameters
-    ----------
-    function
-        The term.
-    rows
-        Row numbers, a slice or an array.
-    """
+    """Values of data cells for some rows of one likelihood term, by their numbers."""
 
     def __init__(self, function: RowFunction, rows: slice | np.ndarray) -> None:
         if isinstance(rows, slice):

@@ -1,6 +1,6 @@
 """Taking linear algebra apart: small matrices by substitution, constant ones by their numbers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from pytensor.graph.basic import Apply as Node
@@ -17,19 +17,28 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_minibatch_mh.likelihood.arithmetic import IN_DOUBLE, add, divide, multiply, subtract
-from pymc_minibatch_mh.likelihood.cells import REAL, Cell, Cells, Constant, LoweringError
+from pymc_minibatch_mh.likelihood.cells import REAL, Cell, Cells, Constant, LoweringError, require
 from pymc_minibatch_mh.likelihood.choice import of_shared
-from pymc_minibatch_mh.likelihood.lower import Tensor, constants, lowered, row_axis
+from pymc_minibatch_mh.likelihood.lower import (
+    OTHER_ROWS,
+    Tensor,
+    Tensors,
+    constants,
+    filled,
+    lowered,
+    row_axis,
+)
 from pymc_minibatch_mh.likelihood.patterns import is_positive, number, summands
 from pymc_minibatch_mh.likelihood.simplify import root
 
 #: Rows of a matrix of parameters beyond which its expressions grow out of hand.
 LARGEST = 4
+INSIDE = "has rows inside of its matrices"
 _SYMMETRIC = ("sym", "her", "pos")
 
 
 @lowered.register(Blockwise)
-def _blockwise(op: Blockwise, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _blockwise(op: Blockwise, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     """Apply an operation on matrices to each of a batch."""
     width = op.batch_ndim(node)
     if isinstance(op.core_op, AdvancedSubtensor):
@@ -40,8 +49,7 @@ def _blockwise(op: Blockwise, node: Node, inputs: Sequence[Tensor], cells: Cells
     if width == 0:
         return rule(op.core_op, node, inputs, cells)
     axis = row_axis(op, inputs)
-    if axis is not None and axis >= width:
-        raise LoweringError(op, "has rows inside of its matrices")
+    require(axis is None or axis < width, op, INSIDE)
     shape = np.broadcast_shapes(*(x.cells.shape[:width] for x in inputs))
     arrays = [np.broadcast_to(x.cells, shape + x.cells.shape[width:]) for x in inputs]
     results = []
@@ -51,13 +59,11 @@ def _blockwise(op: Blockwise, node: Node, inputs: Sequence[Tensor], cells: Cells
     return Tensor(np.stack(results).reshape(shape + results[0].shape), axis)
 
 
-@lowered.register(Dot)
-def _dot(op: Dot, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _dot(op: Dot, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     left, right = inputs
-    if left.cells.ndim != 2 or right.cells.ndim != 2 or left.axis == 1 or right.axis == 0:
-        raise LoweringError(op)
-    if left.axis is not None and right.axis is not None:
-        raise LoweringError(op, "pairs each row with other rows")
+    matrices = left.cells.ndim == right.cells.ndim == 2
+    require(matrices and left.axis != 1 and right.axis != 0, op)
+    require(left.axis is None or right.axis is None, op, OTHER_ROWS)
     out = _product(left.cells, right.cells, cells)
     if np.array_equal(left.cells, right.cells.T) and _is_factor(left.cells):
         cells.factors[tuple(out.flat)] = left.cells
@@ -65,11 +71,11 @@ def _dot(op: Dot, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
 
 
 def _product(left: np.ndarray, right: np.ndarray, cells: Cells) -> np.ndarray:
-    out = np.empty((left.shape[0], right.shape[1]), dtype=object)
-    for i, j in np.ndindex(*out.shape):
-        pairs = zip(left[i], right[:, j], strict=True)
-        out[i, j] = add(cells, *(multiply(cells, a, b) for a, b in pairs))
-    return out
+    def cell_at(place: tuple[int, ...]) -> Cell:
+        pairs = zip(left[place[0]], right[:, place[1]], strict=True)
+        return add(cells, *(multiply(cells, a, b) for a, b in pairs))
+
+    return filled((left.shape[0], right.shape[1]), cell_at)
 
 
 def _is_factor(matrix: np.ndarray) -> bool:
@@ -80,8 +86,7 @@ def _is_factor(matrix: np.ndarray) -> bool:
     return all(number(x) == 0.0 for x in above) and all(map(is_positive, np.diagonal(matrix)))
 
 
-@lowered.register(Cholesky)
-def _cholesky(op: Cholesky, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _cholesky(op: Cholesky, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
     # Only one triangle is read.
     factor = _factor(op, matrix if op.lower else matrix.T, cells)
@@ -89,21 +94,13 @@ def _cholesky(op: Cholesky, node: Node, inputs: Sequence[Tensor], cells: Cells) 
 
 
 def _matrix(op: Op, node: Node, x: Tensor) -> np.ndarray:
-    """Return a square matrix that is computed with in double precision.
-
-    Raises
-    ------
-    LoweringError
-        If rows lie inside of it, or it is too large to be taken apart.
-    """
-    if node.outputs[0].type.dtype != REAL.name:
-        raise LoweringError(op, f"computes in single precision; {IN_DOUBLE}")
-    if x.axis is not None or x.cells.shape[0] != x.cells.shape[1]:
-        raise LoweringError(op, "has rows inside of its matrices")
-    if _numbers(x.cells) is None and len(x.cells) > LARGEST:
-        raise LoweringError(
-            op, f"has a matrix of {len(x.cells)} rows that is not constant, above {LARGEST}"
-        )
+    """Return a square matrix that is computed with in double precision, and not too large."""
+    double = node.outputs[0].type.dtype == REAL.name
+    require(double, op, f"computes in single precision; {IN_DOUBLE}")
+    require(x.axis is None and x.cells.shape[0] == x.cells.shape[1], op, INSIDE)
+    small = len(x.cells) <= LARGEST or _numbers(x.cells) is not None
+    too_large = f"has a matrix of {len(x.cells)} rows that is not constant, above {LARGEST}"
+    require(small, op, too_large)
     return x.cells
 
 
@@ -171,23 +168,17 @@ def _solved(op: Op, solver: Callable[[np.ndarray], np.ndarray], numbers: np.ndar
 
 def _columns(op: SolveBase, b: Tensor, solve: Callable[[np.ndarray], np.ndarray]) -> Tensor:
     """Solve for a vector, or for the columns of a matrix, along which rows may lie."""
-    if b.axis not in (None, op.b_ndim - 1) or b.axis == 0:
-        raise LoweringError(op, "combines rows")
+    require(b.axis is None or b.axis == op.b_ndim - 1 > 0, op, "combines rows")
     if op.b_ndim == 1:
         return Tensor(solve(b.cells), None)
     columns = [solve(b.cells[:, k]) for k in range(b.cells.shape[1])]
     return Tensor(np.stack(columns, axis=1), b.axis)
 
 
-@lowered.register(SolveTriangular)
-def _solve_triangular(
-    op: SolveTriangular, node: Node, inputs: Sequence[Tensor], cells: Cells
-) -> Tensor:
+def _solve_triangular(op: SolveTriangular, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
-    unit = op.unit_diagonal
-    return _columns(
-        op, inputs[1], lambda b: _substituted(matrix, b, cells, lower=op.lower, unit=unit)
-    )
+    flags = {"lower": op.lower, "unit": op.unit_diagonal}
+    return _columns(op, inputs[1], lambda b: _substituted(matrix, b, cells, **flags))
 
 
 def _substituted(
@@ -203,10 +194,7 @@ def _substituted(
     return x
 
 
-@lowered.register(CholeskySolve)
-def _cholesky_solve(
-    op: CholeskySolve, node: Node, inputs: Sequence[Tensor], cells: Cells
-) -> Tensor:
+def _cholesky_solve(op: CholeskySolve, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
     factor = matrix if op.lower else matrix.T
     return _columns(op, inputs[1], lambda b: _solved_by(factor, b, cells))
@@ -218,11 +206,9 @@ def _solved_by(factor: np.ndarray, b: np.ndarray, cells: Cells) -> np.ndarray:
     return _substituted(factor.T, half, cells, lower=False)
 
 
-@lowered.register(Solve)
-def _solve(op: Solve, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _solve(op: Solve, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
-    if op.assume_a not in ("gen", *_SYMMETRIC):
-        raise LoweringError(op)
+    require(op.assume_a in ("gen", *_SYMMETRIC), op)
     if op.assume_a in _SYMMETRIC:
         read = np.tri(len(matrix), dtype=bool)
         matrix = np.where(read if op.lower else read.T, matrix, matrix.T)
@@ -233,10 +219,7 @@ def _solve(op: Solve, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Ten
     return _columns(op, inputs[1], lambda b: _product(inverse, b[:, np.newaxis], cells)[:, 0])
 
 
-@lowered.register(MatrixInverse)
-def _matrix_inverse(
-    op: MatrixInverse, node: Node, inputs: Sequence[Tensor], cells: Cells
-) -> Tensor:
+def _matrix_inverse(op: MatrixInverse, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     return Tensor(_inverse(op, _matrix(op, node, inputs[0]), cells), None)
 
 
@@ -251,9 +234,9 @@ def _inverse(op: Op, matrix: np.ndarray, cells: Cells) -> np.ndarray:
     size = len(matrix)
     work = np.concatenate([matrix, constants(cells, np.eye(size))], axis=1)
     for j in range(size):
-        pivot = next((i for i in range(j, size) if number(work[i, j]) != 0.0), None)
-        if pivot is None:
-            raise LoweringError(op, "has a matrix without an inverse")
+        pivots = [i for i in range(j, size) if number(work[i, j]) != 0.0]
+        require(bool(pivots), op, "has a matrix without an inverse")
+        pivot = pivots[0]
         work[[j, pivot]] = work[[pivot, j]]
         work[j] = [divide(cells, x, work[j, j]) for x in work[j]]
         for i in (k for k in range(size) if k != j):
@@ -264,25 +247,19 @@ def _inverse(op: Op, matrix: np.ndarray, cells: Cells) -> np.ndarray:
 
 
 @lowered.register(ExtractDiag)
-def _extract_diagonal(
-    op: ExtractDiag, node: Node, inputs: Sequence[Tensor], cells: Cells
-) -> Tensor:
+def _extract_diagonal(op: ExtractDiag, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     (x,) = inputs
     kept = [k for k in range(x.cells.ndim) if k not in (op.axis1, op.axis2)]
-    if x.axis in (op.axis1, op.axis2):
-        raise LoweringError(op, "pairs each row with other rows")
+    require(x.axis not in (op.axis1, op.axis2), op, OTHER_ROWS)
     diagonal = np.diagonal(x.cells, op.offset, op.axis1, op.axis2)
     return Tensor(diagonal, None if x.axis is None else kept.index(x.axis))
 
 
 @lowered.register(AllocDiag)
-def _matrix_of_diagonal(
-    op: AllocDiag, node: Node, inputs: Sequence[Tensor], cells: Cells
-) -> Tensor:
+def _matrix_of_diagonal(op: AllocDiag, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     (x,) = inputs
     length = x.cells.shape[-1]
-    if x.axis == x.cells.ndim - 1:
-        raise LoweringError(op, "pairs each row with other rows")
+    require(x.axis != x.cells.ndim - 1, op, OTHER_ROWS)
     zero: Cell = cells.constant(np.zeros((), node.outputs[0].type.dtype))
     size = length + abs(op.offset)
     out = np.full((*x.cells.shape[:-1], size, size), zero, dtype=object)
@@ -293,6 +270,7 @@ def _matrix_of_diagonal(
     return Tensor(np.moveaxis(out, (-2, -1), (op.axis1, op.axis2)), axis)
 
 
+#: Operations that are also applied to each matrix of a batch.
 _BY_MATRIX: dict[type, Callable[..., Tensor]] = {
     Dot: _dot,
     Cholesky: _cholesky,
@@ -301,3 +279,5 @@ _BY_MATRIX: dict[type, Callable[..., Tensor]] = {
     Solve: _solve,
     MatrixInverse: _matrix_inverse,
 }
+for _op, _rule in _BY_MATRIX.items():
+    lowered.register(_op)(_rule)

@@ -1,55 +1,18 @@
 """Logarithms of sums of exponentials in an expression: of softmax, and of mixtures.
 
 Simplification writes log(exp(x) + exp(y)) as x + softplus(y - x), of more exponentials one within
-the other. Here they are brought together again, for what holds for all of them at once: bounds
-of derivatives that do not grow with the number of exponentials.
+the other. Here they are brought together again: their joint bounds do not grow with their number.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.likelihood.arithmetic import add
-from pymc_minibatch_mh.likelihood.cells import Affine, Argument, Cell, Cells, Constant
+from pymc_minibatch_mh.likelihood.cells import Argument, Cell, Cells
 from pymc_minibatch_mh.likelihood.patterns import factors_of, is_a, reachable, summands
-
-
-def hindrances(cells: Cells, x: Cell) -> tuple[bool, bool]:
-    """Return what speaks against subtracting a cell: that it may be -inf, that it is data."""
-    unknown = x.is_data and not isinstance(x, Constant)
-    return unknown or may_be_impossible(cells, x), x.is_data
-
-
-def summands_of(cells: Cells, total: Cell) -> list[Cell]:
-    """Return the summands of a sum, one by one also those that are data."""
-    parts: list[Cell] = []
-    for part in summands(total):
-        if isinstance(part, Affine):
-            parts += [cells.linear(part), *summands(part.offset)]
-        else:
-            parts += summands(part)
-    return parts
-
-
-def is_impossible(cell: Cell) -> bool:
-    """Whether a cell is -inf."""
-    return isinstance(cell, Constant) and bool(np.isneginf(cell.value))
-
-
-def decides(cells: Cells, part: Cell, *, deep: bool) -> bool:
-    """Whether a summand is a choice by data of -inf or another value."""
-    if not (is_a(part, scalar.Switch) and part.inputs[0].is_data):
-        return False
-    return any(is_impossible(x) or (deep and may_be_impossible(cells, x)) for x in part.inputs[1:])
-
-
-def may_be_impossible(cells: Cells, cell: Cell) -> bool:
-    """Whether data decide if a sum is -inf."""
-    return any(is_impossible(x) or decides(cells, x, deep=True) for x in summands_of(cells, cell))
-
 
 #: Exponentials beyond which a logarithm of their sum stays one of two.
 MOST_EXPONENTIALS = 256
@@ -61,15 +24,7 @@ Weights = tuple[Product, ...]
 
 @dataclass(frozen=True)
 class Linear:
-    """A sum of arguments times data, plus data.
-
-    Parameters
-    ----------
-    weights
-        Number of an argument -> what it is multiplied by.
-    offset
-        What is added.
-    """
+    """A sum of arguments, by number, times data, plus data."""
 
     weights: dict[int, Weights]
     offset: Weights
@@ -77,17 +32,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class LogSum:
-    """Data times log Σ_k exp(l_k), every l_k a linear function of the arguments.
-
-    Parameters
-    ----------
-    core
-        The logarithm as it is written.
-    factor
-        What it is multiplied by.
-    terms
-        The exponents.
-    """
+    """Data times log Σ_k exp(l_k), every l_k a linear function; `core` is it as it is written."""
 
     core: Cell
     factor: Weights
@@ -96,18 +41,11 @@ class LogSum:
 
 @dataclass(frozen=True)
 class Parts:
-    """The summands of a log-likelihood: linear ones are left out.
+    """The summands of a log-likelihood but for linear ones.
 
-    Parameters
-    ----------
-    log_sums
-        Logarithms of sums of exponentials of linear functions.
-    mixture
-        Exponents of one more, of other functions, with all other summands in each of them, where
-        what was taken out of the sum cancels again. Of one softplus there are two; without one,
-        none.
-    others
-        What is neither, if there is no mixture.
+    A mixture is the exponents of one more log of a sum, with all other summands in each, where what
+    was taken out of the sum cancels again; of one softplus there are two. Others are left where
+    there is no mixture.
     """
 
     log_sums: tuple[LogSum, ...]
@@ -131,11 +69,9 @@ def parts_of(cells: Cells, root: Cell) -> Parts:
             continue
         for data, core in spread:
             factors.setdefault(core, []).append(data)
-    found = tuple(
-        LogSum(core, tuple(factor), known[core] or ()) for core, factor in factors.items()
-    )
+    found = [LogSum(core, tuple(factor), known[core] or ()) for core, factor in factors.items()]
     mixture = _mixture(cells, others)
-    return Parts(found, mixture, () if mixture else tuple(others))
+    return Parts(tuple(found), mixture, () if mixture else tuple(others))
 
 
 def _spread(cells: Cells, cell: Cell, data: Product = ()) -> list[tuple[Product, Cell]]:
@@ -149,12 +85,10 @@ def _spread(cells: Cells, cell: Cell, data: Product = ()) -> list[tuple[Product,
         return [pair for x in cell.inputs for pair in _spread(cells, x, data)]
     if is_a(cell, scalar.Switch) and cell.inputs[0].is_data:
         condition, yes, no = cell.inputs
-        ends = ((yes, (cells.one, cells.zero)), (no, (cells.zero, cells.one)))
-        return [
-            pair
-            for x, values in ends
-            for pair in _spread(cells, x, (*data, cells.node(scalar.switch, (condition, *values))))
-        ]
+        here = cells.node(scalar.switch, (condition, cells.one, cells.zero))
+        spread = _spread(cells, yes, (*data, here))
+        elsewhere = cells.node(scalar.switch, (condition, cells.zero, cells.one))
+        return spread + _spread(cells, no, (*data, elsewhere))
     own, core = _split(cell)
     if core is None or core is cell:
         return [(data, cell)]
@@ -176,8 +110,8 @@ def arguments_at_once(cells: Cells, root: Cell) -> int:
     Logarithms of sums of exponentials of linear functions count as none: their bounds are joint.
     """
     parts = [parts_of(cells, branch) for branch in branches(root)]
-    each = [_n_arguments(x) for part in parts for x in (*part.others, *part.mixture)]
-    return max(each, default=0)
+    joint = [x for part in parts for x in (*part.others, *part.mixture)]
+    return max((sum(isinstance(y, Argument) for y in reachable(x)) for x in joint), default=0)
 
 
 def branches(root: Cell) -> Iterator[Cell]:
@@ -192,10 +126,7 @@ def branches(root: Cell) -> Iterator[Cell]:
 
 
 def exponents(cell: Cell) -> list[tuple[Cell, ...]] | None:
-    """Return what softplus(x) is the log of a sum of exponentials of, each as summands.
-
-    None where there would be too many.
-    """
+    """Return the exponents, each as summands, of a sum with log softplus(x); None of too many."""
     raised: list[tuple[Cell, ...]] = [()]
     for part in summands(cell.inputs[0]):
         inner = exponents(part) if is_a(part, scalar_math.Softplus) else [(part,)]
@@ -238,7 +169,3 @@ def _split(cell: Cell) -> tuple[Product, Cell | None]:
     factors = factors_of(cell)
     others = [x for x in factors if not x.is_data]
     return tuple(x for x in factors if x.is_data), others[0] if len(others) == 1 else None
-
-
-def _n_arguments(cell: Cell) -> int:
-    return sum(1 for x in reachable(cell) if isinstance(x, Argument))

@@ -1,10 +1,11 @@
 """Taking the log-likelihood graph of a batch apart into the cells of one row.
 
-A tensor becomes an array of cells in which the observation axis has length one. A tensor
-operation without a rule is refused by name.
+A tensor becomes an array of cells in which the observation axis has length one. That rows are apart
+is proved before, in `axis`; rules look once more where a mistake would put a cell in the place of
+another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -30,33 +31,25 @@ from pytensor.tensor.basic import (
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 
-from pymc_minibatch_mh.likelihood.cells import Cell, Cells, Constant, Length, LoweringError
+from pymc_minibatch_mh.likelihood.cells import Cell, Cells, Constant, Length, LoweringError, require
 from pymc_minibatch_mh.likelihood.simplify import apply
+
+OTHER_ROWS = "pairs each row with other rows"
 
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of cells and the axis along which the rows lie, if it has one.
-
-    The proof that rows are apart has been given; rules look once more where a mistake would put a
-    cell in the place of another.
-    """
+    """A tensor of cells and the axis along which the rows lie, if it has one."""
 
     cells: np.ndarray
     axis: int | None
 
 
-def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tensor:
-    """Take a graph apart.
+Tensors = Sequence[Tensor]
 
-    Parameters
-    ----------
-    cells
-        Where cells are made.
-    graph : Variable
-        Log-likelihood of a batch.
-    leaves
-        The position, the batches of data and the length of a batch as cells.
+
+def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tensor:
+    """Take a graph apart, of the position, the batches of data and the length of a batch.
 
     Raises
     ------
@@ -71,11 +64,10 @@ def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tens
         return known[variable]
 
     for node in toposort([graph], blockers=list(known)):
-        inputs = [value_of(x) for x in node.inputs if _is_array(x)]
+        inputs = [value_of(x) for x in node.inputs if hasattr(x.type, "dtype")]
         results = lowered(node.op, node, inputs, cells)
         outputs = (results,) if isinstance(results, Tensor) else results
-        if len(outputs) != len(node.outputs):
-            raise LoweringError(node.op)
+        require(len(outputs) == len(node.outputs), node.op)
         known.update(zip(node.outputs, outputs, strict=True))
     return value_of(graph)
 
@@ -90,34 +82,27 @@ def _known_shapes(
     of_batches = {
         leaf for leaf, tensor in leaves.items() if leaf.type.ndim == 0 or tensor.axis == 0
     }
-    shapes = [v for v in ancestors([graph]) if _is_shape(v) and v not in leaves]
+    made = [v for v in ancestors([graph]) if v.owner is not None and v not in leaves]
+    shapes = [v for v in made if isinstance(v.owner.op, Shape)]
     whole = [v for v in shapes if of_batches.isdisjoint(ancestors([v]))]
     values = constant_fold(whole, raise_not_constant=False) if whole else ()
     known = zip(whole, values, strict=True)
     return {v: Tensor(constants(cells, x), None) for v, x in known if isinstance(x, np.ndarray)}
 
 
-def _is_shape(variable: Variable) -> bool:
-    return variable.owner is not None and isinstance(variable.owner.op, Shape)
-
-
-def _is_array(variable: Variable) -> bool:
-    return hasattr(variable.type, "dtype")
+def filled(shape: Sequence[int], cell_at: Callable[[tuple[int, ...]], Cell]) -> np.ndarray:
+    """Return an array of cells, made one by one in the order of their places."""
+    return np.array([cell_at(place) for place in np.ndindex(*shape)], dtype=object).reshape(shape)
 
 
 def constants(cells: Cells, values: Any) -> np.ndarray:
     """Return an array of numbers as an array of cells."""
     values = np.asarray(values)
-    out = np.empty(values.shape, dtype=object)
-    for place in np.ndindex(*values.shape):
-        out[place] = cells.constant(values[place])
-    return out
+    return filled(values.shape, lambda place: cells.constant(values[place]))
 
 
 @singledispatch
-def lowered(
-    op: Op, node: Node, inputs: Sequence[Tensor], cells: Cells
-) -> Tensor | tuple[Tensor, ...]:
+def lowered(op: Op, node: Node, inputs: Tensors, cells: Cells) -> Tensor | tuple[Tensor, ...]:
     """Return the output of `node` as cells, or all outputs if there are several.
 
     Raises
@@ -128,7 +113,7 @@ def lowered(
     raise LoweringError(op)
 
 
-def row_axis(op: Op, inputs: Sequence[Tensor]) -> int | None:
+def row_axis(op: Op, inputs: Tensors) -> int | None:
     """Return the observation axis of tensors with as many axes each.
 
     Raises
@@ -140,27 +125,26 @@ def row_axis(op: Op, inputs: Sequence[Tensor]) -> int | None:
     if not axes:
         return None
     axis = axes.pop()
-    if axes or any(x.cells.shape[axis] != 1 for x in inputs):
-        raise LoweringError(op, "pairs each row with other rows")
+    require(not axes and all(x.cells.shape[axis] == 1 for x in inputs), op, OTHER_ROWS)
     return axis
 
 
 @lowered.register(Elemwise)
-def _elemwise(op: Elemwise, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _elemwise(op: Elemwise, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     arrays = np.broadcast_arrays(*(x.cells for x in inputs), subok=False)
-    out = np.empty(arrays[0].shape, dtype=object)
-    for place in np.ndindex(*out.shape):
-        out[place] = apply(cells, op.scalar_op, *(array.item(*place) for array in arrays))
-    return Tensor(out, row_axis(op, inputs))
+
+    def cell_at(place: tuple[int, ...]) -> Cell:
+        return apply(cells, op.scalar_op, *(array.item(*place) for array in arrays))
+
+    return Tensor(filled(arrays[0].shape, cell_at), row_axis(op, inputs))
 
 
 @lowered.register(DimShuffle)
-def _dimshuffle(op: DimShuffle, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _dimshuffle(op: DimShuffle, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     (x,) = inputs
     kept = [k for k in op.new_order if k != "x"]
     dropped = [k for k in range(x.cells.ndim) if k not in kept]
-    if x.axis in dropped:
-        raise LoweringError(op)
+    require(x.axis not in dropped, op)
     moved = x.cells.transpose(kept + dropped)
     moved = moved.reshape(moved.shape[: len(kept)])
     added = tuple(np.newaxis if k == "x" else slice(None) for k in op.new_order)
@@ -171,48 +155,44 @@ def _dimshuffle(op: DimShuffle, node: Node, inputs: Sequence[Tensor], cells: Cel
 @lowered.register(SpecifyShape)
 @lowered.register(ScalarFromTensor)
 @lowered.register(TensorFromScalar)
-def _same(op: Op, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _same(op: Op, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     return inputs[0]
 
 
 @lowered.register(MakeVector)
-def _make_vector(op: MakeVector, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    out = np.empty(len(inputs), dtype=object)
-    for k, x in enumerate(inputs):
-        out[k] = x.cells.item()
-    return Tensor(out, None)
+def _make_vector(op: MakeVector, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+    return Tensor(np.array([x.cells.item() for x in inputs], dtype=object), None)
 
 
 @lowered.register(Shape_i)
-def _shape(op: Shape_i, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _shape(op: Shape_i, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     (x,) = inputs
-    rows = x.axis == op.i
-    cell: Cell = cells.length() if rows else cells.constant(np.int64(x.cells.shape[op.i]))
-    return Tensor(single(cell), None)
+    lengths = _shape_of(x, cells)
+    return Tensor(single(lengths[op.i]), None)
 
 
 @lowered.register(Shape)
-def _whole_shape(op: Shape, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
-    (x,) = inputs
+def _whole_shape(op: Shape, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+    return Tensor(_shape_of(inputs[0], cells), None)
+
+
+def _shape_of(x: Tensor, cells: Cells) -> np.ndarray:
     lengths = constants(cells, np.array(x.cells.shape, dtype=np.int64))
     if x.axis is not None:
         lengths[x.axis] = cells.length()
-    return Tensor(lengths, None)
+    return lengths
 
 
 def single(cell: Cell) -> np.ndarray:
     """Return an array without axes that holds one cell."""
-    out = np.empty((), dtype=object)
-    out[()] = cell
-    return out
+    return np.array(cell, dtype=object)
 
 
 @lowered.register(Alloc)
-def _alloc(op: Alloc, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _alloc(op: Alloc, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     value, *lengths = inputs
     shape, axis = _lengths_of([x.cells.item() for x in lengths], op)
-    if value.axis is not None and value.axis + len(shape) - value.cells.ndim != axis:
-        raise LoweringError(op)
+    require(value.axis is None or value.axis + len(shape) - value.cells.ndim == axis, op)
     return Tensor(np.broadcast_to(value.cells, shape), axis)
 
 
@@ -222,22 +202,21 @@ def _lengths_of(shape: Sequence[Cell], op: Op) -> tuple[list[int], int | None]:
     for k, cell in enumerate(shape):
         if isinstance(cell, Constant):
             lengths.append(int(cell.value))
-        elif isinstance(cell, Length) and axis is None:
+        else:
+            require(isinstance(cell, Length) and axis is None, op)
             axis = k
             lengths.append(1)
-        else:
-            raise LoweringError(op)
     return lengths, axis
 
 
 @lowered.register(AllocEmpty)
-def _alloc_empty(op: AllocEmpty, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _alloc_empty(op: AllocEmpty, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     shape, axis = _lengths_of([x.cells.item() for x in inputs], op)
     return Tensor(np.full(shape, cells.constant(np.nan), dtype=object), axis)
 
 
 @lowered.register(ARange)
-def _arange(op: ARange, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _arange(op: ARange, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     start, stop, step = (x.cells.item() for x in inputs)
     if not isinstance(start, Constant) or not isinstance(step, Constant):
         raise LoweringError(op)
@@ -249,7 +228,7 @@ def _arange(op: ARange, node: Node, inputs: Sequence[Tensor], cells: Cells) -> T
 
 
 @lowered.register(Reshape)
-def _reshape(op: Reshape, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _reshape(op: Reshape, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     x, target = inputs
     shape, axis = _lengths_of(list(target.cells), op)
     if x.axis is None and axis is None:
@@ -260,36 +239,33 @@ def _reshape(op: Reshape, node: Node, inputs: Sequence[Tensor], cells: Cells) ->
     # In C order, rows stay rows on the first axis, or where nothing but rows is.
     stay_first = axis == x.axis == 0
     only_rows = x.axis is not None and axis is not None and x.cells.size == 1
-    if not (stay_first or only_rows) or int(np.prod(shape)) != x.cells.size:
-        raise LoweringError(op, "mixes rows, or cannot be seen not to")
+    stay = (stay_first or only_rows) and int(np.prod(shape)) == x.cells.size
+    require(stay, op, "mixes rows, or cannot be seen not to")
     return Tensor(x.cells.reshape(shape), axis)
 
 
 @lowered.register(Join)
-def _join(op: Join, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _join(op: Join, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     axis = row_axis(op, inputs)
     along = op.axis % inputs[0].cells.ndim
-    if axis == along:
-        raise LoweringError(op, "puts rows after rows")
+    require(axis != along, op, "puts rows after rows")
     return Tensor(np.concatenate([x.cells for x in inputs], axis=along), axis)
 
 
 @lowered.register(Split)
-def _split(op: Split, node: Node, inputs: Sequence[Tensor], cells: Cells) -> tuple[Tensor, ...]:
+def _split(op: Split, node: Node, inputs: Tensors, cells: Cells) -> tuple[Tensor, ...]:
     x, lengths = inputs
-    if x.axis == op.axis % x.cells.ndim:
-        raise LoweringError(op, "takes a part of the rows")
-    if not all(isinstance(cell, Constant) for cell in lengths.cells.flat):
-        raise LoweringError(op, "has lengths that are not known beforehand")
+    require(x.axis != op.axis % x.cells.ndim, op, "takes a part of the rows")
+    known = all(isinstance(cell, Constant) for cell in lengths.cells.flat)
+    require(known, op, "has lengths that are not known beforehand")
     ends = np.cumsum([int(cell.value) for cell in lengths.cells.flat])
     parts = np.split(x.cells, ends[:-1], axis=op.axis)
     return tuple(Tensor(part, x.axis) for part in parts)
 
 
 @lowered.register(CheckAndRaise)
-def _asserted(op: CheckAndRaise, node: Node, inputs: Sequence[Tensor], cells: Cells) -> Tensor:
+def _asserted(op: CheckAndRaise, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     x, *conditions = inputs
-    held = [isinstance(c, Constant) and bool(c.value) for t in conditions for c in t.cells.flat]
-    if not all(held):
-        raise LoweringError(op, "asserts what is not known beforehand")
+    held = (isinstance(c, Constant) and bool(c.value) for t in conditions for c in t.cells.flat)
+    require(all(held), op, "asserts what is not known beforehand")
     return x

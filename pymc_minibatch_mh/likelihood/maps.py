@@ -22,14 +22,7 @@ Placed = tuple[np.ndarray, Variable]
 class Map(ABC):
     """A one-to-one map of a few coordinates; it depends on none that another map moves.
 
-    Parameters
-    ----------
-    name
-        The variable that is moved in other coordinates.
-    places : ndarray of int
-        Where it lies in the position.
-    words
-        Its coordinates in words, for messages.
+    It moves the variable `name`, at `places` of the position, to coordinates that `words` name.
     """
 
     name: str
@@ -80,21 +73,9 @@ class Map(ABC):
 class Scaled(Map):
     """Coordinates α_g = a + B z_g in the place of z_g, for all groups g.
 
-    Parameters
-    ----------
-    name
-        The variable z.
-    places : ndarray of int, shape (G, q)
-        Where each z_g lies in the position.
-    words
-        α in words, for messages.
-    position : Variable
-        What B is made of has the same values in positions and in the model's own variables.
-    scale
-        Rows of the lower triangle of B: graphs of the position, one number each. The diagonal is
-        positive wherever the position is.
-    locations
-        Where a_1..a_q lie in the position; -1 for what is zero.
+    Each z_g lies in a row of `places`, shape (G, q), and a_1..a_q at `locations`, -1 for zero. Rows
+    of the lower triangle of B are graphs of the position, one number each, of what has the same
+    values in positions and in the model's own variables. The diagonal is positive.
     """
 
     position: Variable
@@ -193,17 +174,6 @@ class Reciprocal(Map):
 
     What v is the logarithm of, such as the shape of a negative binomial, can be infinite to all
     that data tell. In κ that is the end of the support, zero, which lies near and not far.
-
-    Parameters
-    ----------
-    name
-        The variable v.
-    places : ndarray of int
-        Where it lies in the position.
-    words
-        κ in words, for messages.
-    power
-        1 or 2.
     """
 
     power: int
@@ -213,10 +183,7 @@ class Reciprocal(Map):
         """All of them."""
         return self.moved
 
-    @property
-    def logs(self) -> set[int]:
-        """All of them."""
-        return self.moved
+    logs = ends
 
     def set_values(self, positions: np.ndarray, values: np.ndarray) -> None:
         """Write v."""

@@ -7,34 +7,29 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Constant, Gather, Place
+from pymc_minibatch_mh.likelihood.cells import (
+    Affine,
+    Apply,
+    Cell,
+    Cells,
+    Constant,
+    Term,
+    places_of,
+)
 from pymc_minibatch_mh.likelihood.operations import LogAny, LogErfc, LogSoftplus
 
 _POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
 _POSITIVE_OF_POSITIVE = (scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)
+# fmt: off
 _SMOOTH = (
-    *_POSITIVE,
-    LogAny,
-    LogErfc,
-    LogSoftplus,
-    scalar.Log,
-    scalar.Log1p,
-    scalar.Reciprocal,
-    scalar.Sqrt,
-    scalar.Sqr,
+    *_POSITIVE, LogAny, LogErfc, LogSoftplus, scalar.Log, scalar.Log1p, scalar.Reciprocal,
+    scalar.Sqrt, scalar.Sqr,
 )
 _FINITE_OF_FINITE = (
-    *_POSITIVE,
-    LogAny,
-    LogErfc,
-    LogSoftplus,
-    scalar.Add,
-    scalar.Mul,
-    scalar.Sqr,
-    scalar.Abs,
-    scalar.Maximum,
-    scalar.Minimum,
+    *_POSITIVE, LogAny, LogErfc, LogSoftplus, scalar.Add, scalar.Mul, scalar.Sqr, scalar.Abs,
+    scalar.Maximum, scalar.Minimum,
 )
+# fmt: on
 
 
 def is_a(cell: Cell, *ops: type) -> bool:
@@ -120,6 +115,17 @@ def _keeps_finite(cell: Cell) -> bool:
     return is_a(cell, *_FINITE_OF_FINITE)
 
 
+def coefficients_of(forms: Sequence[tuple[Term, ...]]) -> np.ndarray:
+    """Return the numbers in linear forms, by form and by the data and coordinate they multiply."""
+    keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
+    columns = {key: k for k, key in enumerate(keys)}
+    matrix = np.zeros((len(forms), len(columns)))
+    for row, form in zip(matrix, forms, strict=True):
+        for term in form:
+            row[columns[term.monomial, term.place]] += term.factor
+    return matrix
+
+
 def varies(*terms: Cell) -> bool:
     """Whether a sum is known to change with the position in every row.
 
@@ -158,13 +164,7 @@ def _is_nowhere_null(cell: Cell, known: dict[Cell, bool]) -> bool:
 
 def _coordinates(cell: Cell) -> set[int]:
     affines = [x for x in reachable(cell) if isinstance(x, Affine)]
-    return {k for affine in affines for term in affine.terms for k in _places(term.place)}
-
-
-def _places(place: Place) -> range:
-    if isinstance(place, Gather):
-        return range(place.first, place.first + place.step * place.size, place.step)
-    return range(place, place + 1)
+    return {k for affine in affines for term in affine.terms for k in places_of(term.place)}
 
 
 def is_positive(cell: Cell) -> bool:
@@ -172,11 +172,7 @@ def is_positive(cell: Cell) -> bool:
     if isinstance(cell, Constant):
         return bool(cell.value > 0)
     if is_a(cell, scalar.Add):
-        known = [is_positive(part) for part in cell.inputs]
-        return any(known) and all(
-            positive or is_nonnegative(part)
-            for part, positive in zip(cell.inputs, known, strict=True)
-        )
+        return any(map(is_positive, cell.inputs)) and all(map(is_nonnegative, cell.inputs))
     if is_a(cell, *_POSITIVE_OF_POSITIVE):
         return all(map(is_positive, cell.inputs))
     if is_a(cell, scalar.Switch):

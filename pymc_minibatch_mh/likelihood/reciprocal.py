@@ -7,11 +7,12 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Gather
+from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, places_of
 from pymc_minibatch_mh.likelihood.function import LoweredRow, lowered_rows
 from pymc_minibatch_mh.likelihood.maps import Reciprocal
 from pymc_minibatch_mh.likelihood.operations import GammaRatio
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, reachable, scaled_core, summands
+from pymc_minibatch_mh.likelihood.scaled import real_blocks
 from pymc_minibatch_mh.likelihood.split import Block, Coordinates, Split, in_coordinates
 
 #: How the reciprocal, and its root, are written; those of a shape in an interval.
@@ -23,13 +24,7 @@ _WORDS_OF_INTERVALS = {
 
 
 def shapes_of(split: Split) -> list[str]:
-    """Return the names of the value variables that are logarithms of shapes.
-
-    Parameters
-    ----------
-    split
-        A model in its own variables.
-    """
+    """Return the names of the value variables of a model that are logarithms of shapes."""
     try:
         rows = lowered_rows(split)
     except BoundsError:
@@ -37,32 +32,16 @@ def shapes_of(split: Split) -> list[str]:
     places = {place for row in rows for place in _places_of_shapes(row)}
     return [
         block.name
-        for block in split.blocks
-        if block.start >= split.first
-        and places.intersection(range(block.start, block.stop))
-        and np.isneginf(split.lower[block.start : block.stop]).all()
-        and np.isposinf(split.upper[block.start : block.stop]).all()
+        for block, _ in real_blocks(split)
+        if places.intersection(range(block.start, block.stop))
     ]
 
 
 def in_reciprocal(split: Split, there: Split, name: str, power: int) -> Split | None:
-    """Return a model with the reciprocal of a shape among its coordinates.
+    """Return a model with the reciprocal of a shape among the coordinates that it has already.
 
-    Parameters
-    ----------
-    split
-        The model in its own variables.
-    there
-        The same in the coordinates that it has already.
-    name
-        The value variable that is the shape's logarithm.
-    power
-        1 for its reciprocal, 2 for the root of that.
-
-    Returns
-    -------
-    Split
-        None where rows are not smooth in it, or another map depends on the shape.
+    `name` is the value variable that is the shape's logarithm; power 2 is the reciprocal's root.
+    None where rows are not smooth in it, or where another map depends on the shape.
     """
     known = there.coordinates or Coordinates(())
     block = next(block for block in split.blocks if block.name == name)
@@ -76,8 +55,7 @@ def in_reciprocal(split: Split, there: Split, name: str, power: int) -> Split | 
 
 def _words_of(split: Split, block: Block, power: int) -> str:
     """Return κ in words: of a variable that PyMC maps to the real line, by its own ends."""
-    names = zip(split.blocks, split.natural, strict=True)
-    name = next(name for other, name in names if other is block)
+    name = dict(zip((x.name for x in split.blocks), split.natural, strict=True))[block.name]
     if name == block.name:
         return _WORDS[power].format(f"exp({name})")
     if not block.name.endswith("_interval__"):
@@ -104,10 +82,7 @@ def _coordinates(cell: Cell) -> range:
     (term,) = cell.terms
     if term.monomial or term.factor != 1.0:
         return range(0)
-    place = term.place
-    if isinstance(place, Gather):
-        return range(place.first, place.first + place.step * place.size, place.step)
-    return range(place, place + 1)
+    return places_of(term.place)
 
 
 def _is_smooth(row: LoweredRow) -> bool:

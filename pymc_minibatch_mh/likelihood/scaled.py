@@ -1,8 +1,7 @@
 """Variables that rows meet only as part of a + B z, where coordinates α = a + B z make rows linear.
 
-What is tried here needs no proof to be exact: with its Jacobian, every map is. That rows are linear
-in α is seen by taking them apart again in the new coordinates; a map that does not bring that about
-is dropped, and the reason is kept.
+With its Jacobian, every map is exact. That rows are linear in α is seen by taking them apart again
+in the new coordinates; a map that does not bring that about is dropped, and the reason is kept.
 """
 
 from collections import Counter, defaultdict
@@ -18,10 +17,18 @@ from pytensor.scalar import basic as scalar
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Constant, Gather, Place
+from pymc_minibatch_mh.likelihood.cells import (
+    Affine,
+    Apply,
+    Cell,
+    Constant,
+    Gather,
+    Place,
+    places_of,
+)
 from pymc_minibatch_mh.likelihood.function import LinearForm, LoweredRow, lowered_rows
 from pymc_minibatch_mh.likelihood.maps import Scaled
-from pymc_minibatch_mh.likelihood.patterns import is_a, is_positive, reachable
+from pymc_minibatch_mh.likelihood.patterns import is_a, is_positive, reachable, without
 from pymc_minibatch_mh.likelihood.split import Block, Coordinates, Split, in_coordinates
 
 #: Entries that are scaled each by one of its own, at most: each becomes an expression of its own.
@@ -30,26 +37,11 @@ MOST_ENTRIES = 25
 
 @dataclass(frozen=True)
 class Factor:
-    """A function of the position without data, which is the same in the cells of all terms.
-
-    Parameters
-    ----------
-    expression
-        The operation and its operands, as nested tuples.
-    positive
-        Whether it is positive at every position.
-    places
-        Coordinates that it depends on.
-    """
+    """A function of the position without data: an operation and operands, as nested tuples."""
 
     expression: tuple
     positive: bool
     places: frozenset[int]
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether it is a linear form of coordinates."""
-        return self.expression[0] == "linear"
 
     @property
     def divides(self) -> bool:
@@ -60,25 +52,13 @@ class Factor:
         inner = parts[1]
         return inner[0] == "linear" and all(k < 0.0 for k, _ in inner[1])
 
-    def graph(self, position: Variable) -> Variable:
-        """Return the function as a graph."""
-        return _graph(self.expression, position)
-
 
 @dataclass(frozen=True)
 class Meeting:
-    """One way in which rows meet a coordinate.
+    """One way in which rows meet a coordinate: the term and the data that it is multiplied by.
 
-    Parameters
-    ----------
-    data
-        The term and its data that the coordinate is multiplied by, without numbers.
-    factors
-        What else it is multiplied by.
-    beside
-        Coordinates of what else multiplies it and is no such function: entries that data choose.
-    outside
-        Coordinates of what multiplies a function of it, as of a variable that is bounded.
+    Beside the factors lie coordinates of what is no such function: entries that data choose. Those
+    outside multiply a function of the coordinate, as of a variable that is bounded.
     """
 
     data: Hashable
@@ -89,7 +69,7 @@ class Meeting:
     @property
     def by_itself(self) -> bool:
         """Whether no other coordinate multiplies it as it is."""
-        return not any(factor.is_linear for factor in self.factors)
+        return not any(factor.expression[0] == "linear" for factor in self.factors)
 
     @property
     def counted(self) -> Counter[Factor]:
@@ -101,25 +81,13 @@ class Meeting:
 Column = tuple[int, int, int]
 
 
-def meetings(row: LoweredRow) -> dict[Column, set[Meeting]]:
-    """Return all ways in which a row meets coordinates."""
-    return _Walk(row).found
+def _places_in_column(column: Column) -> range:
+    first, step, count = column
+    return range(first, first + step * count, step)
 
 
 class _Times(NamedTuple):
-    """What a sum is multiplied by.
-
-    Parameters
-    ----------
-    data
-        Data.
-    factors
-        Functions of the position.
-    chosen
-        Functions of entries that the same data choose as those of the sum.
-    beside, outside
-        Coordinates of all else, and of what a function of the sum is multiplied by.
-    """
+    """All that multiplies a sum: also functions of entries that its own data choose."""
 
     data: frozenset[Cell] = frozenset()
     factors: tuple[Factor, ...] = ()
@@ -129,7 +97,7 @@ class _Times(NamedTuple):
 
 
 class _Walk:
-    """A walk down an expression that knows what each sum is multiplied by."""
+    """A walk down an expression, to all ways in which a row meets coordinates."""
 
     def __init__(self, row: LoweredRow) -> None:
         self.found: defaultdict[Column, set[Meeting]] = defaultdict(set)
@@ -164,22 +132,20 @@ class _Walk:
         chosen: set[Cell] = set()
         after: list[tuple[Cell, _Times]] = []
         for x in linear:
-            rest = others.copy()
-            rest.remove(x)
+            rest = without(others, x)
             if isinstance(x, Affine) and any(isinstance(y, Affine) and not factor(y) for y in rest):
                 # A slope of what data choose: the other of the two is met, times this one.
                 continue
-            more = tuple(y for y in map(factor, rest) if y is not None)
             with_it = [y for y in rest if not factor(y) and _index_of(y) in _indices(x)]
             chosen.update(with_it)
             beside = _read_in([y for y in rest if not factor(y) and y not in with_it])
-            factors = (*times.factors, *more)
+            factors = (*times.factors, *_factors(rest))
             after.append((x, _Times(data, factors, tuple(with_it), times.beside | beside)))
         walked = [x for x in others if x not in linear and x not in chosen]
         for x in walked:
             if not (linear and factor(x)):
-                known_ones = [*times.factors, *filter(None, map(factor, others))]
-                after.append((x, _Times(outside=_outside(x, known_ones))))
+                every = [*times.factors, *_factors(others)]
+                after.append((x, _Times(outside=_outside(x, every))))
         return after
 
     def _meet(self, cell: Affine, times: _Times) -> None:
@@ -187,15 +153,13 @@ class _Walk:
             place = term.place
             all_data = self._term, times.data.union(*map(_leaves, term.monomial))
             if not isinstance(place, Gather):
-                columns = [((place, 1, 1), times.factors)]
+                columns = {(place, 1, 1): times.factors}
             elif not times.chosen:
-                columns = [((place.first, place.step, place.size), times.factors)]
+                columns = {(place.first, place.step, place.size): times.factors}
             else:
-                columns = [
-                    ((place.first + place.step * k, 1, 1), times.factors + _entry(times.chosen, k))
-                    for k in range(place.size)
-                ]
-            for column, factors in columns:
+                entries = [(*times.factors, *_factors(times.chosen, k)) for k in range(place.size)]
+                columns = {(k, 1, 1): x for k, x in zip(places_of(place), entries, strict=True)}
+            for column, factors in columns.items():
                 self.found[column].add(Meeting(all_data, factors, times.beside, times.outside))
 
 
@@ -219,12 +183,12 @@ def _index_of(cell: Cell) -> tuple[Cell, int] | None:
     """Return by which data all is chosen that a function of entries depends on."""
     found = [_indices(x) for x in reachable(cell) if isinstance(x, Affine)]
     alike = bool(found) and all(len(x) == 1 and x == found[0] for x in found)
-    return next(iter(found[0])) if alike and factor_of_entry(cell, 0) is not None else None
+    return next(iter(found[0])) if alike and factor(cell, 0) is not None else None
 
 
-def _entry(chosen: Sequence[Cell], k: int) -> tuple[Factor, ...]:
-    found = (factor_of_entry(cell, k) for cell in chosen)
-    return tuple(x for x in found if x is not None)
+def _factors(cells: Iterable[Cell], entry: int | None = None) -> list[Factor]:
+    """Return the cells that are functions of the position."""
+    return [known for cell in cells if (known := factor(cell, entry)) is not None]
 
 
 def _read_in(chosen: Sequence[Cell]) -> frozenset[int]:
@@ -242,13 +206,8 @@ def _leaves(cell: Cell) -> set[Cell]:
     return {cell}
 
 
-def factor(cell: Cell) -> Factor | None:
-    """Return a cell as a function of the position, None if it depends on data."""
-    return factor_of_entry(cell, None)
-
-
-def factor_of_entry(cell: Cell, entry: int | None) -> Factor | None:
-    """Return a cell where data choose an entry; None if it depends on data otherwise."""
+def factor(cell: Cell, entry: int | None = None) -> Factor | None:
+    """Return a function of the position, or of the entry that data choose; else None."""
     expression = _expression(cell, entry)
     if expression is None:
         return None
@@ -323,18 +282,9 @@ class _Plan:
 
 
 def in_linear_coordinates(split: Split) -> Split:
-    """Return a model in coordinates in which rows are linear, where it is not written in them.
+    """Return a model in coordinates in which rows are linear, or itself if nothing is to be mapped.
 
-    Parameters
-    ----------
-    split
-        A model in its own variables.
-
-    Returns
-    -------
-    Split
-        `split` itself if there is nothing to map. Why a variable that rows meet in products with
-        others is not mapped stands in the field ``coordinates``.
+    The field ``coordinates`` says why a variable that rows meet in products is not mapped.
     """
     try:
         rows = lowered_rows(split)
@@ -342,14 +292,13 @@ def in_linear_coordinates(split: Split) -> Split:
         return split
     met: defaultdict[Column, set[Meeting]] = defaultdict(set)
     for row in rows:
-        for column, ways in meetings(row).items():
+        for column, ways in _Walk(row).found.items():
             met[column] |= ways
-    searches = [_Search(split, block, name, met) for block, name in _candidates(split)]
+    searches = [_Search(split, block, name, met) for block, name in real_blocks(split)]
     scaled, refused = _mapped_together(split, searches)
     if not scaled and not refused:
         return split
-    scaled = _located(split, scaled)
-    return in_coordinates(split, Coordinates(tuple(scaled), tuple(refused)))
+    return in_coordinates(split, Coordinates(tuple(_located(split, scaled)), tuple(refused)))
 
 
 def _mapped_together(
@@ -381,13 +330,12 @@ class _RefusedError(Exception):
     """Why a variable stays as it is."""
 
 
-def _candidates(split: Split) -> list[tuple[Block, str]]:
+def real_blocks(split: Split) -> list[tuple[Block, str]]:
     """Return own blocks that can take any real value, and the names of their variables."""
     return [
         (block, name)
         for block, name in zip(split.blocks, split.natural, strict=True)
-        if block.start >= split.first
-        and block.stop > block.start
+        if split.first <= block.start < block.stop
         and np.isneginf(split.lower[block.start : block.stop]).all()
         and np.isposinf(split.upper[block.start : block.stop]).all()
     ]
@@ -406,7 +354,7 @@ class _Search:
             column: ways for column, ways in met.items() if block.start <= column[0] < block.stop
         }
         alone = [c for c, ways in met.items() if any(way.by_itself for way in ways)]
-        places = {k for first, step, n in alone for k in range(first, first + step * n, step)}
+        places = {k for column in alone for k in _places_in_column(column)}
         factors = {f for ways in self._met.values() for way in ways for f in way.factors}
         # What rows depend on beside the products, as on the scale of their own noise.
         self._kept_out = {f for f in factors if f.places & places}
@@ -418,13 +366,7 @@ class _Search:
         return bool(again)
 
     def plans(self) -> list[_Plan]:
-        """Return B for the groups of the block, none if rows meet it in no product.
-
-        Raises
-        ------
-        _RefusedError
-            If they do, but no map makes rows linear in it.
-        """
+        """Return B for the groups of the block, none if rows meet it in no product."""
         plans = self._plans()
         if not plans:
             self._require_none_lost()
@@ -491,9 +433,9 @@ class _Search:
     def _common(self, ways: dict[Column, list[Meeting]]) -> dict[int, Factors]:
         """Return what multiplies each coordinate wherever it is met."""
         found: dict[int, Factors] = {}
-        for (first, step, count), of_column in ways.items():
+        for column, of_column in ways.items():
             shared = reduce(lambda x, y: x & y, (way.counted for way in of_column))
-            for place in range(first, first + step * count, step):
+            for place in _places_in_column(column):
                 found[place] = found[place] & shared if place in found else shared
         return found
 
@@ -528,7 +470,7 @@ def _located(split: Split, scaled: Sequence[Scaled]) -> list[Scaled]:
     mapped = {int(k) for one in scaled for k in one.places.flat}
     columns = [_coefficients(forms, set(map(int, p))) for one in scaled for p in one.places.T]
     found = [-1] * len(columns)
-    for block, _ in _candidates(split):
+    for block, _ in real_blocks(split):
         for place in range(block.start, block.stop):
             alike = [k for k, c in enumerate(columns) if c == _coefficients(forms, {place})]
             if place not in mapped and len(alike) == 1 and found[alike[0]] < 0:
@@ -577,13 +519,13 @@ def _triangle(ways: dict[Column, list[Meeting]]) -> _Plan | None:
         rows.append(tuple(row.get(column, Counter()) for column in order))
     if len({count for _, _, count in order}) != 1 or len(order) != len(ways):
         return None
-    places = np.stack([np.arange(k, k + step * count, step) for k, step, count in order], axis=1)
+    places = np.stack([_places_in_column(column) for column in order], axis=1)
     return _Plan(places, tuple(rows))
 
 
 def _product(factors: Factors, position: Variable) -> Variable:
     """Return a product of factors; without any, of a triangle's entry, zero."""
-    graphs = [factor.graph(position) for factor in factors.elements()]
+    graphs = [_graph(factor.expression, position) for factor in factors.elements()]
     if not graphs:
         return pt.constant(0.0)
     return graphs[0] if len(graphs) == 1 else pt.mul(*graphs)
@@ -597,13 +539,7 @@ def _forms(split: Split, scaled: Sequence[Scaled]) -> list[LinearForm]:
 
 def _places_in(forms: Sequence[LinearForm]) -> set[int]:
     """Return the coordinates that forms depend on."""
-    return {k for form in forms for term in form.terms for k in _coordinates(term.place)}
-
-
-def _coordinates(place: int | Gather) -> range:
-    if isinstance(place, Gather):
-        return range(place.first, place.first + place.step * place.size, place.step)
-    return range(place, place + 1)
+    return {k for form in forms for term in form.terms for k in places_of(term.place)}
 
 
 def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
@@ -611,6 +547,6 @@ def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
     found: defaultdict[tuple, float] = defaultdict(float)
     for k, form in enumerate(forms):
         for term in form.terms:
-            if places.issuperset(_coordinates(term.place)):
+            if places.issuperset(places_of(term.place)):
                 found[k, term.monomial] += term.factor
     return dict(found)

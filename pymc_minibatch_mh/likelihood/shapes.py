@@ -4,13 +4,11 @@ A negative binomial with an infinite shape is Poisson, and Student's t with infi
 of freedom is normal: in κ = 1/shape, or its root, the log-likelihood of a row is smooth there. As
 it is written, it is a difference of infinite terms. Here it is written again: terms in log κ are
 taken together, in which they cancel, and of what is left every function of exp(c log κ) becomes one
-of the power κ^c.
+of the power K = κ^c.
 
-Shapes with a shift or an interval, as linear fractions (a + b K) / (c + d K) of a power K of κ.
-
-In κ = exp(-v/power), a shape with a shift, m + exp(v), is (1 + m K) / K with K = κ^power, and a
-shape in an interval, low + (high - low) σ(v), is (high + low K) / (1 + K). Sums with numbers,
-reciprocals and logarithms of such fractions are others, of which none has a difference.
+A shape with a shift, m + exp(v), is (1 + m K) / K, and one in an interval, low + (high - low) σ(v),
+is (high + low K) / (1 + K). Sums with numbers, reciprocals and logarithms of such linear fractions
+are others, of which none has a difference.
 """
 
 import math
@@ -21,9 +19,16 @@ from functools import reduce
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.likelihood import arithmetic
-from pymc_minibatch_mh.likelihood.arithmetic import add, exp, multiply, negative, reciprocal, square
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Gather, Place
+from pymc_minibatch_mh.likelihood.arithmetic import (
+    add,
+    divide,
+    exp,
+    multiply,
+    negative,
+    reciprocal,
+    square,
+)
+from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Place, places_of
 from pymc_minibatch_mh.likelihood.operations import (
     GammaRatio,
     LogSoftplus,
@@ -46,17 +51,7 @@ Linear = tuple[float, float]
 
 @dataclass(frozen=True)
 class Fraction:
-    """A linear fraction of K = κ^power, whose coefficients are not negative.
-
-    Parameters
-    ----------
-    place
-        Where κ lies in the position.
-    power
-        A positive number.
-    above, below
-        Coefficients of 1 and of K in the numerator and in the denominator.
-    """
+    """A linear fraction of K = κ^power: coefficients of 1 and of K, which are not negative."""
 
     place: Place
     power: float
@@ -112,84 +107,6 @@ def logarithm(linear: Linear) -> tuple[float, float, float]:
     return (0.0, math.log(a), b / a) if a > 0.0 else (1.0, math.log(b), 0.0)
 
 
-class Fractions:
-    """Recognises cells, written in log κ, that are linear fractions of a power of κ.
-
-    Parameters
-    ----------
-    cells
-        Where they were made.
-    power
-        Returns κ, c and r of a cell that is c log κ + r, else None.
-    """
-
-    def __init__(
-        self, cells: Cells, power: Callable[[Cell], tuple[Place, float, Cell] | None]
-    ) -> None:
-        self._cells = cells
-        self._power = power
-
-    def of(self, cell: Cell) -> Fraction | None:
-        """Return a cell as a fraction, if that is what it is."""
-        found: Fraction | None = None
-        if is_a(cell, scalar.Exp):
-            found = self._exponential(cell.inputs[0])
-        elif is_a(cell, scalar_math.Sigmoid):
-            odds = self._exponential(cell.inputs[0])
-            found = None if odds is None else odds.share
-        elif is_a(cell, scalar.Reciprocal):
-            inner = self.of(cell.inputs[0])
-            found = None if inner is None else inner.inverted
-        elif is_a(cell, scalar.Mul):
-            core, factor = scaled_core(self._cells, cell)
-            scale, inner = number(factor), None if core is cell else self.of(core)
-            found = None if inner is None or scale is None else inner.times(scale)
-        elif is_a(cell, scalar.Add):
-            numbers = [x for part in cell.inputs if (x := number(part)) is not None]
-            others = [part for part in cell.inputs if number(part) is None]
-            inner = self.of(others[0]) if len(others) == 1 else None
-            found = None if inner is None else inner.plus(sum_of(numbers))
-        return found if found is not None and found.is_valid else None
-
-    def of_log(self, cell: Cell) -> Fraction | None:
-        """Return the fraction that a cell is the logarithm of."""
-        if is_a(cell, scalar.Log):
-            return self.of(cell.inputs[0])
-        found: Fraction | None = None
-        if is_a(cell, scalar.Log1p):
-            found = self.of(cell.inputs[0])
-        elif is_a(cell, scalar_math.Softplus):
-            found = self._exponential(cell.inputs[0])
-        return None if found is None else found.plus(1.0)
-
-    def in_log(self, cell: Cell) -> tuple[Cell, Fraction] | None:
-        """Return w and m of log(1 + w/m), for a fraction m."""
-        cells = self._cells
-        if is_a(cell, scalar.Log1p):
-            factors = factors_of(cell.inputs[0])
-            for factor in (x for x in factors if is_a(x, scalar.Reciprocal)):
-                shape = self.of(factor.inputs[0])
-                if shape is not None:
-                    return arithmetic.multiply(cells, *without(factors, factor)), shape
-        if is_a(cell, scalar_math.Softplus):
-            parts = summands(cell.inputs[0])
-            for part in parts:
-                core, sign = scaled_core(cells, part)
-                found = self.of_log(core) if number(sign) == -1.0 else None
-                if found is not None:
-                    w = arithmetic.add(cells, *without(parts, part))
-                    return arithmetic.exp(cells, w), found
-        return None
-
-    def _exponential(self, x: Cell) -> Fraction | None:
-        """Return exp(x), if it is a number times a power of κ."""
-        known = self._power(x)
-        offset = None if known is None else number(known[2])
-        if known is None or offset is None:
-            return None
-        return Fraction.exponential(known[0], known[1], math.exp(offset))
-
-
 #: A density that goes over into its limit at a shape this large is taken as it is without that:
 #: they differ by less than rounding.
 LIMIT = 1e8
@@ -197,26 +114,8 @@ LIMIT = 1e8
 Logs = dict[Place, list[Cell]]
 
 
-def is_log(cells: Cells, place: Place) -> bool:
-    """Whether a place stands for the logarithms of coordinates."""
-    if isinstance(place, Gather):
-        return set(range(place.first, place.first + place.step * place.size, place.step)) <= (
-            cells.logs
-        )
-    return place in cells.logs
-
-
 def in_reciprocals(cells: Cells, root: Cell) -> Cell:
-    """Return an expression in κ, of one in log κ.
-
-    Parameters
-    ----------
-    cells
-        Where the expression was made. In it, coordinates that ``cells.logs`` names stand for their
-        logarithms, and in the result for themselves.
-    root
-        The expression.
-    """
+    """Return an expression in κ, of one in which ``cells.logs`` stand for their logarithms."""
     return _Reciprocals(cells).closed(root)
 
 
@@ -226,17 +125,16 @@ class _Reciprocals:
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
         self._known: dict[Cell, tuple[Logs, Cell]] = {}
-        self._fractions = Fractions(cells, self._power)
 
     def closed(self, cell: Cell) -> Cell:
         """Return an expression in κ."""
-        logs, rest = self._split(cell)
+        cells, (logs, rest) = self._cells, self._split(cell)
         parts = [
-            multiply(self._cells, factor, self._log(place))
+            multiply(cells, factor, cells.node(scalar.log, (cells.coordinate(place),)))
             for place, factors in logs.items()
             if number(factor := self._total(factors)) != 0.0
         ]
-        return add(self._cells, rest, *parts) if parts else rest
+        return add(cells, rest, *parts) if parts else rest
 
     def _split(self, cell: Cell) -> tuple[Logs, Cell]:
         if cell not in self._known:
@@ -269,12 +167,11 @@ class _Reciprocals:
 
     def _of_affine(self, cell: Affine) -> tuple[Logs, Cell]:
         cells, logs = self._cells, Logs()
-        rest = [term for term in cell.terms if not is_log(cells, term.place)]
-        for term in cell.terms:
-            if is_log(cells, term.place):
-                number_of: Cell = cells.constant(term.factor)
-                factor = reduce(cells.times, term.monomial, number_of)
-                logs.setdefault(term.place, []).append(factor)
+        own = [term for term in cell.terms if cells.logs.issuperset(places_of(term.place))]
+        rest = [term for term in cell.terms if term not in own]
+        for term in own:
+            factor: Cell = cells.constant(term.factor)
+            logs.setdefault(term.place, []).append(reduce(cells.times, term.monomial, factor))
         return logs, cells.affine(rest, cell.offset) if rest else cell.offset
 
     def _sum(self, parts: list[tuple[Logs, Cell]]) -> tuple[Logs, Cell]:
@@ -298,7 +195,7 @@ class _Reciprocals:
         core, scale = scaled_core(cells, x)
         known = self._power(core.inputs[0]) if is_a(core, scalar.Exp) else None
         if known is None or known[1] >= 0.0 or not known[2].is_data:
-            fraction = self._fractions.of(x)
+            fraction = self._fraction_of(x)
             return None if fraction is None else self._gamma_of_fraction(fraction, y, z)
         place, power, offset = known
         y, z = self._total([y]), self._total([z])
@@ -316,7 +213,7 @@ class _Reciprocals:
 
     def _half_apart(self, x: Cell, y: Cell, z: Cell) -> tuple[Fraction, Cell, Cell] | None:
         """Return x plus the smaller of two numbers that are a half apart, then 0 and a half."""
-        (first, last), shape = map(number, (y, z)), self._fractions.of(x)
+        (first, last), shape = map(number, (y, z)), self._fraction_of(x)
         if first is None or last is None or shape is None or min(first, last) <= 0.0:
             return None
         if sum_of((abs(sum_of((first, -last))), -0.5)) != 0.0:
@@ -328,19 +225,18 @@ class _Reciprocals:
         cells = self._cells
         gap = self._total([y, cells.times(cells.minus_one, z)])
         logs, rest = self._times(gap, self._log_of(shape))
-        rise = cells.node(
-            gamma_rise, (self._of(shape.inverted), self._total([y]), self._total([z]))
-        )
+        inverse = self._of(shape.inverted)
+        rise = cells.node(gamma_rise, (inverse, self._total([y]), self._total([z])))
         return logs, add(cells, rest, rise)
 
     def logarithm(self, cell: Apply) -> tuple[Logs, Cell] | None:
         """Return the logarithm of a linear fraction, or of one more than that."""
-        fraction = self._fractions.of_log(cell)
+        fraction = self._fraction_in_log(cell)
         return None if fraction is None else self._log_of(fraction)
 
     def fraction(self, cell: Apply) -> tuple[Logs, Cell] | None:
         """Return a linear fraction of a power of κ."""
-        fraction = self._fractions.of(cell)
+        fraction = self._fraction_of(cell)
         return None if fraction is None else ({}, self._of(fraction))
 
     def softplus(self, cell: Apply) -> tuple[Logs, Cell] | None:
@@ -364,21 +260,19 @@ class _Reciprocals:
             others = add(cells, *(part for part in parts if part is not share))
             outside = self._power(others)
             if inside and outside and inside[1] > 0.0 and outside[:2] == (inside[0], -inside[1]):
-                size = self._sized(inside[0], inside[1], inside[2])
+                size = self._sized(*inside)
                 whole = exp(cells, add(cells, inside[2], outside[2]))
                 return {}, multiply(cells, whole, cells.node(log1p_ratio, (size,)))
         known = self._power(x)
-        if known is None:
-            return None
-        return {}, self._sized(*known)
+        return None if known is None else ({}, self._sized(*known))
 
     def _product(self, factors: Sequence[Cell]) -> Cell:
         """Return a product; of (k m + d) log(1 + w/m), for a shape m, that of what is finite."""
         cells = self._cells
         for log in factors:
-            known = self._fractions.in_log(log)
+            known = self._share_in_log(log)
             for sum_of_shape in factors if known is not None else ():
-                whole = self._fractions.of(sum_of_shape)
+                whole = self._fraction_of(sum_of_shape)
                 parts = None if known is None or whole is None else known[1].parts_of(whole)
                 if known is not None and parts is not None:
                     size = self.closed(known[0])
@@ -392,6 +286,69 @@ class _Reciprocals:
                     others = without(without(factors, log), sum_of_shape)
                     return multiply(cells, total, *map(self.closed, others))
         return multiply(cells, *map(self.closed, factors))
+
+    def _fraction_of(self, cell: Cell) -> Fraction | None:
+        """Return a cell as a fraction, if that is what it is."""
+        found: Fraction | None = None
+        if is_a(cell, scalar.Exp):
+            found = self._exponential_fraction(cell.inputs[0])
+        elif is_a(cell, scalar_math.Sigmoid):
+            odds = self._exponential_fraction(cell.inputs[0])
+            found = None if odds is None else odds.share
+        elif is_a(cell, scalar.Reciprocal):
+            inner = self._fraction_of(cell.inputs[0])
+            found = None if inner is None else inner.inverted
+        elif is_a(cell, scalar.Mul):
+            core, factor = scaled_core(self._cells, cell)
+            scale, inner = number(factor), None if core is cell else self._fraction_of(core)
+            found = None if inner is None or scale is None else inner.times(scale)
+        elif is_a(cell, scalar.Add):
+            numbers = [x for part in cell.inputs if (x := number(part)) is not None]
+            others = [part for part in cell.inputs if number(part) is None]
+            inner = self._fraction_of(others[0]) if len(others) == 1 else None
+            found = None if inner is None else inner.plus(sum_of(numbers))
+        return found if found is not None and found.is_valid else None
+
+    def _fraction_in_log(self, cell: Cell) -> Fraction | None:
+        """Return the fraction that a cell is the logarithm of."""
+        if is_a(cell, scalar.Log):
+            return self._fraction_of(cell.inputs[0])
+        if is_a(cell, scalar.Log1p):
+            found = self._fraction_of(cell.inputs[0])
+        else:
+            found = (
+                self._exponential_fraction(cell.inputs[0])
+                if is_a(cell, scalar_math.Softplus)
+                else None
+            )
+        return None if found is None else found.plus(1.0)
+
+    def _share_in_log(self, cell: Cell) -> tuple[Cell, Fraction] | None:
+        """Return w and m of log(1 + w/m), for a fraction m."""
+        cells = self._cells
+        if is_a(cell, scalar.Log1p):
+            factors = factors_of(cell.inputs[0])
+            for factor in (x for x in factors if is_a(x, scalar.Reciprocal)):
+                shape = self._fraction_of(factor.inputs[0])
+                if shape is not None:
+                    return multiply(cells, *without(factors, factor)), shape
+        if is_a(cell, scalar_math.Softplus):
+            parts = summands(cell.inputs[0])
+            for part in parts:
+                core, sign = scaled_core(cells, part)
+                found = self._fraction_in_log(core) if number(sign) == -1.0 else None
+                if found is not None:
+                    w = add(cells, *without(parts, part))
+                    return exp(cells, w), found
+        return None
+
+    def _exponential_fraction(self, x: Cell) -> Fraction | None:
+        """Return exp(x), if it is a number times a power of κ."""
+        known = self._power(x)
+        offset = None if known is None else number(known[2])
+        if known is None or offset is None:
+            return None
+        return Fraction.exponential(known[0], known[1], math.exp(offset))
 
     def _log_of(self, fraction: Fraction) -> tuple[Logs, Cell]:
         cells, power, parts = self._cells, 0.0, list[Cell]()
@@ -408,16 +365,13 @@ class _Reciprocals:
 
     def _of(self, fraction: Fraction) -> Cell:
         """Return a linear fraction as it is computed."""
-        above = self._linear(fraction, fraction.above)
-        return multiply(
-            self._cells, above, reciprocal(self._cells, self._linear(fraction, fraction.below))
-        )
+        above, below = (self._linear(fraction, x) for x in (fraction.above, fraction.below))
+        return divide(self._cells, above, below)
 
     def _linear(self, fraction: Fraction, linear: Linear) -> Cell:
         cells, (offset, slope) = self._cells, map(self._cells.constant, linear)
-        return add(
-            cells, offset, multiply(cells, slope, self._raised(fraction.place, fraction.power))
-        )
+        power = self._raised(fraction.place, fraction.power)
+        return add(cells, offset, multiply(cells, slope, power))
 
     def _power(self, cell: Cell) -> tuple[Place, float, Cell] | None:
         """Return c and r of c log κ + r for one κ, if that is what an expression is."""
@@ -431,9 +385,8 @@ class _Reciprocals:
     def _sized(self, place: Place, power: float, rest: Cell) -> Cell:
         """Return κ^c e^r."""
         raised = self._raised(place, power)
-        return (
-            raised if number(rest) == 0.0 else multiply(self._cells, raised, exp(self._cells, rest))
-        )
+        none = number(rest) == 0.0
+        return raised if none else multiply(self._cells, raised, exp(self._cells, rest))
 
     def _log1p(self, place: Place, power: float, rest: Cell) -> Cell:
         return self._cells.node(scalar.log1p, (self._sized(place, power, rest),))
@@ -448,9 +401,6 @@ class _Reciprocals:
             return reciprocal(cells, self._raised(place, -power))
         return cells.node(scalar.pow, (base, cells.constant(power)))
 
-    def _log(self, place: Place) -> Cell:
-        return self._cells.node(scalar.log, (self._cells.coordinate(place),))
-
     def _never_holds(self, condition: Cell) -> bool:
         """Whether a condition is false, or asks whether a shape is so large that it may be."""
         if is_a(condition, scalar.AND):
@@ -462,7 +412,7 @@ class _Reciprocals:
             return False
         shape = condition.inputs[0]
         known = self._power(shape.inputs[0]) if is_a(shape, scalar.Exp) else None
-        return self._fractions.of(shape) is not None if known is None else known[1] < 0.0
+        return self._fraction_of(shape) is not None if known is None else known[1] < 0.0
 
     def _total(self, parts: list[Cell]) -> Cell:
         """Return a sum of data, in which what is equal cancels."""

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from math import inf, log
 
+import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.likelihood import operations as change_operations
 from pymc_minibatch_mh.likelihood.arithmetic import (
     CHOICES,
     add,
@@ -25,14 +25,7 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     square,
     subtract,
 )
-from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, Constant, Length, LoweringError
-from pymc_minibatch_mh.likelihood.log_sums import (
-    decides,
-    hindrances,
-    is_impossible,
-    may_be_impossible,
-    summands_of,
-)
+from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Constant, Length, require
 from pymc_minibatch_mh.likelihood.operations import (
     LogAny,
     LogErfc,
@@ -55,53 +48,6 @@ from pymc_minibatch_mh.likelihood.patterns import (
     summands,
 )
 
-
-class Plain:
-    """Sums and products that are rounded where they are written.
-
-    Parameters
-    ----------
-    cells
-        Where the cells are made.
-    """
-
-    def __init__(self, cells: Cells) -> None:
-        self._cells = cells
-        self.half = cells.constant(0.5)
-
-    def add(self, *terms: Cell) -> Cell:
-        """Return a sum."""
-        kept = [x for x in terms if not _is(x, 0.0)]
-        if len(kept) < 2:
-            return kept[0] if kept else self._cells.zero
-        return self._cells.node(scalar.add, kept)
-
-    def multiply(self, left: Cell, right: Cell) -> Cell:
-        """Return a product; zero times anything is zero."""
-        if _is(left, 0.0) or _is(right, 0.0):
-            return self._cells.zero
-        if _is(left, 1.0) or _is(right, 1.0):
-            return right if _is(left, 1.0) else left
-        return self._cells.node(scalar.mul, (left, right))
-
-    def subtract(self, left: Cell, right: Cell) -> Cell:
-        """Return a difference."""
-        return left if _is(right, 0.0) else self._cells.node(scalar.sub, (left, right))
-
-    def sizes(self, *terms: Cell) -> Cell:
-        """Return a sum of absolute values."""
-        kept = [x for x in terms if not _is(x, 0.0)]
-        return self._cells.node(change_operations.sizes, kept) if kept else self._cells.zero
-
-    def ratio(self, part: Cell, whole: Cell) -> Cell:
-        """Return |part / whole|, 0 where that has no value."""
-        return part if _is(part, 0.0) else self._cells.node(change_operations.ratio, (part, whole))
-
-
-def _is(cell: Cell, value: float) -> bool:
-    return isinstance(cell, Constant) and float(cell.value) == value
-
-
 ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
 
 
@@ -117,8 +63,7 @@ def rest_of_share(cells: Cells, part: Cell, whole: Cell) -> Cell | None:
 def between(cells: Cells, x: Cell) -> Cell:
     """Return σ(a) - σ(b), a > b, as σ(a) σ(-b) (1 - exp(b - a)), and any other cell as it is.
 
-    Nothing cancels in the product. But the shares of all categories add up to one as differences
-    only, so that this waits until a logarithm is taken.
+    In the product nothing cancels; but the shares of all categories add up to one as differences.
     """
     if not is_a(x, scalar.Add) or len(x.inputs) != 2:
         return x
@@ -168,13 +113,11 @@ def apply(cells: Cells, op: ScalarOp, *operands: Cell) -> Cell:
     Raises
     ------
     LoweringError
-        If it takes the parameters out of the real numbers, such as by rounding them, or depends on
-        how many rows there are.
+        If it takes the parameters out of the real numbers, or computes with the number of rows.
     """
     if any(isinstance(cell, Length) for cell in operands):
-        if isinstance(op, scalar.Cast):
-            return operands[0]
-        raise LoweringError(op, "computes with the number of rows")
+        require(isinstance(op, scalar.Cast), op, "computes with the number of rows")
+        return operands[0]
     if all(cell.is_data for cell in operands):
         return operands[1] if isinstance(op, scalar.Second) else cells.node(op, operands)
     if isinstance(op, ORDERS):
@@ -200,28 +143,15 @@ def logarithm(cells: Cells, x: Cell) -> Cell:
     """Return a logarithm, of products with exponentials term by term."""
     if x.is_data:
         return cells.node(scalar.log, (cells.real(x),))
-    if is_a(x, scalar.Exp):
-        return x.inputs[0]
     if isinstance(x, Affine) and all(t.place in cells.logs for t in x.terms):
         return x
-    if is_a(x, scalar_math.Sigmoid):
-        inner = negative(cells, x.inputs[0])
-        return negative(cells, softplus(cells, inner))
-    if is_a(x, scalar_math.Erfc):
-        return cells.node(log_erfc, x.inputs)
-    if is_a(x, scalar_math.Softplus):
-        return cells.node(log_softplus, x.inputs)
-    if is_a(x, scalar_math.Erfcx):
-        (inner,) = x.inputs
-        return add(cells, cells.node(log_erfc, (inner,)), square(cells, inner))
+    rule = _LOG_OF.get(type(x.op)) if isinstance(x, Apply) else None
+    if rule is not None:
+        return rule(cells, *x.inputs)
     if is_a(x, scalar.Switch):
         return _in_branches(cells, logarithm, x)
     if is_a(x, scalar.Mul):
         return _log_of_product(cells, x)
-    if is_a(x, scalar.Reciprocal):
-        return negative(cells, logarithm(cells, x.inputs[0]))
-    if is_a(x, scalar.Sqrt):
-        return multiply(cells, cells.constant(0.5), logarithm(cells, x.inputs[0]))
     if is_a(x, scalar.Add) and all(is_a(part, scalar.Exp) for part in x.inputs):
         return log_of_sum(cells, [part.inputs[0] for part in x.inputs])
     if is_a(x, scalar.Add) and len(x.inputs) == 2 and number(x.inputs[1]) == 1.0:
@@ -231,6 +161,17 @@ def logarithm(cells: Cells, x: Cell) -> Cell:
         return tail
     share = between(cells, x)
     return cells.node(scalar.log, (x,)) if share is x else logarithm(cells, share)
+
+
+_LOG_OF: dict[type, Callable[[Cells, Cell], Cell]] = {
+    scalar.Exp: lambda cells, x: x,
+    scalar.Reciprocal: lambda cells, x: negative(cells, logarithm(cells, x)),
+    scalar.Sqrt: lambda cells, x: multiply(cells, cells.constant(0.5), logarithm(cells, x)),
+    scalar_math.Sigmoid: lambda cells, x: negative(cells, softplus(cells, negative(cells, x))),
+    scalar_math.Softplus: lambda cells, x: cells.node(log_softplus, (x,)),
+    scalar_math.Erfc: lambda cells, x: cells.node(log_erfc, (x,)),
+    scalar_math.Erfcx: lambda cells, x: add(cells, cells.node(log_erfc, (x,)), square(cells, x)),
+}
 
 
 def _log_of_tail(cells: Cells, x: Cell, more: float) -> Cell | None:
@@ -270,6 +211,40 @@ def _log_of_product(cells: Cells, x: Cell) -> Cell:
 def log_of_sum(cells: Cells, logs: Sequence[Cell]) -> Cell:
     """Return log Σ exp(x), any of which may be -inf."""
     return reduce(lambda left, right: _log_add_exp(cells, left, right), logs)
+
+
+def hindrances(cells: Cells, x: Cell) -> tuple[bool, bool]:
+    """Return what speaks against subtracting a cell: that it may be -inf, that it is data."""
+    unknown = x.is_data and not isinstance(x, Constant)
+    return unknown or may_be_impossible(cells, x), x.is_data
+
+
+def summands_of(cells: Cells, total: Cell) -> list[Cell]:
+    """Return the summands of a sum, one by one also those that are data."""
+    parts: list[Cell] = []
+    for part in summands(total):
+        if isinstance(part, Affine):
+            parts += [cells.linear(part), *summands(part.offset)]
+        else:
+            parts += summands(part)
+    return parts
+
+
+def is_impossible(cell: Cell) -> bool:
+    """Whether a cell is -inf."""
+    return isinstance(cell, Constant) and bool(np.isneginf(cell.value))
+
+
+def decides(cells: Cells, part: Cell, *, deep: bool) -> bool:
+    """Whether a summand is a choice by data of -inf or another value."""
+    if not (is_a(part, scalar.Switch) and part.inputs[0].is_data):
+        return False
+    return any(is_impossible(x) or (deep and may_be_impossible(cells, x)) for x in part.inputs[1:])
+
+
+def may_be_impossible(cells: Cells, cell: Cell) -> bool:
+    """Whether data decide if a sum is -inf."""
+    return any(is_impossible(x) or decides(cells, x, deep=True) for x in summands_of(cells, cell))
 
 
 def _log_add_exp(cells: Cells, left: Cell, right: Cell) -> Cell:
@@ -359,9 +334,8 @@ def power(cells: Cells, base: Cell, exponent: Cell) -> Cell:
     """Return a power, through the exponential function where the exponent is not data."""
     if exponent.is_data:
         known = number(exponent)
-        simple = {0.0: cells.one, 1.0: base}.get(known) if known is not None else None
-        if simple is not None:
-            return simple
+        if known in (0.0, 1.0):
+            return base if known else cells.one
         if known == 2.0:
             return square(cells, base)
         if known == -1.0:

@@ -1,8 +1,4 @@
-"""Partial derivatives of cells, as cells.
-
-PyTensor knows the derivatives of its own scalar operations; those that simplification makes out of
-several have theirs here.
-"""
+"""Partial derivatives of cells, as cells: by rules for what PyTensor has no derivative of."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,8 +12,9 @@ from pytensor.graph.traversal import toposort
 from pytensor.graph.utils import MethodNotDefined
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
+from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.likelihood import operations as slope_operations
+from pymc_minibatch_mh.likelihood import operations
 from pymc_minibatch_mh.likelihood.arithmetic import (
     add,
     exp,
@@ -29,14 +26,6 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     subtract,
 )
 from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Cells, LoweringError
-from pymc_minibatch_mh.likelihood.operations import (
-    GammaRatio,
-    GammaRise,
-    Log1pRatio,
-    LogAny,
-    LogErfc,
-    LogSoftplus,
-)
 from pymc_minibatch_mh.likelihood.simplify import apply
 
 _STEPS = (
@@ -51,27 +40,14 @@ _ARITHMETIC = (
 
 
 class Slopes:
-    """Partial derivatives with respect to arguments, each made once.
-
-    Parameters
-    ----------
-    cells
-        Where the expressions were made.
-    """
+    """Partial derivatives with respect to arguments, each made once."""
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
         self._known: dict[tuple[Cell, int], Cell] = {}
 
     def of(self, cell: Cell, *numbers: int) -> Cell:
-        """Return a partial derivative.
-
-        Parameters
-        ----------
-        cell
-            What is differentiated, in :class:`Argument` cells and data.
-        numbers
-            Numbers of the arguments, one for each order.
+        """Return the partial derivative with respect to arguments, one for each order.
 
         Raises
         ------
@@ -120,24 +96,17 @@ def _outer(cells: Cells, cell: Apply, places: Sequence[int]) -> dict[int, Cell]:
     rule = _RULES.get(type(cell.op))
     if rule is not None and len(places) == 1:
         return {places[0]: rule(cells, cell, *cell.inputs)}
-    found = _pulled_back(cell)
-    return {k: _taken_over(cells, cell, found[k]) for k in places}
-
-
-def _pulled_back(cell: Apply) -> list[tuple[list[Variable], Variable]]:
     operands = [scalar.get_scalar_type(x.dtype.name)() for x in cell.inputs]
-    node = cell.op.make_node(*operands)
-    one = scalar.constant(np.float64(1.0))
+    outputs = cell.op.make_node(*operands).outputs
     try:
-        slopes = cell.op.pullback(operands, node.outputs, [one])
+        slopes = cell.op.pullback(operands, outputs, [scalar.constant(np.float64(1.0))])
     except (MethodNotDefined, NotImplementedError) as error:
         raise LoweringError(cell.op, "has no derivative") from error
-    return [(operands, slope) for slope in slopes]
+    return {k: _taken_over(cells, cell, operands, slopes[k]) for k in places}
 
 
-def _taken_over(cells: Cells, cell: Apply, found: tuple[list[Variable], Variable]) -> Cell:
+def _taken_over(cells: Cells, cell: Apply, inputs: list[Variable], slope: Variable) -> Cell:
     """Return a scalar graph of an operation's operands as a cell."""
-    inputs, slope = found
     if isinstance(slope.type, NullType | DisconnectedType):
         raise LoweringError(cell.op, "has no derivative")
     known: dict[Variable, Cell] = dict(zip(inputs, cell.inputs, strict=True))
@@ -157,32 +126,17 @@ def _taken_over(cells: Cells, cell: Apply, found: tuple[list[Variable], Variable
     return cell_of(slope)
 
 
-def _of_log1p_ratio(cells: Cells, cell: Apply, x: Cell) -> Cell:
-    return cells.node(slope_operations.log1p_ratio_slope, (cells.constant(np.int64(1)), x))
+def _first_by(slope: ScalarOp) -> Callable[..., Cell]:
+    """Return the rule of a function whose derivatives are one operation of their order."""
+    return lambda cells, cell, *xyz: cells.node(slope, (cells.constant(np.int64(1)), *xyz))
 
 
-def _of_log1p_ratio_slope(cells: Cells, cell: Apply, order: Cell, x: Cell) -> Cell:
-    return cells.node(slope_operations.log1p_ratio_slope, (_next(cells, order), x))
+def _next_by(slope: ScalarOp) -> Callable[..., Cell]:
+    def of(cells: Cells, cell: Apply, order: Cell, *xyz: Cell) -> Cell:
+        following = cells.node(scalar.add, (order, cells.constant(np.int64(1))))
+        return cells.node(slope, (following, *xyz))
 
-
-def _of_gamma_ratio(cells: Cells, cell: Apply, x: Cell, y: Cell, z: Cell) -> Cell:
-    return cells.node(slope_operations.gamma_ratio_slope, (cells.constant(np.int64(1)), x, y, z))
-
-
-def _of_gamma_ratio_slope(cells: Cells, cell: Apply, order: Cell, x: Cell, *yz: Cell) -> Cell:
-    return cells.node(slope_operations.gamma_ratio_slope, (_next(cells, order), x, *yz))
-
-
-def _of_gamma_rise(cells: Cells, cell: Apply, x: Cell, y: Cell, z: Cell) -> Cell:
-    return cells.node(slope_operations.gamma_rise_slope, (cells.constant(np.int64(1)), x, y, z))
-
-
-def _of_gamma_rise_slope(cells: Cells, cell: Apply, order: Cell, x: Cell, *yz: Cell) -> Cell:
-    return cells.node(slope_operations.gamma_rise_slope, (_next(cells, order), x, *yz))
-
-
-def _next(cells: Cells, order: Cell) -> Cell:
-    return cells.node(scalar.add, (order, cells.constant(np.int64(1))))
+    return of
 
 
 def _of_erfc_slope(cells: Cells, cell: Apply, x: Cell) -> Cell:
@@ -215,18 +169,18 @@ _RULES: dict[type, Callable[..., Cell]] = {
         cells, cell, sigmoid(cells, negative(cells, x))
     ),
     scalar_math.Softplus: lambda cells, cell, x: sigmoid(cells, x),
-    GammaRatio: _of_gamma_ratio,
-    GammaRise: _of_gamma_rise,
+    operations.GammaRatio: _first_by(operations.gamma_ratio_slope),
+    operations.GammaRise: _first_by(operations.gamma_rise_slope),
     I1e: _of_i1e,
-    Log1pRatio: _of_log1p_ratio,
-    LogAny: lambda cells, cell, x: cells.node(slope_operations.log_any_slope, (x,)),
-    LogErfc: lambda cells, cell, x: cells.node(slope_operations.erfc_slope, (x,)),
-    LogSoftplus: lambda cells, cell, x: multiply(
+    operations.Log1pRatio: _first_by(operations.log1p_ratio_slope),
+    operations.LogAny: lambda cells, cell, x: cells.node(operations.log_any_slope, (x,)),
+    operations.LogErfc: lambda cells, cell, x: cells.node(operations.erfc_slope, (x,)),
+    operations.LogSoftplus: lambda cells, cell, x: multiply(
         cells, sigmoid(cells, x), reciprocal(cells, softplus(cells, x))
     ),
-    slope_operations.ErfcSlope: _of_erfc_slope,
-    slope_operations.GammaRatioSlope: _of_gamma_ratio_slope,
-    slope_operations.GammaRiseSlope: _of_gamma_rise_slope,
-    slope_operations.Log1pRatioSlope: _of_log1p_ratio_slope,
-    slope_operations.LogAnySlope: _of_log_any_slope,
+    operations.ErfcSlope: _of_erfc_slope,
+    operations.GammaRatioSlope: _next_by(operations.gamma_ratio_slope),
+    operations.GammaRiseSlope: _next_by(operations.gamma_rise_slope),
+    operations.Log1pRatioSlope: _next_by(operations.log1p_ratio_slope),
+    operations.LogAnySlope: _of_log_any_slope,
 }

@@ -1,5 +1,7 @@
 """Cells: one object per expression, in the types of the model."""
 
+import pickle
+
 import numpy as np
 import pytest
 from pytensor.scalar import basic as scalar
@@ -8,8 +10,15 @@ from scipy import special
 
 from every import every
 from likelihood.expressions import value_of
+from pymc_minibatch_mh.likelihood import operations
 from pymc_minibatch_mh.likelihood.cells import Affine, Cells, Constant, Gather, LoweringError, Term
-from pymc_minibatch_mh.likelihood.operations import log_add_exp, numpy_of, output_type, sum_of
+from pymc_minibatch_mh.likelihood.operations import (
+    OPERATIONS,
+    log_add_exp,
+    numpy_of,
+    output_type,
+    sum_of,
+)
 from pymc_minibatch_mh.likelihood.patterns import is_finite, is_positive, varies
 from pymc_minibatch_mh.likelihood.simplify import apply
 
@@ -122,6 +131,13 @@ def test_other_functions_of_data():
     np.testing.assert_allclose(
         numpy_of(log_add_exp)(x, np.full(7, -np.inf)), x, err_msg="-inf has no weight"
     )
+
+
+@every("name", OPERATIONS)
+def test_operations_are_found_again_by_their_names(name):
+    op = getattr(operations, name)
+    assert pickle.loads(pickle.dumps(op)) == op
+    assert type(op) is OPERATIONS[name] is getattr(operations, type(op).__name__)
 
 
 def test_positive_and_finite_cells_are_known(cells):

@@ -20,7 +20,6 @@ from likelihood.apart import (
     theta,
 )
 from pymc_minibatch_mh.likelihood import choice
-from pymc_minibatch_mh.likelihood import choice as reduction
 from pymc_minibatch_mh.likelihood.cells import LoweringError
 
 two_kinds = pt.concatenate(
@@ -210,7 +209,7 @@ MUTANTS = {
         "choice of choices",
     ),
     "cumulated products are sums": (
-        lambda m: m.setattr(reduction, "multiply", reduction.add),
+        lambda m: m.setattr(choice, "multiply", choice.add),
         "cumulated",
     ),
 }

@@ -9,8 +9,6 @@ from scipy.special import expit
 from every import every
 from likelihood.expressions import Builder, Formula, Formulas, operations, value_of
 from pymc_minibatch_mh.likelihood import arithmetic, patterns, simplify
-from pymc_minibatch_mh.likelihood import arithmetic as logic
-from pymc_minibatch_mh.likelihood import simplify as probability
 from pymc_minibatch_mh.likelihood.cells import Affine, Cells, Constant, LoweringError
 from pymc_minibatch_mh.likelihood.operations import log_any, log_erfc
 
@@ -560,19 +558,19 @@ MUTANTS = {
         "the complement of no event",
     ),
     "a gap of any sign": (
-        lambda m: m.setattr(probability, "is_positive", lambda cell: True),
+        lambda m: m.setattr(simplify, "is_positive", lambda cell: True),
         "shares of unknown order are compared",
     ),
     "anything is a probability": (
-        lambda m: m.setattr(probability, "is_probability", lambda cell: True),
+        lambda m: m.setattr(simplify, "is_probability", lambda cell: True),
         "what may be above one is compared",
     ),
     "the upper share not mirrored": (
-        lambda m: m.setattr(probability, "negative", lambda cells, x: x),
+        lambda m: m.setattr(simplify, "negative", lambda cells, x: x),
         "a share between two cutpoints",
     ),
     "one condition for all": (
-        lambda m: m.setattr(logic, "_logic", lambda cells, op, operands: operands[-1]),
+        lambda m: m.setattr(arithmetic, "_logic", lambda cells, op, operands: operands[-1]),
         "conditions that decide nothing",
     ),
     "one event for several": (
@@ -600,9 +598,7 @@ MUTANTS = {
         "small types",
     ),
     "anything but a number is finite": (
-        lambda m: m.setattr(
-            "pymc_minibatch_mh.likelihood.arithmetic.is_positive", lambda cell: True
-        ),
+        lambda m: m.setattr(arithmetic, "is_positive", lambda cell: True),
         "equality of a product with data",
     ),
 }

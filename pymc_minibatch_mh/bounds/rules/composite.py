@@ -3,6 +3,7 @@
 from math import factorial
 
 import numpy as np
+from pytensor.scalar.basic import ScalarOp
 from scipy import special
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval
@@ -89,12 +90,12 @@ _LOG_SOFTPLUS_SLOPES = _slopes_of_log_softplus()
 
 
 @derivatives.register(LogErfc)
-def _log_erfc(op: LogErfc, u: Interval, order: int) -> list[Interval]:
+def _log_erfc(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
     return log_erfc_derivatives(u, order)
 
 
 @derivatives.register(Log1pRatio)
-def _log1p_ratio(op: Log1pRatio, u: Interval, order: int) -> list[Interval]:
+def _log1p_ratio(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
     """Enclose log(1 + x)/x, completely monotone as the integral of 1/(1 + x t) over (0, 1)."""
     enclosures = by_shape(_log1p_ratio_values, ALTERNATING, u, order)
     return outside(u.lo < _LEAST, enclosures)
@@ -117,7 +118,7 @@ def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
 
 
 @derivatives.register(LogAny)
-def _log_any(op: LogAny, u: Interval, order: int) -> list[Interval]:
+def _log_any(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
     return by_shape(_log_any_values, _LOG_ANY, u, order)
 
 
@@ -143,7 +144,7 @@ def _log_any_values(x: Array, order: int) -> list[Array]:
 
 
 @derivatives.register(LogSoftplus)
-def _log_softplus(op: LogSoftplus, u: Interval, order: int) -> list[Interval]:
+def _log_softplus(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
     return by_shape(_log_softplus_values, _LOG_SOFTPLUS, u, order)
 
 

@@ -162,7 +162,7 @@ def _data(cell: Cell, function: RowFunction, entries: bool) -> str:
         return f"a table[{_data(cell.index, function, entries)}]"
     if isinstance(cell, Apply):
         if isinstance(cell.op, scalar.Cast):
-            return _data(cell.operands[0], function, entries)
+            return _data(cell.inputs[0], function, entries)
         return f"f({', '.join(_sources(cell, function, entries))})"
     return "row number"
 
@@ -174,7 +174,7 @@ def _sources(cell: Cell, function: RowFunction, entries: bool) -> list[str]:
     the same data.
     """
     if isinstance(cell, Apply):
-        inside = (_sources(operand, function, entries) for operand in cell.operands)
+        inside = (_sources(operand, function, entries) for operand in cell.inputs)
         return list(dict.fromkeys(chain.from_iterable(inside)))
     return [] if isinstance(cell, Constant) else [_data(cell, function, entries)]
 
