@@ -1,12 +1,9 @@
-"""Bounds of rows that are stored: totals and maxima of blocks, and rows drawn by them.
+"""Bounds of rows that are stored: sums and maxima of blocks, and rows drawn by them.
 
-A table with an entry for every row would outgrow memory before the method does. Kept are, of
-blocks of consecutive rows, the sum of the c_i and the largest of them. A row is drawn in
-proportion to c_i by drawing a block in proportion to its length times its largest c_i, a row of it
-uniformly, and keeping the row with probability c_i over the largest: c_i is computed from the row
-itself, which has to be fetched in any case. The largest is the certificate: it is checked whenever
-a row is drawn. Where bounds are so uneven that there would be more candidates than rows, and rows
-are few enough to be read at once, the c_i of all rows are computed instead and rows drawn by them.
+A block is drawn in proportion to its length times its largest c_i, a row of it uniformly, and kept
+with probability c_i over the largest: c_i is computed from the row, which has to be fetched in any
+case, and is checked against the largest. Where bounds are so uneven that there would be more
+candidates than rows, and rows are few, the c_i of all are computed instead and rows drawn by them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,17 +41,9 @@ def _c_of(table: int, bounds: "BlockBounds", data: RowData) -> np.ndarray:
 
 
 class Kept(NamedTuple):
-    """Rows that are kept of candidates, or drawn of all.
+    """Rows that are kept of candidates, or drawn of all: their places among these, c_i and arrays.
 
-    Parameters
-    ----------
-    places : ndarray of int64
-        Which of the rows asked about they are.
-    c : ndarray of float32
-    columns
-        Name and values of each array.
-    exceeding
-        First row above the largest c_i of its block; -1 where there is none, as has to be.
+    `exceeding` is the first row above the largest c_i of its block; -1 where there is none.
     """
 
     places: np.ndarray
@@ -72,11 +61,7 @@ def _exceeding(c: np.ndarray, largest: np.ndarray) -> int:
 def kept_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Return the rows that are kept of candidates, and their data.
-
-    Given are the largest c_i of each row's block, and a number below which its share of that keeps
-    the row.
-    """
+    """Keep rows whose share c_i of `largest`, that of their block, exceeds their chance."""
     c = bounds.of(table, data)
     kept = np.flatnonzero(chances * largest < c)
     columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
@@ -86,10 +71,7 @@ def kept_of(
 def drawn_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Return rows drawn in proportion to their c_i, in their order, of all.
-
-    Given are the largest c_i of each row's block, and for each draw the share of Σc_i before it.
-    """
+    """Draw rows by their c_i, in their order; `chances` are the shares of Σc_i before each draw."""
     c = bounds.of(table, data)
     exceeding = _exceeding(c, largest)
     if exceeding >= 0:
@@ -104,26 +86,11 @@ def drawn_of(
 
 @dataclass(frozen=True, eq=False)
 class BlockTables:
-    """Bounds of all rows over nested trust regions, by blocks.
+    """Bounds of all rows over nested trust regions, by blocks of `length` rows.
 
-    Parameters
-    ----------
-    heads : ndarray, shape (T, 3)
-        As in :class:`~pymc_minibatch_mh.bounds.tables.Tables`.
-    largest : ndarray of float64, shape (T, blocks)
-        The largest c_i of every block, raised a little.
-    bounds
-        Bounds any rows anew.
-    n_rows
-        Number of all rows.
-    looseness
-        As in :class:`~pymc_minibatch_mh.bounds.tables.Tables`.
-    length
-        Rows of a block; the last may have fewer.
-    sums : ndarray, shape (T, blocks)
-        Σc_i of every block.
-    most_at_once
-        Rows of which all c_i are computed for a supply, at most.
+    Heads are those of :class:`~pymc_minibatch_mh.bounds.tables.Tables`; `largest`, raised a little,
+    and `sums` are of the c_i of every block, shape (T, blocks). `bounds` bounds any rows anew, and
+    of at most `most_at_once` rows all c_i are computed for a supply.
     """
 
     heads: np.ndarray
@@ -155,13 +122,7 @@ class BlockTables:
         return replace(self, bounds=self.bounds.of_functions(functions))
 
     def extended(self, functions: Sequence[RowFunction]) -> "BlockTables":
-        """Return the bounds of terms with more rows, of which these are the first.
-
-        Raises
-        ------
-        BoundsError
-            If a new row has no bound over every region of a table.
-        """
+        """Return the bounds of terms with more rows, of which these are the first."""
         return self.bounds.of_functions(functions).extended(self)
 
     @property
@@ -207,13 +168,7 @@ class BlockTables:
         return float(self.heads[table, TOTAL] / self._candidates[table, -1])
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
-        """Draw rows in proportion to their c_i, with replacement, and fetch them.
-
-        Raises
-        ------
-        SourceError
-            If a row exceeds the largest c_i of its block: it is not the one that was bounded.
-        """
+        """Draw rows by their c_i, with replacement; SourceError if their data have changed."""
         parts: list[Drawn] = []
         missing, share = count, self.kept_share(table)
         if self.n_rows <= self.most_at_once and missing / share > self.n_rows:
@@ -285,16 +240,9 @@ ROUNDING = 1e-6
 
 
 class Regions(NamedTuple):
-    """Over what rows are bounded.
+    """Nested trust regions, and the pieces into which arguments of each term are cut in each.
 
-    Parameters
-    ----------
-    radii
-        Of nested trust regions.
-    plans
-        Of each, into how many pieces the arguments' intervals of each term are cut.
-    served
-        Number of the region and kind of every table; none before all rows are bounded.
+    `served` is the number of the region and kind of every table; none before all rows are bounded.
     """
 
     radii: Sequence[float]
@@ -329,13 +277,7 @@ class BlockBounds(BoundsPass):
         return self._functions[0]
 
     def tables(self) -> BlockTables:  # type: ignore[override]
-        """Bound all rows, block by block.
-
-        Raises
-        ------
-        BoundsError
-            If a row has no bound even over the smallest region.
-        """
+        """Bound all rows, block by block; BoundsError if a row has no bound in any region."""
         report(BOUNDING)
         trials, radii, plans = self._plan()
         tried, n_rows = self.over(Regions(radii, plans)), self.function.n_rows
@@ -355,13 +297,7 @@ class BlockBounds(BoundsPass):
         )
 
     def extended(self, tables: BlockTables) -> BlockTables:
-        """Return tables of fewer rows, extended to all; read are the rows that are new.
-
-        Raises
-        ------
-        BoundsError
-            If a new row has no bound over every region of a table.
-        """
+        """Return tables extended by new rows; BoundsError if one has no bound in a region."""
         full = tables.n_rows // BLOCK
         sums, largest = self.sums_and_largest(full * BLOCK)
         if not np.isfinite(self.of_served(largest)).all():
@@ -454,15 +390,7 @@ def _of_blocks(bounds: BlockBounds, data: RowData) -> tuple[np.ndarray, np.ndarr
 
 @dataclass(frozen=True, eq=False)
 class BoundsWork:
-    """Bounds rows wherever they are read; a pickle has none of them.
-
-    Parameters
-    ----------
-    bounds
-        How rows are bounded.
-    function
-        The term.
-    """
+    """Bounds rows of a term wherever they are read; a pickle has none of them."""
 
     bounds: BlockBounds
     function: RowFunction

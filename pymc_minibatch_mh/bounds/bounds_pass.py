@@ -54,19 +54,7 @@ CHECKED = (
 def explain_unbounded(
     function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int, row: int
 ) -> BoundsError:
-    """Return the error that names the first operation whose derivatives have no bound.
-
-    Parameters
-    ----------
-    function, data
-        The row and its term.
-    boxes
-        Interval of every argument over the trust region.
-    order
-        Order of the derivatives that were wanted.
-    row
-        Number of the row, for the message.
-    """
+    """Return the error that names the first operation whose derivatives have no bound in a row."""
     jets = Jets(data, boxes, order)
     culprit = next((c for c in _in_order(function.root) if _loses_bounds(jets, c)), None)
     lower = " a lower taylor_order," if order > 1 else ""
@@ -84,17 +72,7 @@ def explain_unbounded(
 def explain_without_range(
     function: RowFunction, data: RowData, boxes: Sequence[Interval], row: int
 ) -> BoundsError:
-    """Return the error that names the first operation whose values have no bound.
-
-    Parameters
-    ----------
-    function, data
-        The row and its term.
-    boxes
-        Interval of every argument over the whole space.
-    row
-        Number of the row, for the message.
-    """
+    """Return the error that names the first operation whose values have no bound in a row."""
     jets = Jets(data, boxes, 1)
     culprit = next((c for c in _in_order(function.root) if _loses_values(jets, c)), None)
     why = "the parameters, as they are sampled, have no bounds that stop it"
@@ -189,15 +167,8 @@ BOUNDING = "Bounding all rows"
 class BoundsPass:
     """Bounds every row of a model's terms over nested trust regions.
 
-    Parameters
-    ----------
-    functions
-        The terms.
-    surrogate
-        Centre, metric, order and temperature.
-    support
-        Lower and upper ends of the coordinates' supports, which no trust region reaches beyond;
-        shapes (d,).
+    The surrogate has centre, metric, order and temperature; no region reaches beyond `support`,
+    lower and upper ends of the coordinates, shapes (d,).
     """
 
     def __init__(
@@ -214,13 +185,7 @@ class BoundsPass:
         self._groups: Groups | None = None
 
     def tables(self) -> Tables:
-        """Bound all rows.
-
-        Raises
-        ------
-        BoundsError
-            If a row has no bound even over the smallest region.
-        """
+        """Bound all rows; BoundsError if one has no bound even over the smallest region."""
         report(BOUNDING)
         trials, radii, plans = self._plan()
         found = self._bound_all(radii, plans)

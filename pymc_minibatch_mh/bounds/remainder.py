@@ -35,31 +35,11 @@ def suprema(
     pieces: Sequence[int],
     part: Cell | None = None,
 ) -> dict[Index, Array]:
-    """Bound the absolute values of the partial derivatives of one order.
+    """Bound the absolute partial derivatives of one order of `part`, by default the whole root.
 
-    Parameters
-    ----------
-    function, data
-        The rows.
-    boxes
-        Interval of every argument.
-    order
-        Order of the derivatives.
-    pieces
-        Into how many pieces each argument's interval is cut. Enclosures are taken piece by piece:
-        the smaller a box, the less an interval forgets of how its terms depend on each other.
-    part
-        The summand that is bounded, by default the whole log-likelihood.
-
-    Returns
-    -------
-    dict
-        Sorted multi-index -> supremum, shape (rows,) or (). Infinite where there is none.
-
-    Raises
-    ------
-    BoundsError
-        If an operation has no rule.
+    Each argument's interval is cut into `pieces`: the smaller a box, the less an interval forgets
+    of how its terms depend on each other. Returned are sorted multi-indices with their suprema,
+    shape (rows,) or (), infinite where there is none; BoundsError if an operation has no rule.
     """
     result: dict[Index, Array] = {}
     cuts = [_cut(box, count) for box, count in zip(boxes, pieces, strict=True)]
@@ -131,19 +111,7 @@ def weighted(derivatives: Mapping[Index, Array], norms: tuple[Array, ...]) -> di
 def pair_of(
     derivatives: Mapping[Index, Array], place: Geometry, order: int, inverse_temperature: float
 ) -> tuple[Array, Array]:
-    """Return c_i and c̃_i from bounds of the partial derivatives of an order.
-
-    Parameters
-    ----------
-    derivatives
-        Sorted multi-index -> supremum.
-    place
-        Where the arguments lie.
-    order
-        Of the derivatives.
-    inverse_temperature
-        β.
-    """
+    """Return c_i and c̃_i at inverse temperature β, from bounds of the derivatives of an order."""
     terms = weighted(derivatives, place.norms)
     if not terms:
         return np.zeros(()), np.zeros(())

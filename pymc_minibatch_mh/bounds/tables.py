@@ -1,7 +1,7 @@
 """The tables of c_i: for every row, over nested trust regions.
 
-A table holds for pairs of positions inside its radius. Small radii have small bounds; which table
-serves a pair follows from the pair alone, symmetrically.
+A table holds for pairs of positions inside its radius; which one serves a pair follows from the
+pair alone, symmetrically.
 """
 
 import logging
@@ -77,15 +77,10 @@ def received(c: np.ndarray | MappedArrays | None) -> dict[str, Any]:
 
 
 def compiled_metric(metric: Callable[..., float]) -> Any:
-    """Return a metric as a first-class function (``METRIC``).
+    """Return a metric as a first-class function (``METRIC``); SettingError if it has none.
 
-    A first-class function cannot raise: numba would go on as if it had returned 0, and no row
-    would be read. Where the user's function raises, this one is NaN, and all rows decide.
-
-    Raises
-    ------
-    SettingError
-        If numba cannot compile it.
+    Such a function cannot raise: numba would go on as if it had returned 0, and no row would be
+    read. Where the user's function raises, this one is NaN, and all rows decide.
     """
     inner = njit(getattr(metric, "py_func", metric))
 
@@ -108,22 +103,11 @@ def compiled_metric(metric: Callable[..., float]) -> Any:
 class Tables:
     """Bounds of all rows.
 
-    Parameters
-    ----------
-    heads : ndarray, shape (T, 3)
-        Radius, kind and Σc_i of every table, smallest radius first.
-    c : ndarray of float32, shape (T, N)
-        c_i, rounded up.
-    looseness
-        Σc_i over that of enclosures of zero radius, at the smallest radius.
-    verified
-        Whether the bounds were derived from the model; those of a user were not.
-    metric
-        The M of a user's bounds, before it is compiled.
-    heavy : ndarray of int64
-        Rows that are read at every update where a test draws rows: see :mod:`plan.violations`.
-    groups
-        Directions that rows depend on, where M is the largest of groups of rows.
+    `heads`, shape (T, 3), are radius, kind and Σc_i of every table, smallest radius first; `c`,
+    shape (T, N), float32, is rounded up. `looseness` is Σc_i over that of enclosures of zero
+    radius, at the smallest radius. Bounds that are not `verified` are a user's, as is `metric`.
+    `heavy` rows are read at every update: see :mod:`plan.violations`. With `groups` M is the
+    largest of groups of rows.
     """
 
     heads: np.ndarray
@@ -198,13 +182,7 @@ class Tables:
 
     @cached_property
     def compiled_metric(self) -> Any:
-        """The metric as a first-class function (``METRIC``).
-
-        Raises
-        ------
-        SettingError
-            If numba cannot compile it.
-        """
+        """The metric as a first-class function (``METRIC``)."""
         return no_metric if self.metric is None else compiled_metric(self.metric)
 
     @cached_property

@@ -1,17 +1,12 @@
-"""Bounds that a user gives.
+"""Bounds that a user gives, and ranges of rows over all of the parameters' space.
 
-Ranges of the log-likelihoods of rows over all of the parameters' space.
-
-Relative to their values at a centre θ̂, which take with them what every value of a row has in
-common, log-likelihoods satisfy
+Relative to their values at a centre θ̂, log-likelihoods satisfy
 
     -m_i <= β [ℓ_i(θ) - ℓ_i(θ̂)] <= M_i - m_i    for every θ,    so that 0 <= m_i <= M_i.
 
-They are enclosed by interval arithmetic on the expression of a row, over the box that the supports
-of the parameters span; the value at the centre is enclosed by the same expression, so that what it
-leaves out of the log-likelihood does not count. Ranges are kept as tables of bounds: the first
-holds the M_i, which bound what a row can change in any move, and the second, which serves no move,
-the m_i.
+They are enclosed over the box that the supports of the parameters span, the value at the centre by
+the same expression. The first table holds the M_i, which bound the change of a row in any move, and
+the second, which serves no move, the m_i.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,15 +47,7 @@ OF_NO_MOVE = -1.0
 
 
 def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
-    """Return the tables of ranges.
-
-    Parameters
-    ----------
-    low, high : ndarray, shape (N,)
-        Ends of β [ℓ_i(θ) - ℓ_i(θ̂)], of which 0 is no further out.
-    verified
-        Whether they were derived from the model.
-    """
+    """Return tables of ranges, ends of β [ℓ_i(θ) - ℓ_i(θ̂)] on either side of 0, shapes (N,)."""
     below = _rounded_up(np.maximum(-low, 0.0))
     widths = _rounded_up(below.astype(np.float64) + np.maximum(high, 0.0))
     totals = [c.sum(dtype=np.float64) for c in (widths, below)]
@@ -69,17 +56,7 @@ def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
 
 
 class RangesPass:
-    """Encloses the log-likelihood of every row of a model's terms over the whole space.
-
-    Parameters
-    ----------
-    functions
-        The terms.
-    surrogate
-        Centre and temperature.
-    support
-        Lower and upper ends of the coordinates' supports, shapes (d,).
-    """
+    """Encloses the log-likelihood of every row of a model's terms over the whole space."""
 
     def __init__(
         self, functions: Sequence[RowFunction], surrogate: Surrogate, support: tuple[Array, Array]
@@ -89,14 +66,7 @@ class RangesPass:
         self._support = support
 
     def tables(self) -> Tables:
-        """Enclose all rows.
-
-        Raises
-        ------
-        BoundsError
-            If the log-likelihood of a row is not bounded on both sides, or goes through an
-            operation without a rule.
-        """
+        """Enclose all rows; BoundsError if one is not bounded on both sides, or has no rule."""
         report(BOUNDING)
         starts = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
         pieces = [self._pieces(function) for function in self._functions]
@@ -234,13 +204,7 @@ class Ranges:
     high: ArrayLike
 
     def tables(self, n_rows: int, inverse_temperature: float) -> Tables:
-        """Return them as tables.
-
-        Raises
-        ------
-        SettingError
-            If there is not one finite number per row and end, or 0 is not between them.
-        """
+        """Return them as tables; SettingError unless all ends are finite, with 0 between them."""
         low, high = self._end("low", n_rows), self._end("high", n_rows)
         wrong = ~((low <= 0.0) & (high >= 0.0))
         if wrong.any():
@@ -297,13 +261,7 @@ class Bounds:
     metric: Callable[..., float] | None = None
 
     def tables(self, n_rows: int) -> Tables:
-        """Return the one table, without a radius.
-
-        Raises
-        ------
-        SettingError
-            If there is not one finite, non-negative number per row, or the metric is no function.
-        """
+        """Return the one table, without a radius; SettingError unless each c is finite, >= 0."""
         if self.metric is not None and not callable(self.metric):
             raise SettingError(
                 f"bounds=Bounds(c, metric) has metric={self.metric!r}, which is no function. Give "

@@ -1,10 +1,8 @@
 """The compiled side of what was prepared, bound once per process.
 
-Temperatures that a chain goes through in warm-up, and where each of them holds.
-
-Only a chain without control variates can: their sums hold the temperature they were made for. What
-was prepared belongs to the last temperature, and is scaled to those before it
-(:attr:`pymc_minibatch_mh.kernels.surrogate.Surrogate.relative`).
+Chains without control variates may go through temperatures in warm-up: sums of control variates
+would hold the one they were made for. Preparation belongs to the last temperature, and is scaled to
+those before it (:attr:`pymc_minibatch_mh.kernels.posterior.Surrogate.relative`).
 """
 
 from __future__ import annotations
@@ -31,14 +29,9 @@ Schedule = tuple[tuple[int, float], ...]
 
 
 class Stage(NamedTuple):
-    """Draws that are made at one temperature.
+    """Draws `begin` to `end` - 1, which are made at one temperature of the log-likelihood.
 
-    Parameters
-    ----------
-    begin, end
-        First draw, and the first of the next stage.
-    temperature
-        Temperature K of the log-likelihood; None for that of what was prepared.
+    It is None for that of what was prepared.
     """
 
     begin: int
@@ -47,17 +40,7 @@ class Stage(NamedTuple):
 
 
 def stage_of(schedule: Schedule, n_draws: int, adapting: bool) -> Stage:
-    """Return the stage of the next draw of a chain.
-
-    Parameters
-    ----------
-    schedule
-        The temperatures; empty for one alone.
-    n_draws
-        Draws that the chain has made.
-    adapting
-        Whether it is in warm-up, after which the last temperature holds in any case.
-    """
+    """Return the stage of a chain's next draw: after warm-up, the last temperature holds."""
     begun = [k for k, (draw, _) in enumerate(schedule) if draw <= n_draws]
     if not begun:
         return Stage(0, sys.maxsize, None)
@@ -106,29 +89,11 @@ def possible_slices(prepared: Prepared) -> Slices:
 
 
 class Program:
-    """A prepared model, a method and a proposal: all that chains share.
+    """A prepared model, a method and a proposal: all that chains share, in any threads.
 
-    Nothing of it changes while chains run, so that any number of them may run on it in threads.
-
-    Parameters
-    ----------
-    prepared
-        What passes over all rows have found.
-    method
-        The test.
-    proposal
-        The moves.
-    updates_per_draw
-        Updates between two draws.
-    schedule
-        Temperatures that chains go through in warm-up; none for that of `prepared` alone.
-    moves_without_rows
-        Moves of coordinates that no row depends on after each update; None to have it chosen.
-
-    Raises
-    ------
-    SettingError
-        If moves draw rows themselves, which are stored.
+    Without a schedule of temperatures that of `prepared` holds. `moves_without_rows` after each
+    update are moves of coordinates that no row depends on; None to have their number chosen.
+    SettingError if moves draw rows themselves, which are stored.
     """
 
     def __init__(
@@ -202,14 +167,8 @@ class Program:
     ) -> Posterior:
         """Return the posterior of a chain, given the variables that it does not move.
 
-        Parameters
-        ----------
-        others : ndarray
-            Their values, read where they lie: they may change between updates.
-        temperature
-            Temperature of a schedule; None for that of what was prepared.
-        pool
-            Rows that were drawn ahead, where rows are stored.
+        Values of these are read where they lie: they may change between updates. The temperature is
+        one of a schedule, or None; `pool` has rows that were drawn ahead, where rows are stored.
         """
         prepared, space = self.prepared, self._space if pool is None else pool.space
         context = space.context.copy()

@@ -1,4 +1,4 @@
-"""What passes over all rows have found: control variates, their remainders, bounds."""
+"""All that passes over all rows have found: control variates, their remainders, bounds."""
 
 from __future__ import annotations
 
@@ -41,22 +41,11 @@ GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
 class Needs:
     """What a method needs to know of all rows before it subsamples them.
 
-    Parameters
-    ----------
-    calibration
-        Sizes of the remainders of rows, to choose batches by. Rows that a batch drawn from all
-        alike would hardly ever contain, though they matter, are read at every update, and
-        calibrated are the others.
-    derived_bounds
-        Bounds of all rows, derived from the model.
-    given_bounds
-        Bounds of a user, in the place of derived ones.
-    touching
-        ξ, where quadratic lower bounds of rows touch them; None for none.
-    derived_ranges, given_ranges
-        The same for the ranges of log-likelihoods over the whole space.
-    in_memory
-        Rows that are found again by their numbers, or drawn otherwise than by bounds.
+    `calibration` asks for the sizes of remainders, to choose batches by, and for the rows that a
+    batch would hardly ever contain though they matter: they are read at every update. Bounds or
+    ranges are derived from the model or a user's. `touching` is ξ, where quadratic lower bounds
+    touch rows. `in_memory` says that rows are found by their numbers, or drawn otherwise than by
+    bounds.
     """
 
     calibration: bool = False
@@ -106,13 +95,7 @@ _log = logging.getLogger("pymc")
 
 
 def require_drawn_ahead(needs: Needs, name: str) -> None:
-    """Refuse methods that draw rows in another way than evenly or by derived bounds.
-
-    Raises
-    ------
-    SettingError
-        Naming the observed variable.
-    """
+    """Refuse methods that draw rows in another way than evenly or by derived bounds."""
     if not (needs.only_derived_bounds or needs.only_batches):
         raise SettingError(
             f"{name!r}: data of Rows(...) are drawn ahead, evenly or by bounds that are derived "
@@ -124,13 +107,7 @@ def require_drawn_ahead(needs: Needs, name: str) -> None:
 
 
 def require_same_again(target: Target) -> None:
-    """Refuse stored arrays that are others when they are read again.
-
-    Raises
-    ------
-    SourceError
-        Naming the array and the row.
-    """
+    """Refuse stored arrays that differ when they are read again, by a SourceError."""
     source = target.source
     if not isinstance(source, StoredRows):
         return
@@ -148,17 +125,7 @@ def require_same_again(target: Target) -> None:
 
 
 def full_passes_by_bounds(prepared: Prepared, most_drawn: float, rng: np.random.Generator) -> int:
-    """Return how many of `MOVES` moves are forecast to read all rows.
-
-    Parameters
-    ----------
-    prepared
-        Bounds of all rows.
-    most_drawn
-        Rows above which a move is decided by all of them.
-    rng
-        Draws pairs of points of the Gaussian approximation.
-    """
+    """Return how many of `MOVES` moves are forecast to read all rows, by their bounds."""
     assert prepared.tables is not None
     sizes = sizes_of_many(prepared.target, prepared.surrogate, prepared.tables, rng, MOVES)
     # One that is not bounded reads all rows, however many may be drawn.
@@ -166,13 +133,7 @@ def full_passes_by_bounds(prepared: Prepared, most_drawn: float, rng: np.random.
 
 
 def tell_of_uneven(prepared: Prepared) -> None:
-    """Say where most rows that chains fetch are fetched in vain.
-
-    Parameters
-    ----------
-    prepared
-        The model, whose rows are stored.
-    """
+    """Warn where chains fetch most stored rows in vain."""
     tables = prepared.tables
     if not isinstance(tables, BlockTables) or prepared.n_rows <= tables.most_at_once:
         return
@@ -191,19 +152,8 @@ def tell_of_uneven(prepared: Prepared) -> None:
 def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = None) -> None:
     """Refuse a model of which chains would read all stored rows again and again.
 
-    Parameters
-    ----------
-    passes
-        How many of `MOVES` moves are forecast to read all rows.
-    prepared
-        The model.
-    most_in_batch
-        Rows from which on a look reads all of them, for tests that draw batches.
-
-    Raises
-    ------
-    SettingError
-        If it is more than one; tells how many.
+    `passes` of `MOVES` moves are forecast to do so, or looks at batches from `most_in_batch` rows
+    on.
     """
     if passes <= MOST_PASSES:
         return
@@ -262,29 +212,11 @@ class Sought(NamedTuple):
 class Prepared:
     """A model prepared for a method, never changed.
 
-    Parameters
-    ----------
-    target
-        The model: its parts as functions, for an order of the control variates and a temperature.
-    needs
-        What the method asked for.
-    surrogate
-        Control variates.
-    calibration
-        How large their remainders are; None where it was not asked for.
-    heavy : ndarray of int64, optional
-        Rows that tests on batches read at every update and never draw, in order; None where they
-        were not asked for. What was calibrated are the others.
-    tables
-        Bounds of all rows; None for methods without.
-    violation
-        What rows had against the bounds, empty if nothing; None where they were not asked.
-    below
-        Quadratic lower bounds of all rows; None where they were not asked for.
-    marginal
-        Coordinates, scales of a hierarchy, whose marginal density the centre was sought by.
-    sought
-        What the centre was sought for, if rows have arrived since.
+    `heavy` are the rows that tests on batches read at every update and never draw; `calibration` is
+    of the others. `violation` is what rows had against the bounds, empty for nothing. Each of
+    these, like `tables` and `below`, is None where it was not asked for. `marginal` are the scales
+    of a hierarchy whose marginal density the centre was sought by, and `sought` its rows, if more
+    have arrived since.
     """
 
     target: Target
@@ -358,15 +290,7 @@ class Prepared:
         return by_scales(self.target, self.surrogate)
 
     def completed(self) -> Prepared:
-        """Return this with all that is needed and was not found yet.
-
-        Raises
-        ------
-        BoundsError
-            If a row has no bound.
-        SettingError
-            If a user's bounds are invalid.
-        """
+        """Return this with all that is needed and was not found yet; BoundsError without bounds."""
         found, needs = self, self.needs
         if needs.calibration and found.calibration is None:
             found = found._calibrated()
@@ -386,24 +310,13 @@ class Prepared:
         return found
 
     def around(self, start: np.ndarray) -> Prepared:
-        """Return what is found around the mode that a search from `start` ends at.
-
-        Raises
-        ------
-        ModeError
-            If there is none.
-        BoundsError
-            If a row has no bound there.
-        """
+        """Return what is found around the mode that a search from `start` ends at."""
         rng = np.random.default_rng(PREPARATION_SEED)
         surrogate, marginal = self.target.expansion(start, rng)
         return replace(self._bare(), surrogate=surrogate, marginal=marginal).completed()
 
     def at(self, surrogate: Surrogate) -> Prepared:
-        """Return what belongs to control variates that were found elsewhere.
-
-        Bounds follow from the centre, so that a chain's state need not carry them.
-        """
+        """Return this around another centre, with its control variates and the bounds there."""
         own = self.surrogate
         same = np.array_equal(surrogate.centre, own.centre)
         if same and np.array_equal(surrogate.whitener, own.whitener):
@@ -422,19 +335,10 @@ class Prepared:
     def require_few_full_passes(
         self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
     ) -> None:
-        """Refuse stored rows of which more than one pass in 10,000 updates is forecast.
+        """Refuse stored rows of which more than one pass in `MOVES` updates is forecast.
 
-        Parameters
-        ----------
-        most_drawn
-            Rows above which a move is decided by all of them.
-        forecast
-            Counts the full passes of ``MOVES`` moves; by default they are counted by bounds.
-
-        Raises
-        ------
-        SettingError
-            Tells how many.
+        Forecasts are made by bounds, for at most `most_drawn` rows without a pass, or by
+        `forecast`.
         """
         if self.target.source.in_memory:
             return
@@ -446,15 +350,7 @@ class Prepared:
             require_few(forecast(rng), self, most_drawn)
 
     def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
-        """Return what rows have against the bounds in a few moves, or an empty string.
-
-        Parameters
-        ----------
-        seed
-            Draws the moves.
-        rows
-            Numbers of stored rows; by default all, or some of them, evenly spread.
-        """
+        """Return what rows, by default all or many, have against the bounds in a few moves."""
         if self.tables is None:
             return ""
         rng = np.random.default_rng(seed)

@@ -23,27 +23,10 @@ class NoRuleError(Exception):
 
 @singledispatch
 def derivatives(op: object, u: Interval, order: int) -> list[Interval]:
-    """Enclose the range of a function and of its derivatives.
+    """Enclose g(u), g'(u), ... of a scalar op g, up to an order from 0 to 4, shaped as `u`.
 
-    Parameters
-    ----------
-    op : pytensor.scalar.ScalarOp
-        The function g of one argument.
-    u : Interval
-        Where the argument lies.
-    order : int
-        The highest derivative, from 0 to 4.
-
-    Returns
-    -------
-    list of Interval
-        Enclosures of g(u), g'(u), ... up to the order, shaped as `u`: the exact ranges but for
-        outward rounding. They have no bound where `u` leaves the domain in which g is smooth.
-
-    Raises
-    ------
-    NoRuleError
-        For an op without a rule.
+    Enclosures are exact ranges but for outward rounding, and have no bound where `u` leaves the
+    domain in which g is smooth. NoRuleError for an op without a rule.
     """
     raise NoRuleError(op)
 
@@ -52,14 +35,9 @@ def derivatives(op: object, u: Interval, order: int) -> list[Interval]:
 class Shape:
     """Where a function of one argument turns, and how far it reaches.
 
-    Parameters
-    ----------
-    valleys, peaks : tuples of (where, value)
-        All local minima and maxima; in between, the function is monotone.
-    floor, ceiling : float
-        Exact bounds of all values, that outward rounding does not cross.
-    slack : float or a function of the argument
-        The absolute error of a computed value, where it is not small relative to the value.
+    All local minima and maxima are pairs (where, value); in between, the function is monotone.
+    Outward rounding does not cross `floor` and `ceiling`, exact bounds of all values. `slack` is
+    the absolute error of a computed value, where it is not small relative to the value.
     """
 
     valleys: tuple[tuple[float, float], ...] = ()
@@ -113,7 +91,7 @@ def by_shape(
 ) -> list[Interval]:
     """Enclose derivatives of known shapes, given a function that returns their values at points.
 
-    The values at an infinite end, or at an end of the domain, must be the limits there.
+    Values at an infinite end, or at an end of the domain, must be the limits there.
     """
     with np.errstate(all="ignore"):
         at_lo = values(u.lo, order)

@@ -173,11 +173,9 @@ def _third_slope(s: Array, r: Array, p: Array, d: Array | float) -> Array:
 
 
 def gamma_ratio_derivatives(u: Interval, y: Array, z: Array, order: int) -> list[Interval]:
-    """Enclose log Γ(u + y) - log Γ(u + z) and its derivatives in u.
+    """Enclose log Γ(u + y) - log Γ(u + z) and its derivatives in u, all of which are monotone.
 
-    ψ(x + y) - ψ(x + z) is completely monotone for y >= z, and its negative otherwise: ψ' is, and
-    so are averages of it over shifts. Every derivative is therefore monotone, and its range lies
-    between its values at the ends.
+    ψ(x + y) - ψ(x + z) is completely monotone for y >= z, as an average of ψ' over shifts.
     """
     with np.errstate(all="ignore"):
         ends = [_log_gamma_values(end, y, z, order) for end in (u.lo, u.hi)]

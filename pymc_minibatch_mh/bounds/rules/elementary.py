@@ -107,22 +107,7 @@ def _reciprocal(op: scalar.Reciprocal, u: Interval, order: int) -> list[Interval
 
 
 def power_derivatives(u: Interval, exponent: ArrayLike, order: int) -> list[Interval]:
-    """Enclose the range of x to a constant power and of its derivatives.
-
-    Parameters
-    ----------
-    u : Interval
-        Where x lies. An exponent that is no integer needs x >= 0.
-    exponent : float or array
-        Any real exponents, which broadcast against `u`.
-    order : int
-        The highest derivative, from 0 to 4.
-
-    Returns
-    -------
-    list of Interval
-        As from `derivatives`.
-    """
+    """Enclose u to constant powers, shaped to broadcast with u; fractional ones need u >= 0."""
     exponent = np.asarray(exponent, dtype=np.float64)
     u = positive_zero(u)
     real = (exponent != np.floor(exponent)) & (u.lo < 0.0)
@@ -155,11 +140,7 @@ def _monomial(u: Interval, at_lo: Array, at_hi: Array, e: ArrayLike, factor: Arr
 
 
 def _range_of_power(u: Interval, at_lo: Array, at_hi: Array, e: Array) -> tuple[Array, Array]:
-    """Return the range of x^e from its values at the ends.
-
-    x^e is monotone on either side of zero. Over zero, an even power turns, and a negative one
-    has a pole.
-    """
+    """Return the range of x^e from its values at the ends; over 0 it may turn, or have a pole."""
     lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
     touches = (u.lo <= 0.0) & (u.hi >= 0.0)
     if not touches.any():

@@ -170,20 +170,7 @@ def _erfcx(op: scalar_math.Erfcx, u: Interval, order: int) -> list[Interval]:
 
 
 def log_erfc_derivatives(u: Interval, order: int) -> list[Interval]:
-    """Enclose the range of log erfc and of its derivatives, which are precise in both tails.
-
-    Parameters
-    ----------
-    u : Interval
-        Where the argument lies.
-    order : int
-        The highest derivative, from 0 to 4.
-
-    Returns
-    -------
-    list of Interval
-        As from `derivatives`.
-    """
+    """Enclose the range of log erfc and of its derivatives, precise in both tails."""
     return by_shape(_log_erfc_values, _LOG_ERFC, u, order)
 
 

@@ -1,9 +1,7 @@
 """The logarithm of the gamma function and its derivatives, for positive arguments.
 
-Ratios of gamma functions near infinity: R(x) = log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x.
-
-Two cases have bounds, which are those that occur: y - z a whole number, as in counts, where R is a
-sum of logarithms, and a half and zero, as in Student's t.
+Of R(x) = log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x two cases have bounds: y - z a whole
+number, as in counts, where R is a sum of logarithms, and a half and zero, as in Student's t.
 """
 
 import math
@@ -105,17 +103,7 @@ _ROUNDED = 1e-13
 
 
 def gamma_rise_derivatives(u: Interval, y: Array, z: Array, order: int) -> list[Interval]:
-    """Enclose R and its derivatives in x over `u`; they have no bound for negative x.
-
-    Parameters
-    ----------
-    u : Interval
-        Where x lies.
-    y, z : ndarray
-        Shifts of each row.
-    order : int
-        The highest derivative, from 0 to 4.
-    """
+    """Enclose R and its derivatives in x over `u`; they have no bound for negative x."""
     low = np.asarray(np.minimum(y, z), dtype=np.float64)
     steps = np.abs(np.asarray(y, dtype=np.float64) - z)
     whole = (steps == np.floor(steps)) & (low >= 0.0)
@@ -132,10 +120,7 @@ def gamma_rise_derivatives(u: Interval, y: Array, z: Array, order: int) -> list[
 
 
 def _of_whole(u: Interval, low: Array, steps: Array, order: int) -> list[Interval]:
-    """Enclose Σ log(1 + j x) over `steps` numbers j from `low` on.
-
-    Every derivative is monotone and of one sign, as that of every logarithm is.
-    """
+    """Enclose Σ log(1 + j x) over `steps` numbers j from `low` on, monotone and of one sign."""
     shape = np.broadcast_shapes(u.shape, low.shape, steps.shape)
     if not np.isfinite(u.hi).all():
         return [Interval.everything(shape) for _ in range(order + 1)]
