@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, BoundsPass
-from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.tables import Tables, without_cached
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.storage import BLOCK_ROWS, Drawn, StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
-from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.passes import Chunk, chunks_of, over_rows
@@ -110,12 +109,8 @@ class BlockTables:
     key = "derived"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind what has addresses of this process."""
-        return {name: value for name, value in self.__dict__.items() if name != "undrawn"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over what was kept."""
-        self.__dict__.update(state)
+        """Leave behind addresses of this process."""
+        return without_cached(self)
 
     def of_functions(self, functions: Sequence[RowFunction]) -> "BlockTables":
         """Return the same with the terms of this process."""
@@ -242,22 +237,23 @@ ROUNDING = 1e-6
 class Regions(NamedTuple):
     """Nested trust regions, and the pieces into which arguments of each term are cut in each.
 
-    `served` is the number of the region and kind of every table; none before all rows are bounded.
+    `served` are the number of the region, that of c_i or c̃_i there, and the kind of every table;
+    none before all rows are bounded.
     """
 
     radii: Sequence[float]
     plans: Sequence[Sequence[Sequence[int]]]
-    served: Sequence[tuple[int, int]] = ()
+    served: Sequence[tuple[int, int, int]] = ()
 
 
 class BlockBounds(BoundsPass):
-    """Bounds every row of a term that is stored: see :class:`BoundsPass`."""
+    """Bounds every row of a term that is stored, wherever it is read: see :class:`BoundsPass`."""
 
     regions = Regions((), ())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the terms behind: they are read again where they are needed."""
-        return {**self.__dict__, "_functions": ()}
+        """Leave the rows behind: they are read again where they are needed."""
+        return {**self.__dict__, "_functions": [without_rows(f) for f in self._functions]}
 
     def over(self, regions: Regions) -> "BlockBounds":
         """Return the same over some regions."""
@@ -286,8 +282,8 @@ class BlockBounds(BoundsPass):
         usable = [k for k in range(len(finite)) if finite[k].all()]
         if not usable:
             raise self._unbounded(tried.first_unbounded(largest[0]), radii[0])
-        served = [(k, kind) for k in usable for kind in self._worthwhile(sums[k])]
-        bounds = self.over(Regions(radii, plans, served))
+        kinds = ((k, *found) for k in usable for found in self._kinds(*sums[k].sum(axis=1)))
+        bounds = self.over(Regions(radii, plans, list(kinds)))
         base = sum(trial.total(0.0, trial.whole) for trial in trials)
         kept, kept_sums = bounds.of_served(largest), bounds.of_served(sums)
         looseness = float(kept_sums.sum(axis=1).min() / base) if base > 0.0 else 1.0
@@ -315,14 +311,15 @@ class BlockBounds(BoundsPass):
 
     def of_served(self, found: np.ndarray) -> np.ndarray:
         """Return of every region and kind those that tables were made of, float64."""
-        return np.array([found[k, kind] for k, kind in self.regions.served], dtype=np.float64)
+        served = self.regions.served
+        return np.array([found[k, number] for k, number, _ in served], dtype=np.float64)
 
     def heads(self, sums: np.ndarray) -> np.ndarray:
         """Return radius, kind and Σc_i of every table."""
         return np.array(
             [
-                [self.regions.radii[k], self._kind_of(kind), own.sum()]
-                for (k, kind), own in zip(self.regions.served, sums, strict=True)
+                [self.regions.radii[k], kind, own.sum()]
+                for (k, _, kind), own in zip(self.regions.served, sums, strict=True)
             ]
         )
 
@@ -331,12 +328,12 @@ class BlockBounds(BoundsPass):
 
     def of(self, table: int, data: RowData) -> np.ndarray:
         """Return c_i of some rows in a table, float32 rounded up."""
-        region, kind = self.regions.served[table]
-        return self.over_some(slice(region, region + 1), data)[0, kind]
+        region, number, _ = self.regions.served[table]
+        return self.over_some(slice(region, region + 1), data)[0, number]
 
     def over_some(self, some: slice, data: RowData) -> np.ndarray:
         """Return c_i and c̃_i of some rows over some regions, shape (regions, 2, n)."""
-        return self._pairs(0, data, self.regions.radii[some], self.regions.plans[some])
+        return self._pairs(self.regions.radii[some], self.regions.plans[some], 0, data)
 
     def sums_and_largest(self, start: int) -> tuple[np.ndarray, np.ndarray]:
         """Return Σc_i and the largest c_i of every region, kind and block from `start` on."""
@@ -346,27 +343,25 @@ class BlockBounds(BoundsPass):
         sums, largest = zip(*found, strict=True)
         return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
 
+    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
+        """Return what is asked of rows by their numbers, which are read here."""
+        return self._asked(RowData(self.function, rows), asked)
+
+    def of_read(self, read: ArrayRows, asked: Any) -> Any:
+        """Return what is asked of rows that were read, in whatever process."""
+        function = with_rows(self.function, read)
+        return self._asked(RowData(function, slice(0, read.n_rows)), asked)
+
+    def _asked(self, data: RowData, asked: Any) -> Any:
+        return asked(self.of_functions([data.function]), data)
+
     def found(self, asked: Any, rows: np.ndarray) -> Any:
         """Return what is asked of the bounds of some rows, found where these are."""
         (found,) = self._over([(rows, asked)])
         return found
 
     def _over(self, asked: Sequence[tuple[Chunk, Any]]) -> Iterator[Any]:
-        work = BoundsWork(self, self.function)
-        return over_rows(work, StoredRows(self.function.columns), asked, BOUNDING)
-
-    def _worthwhile(self, sums: np.ndarray) -> list[int]:
-        """Return the kinds that are worth a table of their own in one region."""
-        if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
-            return [0]
-        along, together = sums.sum(axis=1)
-        kinds = [0] if along <= 2.0 * together else []
-        return [*kinds, 1] if together < along else kinds
-
-    def _kind_of(self, kind: int) -> int:
-        if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
-            return SHARP
-        return (DIRECTIONAL, JOINT)[kind]
+        return over_rows(self, StoredRows(self.function.columns), asked, BOUNDING)
 
     def first_unbounded(self, largest: np.ndarray) -> int:
         """Return the first row without a bound over the smallest region, given its blocks."""
@@ -386,26 +381,3 @@ def _of_blocks(bounds: BlockBounds, data: RowData) -> tuple[np.ndarray, np.ndarr
         largest.append(np.maximum.reduceat(pairs, starts, axis=2))
         sums.append(np.add.reduceat(pairs.astype(np.float64), starts, axis=2))
     return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
-
-
-@dataclass(frozen=True, eq=False)
-class BoundsWork:
-    """Bounds rows of a term wherever they are read; a pickle has none of them."""
-
-    bounds: BlockBounds
-    function: RowFunction
-
-    def __reduce__(self) -> tuple:
-        return BoundsWork, (self.bounds, without_rows(self.function))
-
-    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
-        """Return what is asked of rows by their numbers, which are read here."""
-        return self._of(RowData(self.function, rows), asked)
-
-    def of_read(self, read: ArrayRows, asked: Any) -> Any:
-        """Return what is asked of rows that were read, in whatever process."""
-        function = with_rows(self.function, read)
-        return self._of(RowData(function, slice(0, read.n_rows)), asked)
-
-    def _of(self, data: RowData, asked: Any) -> Any:
-        return asked(self.bounds.of_functions([data.function]), data)

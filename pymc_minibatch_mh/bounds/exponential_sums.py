@@ -8,7 +8,7 @@ central moments under p where exponents are linear. Other summands of a log-like
 by partial derivatives, and added. docs/bounds.md has the bounds of the moments, with their proof.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,11 @@ from pytensor.scalar import basic as scalar
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.bounds.jets import Jets
-from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
+from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
 from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY
 from pymc_minibatch_mh.likelihood.cells import Cell
 from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
 from pymc_minibatch_mh.likelihood.log_sums import LogSum, Parts, Weights, branches, parts_of
-from pymc_minibatch_mh.likelihood.patterns import is_a
 
 #: Largest third central moment on an interval of length one: 1/(6√3).
 LARGEST_THIRD = np.sqrt(3.0) / 18.0
@@ -288,22 +287,15 @@ def pair_by_parts(
     function: RowFunction, data: RowData, place: Geometry, region: Region
 ) -> tuple[Array, Array]:
     """Return c_i and c̃_i of some rows as sums over the parts of their log-likelihood."""
-    return _of_root(function, function.root, data, place, region)
-
-
-def _of_root(
-    function: RowFunction, root: Cell, data: RowData, place: Geometry, region: Region
-) -> tuple[Array, Array]:
     total = np.zeros((2, data.rows.size))
     # The same logarithm is a part of all branches, as a rule, and the data only add to it.
     shared: dict[tuple[Cell, Weights], tuple[LogSum, list[Places]]] = {}
-    for rows, branch in _chosen(root, data, np.arange(data.rows.size)):
+    for rows, some, branch in branches_by_data(function.root, data):
         parts = parts_of(function.cells, branch)
         for log_sum in parts.log_sums:
             key = log_sum.core, log_sum.factor
             shared.setdefault(key, (log_sum, []))[1].append(rows)
         if parts.mixture or parts.others:
-            some = data.part(rows)
             total[:, rows] += _own(function, parts, some, place.part(rows), region)
     for log_sum, found in shared.values():
         rows = np.sort(np.concatenate(found))
@@ -311,19 +303,6 @@ def _of_root(
         pair = log_sum_bounds(log_sum, some, place.part(rows), region.radius, region.order)
         total[:, rows] += region.inverse_temperature * np.stack(np.broadcast_arrays(*pair))
     return total[0], total[1]
-
-
-def _chosen(root: Cell, data: RowData, rows: Places) -> Iterator[tuple[Places, Cell]]:
-    """Yield the rows that data choose each branch for, and the branch."""
-    if not (is_a(root, scalar.Switch) and root.inputs[0].is_data):
-        yield rows, root
-        return
-    condition, *branches = root.inputs
-    for own, branch in zip(data.where(condition), branches, strict=True):
-        if own.size == data.rows.size:
-            yield from _chosen(branch, data, rows)
-        elif own.size:
-            yield from _chosen(branch, data.part(own), rows[own])
 
 
 def _own(

@@ -180,27 +180,6 @@ def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = N
 PREPARATION_SEED = 20_170_808
 
 
-class _Apart:
-    """Tables, or None where the file that they are in is gone."""
-
-    def __init__(self, tables: Tables) -> None:
-        self.tables: Tables | None = tables
-
-    def __reduce__(self) -> tuple:
-        assert self.tables is not None
-        return _found, (type(self.tables), self.tables.__getstate__())
-
-
-def _found(cls: type[Tables], state: dict[str, Any]) -> _Apart:
-    tables = object.__new__(cls)
-    apart = _Apart(tables)
-    try:
-        tables.__setstate__(state)
-    except FileNotFoundError:
-        apart.tables = None
-    return apart
-
-
 class Sought(NamedTuple):
     """The rows that a centre was sought for, and control variates of these, before others came."""
 
@@ -231,21 +210,14 @@ class Prepared:
     sought: Sought | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Keep the tables apart, which another process may not find any more."""
-        kept = {**self.__dict__, "tables": None}
-        # What reads rows in this process is made again in another.
-        kept.pop("held", None)
-        if not isinstance(self.tables, Tables):
-            return {"kept": {**kept, "tables": self.tables}, "tables": None}
-        return {"kept": kept, "tables": _Apart(self.tables)}
+        """Leave behind what reads rows in this process."""
+        return {name: value for name, value in self.__dict__.items() if name != "held"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the tables over where they are, and derive them anew where they are not."""
-        self.__dict__.update(state["kept"])
-        apart = state["tables"]
-        if apart is not None:
-            found = apart.tables or replace(self, violation="").completed().tables
-            self.__dict__["tables"] = found
+        """Derive bounds anew whose file is gone, and bound rows that are there."""
+        self.__dict__.update(state)
+        if self.tables is None and self.violation is not None:
+            self.__dict__["tables"] = replace(self, violation="").completed().tables
         elif isinstance(self.tables, BlockTables):
             functions = self.target.row_functions
             assert not isinstance(functions, BoundsError)
@@ -389,33 +361,22 @@ class Prepared:
         return kind(functions, self.surrogate, support).tables()
 
     def _given(self) -> Tables:
-        if self.needs.ranges:
-            return self._given_ranges()
-        given = self.needs.given_bounds
-        if not isinstance(given, Bounds):
-            assert given is not None
-            given = given(self.target.split.unravel(self.surrogate.centre, {}))
-        if not isinstance(given, Bounds):
-            raise SettingError(
-                f"bounds= is a function that returned a {type(given).__name__}. Return "
-                "Bounds(c, metric) for the centre that it is called with."
-            )
-        tell_of_unverified_bounds(self._names, "bounds")
-        return given.tables(self.n_rows)
+        needs = self.needs
+        if needs.ranges:
+            ranges = self._of_user(needs.given_ranges, Ranges, "ranges", "Ranges(low, high)")
+            return ranges.tables(self.n_rows, self.surrogate.inverse_temperature)
+        bounds = self._of_user(needs.given_bounds, Bounds, "bounds", "Bounds(c, metric)")
+        return bounds.tables(self.n_rows)
 
-    def _given_ranges(self) -> Tables:
-        given = self.needs.given_ranges
-        if not isinstance(given, Ranges):
-            assert given is not None
+    def _of_user[T](self, given: Any, kind: type[T], setting: str, call: str) -> T:
+        """Return what a user gave, or what a function that was given returns at the centre."""
+        if not isinstance(given, kind):
             given = given(self.target.split.unravel(self.surrogate.centre, {}))
-        if not isinstance(given, Ranges):
+        if not isinstance(given, kind):
             raise SettingError(
-                f"ranges= is a function that returned a {type(given).__name__}. Return "
-                "Ranges(low, high) for the centre that it is called with."
+                f"{setting}= is a function that returned a {type(given).__name__}. Return "
+                f"{call} for the centre that it is called with."
             )
-        tell_of_unverified_bounds(self._names, "ranges")
-        return given.tables(self.n_rows, self.surrogate.inverse_temperature)
-
-    @property
-    def _names(self) -> str:
-        return ", ".join(repr(term.name) for term in self.target.split.terms)
+        names = ", ".join(repr(term.name) for term in self.target.split.terms)
+        tell_of_unverified_bounds(names, setting)
+        return given
