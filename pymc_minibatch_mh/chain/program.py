@@ -8,6 +8,8 @@ those before it (:attr:`pymc_minibatch_mh.kernels.posterior.Surrogate.relative`)
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -67,16 +69,6 @@ MOST_MOVES = 10
 WIDTH = 2.5
 
 
-def slices_of(program: Program) -> Slices:
-    """Return the directions along which no row changes, where they may be moved along."""
-    asked, suits = program.moves_without_rows, program.proposal.moves_without_rows
-    asked_for = suits if asked is None else asked > 0
-    if not (asked_for and program.method.moves_without_rows):
-        return NO_SLICES
-    found = possible_slices(program.prepared)
-    return found if asked is None or not len(found.steps) else found._replace(moves=asked)
-
-
 def possible_slices(prepared: Prepared) -> Slices:
     """Return the directions along which no row changes, and as many moves as have a choice."""
     directions = prepared.target.compiled.unread
@@ -88,6 +80,7 @@ def possible_slices(prepared: Prepared) -> Slices:
     return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MOST_MOVES))
 
 
+@dataclass(frozen=True, eq=False)
 class Program:
     """A prepared model, a method and a proposal: all that chains share, in any threads.
 
@@ -96,64 +89,54 @@ class Program:
     SettingError if moves draw rows themselves, which are stored.
     """
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        method: Method,
-        proposal: Proposal,
-        updates_per_draw: int = 1,
-        schedule: Schedule = (),
-        moves_without_rows: int | None = None,
-    ) -> None:
-        if proposal.draws_rows and not prepared.target.source.in_memory:
+    prepared: Prepared
+    method: Method
+    proposal: Proposal
+    updates_per_draw: int = 1
+    schedule: Schedule = ()
+    moves_without_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse moves that draw stored rows, and compile functions."""
+        if self.proposal.draws_rows and not self.prepared.target.source.in_memory:
             # Of those in memory, the next ones are kept for the test: it has to draw them apart.
             raise SettingError(
-                f"proposal={type(proposal).__name__}(...) draws a batch of rows, and data of "
+                f"proposal={type(self.proposal).__name__}(...) draws a batch of rows, and data of "
                 "Rows(...) are drawn ahead for the test alone. Use batch_size=0, another proposal "
                 "such as the default, or give the model arrays in memory."
             )
-        self.prepared = prepared
-        self.method = method
-        self.proposal = proposal
-        self.updates_per_draw = updates_per_draw
-        self.schedule = schedule
-        self.moves_without_rows = moves_without_rows
-        target, below = prepared.target, prepared.below
-        # Addresses are only valid while the functions behind them are referenced.
-        self._prior = target.prior
-        self._evaluate = target.evaluate if below is None else below.evaluate
-        self._space = target.passes.space if below is None else below.space
+        _ = self._compiled
 
     def __reduce__(self) -> tuple:
         """Leave the addresses of this process behind."""
-        return Program, (self.prepared, *self._settings)
+        return Program, tuple(getattr(self, own.name) for own in fields(self))
+
+    @cached_property
+    def _compiled(self) -> tuple[Callable, Callable, RowSpace]:
+        """Prior and rows: their addresses are only valid while they are referenced."""
+        target, below = self.prepared.target, self.prepared.below
+        if below is None:
+            return target.prior, target.evaluate, target.passes.space
+        return target.prior, below.evaluate, below.space
 
     def on(self, prepared: Prepared) -> Program:
         """Return the same method and proposal on what was found around another centre."""
-        if prepared is self.prepared:
-            return self
-        return Program(prepared, *self._settings)
+        return self if prepared is self.prepared else replace(self, prepared=prepared)
 
     @property
     def at_last_temperature(self) -> Program:
         """The same without a schedule of temperatures."""
-        method, proposal, updates, _, moves = self._settings
-        return Program(self.prepared, method, proposal, updates, (), moves)
-
-    @property
-    def _settings(self) -> tuple[Method, Proposal, int, Schedule, int | None]:
-        return (
-            self.method,
-            self.proposal,
-            self.updates_per_draw,
-            self.schedule,
-            self.moves_without_rows,
-        )
+        return replace(self, schedule=())
 
     @cached_property
     def slices(self) -> Slices:
         """The coordinates that chains move without rows, between updates."""
-        return slices_of(self)
+        asked, suits = self.moves_without_rows, self.proposal.moves_without_rows
+        asked_for = suits if asked is None else asked > 0
+        if not (asked_for and self.method.moves_without_rows):
+            return NO_SLICES
+        found = possible_slices(self.prepared)
+        return found if asked is None or not len(found.steps) else found._replace(moves=asked)
 
     @cached_property
     def rounds_points(self) -> bool:
@@ -170,7 +153,8 @@ class Program:
         Values of these are read where they lie: they may change between updates. The temperature is
         one of a schedule, or None; `pool` has rows that were drawn ahead, where rows are stored.
         """
-        prepared, space = self.prepared, self._space if pool is None else pool.space
+        prior, evaluate, space = self._compiled
+        prepared, space = self.prepared, space if pool is None else pool.space
         context = space.context.copy()
         context[prepared.target.OTHERS_SLOT] = others.ctypes.data
         surrogate, tables = prepared.surrogate, prepared.tables
@@ -187,8 +171,8 @@ class Program:
         if prepared.below is not None:
             surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(
-            address_of(self._prior),
-            address_of(self._evaluate),
+            address_of(prior),
+            address_of(evaluate),
             RowSpace(space.term_starts, context),
             tempered(surrogate, temperature),
             arrays,

@@ -57,18 +57,6 @@ class Needs:
     in_memory: bool = False
 
     @property
-    def only_derived_bounds(self) -> bool:
-        """Whether derived bounds are all that is needed, and rows are drawn by them."""
-        others = self.calibration, self.given, self.ranges, self.in_memory
-        return self.derived_bounds and self.touching is None and not any(others)
-
-    @property
-    def only_batches(self) -> bool:
-        """Whether rows are drawn evenly, for batches whose noise was measured."""
-        others = self.derives, self.given, self.in_memory
-        return self.calibration and self.touching is None and not any(others)
-
-    @property
     def ranges(self) -> bool:
         """Whether what bounds rows are ranges of their log-likelihoods."""
         return self.derived_ranges or self.given_ranges is not None
@@ -96,7 +84,8 @@ _log = logging.getLogger("pymc")
 
 def require_drawn_ahead(needs: Needs, name: str) -> None:
     """Refuse methods that draw rows in another way than evenly or by derived bounds."""
-    if not (needs.only_derived_bounds or needs.only_batches):
+    others = needs.derived_ranges, needs.given, needs.in_memory, needs.touching is not None
+    if any(others) or needs.derived_bounds == needs.calibration:
         raise SettingError(
             f"{name!r}: data of Rows(...) are drawn ahead, evenly or by bounds that are derived "
             "from the model. This step draws them otherwise, reads all of them at every update or "
@@ -341,9 +330,9 @@ class Prepared:
     def _reading_heavy_rows(self) -> Prepared:
         """Return this with the rows that every update reads; none where no mode was sought."""
         assert self.tables is not None
-        if self.tables.are_ranges or self.target.covariance is not None:
+        if isinstance(self.tables, BlockTables) or self.tables.are_ranges:
             return self
-        if isinstance(self.tables, BlockTables):
+        if self.target.covariance is not None:
             return self
         rng = np.random.default_rng(PREPARATION_SEED)
         moves = typical_moves(self.target, self.surrogate, self.tables, rng)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 from pytensor.scalar import basic as scalar
+from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
 from pymc_minibatch_mh.bounds.rules.base import (
@@ -195,26 +196,6 @@ _ARCSINH = (
 _COSH = Shape(valleys=((0.0, 1.0),), floor=1.0)
 
 
-@derivatives.register(scalar.Sin)
-def _sin(op: scalar.Sin, u: Interval, order: int) -> list[Interval]:
-    return _turned(0, u, order)
-
-
-@derivatives.register(scalar.Cos)
-def _cos(op: scalar.Cos, u: Interval, order: int) -> list[Interval]:
-    return _turned(1, u, order)
-
-
-@derivatives.register(scalar.Sinh)
-def _sinh(op: scalar.Sinh, u: Interval, order: int) -> list[Interval]:
-    return _hyperbolic(0, u, order)
-
-
-@derivatives.register(scalar.Cosh)
-def _cosh(op: scalar.Cosh, u: Interval, order: int) -> list[Interval]:
-    return _hyperbolic(1, u, order)
-
-
 @derivatives.register(scalar.ArcTan)
 def _arctan(op: scalar.ArcTan, u: Interval, order: int) -> list[Interval]:
     def values(x: Array, order: int) -> list[Array]:
@@ -239,10 +220,12 @@ def _arcsinh(op: scalar.ArcSinh, u: Interval, order: int) -> list[Interval]:
     return by_shape(values, _ARCSINH, u, order)
 
 
-def _hyperbolic(first: int, u: Interval, order: int) -> list[Interval]:
+@derivatives.register(scalar.Sinh)
+@derivatives.register(scalar.Cosh)
+def _hyperbolic(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
     """Return sinh and cosh in turns, each of which is the derivative of the other."""
     functions = ((np.sinh, INCREASING_OR_DECREASING), (np.cosh, _COSH))
-    first_two = functions if first == 0 else functions[::-1]
+    first_two = functions if isinstance(op, scalar.Sinh) else functions[::-1]
 
     def values(x: Array, order: int) -> list[Array]:
         return [function(x) for function, _ in first_two[: order + 1]]
@@ -251,8 +234,11 @@ def _hyperbolic(first: int, u: Interval, order: int) -> list[Interval]:
     return (pair * 3)[: order + 1]
 
 
-def _turned(quarters: int, u: Interval, order: int) -> list[Interval]:
-    """Return sin(u) moved by quarters of a turn; a derivative moves it by one more."""
+@derivatives.register(scalar.Sin)
+@derivatives.register(scalar.Cos)
+def _turned(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
+    """Return sines, moved by a quarter of a turn for each derivative, and for a cosine."""
+    quarters = int(isinstance(op, scalar.Cos))
     waves: dict[bool, Interval] = {}
     enclosures = []
     for n in range(quarters, quarters + order + 1):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
+from pytensor.scalar.basic import ScalarOp
 from scipy import special
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
@@ -24,7 +25,12 @@ from pymc_minibatch_mh.bounds.rules.base import (
 
 _LOGARITHM = (INCREASING_OR_DECREASING, *(NEVER_NEGATIVE, NEVER_POSITIVE) * 2)
 _LOG_2 = float(np.log(2.0))
-_LOG_10 = float(np.log(10.0))
+#: Each logarithm, and the multiple of the natural one that it is.
+_LOGARITHMS = {
+    scalar.Log: (np.log, 1.0),
+    scalar.Log2: (np.log2, 1.0 / _LOG_2),
+    scalar.Log10: (np.log10, 1.0 / float(np.log(10.0))),
+}
 
 
 @derivatives.register(scalar.Exp)
@@ -48,21 +54,6 @@ def _exp2(op: scalar.Exp2, u: Interval, order: int) -> list[Interval]:
         return [quarter * (4.0 * _LOG_2**n) for n in range(order + 1)]
 
     return by_shape(values, (NEVER_NEGATIVE,) * 5, u, order)
-
-
-@derivatives.register(scalar.Log)
-def _log(op: scalar.Log, u: Interval, order: int) -> list[Interval]:
-    return _logarithm(np.log, 1.0, u, order)
-
-
-@derivatives.register(scalar.Log2)
-def _log2(op: scalar.Log2, u: Interval, order: int) -> list[Interval]:
-    return _logarithm(np.log2, 1.0 / _LOG_2, u, order)
-
-
-@derivatives.register(scalar.Log10)
-def _log10(op: scalar.Log10, u: Interval, order: int) -> list[Interval]:
-    return _logarithm(np.log10, 1.0 / _LOG_10, u, order)
 
 
 @derivatives.register(scalar.Log1p)
@@ -94,7 +85,12 @@ def _log1mexp_values(x: Array, order: int) -> list[Array]:
     return [value, *slopes][: order + 1]
 
 
-def _logarithm(log: np.ufunc, scale: float, u: Interval, order: int) -> list[Interval]:
+@derivatives.register(scalar.Log)
+@derivatives.register(scalar.Log2)
+@derivatives.register(scalar.Log10)
+def _logarithm(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
+    log, scale = _LOGARITHMS[type(op)]
+
     def values(x: Array, order: int) -> list[Array]:
         return [log(x), *_slopes_of_log(x, scale, order)]
 

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 from pytensor.scalar import math as scalar_math
+from pytensor.scalar.basic import ScalarOp
 from scipy import special
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
@@ -42,23 +43,15 @@ _POLYGAMMA = (
 )
 
 
+#: Orders of the derivatives of ψ, where that of order -1 is log Γ.
+_ORDERS = {scalar_math.GammaLn: -1, scalar_math.Psi: 0, scalar_math.TriGamma: 1}
+
+
 @derivatives.register(scalar_math.GammaLn)
-def _gammaln(op: scalar_math.GammaLn, u: Interval, order: int) -> list[Interval]:
-    return _polygamma(u, -1, order)
-
-
 @derivatives.register(scalar_math.Psi)
-def _psi(op: scalar_math.Psi, u: Interval, order: int) -> list[Interval]:
-    return _polygamma(u, 0, order)
-
-
 @derivatives.register(scalar_math.TriGamma)
-def _trigamma(op: scalar_math.TriGamma, u: Interval, order: int) -> list[Interval]:
-    return _polygamma(u, 1, order)
-
-
-def _polygamma(u: Interval, first: int, order: int) -> list[Interval]:
-    """Enclose derivatives of ψ, where the derivative of order -1 is log Γ."""
+def _polygamma(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
+    first = _ORDERS[type(op)]
 
     def values(x: Array, order: int) -> list[Array]:
         last = first + order
