@@ -9,6 +9,8 @@ import numpy as np
 from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
 from pymc_minibatch_mh.kernels.intervals import TINY
 
+#: Values of a function and of its derivatives up to an order, at points.
+Values = Callable[[Array, int], list[Array]]
 #: What can be lost where terms of size one cancel.
 CANCELLATION = 1e-15
 
@@ -86,9 +88,7 @@ def odd(
     return Shape(peaks=(peak, (-bottom, -low)), valleys=(valley, (-top, -high)), slack=slack)
 
 
-def by_shape(
-    values: Callable[[Array, int], list[Array]], shapes: Sequence[Shape], u: Interval, order: int
-) -> list[Interval]:
+def by_shape(values: Values, shapes: Sequence[Shape], u: Interval, order: int) -> list[Interval]:
     """Enclose derivatives of known shapes, given a function that returns their values at points.
 
     Values at an infinite end, or at an end of the domain, must be the limits there.
@@ -100,6 +100,25 @@ def by_shape(
             shape.range(u, low, high)
             for shape, low, high in zip(shapes[: order + 1], at_lo, at_hi, strict=True)
         ]
+
+
+def shaped(
+    op: type, shapes: Sequence[Shape], outside_where: Callable[[Interval], Mask] | None = None
+) -> Callable[[Values], Values]:
+    """Register values of an op and its derivatives at points, which are of known shapes.
+
+    There is no bound where `outside_where` tells that an argument leaves the domain.
+    """
+
+    def register(values: Values) -> Values:
+        def enclosed(op: object, u: Interval, order: int) -> list[Interval]:
+            enclosures = by_shape(values, shapes, u, order)
+            return enclosures if outside_where is None else outside(outside_where(u), enclosures)
+
+        derivatives.register(op, enclosed)
+        return values
+
+    return register
 
 
 def positive_zero(u: Interval) -> Interval:

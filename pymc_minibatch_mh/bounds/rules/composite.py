@@ -11,9 +11,9 @@ from pymc_minibatch_mh.bounds.rules.base import (
     INCREASING_OR_DECREASING,
     NEVER_POSITIVE,
     Shape,
-    by_shape,
     derivatives,
     outside,
+    shaped,
 )
 from pymc_minibatch_mh.bounds.rules.exponential import log_erfc_derivatives
 from pymc_minibatch_mh.bounds.rules.gamma import above_psi
@@ -93,14 +93,9 @@ def _log_erfc(op: LogErfc, u: Interval, order: int) -> list[Interval]:
     return log_erfc_derivatives(u, order)
 
 
-@derivatives.register(Log1pRatio)
-def _log1p_ratio(op: Log1pRatio, u: Interval, order: int) -> list[Interval]:
-    """Enclose log(1 + x)/x, completely monotone as the integral of 1/(1 + x t) over (0, 1)."""
-    enclosures = by_shape(_log1p_ratio_values, ALTERNATING, u, order)
-    return outside(u.lo < _LEAST, enclosures)
-
-
+@shaped(Log1pRatio, ALTERNATING, lambda u: u.lo < _LEAST)
 def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
+    """Return log(1 + x)/x, completely monotone as the integral of 1/(1 + x t) over (0, 1)."""
     near = np.where(x <= _NEAR, x, 0.0)
     far = np.where(x > _NEAR, x, 1.0)
     values: list[Array] = []
@@ -116,11 +111,7 @@ def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
     return values
 
 
-@derivatives.register(LogAny)
-def _log_any(op: LogAny, u: Interval, order: int) -> list[Interval]:
-    return by_shape(_log_any_values, _LOG_ANY, u, order)
-
-
+@shaped(LogAny, _LOG_ANY)
 def _log_any_values(x: Array, order: int) -> list[Array]:
     """Return the derivatives of h(x) = log(1 - exp(-w)), w = exp(x): h' = w / (exp(w) - 1)."""
     w = np.minimum(np.exp(x), _MOST)
@@ -142,11 +133,7 @@ def _log_any_values(x: Array, order: int) -> list[Array]:
     return values
 
 
-@derivatives.register(LogSoftplus)
-def _log_softplus(op: LogSoftplus, u: Interval, order: int) -> list[Interval]:
-    return by_shape(_log_softplus_values, _LOG_SOFTPLUS, u, order)
-
-
+@shaped(LogSoftplus, _LOG_SOFTPLUS)
 def _log_softplus_values(x: Array, order: int) -> list[Array]:
     w = np.exp(np.minimum(x, 0.0))
     size = np.where(x > 0.0, x, 0.0) + np.log1p(np.exp(-np.abs(x)))

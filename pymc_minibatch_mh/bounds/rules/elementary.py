@@ -22,6 +22,7 @@ from pymc_minibatch_mh.bounds.rules.base import (
     odd,
     outside,
     positive_zero,
+    shaped,
 )
 
 
@@ -196,28 +197,22 @@ _ARCSINH = (
 _COSH = Shape(valleys=((0.0, 1.0),), floor=1.0)
 
 
-@derivatives.register(scalar.ArcTan)
-def _arctan(op: scalar.ArcTan, u: Interval, order: int) -> list[Interval]:
-    def values(x: Array, order: int) -> list[Array]:
-        value, w, x = np.arctan(x), 1.0 / (1.0 + x * x), np.clip(x, -_FAR, _FAR)
-        slopes = [w, -2.0 * x * w * w, (6.0 - 8.0 * w) * w * w]
-        if order > 3:
-            slopes.append(24.0 * x * w * w * w * (2.0 * w - 1.0))
-        return [value, *slopes][: order + 1]
-
-    return by_shape(values, _ARCTAN, u, order)
+@shaped(scalar.ArcTan, _ARCTAN)
+def _arctan(x: Array, order: int) -> list[Array]:
+    value, w, x = np.arctan(x), 1.0 / (1.0 + x * x), np.clip(x, -_FAR, _FAR)
+    slopes = [w, -2.0 * x * w * w, (6.0 - 8.0 * w) * w * w]
+    if order > 3:
+        slopes.append(24.0 * x * w * w * w * (2.0 * w - 1.0))
+    return [value, *slopes][: order + 1]
 
 
-@derivatives.register(scalar.ArcSinh)
-def _arcsinh(op: scalar.ArcSinh, u: Interval, order: int) -> list[Interval]:
-    def values(x: Array, order: int) -> list[Array]:
-        value, s, x = np.arcsinh(x), 1.0 / np.hypot(1.0, x), np.clip(x, -_FAR, _FAR)
-        slopes = [s, -x * s * s * s, (2.0 - 3.0 * s * s) * s * s * s]
-        if order > 3:
-            slopes.append(x * s * s * s * s * s * (15.0 * s * s - 6.0))
-        return [value, *slopes][: order + 1]
-
-    return by_shape(values, _ARCSINH, u, order)
+@shaped(scalar.ArcSinh, _ARCSINH)
+def _arcsinh(x: Array, order: int) -> list[Array]:
+    value, s, x = np.arcsinh(x), 1.0 / np.hypot(1.0, x), np.clip(x, -_FAR, _FAR)
+    slopes = [s, -x * s * s * s, (2.0 - 3.0 * s * s) * s * s * s]
+    if order > 3:
+        slopes.append(x * s * s * s * s * s * (15.0 * s * s - 6.0))
+    return [value, *slopes][: order + 1]
 
 
 @derivatives.register(scalar.Sinh)
