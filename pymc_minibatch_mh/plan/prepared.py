@@ -19,6 +19,7 @@ from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.by_scales import ByScales
 from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.plan.violations import (
     HeldAgainstBounds,
     audited,
@@ -169,6 +170,14 @@ def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = N
 PREPARATION_SEED = 20_170_808
 
 
+def functions_of(target: Target) -> list[RowFunction]:
+    """Return the terms of a model; BoundsError where their derivatives cannot be enclosed."""
+    functions = target.row_functions
+    if isinstance(functions, BoundsError):
+        raise functions
+    return functions
+
+
 class Sought(NamedTuple):
     """The rows that a centre was sought for, and control variates of these, before others came."""
 
@@ -208,9 +217,7 @@ class Prepared:
         if self.tables is None and self.violation is not None:
             self.__dict__["tables"] = replace(self, violation="").completed().tables
         elif isinstance(self.tables, BlockTables):
-            functions = self.target.row_functions
-            assert not isinstance(functions, BoundsError)
-            self.__dict__["tables"] = self.tables.of_functions(functions)
+            self.__dict__["tables"] = self.tables.of_functions(functions_of(self.target))
 
     @property
     def n_rows(self) -> int:
@@ -287,8 +294,7 @@ class Prepared:
     @cached_property
     def held(self) -> HeldAgainstBounds:
         """What finds the differences of stored rows, with their bounds."""
-        functions, source = self.target.row_functions, self.target.source
-        assert not isinstance(functions, BoundsError)
+        functions, source = functions_of(self.target), self.target.source
         assert isinstance(source, StoredRows)
         bounds = self.tables.bounds if isinstance(self.tables, BlockTables) else None
         return HeldAgainstBounds(self.target.passes.sums, bounds, functions[0], source)
@@ -340,9 +346,7 @@ class Prepared:
         return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
 
     def _derived(self) -> AnyTables:
-        functions = self.target.row_functions
-        if isinstance(functions, BoundsError):
-            raise functions
+        functions = functions_of(self.target)
         support = self.target.split.lower, self.target.split.upper
         if not self.target.source.in_memory:
             return BlockBounds(functions, self.surrogate, support).tables()

@@ -43,6 +43,7 @@ from pymc_minibatch_mh.plan.prepared import (
     Needs,
     Prepared,
     Sought,
+    functions_of,
     require_drawn_ahead,
     require_same_again,
 )
@@ -75,7 +76,7 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
     tables, found, rows = before.tables, before.surrogate, np.arange(n_before, n_rows)
     assert not isinstance(tables, Tables)
     if not rows.size:
-        tables = None if tables is None else tables.of_functions(_functions(target))
+        tables = None if tables is None else tables.of_functions(functions_of(target))
         return replace(before, target=target, tables=tables)
     new = target.passes.likelihood(found.centre, hessian=found.order == 2, rows=rows)
     if not np.isfinite(new.value):
@@ -89,7 +90,7 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
         return _told(f"the mode has moved by {moved:.2g} standard deviations")
     try:
         if tables is not None:
-            tables = tables.extended(_functions(target))
+            tables = tables.extended(functions_of(target))
     except BoundsError:
         return _told("a new row has no bound around the centre of the old ones")
     # How large remainders are, batches are chosen by: it is measured on all rows.
@@ -104,12 +105,6 @@ def _violation(found: Prepared, rows: np.ndarray) -> str | None:
         return found.violation
     old = np.linspace(0, rows[0] - 1, min(AUDITED_AGAIN, int(rows[0]))).astype(np.int64)
     return found.audited(PREPARATION_SEED, np.concatenate([old, rows]))
-
-
-def _functions(target: Target) -> list:
-    functions = target.row_functions
-    assert not isinstance(functions, BoundsError)
-    return functions
 
 
 def _told(why: str) -> Prepared | None:
@@ -235,11 +230,8 @@ def _arrays(weights: Any) -> list[tuple[str, np.ndarray]] | None:
         return []
     given = weights if isinstance(weights, Mapping) else {"": weights}
     arrays = [(str(name), values) for name, values in given.items()]
-    return arrays if all(_is_of_numbers(values) for _, values in arrays) else None
-
-
-def _is_of_numbers(values: Any) -> bool:
-    return type(values) is np.ndarray and values.dtype.kind in "fiub"
+    numbers = (type(x) is np.ndarray and x.dtype.kind in "fiub" for _, x in arrays)
+    return arrays if all(numbers) else None
 
 
 @dataclass(eq=False)
