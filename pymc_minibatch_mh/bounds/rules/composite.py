@@ -11,14 +11,12 @@ from pymc_minibatch_mh.bounds.rules.base import (
     INCREASING_OR_DECREASING,
     NEVER_POSITIVE,
     Shape,
-    derivatives,
     outside,
     shaped,
 )
-from pymc_minibatch_mh.bounds.rules.exponential import log_erfc_derivatives
 from pymc_minibatch_mh.bounds.rules.gamma import above_psi
 from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY, integrals_of_inverse_powers
-from pymc_minibatch_mh.likelihood.operations import Log1pRatio, LogAny, LogErfc, LogSoftplus
+from pymc_minibatch_mh.likelihood.operations import Log1pRatio, LogAny, LogSoftplus
 
 # Up to here the integral is summed by Gauss and Legendre's rule, whose error is below rounding;
 # beyond, closed forms no longer cancel.
@@ -86,11 +84,6 @@ def _slopes_of_log_softplus() -> Array:
 
 
 _LOG_SOFTPLUS_SLOPES = _slopes_of_log_softplus()
-
-
-@derivatives.register(LogErfc)
-def _log_erfc(op: LogErfc, u: Interval, order: int) -> list[Interval]:
-    return log_erfc_derivatives(u, order)
 
 
 @shaped(Log1pRatio, ALTERNATING, lambda u: u.lo < _LEAST)

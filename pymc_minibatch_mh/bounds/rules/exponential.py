@@ -23,6 +23,7 @@ from pymc_minibatch_mh.bounds.rules.base import (
     positive_zero,
     shaped,
 )
+from pymc_minibatch_mh.likelihood.operations import LogErfc
 
 _LOGARITHM = (INCREASING_OR_DECREASING, *(NEVER_NEGATIVE, NEVER_POSITIVE) * 2)
 _LOG_2 = float(np.log(2.0))
@@ -149,11 +150,6 @@ def _erfc(op: scalar_math.Erfc, u: Interval, order: int) -> list[Interval]:
     return value + [-slope for slope in _slopes_of_erf(u, order)]
 
 
-def log_erfc_derivatives(u: Interval, order: int) -> list[Interval]:
-    """Enclose the range of log erfc and of its derivatives, precise in both tails."""
-    return by_shape(_log_erfc_values, _LOG_ERFC, u, order)
-
-
 def _slopes_of_erf(u: Interval, order: int) -> list[Interval]:
     def values(x: Array, order: int) -> list[Array]:
         slope, x = _DENSITY * np.exp(-x * x), np.clip(x, _LEFT, -_LEFT)
@@ -182,6 +178,7 @@ def _erfcx_values(x: Array, order: int) -> list[Array]:
     return [value, *slopes][: order + 1]
 
 
+@shaped(LogErfc, _LOG_ERFC)
 def _log_erfc_values(x: Array, order: int) -> list[Array]:
     scaled = special.erfcx(x)
     value = np.where(x > 0.5, np.log(scaled) - x * x, np.log1p(-special.erf(x)))
