@@ -270,7 +270,9 @@ class SharedModel:
         if given is None:
             # Arrays can be large: those of another order or temperature make room.
             self._known = {key: found}
-        return _needed(found)
+        if not needs.derives:
+            found = replace(found, tables=None, violation=None)
+        return found if needs.calibration else replace(found, calibration=None, heavy=None)
 
 
 def _taken_over(
@@ -309,13 +311,6 @@ def _products(target: Target) -> str:
     coordinates = target.split.coordinates
     refused = coordinates.refused if coordinates is not None else ()
     return " ".join(f"{name!r} {reason}." for name, reason in refused)
-
-
-def _needed(found: Prepared) -> Prepared:
-    needs = found.needs
-    if not needs.derives:
-        found = replace(found, tables=None, violation=None)
-    return found if needs.calibration else replace(found, calibration=None, heavy=None)
 
 
 #: The last that was read of every model that is still in use.

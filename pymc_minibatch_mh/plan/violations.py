@@ -143,9 +143,11 @@ def audited(
     support = target.split.lower, target.split.upper
     for move in islice(typical_moves(target, surrogate, tables, rng, support), moves):
         if isinstance(tables, Tables) and tables.are_ranges:
-            found = _out_of_range(target, surrogate, tables, (move.position, move.new))
-            if found:
-                return found
+            for place in (move.position, move.new):
+                ratio, row = _furthest_out(target, surrogate, tables, place)
+                if not ratio <= 1.0:
+                    ends = surrogate.centre, place
+                    return violation_message(target, row, *ends, ratio, of_range=True)
             continue
         ratio, row = _largest_ratio(target, tables, move, rows)
         if not ratio <= 1.0:
@@ -173,17 +175,6 @@ def _largest_ratio(
     return max(
         (ratio, int(chunk[place])) for chunk, (ratio, place) in zip(chunks, found, strict=True)
     )
-
-
-def _out_of_range(
-    target: Target, surrogate: Surrogate, tables: Tables, places: tuple[np.ndarray, np.ndarray]
-) -> str:
-    """Return which row leaves its range at some places, or an empty string."""
-    for place in places:
-        ratio, row = _furthest_out(target, surrogate, tables, place)
-        if not ratio <= 1.0:
-            return violation_message(target, row, surrogate.centre, place, ratio, of_range=True)
-    return ""
 
 
 def _furthest_out(
