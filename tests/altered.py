@@ -25,13 +25,6 @@ def with_program(step, program):
     return other
 
 
-def reprogrammed(program, **attributes):
-    """Return a program that differs in some attributes, whatever was altered in it before."""
-    other = object.__new__(type(program))
-    other.__dict__.update(program.__dict__ | attributes)
-    return other
-
-
 def with_prepared(step, prepared):
     """Return a copy of a step on which something else was prepared."""
     own = step.program

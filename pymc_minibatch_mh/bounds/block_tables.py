@@ -1,12 +1,9 @@
-"""Bounds of rows that are stored: totals and maxima of blocks, and rows drawn by them.
+"""Bounds of rows that are stored: sums and maxima of blocks, and rows drawn by them.
 
-A table with an entry for every row would outgrow memory before the method does. Kept are, of
-blocks of consecutive rows, the sum of the c_i and the largest of them. A row is drawn in
-proportion to c_i by drawing a block in proportion to its length times its largest c_i, a row of it
-uniformly, and keeping the row with probability c_i over the largest: c_i is computed from the row
-itself, which has to be fetched in any case. The largest is the certificate: it is checked whenever
-a row is drawn. Where bounds are so uneven that there would be more candidates than rows, and rows
-are few enough to be read at once, the c_i of all rows are computed instead and rows drawn by them.
+A block is drawn in proportion to its length times its largest c_i, a row of it uniformly, and kept
+with probability c_i over the largest: c_i is computed from the row, which has to be fetched in any
+case, and is checked against the largest. Where bounds are so uneven that there would be more
+candidates than rows, and rows are few, the c_i of all are computed instead and rows drawn by them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.bounds.bounds_pass import BOUNDING, BoundsPass
-from pymc_minibatch_mh.bounds.tables import Tables
+from pymc_minibatch_mh.bounds.tables import Tables, without_cached
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.storage import BLOCK_ROWS, Drawn, StoredRows
 from pymc_minibatch_mh.errors import BoundsError, SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
-from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.passes import Chunk, chunks_of, over_rows
@@ -44,17 +40,9 @@ def _c_of(table: int, bounds: "BlockBounds", data: RowData) -> np.ndarray:
 
 
 class Kept(NamedTuple):
-    """Rows that are kept of candidates, or drawn of all.
+    """Rows that are kept of candidates, or drawn of all: their places among these, c_i and arrays.
 
-    Parameters
-    ----------
-    places : ndarray of int64
-        Which of the rows asked about they are.
-    c : ndarray of float32
-    columns
-        Name and values of each array.
-    exceeding
-        First row above the largest c_i of its block; -1 where there is none, as has to be.
+    `exceeding` is the first row above the largest c_i of its block; -1 where there is none.
     """
 
     places: np.ndarray
@@ -72,11 +60,7 @@ def _exceeding(c: np.ndarray, largest: np.ndarray) -> int:
 def kept_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Return the rows that are kept of candidates, and their data.
-
-    Given are the largest c_i of each row's block, and a number below which its share of that keeps
-    the row.
-    """
+    """Keep rows whose share c_i of `largest`, that of their block, exceeds their chance."""
     c = bounds.of(table, data)
     kept = np.flatnonzero(chances * largest < c)
     columns = tuple((x.name, x.values[data.rows[kept]]) for x in data.function.columns)
@@ -86,10 +70,7 @@ def kept_of(
 def drawn_of(
     table: int, largest: np.ndarray, chances: np.ndarray, bounds: "BlockBounds", data: RowData
 ) -> Kept:
-    """Return rows drawn in proportion to their c_i, in their order, of all.
-
-    Given are the largest c_i of each row's block, and for each draw the share of Σc_i before it.
-    """
+    """Draw rows by their c_i, in their order; `chances` are the shares of Σc_i before each draw."""
     c = bounds.of(table, data)
     exceeding = _exceeding(c, largest)
     if exceeding >= 0:
@@ -104,26 +85,11 @@ def drawn_of(
 
 @dataclass(frozen=True, eq=False)
 class BlockTables:
-    """Bounds of all rows over nested trust regions, by blocks.
+    """Bounds of all rows over nested trust regions, by blocks of `length` rows.
 
-    Parameters
-    ----------
-    heads : ndarray, shape (T, 3)
-        As in :class:`~pymc_minibatch_mh.bounds.tables.Tables`.
-    largest : ndarray of float64, shape (T, blocks)
-        The largest c_i of every block, raised a little.
-    bounds
-        Bounds any rows anew.
-    n_rows
-        Number of all rows.
-    looseness
-        As in :class:`~pymc_minibatch_mh.bounds.tables.Tables`.
-    length
-        Rows of a block; the last may have fewer.
-    sums : ndarray, shape (T, blocks)
-        Σc_i of every block.
-    most_at_once
-        Rows of which all c_i are computed for a supply, at most.
+    Heads are those of :class:`~pymc_minibatch_mh.bounds.tables.Tables`; `largest`, raised a little,
+    and `sums` are of the c_i of every block, shape (T, blocks). `bounds` bounds any rows anew, and
+    of at most `most_at_once` rows all c_i are computed for a supply.
     """
 
     heads: np.ndarray
@@ -143,25 +109,15 @@ class BlockTables:
     key = "derived"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind what has addresses of this process."""
-        return {name: value for name, value in self.__dict__.items() if name != "undrawn"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over what was kept."""
-        self.__dict__.update(state)
+        """Leave behind addresses of this process."""
+        return without_cached(self)
 
     def of_functions(self, functions: Sequence[RowFunction]) -> "BlockTables":
         """Return the same with the terms of this process."""
         return replace(self, bounds=self.bounds.of_functions(functions))
 
     def extended(self, functions: Sequence[RowFunction]) -> "BlockTables":
-        """Return the bounds of terms with more rows, of which these are the first.
-
-        Raises
-        ------
-        BoundsError
-            If a new row has no bound over every region of a table.
-        """
+        """Return the bounds of terms with more rows, of which these are the first."""
         return self.bounds.of_functions(functions).extended(self)
 
     @property
@@ -207,13 +163,7 @@ class BlockTables:
         return float(self.heads[table, TOTAL] / self._candidates[table, -1])
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
-        """Draw rows in proportion to their c_i, with replacement, and fetch them.
-
-        Raises
-        ------
-        SourceError
-            If a row exceeds the largest c_i of its block: it is not the one that was bounded.
-        """
+        """Draw rows by their c_i, with replacement; SourceError if their data have changed."""
         parts: list[Drawn] = []
         missing, share = count, self.kept_share(table)
         if self.n_rows <= self.most_at_once and missing / share > self.n_rows:
@@ -285,31 +235,25 @@ ROUNDING = 1e-6
 
 
 class Regions(NamedTuple):
-    """Over what rows are bounded.
+    """Nested trust regions, and the pieces into which arguments of each term are cut in each.
 
-    Parameters
-    ----------
-    radii
-        Of nested trust regions.
-    plans
-        Of each, into how many pieces the arguments' intervals of each term are cut.
-    served
-        Number of the region and kind of every table; none before all rows are bounded.
+    `served` are the number of the region, that of c_i or c̃_i there, and the kind of every table;
+    none before all rows are bounded.
     """
 
     radii: Sequence[float]
     plans: Sequence[Sequence[Sequence[int]]]
-    served: Sequence[tuple[int, int]] = ()
+    served: Sequence[tuple[int, int, int]] = ()
 
 
 class BlockBounds(BoundsPass):
-    """Bounds every row of a term that is stored: see :class:`BoundsPass`."""
+    """Bounds every row of a term that is stored, wherever it is read: see :class:`BoundsPass`."""
 
     regions = Regions((), ())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the terms behind: they are read again where they are needed."""
-        return {**self.__dict__, "_functions": ()}
+        """Leave the rows behind: they are read again where they are needed."""
+        return {**self.__dict__, "_functions": [without_rows(f) for f in self._functions]}
 
     def over(self, regions: Regions) -> "BlockBounds":
         """Return the same over some regions."""
@@ -329,13 +273,7 @@ class BlockBounds(BoundsPass):
         return self._functions[0]
 
     def tables(self) -> BlockTables:  # type: ignore[override]
-        """Bound all rows, block by block.
-
-        Raises
-        ------
-        BoundsError
-            If a row has no bound even over the smallest region.
-        """
+        """Bound all rows, block by block; BoundsError if a row has no bound in any region."""
         report(BOUNDING)
         trials, radii, plans = self._plan()
         tried, n_rows = self.over(Regions(radii, plans)), self.function.n_rows
@@ -344,8 +282,8 @@ class BlockBounds(BoundsPass):
         usable = [k for k in range(len(finite)) if finite[k].all()]
         if not usable:
             raise self._unbounded(tried.first_unbounded(largest[0]), radii[0])
-        served = [(k, kind) for k in usable for kind in self._worthwhile(sums[k])]
-        bounds = self.over(Regions(radii, plans, served))
+        kinds = ((k, *found) for k in usable for found in self._kinds(*sums[k].sum(axis=1)))
+        bounds = self.over(Regions(radii, plans, list(kinds)))
         base = sum(trial.total(0.0, trial.whole) for trial in trials)
         kept, kept_sums = bounds.of_served(largest), bounds.of_served(sums)
         looseness = float(kept_sums.sum(axis=1).min() / base) if base > 0.0 else 1.0
@@ -355,13 +293,7 @@ class BlockBounds(BoundsPass):
         )
 
     def extended(self, tables: BlockTables) -> BlockTables:
-        """Return tables of fewer rows, extended to all; read are the rows that are new.
-
-        Raises
-        ------
-        BoundsError
-            If a new row has no bound over every region of a table.
-        """
+        """Return tables extended by new rows; BoundsError if one has no bound in a region."""
         full = tables.n_rows // BLOCK
         sums, largest = self.sums_and_largest(full * BLOCK)
         if not np.isfinite(self.of_served(largest)).all():
@@ -379,14 +311,15 @@ class BlockBounds(BoundsPass):
 
     def of_served(self, found: np.ndarray) -> np.ndarray:
         """Return of every region and kind those that tables were made of, float64."""
-        return np.array([found[k, kind] for k, kind in self.regions.served], dtype=np.float64)
+        served = self.regions.served
+        return np.array([found[k, number] for k, number, _ in served], dtype=np.float64)
 
     def heads(self, sums: np.ndarray) -> np.ndarray:
         """Return radius, kind and Σc_i of every table."""
         return np.array(
             [
-                [self.regions.radii[k], self._kind_of(kind), own.sum()]
-                for (k, kind), own in zip(self.regions.served, sums, strict=True)
+                [self.regions.radii[k], kind, own.sum()]
+                for (k, _, kind), own in zip(self.regions.served, sums, strict=True)
             ]
         )
 
@@ -395,12 +328,12 @@ class BlockBounds(BoundsPass):
 
     def of(self, table: int, data: RowData) -> np.ndarray:
         """Return c_i of some rows in a table, float32 rounded up."""
-        region, kind = self.regions.served[table]
-        return self.over_some(slice(region, region + 1), data)[0, kind]
+        region, number, _ = self.regions.served[table]
+        return self.over_some(slice(region, region + 1), data)[0, number]
 
     def over_some(self, some: slice, data: RowData) -> np.ndarray:
         """Return c_i and c̃_i of some rows over some regions, shape (regions, 2, n)."""
-        return self._pairs(0, data, self.regions.radii[some], self.regions.plans[some])
+        return self._pairs(self.regions.radii[some], self.regions.plans[some], 0, data)
 
     def sums_and_largest(self, start: int) -> tuple[np.ndarray, np.ndarray]:
         """Return Σc_i and the largest c_i of every region, kind and block from `start` on."""
@@ -410,27 +343,25 @@ class BlockBounds(BoundsPass):
         sums, largest = zip(*found, strict=True)
         return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
 
+    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
+        """Return what is asked of rows by their numbers, which are read here."""
+        return self._asked(RowData(self.function, rows), asked)
+
+    def of_read(self, read: ArrayRows, asked: Any) -> Any:
+        """Return what is asked of rows that were read, in whatever process."""
+        function = with_rows(self.function, read)
+        return self._asked(RowData(function, slice(0, read.n_rows)), asked)
+
+    def _asked(self, data: RowData, asked: Any) -> Any:
+        return asked(self.of_functions([data.function]), data)
+
     def found(self, asked: Any, rows: np.ndarray) -> Any:
         """Return what is asked of the bounds of some rows, found where these are."""
         (found,) = self._over([(rows, asked)])
         return found
 
     def _over(self, asked: Sequence[tuple[Chunk, Any]]) -> Iterator[Any]:
-        work = BoundsWork(self, self.function)
-        return over_rows(work, StoredRows(self.function.columns), asked, BOUNDING)
-
-    def _worthwhile(self, sums: np.ndarray) -> list[int]:
-        """Return the kinds that are worth a table of their own in one region."""
-        if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
-            return [0]
-        along, together = sums.sum(axis=1)
-        kinds = [0] if along <= 2.0 * together else []
-        return [*kinds, 1] if together < along else kinds
-
-    def _kind_of(self, kind: int) -> int:
-        if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
-            return SHARP
-        return (DIRECTIONAL, JOINT)[kind]
+        return over_rows(self, StoredRows(self.function.columns), asked, BOUNDING)
 
     def first_unbounded(self, largest: np.ndarray) -> int:
         """Return the first row without a bound over the smallest region, given its blocks."""
@@ -450,34 +381,3 @@ def _of_blocks(bounds: BlockBounds, data: RowData) -> tuple[np.ndarray, np.ndarr
         largest.append(np.maximum.reduceat(pairs, starts, axis=2))
         sums.append(np.add.reduceat(pairs.astype(np.float64), starts, axis=2))
     return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
-
-
-@dataclass(frozen=True, eq=False)
-class BoundsWork:
-    """Bounds rows wherever they are read; a pickle has none of them.
-
-    Parameters
-    ----------
-    bounds
-        How rows are bounded.
-    function
-        The term.
-    """
-
-    bounds: BlockBounds
-    function: RowFunction
-
-    def __reduce__(self) -> tuple:
-        return BoundsWork, (self.bounds, without_rows(self.function))
-
-    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
-        """Return what is asked of rows by their numbers, which are read here."""
-        return self._of(RowData(self.function, rows), asked)
-
-    def of_read(self, read: ArrayRows, asked: Any) -> Any:
-        """Return what is asked of rows that were read, in whatever process."""
-        function = with_rows(self.function, read)
-        return self._of(RowData(function, slice(0, read.n_rows)), asked)
-
-    def _of(self, data: RowData, asked: Any) -> Any:
-        return asked(self.bounds.of_functions([data.function]), data)

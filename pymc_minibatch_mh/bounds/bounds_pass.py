@@ -1,8 +1,7 @@
 """The pass that bounds all rows, over nested trust regions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from pytensor.scalar import basic as scalar
@@ -54,21 +53,9 @@ CHECKED = (
 def explain_unbounded(
     function: RowFunction, data: RowData, boxes: Sequence[Interval], order: int, row: int
 ) -> BoundsError:
-    """Return the error that names the first operation whose derivatives have no bound.
-
-    Parameters
-    ----------
-    function, data
-        The row and its term.
-    boxes
-        Interval of every argument over the trust region.
-    order
-        Order of the derivatives that were wanted.
-    row
-        Number of the row, for the message.
-    """
+    """Return the error that names the first operation whose derivatives have no bound in a row."""
     jets = Jets(data, boxes, order)
-    culprit = next((c for c in _in_order(function.root) if _loses_bounds(jets, c)), None)
+    culprit = _culprit(function.root, lambda cell: _are_bounded(jets.of(cell).values()))
     lower = " a lower taylor_order," if order > 1 else ""
     smooth = ""
     if culprit is not None and _is_condition(culprit):
@@ -84,19 +71,9 @@ def explain_unbounded(
 def explain_without_range(
     function: RowFunction, data: RowData, boxes: Sequence[Interval], row: int
 ) -> BoundsError:
-    """Return the error that names the first operation whose values have no bound.
-
-    Parameters
-    ----------
-    function, data
-        The row and its term.
-    boxes
-        Interval of every argument over the whole space.
-    row
-        Number of the row, for the message.
-    """
+    """Return the error that names the first operation whose values have no bound in a row."""
     jets = Jets(data, boxes, 1)
-    culprit = next((c for c in _in_order(function.root) if _loses_values(jets, c)), None)
+    culprit = _culprit(function.root, lambda cell: _are_bounded([jets.of(cell)[()]]))
     why = "the parameters, as they are sampled, have no bounds that stop it"
     if culprit is not None:
         why = f"{_called(culprit)} has no bound"
@@ -108,12 +85,17 @@ def explain_without_range(
     )
 
 
-def _loses_values(jets: Jets, cell: Apply) -> bool:
-    def bounded(part: Cell) -> bool:
-        value = jets.of(part)[()]
-        return bool(np.isfinite(value.lo).all() and np.isfinite(value.hi).all())
+def _culprit(root: Cell, is_bounded: Callable[[Cell], bool]) -> Apply | None:
+    """Return the first operation that is not bounded, though all that it is computed from is."""
+    for cell in _in_order(root):
+        parts = (part for part in cell.inputs if not part.is_data)
+        if all(map(is_bounded, parts)) and not is_bounded(cell):
+            return cell
+    return None
 
-    return all(bounded(part) for part in cell.inputs if not part.is_data) and not bounded(cell)
+
+def _are_bounded(enclosures: Iterable[Interval]) -> bool:
+    return all(np.isfinite(e.lo).all() and np.isfinite(e.hi).all() for e in enclosures)
 
 
 def _called(culprit: Apply | None) -> str:
@@ -151,16 +133,6 @@ def _in_order(root: Cell) -> list[Apply]:
     return [cell for cell in seen if isinstance(cell, Apply)]
 
 
-def _loses_bounds(jets: Jets, cell: Apply) -> bool:
-    bounded = all(_is_bounded(jets, part) for part in cell.inputs if not part.is_data)
-    return bounded and not _is_bounded(jets, cell)
-
-
-def _is_bounded(jets: Jets, cell: Cell) -> bool:
-    enclosures = jets.of(cell).values()
-    return all(np.isfinite(e.lo).all() and np.isfinite(e.hi).all() for e in enclosures)
-
-
 #: Chances that a normal posterior leaves the nested trust regions.
 TAILS = (1e-2, 1e-6, 1e-12)
 #: The same for bounds of the largest group: of many groups, one is often far out.
@@ -182,54 +154,85 @@ WORTH_INFINITY = 0.25
 #: and what of it may be left with them.
 WORTH_GROUPS, WORTH_OF_GROUPS = 20.0, 0.5
 
-#: What is said while it takes long.
 BOUNDING = "Bounding all rows"
 
 
-class BoundsPass:
-    """Bounds every row of a model's terms over nested trust regions.
+class RowPass:
+    """Encloses every row of a model's terms, in chunks, on all cores.
 
-    Parameters
-    ----------
-    functions
-        The terms.
-    surrogate
-        Centre, metric, order and temperature.
-    support
-        Lower and upper ends of the coordinates' supports, which no trust region reaches beyond;
-        shapes (d,).
+    The surrogate has centre, metric, order and temperature; no box reaches beyond `support`, lower
+    and upper ends of the coordinates, shapes (d,).
     """
 
     def __init__(
-        self,
-        functions: Sequence[RowFunction],
-        surrogate: Surrogate,
-        support: tuple[Array, Array],
+        self, functions: Sequence[RowFunction], surrogate: Surrogate, support: tuple[Array, Array]
     ) -> None:
         self._functions = functions
         self._surrogate = surrogate
         self._support = support
+
+    def geometry(self, function: RowFunction, data: RowData) -> Geometry:
+        """Return where the arguments of some rows lie."""
+        return geometry(function, data, self._surrogate.centre, self._surrogate.factor)
+
+    def _fill(self, result: np.ndarray, enclosed: Callable[[int, RowData], np.ndarray]) -> None:
+        """Write along the last axis what is found of all rows: of some of a term, by its number."""
+        starts = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
+        chunks = [
+            (k, first, min(first + _chunk(function), function.n_rows))
+            for k, function in enumerate(self._functions)
+            for first in range(0, function.n_rows, _chunk(function))
+        ]
+
+        def work(chunk: tuple[int, int, int]) -> None:
+            k, first, last = chunk
+            data = RowData(self._functions[k], slice(first, last))
+            result[..., starts[k] + first : starts[k] + last] = enclosed(k, data)
+
+        for _ in on_all_cores(work, chunks, BOUNDING):
+            pass
+
+    @property
+    def _n_rows(self) -> int:
+        return sum(function.n_rows for function in self._functions)
+
+    def _term_of(self, row: int) -> tuple[RowFunction, int]:
+        """Return the term that a row belongs to, and its number there."""
+        for function in self._functions:
+            if row < function.n_rows:
+                break
+            row -= function.n_rows
+        return function, row
+
+
+class BoundsPass(RowPass):
+    """Bounds every row of a model's terms over nested trust regions."""
+
+    def __init__(
+        self, functions: Sequence[RowFunction], surrogate: Surrogate, support: tuple[Array, Array]
+    ) -> None:
+        super().__init__(functions, surrogate, support)
         self.order = surrogate.order + 1
         self.size = surrogate.centre.size
         self._groups: Groups | None = None
 
     def tables(self) -> Tables:
-        """Bound all rows.
-
-        Raises
-        ------
-        BoundsError
-            If a row has no bound even over the smallest region.
-        """
+        """Bound all rows; BoundsError if one has no bound even over the smallest region."""
         report(BOUNDING)
         trials, radii, plans = self._plan()
-        found = self._bound_all(radii, plans)
+        # c_i and c̃_i over every region.
+        found = np.empty((len(radii), 2, self._n_rows), dtype=np.float32)
+        self._fill(found, partial(self._pairs, radii, plans))
         usable = [k for k in range(len(radii)) if np.isfinite(found[k]).all()]
         if not usable:
             row = int(np.flatnonzero(~np.isfinite(found[0]).all(axis=0))[0])
             raise self._unbounded(row, radii[0])
         base = sum(trial.total(0.0, trial.whole) for trial in trials)
-        tables = [table for k in usable for table in self._kinds(radii[k], found[k])]
+        tables = [
+            (radii[k], kind, found[k, number])
+            for k in usable
+            for number, kind in self._kinds(*found[k].sum(axis=1, dtype=np.float64))
+        ]
         heads = np.array([[radius, kind, c.sum(dtype=np.float64)] for radius, kind, c in tables])
         c = np.stack([c for _, _, c in tables])
         looseness = float(heads[:, TOTAL].min() / base) if base > 0.0 else 1.0
@@ -237,18 +240,18 @@ class BoundsPass:
 
     def _plan(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
         """Return what a few rows tell: the trials, the regions, and the cuts of each term there."""
-        trials = [self._trial(function) for function in self._functions]
+        trials = [_Trial(self, function) for function in self._functions]
         self._groups = self._worthwhile_groups(trials)
         radii = self._radii(trials)
-        plans: list[list[Sequence[int]]]
-        plans = [[trial.pieces(radius) for trial in trials] for radius in radii[:1]]
+        plans: list[list[Sequence[int]]] = [
+            [trial.pieces(radius) for trial in trials] for radius in radii[:1]
+        ]
         plans += [[trial.whole for trial in trials] for _ in radii[1:]]
         return trials, radii, plans
 
     def forecast(self) -> float:
         """Return C M of a typical move, by a few rows of each term: infinite without bounds."""
-        trials = [self._trial(function) for function in self._functions]
-        return self._forecast(trials)
+        return self._forecast([_Trial(self, function) for function in self._functions])
 
     @property
     def typical(self) -> float:
@@ -279,15 +282,6 @@ class BoundsPass:
         self._groups = groups_of(self._functions, self._surrogate.factor)
         worth = self._groups is not None and self._forecast(trials) < WORTH_OF_GROUPS * whole
         return self._groups if worth else None
-
-    def _trial(self, function: RowFunction) -> "_Trial":
-        rows = np.unique(np.linspace(0, function.n_rows - 1, TRIAL_ROWS).astype(np.int64))
-        data = RowData(function, rows)
-        return _Trial(self, function, data, self.geometry(function, data))
-
-    def geometry(self, function: RowFunction, data: RowData) -> Geometry:
-        """Return where the arguments of some rows lie."""
-        return geometry(function, data, self._surrogate.centre, self._surrogate.factor)
 
     def bounds(
         self,
@@ -328,34 +322,12 @@ class BoundsPass:
                 kept.insert(0, radius)
         return kept
 
-    def _bound_all(
-        self, radii: Sequence[float], plans: Sequence[Sequence[Sequence[int]]]
-    ) -> np.ndarray:
-        """Return c_i and c̃_i over every region, shape (regions, 2, N), float32 rounded up."""
-        starts = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
-        chunks = [
-            (k, first, min(first + _chunk(function), function.n_rows))
-            for k, function in enumerate(self._functions)
-            for first in range(0, function.n_rows, _chunk(function))
-        ]
-        result = np.empty((len(radii), 2, int(starts[-1])), dtype=np.float32)
-
-        def work(chunk: Any) -> None:
-            k, first, last = chunk
-            data = RowData(self._functions[k], slice(first, last))
-            target = slice(starts[k] + first, starts[k] + last)
-            result[:, :, target] = self._pairs(k, data, radii, plans)
-
-        for _ in on_all_cores(work, chunks, BOUNDING):
-            pass
-        return result
-
     def _pairs(
         self,
-        k: int,
-        data: RowData,
         radii: Sequence[float],
         plans: Sequence[Sequence[Sequence[int]]],
+        k: int,
+        data: RowData,
     ) -> np.ndarray:
         """Return c_i and c̃_i of some rows of a term, shape (regions, 2, n), float32 rounded up."""
         function = self._functions[k]
@@ -364,27 +336,19 @@ class BoundsPass:
         for number, radius in enumerate(radii):
             pair = self.bounds(function, data, place, radius, plans[number][k])
             for kind, c in enumerate(pair):
-                result[number, kind] = _rounded_up(c)
+                result[number, kind] = rounded_up(c)
         return result
 
-    def _kinds(self, radius: float, found: np.ndarray) -> list[tuple[float, int, np.ndarray]]:
-        along, together = found
+    def _kinds(self, along: float, together: float) -> list[tuple[int, int]]:
+        """Return which of Σc_i and Σc̃_i are worth a table, by number and kind."""
         if self.order == 1 or all(len(f.arguments) <= 1 for f in self._functions):
-            return [(radius, SHARP, along)]
-        one, other = float(along.sum(dtype=np.float64)), float(together.sum(dtype=np.float64))
-        tables = []
+            return [(0, SHARP)]
         # Directions gain a factor of .385 at most, and independence moves little of that.
-        if one <= 2.0 * other:
-            tables.append((radius, DIRECTIONAL, along))
-        if other < one:
-            tables.append((radius, JOINT, together))
-        return tables
+        kinds = [(0, DIRECTIONAL)] if along <= 2.0 * together else []
+        return [*kinds, (1, JOINT)] if together < along else kinds
 
-    def _unbounded(self, row: int, radius: float) -> Exception:
-        for function in self._functions:
-            if row < function.n_rows:
-                break
-            row -= function.n_rows
+    def _unbounded(self, row: int, radius: float) -> BoundsError:
+        function, row = self._term_of(row)
         data = RowData(function, np.array([row]))
         boxes = self.geometry(function, data).boxes(radius)
         boxes = within_support(function, boxes, *self._support)
@@ -394,19 +358,16 @@ class BoundsPass:
 class _Trial:
     """A few rows of a term, on which regions and cuts are tried."""
 
-    def __init__(
-        self, owner: BoundsPass, function: RowFunction, data: RowData, place: Geometry
-    ) -> None:
+    def __init__(self, owner: BoundsPass, function: RowFunction) -> None:
         self._owner = owner
         self._function = function
-        self._data = data
-        self._place = place
+        self._data = trial_rows(function)
+        self._place = owner.geometry(function, self._data)
         self.whole = (1,) * len(function.arguments)
         # Cuts are for bounds of partial derivatives; beside linear exponents these gain nothing.
         mixed = mixes_functions(function) and bounded_as_a_whole(function, owner.order)
         self._cut_by_parts = not mixed
         self._totals: dict[tuple[float, tuple[int, ...], bool], float] = {}
-        self._pieces: dict[float, tuple[int, ...]] = {}
 
     def total(self, radius: float, pieces: tuple[int, ...], *, by_parts: bool = True) -> float:
         """Return what Σc_i over all rows would be, by these rows."""
@@ -415,42 +376,38 @@ class _Trial:
             along, together = self._owner.bounds(
                 self._function, self._data, self._place, radius, pieces, by_parts=by_parts
             )
-            best = np.broadcast_to(np.fmin(along, together), (self._n_trial,))
+            best = np.broadcast_to(np.fmin(along, together), self._data.rows.shape)
             self._totals[key] = float(best.mean()) * self._function.n_rows
         return self._totals[key]
 
-    @property
-    def _n_trial(self) -> int:
-        return min(TRIAL_ROWS, self._function.n_rows)
-
     def pieces(self, radius: float) -> tuple[int, ...]:
         """Return into how many pieces each argument's interval is best cut."""
-        if radius not in self._pieces:
-            self._pieces[radius] = self._best_cuts(radius)
-        return self._pieces[radius]
+        if radius == np.inf:
+            return self.whole
+        total = partial(self.total, radius, by_parts=self._cut_by_parts)
+        return best_cuts(self._function, total, FEW_ROWS / self._owner.typical)
 
-    def _best_cuts(self, radius: float) -> tuple[int, ...]:
-        most = min(MOST_BOXES_OF_A_ROW, MOST_BOXES // self._function.n_rows)
-        best = self.whole
-        typical, total = (
-            self._owner.typical,
-            partial(self.total, radius, by_parts=self._cut_by_parts),
-        )
-        while radius < np.inf and total(best) * typical > FEW_ROWS:
-            finer = [
-                (*best[:k], 2 * count, *best[k + 1 :])
-                for k, count in enumerate(best)
-                if 2 * np.prod(best) <= most
-            ]
-            # Two cuts at once: one alone can gain nothing where two arguments multiply.
-            candidate = min(finer, key=total, default=None)
-            if candidate is None:
-                return best
-            gain = 1.0 - total(candidate) / max(total(best), 1e-300)
-            if not gain > WORTH_A_CUT:
-                return best
-            best = candidate
-        return best
+
+def trial_rows(function: RowFunction) -> RowData:
+    """Return the data of a few rows, evenly spread."""
+    rows = np.linspace(0, function.n_rows - 1, TRIAL_ROWS).astype(np.int64)
+    return RowData(function, np.unique(rows))
+
+
+def best_cuts(
+    function: RowFunction, total: Callable[[tuple[int, ...]], float], few: float
+) -> tuple[int, ...]:
+    """Halve pieces of the arguments' intervals while that lowers a total above `few` enough."""
+    most = min(MOST_BOXES_OF_A_ROW, MOST_BOXES // function.n_rows)
+    best = (1,) * len(function.arguments)
+    while best and 2 * np.prod(best) <= most and total(best) > few:
+        finer = [(*best[:k], 2 * count, *best[k + 1 :]) for k, count in enumerate(best)]
+        candidate = min(finer, key=total)
+        gain = 1.0 - total(candidate) / max(total(best), 1e-300)
+        if not gain > WORTH_A_CUT:
+            break
+        best = candidate
+    return best
 
 
 def _chunk(function: RowFunction) -> int:
@@ -459,7 +416,8 @@ def _chunk(function: RowFunction) -> int:
     return int(CHUNK / many**2)
 
 
-def _rounded_up(c: Array) -> np.ndarray:
+def rounded_up(c: Array) -> np.ndarray:
+    """Return numbers as float32, none smaller than before."""
     with np.errstate(over="ignore"):
         single = np.asarray(c, dtype=np.float32)
     return np.where(single < c, np.nextafter(single, np.float32(np.inf)), single)

@@ -1,53 +1,14 @@
-r"""Joint bounds of log Σ_k exp(l_k), as in softmax and mixtures: along all directions at once.
+"""Joint bounds of log Σ_k exp(l_k), as in softmax and mixtures, along all directions at once.
 
-With p = softmax(l), the second derivative of the logarithm along a direction is
+With p = softmax(l) and D the derivative along a direction, the second and the third derivative are
 
-    Var(Dl) + E D²l,
+    Var(Dl) + E D²l    and    E(Dl - E Dl)³ + 3 Cov(Dl, D²l) + E D³l,
 
-and the third, the moments under p (:mod:`pymc_minibatch_mh.bounds.moments`),
-
-    E(Dl - E Dl)³ + 3 Cov(Dl, D²l) + E D³l.
-
-In softmax exponents are linear and the first of these is all. Otherwise the second and third
-derivatives of each exponent are bounded by themselves, the fewer arguments each has the better,
-and a covariance by the product of two standard deviations.
-
-For M along directions a cubic form has to be a sum of cubes, as the first moment is, of which
-the mean of |z_k - E z|³ is a bound; or what bounds it in one direction is divided by the least M in
-units of lengths, 2/(3√3). A form of second order without negative values needs neither.
-
-Bounds of central moments under shares p = softmax(l), along all directions at once.
-
-With z_k the whitened gradient of the exponent l_k, v_k = z_k·δ is its change along a direction
-|δ| <= 1. Of the variance and the third central moment of v under p there are bounds
-
-1. for all p: R²/4 and R³/(6√3), where R is the largest |z_k - z_l|. Among the laws on an interval
-   with a given mean, what is linear in the law is largest at one of two points, and there the
-   moments are h² q(1 - q) and h³ q(1 - q)(1 - 2q), h <= R;
-2. for the p of a trust region of radius ρ: p_k <= P_k, and x_k = z_k - c, c the mean of z at the
-   centre. The variance is at most E(x·δ)² <= σ, the largest eigenvalue of Σ P_k x_k x_kᵀ. The mean
-   μ of x·δ is zero at the centre and changes with the position at the rate of a variance, so that
-   |μ| <= e = ρσ. The third moment is
-
-       E(x·δ)³ - μ (3 E(x·δ)² - 2 μ²),   at most   λ + 3 e σ,
-
-   with λ the largest eigenvalue of Σ P_k |x_k| x_k x_kᵀ, for |x·δ|³ <= |x| (x·δ)², and as
-   0 <= 3 E(x·δ)² - 2 μ² <= 3 E(x·δ)². By Minkowski's inequality it is at most (λ^{1/3} + e)³,
-   too.
-
-Where exponents are curved, z_k is that at the centre and moves by at most g_k within the region.
-Then R is larger by g_k + g_l, √σ by the root of Σ P_k g_k², λ^{1/3} by that of Σ P_k g_k³, both by
-Minkowski's inequality, and e by the mean of g.
-
-Bounds of the summands of a log-likelihood, added up.
-
-A derivative of a sum is at most the sum of what those of its parts are at most. That loses where
-parts cancel, and gains where one of them has bounds that hold along all directions at once:
-logarithms of sums of exponentials (:mod:`pymc_minibatch_mh.bounds.log_sums`), for which the
-derivatives in all of their arguments, one by one, are too many and too large.
+central moments under p where exponents are linear. Other summands of a log-likelihood are bounded
+by partial derivatives, and added. docs/bounds.md has the bounds of the moments, with their proof.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,12 +18,11 @@ from pytensor.scalar import basic as scalar
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.bounds.jets import Jets
-from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
+from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
 from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY
 from pymc_minibatch_mh.likelihood.cells import Cell
 from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
 from pymc_minibatch_mh.likelihood.log_sums import LogSum, Parts, Weights, branches, parts_of
-from pymc_minibatch_mh.likelihood.patterns import is_a
 
 #: Largest third central moment on an interval of length one: 1/(6√3).
 LARGEST_THIRD = np.sqrt(3.0) / 18.0
@@ -72,18 +32,11 @@ ROUNDED = 1.0 + 100.0 * RELATIVE
 
 @dataclass(frozen=True, eq=False)
 class Exponents:
-    """The exponents l_k of some rows at the centre of a trust region.
+    """The exponents l_k of some rows at the centre of a trust region, shape (rows, K).
 
-    Parameters
-    ----------
-    values
-        l_k at the centre, of shape (rows, K).
-    weights
-        Their gradients in the arguments there, shape (rows, K, m).
-    norms, gram
-        Norms and products of the arguments' whitened gradients, shapes (rows, m), (rows, m, m).
-    turns
-        g_k: by how much a whitened gradient may differ within the region, shape (rows, K).
+    `weights` are their gradients in the arguments, shape (rows, K, m); `norms` (rows, m) and `gram`
+    (rows, m, m) belong to the arguments' whitened gradients; `turns`, g_k, shape (rows, K), is by
+    how much the whitened gradient of an exponent may differ within the region.
     """
 
     values: Interval
@@ -134,16 +87,10 @@ class Exponents:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Bounds of moments of the change of exponents along directions, shapes (rows,).
+    """Bounds of moments of the change of exponents along any direction, shapes (rows,).
 
-    Parameters
-    ----------
-    shares
-        P_k, shape (rows, K).
-    variance, third
-        Of the second and the third central moment, along any direction.
-    cubes
-        Of the mean of |z_k - E z|³.
+    Those of the shares p_k, shape (rows, K), of the variance, the third central moment, and the
+    mean of |z_k - E z|³.
     """
 
     shares: Array
@@ -153,15 +100,7 @@ class Moments:
 
 
 def moments(exponents: Exponents, radius: float) -> Moments:
-    """Bound the moments over a trust region.
-
-    Parameters
-    ----------
-    exponents
-        The exponents.
-    radius
-        Of the region, or infinity.
-    """
+    """Bound the moments over a trust region, whose radius may be infinite."""
     distances = exponents.distances()
     widest = distances.max(axis=(1, 2))
     variance, third = 0.25 * widest**2, LARGEST_THIRD * widest**3
@@ -207,25 +146,9 @@ LEAST_DIRECTION = 2.0 / (3.0 * np.sqrt(3.0))
 def log_sum_bounds(
     log_sum: LogSum, data: RowData, place: Geometry, radius: float, order: int
 ) -> tuple[Array, Array]:
-    """Bound the derivatives of the logarithm of a sum of exponentials of linear functions.
+    """Bound derivatives of the logarithm of a sum of exponentials of linear functions.
 
-    Parameters
-    ----------
-    log_sum, data
-        The rows.
-    place
-        Where their arguments lie.
-    radius
-        Of the trust region.
-    order
-        Of the derivatives: 2 or 3.
-
-    Returns
-    -------
-    ndarray, shape (rows,)
-        c_i for M along directions, at temperature 1.
-    ndarray, shape (rows,)
-        The same for M of lengths.
+    Returned are c_i for M along directions and for M of lengths, at temperature 1, shapes (rows,).
     """
     factor = np.abs(_value(log_sum.factor, data)[0])
     found = moments(_linear_exponents(log_sum, data, place), radius)
@@ -243,26 +166,7 @@ def mixture_bounds(
     radius: float,
     order: int,
 ) -> Array:
-    """Bound the derivatives of the logarithm of a sum of exponentials, for M of lengths.
-
-    Parameters
-    ----------
-    function, data
-        The rows.
-    terms
-        The exponents.
-    place, radius, order
-        As for :func:`log_sum_bounds`.
-
-    Returns
-    -------
-    ndarray, shape (rows,)
-
-    Raises
-    ------
-    BoundsError
-        If an operation has no rule.
-    """
+    """Bound derivatives of the logarithm of a sum of exponentials, for M of lengths: (rows,)."""
     rows = data.rows.size
     if radius == np.inf:
         return np.full(rows, np.inf)
@@ -347,19 +251,7 @@ SEVERAL = 3
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """What is bounded where: derivatives of one order over a trust region.
-
-    Parameters
-    ----------
-    radius
-        Of the region.
-    order
-        Of the derivatives.
-    pieces
-        Into how many pieces each argument's interval is cut.
-    inverse_temperature
-        β.
-    """
+    """Derivatives of an order over a trust region, with arguments cut into pieces, times β."""
 
     radius: float
     order: int
@@ -394,29 +286,16 @@ def _all(function: RowFunction) -> list[Parts]:
 def pair_by_parts(
     function: RowFunction, data: RowData, place: Geometry, region: Region
 ) -> tuple[Array, Array]:
-    """Return c_i and c̃_i of some rows as sums over the parts of their log-likelihood.
-
-    Raises
-    ------
-    BoundsError
-        If an operation has no rule.
-    """
-    return _of_root(function, function.root, data, place, region)
-
-
-def _of_root(
-    function: RowFunction, root: Cell, data: RowData, place: Geometry, region: Region
-) -> tuple[Array, Array]:
+    """Return c_i and c̃_i of some rows as sums over the parts of their log-likelihood."""
     total = np.zeros((2, data.rows.size))
     # The same logarithm is a part of all branches, as a rule, and the data only add to it.
     shared: dict[tuple[Cell, Weights], tuple[LogSum, list[Places]]] = {}
-    for rows, branch in _chosen(root, data, np.arange(data.rows.size)):
+    for rows, some, branch in branches_by_data(function.root, data):
         parts = parts_of(function.cells, branch)
         for log_sum in parts.log_sums:
             key = log_sum.core, log_sum.factor
             shared.setdefault(key, (log_sum, []))[1].append(rows)
         if parts.mixture or parts.others:
-            some = data.part(rows)
             total[:, rows] += _own(function, parts, some, place.part(rows), region)
     for log_sum, found in shared.values():
         rows = np.sort(np.concatenate(found))
@@ -424,19 +303,6 @@ def _of_root(
         pair = log_sum_bounds(log_sum, some, place.part(rows), region.radius, region.order)
         total[:, rows] += region.inverse_temperature * np.stack(np.broadcast_arrays(*pair))
     return total[0], total[1]
-
-
-def _chosen(root: Cell, data: RowData, rows: Places) -> Iterator[tuple[Places, Cell]]:
-    """Yield the rows that data choose each branch for, and the branch."""
-    if not (is_a(root, scalar.Switch) and root.inputs[0].is_data):
-        yield rows, root
-        return
-    condition, *branches = root.inputs
-    for own, branch in zip(data.where(condition), branches, strict=True):
-        if own.size == data.rows.size:
-            yield from _chosen(branch, data, rows)
-        elif own.size:
-            yield from _chosen(branch, data.part(own), rows[own])
 
 
 def _own(

@@ -1,11 +1,7 @@
-"""Where the arguments of rows lie in a trust region, and which directions each group reads.
+"""The arguments of rows in a trust region, and the directions that each group of rows reads.
 
-Which directions the rows of each group depend on: of all coordinates, a row reads a few.
-
-A row changes in a move by what lies along its own linear forms, and its bound holds with M of that
-part of the move alone. Rows of one group of a hierarchy, or with the same indicators, read the same
-few directions. Those that all rows read are kept once, those of the groups beside them; M is then
-the largest of the groups'. With 30 groups of two effects each it is that of five directions, of 66.
+The bound of a row holds with M of the part of a move along its own linear forms. Directions that
+all rows read are kept once, those of the groups beside them; M is the largest of the groups'.
 """
 
 from collections import defaultdict
@@ -31,17 +27,10 @@ SAMPLE, CHUNK = 2_000, 65_536
 
 
 class Groups(NamedTuple):
-    """Whitened directions that rows depend on.
+    """Whitened directions that rows depend on, all orthonormal.
 
-    Parameters
-    ----------
-    shared : ndarray, shape (s, d)
-        Those that may matter to all rows, orthonormal.
-    own : ndarray, shape (groups * each, d)
-        Those of the groups beside them, group by group, orthonormal with them. A group that has
-        fewer than others ends in zeros.
-    each
-        Number of directions of a group.
+    `shared`, shape (s, d), may matter to all rows; `own`, shape (groups * each, d), are those of
+    each group, group by group. A group that has fewer than others ends in zeros.
     """
 
     shared: Array
@@ -90,14 +79,9 @@ class _Part(NamedTuple):
 
 
 def groups_of(functions: Sequence[RowFunction], factor: Array) -> Groups | None:
-    """Return the directions that the rows of each group depend on; None where these are too many.
+    """Return the directions that rows of each group depend on; None where they are too many.
 
-    Parameters
-    ----------
-    functions
-        The terms.
-    factor : ndarray, shape (d, d)
-        L, by which positions are whitened: a form of coefficients v is Lᵀv.
+    Positions are whitened by `factor`, L of shape (d, d): a form of coefficients v is Lᵀv.
     """
     size = len(factor)
     shared: list[Array] = []
@@ -187,14 +171,9 @@ def _patterns(function: RowFunction, parts: Sequence[_Part], sparse: Sequence[_P
 class Geometry:
     """The arguments u_a of some rows around a centre θ̂, in the metric ‖δ‖² = δᵀAδ.
 
-    Parameters
-    ----------
-    centres
-        u_a(θ̂), each an interval of shape (rows,) or ().
-    norms
-        n_a = ‖∇u_a‖ in the dual metric, so that |u_a(θ) - u_a(θ̂)| <= n_a ‖θ - θ̂‖.
-    whitened
-        Lᵀ∇u_a, shape (rows, d) or (1, d), L Lᵀ = A⁻¹; of no rows where there is one argument.
+    `centres` are u_a(θ̂), `norms` n_a = ‖∇u_a‖ in the dual metric, of shape (rows,) or (), so that
+    |u_a(θ) - u_a(θ̂)| <= n_a ‖θ - θ̂‖; `whitened` Lᵀ∇u_a, shape (rows, d) or (1, d), L Lᵀ = A⁻¹, of
+    no rows where there is one argument.
     """
 
     centres: tuple[Interval, ...]
@@ -260,19 +239,7 @@ class Geometry:
 
 
 def geometry(function: RowFunction, data: RowData, centre: Array, factor: Array) -> Geometry:
-    """Return the geometry of some rows.
-
-    Parameters
-    ----------
-    function
-        Their log-likelihood.
-    data
-        Their data.
-    centre : ndarray, shape (d,)
-        θ̂.
-    factor : ndarray, shape (d, d)
-        L, with L Lᵀ = A⁻¹.
-    """
+    """Return the geometry of some rows around a centre, in the metric of L, L Lᵀ = A⁻¹."""
     # Correlations are asked for where there are several arguments.
     several = len(function.arguments) > 1
     found = placed(data.function, data.rows, centre, factor, directions=several)
@@ -294,13 +261,6 @@ def within_support(
 
     Moves that leave the support are refused before a row is read, so that both ends of a move, and
     all that lies between them, are inside.
-
-    Parameters
-    ----------
-    boxes
-        Intervals of the arguments.
-    lower, upper : ndarray, shape (d,)
-        Ends of the support, infinite where a coordinate is not bounded.
     """
     result = []
     for form, box in zip(function.arguments, boxes, strict=True):
@@ -322,13 +282,7 @@ def _coordinate(form: LinearForm) -> list[int]:
 def box_of_support(
     function: RowFunction, data: RowData, lower: Array, upper: Array
 ) -> list[Interval]:
-    """Return the intervals of the arguments over a box of positions.
-
-    Parameters
-    ----------
-    lower, upper : ndarray, shape (d,)
-        Ends of the box, infinite where a coordinate is not bounded.
-    """
+    """Return the intervals of the arguments over a box of positions, whose ends may be infinite."""
     result = []
     for form in function.arguments:
         matrix = data.coefficients(form, lower.size)

@@ -1,7 +1,6 @@
 """Arithmetic with intervals of real numbers, rounded outward.
 
-An interval encloses a set of real numbers: what is computed from enclosures encloses all results
-that are possible. An infinite end says that there is no bound; no end is ever NaN.
+An infinite end says that there is no bound; no end is ever NaN.
 """
 
 from __future__ import annotations
@@ -22,13 +21,7 @@ _LARGEST = np.finfo(np.float64).max
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """Closed intervals, elementwise, that broadcast like arrays.
-
-    Parameters
-    ----------
-    lo, hi : ndarray of float, one shape
-        The ends, ``lo <= hi``; infinite where there is no bound, and never NaN.
-    """
+    """Closed intervals, elementwise, that broadcast like arrays: ends ``lo <= hi`` of one shape."""
 
     # Lets `array * interval` arrive here instead of being spread over the elements of the array.
     __array_ufunc__ = None
@@ -53,8 +46,7 @@ class Interval:
     def rounded(lo: ArrayLike, hi: ArrayLike, slack: ArrayLike = TINY) -> Interval:
         """Return computed ends moved outward by 1e-12 of their size and by an absolute slack.
 
-        An end that is NaN leaves everything, and a lower end of +inf, the overflow of a number,
-        becomes the largest number.
+        A NaN end leaves everything; a lower end of +inf, an overflow, becomes the largest number.
         """
         lo, hi = np.asarray(lo, dtype=np.float64), np.asarray(hi, dtype=np.float64)
         with np.errstate(all="ignore"):

@@ -1,9 +1,8 @@
 """Interval Taylor jets: enclosures of a row's partial derivatives over a box of its arguments.
 
 A jet maps each multi-index, a sorted tuple of argument numbers such as ``(0, 0, 1)``, to an
-enclosure of that partial derivative; ``()`` is the value. Derivatives that are zero are left out.
-Jets are pushed through the expression of a row by the chain rule of Faà di Bruno, with one rule
-per scalar operation.
+enclosure of that partial derivative, ``()`` to the value; zero ones are left out. Jets go through
+an expression by the chain rule of Faà di Bruno, with one rule per scalar operation.
 """
 
 from collections import Counter
@@ -43,14 +42,7 @@ class Truth:
 class Jets:
     """Jets of the cells of one row function, for some rows and one box of arguments.
 
-    Parameters
-    ----------
-    data
-        Values of the data cells.
-    boxes
-        Interval of every argument, shape (rows,) or ().
-    order
-        Highest derivative, from 1 to 4.
+    Intervals of the arguments have shape (rows,) or (); the highest derivative is from 1 to 4.
     """
 
     def __init__(self, data: RowData, boxes: Sequence[Interval], order: int) -> None:

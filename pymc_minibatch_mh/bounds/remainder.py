@@ -10,12 +10,14 @@ sums over ordered tuples, λ the largest eigenvalue of the correlations of the a
 and 0 have two indices and one. :mod:`pymc_minibatch_mh.kernels.moves` has M.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from math import factorial, prod
 
 import numpy as np
+from numpy.typing import NDArray
 from pytensor.scalar.basic import Switch
+from scipy.special import logit
 
 from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.interval import Array, Interval
@@ -23,8 +25,9 @@ from pymc_minibatch_mh.bounds.jets import Index, Jets
 from pymc_minibatch_mh.bounds.rules import NoRuleError
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.kernels.intervals import RELATIVE
-from pymc_minibatch_mh.likelihood.cells import Apply, Cell
+from pymc_minibatch_mh.likelihood.cells import Cell
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
+from pymc_minibatch_mh.likelihood.patterns import is_a
 
 
 def suprema(
@@ -35,34 +38,14 @@ def suprema(
     pieces: Sequence[int],
     part: Cell | None = None,
 ) -> dict[Index, Array]:
-    """Bound the absolute values of the partial derivatives of one order.
+    """Bound the absolute partial derivatives of one order of `part`, by default the whole root.
 
-    Parameters
-    ----------
-    function, data
-        The rows.
-    boxes
-        Interval of every argument.
-    order
-        Order of the derivatives.
-    pieces
-        Into how many pieces each argument's interval is cut. Enclosures are taken piece by piece:
-        the smaller a box, the less an interval forgets of how its terms depend on each other.
-    part
-        The summand that is bounded, by default the whole log-likelihood.
-
-    Returns
-    -------
-    dict
-        Sorted multi-index -> supremum, shape (rows,) or (). Infinite where there is none.
-
-    Raises
-    ------
-    BoundsError
-        If an operation has no rule.
+    Each argument's interval is cut into `pieces`: the smaller a box, the less an interval forgets
+    of how its terms depend on each other. Returned are sorted multi-indices with their suprema,
+    shape (rows,) or (), infinite where there is none; BoundsError if an operation has no rule.
     """
     result: dict[Index, Array] = {}
-    cuts = [_cut(box, count) for box, count in zip(boxes, pieces, strict=True)]
+    cuts = [cut(box, count) for box, count in zip(boxes, pieces, strict=True)]
     for piece in product(*cuts):
         try:
             found = _magnitudes(data, piece, order, part or function.root)
@@ -80,33 +63,48 @@ def suprema(
 def _magnitudes(
     data: RowData, box: Sequence[Interval], order: int, root: Cell
 ) -> dict[Index, Array]:
-    if isinstance(root, Apply) and isinstance(root.op, Switch) and root.inputs[0].is_data:
-        return _by_branch(data, box, order, *root.inputs)
-    jet = Jets(data, box, order).of(root)
-    return {index: value.magnitude for index, value in jet.items() if len(index) == order}
-
-
-def _by_branch(
-    data: RowData, box: Sequence[Interval], order: int, condition: Cell, yes: Cell, no: Cell
-) -> dict[Index, Array]:
     """Bound each branch over its own rows only: the other is often as much work again."""
     result: dict[Index, Array] = {}
-    for rows, branch in zip(data.where(condition), (yes, no), strict=True):
-        if not rows.size:
-            continue
-        part = data if rows.size == data.rows.size else data.part(rows)
-        found = _magnitudes(part, [side.take(rows) for side in box], order, branch)
+    for rows, part, branch in branches_by_data(root, data):
+        own = box if part is data else [side.take(rows) for side in box]
+        jet = Jets(part, own, order).of(branch)
+        found = {index: value.magnitude for index, value in jet.items() if len(index) == order}
+        if part is data:
+            return found
         for index, largest in found.items():
             result.setdefault(index, np.zeros(data.rows.size))[rows] = largest
     return result
 
 
-def _cut(box: Interval, count: int) -> list[Interval]:
-    if count == 1 or not (np.isfinite(box.lo).all() and np.isfinite(box.hi).all()):
+def branches_by_data(
+    root: Cell, data: RowData
+) -> Iterator[tuple[NDArray[np.int64], RowData, Cell]]:
+    """Yield the places of the rows that data choose a branch for, their data, and the branch."""
+    if not (is_a(root, Switch) and root.inputs[0].is_data):
+        yield np.arange(data.rows.size), data, root
+        return
+    condition, *branches = root.inputs
+    for rows, branch in zip(data.where(condition), branches, strict=True):
+        if rows.size:
+            part = data if rows.size == data.rows.size else data.part(rows)
+            for inner, own, found in branches_by_data(branch, part):
+                yield rows[inner], own, found
+
+
+def cut(box: Interval, count: int, *, without_end: bool = False) -> list[Interval]:
+    """Cut intervals into pieces, those without an end where a logistic variable is as likely.
+
+    None is cut if some have no end, unless `without_end`.
+    """
+    finite = np.isfinite(box.lo) & np.isfinite(box.hi)
+    if count == 1 or not (without_end or finite.all()):
         return [box]
+    with np.errstate(invalid="ignore"):
+        even = [box.lo + (box.hi - box.lo) * (k / count) for k in range(1, count)]
+    odd = [np.clip(logit(k / count), box.lo, box.hi) for k in range(1, count)]
+    inner = [np.where(finite, one, other) for one, other in zip(even, odd, strict=True)]
     # Neighbours share an end, so that no number between them is lost.
-    ends = [box.lo + (box.hi - box.lo) * (k / count) for k in range(count)] + [box.hi]
-    return [Interval(np.minimum(a, b), b) for a, b in pairwise(ends)]
+    return [Interval(np.minimum(a, b), b) for a, b in pairwise([box.lo, *inner, box.hi])]
 
 
 #: Angles at which the maximum over a quarter of a circle is sought.
@@ -131,19 +129,7 @@ def weighted(derivatives: Mapping[Index, Array], norms: tuple[Array, ...]) -> di
 def pair_of(
     derivatives: Mapping[Index, Array], place: Geometry, order: int, inverse_temperature: float
 ) -> tuple[Array, Array]:
-    """Return c_i and c̃_i from bounds of the partial derivatives of an order.
-
-    Parameters
-    ----------
-    derivatives
-        Sorted multi-index -> supremum.
-    place
-        Where the arguments lie.
-    order
-        Of the derivatives.
-    inverse_temperature
-        β.
-    """
+    """Return c_i and c̃_i at inverse temperature β, from bounds of the derivatives of an order."""
     terms = weighted(derivatives, place.norms)
     if not terms:
         return np.zeros(()), np.zeros(())

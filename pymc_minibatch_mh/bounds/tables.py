@@ -1,7 +1,7 @@
 """The tables of c_i: for every row, over nested trust regions.
 
-A table holds for pairs of positions inside its radius. Small radii have small bounds; which table
-serves a pair follows from the pair alone, symmetrically.
+A table holds for pairs of positions inside its radius; which one serves a pair follows from the
+pair alone, symmetrically.
 """
 
 import logging
@@ -37,15 +37,18 @@ SMALL = 2**20
 _log = logging.getLogger("pymc")
 
 
-def shipped(c: np.ndarray, mapped: Any) -> np.ndarray | MappedArrays | None:
-    """Return what a pickle holds of bounds: all, where they are, or nothing if no file takes them.
+def without_cached(value: Any) -> dict[str, Any]:
+    """Return the attributes of a value but for its cached properties, which are made again."""
+    cached = {k for cls in type(value).__mro__ for k, v in vars(cls).items() if _is_cached(v)}
+    return {name: held for name, held in vars(value).items() if name not in cached}
 
-    Parameters
-    ----------
-    c : ndarray of float32, shape (T, N)
-    mapped
-        Returns them, and their alias tables, in a file.
-    """
+
+def _is_cached(attribute: Any) -> bool:
+    return isinstance(attribute, cached_property)
+
+
+def _sent(c: np.ndarray, mapped: Any) -> np.ndarray | MappedArrays | None:
+    """Return bounds for a pickle, large ones in a file; None if no file takes them."""
     if c.nbytes <= SMALL:
         return c
     try:
@@ -60,32 +63,25 @@ def shipped(c: np.ndarray, mapped: Any) -> np.ndarray | MappedArrays | None:
         return None
 
 
-def received(c: np.ndarray | MappedArrays | None) -> dict[str, Any]:
-    """Return bounds, and alias tables where they were sent along.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no file, or none any more, as in a later session.
-    """
-    if c is None:
-        raise FileNotFoundError("bounds were not sent along")
-    if isinstance(c, np.ndarray):
-        return {"c": c}
-    arrays = c.read()
-    return {"c": arrays["c"], "alias": (arrays["thresholds"], arrays["aliases"]), "_mapped": c}
+def _received(state: dict[str, Any]) -> "Tables | None":
+    """Return tables that were sent; None if their file is gone, as in a later session."""
+    tables, c = object.__new__(Tables), state["c"]
+    tables.__dict__.update(state)
+    if isinstance(c, MappedArrays):
+        try:
+            arrays = c.read()
+        except FileNotFoundError:
+            return None
+        alias = arrays["thresholds"], arrays["aliases"]
+        tables.__dict__.update(c=arrays["c"], alias=alias, _mapped=c)
+    return None if c is None else tables
 
 
 def compiled_metric(metric: Callable[..., float]) -> Any:
-    """Return a metric as a first-class function (``METRIC``).
+    """Return a metric as a first-class function (``METRIC``); SettingError if it has none.
 
-    A first-class function cannot raise: numba would go on as if it had returned 0, and no row
-    would be read. Where the user's function raises, this one is NaN, and all rows decide.
-
-    Raises
-    ------
-    SettingError
-        If numba cannot compile it.
+    Such a function cannot raise: numba would go on as if it had returned 0, and no row would be
+    read. Where the user's function raises, this one is NaN, and all rows decide.
     """
     inner = njit(getattr(metric, "py_func", metric))
 
@@ -108,22 +104,11 @@ def compiled_metric(metric: Callable[..., float]) -> Any:
 class Tables:
     """Bounds of all rows.
 
-    Parameters
-    ----------
-    heads : ndarray, shape (T, 3)
-        Radius, kind and Σc_i of every table, smallest radius first.
-    c : ndarray of float32, shape (T, N)
-        c_i, rounded up.
-    looseness
-        Σc_i over that of enclosures of zero radius, at the smallest radius.
-    verified
-        Whether the bounds were derived from the model; those of a user were not.
-    metric
-        The M of a user's bounds, before it is compiled.
-    heavy : ndarray of int64
-        Rows that are read at every update where a test draws rows: see :mod:`plan.violations`.
-    groups
-        Directions that rows depend on, where M is the largest of groups of rows.
+    `heads`, shape (T, 3), are radius, kind and Σc_i of every table, smallest radius first; `c`,
+    shape (T, N), float32, is rounded up. `looseness` is Σc_i over that of enclosures of zero
+    radius, at the smallest radius. Bounds that are not `verified` are a user's, as is `metric`.
+    `heavy` rows are read at every update: see :mod:`plan.violations`. With `groups` M is the
+    largest of groups of rows.
     """
 
     heads: np.ndarray
@@ -198,13 +183,7 @@ class Tables:
 
     @cached_property
     def compiled_metric(self) -> Any:
-        """The metric as a first-class function (``METRIC``).
-
-        Raises
-        ------
-        SettingError
-            If numba cannot compile it.
-        """
+        """The metric as a first-class function (``METRIC``)."""
         return no_metric if self.metric is None else compiled_metric(self.metric)
 
     @cached_property
@@ -212,25 +191,6 @@ class Tables:
         thresholds, aliases = self.alias
         return MappedArrays({"c": self.c, "thresholds": thresholds, "aliases": aliases})
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple:
         """Leave large arrays to a file that processes share, and addresses behind."""
-        dropped = (
-            "alias",
-            "arrays",
-            "compiled_metric",
-            "heads_of_drawn",
-            "undrawn",
-            "_mapped",
-        )
-        state = {name: value for name, value in self.__dict__.items() if name not in dropped}
-        return {**state, "c": shipped(self.c, lambda: self._mapped)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over what was sent along.
-
-        Raises
-        ------
-        FileNotFoundError
-            If the bounds are not there any more.
-        """
-        self.__dict__.update(state | received(state["c"]))
+        return _received, ({**without_cached(self), "c": _sent(self.c, lambda: self._mapped)},)

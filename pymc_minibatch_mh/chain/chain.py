@@ -47,18 +47,7 @@ def draws_until_adaptation(chain: Chain) -> int:
 
 
 def keep_books(chain: Chain, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
-    """Count draws that were made; learn from them in warm-up, after each window.
-
-    Parameters
-    ----------
-    chain
-        The chain.
-    updates
-        Updates from draw to draw.
-    positions : ndarray, shape (draws, d)
-    counts : ndarray, shape (draws, N_COUNTS)
-        What their updates have counted.
-    """
+    """Count draws of `updates` updates each; learn from them in warm-up, after each window."""
     state, stage = chain.state, chain.stage
     state.n_draws += len(positions)
     state.n_updates += len(positions) * updates
@@ -144,14 +133,7 @@ def _distance(chain: Chain, position: np.ndarray) -> float:
 
 
 class Draws(NamedTuple):
-    """Draws of a chain, one after the other.
-
-    Parameters
-    ----------
-    positions : ndarray, shape (draws, d)
-    counts : ndarray, shape (draws, N_COUNTS)
-        What the updates of each draw have counted.
-    """
+    """Positions, shape (draws, d), and counts of each draw's updates, shape (draws, N_COUNTS)."""
 
     positions: np.ndarray
     counts: np.ndarray
@@ -161,16 +143,7 @@ class Chain:
     """State, generator and scratch of one chain.
 
     Chains share nothing that changes: two of them run in two threads as they run one after the
-    other, and a copy goes on as the original does.
-
-    Parameters
-    ----------
-    program
-        What it runs on.
-    rng
-        Its generator, the only source of randomness.
-    adapting
-        Whether it starts with warm-up.
+    other, and a copy goes on as the original does. The generator is the only source of randomness.
     """
 
     def __init__(self, program: Program, rng: np.random.Generator, adapting: bool) -> None:
@@ -293,21 +266,10 @@ class Chain:
         return self.program.proposal.scaling(self._state.proposal)
 
     def advance(self, draws: int, thin: int = 1, positions: np.ndarray | None = None) -> Draws:
-        """Make draws, and learn from them in warm-up.
+        """Make draws, `thin` times the updates of one apart, and learn from them in warm-up.
 
-        Parameters
-        ----------
-        draws
-            Number of draws.
-        thin
-            How many times the updates of a draw are made from one to the next.
-        positions : ndarray, shape (draws, d), optional
-            Where the positions are written, contiguous; by default a new array.
-
-        Raises
-        ------
-        BoundViolationError
-            If a row exceeds its bound, unless the method tolerates that.
+        Positions are written to an array of shape (draws, d), contiguous, if one is given.
+        BoundViolationError if a row exceeds its bound, unless the method tolerates that.
         """
         if positions is None:
             positions = np.empty((draws, self.position.size))
@@ -329,15 +291,10 @@ class Chain:
         return Draws(self.position[None].copy(), np.zeros((1, entry.N_COUNTS)))
 
     def adapt_on(self, places: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
-        """Go through warm-up on given positions instead of the chain's own, and freeze.
+        """Go through warm-up on given places instead of the chain's own, and freeze.
 
-        What a chain learns follows from the moves that it tries. On draws from the posterior it is
-        what a chain learns that has arrived there.
-
-        Parameters
-        ----------
-        places
-            Positions and values of the variables that are not moved, one pair per draw.
+        Moves that are tried from draws of the posterior teach a chain as if it had arrived there.
+        Places are pairs of a position and values of the variables that are not moved, one per draw.
         """
         self._state.started = True
         # Draws of the posterior say nothing about moves at other temperatures.
@@ -362,13 +319,7 @@ class Chain:
         self._state.n_updates = self._state.n_full = self._state.n_accepted = 0
 
     def meet_violation(self, message: str) -> None:
-        """Stop at what is known against bounds, or mark the chain with it; nothing if empty.
-
-        Raises
-        ------
-        BoundViolationError
-            Unless the method tolerates it.
-        """
+        """Mark the chain with a violation, or raise it where that is not tolerated."""
         if not message:
             return
         if not self.program.method.tolerates_violations:
@@ -420,13 +371,7 @@ class Chain:
             self._pool.serve(position, new)
 
     def require_served(self) -> None:
-        """Raise what went wrong while compiled code waited for rows.
-
-        Raises
-        ------
-        SourceError
-            If they are not those that were there; or what their storage raised.
-        """
+        """Raise what went wrong while compiled code waited for rows."""
         if self._pool is not None:
             self._pool.require_served()
 

@@ -1,20 +1,13 @@
-"""Points of a model that a chain takes from PyMC's loop and hands back to it.
+"""Points that a chain takes from PyMC's loop and hands back, and starts that it leaves.
 
-Positions may lie in other coordinates than value variables, and value variables may be rounded to
-single precision. There and back again is an ulp away: a chain that took that for a move of other
-steps would be another chain than one that runs alone, and a firefly sampler would draw its bright
-rows anew. So a chain keeps its position with the point that it handed out.
+Positions in other coordinates, or rounded to single precision, come back an ulp away, as if other
+steps had moved them; so a chain keeps its position with the point that it handed out.
 
-Starts at which the scale of a hierarchy would run to zero, and how chains leave them.
-
-Where all effects of a hierarchy are exactly equal to their location, as at the default start of
-PyMC, the density of their scale given them has no integral near zero: moves of the scale alone take
-it down without end, after which no effect can be moved any more. The posterior gives such positions
-no probability, and no chain comes by them, but one can start there.
-
-A chain that moves effects, or their location, steps off beside them. One that does not makes no
-update until another step has moved the effects. Either happens before the first update alone, so
-that what a chain converges to is as it would be from any other start.
+Where all effects of a hierarchy equal their location, as at PyMC's default start, moves of the
+scale alone take it to zero without end, as its density given the effects has no integral there. The
+posterior gives such positions no probability, but a chain can start there. One that moves effects,
+or their location, steps off; another makes no update until other steps have moved them. Either
+happens before the first update alone, so that chains converge as from any other start.
 """
 
 from __future__ import annotations
@@ -48,15 +41,7 @@ SEED = 20_261_122
 
 
 def runs_away(prepared: Prepared, position: np.ndarray) -> bool:
-    """Return whether moves without rows alone go from a position to far from the posterior.
-
-    Parameters
-    ----------
-    prepared
-        What a chain runs on, given the variables that it does not move.
-    position : ndarray, shape (d,)
-        Where it starts.
-    """
+    """Return whether moves without rows alone go from a position to far from the posterior."""
     return not _distance_after(prepared, position) < FAR
 
 
@@ -80,14 +65,7 @@ def beside(
 ) -> np.ndarray | None:
     """Return a position near one that :func:`runs_away`, and does not; None if none was found.
 
-    Parameters
-    ----------
-    prepared, position
-        As of :func:`runs_away`.
-    rng
-        Draws the step.
-    first
-        First coordinate that may be moved.
+    Moved are coordinates from `first` on.
     """
     noise = prepared.surrogate.factor @ rng.standard_normal(position.size)
     noise[:first] = 0.0
@@ -100,13 +78,9 @@ def beside(
 def begin(chain: Chain) -> Begun:
     """Have a chain leave a start that :func:`runs_away`, by a small step in all own coordinates.
 
-    Where that does not help, as what rows read is others' to move, the chain waits for them; or no
-    longer, if it has waited and they have moved.
-
-    Returns
-    -------
-    Begun
-        What has become of the start, if there is something to tell.
+    Where that does not help, as others move what rows read, the chain waits for them; or no longer,
+    if it has waited and they have moved. Returned is what has become of the start, if it is to be
+    told.
     """
     prepared, first = chain.prepared, chain.prepared.surrogate.first
     if chain.state.waiting:
@@ -135,15 +109,7 @@ def _wait(chain: Chain) -> None:
 
 
 def place_at(chain: Chain, point: Mapping[str, np.ndarray]) -> None:
-    """Put a chain at a point; where that is the last one of :func:`point_of`, where it was then.
-
-    Parameters
-    ----------
-    chain
-        The chain.
-    point
-        Value variables by their names.
-    """
+    """Put a chain at a point; where that is the last of :func:`point_of`, where it was then."""
     split, (handed, position) = chain.prepared.target.split, chain.state.handed_out
     values = split.ravel_values(point)
     # Bit for bit, and faster than by numbers.

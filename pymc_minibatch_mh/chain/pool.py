@@ -1,10 +1,9 @@
 """Rows that a chain uses, drawn ahead from where they are stored.
 
-Rows are drawn by generators of their own, keyed by the chain's key, the table of bounds and the
-number of the supply: which rows a supply holds depends on nothing that the chain does. While one
-is used the next is fetched. Of each table there are two supplies in memory, so that what is read at
-a time may begin in one and end in the next. Rows that are drawn evenly, for tests that know no
-bounds, are those of a single table. Behind all supplies lie the rows that every update reads.
+A generator is keyed by the chain's key, the table of bounds and the number of the supply, so that
+the rows of a supply depend on nothing that the chain does. While one is used the next is fetched;
+of each table two are in memory, so that a batch may begin in one and end in the next. Rows that are
+drawn evenly are those of a single table. Behind all supplies lie the rows that every update reads.
 """
 
 from __future__ import annotations
@@ -28,45 +27,16 @@ from pymc_minibatch_mh.threads import HeldBack, result_of
 class ChainState:
     """The state of a chain, a value of numbers and arrays.
 
-    Parameters
-    ----------
-    surrogate
-        Control variates: those that were prepared, or moved at the end of warm-up.
-    proposal, test
-        Records of the proposal and of the test.
-    window, total : ndarray, shape (components, N_TALLIES)
-        Tallies of the window of warm-up and of all windows before it.
-    warm_up_sum : ndarray, shape (d,)
-        Sum of the positions of warm-up, earlier ones with less weight.
-    warm_up_weight
-        Sum of these weights.
-    window_counts, total_counts : ndarray, shape (N_COUNTS,)
-        What updates have counted, likewise.
-    adapting
-        Whether it is in warm-up.
-    started
-        Whether its start has been looked at.
-    settled
-        Whether it was seen where the posterior is.
-    n_draws
-        Draws that were made.
-    n_updates, n_full, n_accepted
-        Updates after warm-up; those that read all rows; those that were accepted.
-    warned
-        Whether it has warned.
-    violation
-        What is known against the bounds; empty for nothing.
-    unmoved
-        Why the centre was not moved at the end of warm-up, until that has been told.
-    supplies : ndarray of int64, shape (T, 3)
-        Which of the rows that were drawn ahead are unused; of no tables where rows are in memory.
-    supply_key
-        What rows are drawn ahead by; -1 before any is.
-    waits_at : ndarray, shape (d,)
-        The start at which it waits for other steps to move what rows read; NaN if it does not.
-    handed_out : ndarray, shape (2, d)
-        Value variables of the last point that PyMC was handed, and its position; NaN before any,
-        and where the two are the same.
+    Control variates are those that were prepared, or moved at the end of warm-up. Tallies of the
+    `window` of warm-up and of all before it have shape (components, N_TALLIES), their counts shape
+    (N_COUNTS,); `warm_up_sum`, shape (d,), is of positions, earlier ones with less weight, and
+    `warm_up_weight` the sum of the weights. `settled` says that it was seen where the posterior is,
+    `started` that its start has been looked at. Updates are counted after warm-up. `unmoved` is why
+    the centre was not moved, until that is told. `supplies`, shape (T, 3), are the rows drawn ahead
+    that are unused, keyed by `supply_key`, -1 before any is; of no tables where rows are in memory.
+    `waits_at`, shape (d,), is the start at which it waits for other steps, NaN if it does not;
+    `handed_out`, shape (2, d), value variables of the last point that PyMC was handed, and its
+    position, NaN before any, and where the two are the same.
     """
 
     surrogate: Surrogate
@@ -143,15 +113,7 @@ _CALLED = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
 def no_supplies(prepared: Prepared, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray:
-    """Return places of which none is in use, shape (T, 3); later supplies have other numbers.
-
-    Parameters
-    ----------
-    prepared
-        What a chain runs on; it needs none where rows are in memory.
-    before
-        The places that the chain leaves.
-    """
+    """Return places of which none is in use, shape (T, 3); later supplies have other numbers."""
     drawn_from = prepared.drawn_from
     if drawn_from is None:
         return NO_SUPPLY.places
@@ -163,14 +125,8 @@ def no_supplies(prepared: Prepared, before: np.ndarray = NO_SUPPLY.places) -> np
 class Pool:
     """Rows of every table in memory, and where more come from.
 
-    Parameters
-    ----------
-    prepared
-        What the chain runs on.
-    others : ndarray
-        Values of the variables that it does not move.
-    state
-        State of the chain: which supplies are in use and how far is read there, and written.
+    `others` are values of the variables that the chain does not move; its `state` says which
+    supplies are in use and how far is read there, and is written.
     """
 
     def __init__(self, prepared: Prepared, others: np.ndarray, state: ChainState) -> None:
@@ -208,13 +164,7 @@ class Pool:
         self._move = position, new
 
     def require_served(self) -> None:
-        """Raise what went wrong while compiled code waited, and forget it.
-
-        Raises
-        ------
-        BaseException
-            What the storage has raised, or an interrupt.
-        """
+        """Raise what went wrong while compiled code waited, and forget it."""
         if self.supply.unanswered[0]:
             # Nothing but a signal's handler raises where Python has not begun yet.
             error, self._error = self._error or KeyboardInterrupt(), None

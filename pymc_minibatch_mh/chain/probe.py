@@ -25,15 +25,7 @@ LEAST_BUDGET = 30_000
 
 
 class ProposedMove(NamedTuple):
-    """A proposed move.
-
-    Parameters
-    ----------
-    position, new : ndarray, shape (d,)
-        The position and the proposal.
-    cheap
-        The part of the log ratio that needs no row; with the other sign, that of the way back.
-    """
+    """A proposed move, shapes (d,), and the `cheap` part of its log ratio, which needs no row."""
 
     position: np.ndarray
     new: np.ndarray
@@ -46,15 +38,10 @@ class ProposedMove(NamedTuple):
 
 
 class Acceptance(NamedTuple):
-    """How often a test accepts one move, over fresh rows.
+    """How often a test accepts one move, over fresh rows: mean and Monte Carlo standard error.
 
-    Parameters
-    ----------
-    mean, mcse
-        Probability of accepting and its Monte Carlo standard error; NaN where a row exceeded its
-        bound, which ends a chain.
-    rows, fewest_rows
-        Mean number of rows that were read, and smallest number of those that decided.
+    Rows are the mean number that was read, and the smallest that decided. All are NaN where a row
+    exceeded its bound, which ends a chain.
     """
 
     mean: float
@@ -64,18 +51,12 @@ class Acceptance(NamedTuple):
 
 
 class RowsOfMove(NamedTuple):
-    """What all rows say of a move.
+    """Summary of the differences of all rows in a move.
 
-    Parameters
-    ----------
-    log_ratio
-        The exact log ratio; -inf where a row's is not finite.
-    variance, skewness
-        Of the differences of the rows that are drawn: all but the heavy ones.
-    largest_share, top_share
-        Share of the row with the largest deviation, and of `n_top` rows, in this variance.
-    bound_ratio, bound_row
-        Largest |dU_i|/(c_i M), and its row; NaN and -1 for a move that no bounds are there for.
+    The exact log ratio is -inf where a row's is not finite. Variance and skewness, and the shares
+    of the row with the largest deviation and of `n_top` rows in this variance, are of the rows that
+    are drawn: all but the heavy ones. The largest |dU_i|/(c_i M) and its row are NaN and -1 without
+    bounds.
     """
 
     log_ratio: float
@@ -88,14 +69,9 @@ class RowsOfMove(NamedTuple):
 
 
 class Probe:
-    """The update of a chain, in its parts.
+    """The update of a chain, in its parts; `rng` draws proposals and batches.
 
-    Parameters
-    ----------
-    chain
-        A chain, which is copied: it goes on as if it had not been probed.
-    rng
-        Generator of proposals and batches.
+    The chain is copied: it goes on as if it had not been probed.
     """
 
     def __init__(self, chain: Chain, rng: np.random.Generator) -> None:

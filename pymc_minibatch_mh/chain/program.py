@@ -1,15 +1,15 @@
 """The compiled side of what was prepared, bound once per process.
 
-Temperatures that a chain goes through in warm-up, and where each of them holds.
-
-Only a chain without control variates can: their sums hold the temperature they were made for. What
-was prepared belongs to the last temperature, and is scaled to those before it
-(:attr:`pymc_minibatch_mh.kernels.surrogate.Surrogate.relative`).
+Chains without control variates may go through temperatures in warm-up: sums of control variates
+would hold the one they were made for. Preparation belongs to the last temperature, and is scaled to
+those before it (:attr:`pymc_minibatch_mh.kernels.posterior.Surrogate.relative`).
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -31,14 +31,9 @@ Schedule = tuple[tuple[int, float], ...]
 
 
 class Stage(NamedTuple):
-    """Draws that are made at one temperature.
+    """Draws `begin` to `end` - 1, which are made at one temperature of the log-likelihood.
 
-    Parameters
-    ----------
-    begin, end
-        First draw, and the first of the next stage.
-    temperature
-        Temperature K of the log-likelihood; None for that of what was prepared.
+    It is None for that of what was prepared.
     """
 
     begin: int
@@ -47,17 +42,7 @@ class Stage(NamedTuple):
 
 
 def stage_of(schedule: Schedule, n_draws: int, adapting: bool) -> Stage:
-    """Return the stage of the next draw of a chain.
-
-    Parameters
-    ----------
-    schedule
-        The temperatures; empty for one alone.
-    n_draws
-        Draws that the chain has made.
-    adapting
-        Whether it is in warm-up, after which the last temperature holds in any case.
-    """
+    """Return the stage of a chain's next draw: after warm-up, the last temperature holds."""
     begun = [k for k, (draw, _) in enumerate(schedule) if draw <= n_draws]
     if not begun:
         return Stage(0, sys.maxsize, None)
@@ -84,16 +69,6 @@ MOST_MOVES = 10
 WIDTH = 2.5
 
 
-def slices_of(program: Program) -> Slices:
-    """Return the directions along which no row changes, where they may be moved along."""
-    asked, suits = program.moves_without_rows, program.proposal.moves_without_rows
-    asked_for = suits if asked is None else asked > 0
-    if not (asked_for and program.method.moves_without_rows):
-        return NO_SLICES
-    found = possible_slices(program.prepared)
-    return found if asked is None or not len(found.steps) else found._replace(moves=asked)
-
-
 def possible_slices(prepared: Prepared) -> Slices:
     """Return the directions along which no row changes, and as many moves as have a choice."""
     directions = prepared.target.compiled.unread
@@ -105,90 +80,63 @@ def possible_slices(prepared: Prepared) -> Slices:
     return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MOST_MOVES))
 
 
+@dataclass(frozen=True, eq=False)
 class Program:
-    """A prepared model, a method and a proposal: all that chains share.
+    """A prepared model, a method and a proposal: all that chains share, in any threads.
 
-    Nothing of it changes while chains run, so that any number of them may run on it in threads.
-
-    Parameters
-    ----------
-    prepared
-        What passes over all rows have found.
-    method
-        The test.
-    proposal
-        The moves.
-    updates_per_draw
-        Updates between two draws.
-    schedule
-        Temperatures that chains go through in warm-up; none for that of `prepared` alone.
-    moves_without_rows
-        Moves of coordinates that no row depends on after each update; None to have it chosen.
-
-    Raises
-    ------
-    SettingError
-        If moves draw rows themselves, which are stored.
+    Without a schedule of temperatures that of `prepared` holds. `moves_without_rows` after each
+    update are moves of coordinates that no row depends on; None to have their number chosen.
+    SettingError if moves draw rows themselves, which are stored.
     """
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        method: Method,
-        proposal: Proposal,
-        updates_per_draw: int = 1,
-        schedule: Schedule = (),
-        moves_without_rows: int | None = None,
-    ) -> None:
-        if proposal.draws_rows and not prepared.target.source.in_memory:
+    prepared: Prepared
+    method: Method
+    proposal: Proposal
+    updates_per_draw: int = 1
+    schedule: Schedule = ()
+    moves_without_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse moves that draw stored rows, and compile functions."""
+        if self.proposal.draws_rows and not self.prepared.target.source.in_memory:
             # Of those in memory, the next ones are kept for the test: it has to draw them apart.
             raise SettingError(
-                f"proposal={type(proposal).__name__}(...) draws a batch of rows, and data of "
+                f"proposal={type(self.proposal).__name__}(...) draws a batch of rows, and data of "
                 "Rows(...) are drawn ahead for the test alone. Use batch_size=0, another proposal "
                 "such as the default, or give the model arrays in memory."
             )
-        self.prepared = prepared
-        self.method = method
-        self.proposal = proposal
-        self.updates_per_draw = updates_per_draw
-        self.schedule = schedule
-        self.moves_without_rows = moves_without_rows
-        target, below = prepared.target, prepared.below
-        # Addresses are only valid while the functions behind them are referenced.
-        self._prior = target.prior
-        self._evaluate = target.evaluate if below is None else below.evaluate
-        self._space = target.passes.space if below is None else below.space
+        _ = self._compiled
 
     def __reduce__(self) -> tuple:
         """Leave the addresses of this process behind."""
-        return Program, (self.prepared, *self._settings)
+        return Program, tuple(getattr(self, own.name) for own in fields(self))
+
+    @cached_property
+    def _compiled(self) -> tuple[Callable, Callable, RowSpace]:
+        """Prior and rows: their addresses are only valid while they are referenced."""
+        target, below = self.prepared.target, self.prepared.below
+        if below is None:
+            return target.prior, target.evaluate, target.passes.space
+        return target.prior, below.evaluate, below.space
 
     def on(self, prepared: Prepared) -> Program:
         """Return the same method and proposal on what was found around another centre."""
-        if prepared is self.prepared:
-            return self
-        return Program(prepared, *self._settings)
+        return self if prepared is self.prepared else replace(self, prepared=prepared)
 
     @property
     def at_last_temperature(self) -> Program:
         """The same without a schedule of temperatures."""
-        method, proposal, updates, _, moves = self._settings
-        return Program(self.prepared, method, proposal, updates, (), moves)
-
-    @property
-    def _settings(self) -> tuple[Method, Proposal, int, Schedule, int | None]:
-        return (
-            self.method,
-            self.proposal,
-            self.updates_per_draw,
-            self.schedule,
-            self.moves_without_rows,
-        )
+        return replace(self, schedule=())
 
     @cached_property
     def slices(self) -> Slices:
         """The coordinates that chains move without rows, between updates."""
-        return slices_of(self)
+        asked, suits = self.moves_without_rows, self.proposal.moves_without_rows
+        asked_for = suits if asked is None else asked > 0
+        if not (asked_for and self.method.moves_without_rows):
+            return NO_SLICES
+        found = possible_slices(self.prepared)
+        return found if asked is None or not len(found.steps) else found._replace(moves=asked)
 
     @cached_property
     def rounds_points(self) -> bool:
@@ -202,16 +150,11 @@ class Program:
     ) -> Posterior:
         """Return the posterior of a chain, given the variables that it does not move.
 
-        Parameters
-        ----------
-        others : ndarray
-            Their values, read where they lie: they may change between updates.
-        temperature
-            Temperature of a schedule; None for that of what was prepared.
-        pool
-            Rows that were drawn ahead, where rows are stored.
+        Values of these are read where they lie: they may change between updates. The temperature is
+        one of a schedule, or None; `pool` has rows that were drawn ahead, where rows are stored.
         """
-        prepared, space = self.prepared, self._space if pool is None else pool.space
+        prior, evaluate, space = self._compiled
+        prepared, space = self.prepared, space if pool is None else pool.space
         context = space.context.copy()
         context[prepared.target.OTHERS_SLOT] = others.ctypes.data
         surrogate, tables = prepared.surrogate, prepared.tables
@@ -228,8 +171,8 @@ class Program:
         if prepared.below is not None:
             surrogate, arrays = prepared.below.surrogate, prepared.below.tables
         return Posterior(
-            address_of(self._prior),
-            address_of(self._evaluate),
+            address_of(prior),
+            address_of(evaluate),
             RowSpace(space.term_starts, context),
             tempered(surrogate, temperature),
             arrays,

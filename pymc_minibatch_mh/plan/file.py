@@ -1,7 +1,7 @@
-"""A prepared step in a file: what passes over all rows have found, and what it belongs to.
+"""A prepared step in a file: all that passes over all rows have found, and its key.
 
-The file is a NumPy archive of arrays and text, read without pickle. It is keyed on digests of the
-data, of the graphs and of the settings that the sums depend on.
+The file is a NumPy archive of arrays and text, read without pickle, with digests of the data, of
+the graphs and of the settings that the sums depend on.
 """
 
 import json
@@ -34,30 +34,13 @@ Declared = dict[Variable, tuple[Any, Any]]
 
 
 class WatchedModel:
-    """A model as it was when a step was built on it.
+    """A model, its arrays and those that a step was given, as they were when it was built.
 
-    Parameters
-    ----------
-    model
-        The model.
-    arrays
-        What its log-density is computed from.
-    given
-        Arrays that the step was given besides, by name.
-
-    Attributes
-    ----------
-    contents : Contents
-        What all of these arrays held.
-
-    Notes
-    -----
     Arrays can be edited in place, and a shared variable can be given another array of the same
-    numbers, so that all of their bytes are compared, and nothing else of them. Of the model's
-    graphs, nothing is built again: they cannot change, but variables can come, go, or get other
-    values and transforms.
-    A pickle leaves the model behind: in another process nobody can change it. Here it is not kept
-    alive: what nobody holds, nobody can change.
+    numbers, so that all of their bytes are compared, and nothing else of them. Graphs cannot
+    change, but variables can come, go, or get other values and transforms. A pickle leaves the
+    model behind, as nobody can change it in another process, and here it is not kept alive.
+    `contents` are those of all arrays.
     """
 
     def __init__(
@@ -74,13 +57,7 @@ class WatchedModel:
         return {**self.__dict__, "_model": None, "_declared": {}, "_given": {}}
 
     def require_unchanged(self, step: str) -> None:
-        """Refuse what changed, naming it and the step to build again.
-
-        Raises
-        ------
-        StaleDataError
-            If the model or its data are not those that the step was built on.
-        """
+        """Refuse what changed, by a StaleDataError that names it and the step to build again."""
         edited, changed = self._edited(), self._changed()
         if edited or changed:
             what, other = (edited, "another model") if edited else (changed, "other data")
@@ -153,22 +130,7 @@ def _key_of_file(target: Target) -> dict[str, str]:
 
 
 def write(path: str | PathLike, prepared: Prepared) -> None:
-    """Write a prepared step to a file.
-
-    Parameters
-    ----------
-    path
-        The file; it is overwritten.
-    prepared
-        What was found.
-
-    Raises
-    ------
-    SettingError
-        If `path` is none.
-    OSError
-        If the file cannot be written. What was there before is then as it was.
-    """
+    """Write a prepared step to a file, over one that is there unless that fails with an OSError."""
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
     arrays = {f"surrogate_{k}": np.asarray(v) for k, v in prepared.surrogate._asdict().items()}
@@ -190,13 +152,7 @@ def write(path: str | PathLike, prepared: Prepared) -> None:
 
 
 def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write a file that is there as a whole or not at all: what was there before stays till then.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written, as where a disk is full; names the file.
-    """
+    """Write a file as a whole or not at all; an OSError names the file."""
     # A link stays one, and what is no file, such as a pipe, is written to.
     place = path.resolve()
     part = place.with_name(f"{place.name}.{os.getpid()}.part")
@@ -218,14 +174,8 @@ def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
 def read(path: str | PathLike, target: Target) -> Prepared:
     """Read a prepared step, if it belongs to a model.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    SettingError
-        If the file is no prepared step.
-    StaleDataError
-        If it belongs to other data, another model or other settings; names the first difference.
+    SettingError if the file is no prepared step; StaleDataError, which names the first difference,
+    if it belongs to other data, another model or other settings.
     """
     stored = _arrays(path)
     _require_same(str(path), json.loads(str(stored["key"])), _key_of_file(target))

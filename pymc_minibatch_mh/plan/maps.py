@@ -1,10 +1,7 @@
-"""Whether the shape parameters of a model are better moved as logarithms or as reciprocals.
+"""The choice between logarithms and reciprocals of shape parameters: docs/bounds.md.
 
-A shape that data do not tell from infinity, such as that of a negative binomial on counts that are
-Poisson, has a posterior far from a normal one in its logarithm, and nearly a truncated normal one
-in its reciprocal κ or √κ, where rows are smooth down to κ = 0. What coordinates are worth is
-measured around the mode of a subsample: the rows that an update would read, by bounds of a few of
-them, and how near the posterior is to the truncated normal one that moves are drawn from.
+Each is measured around the mode of a subsample: by the rows that an update would read, and by the
+distance of the posterior from the truncated normal distribution that moves are drawn from.
 """
 
 from collections.abc import Mapping
@@ -41,18 +38,10 @@ def with_best_shapes(
     point: Mapping[str, np.ndarray],
     compile_kwargs: Mapping[str, Any] | None,
 ) -> Target:
-    """Return a model with the reciprocals of shapes as coordinates, where these are much better.
+    """Return a model with reciprocals of shapes as coordinates, where these are much better.
 
-    Parameters
-    ----------
-    own
-        The model in its own variables.
-    split
-        The same, or in other coordinates.
-    point
-        Where the search for the mode starts.
-    compile_kwargs
-        Passed on to :func:`pytensor.function`.
+    `own` is the model in its own variables, `split` the same, or in other coordinates; the search
+    for the mode starts at `point`.
     """
     best, cost = Target(split, 2, 1.0, compile_kwargs), -1.0
     for name in shapes_of(own)[:MOST_SHAPES]:
@@ -88,10 +77,7 @@ def _cost(target: Target, point: Mapping[str, np.ndarray]) -> float:
 
 
 def _efficiency(target: Target, surrogate: Surrogate) -> float:
-    """Return the effective share of draws from the truncated normal approximation.
-
-    Weights are densities of the prior part and of the expanded rows, over those of the draws.
-    """
+    """Return the effective share of draws from the truncated normal approximation."""
     rng, weight = np.random.default_rng(SEED), surrogate.inverse_temperature
     slope = target.passes.prior(surrogate.centre, hessian=False).gradient
     slope = slope + weight * surrogate.gradient

@@ -27,16 +27,9 @@ class Promise(StrEnum):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The guarantee of a method.
+    """The guarantee of a method, declared and never inferred from its use of bounds.
 
-    It is declared, never inferred: a test that makes errors makes them with bounds as well.
-
-    Parameters
-    ----------
-    promise
-        What a chain converges to.
-    controls
-        Which error an approximate method controls; empty for the others.
+    An approximate method names the error that it controls; the others have an empty string there.
     """
 
     promise: Promise
@@ -62,15 +55,7 @@ class Guarantee:
         return self.promise is not Promise.APPROXIMATE
 
     def is_certified(self, tables: AnyTables | None, violation: str) -> bool:
-        """Whether draws are exact without anything that a user vouches for.
-
-        Parameters
-        ----------
-        tables
-            The bounds in use.
-        violation
-            What is known against them; empty for nothing.
-        """
+        """Whether draws are exact, with no known violation and without a user's word for bounds."""
         if self.promise is not Promise.EXACT_GIVEN_BOUNDS:
             return self.is_exact
         return tables is not None and tables.verified and not violation
@@ -173,30 +158,18 @@ class Method(ABC):
         return record
 
     def require_subsampling(self, prepared: Prepared) -> None:
-        """Refuse settings with which typical moves would read all rows.
+        """Refuse settings with which typical moves would read all rows, by a SettingError.
 
-        Raises
-        ------
-        SettingError
-            Where that is known before sampling: by default only of rows that are stored.
+        By default that is known before sampling only of rows that are stored.
         """
         prepared.require_few_full_passes(self.most_drawn(prepared))
 
     def adapted(
         self, record: Any, totals: np.ndarray, prepared: Prepared, updates_per_draw: int
     ) -> Any:
-        """Return the record after a window of warm-up.
+        """Return the record of a chain after a window of warm-up.
 
-        Parameters
-        ----------
-        record
-            The record of the chain.
-        totals : ndarray, shape (N_COUNTS,)
-            What updates have counted, earlier windows with less weight.
-        prepared
-            What the chain runs on.
-        updates_per_draw
-            Updates between two draws.
+        `totals`, shape (N_COUNTS,), have what updates counted, earlier windows with less weight.
         """
         return record
 

@@ -1,4 +1,4 @@
-"""What passes over all rows have found: control variates, their remainders, bounds."""
+"""All that passes over all rows have found: control variates, their remainders, bounds."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.by_scales import ByScales
 from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.plan.violations import (
     HeldAgainstBounds,
     audited,
@@ -41,22 +42,11 @@ GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
 class Needs:
     """What a method needs to know of all rows before it subsamples them.
 
-    Parameters
-    ----------
-    calibration
-        Sizes of the remainders of rows, to choose batches by. Rows that a batch drawn from all
-        alike would hardly ever contain, though they matter, are read at every update, and
-        calibrated are the others.
-    derived_bounds
-        Bounds of all rows, derived from the model.
-    given_bounds
-        Bounds of a user, in the place of derived ones.
-    touching
-        ξ, where quadratic lower bounds of rows touch them; None for none.
-    derived_ranges, given_ranges
-        The same for the ranges of log-likelihoods over the whole space.
-    in_memory
-        Rows that are found again by their numbers, or drawn otherwise than by bounds.
+    `calibration` asks for the sizes of remainders, to choose batches by, and for the rows that a
+    batch would hardly ever contain though they matter: they are read at every update. Bounds or
+    ranges are derived from the model or a user's. `touching` is ξ, where quadratic lower bounds
+    touch rows. `in_memory` says that rows are found by their numbers, or drawn otherwise than by
+    bounds.
     """
 
     calibration: bool = False
@@ -66,18 +56,6 @@ class Needs:
     derived_ranges: bool = False
     given_ranges: GivenRanges | None = None
     in_memory: bool = False
-
-    @property
-    def only_derived_bounds(self) -> bool:
-        """Whether derived bounds are all that is needed, and rows are drawn by them."""
-        others = self.calibration, self.given, self.ranges, self.in_memory
-        return self.derived_bounds and self.touching is None and not any(others)
-
-    @property
-    def only_batches(self) -> bool:
-        """Whether rows are drawn evenly, for batches whose noise was measured."""
-        others = self.derives, self.given, self.in_memory
-        return self.calibration and self.touching is None and not any(others)
 
     @property
     def ranges(self) -> bool:
@@ -106,14 +84,9 @@ _log = logging.getLogger("pymc")
 
 
 def require_drawn_ahead(needs: Needs, name: str) -> None:
-    """Refuse methods that draw rows in another way than evenly or by derived bounds.
-
-    Raises
-    ------
-    SettingError
-        Naming the observed variable.
-    """
-    if not (needs.only_derived_bounds or needs.only_batches):
+    """Refuse methods that draw rows in another way than evenly or by derived bounds."""
+    others = needs.derived_ranges, needs.given, needs.in_memory, needs.touching is not None
+    if any(others) or needs.derived_bounds == needs.calibration:
         raise SettingError(
             f"{name!r}: data of Rows(...) are drawn ahead, evenly or by bounds that are derived "
             "from the model. This step draws them otherwise, reads all of them at every update or "
@@ -124,13 +97,7 @@ def require_drawn_ahead(needs: Needs, name: str) -> None:
 
 
 def require_same_again(target: Target) -> None:
-    """Refuse stored arrays that are others when they are read again.
-
-    Raises
-    ------
-    SourceError
-        Naming the array and the row.
-    """
+    """Refuse stored arrays that differ when they are read again, by a SourceError."""
     source = target.source
     if not isinstance(source, StoredRows):
         return
@@ -148,17 +115,7 @@ def require_same_again(target: Target) -> None:
 
 
 def full_passes_by_bounds(prepared: Prepared, most_drawn: float, rng: np.random.Generator) -> int:
-    """Return how many of `MOVES` moves are forecast to read all rows.
-
-    Parameters
-    ----------
-    prepared
-        Bounds of all rows.
-    most_drawn
-        Rows above which a move is decided by all of them.
-    rng
-        Draws pairs of points of the Gaussian approximation.
-    """
+    """Return how many of `MOVES` moves are forecast to read all rows, by their bounds."""
     assert prepared.tables is not None
     sizes = sizes_of_many(prepared.target, prepared.surrogate, prepared.tables, rng, MOVES)
     # One that is not bounded reads all rows, however many may be drawn.
@@ -166,13 +123,7 @@ def full_passes_by_bounds(prepared: Prepared, most_drawn: float, rng: np.random.
 
 
 def tell_of_uneven(prepared: Prepared) -> None:
-    """Say where most rows that chains fetch are fetched in vain.
-
-    Parameters
-    ----------
-    prepared
-        The model, whose rows are stored.
-    """
+    """Warn where chains fetch most stored rows in vain."""
     tables = prepared.tables
     if not isinstance(tables, BlockTables) or prepared.n_rows <= tables.most_at_once:
         return
@@ -191,19 +142,8 @@ def tell_of_uneven(prepared: Prepared) -> None:
 def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = None) -> None:
     """Refuse a model of which chains would read all stored rows again and again.
 
-    Parameters
-    ----------
-    passes
-        How many of `MOVES` moves are forecast to read all rows.
-    prepared
-        The model.
-    most_in_batch
-        Rows from which on a look reads all of them, for tests that draw batches.
-
-    Raises
-    ------
-    SettingError
-        If it is more than one; tells how many.
+    `passes` of `MOVES` moves are forecast to do so, or looks at batches from `most_in_batch` rows
+    on.
     """
     if passes <= MOST_PASSES:
         return
@@ -230,25 +170,12 @@ def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = N
 PREPARATION_SEED = 20_170_808
 
 
-class _Apart:
-    """Tables, or None where the file that they are in is gone."""
-
-    def __init__(self, tables: Tables) -> None:
-        self.tables: Tables | None = tables
-
-    def __reduce__(self) -> tuple:
-        assert self.tables is not None
-        return _found, (type(self.tables), self.tables.__getstate__())
-
-
-def _found(cls: type[Tables], state: dict[str, Any]) -> _Apart:
-    tables = object.__new__(cls)
-    apart = _Apart(tables)
-    try:
-        tables.__setstate__(state)
-    except FileNotFoundError:
-        apart.tables = None
-    return apart
+def functions_of(target: Target) -> list[RowFunction]:
+    """Return the terms of a model; BoundsError where their derivatives cannot be enclosed."""
+    functions = target.row_functions
+    if isinstance(functions, BoundsError):
+        raise functions
+    return functions
 
 
 class Sought(NamedTuple):
@@ -262,29 +189,11 @@ class Sought(NamedTuple):
 class Prepared:
     """A model prepared for a method, never changed.
 
-    Parameters
-    ----------
-    target
-        The model: its parts as functions, for an order of the control variates and a temperature.
-    needs
-        What the method asked for.
-    surrogate
-        Control variates.
-    calibration
-        How large their remainders are; None where it was not asked for.
-    heavy : ndarray of int64, optional
-        Rows that tests on batches read at every update and never draw, in order; None where they
-        were not asked for. What was calibrated are the others.
-    tables
-        Bounds of all rows; None for methods without.
-    violation
-        What rows had against the bounds, empty if nothing; None where they were not asked.
-    below
-        Quadratic lower bounds of all rows; None where they were not asked for.
-    marginal
-        Coordinates, scales of a hierarchy, whose marginal density the centre was sought by.
-    sought
-        What the centre was sought for, if rows have arrived since.
+    `heavy` are the rows that tests on batches read at every update and never draw; `calibration` is
+    of the others. `violation` is what rows had against the bounds, empty for nothing. Each of
+    these, like `tables` and `below`, is None where it was not asked for. `marginal` are the scales
+    of a hierarchy whose marginal density the centre was sought by, and `sought` its rows, if more
+    have arrived since.
     """
 
     target: Target
@@ -299,25 +208,16 @@ class Prepared:
     sought: Sought | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Keep the tables apart, which another process may not find any more."""
-        kept = {**self.__dict__, "tables": None}
-        # What reads rows in this process is made again in another.
-        kept.pop("held", None)
-        if not isinstance(self.tables, Tables):
-            return {"kept": {**kept, "tables": self.tables}, "tables": None}
-        return {"kept": kept, "tables": _Apart(self.tables)}
+        """Leave behind what reads rows in this process."""
+        return {name: value for name, value in self.__dict__.items() if name != "held"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the tables over where they are, and derive them anew where they are not."""
-        self.__dict__.update(state["kept"])
-        apart = state["tables"]
-        if apart is not None:
-            found = apart.tables or replace(self, violation="").completed().tables
-            self.__dict__["tables"] = found
+        """Derive bounds anew whose file is gone, and bound rows that are there."""
+        self.__dict__.update(state)
+        if self.tables is None and self.violation is not None:
+            self.__dict__["tables"] = replace(self, violation="").completed().tables
         elif isinstance(self.tables, BlockTables):
-            functions = self.target.row_functions
-            assert not isinstance(functions, BoundsError)
-            self.__dict__["tables"] = self.tables.of_functions(functions)
+            self.__dict__["tables"] = self.tables.of_functions(functions_of(self.target))
 
     @property
     def n_rows(self) -> int:
@@ -358,15 +258,7 @@ class Prepared:
         return by_scales(self.target, self.surrogate)
 
     def completed(self) -> Prepared:
-        """Return this with all that is needed and was not found yet.
-
-        Raises
-        ------
-        BoundsError
-            If a row has no bound.
-        SettingError
-            If a user's bounds are invalid.
-        """
+        """Return this with all that is needed and was not found yet; BoundsError without bounds."""
         found, needs = self, self.needs
         if needs.calibration and found.calibration is None:
             found = found._calibrated()
@@ -386,24 +278,13 @@ class Prepared:
         return found
 
     def around(self, start: np.ndarray) -> Prepared:
-        """Return what is found around the mode that a search from `start` ends at.
-
-        Raises
-        ------
-        ModeError
-            If there is none.
-        BoundsError
-            If a row has no bound there.
-        """
+        """Return what is found around the mode that a search from `start` ends at."""
         rng = np.random.default_rng(PREPARATION_SEED)
         surrogate, marginal = self.target.expansion(start, rng)
         return replace(self._bare(), surrogate=surrogate, marginal=marginal).completed()
 
     def at(self, surrogate: Surrogate) -> Prepared:
-        """Return what belongs to control variates that were found elsewhere.
-
-        Bounds follow from the centre, so that a chain's state need not carry them.
-        """
+        """Return this around another centre, with its control variates and the bounds there."""
         own = self.surrogate
         same = np.array_equal(surrogate.centre, own.centre)
         if same and np.array_equal(surrogate.whitener, own.whitener):
@@ -413,8 +294,7 @@ class Prepared:
     @cached_property
     def held(self) -> HeldAgainstBounds:
         """What finds the differences of stored rows, with their bounds."""
-        functions, source = self.target.row_functions, self.target.source
-        assert not isinstance(functions, BoundsError)
+        functions, source = functions_of(self.target), self.target.source
         assert isinstance(source, StoredRows)
         bounds = self.tables.bounds if isinstance(self.tables, BlockTables) else None
         return HeldAgainstBounds(self.target.passes.sums, bounds, functions[0], source)
@@ -422,19 +302,10 @@ class Prepared:
     def require_few_full_passes(
         self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
     ) -> None:
-        """Refuse stored rows of which more than one pass in 10,000 updates is forecast.
+        """Refuse stored rows of which more than one pass in `MOVES` updates is forecast.
 
-        Parameters
-        ----------
-        most_drawn
-            Rows above which a move is decided by all of them.
-        forecast
-            Counts the full passes of ``MOVES`` moves; by default they are counted by bounds.
-
-        Raises
-        ------
-        SettingError
-            Tells how many.
+        Forecasts are made by bounds, for at most `most_drawn` rows without a pass, or by
+        `forecast`.
         """
         if self.target.source.in_memory:
             return
@@ -446,15 +317,7 @@ class Prepared:
             require_few(forecast(rng), self, most_drawn)
 
     def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
-        """Return what rows have against the bounds in a few moves, or an empty string.
-
-        Parameters
-        ----------
-        seed
-            Draws the moves.
-        rows
-            Numbers of stored rows; by default all, or some of them, evenly spread.
-        """
+        """Return what rows, by default all or many, have against the bounds in a few moves."""
         if self.tables is None:
             return ""
         rng = np.random.default_rng(seed)
@@ -473,9 +336,9 @@ class Prepared:
     def _reading_heavy_rows(self) -> Prepared:
         """Return this with the rows that every update reads; none where no mode was sought."""
         assert self.tables is not None
-        if self.tables.are_ranges or self.target.covariance is not None:
+        if isinstance(self.tables, BlockTables) or self.tables.are_ranges:
             return self
-        if isinstance(self.tables, BlockTables):
+        if self.target.covariance is not None:
             return self
         rng = np.random.default_rng(PREPARATION_SEED)
         moves = typical_moves(self.target, self.surrogate, self.tables, rng)
@@ -483,9 +346,7 @@ class Prepared:
         return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
 
     def _derived(self) -> AnyTables:
-        functions = self.target.row_functions
-        if isinstance(functions, BoundsError):
-            raise functions
+        functions = functions_of(self.target)
         support = self.target.split.lower, self.target.split.upper
         if not self.target.source.in_memory:
             return BlockBounds(functions, self.surrogate, support).tables()
@@ -493,33 +354,22 @@ class Prepared:
         return kind(functions, self.surrogate, support).tables()
 
     def _given(self) -> Tables:
-        if self.needs.ranges:
-            return self._given_ranges()
-        given = self.needs.given_bounds
-        if not isinstance(given, Bounds):
-            assert given is not None
-            given = given(self.target.split.unravel(self.surrogate.centre, {}))
-        if not isinstance(given, Bounds):
-            raise SettingError(
-                f"bounds= is a function that returned a {type(given).__name__}. Return "
-                "Bounds(c, metric) for the centre that it is called with."
-            )
-        tell_of_unverified_bounds(self._names, "bounds")
-        return given.tables(self.n_rows)
+        needs = self.needs
+        if needs.ranges:
+            ranges = self._of_user(needs.given_ranges, Ranges, "ranges", "Ranges(low, high)")
+            return ranges.tables(self.n_rows, self.surrogate.inverse_temperature)
+        bounds = self._of_user(needs.given_bounds, Bounds, "bounds", "Bounds(c, metric)")
+        return bounds.tables(self.n_rows)
 
-    def _given_ranges(self) -> Tables:
-        given = self.needs.given_ranges
-        if not isinstance(given, Ranges):
-            assert given is not None
+    def _of_user[T](self, given: Any, kind: type[T], setting: str, call: str) -> T:
+        """Return what a user gave, or what a function that was given returns at the centre."""
+        if not isinstance(given, kind):
             given = given(self.target.split.unravel(self.surrogate.centre, {}))
-        if not isinstance(given, Ranges):
+        if not isinstance(given, kind):
             raise SettingError(
-                f"ranges= is a function that returned a {type(given).__name__}. Return "
-                "Ranges(low, high) for the centre that it is called with."
+                f"{setting}= is a function that returned a {type(given).__name__}. Return "
+                f"{call} for the centre that it is called with."
             )
-        tell_of_unverified_bounds(self._names, "ranges")
-        return given.tables(self.n_rows, self.surrogate.inverse_temperature)
-
-    @property
-    def _names(self) -> str:
-        return ", ".join(repr(term.name) for term in self.target.split.terms)
+        names = ", ".join(repr(term.name) for term in self.target.split.terms)
+        tell_of_unverified_bounds(names, setting)
+        return given

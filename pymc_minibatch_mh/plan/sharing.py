@@ -1,15 +1,8 @@
-"""What steps on one model share in a process: graphs, compiled functions, sums over the rows.
+"""Models that steps in a process share: graphs, compiled functions, sums over the rows.
 
-A second step on the same model and data asks for nothing that the first has found.
-
-Rows that arrive: what was found of the rows before them, and the new rows alone read.
-
-Sums and bounds belong to a centre. Around the centre that is there, the sums of the gradients and
-of the Hessians of the new rows are added to those of the old ones, which is exact, and bounds of
-the new rows hold over the same trust regions. Chains then sample the posterior of all rows, as
-around any other centre; proposals are made around the old one. That is as good as long as the
-mode, by one Newton step from the sums, has moved by a fraction of a standard deviation since the
-centre was sought, in however many parts the rows have arrived.
+Where rows arrive, only these are read: their sums around the old centre are added to the others',
+and their bounds hold over the same trust regions, both exactly. That is as good as long as the mode
+has moved by a fraction of a standard deviation since the centre was sought.
 """
 
 from __future__ import annotations
@@ -50,6 +43,7 @@ from pymc_minibatch_mh.plan.prepared import (
     Needs,
     Prepared,
     Sought,
+    functions_of,
     require_drawn_ahead,
     require_same_again,
 )
@@ -66,31 +60,12 @@ AUDITED_AGAIN = 300
 
 
 def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | None:
-    """Return what was found of a model's first rows, extended by its others.
+    """Return what was found of a model's first rows, which are stored, extended by the others.
 
-    Parameters
-    ----------
-    before
-        What was found, on rows that are stored.
-    target
-        The same model on those rows and others behind them.
-    start : ndarray, shape (d,)
-        Where the new rows have to have a likelihood. The old ones were asked when they were
-        prepared.
-
-    Returns
-    -------
-    Prepared or None
-        None where all has to be found anew, which is said with the reason.
-
-    Raises
-    ------
-    SettingError
-        If rows are not stored.
-    StaleDataError
-        If the model is another one, or its first rows are others.
-    MinibatchError
-        If the start has no density, or one of the new rows none there.
+    None where all has to be found anew, which is said with the reason. New rows have to have a
+    likelihood at `start`, shape (d,); old ones were asked when they were prepared. SettingError if
+    rows are not stored, StaleDataError if model or first rows are others, MinibatchError if the
+    start, or a new row there, has no density.
     """
     _require_same(before, target)
     n_before, n_rows = before.n_rows, target.source.n_rows
@@ -101,7 +76,7 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
     tables, found, rows = before.tables, before.surrogate, np.arange(n_before, n_rows)
     assert not isinstance(tables, Tables)
     if not rows.size:
-        tables = None if tables is None else tables.of_functions(_functions(target))
+        tables = None if tables is None else tables.of_functions(functions_of(target))
         return replace(before, target=target, tables=tables)
     new = target.passes.likelihood(found.centre, hessian=found.order == 2, rows=rows)
     if not np.isfinite(new.value):
@@ -115,7 +90,7 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
         return _told(f"the mode has moved by {moved:.2g} standard deviations")
     try:
         if tables is not None:
-            tables = tables.extended(_functions(target))
+            tables = tables.extended(functions_of(target))
     except BoundsError:
         return _told("a new row has no bound around the centre of the old ones")
     # How large remainders are, batches are chosen by: it is measured on all rows.
@@ -125,20 +100,11 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
 
 
 def _violation(found: Prepared, rows: np.ndarray) -> str | None:
-    """Return what rows have against bounds of which those of the old rows were audited before.
-
-    A few of these are asked again.
-    """
+    """Return what new rows, and a few of the audited old ones, have against their bounds."""
     if found.violation != "":
         return found.violation
     old = np.linspace(0, rows[0] - 1, min(AUDITED_AGAIN, int(rows[0]))).astype(np.int64)
     return found.audited(PREPARATION_SEED, np.concatenate([old, rows]))
-
-
-def _functions(target: Target) -> list:
-    functions = target.row_functions
-    assert not isinstance(functions, BoundsError)
-    return functions
 
 
 def _told(why: str) -> Prepared | None:
@@ -149,8 +115,7 @@ def _told(why: str) -> Prepared | None:
 def _moved(target: Target, s: Surrogate, found: Surrogate) -> float:
     """Return how far a Newton step goes from the centre, in old standard deviations.
 
-    What it would be by the sums `s` of the rows that the centre was sought for, which need not be
-    their mode, is taken off.
+    Taken off is the step by `s`, the sums of rows whose mode the centre need not have been.
     """
     prior = target.passes.prior(s.centre, hessian=True)
     old = prior.gradient + s.inverse_temperature * s.gradient
@@ -196,13 +161,7 @@ def _require_same(before: Prepared, target: Target) -> None:
 
 
 def _read_before(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Column, ...]:
-    """Return the rows of a step by which those of another model are recognised.
-
-    Raises
-    ------
-    StaleDataError
-        If they are not there any more, as in a file that was written anew with more rows.
-    """
+    """Return the rows of a step by which another model's are recognised; StaleDataError if gone."""
     try:
         return read_columns(columns, rows)
     except SourceError as error:
@@ -226,18 +185,7 @@ START_ROWS = 100_000
 class ReadingSettings:
     """How a user wants a model to be read.
 
-    Parameters
-    ----------
-    observed
-        Names of the observed variables to subsample, None for all large ones.
-    weights
-        What the log-likelihood of each row is multiplied by.
-    observation_dims
-        Names of dims along which observations lie.
-    compile_kwargs
-        Passed on to :func:`pytensor.function`.
-    in_linear_coordinates
-        Whether positions may lie in coordinates in which rows are linear.
+    Observed variables are None for all large ones; in linear coordinates rows may be linear.
     """
 
     observed: Sequence[str] | None
@@ -249,19 +197,7 @@ class ReadingSettings:
 
 @dataclass(frozen=True)
 class Request:
-    """What a step asks of a model: equal requests on the same model split it in the same way.
-
-    Parameters
-    ----------
-    vars
-        The value variables that the step moves.
-    point
-        Where the search for the mode starts.
-    weights
-        What the rows' weights held.
-    reading
-        Which variables and axes were asked for, in words.
-    """
+    """The value variables, start, weights and reading that a step asks a model for, comparable."""
 
     vars: tuple[Variable, ...]
     point: Contents
@@ -294,26 +230,13 @@ def _arrays(weights: Any) -> list[tuple[str, np.ndarray]] | None:
         return []
     given = weights if isinstance(weights, Mapping) else {"": weights}
     arrays = [(str(name), values) for name, values in given.items()]
-    return arrays if all(_is_of_numbers(values) for _, values in arrays) else None
-
-
-def _is_of_numbers(values: Any) -> bool:
-    return type(values) is np.ndarray and values.dtype.kind in "fiub"
+    numbers = (type(x) is np.ndarray and x.dtype.kind in "fiub" for _, x in arrays)
+    return arrays if all(numbers) else None
 
 
 @dataclass(eq=False)
 class SharedModel:
-    """A model that was read for a step, for all steps that ask for the same.
-
-    Parameters
-    ----------
-    request
-        What was asked for.
-    watched
-        The model and its data as they were.
-    target
-        The model, split and compiled, for some order and temperature.
-    """
+    """A model that was read for a step, for all steps that ask for the same."""
 
     request: Request | None
     watched: WatchedModel
@@ -328,20 +251,10 @@ class SharedModel:
         start: np.ndarray,
         given: str | PathLike | Prepared | None,
     ) -> Prepared:
-        """Return what passes over all rows find for a method, and no more than it needs.
+        """Find, by passes over all rows, no more than a method needs.
 
-        Parameters
-        ----------
-        target
-            The model for the step's order and temperature.
-        needs
-            What the step's method needs.
-        model
-            The model itself.
-        start
-            Where the search for the mode starts.
-        given
-            The file of a prepared step, or what was found of the first of these rows.
+        The search for the mode starts at `start`; `given` is the file of a prepared step, or what
+        was found of the first of these rows.
         """
         if not target.source.in_memory:
             require_drawn_ahead(needs, target.split.terms[0].name)
@@ -357,7 +270,9 @@ class SharedModel:
         if given is None:
             # Arrays can be large: those of another order or temperature make room.
             self._known = {key: found}
-        return _needed(found)
+        if not needs.derives:
+            found = replace(found, tables=None, violation=None)
+        return found if needs.calibration else replace(found, calibration=None, heavy=None)
 
 
 def _taken_over(
@@ -398,13 +313,6 @@ def _products(target: Target) -> str:
     return " ".join(f"{name!r} {reason}." for name, reason in refused)
 
 
-def _needed(found: Prepared) -> Prepared:
-    needs = found.needs
-    if not needs.derives:
-        found = replace(found, tables=None, violation=None)
-    return found if needs.calibration else replace(found, calibration=None, heavy=None)
-
-
 #: The last that was read of every model that is still in use.
 _known: WeakKeyDictionary[pm.Model, SharedModel] = WeakKeyDictionary()
 
@@ -417,23 +325,9 @@ def read_model(
 ) -> SharedModel:
     """Read a model, unless a step has asked for the same and nothing has changed since.
 
-    Parameters
-    ----------
-    model
-        The model.
-    vars
-        Value variables that the step moves.
-    point
-        Where the search for the mode starts.
-    reading
-        How to read it.
-
-    Raises
-    ------
-    UnsplittableModelError
-        If rows of a term cannot be proven to be independent given the parameters.
-    SettingError
-        If settings do not fit the model.
+    The step moves the value variables `vars`, from `point` on. UnsplittableModelError if rows
+    cannot be proven to be independent given the parameters; SettingError if settings do not fit the
+    model.
     """
     request = Request.of(model, vars, point, reading)
     known = _known.get(model)

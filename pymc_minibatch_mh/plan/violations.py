@@ -1,12 +1,8 @@
-"""Holding bounds against all rows, before a chain relies on them.
+"""Audits of bounds before a chain relies on them, and rows that every update reads.
 
-Rows that every update reads: those that bounds would have drawn at nearly every update anyway.
-
-A few rows can hold nearly all of C = Σ c_i, as the members of a rare group do: the posterior knows
-little of their coefficient, so that moves along it are long. Their change is known exactly where
-they are read at every update, and all others are drawn by bounds that are then small. Which rows
-are read is fixed before sampling, so that the test stays exact whichever they are. For tests that
-draw all rows alike, without bounds, they are measured: see :mod:`reference.heavy`.
+A few rows can hold nearly all of C = Σ c_i. They are read at every update, and all others drawn by
+bounds that are then small: docs/bounds.md. Which rows these are is fixed before sampling, so that
+the test stays exact. Tests without bounds have heavy rows of their own: :mod:`reference.heavy`.
 """
 
 import logging
@@ -40,22 +36,10 @@ from pymc_minibatch_mh.reference.target import Target
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
-    """Return the rows that are better read at every update than drawn, in order.
+    """Return the rows, in order, that are better read at every update than drawn.
 
-    A row of bound c_i is drawn c_i M times on average in a move of size M, so that it is better
-    read always where c_i M, for the M of a typical move, exceeds the ratio of the two costs.
-
-    Parameters
-    ----------
-    tables
-        The bounds.
-    typical
-        Moves between points of the posterior, as far as they are bounded.
-
-    Returns
-    -------
-    ndarray of int64
-        Empty where no move is bounded, or where few rows would be saved.
+    A row is drawn c_i M times on average in a move of size M. It is read always where that exceeds
+    the ratio of the two costs in a typical move; none where no move is bounded, or little is saved.
     """
     moves = list(typical)
     if not moves:
@@ -78,10 +62,9 @@ MOST_LEFT_OUT = 32
 def whitened_directions(
     target: Target, surrogate: Surrogate, most: int = MOST_LEFT_OUT
 ) -> np.ndarray:
-    """Return the directions along which no row changes, whitened and orthonormal, shape (n, d).
+    """Return directions along which no row changes, orthonormal after whitening: shape (n, d).
 
-    The bounds of a row hold by inner products with whitened forms, which are orthogonal to them.
-    There are none where there would be more than `most`.
+    They are orthogonal to whitened forms. There are none where there would be more than `most`.
     """
     directions = target.compiled.unread
     if not 0 < len(directions) <= most:
@@ -104,17 +87,8 @@ class RatioToBounds(NamedTuple):
 class HeldAgainstBounds:
     """Bounds rows and computes what they change by; a pickle has none of them.
 
-    What is asked has a `move`, and finds something of the sums, of rows that were read and of their
-    c_i in the table that serves it.
-
-    Parameters
-    ----------
-    sums, bounds
-        What does either; no bounds where nobody asks for them.
-    function
-        The term.
-    source
-        The rows; None in another process.
+    Asked is for a `move`, and for what is found of the sums, of rows that were read and of their
+    c_i.
     """
 
     sums: RowSums
@@ -157,26 +131,10 @@ def audited(
     rng: np.random.Generator,
     rows: np.ndarray | None = None,
 ) -> str:
-    """Return what is wrong with bounds, or an empty string.
+    """Return what is wrong with bounds, or an empty string; SettingError if a metric is negative.
 
-    Parameters
-    ----------
-    target
-        The model.
-    surrogate
-        Control variates that the bounds belong to.
-    tables
-        The bounds.
-    rng
-        Draws moves between points of the Gaussian approximation.
-    rows
-        Numbers of the stored rows that are asked, by default evenly spread ones. Of more than are
-        ever asked, evenly spread ones too.
-
-    Raises
-    ------
-    SettingError
-        If the metric of given bounds is negative.
+    Moves are between points of the Gaussian approximation. Stored rows that are asked are evenly
+    spread ones, or `rows`, and of many evenly spread ones of these.
     """
     moves = MOVES
     if tables.verified:
@@ -185,9 +143,11 @@ def audited(
     support = target.split.lower, target.split.upper
     for move in islice(typical_moves(target, surrogate, tables, rng, support), moves):
         if isinstance(tables, Tables) and tables.are_ranges:
-            found = _out_of_range(target, surrogate, tables, (move.position, move.new))
-            if found:
-                return found
+            for place in (move.position, move.new):
+                ratio, row = _furthest_out(target, surrogate, tables, place)
+                if not ratio <= 1.0:
+                    ends = surrogate.centre, place
+                    return violation_message(target, row, *ends, ratio, of_range=True)
             continue
         ratio, row = _largest_ratio(target, tables, move, rows)
         if not ratio <= 1.0:
@@ -217,17 +177,6 @@ def _largest_ratio(
     )
 
 
-def _out_of_range(
-    target: Target, surrogate: Surrogate, tables: Tables, places: tuple[np.ndarray, np.ndarray]
-) -> str:
-    """Return which row leaves its range at some places, or an empty string."""
-    for place in places:
-        ratio, row = _furthest_out(target, surrogate, tables, place)
-        if not ratio <= 1.0:
-            return violation_message(target, row, surrogate.centre, place, ratio, of_range=True)
-    return ""
-
-
 def _furthest_out(
     target: Target, surrogate: Surrogate, tables: Tables, position: np.ndarray
 ) -> tuple[float, int]:
@@ -251,10 +200,7 @@ def _furthest_out(
 def sizes_of_many(
     target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator, count: int
 ) -> np.ndarray:
-    """Return C M of many moves as those of :func:`moves_of_chains`, shape (count,); inf unbounded.
-
-    They are found at once: as many calls would take longer than what new rows take to be read.
-    """
+    """Return C M of many moves at once as of :func:`moves_of_chains`; infinite where unbounded."""
     noise = rng.standard_normal((count, 2, surrogate.centre.size))
     ends = surrogate.centre + noise @ surrogate.factor.T
     sizes = np.empty(count)
@@ -265,10 +211,7 @@ def sizes_of_many(
 def sizes_of_moves(
     target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator
 ) -> list[float]:
-    """Return C M of moves between points of the Gaussian approximation, where it is bounded.
-
-    C is that of the rows that are drawn.
-    """
+    """Return C M of typical moves where they are bounded, C that of the rows that are drawn."""
     moves = typical_moves(target, surrogate, tables, rng)
     totals = tables.heads_of_drawn[:, TOTAL]
     return [float(totals[move.table] * move.m) for move in moves]

@@ -13,13 +13,12 @@ from every import every
 from pymc_minibatch_mh.bounds.exponential_sums import (
     Exponents,
     Region,
-    _chosen,
     bounded_by_parts,
     moments,
     pair_by_parts,
 )
 from pymc_minibatch_mh.bounds.interval import Interval
-from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
+from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from pymc_minibatch_mh.likelihood.log_sums import parts_of
@@ -192,8 +191,8 @@ def test_parts_add_up_to_the_log_likelihood_but_for_what_is_linear(name):
 def nonlinear(function, data, arguments):
     """Return the sum of the parts of rows."""
     total = np.zeros(len(data.rows))
-    for places, branch in _chosen(function.root, data, np.arange(len(data.rows))):
-        parts, some = parts_of(function.cells, branch), data.part(places)
+    for places, some, branch in branches_by_data(function.root, data):
+        parts = parts_of(function.cells, branch)
         here = [np.broadcast_to(u, len(data.rows))[places] for u in arguments]
         for log_sum in parts.log_sums:
             raised = np.broadcast_arrays(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from altered import reprogrammed, with_program
+from altered import with_program
 from calibration.models import SIMULATORS
 from calibration.replications import UPDATES, calibrate, copy_of, posterior_draws, renew
 from conformance.harness import same_state
@@ -82,7 +82,7 @@ def test_a_renewed_step_is_a_new_one(built, model):
 def quick(step_of):
     """A simulator and a step of the zoo that is built once for all tests."""
     step = copy_of(step_of("two_likelihoods", "TunaMH"))
-    step = with_program(step, reprogrammed(step.program, updates_per_draw=UPDATES))
+    step = with_program(step, replace(step.program, updates_per_draw=UPDATES))
     return SIMULATORS["two_likelihoods"](), step
 
 

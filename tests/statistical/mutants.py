@@ -29,7 +29,7 @@ def fixed_program(step, prepared=None):
 def with_prior(step, function):
     """Return a copy of a step with another prior part."""
     program = fixed_program(step)
-    program._prior = function
+    program.__dict__["_compiled"] = (function, *program._compiled[1:])
     return with_program(step, program)
 
 

@@ -19,6 +19,7 @@ from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.errors import SourceError, UnsplittableModelError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
+from pymc_minibatch_mh.kernels.moves import JOINT
 from pymc_minibatch_mh.likelihood.stored import Rows
 from statistical.budget import VERY_FAR
 from steps import stored
@@ -87,10 +88,10 @@ def test_a_chain_around_another_centre_is_taken_up_with_other_tables():
     start = model.initial_point()
     for own in (step, other):
         own.setup_chain(np.random.default_rng(4), 300, 300)
-    kinds = BlockBounds._worthwhile
+    kinds = BlockBounds._kinds
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warmup, "MOVED", 0.0)
-        patch.setattr(BlockBounds, "_worthwhile", lambda *own: [*kinds(*own), 1][-1:] * 2)
+        patch.setattr(BlockBounds, "_kinds", lambda *own: [*kinds(*own), (1, JOINT)][-1:] * 2)
         _, point = run(step, start, 201, stop_at=200)
         state = step.sampling_state
         assert len(state.chain_state.supplies) != len(other.tables.heads)

@@ -9,6 +9,8 @@ import numpy as np
 from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
 from pymc_minibatch_mh.kernels.intervals import TINY
 
+#: Values of a function and of its derivatives up to an order, at points.
+Values = Callable[[Array, int], list[Array]]
 #: What can be lost where terms of size one cancel.
 CANCELLATION = 1e-15
 
@@ -23,27 +25,10 @@ class NoRuleError(Exception):
 
 @singledispatch
 def derivatives(op: object, u: Interval, order: int) -> list[Interval]:
-    """Enclose the range of a function and of its derivatives.
+    """Enclose g(u), g'(u), ... of a scalar op g, up to an order from 0 to 4, shaped as `u`.
 
-    Parameters
-    ----------
-    op : pytensor.scalar.ScalarOp
-        The function g of one argument.
-    u : Interval
-        Where the argument lies.
-    order : int
-        The highest derivative, from 0 to 4.
-
-    Returns
-    -------
-    list of Interval
-        Enclosures of g(u), g'(u), ... up to the order, shaped as `u`: the exact ranges but for
-        outward rounding. They have no bound where `u` leaves the domain in which g is smooth.
-
-    Raises
-    ------
-    NoRuleError
-        For an op without a rule.
+    Enclosures are exact ranges but for outward rounding, and have no bound where `u` leaves the
+    domain in which g is smooth. NoRuleError for an op without a rule.
     """
     raise NoRuleError(op)
 
@@ -52,14 +37,9 @@ def derivatives(op: object, u: Interval, order: int) -> list[Interval]:
 class Shape:
     """Where a function of one argument turns, and how far it reaches.
 
-    Parameters
-    ----------
-    valleys, peaks : tuples of (where, value)
-        All local minima and maxima; in between, the function is monotone.
-    floor, ceiling : float
-        Exact bounds of all values, that outward rounding does not cross.
-    slack : float or a function of the argument
-        The absolute error of a computed value, where it is not small relative to the value.
+    All local minima and maxima are pairs (where, value); in between, the function is monotone.
+    Outward rounding does not cross `floor` and `ceiling`, exact bounds of all values. `slack` is
+    the absolute error of a computed value, where it is not small relative to the value.
     """
 
     valleys: tuple[tuple[float, float], ...] = ()
@@ -108,12 +88,10 @@ def odd(
     return Shape(peaks=(peak, (-bottom, -low)), valleys=(valley, (-top, -high)), slack=slack)
 
 
-def by_shape(
-    values: Callable[[Array, int], list[Array]], shapes: Sequence[Shape], u: Interval, order: int
-) -> list[Interval]:
+def by_shape(values: Values, shapes: Sequence[Shape], u: Interval, order: int) -> list[Interval]:
     """Enclose derivatives of known shapes, given a function that returns their values at points.
 
-    The values at an infinite end, or at an end of the domain, must be the limits there.
+    Values at an infinite end, or at an end of the domain, must be the limits there.
     """
     with np.errstate(all="ignore"):
         at_lo = values(u.lo, order)
@@ -122,6 +100,25 @@ def by_shape(
             shape.range(u, low, high)
             for shape, low, high in zip(shapes[: order + 1], at_lo, at_hi, strict=True)
         ]
+
+
+def shaped(
+    op: type, shapes: Sequence[Shape], outside_where: Callable[[Interval], Mask] | None = None
+) -> Callable[[Values], Values]:
+    """Register values of an op and its derivatives at points, which are of known shapes.
+
+    There is no bound where `outside_where` tells that an argument leaves the domain.
+    """
+
+    def register(values: Values) -> Values:
+        def enclosed(op: object, u: Interval, order: int) -> list[Interval]:
+            enclosures = by_shape(values, shapes, u, order)
+            return enclosures if outside_where is None else outside(outside_where(u), enclosures)
+
+        derivatives.register(op, enclosed)
+        return values
+
+    return register
 
 
 def positive_zero(u: Interval) -> Interval:

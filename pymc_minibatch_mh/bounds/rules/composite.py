@@ -3,7 +3,6 @@
 from math import factorial
 
 import numpy as np
-from pytensor.scalar.basic import ScalarOp
 from scipy import special
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval
@@ -12,14 +11,12 @@ from pymc_minibatch_mh.bounds.rules.base import (
     INCREASING_OR_DECREASING,
     NEVER_POSITIVE,
     Shape,
-    by_shape,
-    derivatives,
     outside,
+    shaped,
 )
-from pymc_minibatch_mh.bounds.rules.exponential import log_erfc_derivatives
 from pymc_minibatch_mh.bounds.rules.gamma import above_psi
 from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY, integrals_of_inverse_powers
-from pymc_minibatch_mh.likelihood.operations import Log1pRatio, LogAny, LogErfc, LogSoftplus
+from pymc_minibatch_mh.likelihood.operations import Log1pRatio, LogAny, LogSoftplus
 
 # Up to here the integral is summed by Gauss and Legendre's rule, whose error is below rounding;
 # beyond, closed forms no longer cancel.
@@ -89,19 +86,9 @@ def _slopes_of_log_softplus() -> Array:
 _LOG_SOFTPLUS_SLOPES = _slopes_of_log_softplus()
 
 
-@derivatives.register(LogErfc)
-def _log_erfc(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
-    return log_erfc_derivatives(u, order)
-
-
-@derivatives.register(Log1pRatio)
-def _log1p_ratio(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
-    """Enclose log(1 + x)/x, completely monotone as the integral of 1/(1 + x t) over (0, 1)."""
-    enclosures = by_shape(_log1p_ratio_values, ALTERNATING, u, order)
-    return outside(u.lo < _LEAST, enclosures)
-
-
+@shaped(Log1pRatio, ALTERNATING, lambda u: u.lo < _LEAST)
 def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
+    """Return log(1 + x)/x, completely monotone as the integral of 1/(1 + x t) over (0, 1)."""
     near = np.where(x <= _NEAR, x, 0.0)
     far = np.where(x > _NEAR, x, 1.0)
     values: list[Array] = []
@@ -117,11 +104,7 @@ def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
     return values
 
 
-@derivatives.register(LogAny)
-def _log_any(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
-    return by_shape(_log_any_values, _LOG_ANY, u, order)
-
-
+@shaped(LogAny, _LOG_ANY)
 def _log_any_values(x: Array, order: int) -> list[Array]:
     """Return the derivatives of h(x) = log(1 - exp(-w)), w = exp(x): h' = w / (exp(w) - 1)."""
     w = np.minimum(np.exp(x), _MOST)
@@ -143,11 +126,7 @@ def _log_any_values(x: Array, order: int) -> list[Array]:
     return values
 
 
-@derivatives.register(LogSoftplus)
-def _log_softplus(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
-    return by_shape(_log_softplus_values, _LOG_SOFTPLUS, u, order)
-
-
+@shaped(LogSoftplus, _LOG_SOFTPLUS)
 def _log_softplus_values(x: Array, order: int) -> list[Array]:
     w = np.exp(np.minimum(x, 0.0))
     size = np.where(x > 0.0, x, 0.0) + np.log1p(np.exp(-np.abs(x)))
@@ -174,11 +153,9 @@ def _third_slope(s: Array, r: Array, p: Array, d: Array | float) -> Array:
 
 
 def gamma_ratio_derivatives(u: Interval, y: Array, z: Array, order: int) -> list[Interval]:
-    """Enclose log Γ(u + y) - log Γ(u + z) and its derivatives in u.
+    """Enclose log Γ(u + y) - log Γ(u + z) and its derivatives in u, all of which are monotone.
 
-    ψ(x + y) - ψ(x + z) is completely monotone for y >= z, and its negative otherwise: ψ' is, and
-    so are averages of it over shifts. Every derivative is therefore monotone, and its range lies
-    between its values at the ends.
+    ψ(x + y) - ψ(x + z) is completely monotone for y >= z, as an average of ψ' over shifts.
     """
     with np.errstate(all="ignore"):
         ends = [_log_gamma_values(end, y, z, order) for end in (u.lo, u.hi)]

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 from pytensor.scalar import basic as scalar
+from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
 from pymc_minibatch_mh.bounds.rules.base import (
@@ -21,6 +22,7 @@ from pymc_minibatch_mh.bounds.rules.base import (
     odd,
     outside,
     positive_zero,
+    shaped,
 )
 
 
@@ -107,22 +109,7 @@ def _reciprocal(op: scalar.Reciprocal, u: Interval, order: int) -> list[Interval
 
 
 def power_derivatives(u: Interval, exponent: ArrayLike, order: int) -> list[Interval]:
-    """Enclose the range of x to a constant power and of its derivatives.
-
-    Parameters
-    ----------
-    u : Interval
-        Where x lies. An exponent that is no integer needs x >= 0.
-    exponent : float or array
-        Any real exponents, which broadcast against `u`.
-    order : int
-        The highest derivative, from 0 to 4.
-
-    Returns
-    -------
-    list of Interval
-        As from `derivatives`.
-    """
+    """Enclose u to constant powers, shaped to broadcast with u; fractional ones need u >= 0."""
     exponent = np.asarray(exponent, dtype=np.float64)
     u = positive_zero(u)
     real = (exponent != np.floor(exponent)) & (u.lo < 0.0)
@@ -155,11 +142,7 @@ def _monomial(u: Interval, at_lo: Array, at_hi: Array, e: ArrayLike, factor: Arr
 
 
 def _range_of_power(u: Interval, at_lo: Array, at_hi: Array, e: Array) -> tuple[Array, Array]:
-    """Return the range of x^e from its values at the ends.
-
-    x^e is monotone on either side of zero. Over zero, an even power turns, and a negative one
-    has a pole.
-    """
+    """Return the range of x^e from its values at the ends; over 0 it may turn, or have a pole."""
     lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
     touches = (u.lo <= 0.0) & (u.hi >= 0.0)
     if not touches.any():
@@ -214,54 +197,30 @@ _ARCSINH = (
 _COSH = Shape(valleys=((0.0, 1.0),), floor=1.0)
 
 
-@derivatives.register(scalar.Sin)
-def _sin(op: scalar.Sin, u: Interval, order: int) -> list[Interval]:
-    return _turned(0, u, order)
+@shaped(scalar.ArcTan, _ARCTAN)
+def _arctan(x: Array, order: int) -> list[Array]:
+    value, w, x = np.arctan(x), 1.0 / (1.0 + x * x), np.clip(x, -_FAR, _FAR)
+    slopes = [w, -2.0 * x * w * w, (6.0 - 8.0 * w) * w * w]
+    if order > 3:
+        slopes.append(24.0 * x * w * w * w * (2.0 * w - 1.0))
+    return [value, *slopes][: order + 1]
 
 
-@derivatives.register(scalar.Cos)
-def _cos(op: scalar.Cos, u: Interval, order: int) -> list[Interval]:
-    return _turned(1, u, order)
+@shaped(scalar.ArcSinh, _ARCSINH)
+def _arcsinh(x: Array, order: int) -> list[Array]:
+    value, s, x = np.arcsinh(x), 1.0 / np.hypot(1.0, x), np.clip(x, -_FAR, _FAR)
+    slopes = [s, -x * s * s * s, (2.0 - 3.0 * s * s) * s * s * s]
+    if order > 3:
+        slopes.append(x * s * s * s * s * s * (15.0 * s * s - 6.0))
+    return [value, *slopes][: order + 1]
 
 
 @derivatives.register(scalar.Sinh)
-def _sinh(op: scalar.Sinh, u: Interval, order: int) -> list[Interval]:
-    return _hyperbolic(0, u, order)
-
-
 @derivatives.register(scalar.Cosh)
-def _cosh(op: scalar.Cosh, u: Interval, order: int) -> list[Interval]:
-    return _hyperbolic(1, u, order)
-
-
-@derivatives.register(scalar.ArcTan)
-def _arctan(op: scalar.ArcTan, u: Interval, order: int) -> list[Interval]:
-    def values(x: Array, order: int) -> list[Array]:
-        value, w, x = np.arctan(x), 1.0 / (1.0 + x * x), np.clip(x, -_FAR, _FAR)
-        slopes = [w, -2.0 * x * w * w, (6.0 - 8.0 * w) * w * w]
-        if order > 3:
-            slopes.append(24.0 * x * w * w * w * (2.0 * w - 1.0))
-        return [value, *slopes][: order + 1]
-
-    return by_shape(values, _ARCTAN, u, order)
-
-
-@derivatives.register(scalar.ArcSinh)
-def _arcsinh(op: scalar.ArcSinh, u: Interval, order: int) -> list[Interval]:
-    def values(x: Array, order: int) -> list[Array]:
-        value, s, x = np.arcsinh(x), 1.0 / np.hypot(1.0, x), np.clip(x, -_FAR, _FAR)
-        slopes = [s, -x * s * s * s, (2.0 - 3.0 * s * s) * s * s * s]
-        if order > 3:
-            slopes.append(x * s * s * s * s * s * (15.0 * s * s - 6.0))
-        return [value, *slopes][: order + 1]
-
-    return by_shape(values, _ARCSINH, u, order)
-
-
-def _hyperbolic(first: int, u: Interval, order: int) -> list[Interval]:
+def _hyperbolic(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
     """Return sinh and cosh in turns, each of which is the derivative of the other."""
     functions = ((np.sinh, INCREASING_OR_DECREASING), (np.cosh, _COSH))
-    first_two = functions if first == 0 else functions[::-1]
+    first_two = functions if isinstance(op, scalar.Sinh) else functions[::-1]
 
     def values(x: Array, order: int) -> list[Array]:
         return [function(x) for function, _ in first_two[: order + 1]]
@@ -270,8 +229,11 @@ def _hyperbolic(first: int, u: Interval, order: int) -> list[Interval]:
     return (pair * 3)[: order + 1]
 
 
-def _turned(quarters: int, u: Interval, order: int) -> list[Interval]:
-    """Return sin(u) moved by quarters of a turn; a derivative moves it by one more."""
+@derivatives.register(scalar.Sin)
+@derivatives.register(scalar.Cos)
+def _turned(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
+    """Return sines, moved by a quarter of a turn for each derivative, and for a cosine."""
+    quarters = int(isinstance(op, scalar.Cos))
     waves: dict[bool, Interval] = {}
     enclosures = []
     for n in range(quarters, quarters + order + 1):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
+from pytensor.scalar.basic import ScalarOp
 from scipy import special
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
@@ -20,11 +21,18 @@ from pymc_minibatch_mh.bounds.rules.base import (
     odd,
     outside,
     positive_zero,
+    shaped,
 )
+from pymc_minibatch_mh.likelihood.operations import LogErfc
 
 _LOGARITHM = (INCREASING_OR_DECREASING, *(NEVER_NEGATIVE, NEVER_POSITIVE) * 2)
 _LOG_2 = float(np.log(2.0))
-_LOG_10 = float(np.log(10.0))
+#: Each logarithm, and the multiple of the natural one that it is.
+_LOGARITHMS = {
+    scalar.Log: (np.log, 1.0),
+    scalar.Log2: (np.log2, 1.0 / _LOG_2),
+    scalar.Log10: (np.log10, 1.0 / float(np.log(10.0))),
+}
 
 
 @derivatives.register(scalar.Exp)
@@ -40,47 +48,21 @@ def _expm1(op: scalar.Expm1, u: Interval, order: int) -> list[Interval]:
     return value + by_shape(lambda x, _: [np.exp(x)], (NEVER_NEGATIVE,), u, 0) * order
 
 
-@derivatives.register(scalar.Exp2)
-def _exp2(op: scalar.Exp2, u: Interval, order: int) -> list[Interval]:
-    def values(x: Array, order: int) -> list[Array]:
-        # A quarter, because 2^x may overflow where its derivatives do not.
-        quarter = np.exp2(x - 2.0)
-        return [quarter * (4.0 * _LOG_2**n) for n in range(order + 1)]
-
-    return by_shape(values, (NEVER_NEGATIVE,) * 5, u, order)
+@shaped(scalar.Exp2, (NEVER_NEGATIVE,) * 5)
+def _exp2(x: Array, order: int) -> list[Array]:
+    # A quarter, because 2^x may overflow where its derivatives do not.
+    quarter = np.exp2(x - 2.0)
+    return [quarter * (4.0 * _LOG_2**n) for n in range(order + 1)]
 
 
-@derivatives.register(scalar.Log)
-def _log(op: scalar.Log, u: Interval, order: int) -> list[Interval]:
-    return _logarithm(np.log, 1.0, u, order)
+@shaped(scalar.Log1p, _LOGARITHM, lambda u: u.lo < -1.0)
+def _log1p(x: Array, order: int) -> list[Array]:
+    return [np.log1p(x), *_slopes_of_log(x + 1.0, 1.0, order)]
 
 
-@derivatives.register(scalar.Log2)
-def _log2(op: scalar.Log2, u: Interval, order: int) -> list[Interval]:
-    return _logarithm(np.log2, 1.0 / _LOG_2, u, order)
-
-
-@derivatives.register(scalar.Log10)
-def _log10(op: scalar.Log10, u: Interval, order: int) -> list[Interval]:
-    return _logarithm(np.log10, 1.0 / _LOG_10, u, order)
-
-
-@derivatives.register(scalar.Log1p)
-def _log1p(op: scalar.Log1p, u: Interval, order: int) -> list[Interval]:
-    def values(x: Array, order: int) -> list[Array]:
-        return [np.log1p(x), *_slopes_of_log(x + 1.0, 1.0, order)]
-
-    return outside(u.lo < -1.0, by_shape(values, _LOGARITHM, u, order))
-
-
-@derivatives.register(scalar_math.Log1mexp)
-def _log1mexp(op: scalar_math.Log1mexp, u: Interval, order: int) -> list[Interval]:
-    """Enclose log(1 - exp(x)) for x < 0: all derivatives are negative and decrease."""
-    shapes = (NEVER_POSITIVE,) * 5
-    return outside(u.hi > 0.0, by_shape(_log1mexp_values, shapes, u, order))
-
-
+@shaped(scalar_math.Log1mexp, (NEVER_POSITIVE,) * 5, lambda u: u.hi > 0.0)
 def _log1mexp_values(x: Array, order: int) -> list[Array]:
+    """Return log(1 - exp(x)) for x < 0, of which all derivatives are negative and decrease."""
     value = np.where(x > -_LOG_2, np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
     if order == 0:
         return [value]
@@ -94,7 +76,12 @@ def _log1mexp_values(x: Array, order: int) -> list[Array]:
     return [value, *slopes][: order + 1]
 
 
-def _logarithm(log: np.ufunc, scale: float, u: Interval, order: int) -> list[Interval]:
+@derivatives.register(scalar.Log)
+@derivatives.register(scalar.Log2)
+@derivatives.register(scalar.Log10)
+def _logarithm(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
+    log, scale = _LOGARITHMS[type(op)]
+
     def values(x: Array, order: int) -> list[Array]:
         return [log(x), *_slopes_of_log(x, scale, order)]
 
@@ -163,30 +150,6 @@ def _erfc(op: scalar_math.Erfc, u: Interval, order: int) -> list[Interval]:
     return value + [-slope for slope in _slopes_of_erf(u, order)]
 
 
-@derivatives.register(scalar_math.Erfcx)
-def _erfcx(op: scalar_math.Erfcx, u: Interval, order: int) -> list[Interval]:
-    """Enclose exp(x²) erfc(x), whose derivatives alternate in sign and tend to 0 monotonically."""
-    return by_shape(_erfcx_values, ALTERNATING, u, order)
-
-
-def log_erfc_derivatives(u: Interval, order: int) -> list[Interval]:
-    """Enclose the range of log erfc and of its derivatives, which are precise in both tails.
-
-    Parameters
-    ----------
-    u : Interval
-        Where the argument lies.
-    order : int
-        The highest derivative, from 0 to 4.
-
-    Returns
-    -------
-    list of Interval
-        As from `derivatives`.
-    """
-    return by_shape(_log_erfc_values, _LOG_ERFC, u, order)
-
-
 def _slopes_of_erf(u: Interval, order: int) -> list[Interval]:
     def values(x: Array, order: int) -> list[Array]:
         slope, x = _DENSITY * np.exp(-x * x), np.clip(x, _LEFT, -_LEFT)
@@ -198,7 +161,9 @@ def _slopes_of_erf(u: Interval, order: int) -> list[Interval]:
     return by_shape(values, _SLOPES_OF_ERF, u, order - 1) if order > 0 else []
 
 
+@shaped(scalar_math.Erfcx, ALTERNATING)
 def _erfcx_values(x: Array, order: int) -> list[Array]:
+    """Return exp(x²) erfc(x), whose derivatives tend to 0 monotonically, signs alternating."""
     value = special.erfcx(x)
     if order == 0:
         return [value]
@@ -213,6 +178,7 @@ def _erfcx_values(x: Array, order: int) -> list[Array]:
     return [value, *slopes][: order + 1]
 
 
+@shaped(LogErfc, _LOG_ERFC)
 def _log_erfc_values(x: Array, order: int) -> list[Array]:
     scaled = special.erfcx(x)
     value = np.where(x > 0.5, np.log(scaled) - x * x, np.log1p(-special.erf(x)))
@@ -286,11 +252,6 @@ _SIGMOID = (
 )
 
 
-@derivatives.register(scalar_math.Sigmoid)
-def _sigmoid(op: scalar_math.Sigmoid, u: Interval, order: int) -> list[Interval]:
-    return by_shape(_sigmoid_values, _SIGMOID, u, order)
-
-
 @derivatives.register(scalar_math.Softplus)
 def _softplus(op: scalar_math.Softplus, u: Interval, order: int) -> list[Interval]:
     value = by_shape(_softplus_values, (NEVER_NEGATIVE,), u, 0)
@@ -316,6 +277,7 @@ def _softplus_values(x: Array, order: int) -> list[Array]:
     return [np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))]
 
 
+@shaped(scalar_math.Sigmoid, _SIGMOID)
 def _sigmoid_values(x: Array, order: int) -> list[Array]:
     """Return derivatives in a form that is precise in both tails."""
     decay = np.exp(-np.abs(x))

@@ -1,15 +1,14 @@
 """The logarithm of the gamma function and its derivatives, for positive arguments.
 
-Ratios of gamma functions near infinity: R(x) = log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x.
-
-Two cases have bounds, which are those that occur: y - z a whole number, as in counts, where R is a
-sum of logarithms, and a half and zero, as in Student's t.
+Of R(x) = log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x two cases have bounds: y - z a whole
+number, as in counts, where R is a sum of logarithms, and a half and zero, as in Student's t.
 """
 
 import math
 
 import numpy as np
 from pytensor.scalar import math as scalar_math
+from pytensor.scalar.basic import ScalarOp
 from scipy import special
 
 from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
@@ -44,23 +43,15 @@ _POLYGAMMA = (
 )
 
 
+#: Orders of the derivatives of ψ, where that of order -1 is log Γ.
+_ORDERS = {scalar_math.GammaLn: -1, scalar_math.Psi: 0, scalar_math.TriGamma: 1}
+
+
 @derivatives.register(scalar_math.GammaLn)
-def _gammaln(op: scalar_math.GammaLn, u: Interval, order: int) -> list[Interval]:
-    return _polygamma(u, -1, order)
-
-
 @derivatives.register(scalar_math.Psi)
-def _psi(op: scalar_math.Psi, u: Interval, order: int) -> list[Interval]:
-    return _polygamma(u, 0, order)
-
-
 @derivatives.register(scalar_math.TriGamma)
-def _trigamma(op: scalar_math.TriGamma, u: Interval, order: int) -> list[Interval]:
-    return _polygamma(u, 1, order)
-
-
-def _polygamma(u: Interval, first: int, order: int) -> list[Interval]:
-    """Enclose derivatives of ψ, where the derivative of order -1 is log Γ."""
+def _polygamma(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
+    first = _ORDERS[type(op)]
 
     def values(x: Array, order: int) -> list[Array]:
         last = first + order
@@ -105,17 +96,7 @@ _ROUNDED = 1e-13
 
 
 def gamma_rise_derivatives(u: Interval, y: Array, z: Array, order: int) -> list[Interval]:
-    """Enclose R and its derivatives in x over `u`; they have no bound for negative x.
-
-    Parameters
-    ----------
-    u : Interval
-        Where x lies.
-    y, z : ndarray
-        Shifts of each row.
-    order : int
-        The highest derivative, from 0 to 4.
-    """
+    """Enclose R and its derivatives in x over `u`; they have no bound for negative x."""
     low = np.asarray(np.minimum(y, z), dtype=np.float64)
     steps = np.abs(np.asarray(y, dtype=np.float64) - z)
     whole = (steps == np.floor(steps)) & (low >= 0.0)
@@ -132,10 +113,7 @@ def gamma_rise_derivatives(u: Interval, y: Array, z: Array, order: int) -> list[
 
 
 def _of_whole(u: Interval, low: Array, steps: Array, order: int) -> list[Interval]:
-    """Enclose Σ log(1 + j x) over `steps` numbers j from `low` on.
-
-    Every derivative is monotone and of one sign, as that of every logarithm is.
-    """
+    """Enclose Σ log(1 + j x) over `steps` numbers j from `low` on, monotone and of one sign."""
     shape = np.broadcast_shapes(u.shape, low.shape, steps.shape)
     if not np.isfinite(u.hi).all():
         return [Interval.everything(shape) for _ in range(order + 1)]
