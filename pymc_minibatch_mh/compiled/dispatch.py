@@ -16,9 +16,6 @@ from pytensor.scalar.math import PolyGamma, TriGamma
 
 from pymc_minibatch_mh.errors import MinibatchError
 from pymc_minibatch_mh.kernels import special
-from pymc_minibatch_mh.kernels import special as changes
-from pymc_minibatch_mh.kernels import special as exponentials
-from pymc_minibatch_mh.kernels import special as rises
 from pymc_minibatch_mh.likelihood.operations import (
     ChangeDoubt,
     ErfcSlope,
@@ -56,14 +53,9 @@ except OSError as error:
 
 
 def compile_by(module: ModuleType, kernels: Mapping[type[ScalarOp], Any]) -> None:
-    """Have PyTensor compile scalar operations to functions of numba.
+    """Have PyTensor compile scalar operations to functions of numba, which are written in a module.
 
-    Parameters
-    ----------
-    module
-        Where the functions are written. PyTensor keeps what it has compiled until this changes.
-    kernels
-        Operation -> function.
+    PyTensor keeps what it has compiled until the module changes.
     """
     # What is kept on disk imports the module that it was made in, by its name.
     version = f"{module.__name__} {inspect.getsource(module)}"
@@ -81,50 +73,32 @@ def _dispatch(kernel: Any, name: str) -> Any:
 
 
 compile_by(
-    exponentials,
-    {
-        Log1pRatio: exponentials.log1p_ratio,
-        LogAddExp: exponentials.log_add_exp,
-        LogAny: exponentials.log_any,
-        LogErfc: exponentials.log_erfc,
-        LogSoftplus: exponentials.log_softplus,
-        ErfcSlope: exponentials.erfc_slope,
-        LogAnySlope: exponentials.log_any_slope,
-        Log1pRatioSlope: exponentials.log1p_ratio_slope,
-    },
-)
-
-compile_by(
     special,
     {
+        Log1pRatio: special.log1p_ratio,
+        LogAddExp: special.log_add_exp,
+        LogAny: special.log_any,
+        LogErfc: special.log_erfc,
+        LogSoftplus: special.log_softplus,
+        ErfcSlope: special.erfc_slope,
+        LogAnySlope: special.log_any_slope,
+        Log1pRatioSlope: special.log1p_ratio_slope,
         GammaRatio: special.gamma_ratio,
         PolyGamma: special.polygamma,
         TriGamma: special.trigamma,
         GammaRatioSlope: special.gamma_ratio_slope,
-    },
-)
-
-compile_by(
-    rises,
-    {
-        GammaRise: rises.gamma_rise,
-        GammaRiseSlope: rises.gamma_rise_slope,
-    },
-)
-
-compile_by(
-    changes,
-    {
-        ExpChange: changes.exp_change,
-        LogChange: changes.log_change,
-        Log1pChange: changes.log1p_change,
-        SoftplusChange: changes.softplus_change,
-        ProductChange: changes.product_change,
-        ProductDoubt: changes.product_doubt,
-        ProductError: changes.product_error,
-        ChangeDoubt: changes.change_doubt,
-        RelativeError: changes.relative_error,
-        Ratio: changes.ratio,
+        GammaRise: special.gamma_rise,
+        GammaRiseSlope: special.gamma_rise_slope,
+        ExpChange: special.exp_change,
+        LogChange: special.log_change,
+        Log1pChange: special.log1p_change,
+        SoftplusChange: special.softplus_change,
+        ProductChange: special.product_change,
+        ProductDoubt: special.product_doubt,
+        ProductError: special.product_error,
+        ChangeDoubt: special.change_doubt,
+        RelativeError: special.relative_error,
+        Ratio: special.ratio,
     },
 )
 

@@ -190,10 +190,13 @@ def ratio_in(move: BoundedMove, c: np.ndarray, sums: RowSums, rows: Any) -> tupl
     The c_i, float32, are by the rows' numbers in memory.
     """
     address = address_of(sums.evaluate(move.order))
-    with sums.placed(rows) as place:
-        return kernels.largest_ratio(
-            address, move.ends, *place, c, move.m, move.inverse_temperature
+    with sums.placed(rows) as (space, numbers):
+        differences, scales = np.empty((2, numbers.size))
+        kernels.differences_of(address, move.ends, space, numbers, differences, scales)
+        largest = kernels.largest_of(
+            differences, scales, c[numbers], move.m, move.inverse_temperature
         )
+    return largest[0], int(numbers[largest[1]])
 
 
 class Spread(NamedTuple):
@@ -242,7 +245,8 @@ class SpreadIn(NamedTuple):
     ) -> Spread:
         """Return it of the rows between two numbers in memory, and their bounds."""
         differences, scales = np.empty((2, ends[1] - ends[0]))
-        kernels.differences_of(address, self.move.ends, space, *ends, differences, scales)
+        rows = np.arange(*ends)
+        kernels.differences_of(address, self.move.ends, space, rows, differences, scales)
         ratio, row = math.nan, -1
         if c is not None:
             m, beta = self.move.m, self.move.inverse_temperature
