@@ -101,7 +101,7 @@ def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object
             for j in range(height):
                 for k in range(width):
                     out[i, j, k] = load(start + j * down + k * along, stored)
-        return out.reshape((rows.size,) + shape)
+        return out.reshape((rows.size, *shape))
 
     return read_rows
 

@@ -232,7 +232,6 @@ def log1p_ratio(x):
 _STIRLING = np.array(
     [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
 )
-# Up to here the power series of log(1 + x)/x takes few terms.
 # A sum of so few terms is taken term by term.
 _FEW = 24.0
 

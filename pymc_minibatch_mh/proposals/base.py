@@ -38,9 +38,9 @@ class Proposal(ABC):
         return False
 
     @property
-    @abstractmethod
     def n_components(self) -> int:
-        """Number of components that the compiled move draws from."""
+        """Number of components that the compiled move draws from, by default one."""
+        return 1
 
     @abstractmethod
     def record(self, size: int) -> Any:

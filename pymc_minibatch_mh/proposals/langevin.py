@@ -155,11 +155,6 @@ class Langevin(Proposal):
         """Whether there is a batch."""
         return self.batch_size > 0
 
-    @property
-    def n_components(self) -> int:
-        """One."""
-        return 1
-
     def rows_read(self, n_rows: int) -> int:
         """Return the rows of the batch, once for each end; half of the rows stand for all."""
         return 2 * (n_rows if 2 * self.batch_size >= n_rows else self.batch_size)

@@ -21,6 +21,7 @@ from pymc_minibatch_mh.data.arrays import load
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.kernels.batch import MOVE, MOVE_SIGNATURE, Metric, draw_batch
 from pymc_minibatch_mh.kernels.handle import address_of, call_keeping, take_kept
+from pymc_minibatch_mh.kernels.moves import Move
 from pymc_minibatch_mh.kernels.posterior import RowSpace, Surrogate, whitened_norm
 from pymc_minibatch_mh.kernels.roles import (
     DERIVATIVES_SIGNATURE,
@@ -57,13 +58,6 @@ class Gaussian(NamedTuple):
     space: RowSpace
 
 
-class Ends(NamedTuple):
-    """Position and proposal of a move."""
-
-    position: np.ndarray
-    new: np.ndarray
-
-
 @compiled(DERIVATIVES_SIGNATURE)
 def derivatives_of_rows(position, rows, ends, context, sums, hessian):
     """Add up -(θ - m_i)ᵀ P (θ - m_i)/2 of rows, and gradients: see ``DERIVATIVES``."""
@@ -84,7 +78,7 @@ def _walk(own, gaussian, positions, updates, sign, rng):
     """Make updates from each of the positions; return how many log-ratios were not zero."""
     new, state, used = np.empty(positions.shape[1]), own.state.copy(), 0
     for k in range(len(positions)):
-        move = Ends(positions[k], new)
+        move = Move(positions[k], new, new, new, new)
         copy_to(own.state, state)
         for _ in range(updates):
             log_q, component = propose(own, move, gaussian, rng)
@@ -400,11 +394,6 @@ class OwnMove(Proposal):
     def in_own_terms(self) -> bool:
         """True: the function is handed the model's own variables."""
         return True
-
-    @property
-    def n_components(self) -> int:
-        """One."""
-        return 1
 
     def record(self, size: int) -> OwnMoveState:
         """Return the state that a chain starts with."""

@@ -127,11 +127,6 @@ class RandomWalk(Proposal):
         """Whether the covariance is a given one."""
         return not (isinstance(self.covariance, str) and self.covariance == "laplace")
 
-    @property
-    def n_components(self) -> int:
-        """One."""
-        return 1
-
     def record(self, size: int) -> WalkNumbers:
         """Return the scale that a chain starts with, and the shape."""
         scale = float(2.38 / np.sqrt(size) if self.scale is None else self.scale)
