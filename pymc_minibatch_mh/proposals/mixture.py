@@ -76,14 +76,17 @@ class ByScalesNumbers(NamedTuple):
 
 
 @compiled(inlined=True)
-def drawn_component(weights, rng):
-    """Draw the walk, 0, or a Laplace component."""
-    left = rng.random() - weights[0]
+def drawn_component(numbers, rng):
+    """Draw the walk, 0, or a Laplace component; return its ρ, 1 of the walk, and scale as well."""
+    left = rng.random() - numbers.weights[0]
     component = 0
-    while left >= 0.0 and component < weights.size - 1:
+    while left >= 0.0 and component < numbers.weights.size - 1:
         component += 1
-        left -= weights[component]
-    return component
+        left -= numbers.weights[component]
+    if component == 0:
+        return component, 1.0, numbers.scale
+    rho = numbers.rho[component - 1]
+    return component, rho, np.sqrt(1.0 - rho * rho)
 
 
 @role_of(BorderedNumbers, "propose")
@@ -94,11 +97,7 @@ def propose_above_zero(numbers, move, posterior, rng):
     order, factor, tilt = numbers.order, numbers.factor, numbers.tilt
     # Both are overwritten once a move is made.
     here, white = move.step, move.there
-    component = drawn_component(numbers.weights, rng)
-    rho, scale = 1.0, numbers.scale
-    if component > 0:
-        rho = numbers.rho[component - 1]
-        scale = np.sqrt(1.0 - rho * rho)
+    component, rho, scale = drawn_component(numbers, rng)
     log_q = 0.0
     for i in range(order.size):
         here[i] = 0.0
@@ -151,16 +150,11 @@ def propose_by_scales(numbers, move, posterior, rng):
     """Draw a component, then a move from it: see :func:`roles.propose`."""
     # Both are overwritten once a move is made.
     here, white = move.step, move.there
-    component = drawn_component(numbers.weights, rng)
+    component, rho, scale = drawn_component(numbers, rng)
     log_q = whiten_by_scales(numbers.tables, move.position, here, numbers.work)
-    if component == 0:
-        for i in range(here.size):
-            white[i] = here[i] + numbers.scale * rng.standard_normal()
-    else:
-        rho = numbers.rho[component - 1]
-        scale = np.sqrt(1.0 - rho * rho)
-        for i in range(here.size):
-            white[i] = rho * here[i] + scale * rng.standard_normal()
+    for i in range(here.size):
+        white[i] = rho * here[i] + scale * rng.standard_normal()
+        if component > 0:
             log_q += 0.5 * (white[i] * white[i] - here[i] * here[i])
     log_q -= place_by_scales(numbers.tables, white, move.new, numbers.work)
     return log_q, component
@@ -202,13 +196,11 @@ def propose_from_mixture(numbers, move, posterior, rng):
     """
     surrogate = posterior.surrogate
     first, factor, size = surrogate.first, surrogate.factor, move.new.size
-    component = drawn_component(numbers.weights, rng)
+    component, rho, scale = drawn_component(numbers, rng)
     white, log_q = move.there, 0.0
     if component == 0:
-        walk_by(factor, numbers.scale, move, first, rng)
+        walk_by(factor, scale, move, first, rng)
         return log_q, component
-    rho = numbers.rho[component - 1]
-    scale = np.sqrt(1.0 - rho * rho)
     for i in range(size):
         white[i], move.new[i] = move.here[i], move.position[i]
         if i >= first:
