@@ -142,10 +142,10 @@ class Probe:
             return over_rows(prepared.held, prepared.target.source, asked)
 
         def part(one: tuple[slice, SpreadIn]) -> Spread:
-            ends = one[0].start, one[0].stop
-            table = one[1].move.table
-            c = posterior.tables.c[table, slice(*ends)] if table >= 0 else None
-            return one[1].of(posterior.evaluate, posterior.space, ends, c)
+            chunk, table = one[0], one[1].move.table
+            rows = np.arange(chunk.start, chunk.stop)
+            c = posterior.tables.c[table, chunk] if table >= 0 else None
+            return one[1].of(posterior.evaluate, posterior.space, rows, c)
 
         return on_all_cores(part, asked)
 

@@ -1,9 +1,7 @@
 """A split model as compiled functions, each made when it is first asked for.
 
-The prior part as an expression of scalars, where it is a small one.
-
-A prior of a few dozen parameters is a few dozen operations on numbers. As one function of floats
-it is compiled and called in a fraction of the time that a graph of vectors takes, and its
+A prior part of a few dozen parameters is a few dozen operations on numbers. As one function of
+floats it is compiled and called in a fraction of the time that a graph of vectors takes, and its
 derivatives are expressions as well.
 """
 
@@ -69,15 +67,7 @@ _AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
 
 
 class GraphPrior:
-    """The prior part of a split model.
-
-    Parameters
-    ----------
-    split
-        The model.
-    compile_kwargs
-        As in :func:`compiled_graph`.
-    """
+    """The prior part of a split model, as a graph."""
 
     def __init__(self, split: Split, compile_kwargs: Mapping[str, Any] | None = None) -> None:
         self._split = split
@@ -159,16 +149,8 @@ MOST_ENTRIES, MOST_OPERATIONS = 200, 600
 class ScalarPrior:
     """The prior part of a split model, as a function of its coordinates.
 
-    Parameters
-    ----------
-    split
-        The model.
-
-    Raises
-    ------
-    LoweringError
-        If the prior part is not small, goes through an operation that cannot be taken apart or
-        differentiated twice, or depends on variables outside of the position.
+    Raises a LoweringError if it is not small, goes through an operation that cannot be taken apart
+    or differentiated twice, or depends on variables outside of the position.
     """
 
     def __init__(self, split: Split) -> None:
@@ -286,15 +268,7 @@ def _has_numbers(op: ScalarOp) -> bool:
 
 
 class CompiledModel:
-    """The parts of a split model, compiled, wherever the rows lie.
-
-    Parameters
-    ----------
-    split
-        The model.
-    compile_kwargs
-        Passed on to :func:`pytensor.function`.
-    """
+    """The parts of a split model, compiled, wherever the rows lie."""
 
     def __init__(self, split: Split, compile_kwargs: Mapping[str, Any] | None) -> None:
         self.split = split
@@ -320,10 +294,8 @@ class CompiledModel:
     def rows(self) -> FormRows | GraphRows:
         """Rows by their linear forms if they have some, else as a graph of all parameters.
 
-        Raises
-        ------
-        UnsplittableModelError
-            If they have none and are stored: a graph reads rows where they lie in memory.
+        Raises an UnsplittableModelError if they have none and are stored: a graph reads rows in
+        memory.
         """
         if not isinstance(self._forms, str):
             return self._forms

@@ -25,15 +25,7 @@ from pymc_minibatch_mh.likelihood.function import (
 class FormRows:
     """Row functions of all terms, compiled as they are asked for, wherever the rows lie.
 
-    Parameters
-    ----------
-    functions
-        The terms.
-
-    Raises
-    ------
-    LoweringError
-        If a function has an operation without second derivatives.
+    Raises a LoweringError if a function has an operation without second derivatives.
     """
 
     def __init__(self, functions: Sequence[RowFunction]) -> None:
@@ -62,13 +54,7 @@ class FormRows:
         return self._roles((slot.SLOPES, 2), 1, lambda k: self._slopes[k])
 
     def thirds(self) -> list[Callable]:
-        """Compile third derivatives in the arguments (``ROWWISE``).
-
-        Raises
-        ------
-        LoweringError
-            If there are none.
-        """
+        """Compile third derivatives in the arguments; raise a LoweringError if there are none."""
         return self._roles((slot.THIRD, 3), 1, lambda k: derivatives(self.functions[k], (3,)))
 
     @cached_property
@@ -94,44 +80,17 @@ class FormRows:
         return self._compiled[role]
 
 
-class PlacedFormRows:
-    """Rows by their linear forms, with all that the kernels need to reach them.
+class _Rows:
+    """Rows by their linear forms: the functions that their kernels call, by slots of a context."""
 
-    Parameters
-    ----------
-    rows
-        The row functions.
-    source
-        The rows.
-    functions
-        The row functions with the data of these rows, where they are not those of `rows`.
-    """
-
+    context: np.ndarray
     cheap_hessian = True
 
-    def __init__(
-        self,
-        rows: FormRows,
-        source: ArrayRows,
-        functions: Sequence[RowFunction] | None = None,
-    ) -> None:
+    def __init__(self, rows: FormRows) -> None:
         self._rows = rows
-        self._leaves = [Leaves(function) for function in functions or rows.functions]
-        self._layouts = [
-            Layout(function.arguments, leaves, taken)
-            for function, leaves, taken in zip(
-                rows.functions, self._leaves, rows.leaves, strict=True
-            )
-        ]
+        # Addresses are only valid while the functions behind them are referenced.
         self._called: dict[int, Sequence[Callable]] = {}
         self._starts: list[int] = []
-        numbers: list[int] = []
-        first = len(source.others_address) + len(self._layouts)
-        for layout in self._layouts:
-            self._starts.append(first + len(numbers))
-            numbers += layout.context(self._starts[-1])
-        #: Addresses and forms: see :mod:`pymc_minibatch_mh.kernels.forms`.
-        self.context = np.array([*source.others_address, *self._starts, *numbers], dtype=np.int64)
 
     def evaluate(self, taylor_order: int) -> Callable:
         """Compile the differences of remainders (``EVALUATE``)."""
@@ -150,35 +109,52 @@ class PlacedFormRows:
         self._call(slot.THIRD, self._rows.thirds())
         return bend_rows
 
-    def compute_again(self, rows: slice) -> None:
-        """Compute what is computed from the data of rows that others were put in the place of."""
-        for leaves in self._leaves:
-            leaves.compute_again(rows)
-
     def _call(self, role: int, functions: Sequence[Callable]) -> None:
-        # Addresses are only valid while the functions behind them are referenced.
         self._called[role] = functions
-        for start, function in zip(self._starts, functions, strict=True):
+        for start, function in zip(self._starts, functions, strict=bool(self._starts)):
             self.context[start + role] = address_of(function)
 
 
-class StoredFormRows:
-    """Rows by their linear forms whose data are stored: they are placed as they are read.
+class PlacedFormRows(_Rows):
+    """Rows by their linear forms, with all that the kernels need to reach them in memory.
 
-    Parameters
-    ----------
-    rows
-        The row functions.
-    source
-        The rows.
+    The row functions are those of `rows`, or `functions` with the data of these rows.
     """
 
-    cheap_hessian = True
+    def __init__(
+        self, rows: FormRows, source: ArrayRows, functions: Sequence[RowFunction] | None = None
+    ) -> None:
+        super().__init__(rows)
+        self._source = source
+        self._leaves = [Leaves(function) for function in functions or rows.functions]
+        self._layouts = [
+            Layout(function.arguments, leaves, taken)
+            for function, leaves, taken in zip(
+                rows.functions, self._leaves, rows.leaves, strict=True
+            )
+        ]
+        numbers: list[int] = []
+        first = len(source.others_address) + len(self._layouts)
+        for layout in self._layouts:
+            self._starts.append(first + len(numbers))
+            numbers += layout.context(self._starts[-1])
+        #: Addresses and forms: see :mod:`pymc_minibatch_mh.kernels.forms`.
+        self.context = np.array([*source.others_address, *self._starts, *numbers], dtype=np.int64)
+
+    def write(self, places: slice, columns: Sequence[Column]) -> None:
+        """Put rows into some places, and compute anew what is computed from their data."""
+        for room, column in zip(self._source.columns, columns, strict=True):
+            room.values[places] = column.values
+        for leaves in self._leaves:
+            leaves.compute_again(places)
+
+
+class StoredFormRows(_Rows):
+    """Rows by their linear forms whose data are stored: they are placed as they are read."""
 
     def __init__(self, rows: FormRows, source: ArrayRows) -> None:
-        self._rows = rows
+        super().__init__(rows)
         self._source = source
-        self._roles: list[Callable[[PlacedFormRows], object]] = []
         #: Where the other variables lie, which is all that the prior part reads.
         self.context = np.array(source.others_address, dtype=np.int64)
 
@@ -190,67 +166,18 @@ class StoredFormRows:
         """Return the rows that were read, with every role that was compiled."""
         functions = [with_rows(function, read) for function in self._rows.functions]
         placed = PlacedFormRows(self._rows, read, functions)
-        for role in self._roles:
-            role(placed)
+        for role, called in self._called.items():
+            placed._call(role, called)
         return placed
 
-    def room_for(self, count: int, others: np.ndarray) -> "RowsInRoom":
-        """Return room for rows that are written to it, with every role that was compiled."""
-        return RowsInRoom(self, self._source.columns, count, others)
-
-    def evaluate(self, taylor_order: int) -> Callable:
-        """Compile the differences of remainders (``EVALUATE``)."""
-        self._rows.differences(taylor_order)
-        self._roles.append(lambda placed: placed.evaluate(taylor_order))
-        return evaluate_rows
-
-    def row_derivatives(self) -> Callable:
-        """Compile value, gradient and Hessian (``DERIVATIVES``)."""
-        self._rows.slopes()
-        self._roles.append(PlacedFormRows.row_derivatives)
-        return derive_rows
-
-    def bend(self) -> Callable | None:
-        """Compile averages of third derivatives (``BEND``), None where these are none or many."""
-        if not self._rows.has_bend:
-            return None
-        self._roles.append(PlacedFormRows.bend)
-        return bend_rows
+    def room_for(self, count: int, others: np.ndarray) -> PlacedFormRows:
+        """Return room for rows that are written to it, beside values outside of the position."""
+        room = [
+            Column(c.name, np.zeros((count, *c.row_shape), c.values.dtype), 0)
+            for c in self._source.columns
+        ]
+        return self.on(ArrayRows(room, [count], others=others))
 
 
 def _of_no_rows(functions: Sequence[RowFunction]) -> StoredFormRows:
     return StoredFormRows(FormRows(functions), ArrayRows((), [0]))
-
-
-class RowsInRoom:
-    """Room for stored rows in memory, which others take in turn.
-
-    Parameters
-    ----------
-    rows
-        The rows.
-    columns
-        Their data arrays.
-    count
-        Rows that there is room for.
-    others : ndarray
-        Values of the variables outside the position, read where they lie.
-    """
-
-    def __init__(
-        self, rows: StoredFormRows, columns: Sequence[Column], count: int, others: np.ndarray
-    ) -> None:
-        room = [Column(c.name, np.zeros((count, *c.row_shape), c.values.dtype), 0) for c in columns]
-        self._room = ArrayRows(room, [count], others=others)
-        self._placed = rows.on(self._room)
-
-    @property
-    def context(self) -> np.ndarray:
-        """What the compiled functions need to reach the rows, int64."""
-        return self._placed.context
-
-    def write(self, places: slice, columns: Sequence[Column]) -> None:
-        """Put rows into some places."""
-        for room, column in zip(self._room.columns, columns, strict=True):
-            room.values[places] = column.values
-        self._placed.compute_again(places)

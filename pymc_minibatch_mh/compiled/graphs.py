@@ -8,7 +8,7 @@ around them are a few lines and compile in each process.
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
 from inspect import signature
 from typing import Any, Protocol
 
@@ -85,44 +85,23 @@ class ReadRows(Op):
 
 @register_funcify_default_op_cache_key(ReadRows)
 def _read_rows_in_numba(op: ReadRows, node: Apply | None, **_: object) -> object:
-    slot = op.slot
-    stored = from_dtype(np.dtype(op.dtype))
-    batch_dtype = np.dtype(op.batch_dtype)
+    stored, batch_dtype = from_dtype(np.dtype(op.dtype)), np.dtype(op.batch_dtype)
+    # A row of fewer than two axes is a matrix with one line, or one entry.
+    height, width = (1, 1, *op.shape)[-2:]
+    shape, first = op.shape, op.slot
+    n_axes, last = len(shape), first + 1 + len(shape)
 
-    if len(op.shape) == 0:
-
-        @numba_njit
-        def read_rows(rows, context):
-            out = np.empty(rows.size, batch_dtype)
-            for i in range(rows.size):
-                out[i] = load(context[slot] + rows[i] * context[slot + 1], stored)
-            return out
-
-    elif len(op.shape) == 1:
-        (width,) = op.shape
-
-        @numba_njit
-        def read_rows(rows, context):
-            out = np.empty((rows.size, width), batch_dtype)
-            for i in range(rows.size):
-                start = context[slot] + rows[i] * context[slot + 1]
-                for j in range(width):
-                    out[i, j] = load(start + j * context[slot + 2], stored)
-            return out
-
-    else:
-        height, width = op.shape
-
-        @numba_njit
-        def read_rows(rows, context):
-            out = np.empty((rows.size, height, width), batch_dtype)
-            for i in range(rows.size):
-                start = context[slot] + rows[i] * context[slot + 1]
-                for j in range(height):
-                    for k in range(width):
-                        where = start + j * context[slot + 2] + k * context[slot + 3]
-                        out[i, j, k] = load(where, stored)
-            return out
+    @numba_njit
+    def read_rows(rows, context):
+        out = np.empty((rows.size, height, width), batch_dtype)
+        along = context[last] if n_axes > 0 else 0
+        down = context[last - 1] if n_axes > 1 else 0
+        for i in range(rows.size):
+            start = context[first] + rows[i] * context[first + 1]
+            for j in range(height):
+                for k in range(width):
+                    out[i, j, k] = load(start + j * down + k * along, stored)
+        return out.reshape((rows.size, *shape))
 
     return read_rows
 
@@ -181,21 +160,10 @@ def compiled_graph(
     outputs: Sequence[Variable],
     compile_kwargs: Mapping[str, Any] | None,
 ) -> Callable:
-    """Compile a graph to a numba function.
+    """Compile a graph to a numba function, by arguments of :func:`pytensor.function`.
 
-    Parameters
-    ----------
-    split
-        The model, for messages.
-    inputs, outputs
-        The graph.
-    compile_kwargs
-        Passed on to :func:`pytensor.function`; ``mode`` must use the numba linker.
-
-    Raises
-    ------
-    UnsplittableModelError
-        If an operation has no compiled form.
+    Raises an UnsplittableModelError, by the names of the model's variables, if an operation has no
+    compiled form.
     """
     options = numba_options(compile_kwargs)
     with pytensor.config.change_flags(numba__fastmath=False), warnings.catch_warnings():
@@ -216,13 +184,10 @@ def compiled_graph(
 class PlacedRows(Protocol):
     """Compiled rows where they lie in this process."""
 
-    @property
-    def context(self) -> np.ndarray:
-        """What the compiled functions need to reach the rows, int64."""
-
-    @property
-    def cheap_hessian(self) -> bool:
-        """Whether a Hessian takes one pass, and not one for each coordinate."""
+    #: What the compiled functions need to reach the rows, int64.
+    context: np.ndarray
+    #: Whether a Hessian takes one pass, and not one for each coordinate.
+    cheap_hessian: bool
 
     def evaluate(self, taylor_order: int) -> Callable:
         """Compile the differences of remainders (``EVALUATE``)."""
@@ -235,17 +200,9 @@ class PlacedRows(Protocol):
 
 
 class GraphRows:
-    """Rows as graphs of all parameters, for models whose rows are no functions of a few forms.
+    """Rows as graphs of all parameters, for models whose rows are no functions of a few forms."""
 
-    Parameters
-    ----------
-    split
-        The model.
-    source
-        Its rows.
-    compile_kwargs
-        As in :func:`compiled_graph`.
-    """
+    cheap_hessian = False
 
     def __init__(
         self, split: Split, source: ArrayRows, compile_kwargs: Mapping[str, Any] | None = None
@@ -259,10 +216,16 @@ class GraphRows:
         self._others = read_others(split, self._context)
         self._logps = [self._on_rows(k, term) for k, term in enumerate(split.terms)]
         self._compiled: dict[object, Callable] = {}
+        self.context = source.context
 
-    def at(self, source: ArrayRows) -> "PlacedGraphRows":
+    def at(self, source: ArrayRows) -> "GraphRows":
         """Return the rows where they lie in this process."""
-        return PlacedGraphRows(self, source.context)
+        placed = copy(self)
+        placed.context = source.context
+        return placed
+
+    def bend(self) -> None:
+        """Have no third derivatives."""
 
     def evaluate(self, taylor_order: int) -> Callable:
         """Compile the differences of remainders of a batch (``EVALUATE``).
@@ -364,26 +327,6 @@ class GraphRows:
         return compiled_graph(self._split, inputs, outputs, self._compile_kwargs)
 
 
-@dataclass(frozen=True, eq=False)
-class PlacedGraphRows:
-    """Rows as graphs, with all that these need to reach them: see ``PlacedRows``."""
-
-    rows: GraphRows
-    context: np.ndarray
-    cheap_hessian: bool = False
-
-    def evaluate(self, taylor_order: int) -> Callable:
-        """Compile the differences of remainders (``EVALUATE``)."""
-        return self.rows.evaluate(taylor_order)
-
-    def row_derivatives(self) -> Callable:
-        """Compile value, gradient and Hessian (``DERIVATIVES``)."""
-        return self.rows.row_derivatives()
-
-    def bend(self) -> None:
-        """Have no third derivatives."""
-
-
 def _mode(setting: Any) -> Mode:
     try:
         mode = get_mode(setting)
@@ -397,17 +340,10 @@ def _mode(setting: Any) -> Mode:
 
 
 def numba_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what :func:`pytensor.function` is called with.
+    """Return a user's arguments of :func:`pytensor.function`, for the numba linker.
 
-    Parameters
-    ----------
-    compile_kwargs
-        What a user asks for.
-
-    Raises
-    ------
-    SettingError
-        If it is no dictionary, names an unknown argument, or asks for another linker than numba.
+    Raises a SettingError if they are no dictionary, name an unknown argument or ask for another
+    linker.
     """
     if not isinstance(compile_kwargs, Mapping | None):
         raise SettingError(

@@ -30,32 +30,20 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Piece:
-    """Coefficients of one form: see the kinds in :mod:`pymc_minibatch_mh.kernels.forms`.
+    """Coefficients of one form: see the kinds in :mod:`pymc_minibatch_mh.kernels.forms`."""
 
-    Parameters
-    ----------
-    kind
-        RUN, PRODUCT or CHOICE.
-    factor
-        What the product of the leaves is multiplied by.
-    leaves
-        The leaves; the first of a choice chooses.
-    place
-        First coordinate.
-    count
-        Number of coordinates of a run.
-    entry_stride
-        Bytes between the numbers of a run.
-    choice
-        Step and number of the coordinates that are chosen from.
-    """
-
+    #: RUN, PRODUCT or CHOICE.
     kind: int
+    #: What the product of the leaves is multiplied by.
     factor: float
+    #: The leaves; the first of a choice chooses.
     leaves: tuple[Leaf, ...]
+    #: First coordinate.
     place: int
+    #: Number of coordinates of a run, and bytes between its numbers.
     count: int = 1
     entry_stride: int = 0
+    #: Step and number of the coordinates that are chosen from.
     choice: tuple[int, int] = (0, 0)
 
 
@@ -64,13 +52,7 @@ _computed: WeakKeyDictionary[RowFunction, dict[Cell, np.ndarray]] = WeakKeyDicti
 
 
 class Leaves:
-    """The data cells of a term, as numbers in memory.
-
-    Parameters
-    ----------
-    function
-        The term.
-    """
+    """The data cells of a term, as numbers in memory."""
 
     def __init__(self, function: RowFunction) -> None:
         self._function = function
@@ -146,14 +128,7 @@ def _joined(run: Piece, piece: Piece) -> Piece | None:
 class Layout:
     """A term's forms and leaves as one part of the context.
 
-    Parameters
-    ----------
-    forms
-        The arguments.
-    leaves
-        Where data cells lie.
-    taken
-        Data cells that the row function takes itself, in their order.
+    `taken` are the data cells that the row function takes itself, in their order.
     """
 
     def __init__(self, forms: Sequence[LinearForm], leaves: Leaves, taken: Sequence[Cell]) -> None:
@@ -258,18 +233,9 @@ def placed(
     *,
     directions: bool,
 ) -> PlacedForms:
-    """Place the linear forms of some rows of a term.
+    """Place the linear forms of some rows of a term: see :func:`kernels.forms.place_forms`.
 
-    Parameters
-    ----------
-    function
-        The term.
-    rows : ndarray of int64, shape (n,)
-    centre : ndarray, shape (d,)
-    factor : ndarray, shape (d, d)
-        L, lower triangular.
-    directions
-        Whether the whitened forms are wanted.
+    `directions` says whether the whitened forms are wanted.
     """
     if function not in _layouts:
         layout = Layout(function.arguments, Leaves(function), ())

@@ -114,14 +114,7 @@ def in_order(outputs: Sequence[Cell], known: Collection[Cell] = ()) -> Iterator[
 def composite_of(outputs: Sequence[Cell], n_arguments: int, leaves: Sequence[Cell]) -> Composite:
     """Return expressions as one scalar operation on float64.
 
-    Parameters
-    ----------
-    outputs
-        The expressions.
-    n_arguments
-        How many arguments the operation takes first, in the order of their numbers.
-    leaves
-        What it takes behind them: data cells, as :func:`leaves_of` finds them.
+    It takes `n_arguments` arguments, in the order of their numbers, then the data cells `leaves`.
     """
     arguments = [scalar.float64(f"u{k}") for k in range(n_arguments)]
     entries = [scalar.float64(f"x{k}") for k in range(len(leaves))]

@@ -30,20 +30,10 @@ Equation = dict[int, float]
 
 
 def unread_directions(split: Split, functions: Sequence[RowFunction] | BoundsError) -> np.ndarray:
-    """Return directions along which no row changes and a step moves, as a basis.
+    """Return a basis of the directions along which no row changes and a step moves, shape (n, d).
 
-    Parameters
-    ----------
-    split
-        The model.
-    functions
-        Rows as functions of a few linear forms, or why they are none.
-
-    Returns
-    -------
-    ndarray, shape (n, d)
-        First those of single coordinates, in their order. Directions that cannot be told are left
-        out.
+    First are those of single coordinates, in their order. Directions that cannot be told are left
+    out. `functions` are the rows as functions of a few linear forms, or why they are none.
     """
     if isinstance(functions, BoundsError):
         return np.eye(split.size)[_not_in(_pieces(split), split)]
@@ -66,13 +56,7 @@ def unread_directions(split: Split, functions: Sequence[RowFunction] | BoundsErr
 
 
 class _Classes:
-    """Coordinates that a direction has to be the same in: those that data choose from.
-
-    Parameters
-    ----------
-    size
-        Number of coordinates.
-    """
+    """Coordinates that a direction has to be the same in: those that data choose from."""
 
     def __init__(self, size: int) -> None:
         self._above = list(range(size))

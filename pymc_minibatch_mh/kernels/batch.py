@@ -1,9 +1,7 @@
-"""What a user's own move is handed besides positions: the shape of the posterior, and some rows.
-
-Where a posterior rises, for moves that drift: a gradient that need not be exact.
+"""Gradients for moves that drift, estimated from a batch of rows; they need not be exact.
 
 A move that drifts by any function of a position, and counts it in its density both there and back,
-is reversible. What is left out of the gradient, or rounded, costs acceptance and nothing else.
+is reversible: errors of the gradient cost acceptance and nothing else.
 """
 
 from typing import NamedTuple
@@ -19,17 +17,7 @@ from pymc_minibatch_mh.kernels.roles import DERIVATIVES, GENERATOR, VECTOR
 
 
 class Metric(NamedTuple):
-    """The shape of the posterior, frozen while a chain runs.
-
-    Parameters
-    ----------
-    centre : ndarray, shape (d,)
-        θ̂, about its mean.
-    factor : ndarray, shape (d, d)
-        L, lower triangular, with L Lᵀ about its covariance.
-    whitener : ndarray, shape (d, d)
-        L⁻¹.
-    """
+    """Shape of a posterior, frozen in a chain: θ̂, L and L⁻¹, L Lᵀ about the covariance."""
 
     centre: np.ndarray
     factor: np.ndarray
@@ -39,15 +27,7 @@ class Metric(NamedTuple):
 class Batch(NamedTuple):
     """Rows that were drawn before a move looks at any position, for both of its directions.
 
-    Parameters
-    ----------
-    drawn : ndarray of int64, shape (b,)
-        Their numbers through all terms.
-    scale
-        β N/b, what sums over them are multiplied by; 0 without rows.
-    derivatives
-        Address of the rows' derivatives (``DERIVATIVES``).
-    space : RowSpace
+    Sums over the rows with the numbers `drawn` are multiplied by `scale`, β N/b, or 0 without rows.
     """
 
     drawn: np.ndarray
@@ -123,18 +103,10 @@ PRIOR_STEP = 1e-3
 
 @compiled(inlined=True)
 def rise(posterior, rows, position, out):
-    """Write an estimate of the gradient of the tempered log-density.
+    """Write an estimate of the gradient of the tempered log-density at θ to `out`.
 
-    Parameters
-    ----------
-    posterior : Posterior
-    rows : Batch
-        Rows that the gradient of the log-likelihood is estimated from. With none it is that of the
-        control variates, β [G + H(θ - θ̂)], which reads no row.
-    position : ndarray, shape (d,)
-        θ.
-    out : ndarray, shape (d,)
-        Overwritten; entries of coordinates that are not moved are without the prior part.
+    Without a batch of rows the likelihood has the gradient of the control variates, β [G + H(θ -
+    θ̂)]. Entries of coordinates that are not moved are without the prior part.
     """
     surrogate, size = posterior.surrogate, position.size
     if rows.drawn.size > 0:

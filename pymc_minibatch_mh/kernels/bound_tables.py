@@ -27,45 +27,29 @@ NO_DIRECTIONS = np.empty((0, 0))
 
 
 class BoundTables(NamedTuple):
-    """Bounds |dU_i| <= c_i M of all rows over nested regions, smallest first.
+    """Bounds |dU_i| <= c_i M of all rows over nested regions, smallest first."""
 
-    Parameters
-    ----------
-    heads : ndarray, shape (T, 3)
-        Radius, kind and Σc_i of every table.
-    c : ndarray of float32, shape (T, N)
-    thresholds : ndarray, shape (T, N)
-    aliases : ndarray of int32, shape (T, N)
-        Alias tables, to draw rows in proportion to c_i.
-    metric
-        Address of a user's M (``METRIC``), for tables of the kind GIVEN.
-    heavy : ndarray of int64
-        Rows that every update reads and never draws, in order: totals and alias tables are those
-        of all others, and batches are drawn from these. Tests without bounds may have them too.
-    unread : ndarray, shape (n, d)
-        Whitened directions along which no row changes, orthonormal: bounds take moves without
-        what lies along them.
-    shared : ndarray, shape (s, d)
-        Whitened directions that all rows may depend on, orthonormal, where they are known by groups
-        of rows: M is then the largest of the groups', and `unread` is not asked.
-    own : ndarray, shape (groups * each, d)
-        Those of the groups beside them; of no groups where they are not known.
-    each
-        Number of directions of a group.
-    supply
-        Rows that were drawn ahead, where rows are stored: numbers of rows are then places in it.
-    """
-
+    #: Radius, kind and Σc_i of every table, shape (T, 3).
     heads: np.ndarray
+    #: The c_i, float32, and alias tables to draw rows in proportion to them, shape (T, N).
     c: np.ndarray
     thresholds: np.ndarray
     aliases: np.ndarray
+    #: Address of a user's M (``METRIC``), for tables of the kind GIVEN.
     metric: int
+    #: Rows that every update reads and never draws, in order: totals and alias tables are those
+    #: of all others, and batches are drawn from these. Tests without bounds may have them too.
     heavy: np.ndarray = NO_ROWS
+    #: Orthonormal whitened directions along which no row changes, shape (n, d): bounds take moves
+    #: without what lies along them.
     unread: np.ndarray = NO_DIRECTIONS
+    #: Orthonormal whitened directions that all rows may depend on, shape (s, d), where they are
+    #: known by groups of rows: M is then the largest of the groups', and `unread` is not asked.
     shared: np.ndarray = NO_DIRECTIONS
+    #: Those of each group beside them, `each` of a group: shape (groups * each, d).
     own: np.ndarray = NO_DIRECTIONS
     each: int = 1
+    #: Rows that were drawn ahead, where rows are stored: numbers of rows are then places in it.
     supply: Supply = NO_SUPPLY
 
 
@@ -121,7 +105,7 @@ def _add_along(directions, k, here, there, step, out):
 
 @compiled()
 def _products_of_groups(shared, own, each, here, there, step, out):
-    """Write the products of what rows of each group can change by in a move, a line of each.
+    """Write the products of what rows of each group can change by in a move, shape (groups, 5).
 
     Symmetric as those of the move. The squares of the two ends are returned, the largest of each.
     """

@@ -20,47 +20,28 @@ from pymc_minibatch_mh.kernels.vectors import copy_to
 
 
 class ByScales(NamedTuple):
-    """Tables of a distribution: see the module. They change nothing but how often moves are made.
+    """Tables of the distribution: they change nothing but how often moves are made."""
 
-    Parameters
-    ----------
-    scales : ndarray of int64, shape (p,)
-        Coordinates φ.
-    rest : ndarray of int64, shape (n,)
-        Coordinates x.
-    middle : ndarray, shape (p,)
-        φ₀.
-    spread, narrow : ndarray, shape (p, p)
-        A, and its inverse.
-    first_normal, normal_gap
-        First knot of u, and from one to the next.
-    points, slopes : ndarray, shape (p, J)
-        z and dz/du at the knots of u: slopes are linear in between, and constant beyond.
-    first_knot, knot_gap
-        First knot of z, and from one to the next.
-    mean : ndarray, shape (n,)
-        m(0).
-    whitener : ndarray, shape (n(n + 1)/2,)
-        W(0), line by line, with logarithms on the diagonal.
-    means : ndarray, shape (p, K, n)
-        By how much m changes from 0 to each knot of each z.
-    whiteners : ndarray, shape (p, K, n(n + 1)/2)
-        The same of W.
-    """
-
+    #: Coordinates φ, shape (p,), and x, shape (n,).
     scales: np.ndarray
     rest: np.ndarray
+    #: φ₀, A and its inverse.
     middle: np.ndarray
     spread: np.ndarray
     narrow: np.ndarray
+    #: First knot of u, and from one to the next.
     first_normal: float
     normal_gap: float
+    #: z and dz/du at the knots of u, shape (p, J): slopes are linear between, and constant beyond.
     points: np.ndarray
     slopes: np.ndarray
+    #: First knot of z, and from one to the next.
     first_knot: float
     knot_gap: float
+    #: m(0), shape (n,), and W(0), line by line, with logarithms on the diagonal.
     mean: np.ndarray
     whitener: np.ndarray
+    #: By how much each changes from 0 to each knot of each z, shape (p, K, ...).
     means: np.ndarray
     whiteners: np.ndarray
 
@@ -144,22 +125,10 @@ def _inner_of_packed(whitener, begin, vector, size):
 
 @compiled()
 def whiten_by_scales(tables, position, white, work):
-    """Write u and w of a position.
+    """Write u, then w of a position to `white`, shape (d,), by scratch of :func:`size_of_work`.
 
-    Parameters
-    ----------
-    tables : ByScales
-    position : ndarray, shape (d,)
-    white : ndarray, shape (d,)
-        Overwritten by u, then w.
-    work : ndarray, shape (p + 2 n + n(n + 1)/2,)
-        Scratch.
-
-    Returns
-    -------
-    float
-        The logarithm of |∂(u, w)/∂θ|, up to a constant: the density of the position is that of a
-        standard normal vector at (u, w) times this.
+    Returned is log |∂(u, w)/∂θ| up to a constant: the density of the position is that of a standard
+    normal vector at (u, w) times this volume.
     """
     count, size = tables.scales.size, tables.rest.size
     points, mean = work[:count], work[count : count + size]

@@ -1,15 +1,11 @@
-"""Drawing row numbers without replacement, in memory of the size of the batch.
+"""Rows drawn with and without replacement, in memory of the size of the batch.
 
-Handing a NumPy generator to a kernel by the addresses of its bit generator.
+Numba unwraps a ``numpy.random.Generator`` in 8 µs, on every call: kernels are handed the four
+addresses of its bit generator, which take none. The stream of random numbers is the same.
 
-Numba unwraps a ``numpy.random.Generator`` in 8 µs, on every call; four addresses take none. The
-stream of random numbers is the same.
-
-Rows that were drawn ahead, in the order in which updates use them.
-
-Which rows a test draws, by their bounds or evenly, does not depend on the position, so that they
-can be drawn and fetched before they are needed. Of each table of bounds some lie in memory; when
-the last of them is used, Python is asked for more. Each is used once, in order.
+Which rows a test draws, by their bounds or evenly, does not depend on the position: of rows that
+are stored, some of each table of bounds are drawn and fetched ahead. Each is used once, in order;
+when the last of a table is used, Python is asked for more.
 """
 
 import ctypes
@@ -65,14 +61,8 @@ def generator_at(typing_context, state, next_double, next_uint64, next_uint32):
 def build_alias(weights, thresholds, aliases):
     """Fill an alias table: keep place i with probability thresholds[i], else go to aliases[i].
 
-    Vose (1991), doi:10.1109/32.92917.
-
-    Parameters
-    ----------
-    weights : ndarray of float32, shape (N,)
-        Non-negative; their sum is positive.
-    thresholds : ndarray of float64, shape (N,)
-    aliases : ndarray of int32, shape (N,)
+    All have shape (N,); `weights`, float32, are non-negative with a positive sum. Vose (1991),
+    doi:10.1109/32.92917.
     """
     size = weights.size
     total = 0.0
@@ -155,19 +145,10 @@ def reserve(rows, table, n, target):
 
 @compiled()
 def draw_more(rng, total, rows, table, n, target):
-    """Extend a uniform draw of `n` distinct rows to `target` of them.
+    """Extend a uniform draw of `n` distinct rows of `total` to `target` of them, in place.
 
-    Drawing on is the same as having drawn more at once.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    total
-        Number of rows to draw from. Drawing slows down as `target` comes near it.
-    rows, table : ndarray of int64
-        The rows drawn so far and the set of them, from :func:`reserve`; extended in place.
-    n, target
-        Rows drawn so far and rows wanted.
+    Drawing on is the same as having drawn more at once. `rows` and `table` are from
+    :func:`reserve`; drawing slows down as `target` comes near `total`.
     """
     while n < target:
         row = rng.integers(0, total)
@@ -178,17 +159,7 @@ def draw_more(rng, total, rows, table, n, target):
 
 @compiled()
 def skip_rows(numbers, skipped, rows):
-    """Write the rows that numbers among all rows but some stand for.
-
-    Parameters
-    ----------
-    numbers : ndarray of int64
-        k for the k-th of the rows that are not skipped, from 0 on.
-    skipped : ndarray of int64
-        Rows that no number stands for, in order.
-    rows : ndarray of int64
-        Overwritten, of the length of `numbers`.
-    """
+    """Write the `numbers[i]`-th row, from 0 on, of all but the `skipped` ones, in order."""
     for i in range(numbers.size):
         # How many skipped rows lie before: the m-th does if as many others lie before it.
         low, high = 0, skipped.size
@@ -203,7 +174,7 @@ def skip_rows(numbers, skipped, rows):
 
 @compiled(inlined=True)
 def arrange(drawn, start, stop, term_starts, rows, ends):
-    """Sort drawn rows by term and number them within their terms.
+    """Sort the drawn rows from `start` to `stop` by term and number them within their terms.
 
     Writes the row numbers to `rows` and the place where each term's rows end to `ends`.
     """
@@ -239,6 +210,14 @@ def arrange_block(first, last, term_starts, rows, ends):
         ends[k] = place
 
 
+@compiled(inlined=True)
+def number_through(rows, ends, term_starts):
+    """Number rows that are arranged by term through all terms again."""
+    for term in range(1, ends.size):
+        for i in range(ends[term - 1], ends[term]):
+            rows[i] += term_starts[term]
+
+
 #: Columns of the places: next unused row, end of the rows that are there, supplies that were made.
 NEXT, END, NUMBER = range(3)
 #: (table, or ALL for a pass). Called from compiled code, run by Python.
@@ -249,32 +228,20 @@ ALL = -1
 
 
 class Supply(NamedTuple):
-    """Rows that were drawn ahead for one chain.
+    """Rows that were drawn ahead for one chain."""
 
-    Parameters
-    ----------
-    places : ndarray of int64, shape (T, 3)
-        Of each table of bounds: see above.
-    refill
-        Address of a function that draws more (``REFILL``).
-    change : ndarray, shape (1,)
-        What all rows change by in a move, after it was asked for.
-    unanswered : ndarray of int64, shape (1,)
-        1 from when Python is asked until it has answered. It stays so where that failed, or where
-        an interrupt kept Python from beginning: nothing more is asked then.
-    room
-        Rows of one supply; 0 where all rows are in memory and none is drawn ahead.
-    n_rows
-        Number of all rows.
-    rows : ndarray of int64
-        Number of the row that lies in each place.
-    """
-
+    #: NEXT, END and NUMBER of each table of bounds, shape (T, 3).
     places: np.ndarray
+    #: Address of a function that draws more (``REFILL``).
     refill: int
+    #: Change of all rows in a move, after it was asked for, shape (1,).
     change: np.ndarray
+    #: 1 from when Python is asked until it has answered, shape (1,). It stays so where that failed,
+    #: or where an interrupt kept Python from beginning: nothing more is asked then.
     unanswered: np.ndarray
+    #: Rows of one supply; 0 where all rows are in memory and none is drawn ahead.
     room: int
+    #: Number of all rows, and the number of the row that lies in each place.
     n_rows: int
     rows: np.ndarray
 

@@ -43,19 +43,11 @@ CACHED_NUMBERS, MOST_ROWS = 16_384, 512
 
 
 class Forms(NamedTuple):
-    """Coefficients of the linear forms of a block of n rows.
+    """Coefficients of the linear forms of a block of n rows."""
 
-    Parameters
-    ----------
-    fixed : ndarray, shape (n + 1, S)
-        Those of fixed coordinates, and a line of scratch.
-    places : ndarray of int64, shape (n, Q)
-        The coordinates that the data choose.
-    chosen : ndarray, shape (n, Q)
-        Their coefficients.
-    """
-
+    #: Those of fixed coordinates, and a line of scratch, shape (n + 1, S).
     fixed: np.ndarray
+    #: The coordinates that the data choose, int64, and their coefficients, shape (n, Q).
     places: np.ndarray
     chosen: np.ndarray
 
@@ -125,18 +117,7 @@ def _place_chosen(context, piece, leaf, row):
 
 @compiled(inlined=True)
 def _read_forms(context, part, rows, forms):
-    """Read the coefficients of the linear forms of some rows.
-
-    Parameters
-    ----------
-    context : ndarray of int64
-    part
-        Where the term's part of it begins.
-    rows : ndarray of int64, shape (n,)
-        Row numbers within the term.
-    forms : Forms
-        Overwritten.
-    """
+    """Read the coefficients of the linear forms of some rows, by their numbers within the term."""
     leaves = context[part + LEAVES]
     for k in range(context[part + N_PIECES]):
         piece = context[part + PIECES] + PIECE_SIZE * k
@@ -171,13 +152,7 @@ def pick_fixed(context, part, vector, out):
 def _apply_forms(context, part, forms, n, picked, vector, out, first):
     """Write the forms of `n` rows, applied to a vector, into columns of `out` from `first` on.
 
-    Parameters
-    ----------
-    forms : Forms
-    picked, vector : ndarray, shapes (S,) and (d,)
-        The vector, and its entries that belong to fixed coefficients.
-    out : ndarray, shape (n, columns)
-        Overwritten there, with one number per argument.
+    `picked` are the entries of the vector that belong to fixed coefficients, shape (S,).
     """
     ends = context[part + FIXED_ENDS]
     for i in range(n):
@@ -220,18 +195,7 @@ def read_rows(context, part, rows, vectors, fixed, places, chosen, inputs):
 
 @compiled(reassociate=True)
 def whiten_forms(context, part, forms, row, factor, out):
-    """Write Lᵀ times each form of a row to the lines of `out`.
-
-    Parameters
-    ----------
-    forms : Forms
-    row
-        Number of the row in the block.
-    factor : ndarray, shape (d, d)
-        L, lower triangular.
-    out : ndarray, shape (m, d)
-        Overwritten.
-    """
+    """Write Lᵀ times each form of a row of the block to the lines of `out`, shape (m, d)."""
     places, ends = context[part + FIXED_PLACES], context[part + FIXED_ENDS]
     out[:] = 0.0
     start = 0
@@ -266,39 +230,22 @@ def _sizes(context, part, forms, picked, vector, row, out):
 
 
 class PlacedForms(NamedTuple):
-    """Where the forms of n rows lie.
+    """Where the forms of n rows lie."""
 
-    Parameters
-    ----------
-    values, sizes : ndarray, shape (n, m)
-        The forms of the centre, and the sums of the absolute products that they are made of.
-    norms : ndarray, shape (n, m)
-        Lengths of Lᵀ times each form.
-    whitened : ndarray, shape (n, m, d) or (0, m, d)
-        These vectors, unless there is no room for them.
-    """
-
+    #: The forms of the centre, and the sums of the absolute products in them, shape (n, m).
     values: np.ndarray
     sizes: np.ndarray
+    #: Lᵀ times each form: its length, shape (n, m), and itself where there is room, (n, m, d).
     norms: np.ndarray
     whitened: np.ndarray
 
 
 @compiled()
 def place_forms(context, part, rows, centre, factor, placed):
-    """Place the linear forms of some rows of a term.
+    """Place the linear forms of some rows of a term, of which `part` begins in the context.
 
-    Parameters
-    ----------
-    context : ndarray of int64
-    part
-        Where the term's part of it begins.
-    rows : ndarray of int64, shape (n,)
-    centre : ndarray, shape (d,)
-    factor : ndarray, shape (d, d)
-        L, lower triangular.
-    placed : PlacedForms
-        Overwritten.
+    `rows`, int64, are numbered within the term; `factor` is L, lower triangular; `placed` is
+    overwritten.
     """
     m = context[part + N_ARGUMENTS]
     most = min(rows_of_block(context, part), rows.size)

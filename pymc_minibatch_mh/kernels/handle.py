@@ -1,14 +1,10 @@
-"""Records that stay on the compiled side, and are handed over by one address.
+"""Records and functions that compiled code is handed by one address.
 
-A record is a named tuple of arrays, numbers and records. Unwrapping one with twenty arrays takes a
-few microseconds at every call, which is more than an update takes. Its words are laid out in memory
-once instead, as compiled code lays them out, and a call passes where they lie.
-
-Handing compiled functions to a kernel by their addresses.
+A record is a named tuple of arrays, numbers and records. Unwrapping one with twenty arrays takes
+longer than an update: its words are laid out in memory once, as compiled code lays them out.
 
 A numba dispatcher has a type of its own: a kernel that takes one is compiled again for each
-function that it is given, in each process. An address has not. Unlike numba's own boxing of
-first-class functions, passing addresses costs no Python call per role and draw.
+function that it is given, in each process. An address has not, and costs no Python call.
 """
 
 import ctypes
@@ -79,17 +75,10 @@ def function_at(typing_context, address, function_type):
 def call_keeping(typing_context, address, function_type, arguments, kept):
     """Call the function at an address; where it raises, keep the exception and return null.
 
-    A first-class function cannot raise. This calls the function itself, as its dispatcher would.
-
-    Parameters
-    ----------
-    address
-        From ``address_of(function, raises=True)``.
-    function_type
-        Its type, which returns a float64.
-    arguments : tuple
-    kept : ndarray of int64
-        The first entry is overwritten by the exception, for :func:`take_kept`.
+    A first-class function cannot raise: this calls the function itself, as its dispatcher would.
+    The address is from ``address_of(function, raises=True)``; the function, which returns a
+    float64, takes the tuple `arguments`. The first entry of `kept`, int64, is overwritten by the
+    exception, for :func:`take_kept`.
     """
     called = function_type.instance_type.signature
     signature = types.float64(address, function_type, arguments, kept)
@@ -127,13 +116,7 @@ def take_kept(kept: np.ndarray) -> BaseException:
 
 
 class Handle(types.Type):
-    """Type of the address of a record.
-
-    Parameters
-    ----------
-    record
-        Numba type of the record.
-    """
+    """Type of the address of a record, whose numba type is `record`."""
 
     def __init__(self, record: types.Type) -> None:
         self.record = record
@@ -199,11 +182,8 @@ def address_in(typing_context, handle):
 def record_type(record: Any) -> types.Type:
     """Return the numba type of a record, the same whether or not its arrays can be written to.
 
-    Raises
-    ------
-    TypeError
-        If an array is not contiguous, or a number neither int nor float: their words would be
-        taken for others.
+    Raises a TypeError if an array is not contiguous, or a number neither int nor float: their words
+    would be taken for others.
     """
     if isinstance(record, tuple):
         return types.NamedTuple([record_type(part) for part in record], type(record))
@@ -235,13 +215,8 @@ def _words(record: Any) -> Iterator[int]:
 class LinkedRecord:
     """A record laid out for compiled code, and kernels that take it.
 
-    Parameters
-    ----------
-    record
-        Named tuple of contiguous arrays, ints, floats and records; kept alive. What compiled code
-        sees are its arrays themselves, and its numbers as they are now.
-    keeps
-        What lies at the addresses that the record holds; kept alive.
+    Compiled code sees the arrays of the record themselves, and its numbers as they are now. The
+    record and what lies at its addresses, `keeps`, are kept alive.
     """
 
     def __init__(self, record: Any, keeps: Any = None) -> None:
@@ -255,12 +230,8 @@ class LinkedRecord:
     def entry(self, kernel: Any, *others: types.Type) -> Callable[..., Any]:
         """Return a kernel compiled for records of this type, called with an address first.
 
-        Parameters
-        ----------
-        kernel
-            A compiled function whose first argument is a handle.
-        *others
-            Types of its other arguments, which callers keep to: nothing is checked any more.
+        The first argument of `kernel` is a handle; callers keep to the types of the others, which
+        nothing checks any more.
         """
         if kernel not in self._entries:
             signature = (Handle(self.type), *others)
@@ -270,15 +241,7 @@ class LinkedRecord:
         return self._entries[kernel]
 
     def function(self, kernel: Any, returns: types.Type, *others: types.Type) -> int:
-        """Return the address of a kernel compiled for records of this type.
-
-        Parameters
-        ----------
-        kernel, *others
-            As above.
-        returns
-            Type of its value.
-        """
+        """Return the address of a kernel compiled for records of this type."""
         specialised = self._specialised(kernel)
         return address_of(specialised, returns(Handle(self.type), *others))
 

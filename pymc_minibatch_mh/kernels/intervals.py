@@ -70,14 +70,9 @@ def _product(a, b, c, d):
 
 @compiled()
 def multiply(a, b, c, d, lo, hi):
-    """Write products of intervals (a, b) and (c, d).
+    """Write products of intervals (a, b) and (c, d) to `lo` and `hi`, shape (n,).
 
-    Parameters
-    ----------
-    a, b, c, d : ndarray, shape (n,) or (1,)
-        Ends; one interval stands for all.
-    lo, hi : ndarray, shape (n,)
-        Takes the ends of the products.
+    Their ends have shape (n,) or (1,): one interval stands for all.
     """
     if a.size < lo.size:
         first, last = a[0], b[0]
@@ -107,16 +102,9 @@ def add(a, b, c, d, lo, hi):
 
 @compiled()
 def integrals_of_inverse_powers(x, nodes, weights, order, out):
-    """Write derivatives of log(1 + x)/x, the integral of 1/(1 + x t) over t in (0, 1).
+    """Write derivatives of log(1 + x)/x up to `order`, shape (order + 1, n).
 
-    Parameters
-    ----------
-    x : ndarray, shape (n,)
-    nodes, weights : ndarray, shape (nodes,)
-        Of a quadrature over (0, 1).
-    order
-        Highest derivative.
-    out : ndarray, shape (order + 1, n)
+    It is the integral of 1/(1 + x t) over t in (0, 1), taken by a quadrature's nodes and weights.
     """
     out[:] = 0.0
     for i in range(x.size):

@@ -1,9 +1,7 @@
 """Tests that read batches of rows, look by look, until they decide.
 
 How many rows the first look reads follows from the move alone. Heavy rows are read before it, all
-of them, and batches are drawn from the others.
-
-Rows of a batch that is drawn evenly and without replacement, one after the other.
+of them, and batches are drawn from the others, evenly and without replacement.
 
 Rows in memory are drawn by the chain's generator. Rows that are stored come from a supply that was
 drawn ahead with replacement: those that the batch has already are skipped, so that what remains of
@@ -18,23 +16,22 @@ from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.draw import (
     END,
     NEXT,
-    arrange_block,
     ask,
     draw_more,
     insert,
     reserve,
     skip_rows,
 )
-from pymc_minibatch_mh.kernels.handle import function_at
 from pymc_minibatch_mh.kernels.moves import JOINT, Move, move_between, products, size_of_move
 from pymc_minibatch_mh.kernels.posterior import (
     BLOCK,
     number_of_rows,
     read_all,
+    read_block,
     read_chosen,
     read_drawn,
 )
-from pymc_minibatch_mh.kernels.roles import EVALUATE, judge, plan
+from pymc_minibatch_mh.kernels.roles import judge, plan
 from pymc_minibatch_mh.kernels.vectors import scratch
 
 
@@ -82,31 +79,12 @@ def skewness(n, second, third):
 
 @compiled()
 def scan_rows(posterior, move):
-    """Read the differences of all rows, in bounded memory.
-
-    Parameters
-    ----------
-    posterior : Posterior
-    move : Move
-
-    Returns
-    -------
-    tuple of float
-        Mean of the d_i, their variance with divisor N, and the largest |d_i|.
-    """
-    space, centre = posterior.space, posterior.surrogate.centre
-    evaluate = function_at(posterior.evaluate, EVALUATE)
-    total = space.term_starts[-1]
-    rows = np.empty(BLOCK, np.int64)
-    ends = np.empty(space.term_starts.size - 1, np.int64)
-    differences = np.empty(BLOCK)
-    scales = np.empty(BLOCK)
+    """Return mean, variance with divisor N and largest absolute value of all rows' differences."""
+    total = posterior.space.term_starts[-1]
+    rows, differences, scales = np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
     n, mean, second, third, largest = 0, 0.0, 0.0, 0.0, 0.0
     for first in range(0, total, BLOCK):
-        last = min(first + BLOCK, total)
-        arrange_block(first, last, space.term_starts, rows, ends)
-        some, count = rows[: last - first], last - first
-        evaluate(move.position, move.new, centre, some, ends, space.context, differences, scales)
+        count = read_block(posterior, move, first, rows, differences, scales)
         n, mean, second, third = add_moments(n, mean, second, third, differences, count)
         for i in range(count):
             largest = max(largest, abs(differences[i]))
@@ -153,27 +131,12 @@ def take_new(supply, batch, seen, n, target, places):
 
 @compiled(spliced=True)
 def draw_next(posterior, rng, batch, seen, n, target, places):
-    """Extend a batch of `n` rows, to `target` of them at most.
+    """Extend a batch of `n` rows, to `target` of them at most; return how many it has now.
 
-    Parameters
-    ----------
-    posterior : Posterior
-    rng : numpy.random.Generator
-        Not used where rows are stored.
-    batch, seen : ndarray of int64
-        The rows of the batch and the set of them, from :func:`draw.reserve`; extended in place.
-        Rows in memory are numbered among those that batches are drawn from.
-    n, target
-        Rows that the batch has, and those that it may have afterwards.
-    places : ndarray of int64
-        Overwritten, from its beginning, by where the new rows are read. It has the length of
-        :func:`read_at_a_time`.
-
-    Returns
-    -------
-    int
-        Rows that the batch has now: `target`, or fewer where rows are stored; -1 where they could
-        not be had.
+    These are `target`, or fewer where rows are stored; -1 where they could not be had. `batch` and
+    `seen` are from :func:`draw.reserve`; rows in memory are numbered among those that batches are
+    drawn from. `places`, of the length of :func:`read_at_a_time`, begins with where the new rows
+    are read.
     """
     if posterior.tables.supply.room > 0:
         return take_new(posterior.tables.supply, batch, seen, n, target, places)
@@ -212,7 +175,6 @@ def _look_at_more(posterior, move, batch, seen, target, moments, rng):
     count = read_at_a_time(posterior, target - n)
     differences, scales = scratch(count, np.float64), scratch(count, np.float64)
     rows, places = scratch(count, np.int64), scratch(count, np.int64)
-    ends = scratch(posterior.space.term_starts.size - 1, np.int64)
     while n < target:
         upto = draw_next(posterior, rng, batch, seen, n, target, places)
         if upto < 0:
@@ -220,7 +182,7 @@ def _look_at_more(posterior, move, batch, seen, target, moments, rng):
         new = upto - n
         # None is new where the batch has all rows that came next.
         if new > 0:
-            read_drawn(posterior, move, places[:new], rows[:new], ends, differences, scales)
+            read_drawn(posterior, move, places[:new], rows[:new], differences, scales)
             moments = add_moments(n, moments[1], moments[2], moments[3], differences, new)
         n = upto
     return moments
@@ -275,17 +237,8 @@ def full_passes_of(test, surrogate, moves, total, limit, rng):
 
     Batches are simulated: of normal noise with the predicted variance, around the log ratio that a
     move has under the Gaussian approximation. Without a prediction only the first look is known.
-
-    Parameters
-    ----------
-    test
-        Record of the test, as compiled updates are handed it.
-    surrogate : Surrogate
-    moves : ndarray, shape (moves, 2, d)
-        Their ends, whitened.
-    total, limit
-        Rows that batches are drawn from, and those from which on a look reads all.
-    rng : numpy.random.Generator
+    `moves` are whitened ends, shape (moves, 2, d); rows are drawn from `total`, and looks read all
+    from `limit` on.
     """
     passes = 0
     for k in range(moves.shape[0]):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels.roles import BOUND_RATIO, BOUND_ROW
 
 #: Kinds of tables of c_i: sums over directions; over the joint length of the arguments; one
 #: argument; a metric that the user gave; what a row lies above its lower bound in the centre, which
@@ -33,19 +34,13 @@ _ROUNDING = 1.0 + 1e-10
 
 
 class Move(NamedTuple):
-    """A proposed move, with the whitened coordinates of its ends and of its step.
+    """A proposed move, with the whitened coordinates of its ends and of its step, shape (d,)."""
 
-    Parameters
-    ----------
-    position, new : ndarray, shape (d,)
-        θ and θ'.
-    here, there, step : ndarray, shape (d,)
-        a = L⁻¹(θ - θ̂), a' = L⁻¹(θ' - θ̂), and b = L⁻¹(θ' - θ), which a difference of the two
-        would lose in a short step.
-    """
-
+    #: θ and θ'.
     position: np.ndarray
     new: np.ndarray
+    #: a = L⁻¹(θ - θ̂), a' = L⁻¹(θ' - θ̂), and b = L⁻¹(θ' - θ), which a difference of the two would
+    #: lose in a short step.
     here: np.ndarray
     there: np.ndarray
     step: np.ndarray
@@ -173,16 +168,7 @@ def _ordered(dots):
 
 @compiled()
 def size_of_move(dots, order, kind):
-    """Return M for one kind of table.
-
-    Parameters
-    ----------
-    dots : Products
-    order
-        Order of the control variates.
-    kind
-        DIRECTIONAL, JOINT, SHARP or RANGE.
-    """
+    """Return M for control variates of an order and a table: DIRECTIONAL, JOINT, SHARP or RANGE."""
     if kind == RANGE:
         return 1.0
     if order == 0:
@@ -202,14 +188,8 @@ def size_of_move(dots, order, kind):
 def ratio_to_bound(difference, scale, bound, inverse_temperature):
     """Return |dU_i| / (c_i M), rounding errors of the difference taken off.
 
-    Parameters
-    ----------
-    difference, scale
-        r_i(θ') - r_i(θ), and what its rounding errors are relative to.
-    bound
-        c_i M.
-    inverse_temperature
-        β.
+    `difference` is r_i(θ') - r_i(θ), `scale` what its rounding errors are relative to, `bound` c_i
+    M.
     """
     excess = inverse_temperature * (abs(difference) - ULPS * scale)
     # A change that is no number has no bound, and must not be lost among numbers.
@@ -218,3 +198,12 @@ def ratio_to_bound(difference, scale, bound, inverse_temperature):
     if bound > 0.0:
         return max(excess, 0.0) / bound
     return np.inf if excess > 0.0 else 0.0
+
+
+@compiled(inlined=True)
+def hold_against_bound(row, difference, scale, bound, inverse_temperature, counts):
+    """Return :func:`ratio_to_bound` of a row; the counts remember the largest, and its row."""
+    ratio = ratio_to_bound(difference, scale, bound, inverse_temperature)
+    if not ratio <= counts[BOUND_RATIO]:
+        counts[BOUND_RATIO], counts[BOUND_ROW] = ratio, row
+    return ratio

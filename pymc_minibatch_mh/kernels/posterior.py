@@ -6,46 +6,37 @@ import numpy as np
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.bound_tables import BoundTables
-from pymc_minibatch_mh.kernels.draw import arrange, arrange_block, change_of_all, has_failed
+from pymc_minibatch_mh.kernels.draw import (
+    arrange,
+    arrange_block,
+    change_of_all,
+    has_failed,
+    number_through,
+)
 from pymc_minibatch_mh.kernels.handle import function_at
 from pymc_minibatch_mh.kernels.roles import EVALUATE, LOGP
 from pymc_minibatch_mh.kernels.vectors import inner_by, scratch
 
 
 class Surrogate(NamedTuple):
-    """Control variates around a centre, frozen while a chain runs.
+    """Control variates around a centre, frozen while a chain runs."""
 
-    Parameters
-    ----------
-    centre : ndarray, shape (d,)
-        Where the expansion is made.
-    factor : ndarray, shape (d, d)
-        L with L Lᵀ = A⁻¹, A the posterior precision at the centre.
-    whitener : ndarray, shape (d, d)
-        L⁻¹, so that |L⁻¹ δ| is the distance in posterior standard deviations.
-    gradient : ndarray, shape (d,)
-        Sum of the gradients of all rows at the centre; zero at order 0.
-    hessian : ndarray, shape (d, d)
-        Sum of their Hessians; zero below order 2.
-    order
-        Order of the expansion.
-    inverse_temperature
-        β, which multiplies the log-likelihood only.
-    first
-        First coordinate that is moved; those before it belong to other steps.
-    relative
-        β over the one that bounds and the predicted noise of rows were found at, which both are
-        proportional to at order 0; 1 except where a schedule of temperatures is on its way.
-    """
-
+    #: Where the expansion is made, θ̂.
     centre: np.ndarray
+    #: L with L Lᵀ = A⁻¹, A the posterior precision at the centre, and L⁻¹, shape (d, d): |L⁻¹ δ| is
+    #: a distance in posterior standard deviations.
     factor: np.ndarray
     whitener: np.ndarray
+    #: Sums of the gradients and Hessians of all rows at the centre; zero at order 0, and below 2.
     gradient: np.ndarray
     hessian: np.ndarray
     order: int
+    #: β, which multiplies the log-likelihood only.
     inverse_temperature: float
+    #: First coordinate that is moved; those before it belong to other steps.
     first: int = 0
+    #: β over the one that bounds and the predicted noise of rows were found at, which both are
+    #: proportional to at order 0; 1 except where a schedule of temperatures is on its way.
     relative: float = 1.0
 
 
@@ -90,27 +81,16 @@ class RowSpace(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """A tempered posterior: a cheap part, the remainders of rows, and what bounds these.
+    """A tempered posterior: a cheap part, the remainders of rows, and what bounds these."""
 
-    Parameters
-    ----------
-    prior, evaluate
-        Addresses of the prior part (``LOGP``) and of the remainders' differences (``EVALUATE``).
-    space
-        Where the rows are.
-    surrogate
-        Control variates.
-    tables
-        Bounds of the remainders; none for tests without.
-    most_drawn
-        Rows from which on a look reads all of them instead.
-    """
-
+    #: Addresses of the prior part (``LOGP``) and of the remainders' differences (``EVALUATE``).
     prior: int
     evaluate: int
     space: RowSpace
     surrogate: Surrogate
+    #: Bounds of the remainders; none for tests without.
     tables: BoundTables
+    #: Rows from which on a look reads all of them instead.
     most_drawn: float = np.inf
 
 
@@ -140,75 +120,69 @@ def cheap_change(posterior, move):
 
 
 @compiled(inlined=True)
-def read_drawn(posterior, move, drawn, rows, ends, differences, scales):
-    """Write the differences of remainders of drawn rows, term by term, and their scales.
+def read_drawn(posterior, move, drawn, rows, differences, scales):
+    """Write the differences of remainders of drawn rows, term by term, their scales and numbers.
 
-    Also written are `rows`, their numbers within their terms in the order of the differences, and
-    `ends`, where each term ends.
+    The numbers, `rows`, are those of all terms in the order of the differences.
     """
     space = posterior.space
+    ends = scratch(space.term_starts.size - 1, np.int64)
     arrange(drawn, 0, drawn.size, space.term_starts, rows, ends)
     evaluate = function_at(posterior.evaluate, EVALUATE)
     centre, context = posterior.surrogate.centre, space.context
     evaluate(move.position, move.new, centre, rows, ends, context, differences, scales)
+    number_through(rows, ends, space.term_starts)
+
+
+@compiled(inlined=True)
+def read_block(posterior, move, first, rows, differences, scales):
+    """Write as :func:`read_drawn` for the next BLOCK of all rows; return how many they are."""
+    space = posterior.space
+    ends = scratch(space.term_starts.size - 1, np.int64)
+    last = min(first + BLOCK, space.term_starts[-1])
+    arrange_block(first, last, space.term_starts, rows, ends)
+    evaluate = function_at(posterior.evaluate, EVALUATE)
+    centre, some = posterior.surrogate.centre, rows[: last - first]
+    evaluate(move.position, move.new, centre, some, ends, space.context, differences, scales)
+    number_through(some, ends, space.term_starts)
+    return some.size
+
+
+@compiled(inlined=True)
+def _add_block(rows, differences, c, change, squares):
+    """Add the differences of rows to a sum, and their squares over c to another."""
+    for i in range(rows.size):
+        change += differences[i]
+        if c.size and c[rows[i]] > 0.0:
+            squares += differences[i] ** 2 / c[rows[i]]
+    return change, squares
 
 
 @compiled()
 def read_chosen(posterior, move, chosen, c):
     """Sum the differences of chosen rows, and their squares over c: see :func:`read_all`."""
     change, squares = 0.0, 0.0
-    starts = posterior.space.term_starts
-    rows, ends = np.empty(BLOCK, np.int64), np.empty(starts.size - 1, np.int64)
-    differences, scales = np.empty(BLOCK), np.empty(BLOCK)
+    rows, differences, scales = np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
     for first in range(0, chosen.size, BLOCK):
-        some = chosen[first : first + BLOCK]
-        count = some.size
-        read_drawn(posterior, move, some, rows[:count], ends, differences, scales)
-        term = 0
-        for i in range(count):
-            while i >= ends[term]:
-                term += 1
-            row = rows[i] + starts[term]
-            change += differences[i]
-            if c.size and c[row] > 0.0:
-                squares += differences[i] ** 2 / c[row]
+        drawn = chosen[first : first + BLOCK]
+        some = rows[: drawn.size]
+        read_drawn(posterior, move, drawn, some, differences, scales)
+        change, squares = _add_block(some, differences, c, change, squares)
     return change, squares
 
 
 @compiled()
 def read_all(posterior, move, c):
-    """Sum the differences of all rows, and their squares over c, in bounded memory.
+    """Return Σ d_i of all rows, and Σ d_i²/c_i over those that can change, in bounded memory.
 
-    Parameters
-    ----------
-    posterior : Posterior
-    move : Move
-    c : ndarray of float32, shape (N,)
-        Bounds of the rows; empty where none are asked about.
-
-    Returns
-    -------
-    tuple
-        Σ d_i, and Σ d_i²/c_i over rows that can change; NaN for that where rows are stored.
+    The bounds `c`, float32, are empty where none are asked about. The second sum is NaN where rows
+    are stored.
     """
     if posterior.tables.supply.room > 0:
         return change_of_all(posterior.tables.supply), np.nan
-    space, centre = posterior.space, posterior.surrogate.centre
-    evaluate = function_at(posterior.evaluate, EVALUATE)
-    total = space.term_starts[-1]
-    rows = np.empty(BLOCK, np.int64)
-    ends = np.empty(space.term_starts.size - 1, np.int64)
-    differences = np.empty(BLOCK)
-    scales = np.empty(BLOCK)
     change, squares = 0.0, 0.0
-    for first in range(0, total, BLOCK):
-        last = min(first + BLOCK, total)
-        arrange_block(first, last, space.term_starts, rows, ends)
-        some, count = rows[: last - first], last - first
-        evaluate(move.position, move.new, centre, some, ends, space.context, differences, scales)
-        for i in range(count):
-            change += differences[i]
-        for i in range(min(count, c.size - first)):
-            if c[first + i] > 0.0:
-                squares += differences[i] ** 2 / c[first + i]
+    rows, differences, scales = np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
+    for first in range(0, posterior.space.term_starts[-1], BLOCK):
+        count = read_block(posterior, move, first, rows, differences, scales)
+        change, squares = _add_block(rows[:count], differences, c, change, squares)
     return change, squares

@@ -1,15 +1,12 @@
-"""What differs from method to method and from proposal to proposal, chosen by the type of a record.
+"""Roles of compiled updates: types of functions, and static dispatch on the types of records.
 
-A role is compiled once for each type of records, and a run calls it by its address. Within a role
-the functions of a record are called directly, and those that the model or a user brings by address.
+Every role is a plain function of arrays with one fixed signature, which a kernel calls by its
+address: the kernel is compiled and cached once, whatever model, proposal or test it is run with.
+Compiled again for a new model are its prior part and its rows: expressions of their linear forms
+(``ROWWISE``), or where they have none, graphs of all parameters (``EVALUATE`` and ``DERIVATIVES``).
 
-The roles that one compiled update is built from, as types of first-class functions.
-
-Every role is a plain function of arrays with one fixed signature. A kernel that takes its roles
-as first-class functions is compiled and cached once, whatever model, proposal or test it is run
-with. Compiled again for a new model are its prior part and its rows: expressions of their linear
-forms (``ROWWISE``), or where they have none, graphs of all parameters (``EVALUATE`` and
-``DERIVATIVES`` themselves).
+The functions of a method and of a proposal are chosen by the type of their record, compiled once
+for each such type, and call those of the record directly.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,6 @@
-"""Sums over many rows, for passes over all of them.
+"""Sums over many rows, for passes over all of them, and the parts of an update one by one.
 
-The parts of an update one by one: a move, its test again and again, all of its rows.
-
-They call the functions that a run calls, on the same records.
+The parts call the functions that a run calls, on the same records.
 """
 
 import numpy as np
@@ -10,7 +8,7 @@ from numba import types
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.draw import arrange, arrange_block
+from pymc_minibatch_mh.kernels.draw import arrange
 from pymc_minibatch_mh.kernels.handle import function_at, record_at
 from pymc_minibatch_mh.kernels.looks import add_moments
 from pymc_minibatch_mh.kernels.moves import ratio_to_bound, whiten
@@ -23,30 +21,31 @@ from pymc_minibatch_mh.kernels.vectors import copy_to, shifted
 BLOCK = 4096
 
 
+@compiled(inlined=True)
+def _room(space, size):
+    """Return room for the rows of a block of `size` ones at most, and for where terms end in it."""
+    return np.empty(min(BLOCK, size), np.int64), np.empty(space.term_starts.size - 1, np.int64)
+
+
+@compiled(inlined=True)
+def _arranged(drawn, start, space, rows, ends):
+    """Return the rows of the block of drawn ones from `start` on, numbered within their terms."""
+    stop = min(start + BLOCK, drawn.size)
+    arrange(drawn, start, stop, space.term_starts, rows, ends)
+    return rows[: stop - start]
+
+
 @compiled()
 def add_derivatives(address, theta, space, drawn, sums, hessian):
-    """Add value, gradient and Hessian of some rows.
+    """Add value and gradient, shape (1 + d,), and Hessian of some rows: see ``DERIVATIVES``.
 
-    Parameters
-    ----------
-    address
-        Address of a ``DERIVATIVES`` function.
-    theta : ndarray, shape (d,)
-    space : RowSpace
-    drawn : ndarray of int64
-        Row numbers through all terms.
-    sums : ndarray, shape (1 + d,)
-        Value and gradient, added to.
-    hessian : ndarray, shape (d, d) or (0, 0)
-        Added to, unless it has no entries.
+    `drawn` are their numbers through all terms; a Hessian without entries is not asked for.
     """
     derivatives = function_at(address, DERIVATIVES)
-    rows = np.empty(min(BLOCK, drawn.size), np.int64)
-    ends = np.empty(space.term_starts.size - 1, np.int64)
+    rows, ends = _room(space, drawn.size)
     for start in range(0, drawn.size, BLOCK):
-        stop = min(start + BLOCK, drawn.size)
-        arrange(drawn, start, stop, space.term_starts, rows, ends)
-        derivatives(theta, rows[: stop - start], ends, space.context, sums, hessian)
+        some = _arranged(drawn, start, space, rows, ends)
+        derivatives(theta, some, ends, space.context, sums, hessian)
 
 
 @compiled()
@@ -64,24 +63,12 @@ def row_values(address, theta, space, drawn, out):
 
 @compiled()
 def add_bend(address, theta, factor, space, drawn, out):
-    """Add averages of third derivatives of some rows.
-
-    Parameters
-    ----------
-    address
-        Address of a ``BEND`` function.
-    theta, factor, space, drawn
-        As in :func:`add_derivatives`; see ``BEND``.
-    out : ndarray, shape (d,)
-        Added to.
-    """
+    """Add averages of third derivatives of some rows to `out`, shape (d,): see ``BEND``."""
     bend = function_at(address, BEND)
-    rows = np.empty(min(BLOCK, drawn.size), np.int64)
-    ends = np.empty(space.term_starts.size - 1, np.int64)
+    rows, ends = _room(space, drawn.size)
     for start in range(0, drawn.size, BLOCK):
-        stop = min(start + BLOCK, drawn.size)
-        arrange(drawn, start, stop, space.term_starts, rows, ends)
-        bend(theta, factor, rows[: stop - start], ends, space.context, out)
+        some = _arranged(drawn, start, space, rows, ends)
+        bend(theta, factor, some, ends, space.context, out)
 
 
 @compiled()
@@ -96,18 +83,9 @@ def _curvature(logp, theta, factor, context):
 
 @compiled()
 def bend_of_prior(address, theta, factor, context, out):
-    """Write how much the average over N(theta, L Lᵀ) tilts a log-density along L's columns.
+    """Write how much the average over N(theta, L Lᵀ) tilts a ``LOGP`` along L's columns.
 
-    Parameters
-    ----------
-    address
-        Address of a ``LOGP`` function.
-    theta : ndarray, shape (d,)
-    factor : ndarray, shape (d, d)
-        L.
-    context : ndarray of int64
-    out : ndarray, shape (d,)
-        Overwritten with Lᵀ times what third derivatives add to the gradient.
+    That is Lᵀ times what third derivatives add to the gradient, shape (d,).
     """
     logp = function_at(address, LOGP)
     for k in range(theta.size):
@@ -117,77 +95,32 @@ def bend_of_prior(address, theta, factor, context, out):
 
 
 @compiled()
-def move_moments(address, theta, new, centre, space, drawn):
-    """Return moments of the differences that a move makes to some rows: see below."""
-    return moments_of_move(address, (theta, new, centre), space, drawn, np.empty(drawn.size))
+def differences_of(address, ends_of_move, space, drawn, differences, scales):
+    """Write the differences that a move makes to some rows, and their scales: see ``EVALUATE``.
+
+    The move is the position, the new one and the centre of the expansion; the rows are numbered
+    through all terms, those of a term together.
+    """
+    position, new, centre = ends_of_move
+    evaluate = function_at(address, EVALUATE)
+    rows, ends = _room(space, drawn.size)
+    for start in range(0, drawn.size, BLOCK):
+        some = _arranged(drawn, start, space, rows, ends)
+        own, own_scales = differences[start : start + BLOCK], scales[start : start + BLOCK]
+        evaluate(position, new, centre, some, ends, space.context, own, own_scales)
 
 
 @compiled()
 def moments_of_move(address, ends_of_move, space, drawn, differences):
-    """Write the differences that a move makes to some rows, and return moments of them.
-
-    Parameters
-    ----------
-    address
-        Address of an ``EVALUATE`` function.
-    ends_of_move : tuple of ndarray
-        The position, the new one and the centre of the expansion.
-    space : RowSpace
-    drawn : ndarray of int64
-        Row numbers through all terms, those of a term together.
-    differences : ndarray, shape (drawn.size,)
-        Overwritten.
-
-    Returns
-    -------
-    tuple
-        n, mean, Σ(d - mean)², Σ(d - mean)³, Σ|d|³.
-    """
-    theta, new, centre = ends_of_move
-    evaluate = function_at(address, EVALUATE)
+    """Write differences as :func:`differences_of`; return n, mean, Σ(d - mean)^2 and ^3, Σ|d|^3."""
+    differences_of(address, ends_of_move, space, drawn, differences, np.empty(drawn.size))
     n, mean, second, third, absolute = 0, 0.0, 0.0, 0.0, 0.0
-    rows = np.empty(min(BLOCK, drawn.size), np.int64)
-    ends = np.empty(space.term_starts.size - 1, np.int64)
-    scales = np.empty(rows.size)
     for start in range(0, drawn.size, BLOCK):
-        stop = min(start + BLOCK, drawn.size)
-        arrange(drawn, start, stop, space.term_starts, rows, ends)
-        count = stop - start
-        some = differences[start:stop]
-        evaluate(theta, new, centre, rows[:count], ends, space.context, some, scales)
-        n, mean, second, third = add_moments(n, mean, second, third, some, count)
-        for i in range(count):
+        some = differences[start : start + BLOCK]
+        n, mean, second, third = add_moments(n, mean, second, third, some, some.size)
+        for i in range(some.size):
             absolute += abs(some[i]) ** 3
     return n, mean, second, third, absolute
-
-
-@compiled()
-def largest_ratio(address, ends_of_move, space, drawn, c, m, inverse_temperature):
-    """Return the largest |dU_i| / (c_i M) of some rows, and the row that has it.
-
-    Rounding errors of the differences are taken off, as where a chain checks its rows. The ends of
-    the move are the position, the new one and the centre of the expansion.
-    """
-    theta, new, centre = ends_of_move
-    evaluate = function_at(address, EVALUATE)
-    largest, worst = 0.0, -1
-    rows = np.empty(min(BLOCK, drawn.size), np.int64)
-    ends = np.empty(space.term_starts.size - 1, np.int64)
-    differences, scales = np.empty(rows.size), np.empty(rows.size)
-    for start in range(0, drawn.size, BLOCK):
-        stop = min(start + BLOCK, drawn.size)
-        count = stop - start
-        arrange(drawn, start, stop, space.term_starts, rows, ends)
-        evaluate(theta, new, centre, rows[:count], ends, space.context, differences, scales)
-        term = 0
-        for i in range(count):
-            while i >= ends[term]:
-                term += 1
-            row = rows[i] + space.term_starts[term]
-            ratio = ratio_to_bound(differences[i], scales[i], c[row] * m, inverse_temperature)
-            if not ratio <= largest:
-                largest, worst = ratio, row
-    return largest, worst
 
 
 # What repetitions of a test add up: Σp, Σp², Σ rows; the fewest rows that decided; 1 for a row
@@ -202,16 +135,7 @@ REPEAT_ARGUMENTS = (INDICES, VECTOR, VECTOR, types.float64, types.int64, types.i
 
 @compiled()
 def propose_once(handle, generator, position, new):
-    """Write a proposal to `new`; return the cheap part of its log ratio.
-
-    Parameters
-    ----------
-    handle : Handle
-        Where the Workings of a chain lie.
-    generator : ndarray of int64, shape (4,)
-        Addresses of a generator.
-    position, new : ndarray, shape (d,)
-    """
+    """Write a proposal of linked Workings to `new`; return the cheap part of its log ratio."""
     own = record_at(handle)
     posterior, move = own.posterior, own.move
     copy_to(move.position, position)
@@ -226,18 +150,8 @@ def propose_once(handle, generator, position, new):
 def repeat_test(handle, generator, position, new, cheap, repetitions, by_verdict, outcomes):
     """Decide on one move many times, on fresh rows; add up the acceptance probabilities.
 
-    Parameters
-    ----------
-    handle, generator
-        As above.
-    position, new, cheap
-        The move.
-    repetitions
-        How often to decide.
-    by_verdict
-        Whether to count verdicts, for a test whose probability is that of a single look.
-    outcomes : ndarray, shape (N_OUTCOMES,)
-        Added to. A violated bound ends the repetitions.
+    `by_verdict` counts verdicts, for a test whose probability is that of a single look. The
+    outcomes, shape (N_OUTCOMES,), are added to; a violated bound ends the repetitions.
     """
     own = record_at(handle)
     surrogate, move = own.posterior.surrogate, own.move
@@ -259,35 +173,6 @@ def repeat_test(handle, generator, position, new, cheap, repetitions, by_verdict
         # A test that scans all rows before it decides has counted these already.
         outcomes[ROWS] += n + counts[entry.N_OBS]
         outcomes[FEWEST] = min(outcomes[FEWEST], n)
-
-
-@compiled()
-def differences_of(address, ends_of_move, space, first, last, differences, scales):
-    """Write the differences and scales of the rows `first` to `last`, in their order.
-
-    Parameters
-    ----------
-    address
-        Address of an ``EVALUATE`` function.
-    ends_of_move : tuple of ndarray
-        The position, the new one and the centre of the expansion.
-    space : RowSpace
-    first, last
-        Rows to read.
-    differences, scales : ndarray, shape (last - first,)
-        Overwritten.
-    """
-    evaluate = function_at(address, EVALUATE)
-    position, new, centre = ends_of_move
-    rows = np.empty(min(BLOCK, last - first), np.int64)
-    ends = np.empty(space.term_starts.size - 1, np.int64)
-    for start in range(first, last, BLOCK):
-        stop = min(start + BLOCK, last)
-        arrange_block(start, stop, space.term_starts, rows, ends)
-        own = differences[start - first : stop - first]
-        own_scales = scales[start - first : stop - first]
-        some = rows[: stop - start]
-        evaluate(position, new, centre, some, ends, space.context, own, own_scales)
 
 
 @compiled()

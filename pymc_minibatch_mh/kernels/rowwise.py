@@ -142,12 +142,8 @@ def add_hessian(context, part, gradient, products, sums, hessian):
 def bend_of_row(white, thirds, out):
     """Write ½ Σ f_abc w_b·w_c for every argument a to out[1 + a].
 
-    Parameters
-    ----------
-    white : ndarray, shape (m, d)
-        Whitened forms w_a of a row.
-    thirds : ndarray
-        f_abc for a <= b <= c, in the order of the indices.
+    `white` are the whitened forms w_a of a row, shape (m, d); `thirds` are f_abc for a <= b <= c,
+    in the order of the indices.
     """
     m = white.shape[0]
     out[:] = 0.0
@@ -203,10 +199,10 @@ def evaluate_rows(position, new, centre, rows, ends, context, differences, scale
             start += n
 
 
-@compiled(DERIVATIVES_SIGNATURE)
-def derive_rows(position, rows, ends, context, sums, hessian):
-    """Add derivatives of the log-likelihood of some rows: see ``DERIVATIVES``."""
-    vectors = position.reshape((1, position.size))
+@compiled()
+def _add_rows(position, factor, rows, ends, context, sums, hessian):
+    """Add derivatives of some rows, or given L what third derivatives add to the gradient."""
+    bends, vectors = factor.size > 0, position.reshape((1, position.size))
     start = 0
     for term in range(ends.size):
         if ends[term] == start:
@@ -216,17 +212,22 @@ def derive_rows(position, rows, ends, context, sums, hessian):
         most = min(rows_of_block(context, part), ends[term] - start)
         room = room_for_forms(context, part, most)
         inputs = np.empty((most, m + context[part + N_LEAVES]))
-        slopes = np.empty((most, 1 + m + m * (m + 1) // 2))
+        slopes = np.empty((most, 1 + m + (0 if bends else m * (m + 1) // 2)))
+        thirds = np.empty((most if bends else 0, m * (m + 1) * (m + 2) // 6))
+        white = np.empty((m, factor.shape[0]))
         read = function_at(context[part + READ_ROWS], READ)
-        derivatives = function_at(context[part + SLOPES], ROWWISE)
+        derivatives = function_at(context[part + (THIRD if bends else SLOPES)], ROWWISE)
         gradient = np.zeros(n_fixed)
         products = np.zeros((n_fixed, n_fixed) if hessian.size else (0, 0))
         while start < ends[term]:
             n = min(most, ends[term] - start)
             some = rows[start : start + n]
             read(context, part, some, vectors, room.fixed, room.places, room.chosen, inputs)
-            derivatives(inputs[:n], slopes[:n])
+            derivatives(inputs[:n], thirds[:n] if bends else slopes[:n])
             for i in range(n):
+                if bends:
+                    whiten_forms(context, part, room, i, factor, white)
+                    bend_of_row(white, thirds[i], slopes[i])
                 sums[0] += slopes[i, 0]
             add_gradient(context, part, room, slopes[:n], gradient, sums)
             if hessian.size:
@@ -235,35 +236,16 @@ def derive_rows(position, rows, ends, context, sums, hessian):
         add_hessian(context, part, gradient, products, sums, hessian)
 
 
+@compiled(DERIVATIVES_SIGNATURE)
+def derive_rows(position, rows, ends, context, sums, hessian):
+    """Add derivatives of the log-likelihood of some rows: see ``DERIVATIVES``."""
+    _add_rows(position, np.empty((0, 0)), rows, ends, context, sums, hessian)
+
+
 @compiled(BEND_SIGNATURE)
 def bend_rows(position, factor, rows, ends, context, out):
     """Add what third derivatives do to the gradient, on average over a Gaussian: see ``BEND``."""
-    vectors = position.reshape((1, position.size))
-    start = 0
     sums = np.zeros(1 + position.size)
-    for term in range(ends.size):
-        if ends[term] == start:
-            continue
-        part = context[TERMS + term]
-        m = context[part + N_ARGUMENTS]
-        most = min(rows_of_block(context, part), ends[term] - start)
-        room = room_for_forms(context, part, most)
-        inputs = np.empty((most, m + context[part + N_LEAVES]))
-        thirds = np.empty((most, m * (m + 1) * (m + 2) // 6))
-        read = function_at(context[part + READ_ROWS], READ)
-        third = function_at(context[part + THIRD], ROWWISE)
-        gradient = np.zeros(context[part + N_FIXED])
-        white, bends = np.empty((m, position.size)), np.zeros((most, 1 + m))
-        while start < ends[term]:
-            n = min(most, ends[term] - start)
-            some = rows[start : start + n]
-            read(context, part, some, vectors, room.fixed, room.places, room.chosen, inputs)
-            third(inputs[:n], thirds[:n])
-            for i in range(n):
-                whiten_forms(context, part, room, i, factor, white)
-                bend_of_row(white, thirds[i], bends[i])
-            add_gradient(context, part, room, bends[:n], gradient, sums)
-            start += n
-        add_hessian(context, part, gradient, np.zeros((0, 0)), sums, np.zeros((0, 0)))
+    _add_rows(position, factor, rows, ends, context, sums, np.empty((0, 0)))
     for j in range(position.size):
         out[j] += sums[1 + j]

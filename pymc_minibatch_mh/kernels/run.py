@@ -39,38 +39,25 @@ from pymc_minibatch_mh.kernels.vectors import copy_to
 
 
 class Workings(NamedTuple):
-    """All that the updates of one chain work with.
-
-    Parameters
-    ----------
-    posterior
-        What is sampled.
-    proposal, test
-        Addresses of the records of the proposal and of the test.
-    propose, decide
-        Addresses of the functions for records of their types (``PROPOSE`` and ``DECIDE``).
-    generator : ndarray of int64, shape (4,)
-        Addresses of the chain's generator, the only source of randomness.
-    move
-        The position, which is moved, and scratch for proposals.
-    tallies : ndarray, shape (components, N_TALLIES)
-        Efficiency of each component of the proposal, added to.
-    worst_move : ndarray, shape (2, d)
-        Overwritten, if a bound is violated, by position and proposal of the move in which a row
-        exceeds its bound most: the row and the ratio in the counts belong to it.
-    slices
-        Coordinates that no row depends on, which move between updates; by default none.
-    """
+    """All that the updates of one chain work with."""
 
     posterior: Posterior
+    #: Addresses of the records of the proposal and of the test, and of the functions for records of
+    #: their types (``PROPOSE`` and ``DECIDE``).
     proposal: int
     test: int
     propose: int
     decide: int
+    #: Addresses of the chain's generator, the only source of randomness, shape (4,).
     generator: np.ndarray
+    #: The position, which is moved, and scratch for proposals.
     move: Move
+    #: Efficiency of each component of the proposal, added to, shape (components, N_TALLIES).
     tallies: np.ndarray
+    #: Overwritten, if a bound is violated, by position and proposal of the move in which a row
+    #: exceeds its bound most, shape (2, d): row and ratio in the counts belong to it.
     worst_move: np.ndarray
+    #: Directions along which no row changes, for moves between updates.
     slices: Slices = NO_SLICES
 
 
@@ -97,14 +84,8 @@ def _decide(test, workings, cheap, generator, counts):
 def linked(posterior: Posterior, proposal: Any, test: Any, *others: Any) -> LinkedRecord:
     """Return Workings laid out for compiled code, with the functions that they call.
 
-    Parameters
-    ----------
-    posterior
-        What is sampled.
-    proposal, test
-        Records of the proposal and of the test: their types choose what is run.
-    *others
-        What Workings hold from their generator on.
+    The types of the records of the proposal and of the test choose these; `others` are the fields
+    of Workings from the generator on.
     """
     parts = LinkedRecord(proposal), LinkedRecord(test)
     addresses = parts[0].address, parts[1].address
@@ -199,25 +180,12 @@ def _without_rows(own, rng, prior_here, counts):
 
 @compiled()
 def run(handle, n_updates, draws, counts):
-    """Make draws of a chain, which ends at the last of them.
+    """Make draws of a chain, which ends at the last of them; return how many were made.
 
-    Parameters
-    ----------
-    handle : Handle
-        Where the Workings of the chain lie.
-    n_updates
-        Metropolis–Hastings updates from draw to draw.
-    draws : ndarray, shape (draws, d)
-        Overwritten by the positions.
-    counts : ndarray, shape (draws, N_COUNTS)
-        Added to: what the updates of each draw count. If a violated bound stops the chain, stored
-        rows that could not be had or a move that went wrong, they end with that update, at the old
-        position.
-
-    Returns
-    -------
-    int
-        Number of draws that were made, one that ended before its time included.
+    Updates lie between draws: `n_updates` each. Positions overwrite `draws`, shape (draws, d), and
+    what updates count is added to `counts`, shape (draws, N_COUNTS). A violated bound, stored rows
+    that could not be had or a move that went wrong end the chain with that update, at the old
+    position: the draw that ended before its time counts as made.
     """
     own = record_at(handle)
     posterior, move, generator = own.posterior, own.move, own.generator

@@ -1,13 +1,9 @@
 """Moves without rows: slice sampling along directions that change no row.
 
-In a hierarchy rows read the effects of groups, and not the location and the scale of these. While
-what rows read stays as it is, a location or a scale has the density of the prior part alone, which
-takes no row to evaluate. A move of it leaves the posterior as it is, whatever the test of the other
-updates is, and whether or not that one is exact. The same holds along every direction that no row
-depends on, such as one that raises a location and lowers all effects that rows add to it.
-
-A slice is stepped out and shrunk, which is exact for any width: nothing has to be tuned, and scales
-with heavy tails mix.
+Rows of a hierarchy read the effects of groups, and not their location and scale. Along a direction
+that no row depends on the posterior is the prior part, which takes no row to evaluate: a move there
+leaves the posterior as it is, whatever the test of the other updates is. A slice is stepped out
+and shrunk, which is exact for any width.
 
 References
 ----------
@@ -30,20 +26,13 @@ MOST_STEPS = 32
 
 
 class Slices(NamedTuple):
-    """Along which directions a position is moved without rows, and how often.
+    """Along which directions a position is moved without rows, and how often."""
 
-    Parameters
-    ----------
-    steps : ndarray, shape (n, d)
-        The directions, as long as the steps that slices are found by.
-    ends : ndarray of int64, shape (n, 2)
-        First entry of each that is not zero, and the one behind the last.
-    moves
-        Moves after each update.
-    """
-
+    #: The directions, as long as the steps that slices are found by, shape (n, d).
     steps: np.ndarray
+    #: First entry of each that is not zero, and the one behind the last, int64, shape (n, 2).
     ends: np.ndarray
+    #: Moves after each update.
     moves: int
 
 
@@ -67,25 +56,11 @@ def _inside(value, level):
 
 @compiled()
 def move_by_slice(position, along, prior, context, value_here, rng):
-    """Move a position along a direction by slice sampling.
+    """Move a position along a direction by slice sampling; return the value there and evaluations.
 
-    Parameters
-    ----------
-    position : ndarray, shape (d,)
-        Changed.
-    along : tuple
-        A step in the direction, shape (d,), its first entry that is not zero, and the one behind
-        the last.
-    prior, context
-        Address of the log-density (``LOGP``), and what it is handed.
-    value_here
-        Its value at the position.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    tuple
-        The value where the move ends, and the number of evaluations.
+    `along` is a step in the direction, its first entry that is not zero, and the one behind the
+    last; `prior` is the address of the log-density (``LOGP``), which is `value_here` at the
+    position.
     """
     if not np.isfinite(value_here):
         return value_here, 0
@@ -124,20 +99,7 @@ def move_without_rows(position, slices, prior, context, value_here, rng):
     """Move a position along directions that no row depends on, one after the other.
 
     Where the moves are no multiple of the directions, the first of them is drawn, so that all
-    directions have an equal share.
-
-    Parameters
-    ----------
-    position : ndarray, shape (d,)
-        Changed.
-    slices : Slices
-    prior, context, value_here, rng
-        As in :func:`move_by_slice`.
-
-    Returns
-    -------
-    tuple
-        The value where the moves end, and the number of evaluations.
+    directions have an equal share. As in :func:`move_by_slice`, value and evaluations are returned.
     """
     n, value, evaluations = slices.steps.shape[0], value_here, 0
     first = rng.integers(0, n) if slices.moves % n else 0
@@ -153,12 +115,7 @@ def move_without_rows(position, slices, prior, context, value_here, rng):
 def sweep_without_rows(position, slices, prior, context, generator):
     """Move a position as :func:`move_without_rows` does, outside of a chain.
 
-    Parameters
-    ----------
-    position, slices, prior, context
-        As there.
-    generator : ndarray of int64, shape (4,)
-        Addresses of the generator.
+    The generator is given by its addresses.
     """
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     here = function_at(prior, LOGP)(position, context)

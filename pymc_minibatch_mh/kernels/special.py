@@ -1,20 +1,16 @@
-"""Special functions that numba lacks.
+"""Special functions that numba lacks, and differences of functions without cancellation.
 
-Ratios of gamma functions near infinity, as functions of the reciprocal of their argument.
-
-R(x; y, z) = log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x, which is zero at x = 0 and smooth
-there. For y - z a natural number it is Σ log(1 + j x) over j from z to y - 1. By Stirling's series
-(Abramowitz and Stegun, 1964, 6.1.40) it is E(y) - E(z), in which nothing is infinite:
+R(x; y, z) = log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x is zero at x = 0 and smooth there. For
+y - z a natural number it is Σ log(1 + j x) over j from z to y - 1. By Stirling's series (Abramowitz
+and Stegun, 1964, 6.1.40) it is E(y) - E(z), in which nothing is infinite:
 
     E(s) = s [g(s x) - 1] + (s - 1/2) log(1 + s x) + Σ_k B_2k / (2k (2k - 1)) r^(2k - 1),
 
 with g(u) = log(1 + u)/u and r = x / (1 + s x).
 
-Differences of functions at two points, without the cancellation of their values.
-
-Each takes the two points and their difference, which is known better than the points are, and
-changes its sign exactly where the points change places. Where the points are far apart nothing
-cancels, and the values are subtracted.
+Each difference takes the two points and their difference, which is known better than the points
+are, and changes its sign exactly where the points change places. Where the points are far apart
+nothing cancels, and the values are subtracted.
 """
 
 import math
@@ -236,7 +232,6 @@ def log1p_ratio(x):
 _STIRLING = np.array(
     [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
 )
-# Up to here the power series of log(1 + x)/x takes few terms.
 # A sum of so few terms is taken term by term.
 _FEW = 24.0
 

@@ -1,9 +1,7 @@
-"""Arithmetic of vectors in loops.
+"""Arithmetic of vectors in loops, and small arrays on the stack.
 
 Numba checks the shapes of an array expression, or of one array copied onto another, by code that
 can word an error: it takes longer to compile than the kernels that need the copy.
-
-Arrays that a kernel works with and forgets, on its stack where they are small.
 
 Numba counts who holds an array, by operations that wait for other cores, wherever one is handed
 on or sliced: for a single row they take longer than its arithmetic. An array on the stack has

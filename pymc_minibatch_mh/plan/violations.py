@@ -188,7 +188,7 @@ def _furthest_out(
         last = min(first + CHUNK, target.source.n_rows)
         differences, scales = np.zeros((2, last - first))
         ends = surrogate.centre, position, surrogate.centre
-        differences_of(address, ends, space, first, last, differences, scales)
+        differences_of(address, ends, space, np.arange(first, last), differences, scales)
         width, below = tables.c[:, first:last].astype(np.float64)
         differences += (below - 0.5 * width) / beta
         ratio, place = largest_of(differences, scales, width, 0.5, beta)

@@ -7,6 +7,9 @@ import numpy as np
 
 from pymc_minibatch_mh.errors import SettingError
 
+#: Efficiency of each component of a proposal, shape (components, N_TALLIES).
+Tallies = np.ndarray
+
 
 class Proposal(ABC):
     """A move that is reversible with respect to a known density, and how it adapts.
@@ -35,9 +38,9 @@ class Proposal(ABC):
         return False
 
     @property
-    @abstractmethod
     def n_components(self) -> int:
-        """Number of components that the compiled move draws from."""
+        """Number of components that the compiled move draws from, by default one."""
+        return 1
 
     @abstractmethod
     def record(self, size: int) -> Any:
@@ -45,7 +48,7 @@ class Proposal(ABC):
 
     @abstractmethod
     def adapted(
-        self, record: Any, window: np.ndarray, total: np.ndarray, walk_target: float, size: int
+        self, record: Any, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> Any:
         """Return the record after a window of warm-up.
 

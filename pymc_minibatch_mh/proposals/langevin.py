@@ -2,19 +2,12 @@
 
 θ' = θ + (h²/2) P g(θ) + h P^½ ξ, with g an estimate of the gradient of the log-density and
 P = L Lᵀ, about the posterior covariance, or the identity. With an estimate from a batch this is the
-proposal of stochastic gradient Langevin dynamics.
+proposal of stochastic gradient Langevin dynamics: Welling, Teh (2011), "Bayesian learning via
+stochastic gradient Langevin dynamics", ICML.
 
-Guarantee
----------
-That of the test it is used with: the density of the move is known given the batch, and the batch is
-drawn before a position is looked at and serves both directions, so that each batch has a reversible
-kernel of its own. The rows of the test are drawn independently of it.
-
-References
-----------
-Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
-budget", section 6.4, ICML, doi:10.48550/arXiv.1304.5299.
-Welling, Teh (2011), "Bayesian learning via stochastic gradient Langevin dynamics", ICML.
+The density of the move is known given the batch, which is drawn before a position is looked at and
+serves both directions: each batch has a reversible kernel of its own, independent of the rows of
+the test.
 """
 
 from dataclasses import dataclass
@@ -28,7 +21,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.batch import draw_batch, rise
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.roles import role_of
-from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.walk import tuned
 
 #: Acceptance at which moves along an exact gradient are most efficient in many dimensions:
@@ -38,16 +31,8 @@ LAPLACE, IDENTITY = range(2)
 PRECONDITIONERS = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
-class LangevinNumbers(NamedTuple):
-    """Numbers of a Langevin move in a chain.
-
-    Parameters
-    ----------
-    step
-        h.
-    preconditioner
-        LAPLACE or IDENTITY.
-    """
+class LangevinStep(NamedTuple):
+    """Step h of a Langevin move in a chain, and LAPLACE or IDENTITY."""
 
     step: float
     preconditioner: int
@@ -170,34 +155,29 @@ class Langevin(Proposal):
         """Whether there is a batch."""
         return self.batch_size > 0
 
-    @property
-    def n_components(self) -> int:
-        """One."""
-        return 1
-
     def rows_read(self, n_rows: int) -> int:
         """Return the rows of the batch, once for each end; half of the rows stand for all."""
         return 2 * (n_rows if 2 * self.batch_size >= n_rows else self.batch_size)
 
-    def record(self, size: int) -> LangevinNumbers:
+    def record(self, size: int) -> LangevinStep:
         """Return the step that a chain starts with."""
         step = 1.65 / size ** (1.0 / 6.0) if self.step_size is None else self.step_size
-        return LangevinNumbers(float(step), PRECONDITIONERS[self.preconditioner])
+        return LangevinStep(float(step), PRECONDITIONERS[self.preconditioner])
 
     def adapted(
         self,
-        record: LangevinNumbers,
-        window: np.ndarray,
-        total: np.ndarray,
+        record: LangevinStep,
+        window: Tallies,
+        total: Tallies,
         walk_target: float,
         size: int,
-    ) -> LangevinNumbers:
+    ) -> LangevinStep:
         """Move the acceptance to that of the most efficient step."""
         if not self.adapt:
             return record
         return record._replace(step=tuned(record.step, window[0], total[0], BEST_ACCEPTANCE))
 
-    def linked(self, record: LangevinNumbers, prepared: Any) -> LinkedLangevin:
+    def linked(self, record: LangevinStep, prepared: Any) -> LinkedLangevin:
         """Return the numbers with the address of this process.
 
         Raises
@@ -215,6 +195,6 @@ class Langevin(Proposal):
         derivatives = address_of(target.passes.sums.derivatives) if self.batch_size else 0
         return LinkedLangevin(*record, self.batch_size, derivatives)
 
-    def scaling(self, record: LangevinNumbers) -> float:
+    def scaling(self, record: LangevinStep) -> float:
         """Return the step h."""
         return record.step

@@ -1,25 +1,20 @@
 """Laplace moves, random walks, and mixtures of both.
 
 A component is drawn independently of the position and accepted with its own density, which is
-exact for any weights.
+exact for any weights. Moves are of the normal approximation of the posterior, or of two others.
 
-Laplace moves and random walks of coordinates that end at zero.
+*Coordinates that end at zero.* The reciprocal κ of a shape parameter is positive, and its normal
+approximation may have most of its mass below zero. Here κ is drawn from the part above zero, first
+of all coordinates, and the others given it. The share of that part depends on where a move begins,
+and is corrected for. The mean of the approximation follows from the gradient at the centre, and may
+lie below zero.
 
-The reciprocal κ of a shape parameter is positive, and its normal approximation may have most of its
-mass below zero: two moves in three would be lost. Here κ is drawn from the part above zero, first
-of all coordinates, and the others given what was drawn. What that part has of the whole depends on
-where a move begins, and is corrected for. The normal approximation is the one that the gradient at
-the centre belongs to, whose mean may lie below zero.
-
-Laplace moves and random walks of hierarchies: effects given their scales.
-
-The normal approximation of a hierarchy fails where its scales are far from their centre: there the
-effects of groups have another spread. Here all moves are made in numbers (u, w) that are standard
-normal where effects are normal given their scales, whatever the distribution of the scales
-(:mod:`pymc_minibatch_mh.kernels.by_scales`). A walk of these numbers moves a scale and the effects
-with it, as far as rows do not hold them: a partial non-centring (Papaspiliopoulos, Roberts & Sköld,
-Statistical Science 22:59-73, 2007, doi:10.1214/088342307000000014). What the map from them to the
-position stretches is corrected for.
+*Effects given their scales.* The normal approximation of a hierarchy fails where its scales are far
+from their centre. Here all moves are made in numbers (u, w) that are standard normal where effects
+are normal given their scales (:mod:`pymc_minibatch_mh.kernels.by_scales`), and corrected for the
+volume of that map. A walk of these numbers moves a scale and the effects with it, as far as rows do
+not hold them: a partial non-centring (Papaspiliopoulos, Roberts & Sköld, Statistical Science
+22:59-73, 2007, doi:10.1214/088342307000000014).
 """
 
 from dataclasses import dataclass
@@ -39,47 +34,59 @@ from pymc_minibatch_mh.kernels.by_scales import (
 from pymc_minibatch_mh.kernels.roles import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCEPT, TRIED, role_of
 from pymc_minibatch_mh.kernels.special import log_share_above, normal_above
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
-from pymc_minibatch_mh.proposals.base import Proposal
-from pymc_minibatch_mh.proposals.walk import tuned
+from pymc_minibatch_mh.proposals.base import Proposal, Tallies
+from pymc_minibatch_mh.proposals.walk import tuned, walk_by
+
+
+class MixtureNumbers(NamedTuple):
+    """Numbers of a mixture in a chain."""
+
+    #: Scale s of the random walk.
+    scale: float
+    #: Weight of the walk, then of each Laplace component, shape (1 + K,).
+    weights: np.ndarray
+    #: Autoregressive coefficients of these, shape (K,).
+    rho: np.ndarray
 
 
 class BorderedNumbers(NamedTuple):
-    """Numbers of a mixture in a chain, and an order in which coordinates that end are first.
-
-    Parameters
-    ----------
-    scale, weights, rho
-        See :class:`pymc_minibatch_mh.proposals.mixture.MixtureNumbers`.
-    order : ndarray of int, shape (d,)
-        Coordinates in the order in which they are drawn: those of other steps, those that end at
-        zero, the rest.
-    n_ends
-        How many end at zero.
-    factor, whitener : ndarray, shape (d, d)
-        Cholesky factor of the covariance in that order, and its inverse.
-    tilt : ndarray, shape (d,)
-        Mean of the normal approximation, in the coordinates that these whiten.
-    """
+    """Numbers of a mixture, and an order in which coordinates that end at zero are first."""
 
     scale: float
     weights: np.ndarray
     rho: np.ndarray
+    #: Coordinates as they are drawn: those of other steps, `n_ends` that end at zero, the rest.
     order: np.ndarray
     n_ends: int
+    #: Cholesky factor of the covariance in that order, and its inverse, shape (d, d).
     factor: np.ndarray
     whitener: np.ndarray
+    #: Mean of the normal approximation, in the coordinates that these whiten.
     tilt: np.ndarray
 
 
+class ByScalesNumbers(NamedTuple):
+    """Numbers of a mixture, the distribution that its moves are drawn by, and scratch."""
+
+    scale: float
+    weights: np.ndarray
+    rho: np.ndarray
+    tables: ByScales
+    work: np.ndarray
+
+
 @compiled(inlined=True)
-def drawn_component(weights, rng):
-    """Draw the walk, 0, or a Laplace component."""
-    left = rng.random() - weights[0]
+def drawn_component(numbers, rng):
+    """Draw the walk, 0, or a Laplace component; return its ρ, 1 of the walk, and scale as well."""
+    left = rng.random() - numbers.weights[0]
     component = 0
-    while left >= 0.0 and component < weights.size - 1:
+    while left >= 0.0 and component < numbers.weights.size - 1:
         component += 1
-        left -= weights[component]
-    return component
+        left -= numbers.weights[component]
+    if component == 0:
+        return component, 1.0, numbers.scale
+    rho = numbers.rho[component - 1]
+    return component, rho, np.sqrt(1.0 - rho * rho)
 
 
 @role_of(BorderedNumbers, "propose")
@@ -90,11 +97,7 @@ def propose_above_zero(numbers, move, posterior, rng):
     order, factor, tilt = numbers.order, numbers.factor, numbers.tilt
     # Both are overwritten once a move is made.
     here, white = move.step, move.there
-    component = drawn_component(numbers.weights, rng)
-    rho, scale = 1.0, numbers.scale
-    if component > 0:
-        rho = numbers.rho[component - 1]
-        scale = np.sqrt(1.0 - rho * rho)
+    component, rho, scale = drawn_component(numbers, rng)
     log_q = 0.0
     for i in range(order.size):
         here[i] = 0.0
@@ -121,15 +124,7 @@ def propose_above_zero(numbers, move, posterior, rng):
 
 
 def bordered(record: Any, prepared: Any) -> Any:
-    """Return the numbers of a mixture as they are, or with those of coordinates that end at zero.
-
-    Parameters
-    ----------
-    record : MixtureNumbers
-        Numbers of a chain.
-    prepared : Prepared
-        What the chain runs on.
-    """
+    """Return numbers of a mixture as they are, or with those of coordinates that end at zero."""
     target, surrogate = prepared.target, prepared.surrogate
     coordinates = target.split.coordinates
     ends = [] if coordinates is None else sorted(coordinates.ends)
@@ -149,57 +144,24 @@ def bordered(record: Any, prepared: Any) -> Any:
     return BorderedNumbers(*own, order, len(ends), factor, whitener, tilt)
 
 
-class ByScalesNumbers(NamedTuple):
-    """Numbers of a mixture in a chain, and the distribution that its moves are drawn by.
-
-    Parameters
-    ----------
-    scale, weights, rho
-        See :class:`pymc_minibatch_mh.proposals.mixture.MixtureNumbers`.
-    tables
-        The distribution.
-    work : ndarray
-        Scratch of this chain.
-    """
-
-    scale: float
-    weights: np.ndarray
-    rho: np.ndarray
-    tables: ByScales
-    work: np.ndarray
-
-
 @role_of(ByScalesNumbers, "propose")
 @compiled(inlined=True)
 def propose_by_scales(numbers, move, posterior, rng):
     """Draw a component, then a move from it: see :func:`roles.propose`."""
     # Both are overwritten once a move is made.
     here, white = move.step, move.there
-    component = drawn_component(numbers.weights, rng)
+    component, rho, scale = drawn_component(numbers, rng)
     log_q = whiten_by_scales(numbers.tables, move.position, here, numbers.work)
-    if component == 0:
-        for i in range(here.size):
-            white[i] = here[i] + numbers.scale * rng.standard_normal()
-    else:
-        rho = numbers.rho[component - 1]
-        scale = np.sqrt(1.0 - rho * rho)
-        for i in range(here.size):
-            white[i] = rho * here[i] + scale * rng.standard_normal()
+    for i in range(here.size):
+        white[i] = rho * here[i] + scale * rng.standard_normal()
+        if component > 0:
             log_q += 0.5 * (white[i] * white[i] - here[i] * here[i])
     log_q -= place_by_scales(numbers.tables, white, move.new, numbers.work)
     return log_q, component
 
 
 def given_scales(record: Any, prepared: Any) -> Any:
-    """Return the numbers of a mixture as they are, or with the tables of a hierarchy.
-
-    Parameters
-    ----------
-    record : MixtureNumbers
-        Numbers of a chain.
-    prepared : Prepared
-        What the chain runs on.
-    """
+    """Return numbers of a mixture as they are, or with the tables of a hierarchy."""
     tables = prepared.by_scales
     if tables is None:
         return record
@@ -224,24 +186,6 @@ ENOUGH_TRIES = 20
 OVERHEAD_ROWS = 150.0
 
 
-class MixtureNumbers(NamedTuple):
-    """Numbers of a mixture in a chain.
-
-    Parameters
-    ----------
-    scale
-        Scale s of the random walk.
-    weights : ndarray, shape (1 + K,)
-        Weight of the walk, then of each Laplace component.
-    rho : ndarray, shape (K,)
-        Their autoregressive coefficients.
-    """
-
-    scale: float
-    weights: np.ndarray
-    rho: np.ndarray
-
-
 @role_of(MixtureNumbers, "propose")
 @compiled(inlined=True)
 def propose_from_mixture(numbers, move, posterior, rng):
@@ -252,20 +196,13 @@ def propose_from_mixture(numbers, move, posterior, rng):
     """
     surrogate = posterior.surrogate
     first, factor, size = surrogate.first, surrogate.factor, move.new.size
-    component = drawn_component(numbers.weights, rng)
+    component, rho, scale = drawn_component(numbers, rng)
     white, log_q = move.there, 0.0
-    for i in range(first):
-        move.new[i] = move.position[i]
     if component == 0:
-        for i in range(first, size):
-            white[i] = numbers.scale * rng.standard_normal()
-        for i in range(first, size):
-            move.new[i] = move.position[i] + inner_of_line(factor, i, white, first, i + 1)
+        walk_by(factor, scale, move, first, rng)
         return log_q, component
-    rho = numbers.rho[component - 1]
-    scale = np.sqrt(1.0 - rho * rho)
     for i in range(size):
-        white[i] = move.here[i]
+        white[i], move.new[i] = move.here[i], move.position[i]
         if i >= first:
             white[i] = rho * move.here[i] + scale * rng.standard_normal()
             log_q += 0.5 * (white[i] * white[i] - move.here[i] * move.here[i])
@@ -331,12 +268,7 @@ class Mixture(Proposal):
         return MixtureNumbers(float(scale), weights, np.array(self.rho, dtype=np.float64))
 
     def adapted(
-        self,
-        record: MixtureNumbers,
-        window: np.ndarray,
-        total: np.ndarray,
-        walk_target: float,
-        size: int,
+        self, record: MixtureNumbers, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> MixtureNumbers:
         """Move the walk's acceptance to its target and weight to the best component."""
         record = record._replace(scale=tuned(record.scale, window[0], total[0], walk_target))
@@ -370,15 +302,9 @@ class Mixture(Proposal):
 def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
     """Return the least weight of the walk, from how far the posterior is from Gaussian.
 
-    A Gaussian posterior accepts all Laplace moves alike. What the boldest of them loses against
-    the most local one is the share of moves that the Gaussian approximation fails, and is what
-    the walk is there for: tails that are heavier.
-
-    Parameters
-    ----------
-    total : ndarray, shape (components, N_TALLIES)
-    rho
-        Coefficients of the Laplace moves.
+    A Gaussian posterior accepts all Laplace moves alike. What the boldest of them loses against the
+    most local one is the share of moves that the Gaussian approximation fails: the walk is there
+    for tails that are heavier. `total` are tallies, shape (components, N_TALLIES).
     """
     accepted = total[1:, TALLY_ACCEPT] / np.maximum(total[1:, TRIED], 1.0)
     bold, local = accepted[int(np.argmin(np.abs(rho)))], accepted[int(np.argmax(rho))]
@@ -389,17 +315,12 @@ def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
 def efficiency(total: np.ndarray, size: int) -> np.ndarray:
     """Return a figure of merit per component, proportional to effective draws per second.
 
-    With g = E[accepted squared jump] / (2 Var), a chain that used this component alone would
-    have a lag-one autocorrelation of about 1 - g, hence an effective sample of g/(2 - g) per
-    update. The figure is the geometric mean over the coordinates' values and their squares, so
-    that antithetic moves cannot win on means alone, over the time that an update takes.
-
-    Parameters
-    ----------
-    total : ndarray, shape (components, N_TALLIES)
-        Jumps are sums over whitened coordinates, of variance 1 and with squares of variance 2.
-    size
-        Number of coordinates d.
+    With g = E[accepted squared jump] / (2 Var), a chain of this component alone would have a
+    lag-one autocorrelation of about 1 - g, hence an effective sample of g/(2 - g) per update. The
+    figure is the geometric mean over the d coordinates' values and their squares, so that
+    antithetic moves cannot win on means alone, over the time of an update. Jumps in `total`, shape
+    (components, N_TALLIES), are sums over whitened coordinates, of variance 1 and with squares of
+    variance 2.
     """
     tried = np.maximum(total[:, TRIED], 1.0)
     merits = []
@@ -416,8 +337,7 @@ def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N
     ----------
     rho
         One autoregressive coefficient in (-1, 1), or several with equal weights. A posterior with
-        tails
-        heavier than its Gaussian approximation needs a random walk as well: see
+        tails heavier than its Gaussian approximation needs a random walk as well: see
         :class:`Mixture`.
 
     Examples

@@ -1,9 +1,7 @@
-"""A move of a user's own, run inside the compiled update.
+"""A custom move, run inside the compiled update, and the check of its log-ratio.
 
-A test of the log-ratio that a custom move returns: a Gaussian that updates have to preserve.
-
-Independent draws from a known Gaussian are moved by a few Metropolis–Hastings updates on all rows.
-With a right log-ratio they still are such draws, so that their moments have known standard errors.
+The check moves independent draws from a known Gaussian by a few Metropolis–Hastings updates on all
+rows. With a right log-ratio they still are such draws, with known standard errors of their moments.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +21,7 @@ from pymc_minibatch_mh.data.arrays import load
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.kernels.batch import MOVE, MOVE_SIGNATURE, Metric, draw_batch
 from pymc_minibatch_mh.kernels.handle import address_of, call_keeping, take_kept
+from pymc_minibatch_mh.kernels.moves import Move
 from pymc_minibatch_mh.kernels.posterior import RowSpace, Surrogate, whitened_norm
 from pymc_minibatch_mh.kernels.roles import (
     DERIVATIVES_SIGNATURE,
@@ -32,7 +31,7 @@ from pymc_minibatch_mh.kernels.roles import (
     role_of,
 )
 from pymc_minibatch_mh.kernels.vectors import copy_to
-from pymc_minibatch_mh.proposals.base import Proposal
+from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 
 #: Chance that the check fails a right move.
 LEVEL = 1e-7
@@ -48,31 +47,15 @@ CORRELATION, SHIFT, WIDER = 0.6, 0.2, 1.15
 
 
 class Gaussian(NamedTuple):
-    """A Gaussian as moves know a posterior.
-
-    Parameters
-    ----------
-    mean : ndarray, shape (d,)
-    factor, whitener : ndarray, shape (d, d)
-        L and L⁻¹, with L Lᵀ its covariance.
-    surrogate
-        An approximation of it, for the move.
-    space
-        Its rows.
-    """
+    """A Gaussian as moves know a posterior."""
 
     mean: np.ndarray
+    #: L and L⁻¹, with L Lᵀ its covariance.
     factor: np.ndarray
     whitener: np.ndarray
+    #: An approximation of it, for the move, and its rows.
     surrogate: Surrogate
     space: RowSpace
-
-
-class Ends(NamedTuple):
-    """Position and proposal of a move."""
-
-    position: np.ndarray
-    new: np.ndarray
 
 
 @compiled(DERIVATIVES_SIGNATURE)
@@ -95,7 +78,7 @@ def _walk(own, gaussian, positions, updates, sign, rng):
     """Make updates from each of the positions; return how many log-ratios were not zero."""
     new, state, used = np.empty(positions.shape[1]), own.state.copy(), 0
     for k in range(len(positions)):
-        move = Ends(positions[k], new)
+        move = Move(positions[k], new, new, new, new)
         copy_to(own.state, state)
         for _ in range(updates):
             log_q, component = propose(own, move, gaussian, rng)
@@ -110,20 +93,10 @@ def _walk(own, gaussian, positions, updates, sign, rng):
 
 
 class MoveCheck:
-    """The check of one move.
+    """The check of one move, whose record compiled updates are handed.
 
-    Parameters
-    ----------
-    name
-        The move in messages.
-    record
-        What compiled updates are handed.
-    require_proposed
-        Raises what has gone wrong in the move.
-    scale
-        About the standard deviation of the Gaussian.
-    rng
-        Its generator.
+    `require_proposed` raises what has gone wrong in the move; `scale` is about the standard
+    deviation of the Gaussian.
     """
 
     def __init__(
@@ -156,10 +129,7 @@ class MoveCheck:
     def largest(self) -> float:
         """Return the largest distance of a moment, in standard errors.
 
-        Raises
-        ------
-        SettingError
-            If a moment is off, or if walks forget nothing of their start.
+        Raises a SettingError if a moment is off, or if walks forget nothing of their start.
         """
         updates = self._updates()
         off, used = self._distances(updates, 1.0)
@@ -425,22 +395,12 @@ class OwnMove(Proposal):
         """True: the function is handed the model's own variables."""
         return True
 
-    @property
-    def n_components(self) -> int:
-        """One."""
-        return 1
-
     def record(self, size: int) -> OwnMoveState:
         """Return the state that a chain starts with."""
         return OwnMoveState(np.array(self.state, dtype=np.float64))
 
     def adapted(
-        self,
-        record: OwnMoveState,
-        window: np.ndarray,
-        total: np.ndarray,
-        walk_target: float,
-        size: int,
+        self, record: OwnMoveState, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> OwnMoveState:
         """Let the user's function adapt the state."""
         if self.adapt is None or not window[0, TRIED] > 0.0:
@@ -450,13 +410,7 @@ class OwnMove(Proposal):
         return OwnMoveState(np.ascontiguousarray(state, dtype=np.float64))
 
     def linked(self, record: OwnMoveState, prepared: Any) -> LinkedOwnMove:
-        """Return the state with the addresses of this process.
-
-        Raises
-        ------
-        SettingError
-            Where other steps move variables that rows depend on.
-        """
+        """Return the state with addresses; refuse rows that depend on other steps' variables."""
         target = prepared.target
         if target.split.first > 0:
             raise SettingError(
@@ -474,13 +428,7 @@ class OwnMove(Proposal):
         return LinkedOwnMove(move, derivatives, batch_size, state, *room)
 
     def require_proposed(self, record: Any) -> None:
-        """Raise what has gone wrong in the user's function.
-
-        Raises
-        ------
-        MinibatchError
-            If it has raised, with its exception as the cause, or changed its position.
-        """
+        """Raise a MinibatchError if the function has raised, or changed its position."""
         edited = bool(record.faults[EDITED])
         record.faults[EDITED] = 0
         if record.faults[RAISED]:

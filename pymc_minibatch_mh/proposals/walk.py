@@ -11,20 +11,13 @@ from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.roles import TALLY_ACCEPT, TRIED, role_of
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
-from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
+from pymc_minibatch_mh.proposals.base import Proposal, Tallies, positive_definite
 
 
 def tuned(scale: float, window: np.ndarray, total: np.ndarray, target: float) -> float:
-    """Return the scale of a move after a window of warm-up.
+    """Return the scale of a move after a window of warm-up, moved to an acceptance of `target`.
 
-    Parameters
-    ----------
-    scale
-        The scale before.
-    window, total : ndarray, shape (N_TALLIES,)
-        Tallies of the move in the last window, and in all of warm-up.
-    target
-        Acceptance that it is moved to.
+    `window` and `total` are tallies of the move, shape (N_TALLIES,), in the last window and in all.
     """
     if not window[TRIED] > 0.0:
         return scale
@@ -40,44 +33,41 @@ SHAPES = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
 class WalkNumbers(NamedTuple):
-    """Numbers of a random walk in a chain.
-
-    Parameters
-    ----------
-    scale
-        s.
-    shape
-        LAPLACE, IDENTITY or GIVEN.
-    factor : ndarray, shape (d, d) or (0, 0)
-        L of a given shape, lower triangular.
-    """
+    """Scale s of a random walk in a chain; LAPLACE, IDENTITY or GIVEN, and L of a given shape."""
 
     scale: float
     shape: int
+    #: Lower triangular, shape (d, d), or (0, 0).
     factor: np.ndarray
+
+
+@compiled(spliced=True)
+def walk_by(factor, scale, move, first, rng):
+    """Write θ + s L ξ to `move.new`, by coordinates from `first` on alone.
+
+    L is lower triangular: these are steps of the conditional distribution given that others stay.
+    """
+    white = move.there
+    for i in range(first):
+        move.new[i] = move.position[i]
+    for i in range(first, move.new.size):
+        white[i] = scale * rng.standard_normal()
+    for i in range(first, move.new.size):
+        move.new[i] = move.position[i] + inner_of_line(factor, i, white, first, i + 1)
 
 
 @role_of(WalkNumbers, "propose")
 @compiled(inlined=True)
 def walk(numbers, move, posterior, rng):
-    """Draw a step from a centred normal distribution: see :func:`roles.propose`.
-
-    With a lower triangular factor, steps of the coordinates from `first` on alone are those of
-    the conditional distribution given that the others stay.
-    """
-    surrogate = posterior.surrogate
-    first, size, white = surrogate.first, move.new.size, move.there
-    for i in range(first):
-        move.new[i] = move.position[i]
-    for i in range(first, size):
-        white[i] = numbers.scale * rng.standard_normal()
+    """Draw a step from a centred normal distribution: see :func:`roles.propose`."""
+    surrogate, scale = posterior.surrogate, numbers.scale
+    first = surrogate.first
     if numbers.shape == IDENTITY:
-        for i in range(first, size):
-            move.new[i] = move.position[i] + white[i]
+        for i in range(move.new.size):
+            move.new[i] = move.position[i] + (scale * rng.standard_normal() if i >= first else 0.0)
         return 0.0, 0
     factor = surrogate.factor if numbers.shape == LAPLACE else numbers.factor
-    for i in range(first, size):
-        move.new[i] = move.position[i] + inner_of_line(factor, i, white, first, i + 1)
+    walk_by(factor, scale, move, first, rng)
     return 0.0, 0
 
 
@@ -137,11 +127,6 @@ class RandomWalk(Proposal):
         """Whether the covariance is a given one."""
         return not (isinstance(self.covariance, str) and self.covariance == "laplace")
 
-    @property
-    def n_components(self) -> int:
-        """One."""
-        return 1
-
     def record(self, size: int) -> WalkNumbers:
         """Return the scale that a chain starts with, and the shape."""
         scale = float(2.38 / np.sqrt(size) if self.scale is None else self.scale)
@@ -151,12 +136,7 @@ class RandomWalk(Proposal):
         return WalkNumbers(scale, GIVEN, np.ascontiguousarray(np.linalg.cholesky(given)))
 
     def adapted(
-        self,
-        record: WalkNumbers,
-        window: np.ndarray,
-        total: np.ndarray,
-        walk_target: float,
-        size: int,
+        self, record: WalkNumbers, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> WalkNumbers:
         """Move the acceptance to its target."""
         if not self.adapt:

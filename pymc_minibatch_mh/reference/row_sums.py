@@ -185,15 +185,13 @@ def moments_in(
 
 
 def ratio_in(move: BoundedMove, c: np.ndarray, sums: RowSums, rows: Any) -> tuple[float, int]:
-    """Return the largest |dU_i| / (c_i M) in a move, and the number in memory of its row.
-
-    The c_i, float32, are by the rows' numbers in memory.
-    """
-    address = address_of(sums.evaluate(move.order))
-    with sums.placed(rows) as place:
-        return kernels.largest_ratio(
-            address, move.ends, *place, c, move.m, move.inverse_temperature
-        )
+    """Return the largest |dU_i| / (c_i M) in a move and its row; c is by numbers in memory."""
+    address, beta = address_of(sums.evaluate(move.order)), move.inverse_temperature
+    with sums.placed(rows) as (space, numbers):
+        differences, scales = np.empty((2, numbers.size))
+        kernels.differences_of(address, move.ends, space, numbers, differences, scales)
+    ratio, place = kernels.largest_of(differences, scales, c[numbers], move.m, beta)
+    return ratio, int(numbers[place])
 
 
 class Spread(NamedTuple):
@@ -235,14 +233,12 @@ class SpreadIn(NamedTuple):
         """Return it of rows that were read, and their bounds."""
         address = address_of(sums.evaluate(self.move.order))
         with sums.placed(read) as (space, numbers):
-            return self.of(address, space, (0, numbers.size), c)
+            return self.of(address, space, numbers, c)
 
-    def of(
-        self, address: int, space: RowSpace, ends: tuple[int, int], c: np.ndarray | None
-    ) -> Spread:
-        """Return it of the rows between two numbers in memory, and their bounds."""
-        differences, scales = np.empty((2, ends[1] - ends[0]))
-        kernels.differences_of(address, self.move.ends, space, *ends, differences, scales)
+    def of(self, address: int, space: RowSpace, rows: np.ndarray, c: np.ndarray | None) -> Spread:
+        """Return it of rows by their numbers in memory, and their bounds."""
+        differences, scales = np.empty((2, rows.size))
+        kernels.differences_of(address, self.move.ends, space, rows, differences, scales)
         ratio, row = math.nan, -1
         if c is not None:
             m, beta = self.move.m, self.move.inverse_temperature

@@ -53,7 +53,7 @@ from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import smallest_table
 from pymc_minibatch_mh.kernels.draw import draw_more, reserve
 from pymc_minibatch_mh.kernels.looks import NO_BOUNDS, add_moments, scan_rows
-from pymc_minibatch_mh.kernels.moves import ratio_to_bound
+from pymc_minibatch_mh.kernels.moves import hold_against_bound
 from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
@@ -164,16 +164,11 @@ def judge(log_ratio, width, uniform):
 @compiled(spliced=True)
 def _hold_against_bounds(posterior, read, table, m, counts):
     """Count the largest |l_i| of rows that were read, in units of c_i M, and its row."""
-    rows, ends, differences, scales = read
+    rows, differences, scales = read
     c, beta = posterior.tables.c[table], posterior.surrogate.inverse_temperature
-    term = 0
     for i in range(rows.size):
-        while i >= ends[term]:
-            term += 1
-        row = rows[i] + posterior.space.term_starts[term]
-        ratio = ratio_to_bound(differences[i], scales[i], c[row] * m, beta)
-        if not ratio <= counts[entry.BOUND_RATIO]:
-            counts[entry.BOUND_RATIO], counts[entry.BOUND_ROW] = ratio, row
+        bound = c[rows[i]] * m
+        hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
 
 
 @compiled(spliced=True)
@@ -182,10 +177,9 @@ def _look_at_more(posterior, move, drawn, bounds, moments, counts):
     count = drawn.size
     differences, scales = scratch(count, np.float64), scratch(count, np.float64)
     rows = scratch(count, np.int64)
-    ends = scratch(posterior.space.term_starts.size - 1, np.int64)
-    read_drawn(posterior, move, drawn, rows, ends, differences, scales)
+    read_drawn(posterior, move, drawn, rows, differences, scales)
     if bounds[0] >= 0:
-        read = (rows, ends, differences, scales)
+        read = (rows, differences, scales)
         _hold_against_bounds(posterior, read, bounds[0], bounds[1], counts)
     return add_moments(moments[0], moments[1], moments[2], moments[3], differences, count)
 

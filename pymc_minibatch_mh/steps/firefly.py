@@ -65,7 +65,7 @@ from pymc_minibatch_mh.checks import choice, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, smallest_table
-from pymc_minibatch_mh.kernels.moves import Move, ratio_to_bound
+from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
 from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import copy_to, scratch
@@ -168,22 +168,16 @@ def _read(place, posterior, rows, odds, counts):
     The counts remember the row that exceeds its bound most.
     """
     c, beta = posterior.tables.c[place.table], posterior.surrogate.inverse_temperature
-    starts = posterior.space.term_starts
     ask_for_bounds(posterior.tables, place.table, rows)
     differences, scales = scratch(rows.size, np.float64), scratch(rows.size, np.float64)
-    inside, ends = scratch(rows.size, np.int64), scratch(starts.size - 1, np.int64)
-    read_drawn(posterior, place.move, rows, inside, ends, differences, scales)
-    term = 0
+    arranged = scratch(rows.size, np.int64)
+    read_drawn(posterior, place.move, rows, arranged, differences, scales)
+    copy_to(rows, arranged)
     for i in range(rows.size):
-        while i >= ends[term]:
-            term += 1
-        row = inside[i] + starts[term]
-        rows[i] = row
-        bound, change = c[row] * place.m, differences[i]
+        bound, change = c[rows[i]] * place.m, differences[i]
         # A lower bound says nothing of how far a row can rise.
-        ratio = ratio_to_bound(0.0 if change > 0.0 else change, scales[i], bound, beta)
-        if not ratio <= counts[entry.BOUND_RATIO]:
-            counts[entry.BOUND_RATIO], counts[entry.BOUND_ROW] = ratio, row
+        fall = 0.0 if change > 0.0 else change
+        hold_against_bound(rows[i], fall, scales[i], bound, beta, counts)
         odds[i] = log_odds(beta * change + bound)
 
 

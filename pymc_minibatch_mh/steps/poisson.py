@@ -45,7 +45,7 @@ from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.draw import draw_alias
 from pymc_minibatch_mh.kernels.looks import NO_BOUNDS
-from pymc_minibatch_mh.kernels.moves import Move, ratio_to_bound
+from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
 from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
@@ -122,20 +122,15 @@ def _shares_at(place, drawn, posterior, found, counts):
     beta, centre = posterior.surrogate.inverse_temperature, posterior.surrogate.centre
     count = drawn.size
     differences, scales = scratch(count, np.float64), scratch(count, np.float64)
-    ends = scratch(posterior.space.term_starts.size - 1, np.int64)
     from_centre = Move(centre, place, centre, centre, centre)
-    read_drawn(posterior, from_centre, drawn, rows, ends, differences, scales)
-    term = 0
+    read_drawn(posterior, from_centre, drawn, rows, differences, scales)
     for i in range(count):
-        while i >= ends[term]:
-            term += 1
-        row = rows[i] + posterior.space.term_starts[term]
+        row = rows[i]
         width, half = np.float64(widths[row]), 0.5 * widths[row]
-        ratio = ratio_to_bound(differences[i] + (below[row] - half) / beta, scales[i], half, beta)
-        if not ratio <= counts[entry.BOUND_RATIO]:
-            counts[entry.BOUND_RATIO], counts[entry.BOUND_ROW] = ratio, row
+        from_middle = differences[i] + (below[row] - half) / beta
+        hold_against_bound(row, from_middle, scales[i], half, beta, counts)
         share = (below[row] + beta * differences[i]) / width if width > 0.0 else 0.0
-        rows[i], shares[i] = row, min(max(share, 0.0), 1.0)
+        shares[i] = min(max(share, 0.0), 1.0)
 
 
 @compiled(spliced=True)

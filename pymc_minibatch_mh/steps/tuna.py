@@ -61,7 +61,7 @@ from pymc_minibatch_mh.checks import choice, flag
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, draw_rows, smallest_table
-from pymc_minibatch_mh.kernels.moves import ratio_to_bound
+from pymc_minibatch_mh.kernels.moves import hold_against_bound
 from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_chosen, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
@@ -189,18 +189,12 @@ def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
     ask_for_bounds(posterior.tables, table, drawn)
     differences, scales = scratch(drawn.size, np.float64), scratch(drawn.size, np.float64)
     rows = scratch(drawn.size, np.int64)
-    ends = scratch(posterior.space.term_starts.size - 1, np.int64)
-    read_drawn(posterior, move, drawn, rows, ends, differences, scales)
-    total, term = 0.0, 0
+    read_drawn(posterior, move, drawn, rows, differences, scales)
+    total = 0.0
     for i in range(drawn.size):
-        while i >= ends[term]:
-            term += 1
-        row = rows[i] + posterior.space.term_starts[term]
-        bound = c[row] * m
+        bound = c[rows[i]] * m
         change = -beta * differences[i]
-        ratio = ratio_to_bound(differences[i], scales[i], bound, beta)
-        if not ratio <= counts[entry.BOUND_RATIO]:
-            counts[entry.BOUND_RATIO], counts[entry.BOUND_ROW] = ratio, row
+        ratio = hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
         counts[entry.SQUARED_RATIOS] += ratio * ratio
         counts[entry.N_RATIOS] += 1.0
         kept, added = thin(min(max(change, -bound), bound), bound, size, test)

@@ -11,7 +11,7 @@ from pymc_minibatch_mh.compiled.graphs import GraphRows, ReadRows, row_source
 from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.posterior import RowSpace
-from pymc_minibatch_mh.kernels.row_sums import move_moments
+from pymc_minibatch_mh.kernels.row_sums import moments_of_move
 from pymc_minibatch_mh.likelihood.function import row_functions
 
 N = 50
@@ -104,7 +104,8 @@ def change_of_rows(compiled, drawn, theta, new):
     _, _, source, placed, evaluate = compiled
     space = RowSpace(source.term_starts, placed.context)
     drawn = np.array(drawn, dtype=np.int64)
-    return move_moments(address_of(evaluate), theta, new, theta, space, drawn)
+    ends, out = (theta, new, theta), np.empty(drawn.size)
+    return moments_of_move(address_of(evaluate), ends, space, drawn, out)
 
 
 def test_compiled_batches_hold_the_rows_of_the_model(compiled):

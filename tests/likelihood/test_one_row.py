@@ -11,7 +11,7 @@ from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import GraphRows, row_source
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.posterior import RowSpace
-from pymc_minibatch_mh.kernels.row_sums import add_derivatives, move_moments
+from pymc_minibatch_mh.kernels.row_sums import add_derivatives, moments_of_move
 from pymc_minibatch_mh.likelihood import batch
 from pymc_minibatch_mh.likelihood.function import row_functions
 from tiers import fast
@@ -129,7 +129,8 @@ def test_compiled_code_reads_one_row_any_number_of_times(reader, beside):
     before, after = (rows_of_whole(model, parts, "y", x) for x in (theta, new))
 
     evaluate = placed.evaluate(0)
-    n, mean, second, *_ = move_moments(address_of(evaluate), theta, new, theta, space, drawn)
+    ends, found = (theta, new, theta), np.empty(drawn.size)
+    n, mean, second, *_ = moments_of_move(address_of(evaluate), ends, space, drawn, found)
     assert n == drawn.size
     np.testing.assert_allclose(mean, after - before, rtol=1e-9)
     assert second < 1e-18 * mean**2

@@ -9,7 +9,7 @@ from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.looks import predicted_noise
 from pymc_minibatch_mh.kernels.moves import move_between
 from pymc_minibatch_mh.kernels.posterior import expansion_change
-from pymc_minibatch_mh.kernels.row_sums import move_moments
+from pymc_minibatch_mh.kernels.row_sums import moments_of_move
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.reference.mode import calibrate, surrogate_at
 from pymc_minibatch_mh.reference.target import Target
@@ -55,9 +55,8 @@ def setting_of(target_of):
 def compiled_change(s, rows, target=None):
     target = target or s.target
     space, address = target.passes.space, address_of(target.evaluate)
-    n, mean, *_ = move_moments(
-        address, s.theta, s.new, s.surrogate.centre, space, np.array(rows, dtype=np.int64)
-    )
+    rows, ends = np.array(rows, dtype=np.int64), (s.theta, s.new, s.surrogate.centre)
+    n, mean, *_ = moments_of_move(address, ends, space, rows, np.empty(rows.size))
     return n * mean
 
 
