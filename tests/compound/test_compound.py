@@ -131,6 +131,8 @@ def test_by_default_a_step_leaves_discrete_variables_to_pymc(model, reference):
     assert largest_error(trace, reference) < FAR
 
 
+# Forecasts and refusals of the same model are fast.
+@pytest.mark.slow
 def test_rows_that_depend_on_a_discrete_variable_take_order_zero():
     model = switched()
     with model:

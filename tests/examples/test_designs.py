@@ -12,6 +12,7 @@ from papers.sequential import sequential_error, sequential_use
 from papers.stiefel import StiefelWalk
 from pymc_minibatch_mh import AustereMH, RandomWalk, audit, explain
 from pymc_minibatch_mh.chain.probe import Probe
+from tiers import fast
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -26,7 +27,10 @@ def moves(seed, count=60):
     return TriedMoves(N_ROWS, rng.normal(-0.7, 1.2, count), rng.uniform(0.3, 6.0, count))
 
 
-@every(("tolerance", "n_rows", "batch_size"), [(0.1, 13_000, 450), (0.2, 100_000, 300)])
+@every(
+    ("tolerance", "n_rows", "batch_size"),
+    fast([(0.1, 13_000, 450), (0.2, 100_000, 300)], [(0.1, 13_000, 450)]),
+)
 def test_published_designs_are_found(tolerance, n_rows, batch_size):
     found = design_sequential_test(n_rows, tolerance)
     assert (found.batch_size, found.epsilon) == (batch_size, 0.01)

@@ -99,7 +99,7 @@ def test_rows_that_every_update_reads_are_read_where_they_lie(name):
     draws = chain.advance(300)
     pool, columns = chain._pool, step.target.source.columns
     np.testing.assert_array_equal(pool.rows[pool.heavy], heavy)
-    for own, column in zip(pool._placed._room.columns, columns, strict=True):
+    for own, column in zip(pool._placed._source.columns, columns, strict=True):
         np.testing.assert_array_equal(own.values[pool.heavy], column.read(heavy))
         some = np.arange(0, 4_096, 7)
         np.testing.assert_array_equal(own.values[some], column.read(pool.rows[some]))
