@@ -78,19 +78,13 @@ def pytest_runtest_setup(item):
         faulthandler.cancel_dump_traceback_later()
 
 
-def name_of(item):
-    """Return the group that a test is marked for."""
-    return item.get_closest_marker("xdist_group").args[0]
-
-
 # Before pytest-xdist notes the groups.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Leave the tests of a file to one worker, which builds its models and steps once.
 
-    Between them, groups need every kernel. The first is compiled by one worker while others read
-    expressions, which need none, so that kernels that all groups share are compiled once; the other
-    groups come next. With --shard, the tests of other parts are left out.
+    Those that are in groups of their own come first: between them they need every kernel, so that
+    the workers compile different ones. With --shard, the tests of other parts are left out.
     """
     if config.getoption("shard"):
         from shards import part_of
@@ -104,15 +98,8 @@ def pytest_collection_modifyitems(config, items):
     alone = [item for item in items if item.get_closest_marker("xdist_group") is None]
     for item in alone:
         item.add_marker(pytest.mark.xdist_group(item.location[0]))
-    others = {*alone}
-    first = next((name_of(item) for item in items if item not in others), "")
-
-    def order(item):
-        if item in others:
-            return 1 if item.location[0].startswith("tests/likelihood/") else 3
-        return 0 if name_of(item) == first else 2
-
-    items.sort(key=order)
+    later = {*alone}
+    items.sort(key=later.__contains__)
 
 
 @pytest.hookimpl(wrapper=True)
