@@ -6,17 +6,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pymc_minibatch_mh.errors import (
-    BoundsError,
-    BoundViolationError,
-    MinibatchError,
-    ModeError,
-    SettingError,
-    SourceError,
-    SplitCheckError,
-    StaleDataError,
-    UnsplittableModelError,
-)
+from pymc_minibatch_mh.errors import MinibatchError
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges
@@ -27,7 +17,6 @@ if TYPE_CHECKING:
     )
     from pymc_minibatch_mh.diagnostics.audit.audit import audit
     from pymc_minibatch_mh.diagnostics.forecast.explain import explain
-    from pymc_minibatch_mh.diagnostics.forecast.explanation import Explanation
     from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
     from pymc_minibatch_mh.kernels.batch import rows_gradient
     from pymc_minibatch_mh.likelihood.split import split
@@ -56,7 +45,6 @@ _ON_FIRST_USE = {
     "BarkerMinibatchMH": "steps.barker",
     "Bounds": "bounds.user_bounds",
     "ConfidenceMH": "steps.confidence",
-    "Explanation": "diagnostics.forecast.explanation",
     "FactorizedMH": "steps.factorized",
     "FireflyMH": "steps.firefly",
     "Langevin": "proposals.langevin",
@@ -89,18 +77,14 @@ _ON_FIRST_USE = {
 __all__ = [
     "AustereMH",
     "BarkerMinibatchMH",
-    "BoundViolationError",
     "Bounds",
-    "BoundsError",
     "ConfidenceMH",
-    "Explanation",
     "FactorizedMH",
     "FireflyMH",
     "Langevin",
     "Laplace",
     "MinibatchError",
     "Mixture",
-    "ModeError",
     "OwnMove",
     "OwnTestMH",
     "PenaltyMH",
@@ -110,12 +94,7 @@ __all__ = [
     "Ranges",
     "Rows",
     "ScalableSubsamplingMH",
-    "SettingError",
-    "SourceError",
-    "SplitCheckError",
-    "StaleDataError",
     "TunaMH",
-    "UnsplittableModelError",
     "audit",
     "explain",
     "log_likelihood",
@@ -147,6 +126,8 @@ def _collection_paused() -> Iterator[None]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("pymc-minibatch-mh")
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with _collection_paused():
@@ -156,4 +137,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    dunders = {name for name in globals() if name.startswith("__")}
+    return sorted({*__all__, *dunders, "__version__"})

@@ -116,10 +116,16 @@ def test_type_checkers_read_the_names_where_python_finds_them():
 
 @pytest.mark.parametrize("name", pymc_minibatch_mh.__all__)
 def test_every_public_name_is_there(name):
-    assert name in dir(pymc_minibatch_mh)
     thing = getattr(pymc_minibatch_mh, name)
     assert getattr(importlib.import_module(thing.__module__), name) is thing
     assert pickle.loads(pickle.dumps(thing)) is thing
+
+
+def test_the_package_shows_its_names_and_its_version():
+    shown = dir(pymc_minibatch_mh)
+    assert [name for name in shown if not name.startswith("__")] == pymc_minibatch_mh.__all__
+    assert "__version__" in shown
+    assert pymc_minibatch_mh.__version__ == METADATA["project"]["version"]
 
 
 def test_a_star_imports_all_public_names():

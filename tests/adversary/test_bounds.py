@@ -6,7 +6,7 @@ import pytest
 from adversary.expressions import random_expression
 from adversary.hunting import SCALES, largest_ratio, random_surrogate
 from adversary.likelihoods import LIKELIHOODS, random_likelihood
-from pymc_minibatch_mh import BoundsError
+from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.likelihood.function import row_functions
 from pymc_minibatch_mh.likelihood.split import split
 

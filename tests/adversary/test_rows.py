@@ -11,8 +11,8 @@ from adversary.expressions import random_expression
 from adversary.likelihoods import LIKELIHOODS, random_likelihood
 from adversary.subject import Formed, Subject
 from likelihood.exact import DIGITS, ExactRow
-from pymc_minibatch_mh import BoundsError
 from pymc_minibatch_mh.compiled.graphs import GraphRows
+from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.kernels.handle import address_of, function_at
 from pymc_minibatch_mh.kernels.roles import EVALUATE
 from pymc_minibatch_mh.likelihood.cells import LoweringError

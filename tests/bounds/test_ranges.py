@@ -5,8 +5,9 @@ import pymc as pm
 import pytest
 
 from every import every
-from pymc_minibatch_mh import BoundsError, Ranges, SettingError
+from pymc_minibatch_mh import Ranges
 from pymc_minibatch_mh.bounds.user_bounds import OF_NO_MOVE, RangesPass, table_of_ranges
+from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.kernels.moves import RANGE
 from pymc_minibatch_mh.kernels.posterior import Surrogate
 from pymc_minibatch_mh.likelihood.function import row_functions

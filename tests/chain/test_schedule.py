@@ -9,9 +9,10 @@ import pytest
 
 import pymc_minibatch_mh as mh
 from conformance.harness import run, same_draws
-from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, SettingError, TunaMH
+from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Stage, stage_of, tempered
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.looks import unit_noise

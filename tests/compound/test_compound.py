@@ -9,14 +9,8 @@ import pytest
 
 from compound.models import posterior_of_shared, posterior_of_switched, shared, switched
 from conformance.harness import same_draws
-from pymc_minibatch_mh import (
-    BarkerMinibatchMH,
-    BoundsError,
-    PenaltyMH,
-    SettingError,
-    TunaMH,
-    UnsplittableModelError,
-)
+from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
+from pymc_minibatch_mh.errors import BoundsError, SettingError, UnsplittableModelError
 from pymc_minibatch_mh.steps.report import STATS
 from statistical.budget import FAR
 

@@ -9,7 +9,8 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import Competence
 
 from conformance.harness import run, same_draws
-from pymc_minibatch_mh import StaleDataError, overdispersed_initvals
+from pymc_minibatch_mh import overdispersed_initvals
+from pymc_minibatch_mh.errors import StaleDataError
 from pymc_minibatch_mh.steps.report import STATS
 from tiers import fast
 from zoo import METHODS, RANGED, SOME_METHODS, coordinates, sample

@@ -6,7 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk, SettingError
+from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps import base
 from zoo import METHODS, RANGED
 

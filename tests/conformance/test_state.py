@@ -16,7 +16,8 @@ import pytest
 from conformance.harness import run, same_state
 from golden.combinations import COMBINATIONS, Combination, of_family
 from proposals.test_own_move import adapt, langevin
-from pymc_minibatch_mh import Bounds, Mixture, OwnMove, PenaltyMH, SettingError, TunaMH
+from pymc_minibatch_mh import Bounds, Mixture, OwnMove, PenaltyMH, TunaMH
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.draw import END, NEXT
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.plan.file import key_of

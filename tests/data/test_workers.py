@@ -6,9 +6,10 @@ import pymc as pm
 import pytest
 from distributed import Client, LocalCluster, get_task_stream
 
-from pymc_minibatch_mh import Rows, SourceError, TunaMH
+from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data.dask_storage import DaskStorage
 from pymc_minibatch_mh.data.storage import Part
+from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.plan import violations
 from pymc_minibatch_mh.reference import passes as parallel
 from pymc_minibatch_mh.reference import target

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pymc_minibatch_mh import SettingError, plot_audit, plot_bounds, plot_rows
+from pymc_minibatch_mh import plot_audit, plot_bounds, plot_rows
+from pymc_minibatch_mh.errors import SettingError
 
 RNG = np.random.default_rng(3)
 PAIRS = 30

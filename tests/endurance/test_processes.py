@@ -8,7 +8,8 @@ from pymc.sampling.parallel import ParallelSamplingError
 
 from altered import with_tables
 from conformance.harness import same_draws
-from pymc_minibatch_mh import Bounds, BoundViolationError, TunaMH
+from pymc_minibatch_mh import Bounds, TunaMH
+from pymc_minibatch_mh.errors import BoundViolationError
 from recording import record
 from zoo import METHODS, sample
 

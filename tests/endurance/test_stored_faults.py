@@ -13,8 +13,9 @@ import zarr
 from pymc.sampling.parallel import ParallelSamplingError
 from scipy.special import expit
 
-from pymc_minibatch_mh import Rows, SourceError, TunaMH, sample
+from pymc_minibatch_mh import Rows, TunaMH, sample
 from pymc_minibatch_mh.data.storage import ArrayStorage
+from pymc_minibatch_mh.errors import SourceError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),

@@ -6,8 +6,9 @@ import pytest
 from scipy.stats import chi2, kstest, ortho_group
 
 from papers.stiefel import LinkedStiefel, StiefelWalk
-from pymc_minibatch_mh import PenaltyMH, SettingError
+from pymc_minibatch_mh import PenaltyMH
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.moves import Move

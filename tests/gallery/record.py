@@ -12,8 +12,8 @@ from scipy.stats import chi2
 
 from bounds.certified import Rows
 from likelihood.evaluation import evaluate
-from pymc_minibatch_mh import BoundsError, UnsplittableModelError
 from pymc_minibatch_mh.bounds.bounds_pass import TAILS, BoundsPass
+from pymc_minibatch_mh.errors import BoundsError, UnsplittableModelError
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.reference.mode import Mode, surrogate_at

@@ -17,15 +17,8 @@ import pymc as pm
 
 from gallery.catalogue import EXAMPLES
 from gallery.record import TALL
-from pymc_minibatch_mh import (
-    BoundsError,
-    ModeError,
-    PenaltyMH,
-    TunaMH,
-    UnsplittableModelError,
-    explain,
-    overdispersed_initvals,
-)
+from pymc_minibatch_mh import PenaltyMH, TunaMH, explain, overdispersed_initvals
+from pymc_minibatch_mh.errors import BoundsError, ModeError, UnsplittableModelError
 
 FILE = Path(__file__).with_name("results.json")
 COMMAND = "PYTHONPATH=.:tests python tests/gallery/run_gallery.py"

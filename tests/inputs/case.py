@@ -11,7 +11,7 @@ import pymc as pm
 import pytensor
 import xarray as xr
 
-from pymc_minibatch_mh import SettingError
+from pymc_minibatch_mh.errors import SettingError
 from zoo import METHODS, RANGED
 
 #: What stands for a number whose last digits depend on the machine.

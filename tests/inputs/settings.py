@@ -6,11 +6,8 @@ import numpy as np
 import pymc as pm
 
 from inputs.case import Section
-from pymc_minibatch_mh import (
-    BoundsError,
-    Ranges,
-    sample,
-)
+from pymc_minibatch_mh import Ranges, sample
+from pymc_minibatch_mh.errors import BoundsError
 from zoo import METHODS
 
 every = Section("Settings of every step")

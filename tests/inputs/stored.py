@@ -10,15 +10,11 @@ import pymc as pm
 import zarr
 
 from inputs.case import Section
-from pymc_minibatch_mh import (
-    BarkerMinibatchMH,
-    Langevin,
+from pymc_minibatch_mh import BarkerMinibatchMH, Langevin, PoissonMH, Rows, TunaMH
+from pymc_minibatch_mh.errors import (
     MinibatchError,
-    PoissonMH,
-    Rows,
     SettingError,
     SourceError,
-    TunaMH,
     UnsplittableModelError,
 )
 from pymc_minibatch_mh.likelihood.stored import WholeArrayError

@@ -7,7 +7,7 @@ import pytest
 from bounds.certified import evaluate
 from every import every
 from families import FAMILIES
-from pymc_minibatch_mh import BoundsError
+from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.likelihood.differences import gap_of
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from pymc_minibatch_mh.likelihood.split import split

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh import Rows, SettingError, SourceError, progress
+from pymc_minibatch_mh import Rows, progress
 from pymc_minibatch_mh.data.storage import BLOCK_ROWS, ArrayStorage
+from pymc_minibatch_mh.errors import SettingError, SourceError
 
 N = 2 * BLOCK_ROWS + 7
 RNG = np.random.default_rng(5)

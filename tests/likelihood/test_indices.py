@@ -6,7 +6,8 @@ import pytensor.tensor as pt
 import pytest
 
 from every import every
-from pymc_minibatch_mh import PenaltyMH, TunaMH, UnsplittableModelError
+from pymc_minibatch_mh import PenaltyMH, TunaMH
+from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.likelihood.split import split
 
 N, GROUPS = 2_000, 8

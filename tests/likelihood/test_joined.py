@@ -8,7 +8,8 @@ from pytensor.compile.mode import Mode
 
 from every import every
 from likelihood.evaluation import at_points
-from pymc_minibatch_mh import Rows, SettingError, TunaMH, UnsplittableModelError
+from pymc_minibatch_mh import Rows, TunaMH
+from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.plan.violations import RatioToBounds, typical_moves
 from pymc_minibatch_mh.reference.target import Target

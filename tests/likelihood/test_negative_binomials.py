@@ -5,7 +5,8 @@ import pymc as pm
 import pytest
 
 from bounds.certified import Rows, evaluate
-from pymc_minibatch_mh import BoundsError, TunaMH
+from pymc_minibatch_mh import TunaMH
+from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.likelihood.cells import Constant
 from pymc_minibatch_mh.likelihood.function import row_functions
 from pymc_minibatch_mh.likelihood.split import split

@@ -6,8 +6,9 @@ import pytest
 from pytensor.compile.mode import Mode
 
 from every import every
-from pymc_minibatch_mh import Rows, SettingError, SourceError, TunaMH, UnsplittableModelError
+from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data.storage import ArrayStorage
+from pymc_minibatch_mh.errors import SettingError, SourceError, UnsplittableModelError
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.reference import passes

@@ -10,16 +10,15 @@ import pandas as pd
 import pymc as pm
 import pytest
 
-from pymc_minibatch_mh import (
-    BoundViolationError,
-    MinibatchError,
-    Rows,
-    SettingError,
-    StaleDataError,
-    TunaMH,
-)
+from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.bounds.block_tables import BLOCK
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.errors import (
+    BoundViolationError,
+    MinibatchError,
+    SettingError,
+    StaleDataError,
+)
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.plan import sharing as appended
 from pymc_minibatch_mh.plan import violations

@@ -6,7 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pymc_minibatch_mh import SettingError, TunaMH
+from pymc_minibatch_mh import TunaMH
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS, TOTAL
 from pymc_minibatch_mh.plan.prepared import full_passes_by_bounds, require_few, tell_of_uneven
 from pymc_minibatch_mh.plan.violations import moves_of_chains, sizes_of_many

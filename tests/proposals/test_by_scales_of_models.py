@@ -4,7 +4,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_minibatch_mh import Laplace, Mixture, SettingError, TunaMH, explain
+from pymc_minibatch_mh import Laplace, Mixture, TunaMH, explain
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.by_scales import place_by_scales, size_of_work
 from pymc_minibatch_mh.proposals.mixture import ByScalesNumbers, MixtureNumbers
 

@@ -10,8 +10,9 @@ from scipy.stats import multivariate_normal
 from altered import with_proposal
 from conformance.harness import run
 from proposals.test_own_move import moments
-from pymc_minibatch_mh import Langevin, SettingError, TunaMH
+from pymc_minibatch_mh import Langevin, TunaMH
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.batch import draw_batch

@@ -3,7 +3,8 @@ import pytest
 from scipy.stats import chi2, multivariate_normal
 
 from proposals.proposing import CENTRE, COVARIANCE, FACTOR, proposed, repeated
-from pymc_minibatch_mh import Laplace, Mixture, RandomWalk, SettingError
+from pymc_minibatch_mh import Laplace, Mixture, RandomWalk
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.proposals import mixture
 from statistical.budget import FAR, LEVEL

@@ -9,16 +9,9 @@ import pytest
 from numba import njit
 
 from altered import with_proposal
-from pymc_minibatch_mh import (
-    MinibatchError,
-    OwnMove,
-    PenaltyMH,
-    SettingError,
-    TunaMH,
-    audit,
-    rows_gradient,
-)
+from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, audit, rows_gradient
 from pymc_minibatch_mh.chain.chain import Chain
+from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from statistical.budget import FAR
 from zoo import drawn

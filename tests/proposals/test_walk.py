@@ -4,7 +4,8 @@ import pytest
 from scipy.stats import chi2
 
 from proposals.proposing import CENTRE, COVARIANCE, repeated
-from pymc_minibatch_mh import RandomWalk, SettingError
+from pymc_minibatch_mh import RandomWalk
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.roles import N_TALLIES, TALLY_ACCEPT, TRIED
 from statistical.budget import LEVEL
 

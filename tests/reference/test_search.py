@@ -10,8 +10,9 @@ from scipy.special import expit
 from families import FAMILIES
 from gallery.catalogue import EXAMPLES
 from likelihood.evaluation import at_points
-from pymc_minibatch_mh import ModeError, PenaltyMH, TunaMH
+from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.compiled.graphs import GraphRows
+from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.reference import climb
 from pymc_minibatch_mh.reference import target as target_module

@@ -8,8 +8,9 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_minibatch_mh import PenaltyMH, SplitCheckError, TunaMH, split
+from pymc_minibatch_mh import PenaltyMH, TunaMH, split
 from pymc_minibatch_mh.data import Column
+from pymc_minibatch_mh.errors import SplitCheckError
 from rows.conjugate import (
     Rows,
     drawn,

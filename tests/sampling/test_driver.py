@@ -10,7 +10,8 @@ import pytest
 
 import zoo
 from altered import with_tables
-from pymc_minibatch_mh import BoundViolationError, SettingError, audit, sample
+from pymc_minibatch_mh import audit, sample
+from pymc_minibatch_mh.errors import BoundViolationError, SettingError
 from pymc_minibatch_mh.sampling import crew, driver
 from pymc_minibatch_mh.sampling import crew as bars
 from zoo import METHODS

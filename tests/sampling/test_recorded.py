@@ -1,6 +1,6 @@
 import pytest
 
-from pymc_minibatch_mh import SettingError
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling.trace import recorded
 from sampling import models
 

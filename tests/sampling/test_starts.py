@@ -3,7 +3,8 @@ import pymc as pm
 import pytest
 from pymc.initial_point import make_initial_point_fns_per_chain
 
-from pymc_minibatch_mh import MinibatchError, SettingError, overdispersed_initvals
+from pymc_minibatch_mh import overdispersed_initvals
+from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.sampling import starts
 from pymc_minibatch_mh.sampling.starts import starts_of
 from sampling import models

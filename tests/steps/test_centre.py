@@ -39,7 +39,7 @@ def no_search(monkeypatch):
 
 
 def test_the_model_has_no_mode(model):
-    with pytest.raises(mb.ModeError, match="beta"):
+    with pytest.raises(mb.errors.ModeError, match="beta"):
         TunaMH(model=model)
 
 
@@ -88,7 +88,7 @@ def test_files_of_another_centre_are_refused(model, tmp_path):
         model=model, centre="start", initial_point=POINT, prepared=tmp_path / "step.npz"
     )
     again.sampling_state = step.sampling_state
-    with pytest.raises(mb.StaleDataError, match="differs in the centre"):
+    with pytest.raises(mb.errors.StaleDataError, match="differs in the centre"):
         PenaltyMH(
             model=model, centre="start", covariance=2.0 * np.eye(SIZE), initial_point=POINT,
             prepared=tmp_path / "step.npz",

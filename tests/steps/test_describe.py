@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from pymc_minibatch_mh import PenaltyMH, SettingError, TunaMH
+from pymc_minibatch_mh import PenaltyMH, TunaMH
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings
 from zoo import METHODS
 

@@ -7,17 +7,11 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from pymc_minibatch_mh import (
-    AustereMH,
-    BarkerMinibatchMH,
-    OwnTestMH,
-    PenaltyMH,
-    SettingError,
-    TunaMH,
-)
+from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, OwnTestMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import Program
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.draw import END, NEXT
 from pymc_minibatch_mh.likelihood.stored import Rows

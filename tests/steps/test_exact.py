@@ -10,15 +10,8 @@ import pytest
 from scipy.special import expit
 
 from altered import with_method, with_tables
-from pymc_minibatch_mh import (
-    Bounds,
-    BoundsError,
-    BoundViolationError,
-    Laplace,
-    RandomWalk,
-    SettingError,
-    TunaMH,
-)
+from pymc_minibatch_mh import Bounds, Laplace, RandomWalk, TunaMH
+from pymc_minibatch_mh.errors import BoundsError, BoundViolationError, SettingError
 from pymc_minibatch_mh.steps.settings import bounds_of
 from zoo import EXACT, drawn, sample
 

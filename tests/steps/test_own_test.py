@@ -6,7 +6,8 @@ import pytest
 
 from conformance.harness import run
 from every import every
-from pymc_minibatch_mh import MinibatchError, OwnTestMH, PenaltyMH, SettingError
+from pymc_minibatch_mh import OwnTestMH, PenaltyMH
+from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")

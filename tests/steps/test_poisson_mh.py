@@ -7,16 +7,9 @@ import pytest
 
 import pymc_minibatch_mh
 import zoo
-from pymc_minibatch_mh import (
-    BoundViolationError,
-    PoissonMH,
-    Ranges,
-    SettingError,
-    TunaMH,
-    audit,
-    explain,
-)
+from pymc_minibatch_mh import PoissonMH, Ranges, TunaMH, audit, explain
 from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
+from pymc_minibatch_mh.errors import BoundViolationError, SettingError
 from zoo import drawn, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")

@@ -9,8 +9,9 @@ import pytest
 
 from conformance.harness import same_draws
 from families import FAMILIES
-from pymc_minibatch_mh import PenaltyMH, SettingError, StaleDataError, TunaMH
+from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.plan.file import key_of

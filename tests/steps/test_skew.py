@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from benchmarks.skew import AIM, LAWS
 from every import every
-from pymc_minibatch_mh import SettingError
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps import barker
 
 HUGE = 10_000_000

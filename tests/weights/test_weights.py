@@ -10,8 +10,9 @@ from scipy.stats import norm
 
 from compound.models import data, expectation, grid
 from likelihood.evaluation import positions, rows_of_batch, rows_of_whole, split_of
-from pymc_minibatch_mh import PenaltyMH, SettingError, TunaMH
+from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
+from pymc_minibatch_mh.errors import SettingError
 from statistical.budget import FAR
 from zoo import drawn
 

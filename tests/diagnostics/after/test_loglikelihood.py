@@ -6,7 +6,8 @@ import pytest
 
 from diagnostics.after.traces import ROWS, regression, regression_trace, trace_of
 from families import FAMILIES
-from pymc_minibatch_mh import SettingError, UnsplittableModelError, log_likelihood
+from pymc_minibatch_mh import log_likelihood
+from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
 
 CHOSEN = [1_999, 3, 3, 700]
 

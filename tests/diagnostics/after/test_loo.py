@@ -6,8 +6,9 @@ import pymc as pm
 import pytest
 
 from diagnostics.after import traces
-from pymc_minibatch_mh import MinibatchError, StaleDataError, loo_subsample
+from pymc_minibatch_mh import loo_subsample
 from pymc_minibatch_mh.diagnostics.after.predictive import RowLogLikelihood
+from pymc_minibatch_mh.errors import MinibatchError, StaleDataError
 from statistical.budget import FAR
 
 

@@ -8,24 +8,21 @@ import pytest
 from altered import with_program, with_tables
 from compound.models import switched
 from conformance.harness import run, same_state
-from pymc_minibatch_mh import (
-    BoundViolationError,
-    MinibatchError,
-    ModeError,
-    PenaltyMH,
-    Rows,
-    SettingError,
-    SplitCheckError,
-    TunaMH,
-    UnsplittableModelError,
-    explain,
-)
+from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH, explain
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.compiled import compiled_model
 from pymc_minibatch_mh.diagnostics.forecast import explain as entry
 from pymc_minibatch_mh.diagnostics.forecast import pilot
 from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts_module
 from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly
+from pymc_minibatch_mh.errors import (
+    BoundViolationError,
+    MinibatchError,
+    ModeError,
+    SettingError,
+    SplitCheckError,
+    UnsplittableModelError,
+)
 from pymc_minibatch_mh.kernels import roles as entry_of
 from pymc_minibatch_mh.likelihood.cells import LoweringError
 from pymc_minibatch_mh.likelihood.split import split
