@@ -14,7 +14,7 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 710, "data": 2_120, "likelihood": 8_570, "kernels": 3_670, "proposals": 1_270,
+    "(top)": 710, "data": 2_120, "likelihood": 8_570, "kernels": 3_710, "proposals": 1_270,
     "compiled": 1_620, "reference": 3_170, "bounds": 3_580, "plan": 1_570, "chain": 1_120,
     "steps": 4_490, "sampling": 1_180, "diagnostics": 3_200,
 }  # fmt: skip

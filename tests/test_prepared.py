@@ -5,7 +5,7 @@ import pytest
 
 from prepared import Steps
 from pymc_minibatch_mh import sample as sample_alone
-from pymc_minibatch_mh.steps.given import model_behind
+from pymc_minibatch_mh.steps.base import model_behind
 from zoo import METHODS, MODELS, sample
 
 SETTINGS = {"random_seed": 2, "progressbar": False, "compute_convergence_checks": False}

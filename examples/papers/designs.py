@@ -37,8 +37,7 @@ from papers.sequential import (
 from pymc_minibatch_mh.chain.probe import Probe
 from pymc_minibatch_mh.diagnostics.forecast.pilot import first_point, fresh_chain
 from pymc_minibatch_mh.likelihood.inputs import generator_of
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.given import model_behind
+from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind
 
 Floats = NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, FactorizedMH, OwnMov
 from pymc_minibatch_mh.steps import austere, barker
 from pymc_minibatch_mh.steps import tuna as poisson
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.chi import chi_for_gap
+from pymc_minibatch_mh.steps.tuna import chi_for_gap
 
 #: Rows, share of those that prefer the right, and the noise of all: √N times the sd of their sum.
 ROWS, SHARE, NOISE, BATCH, CHI = 2_000, 0.02, 10.0, 100, 1.0

@@ -1,11 +1,9 @@
 """A chain: a value that is copied, pickled, resumed and run in any thread."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from pymc_minibatch_mh.plan.violations import violation_message
 
 #: Draws between two adaptations.
 WINDOW = 50
-#: Weight of what was learned before the last window.
+#: Weight of the windows before the last one.
 FORGET = 0.97
 #: The same for the mean of warm-up, whose first half may still be on its way.
 FORGET_POSITION = 0.9
@@ -32,104 +30,10 @@ FORGET_POSITION = 0.9
 SETTLED = 4.0
 #: Share of a window's batches that were noisier than predicted, above which the prediction grows.
 UNDERESTIMATED_SHARE = 0.05
+#: By how much κ, the predicted noise of a test on batches, grows then.
+NOISE_GROWTH = 1.5
 #: Root mean square displacement of the warm-up mean, in posterior sd, that moves the centre.
 MOVED = 1.0
-
-
-def draws_until_adaptation(chain: Chain) -> int:
-    """Return how many draws a chain makes before it learns from them, or changes temperature."""
-    state = chain.state
-    if not state.adapting:
-        return sys.maxsize
-    stage = chain.stage
-    made = state.n_draws - stage.begin
-    return min(WINDOW - made % WINDOW, stage.end - state.n_draws)
-
-
-def keep_books(chain: Chain, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
-    """Count draws of `updates` updates each; learn from them in warm-up, after each window."""
-    state, stage = chain.state, chain.stage
-    state.n_draws += len(positions)
-    state.n_updates += len(positions) * updates
-    # PyMC's loop makes one draw at a time, whose sum would take as long as the draw.
-    made = counts[0] if len(counts) == 1 else counts.sum(axis=0)
-    state.n_full += int(made[entry.FULL_PASS])
-    state.n_accepted += int(made[entry.ACCEPTED])
-    if not state.adapting:
-        return
-    # One after the other, so that sums do not depend on how many draws are made at once.
-    for position, of_draw in zip(positions, counts, strict=True):
-        state.window_counts += of_draw
-        state.warm_up_sum += position
-    if (state.n_draws - stage.begin) % WINDOW == 0:
-        _adapt(chain)
-        away = _distance(chain, chain.position)
-        state.settled = bool(away < np.sqrt(chain.position.size) + SETTLED)
-    if state.n_draws == stage.end:
-        _forget(chain)
-
-
-def _forget(chain: Chain) -> None:
-    """Begin anew at another temperature; the proposal keeps what it has learned so far."""
-    state = chain.state
-    for sums in (state.window, state.total, state.window_counts, state.total_counts):
-        sums[:] = 0.0
-    state.warm_up_sum[:] = 0.0
-    state.warm_up_weight, state.settled = 0.0, False
-    chain.change(test=chain.program.method.record(chain.prepared))
-
-
-def _adapt(chain: Chain) -> None:
-    state, program = chain.state, chain.program
-    method, size = program.method, chain.position.size
-    if state.settled:
-        state.total = FORGET * state.total + state.window
-    state.total_counts = FORGET * state.total_counts + state.window_counts
-    proposal = program.proposal.adapted(
-        state.proposal, state.window, state.total, method.walk_target, size
-    )
-    test = _adapted_test(chain)
-    batches = WINDOW * program.updates_per_draw
-    if state.window_counts[entry.UNDERESTIMATED] > UNDERESTIMATED_SHARE * batches:
-        test = method.noisier(test)
-    chain.change(proposal=proposal, test=test)
-    state.window[:] = 0.0
-    state.window_counts[:] = 0.0
-    state.warm_up_sum *= FORGET_POSITION
-    state.warm_up_weight = FORGET_POSITION * (state.warm_up_weight + WINDOW)
-
-
-def _adapted_test(chain: Chain) -> object:
-    state, program = chain.state, chain.program
-    return program.method.adapted(
-        state.test, state.total_counts, program.prepared, program.updates_per_draw
-    )
-
-
-def recentre(chain: Chain) -> None:
-    """Move a centre that was sought to where a chain has been in warm-up, if that is far."""
-    state = chain.state
-    made = state.n_draws - chain.stage.begin
-    if made < 2 * WINDOW or chain.prepared.target.covariance is not None:
-        return
-    mean = state.warm_up_sum / (state.warm_up_weight + made % WINDOW)
-    if _distance(chain, mean) < MOVED * np.sqrt(mean.size):
-        return
-    target = chain.prepared.target
-    target.source.others[:] = chain.others
-    try:
-        prepared = chain.prepared.around(mean)
-    except (ModeError, BoundsError) as reason:
-        # Any centre leaves the draws what they are; the old one has served all of warm-up.
-        state.unmoved = str(reason)
-        return
-    chain.move_centre(prepared)
-    chain.change(test=_adapted_test(chain))
-
-
-def _distance(chain: Chain, position: np.ndarray) -> float:
-    surrogate = chain.prepared.surrogate
-    return float(whitened_norm(surrogate.whitener, position, surrogate.centre))
 
 
 class Draws(NamedTuple):
@@ -166,7 +70,7 @@ class Chain:
         self._pool: Pool | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is bound to this process, and scratch."""
+        """Leave out the parts bound to this process, and scratch."""
         kept = ("program", "_rng", "_position", "_others", "_state")
         return {name: self.__dict__[name] for name in kept}
 
@@ -174,9 +78,9 @@ class Chain:
         self.__dict__.update(kept)
         self._linked = self._pool = None
 
-    def copy(self) -> Chain:
+    def copy(self) -> Self:
         """Return a chain that goes on as this one does, and shares the program with it."""
-        other = object.__new__(Chain)
+        other = object.__new__(type(self))
         own = self.__getstate__()
         program = own.pop("program")
         other.__setstate__({"program": program, **deepcopy(own)})
@@ -215,7 +119,7 @@ class Chain:
 
     @property
     def prepared(self) -> Prepared:
-        """What it runs on, around its own centre."""
+        """The prepared model, around the chain's own centre."""
         return self.program.prepared
 
     def change(self, **fields: Any) -> None:
@@ -244,7 +148,7 @@ class Chain:
 
     @property
     def exactness(self) -> str:
-        """What the guarantee amounts to for its draws, in words."""
+        """The guarantee for its draws, in words."""
         guarantee, own = self.program.method.guarantee, self.program.proposal.rests_on
         found = guarantee.of_draws(self.prepared.tables, self._state.violation)
         return f"{found}; and only if {own}" if own else found
@@ -311,7 +215,7 @@ class Chain:
         if not self._state.adapting:
             return
         self._state.adapting = False
-        # What is linked may belong to another temperature than the last.
+        # Linked functions may belong to another temperature than the last.
         self._linked = None
         recentre(self)
         if self.prepared.tables is not None and not self.certified:
@@ -327,7 +231,7 @@ class Chain:
         self._state.violation = message
 
     def workings(self) -> LinkedRecord:
-        """Return what the compiled updates of this chain work with, laid out for them."""
+        """Return the records of this chain's compiled updates, laid out for them."""
         if self._linked is None:
             state, size, program = self._state, self.position.size, self.program
             # First, as it may compile what the posterior's context then has the address of.
@@ -357,11 +261,11 @@ class Chain:
         return self._pool
 
     def compile(self) -> None:
-        """Compile what makes draws, where it is not yet in numba's cache: no draw has to wait."""
+        """Compile the loop of draws, where numba's cache lacks it: no draw has to wait."""
         self.workings().entry(run, *ARGUMENTS)
 
     def have_rows_drawn(self, rng: np.random.Generator) -> None:
-        """Choose what rows are drawn ahead by, where they are stored and none was drawn yet."""
+        """Choose the table that stored rows are drawn ahead by, where none was drawn yet."""
         if self._state.supply_key < 0 and not self.prepared.target.source.in_memory:
             self._state.supply_key = int(rng.integers(2**62))
 
@@ -371,7 +275,7 @@ class Chain:
             self._pool.serve(position, new)
 
     def require_served(self) -> None:
-        """Raise what went wrong while compiled code waited for rows."""
+        """Raise an error that came up while compiled code waited for rows."""
         if self._pool is not None:
             self._pool.require_served()
 
@@ -399,3 +303,99 @@ class Chain:
         of_range, target = self.prepared.needs.ranges, self.prepared.target
         message = violation_message(target, row, here, there, ratio, of_range=of_range)
         self.meet_violation(message)
+
+
+def draws_until_adaptation(chain: Chain) -> int:
+    """Return how many draws a chain makes before it learns from them, or changes temperature."""
+    state = chain.state
+    if not state.adapting:
+        return sys.maxsize
+    stage = chain.stage
+    made = state.n_draws - stage.begin
+    return min(WINDOW - made % WINDOW, stage.end - state.n_draws)
+
+
+def keep_books(chain: Chain, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
+    """Count draws of `updates` updates each; learn from them in warm-up, after each window."""
+    state, stage = chain.state, chain.stage
+    state.n_draws += len(positions)
+    state.n_updates += len(positions) * updates
+    # PyMC's loop makes one draw at a time, whose sum would take as long as the draw.
+    made = counts[0] if len(counts) == 1 else counts.sum(axis=0)
+    state.n_full += int(made[entry.FULL_PASS])
+    state.n_accepted += int(made[entry.ACCEPTED])
+    if not state.adapting:
+        return
+    # One after the other, so that sums do not depend on how many draws are made at once.
+    for position, of_draw in zip(positions, counts, strict=True):
+        state.window_counts += of_draw
+        state.warm_up_sum += position
+    if (state.n_draws - stage.begin) % WINDOW == 0:
+        _adapt(chain)
+        away = _distance(chain, chain.position)
+        state.settled = bool(away < np.sqrt(chain.position.size) + SETTLED)
+    if state.n_draws == stage.end:
+        _forget(chain)
+
+
+def _forget(chain: Chain) -> None:
+    """Begin anew at another temperature; the proposal keeps its adaptation."""
+    state = chain.state
+    for sums in (state.window, state.total, state.window_counts, state.total_counts):
+        sums[:] = 0.0
+    state.warm_up_sum[:] = 0.0
+    state.warm_up_weight, state.settled = 0.0, False
+    chain.change(test=chain.program.method.record(chain.prepared))
+
+
+def _adapt(chain: Chain) -> None:
+    state, program = chain.state, chain.program
+    method, size = program.method, chain.position.size
+    if state.settled:
+        state.total = FORGET * state.total + state.window
+    state.total_counts = FORGET * state.total_counts + state.window_counts
+    proposal = program.proposal.adapted(
+        state.proposal, state.window, state.total, method.walk_target, size
+    )
+    test = _adapted_test(chain)
+    batches = WINDOW * program.updates_per_draw
+    if state.window_counts[entry.UNDERESTIMATED] > UNDERESTIMATED_SHARE * batches:
+        test = test._replace(kappa=NOISE_GROWTH * test.kappa)
+    chain.change(proposal=proposal, test=test)
+    state.window[:] = 0.0
+    state.window_counts[:] = 0.0
+    state.warm_up_sum *= FORGET_POSITION
+    state.warm_up_weight = FORGET_POSITION * (state.warm_up_weight + WINDOW)
+
+
+def _adapted_test(chain: Chain) -> Any:
+    state, program = chain.state, chain.program
+    return program.method.adapted(
+        state.test, state.total_counts, program.prepared, program.updates_per_draw
+    )
+
+
+def recentre(chain: Chain) -> None:
+    """Move a centre that was sought to where a chain has been in warm-up, if that is far."""
+    state = chain.state
+    made = state.n_draws - chain.stage.begin
+    if made < 2 * WINDOW or chain.prepared.target.covariance is not None:
+        return
+    mean = state.warm_up_sum / (state.warm_up_weight + made % WINDOW)
+    if _distance(chain, mean) < MOVED * np.sqrt(mean.size):
+        return
+    target = chain.prepared.target
+    target.source.others[:] = chain.others
+    try:
+        prepared = chain.prepared.around(mean)
+    except (ModeError, BoundsError) as reason:
+        # Any centre leaves the draws what they are; the old one has served all of warm-up.
+        state.unmoved = str(reason)
+        return
+    chain.move_centre(prepared)
+    chain.change(test=_adapted_test(chain))
+
+
+def _distance(chain: Chain, position: np.ndarray) -> float:
+    surrogate = chain.prepared.surrogate
+    return float(whitened_norm(surrogate.whitener, position, surrogate.centre))

@@ -10,8 +10,6 @@ or their location, steps off; another makes no update until other steps have mov
 happens before the first update alone, so that chains converge as from any other start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 
@@ -78,9 +76,8 @@ def beside(
 def begin(chain: Chain) -> Begun:
     """Have a chain leave a start that :func:`runs_away`, by a small step in all own coordinates.
 
-    Where that does not help, as others move what rows read, the chain waits for them; or no longer,
-    if it has waited and they have moved. Returned is what has become of the start, if it is to be
-    told.
+    Where that does not help, as others move the variables of rows, the chain waits for them; or no
+    longer, if it has waited and they have moved. Returned is the fate of the start, if it is told.
     """
     prepared, first = chain.prepared, chain.prepared.surrogate.first
     if chain.state.waiting:
@@ -101,7 +98,7 @@ def begin(chain: Chain) -> Begun:
 
 
 def _wait(chain: Chain) -> None:
-    """Have a chain wait no longer, once what rows read has moved."""
+    """Have a chain wait no longer, once the variables of rows have moved."""
     state, first = chain.state, chain.prepared.surrogate.first
     moved = chain.position[:first] != state.waits_at[:first]
     if moved.all() or (moved.any() and not runs_away(chain.prepared, chain.position)):

@@ -6,8 +6,6 @@ of each table two are in memory, so that a batch may begin in one and end in the
 drawn evenly are those of a single table. Behind all supplies lie the rows that every update reads.
 """
 
-from __future__ import annotations
-
 import ctypes
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
@@ -149,7 +147,7 @@ class Pool:
         self._fetching: dict[tuple[int, int], Future[Any]] = {}
         self._fetcher = ThreadPoolExecutor(1, "rows drawn ahead")
         self._error: BaseException | None = None
-        # Not held by what it calls, a pool and its thread end with the chain.
+        # Not held by its callback, a pool and its thread end with the chain.
         refill = WeakMethod(self._refill)
         self._called = _CALLED(lambda what: refill()(what))  # type: ignore[misc]
         address = ctypes.cast(self._called, ctypes.c_void_p).value
@@ -164,7 +162,7 @@ class Pool:
         self._move = position, new
 
     def require_served(self) -> None:
-        """Raise what went wrong while compiled code waited, and forget it."""
+        """Raise an error that came up while compiled code waited, and forget it."""
         if self.supply.unanswered[0]:
             # Nothing but a signal's handler raises where Python has not begun yet.
             error, self._error = self._error or KeyboardInterrupt(), None
@@ -172,7 +170,7 @@ class Pool:
             raise error
 
     def _restore(self) -> None:
-        """Draw again what a chain that goes on has not used yet."""
+        """Draw again the rows that a chain which goes on has not used yet."""
         for table, (upto, end, number) in enumerate(self.supply.places):
             if upto < end:
                 self._put(table, int(number) - 1)

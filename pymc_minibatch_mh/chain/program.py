@@ -1,17 +1,15 @@
-"""The compiled side of what was prepared, bound once per process.
+"""The compiled side of a prepared model, bound once per process.
 
 Chains without control variates may go through temperatures in warm-up: sums of control variates
 would hold the one they were made for. Preparation belongs to the last temperature, and is scaled to
 those before it (:attr:`pymc_minibatch_mh.kernels.posterior.Surrogate.relative`).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -33,7 +31,7 @@ Schedule = tuple[tuple[int, float], ...]
 class Stage(NamedTuple):
     """Draws `begin` to `end` - 1, which are made at one temperature of the log-likelihood.
 
-    It is None for that of what was prepared.
+    It is None for that of the prepared model.
     """
 
     begin: int
@@ -64,7 +62,7 @@ def tempered(surrogate: Surrogate, temperature: float | None) -> Surrogate:
 #: Moves after each update at most, where their number is not set: each of them evaluates the prior
 #: part some five times.
 MOST_MOVES = 10
-#: Width of a step, in conditional standard deviations along a direction: about what is left of a
+#: Width of a step, in conditional standard deviations along a direction: about that of a
 #: normal density above a level.
 WIDTH = 2.5
 
@@ -119,12 +117,12 @@ class Program:
             return target.prior, target.evaluate, target.passes.space
         return target.prior, below.evaluate, below.space
 
-    def on(self, prepared: Prepared) -> Program:
-        """Return the same method and proposal on what was found around another centre."""
+    def on(self, prepared: Prepared) -> Self:
+        """Return the same method and proposal on a model prepared around another centre."""
         return self if prepared is self.prepared else replace(self, prepared=prepared)
 
     @property
-    def at_last_temperature(self) -> Program:
+    def at_last_temperature(self) -> Self:
         """The same without a schedule of temperatures."""
         return replace(self, schedule=())
 

@@ -1,1 +1,1 @@
-"""What is asked of a model before sampling, and of a trace after it."""
+"""Questions to a model before sampling, and to a trace after it."""

@@ -1,4 +1,4 @@
-"""Plots of what an audit found, of the rows that were read, and of the bounds."""
+"""Plots of an audit, of the rows that were read, and of the bounds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def plot_audit(
     Parameters
     ----------
     dt
-        What :func:`audit` returned.
+        Returned by :func:`audit`.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
         As in ArviZ's plots. Visuals are ``error``, ``bias``, ``interval``, ``zero``,
         ``tolerable``, ``ticks``, ``legend``, ``xlabel`` and ``ylabel``; False leaves one out.
@@ -97,7 +97,7 @@ def plot_rows(
     Parameters
     ----------
     dt
-        What :func:`pymc.sample` returned.
+        Returned by :func:`pymc.sample`.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
         As in ArviZ's plots. Visuals are ``tail``, ``set_xscale``, ``set_yscale``,
         ``xlabel`` and ``ylabel``.
@@ -141,7 +141,7 @@ def plot_bounds(
     Parameters
     ----------
     dt
-        What :func:`audit` returned: ratios over all rows, one for each pair. Or what
+        Returned by :func:`audit`: ratios over all rows, one for each pair. Or what
         :func:`pymc.sample` returned: ratios over the rows that were read, one for each draw.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
         As in ArviZ's plots. Visuals are ``tail``, ``bound``, ``set_xscale``,
@@ -180,7 +180,7 @@ def plot_bounds(
 
 
 class _Figure:
-    """A plot collection and what its caller wants of it, in ArviZ's terms."""
+    """A plot collection and the wishes of its caller, in ArviZ's terms."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class _Figure:
         used = self._aes.get(name, self.collection.aes_set if mapped else ())
         ignored = set(self.collection.aes_set) - set(used)
         settings = {**defaults, **(wanted if isinstance(wanted, Mapping) else {})}
-        # What changes an axis is no artist, but for the backend that only records.
+        # A change of an axis is no artist, but for the backend that only records.
         settings["store_artist"] = name in ARTISTS or self.collection.backend == "none"
         key = f"{name}_{number}" if number else name
         self.collection.map(visual, key, data=data, ignore_aes=ignored, **settings)

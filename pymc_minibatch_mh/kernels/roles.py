@@ -10,8 +10,9 @@ for each such type, and call those of the record directly.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from numba import types
 from numba.extending import overload
 
@@ -100,6 +101,41 @@ N_BRIGHT = 16
 #: Evaluations of the prior part by moves without rows.
 N_PRIOR = 17
 N_COUNTS = 18
+
+
+class Statistic(NamedTuple):
+    """A statistic of a draw: type, meaning, and the entry that updates count it in, if they do.
+
+    What is averaged is divided by the number of updates.
+    """
+
+    dtype: type
+    meaning: str
+    entry: int | None = None
+    averaged: bool = False
+
+
+#: All are scalars per draw. A name that PyMC's own steps use has their type, or both could not own
+#: variables of one model: `accepted` is boolean in some of them and not in others, so that no step
+#: beside all of them can have it.
+STATS = {
+    "accept": Statistic(np.float64, "estimated acceptance probability", ACCEPT, averaged=True),
+    "accepted_share": Statistic(np.float64, "share of accepted updates", ACCEPTED, averaged=True),
+    "n_obs": Statistic(np.int64, "rows whose log-likelihood was evaluated", N_OBS),
+    "n_looks": Statistic(np.int64, "looks that the test took", N_LOOKS),
+    "full_pass": Statistic(np.int64, "updates that read all rows", FULL_PASS),
+    "n_bright": Statistic(np.int64, "bright rows in the last update of FireflyMH", N_BRIGHT),
+    "n_prior": Statistic(np.int64, "evaluations of the prior by moves without rows", N_PRIOR),
+    "log_ratio": Statistic(np.float64, "estimated log ratio of the last update", LOG_RATIO),
+    "log_ratio_std": Statistic(np.float64, "its standard error; 0 of all rows", LOG_RATIO_STD),
+    "error_estimate": Statistic(np.float64, "estimated error of `accept`", ERROR, averaged=True),
+    "bound_ratio": Statistic(np.float64, "largest change of a row over its bound", BOUND_RATIO),
+    "certified": Statistic(np.bool_, "whether the draw is exact by bounds of the model itself"),
+    "invalid": Statistic(np.int64, "updates rejected as a log-density was not finite", INVALID),
+    "scaling": Statistic(np.float64, "scale of the random walk"),
+    "temperature": Statistic(np.float64, "temperature K of the log-likelihood"),
+    "perf_counter_diff": Statistic(np.float64, "seconds spent in the draw"),
+}
 
 # Columns of the tally that is kept for each component of the proposal.
 TRIED, TALLY_ACCEPT, JUMP, SQUARE_JUMP, ROWS = range(5)

@@ -29,7 +29,7 @@ from pymc_minibatch_mh.plan.prepared import Needs, Prepared
 from pymc_minibatch_mh.reference.mode import Calibration
 from pymc_minibatch_mh.reference.target import Target
 
-#: What a variable of a model is evaluated with: its value variable and its transform.
+#: Value variable and transform of a variable of a model.
 Declared = dict[Variable, tuple[Any, Any]]
 
 
@@ -90,7 +90,7 @@ def _declared(model: pm.Model) -> Declared:
 
 
 def _difference(before: Declared, now: Declared) -> str:
-    """Return what happened to the first variable that is not as it was, or an empty string."""
+    """Return the change of the first variable that is not as it was, or an empty string."""
     for variable in {**before, **now}:
         if variable not in before:
             return f"{variable.name!r} was added to the model"
@@ -103,14 +103,14 @@ def _difference(before: Declared, now: Declared) -> str:
 
 #: Changes with what a file holds and with how it is computed.
 FORMAT = "pymc_minibatch_mh prepared step 8"
-#: What reading a file of another kind, a damaged one or a folder may raise.
+#: Errors of reading a file of another kind, a damaged one or a folder.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
 )  # fmt: skip
 
 
 def key_of_expansion(target: Target) -> dict[str, str]:
-    """Return what control variates depend on besides model and data: what -> in words or digest."""
+    """Return the settings behind control variates: name -> in words, or digest."""
     given = target.covariance
     return {
         "taylor_order": str(target.taylor_order),
@@ -120,7 +120,7 @@ def key_of_expansion(target: Target) -> dict[str, str]:
 
 
 def key_of(target: Target) -> dict[str, str]:
-    """Return what prepared arrays depend on, in every process: what -> digest or number."""
+    """Return the key of prepared arrays, the same in every process: name -> digest or number."""
     data = {f"{c.name!r} (column {k})": c.digest() for k, c in enumerate(target.source.columns)}
     return {**key_of_expansion(target), **split_digests(target.split), **data}
 

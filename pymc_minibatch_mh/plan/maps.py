@@ -22,7 +22,7 @@ from pymc_minibatch_mh.reference.target import Target
 FEW = 20_000
 #: Factor by which others have to be cheaper than logarithms.
 WORTH_A_MAP = 2.0
-#: What an update costs besides reading rows, in rows.
+#: Cost of an update besides reading rows, in rows.
 OVERHEAD = 150.0
 #: Draws that tell how near a posterior is to its approximation.
 DRAWS, SEED = 512, 7
@@ -58,7 +58,7 @@ def with_best_shapes(
 
 
 def _cost(target: Target, point: Mapping[str, np.ndarray]) -> float:
-    """Return what an independent draw costs, in rows; infinite where that is not known."""
+    """Return the cost of an independent draw, in rows; infinite where that is not known."""
     functions, count = target.row_functions, target.source.n_rows
     if isinstance(functions, BoundsError):
         return np.inf

@@ -1,6 +1,4 @@
-"""What a method is: a test, what it promises, what it needs to know, and what it learns."""
-
-from __future__ import annotations
+"""A method: a test, its guarantee, the facts that it needs, and its adaptation."""
 
 from abc import ABC, abstractmethod
 from copy import copy
@@ -15,7 +13,7 @@ from pymc_minibatch_mh.plan.prepared import Needs, Prepared
 
 
 class Promise(StrEnum):
-    """What a chain converges to."""
+    """The law that a chain converges to."""
 
     #: The posterior, whatever else holds.
     EXACT = "exact"
@@ -61,7 +59,7 @@ class Guarantee:
         return tables is not None and tables.verified and not violation
 
     def of_draws(self, tables: AnyTables | None, violation: str) -> str:
-        """Return what the guarantee amounts to for a chain, in words."""
+        """Return the guarantee for the draws of a chain, in words."""
         if self.promise is not Promise.EXACT_GIVEN_BOUNDS:
             return str(self)
         if violation:
@@ -81,13 +79,15 @@ STORED_SHARE, STORED_LEAST = 1 / 400, 4096.0
 class Method(ABC):
     """A test and everything about it that a chain must know.
 
-    A method is frozen and serves all chains. What changes in a chain, settings that adapt and state
-    of the test alike, lies in a record of its own: a named tuple of floats, ints and arrays, which
-    is copied, pickled and resumed with the chain. The record's class names the compiled functions
-    of the test (:func:`pymc_minibatch_mh.kernels.roles.role_of`): ``decide``, or ``plan`` and
-    ``judge`` for a test that looks at growing batches.
+    A method is frozen and serves all chains. All that changes in a chain, adapted settings and
+    state of the test alike, lies in a record of its own: a named tuple of floats, ints and arrays,
+    which is copied, pickled and resumed with the chain. The class of the record names the compiled
+    functions of the test (:func:`pymc_minibatch_mh.kernels.roles.role_of`): ``decide``, or ``plan``
+    and ``judge`` for a test that looks at growing batches.
     """
 
+    #: Acceptance that a random walk aims at: that of exact Metropolis–Hastings.
+    walk_target: float = 0.234
     #: Whether a chain goes on after a row exceeded its bound.
     tolerates_violations: bool = False
     #: Rows above which a move is decided by all of them; None for a share that is as quick.
@@ -102,41 +102,29 @@ class Method(ABC):
     reads_all_rows: bool = False
     #: Whether coordinates that no row depends on may move between updates, by the prior part alone.
     moves_without_rows: bool = True
-    #: Why moves are decided by all rows where that was not asked for.
-    all_rows_because: str = "the control variates leave too much noise for a batch to decide"
-    #: Advice where most of them are, with and without rows of groups.
-    all_rows_way_on: str = (
-        "Subsampling gains nothing here: use pm.NUTS(), or fewer parameters with more rows each."
-    )
-    all_rows_way_on_with_groups: str = (
-        f"{all_rows_way_on[:-1]}, such as fewer groups. How a hierarchy is written makes no "
-        "difference, unless explain(model) says why a variable is not mapped."
-    )
+    #: Cause and advice where most moves are decided by all rows that were not asked for; None for
+    #: those of control variates that leave too much noise.
+    all_rows_words: tuple[str, str] | None = None
 
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What is promised of the draws: declared, never inferred."""
-
-    @property
-    @abstractmethod
-    def walk_target(self) -> float:
-        """Acceptance that a random walk aims at under this test."""
+        """The promise of the draws: declared, never inferred."""
 
     @property
     @abstractmethod
     def needs(self) -> Needs:
-        """What has to be found out by passes over all rows."""
+        """The facts that passes over all rows have to find."""
 
     @property
-    @abstractmethod
     def key(self) -> str:
-        """What tells the user's settings of the test from others, in every process."""
+        """The user's settings of the test, told from others in every process."""
+        return repr(self)
 
     def with_full_passes_above(self, rows: float | None) -> Self:
         """Return this method with another limit on the rows that are drawn for a move."""
         other = copy(self)
-        # Frozen is what a method is for those who have it, not for who makes it.
+        # A method is frozen for those who have it, not for its maker.
         object.__setattr__(other, "full_pass_above", rows)
         return other
 
@@ -154,7 +142,7 @@ class Method(ABC):
         """Return the record that a chain starts with around a centre."""
 
     def linked(self, record: Any) -> Any:
-        """Return what compiled updates are handed: the record, unless they need addresses."""
+        """Return the record of compiled updates: the same, unless they need addresses."""
         return record
 
     def require_subsampling(self, prepared: Prepared) -> None:
@@ -176,10 +164,6 @@ class Method(ABC):
     def probed(self, record: Any) -> Any:
         """Return the record for decisions that are made one by one, each as if it were the first.
 
-        A test that remembers updates draws what it remembers anew for each of them.
+        A test that remembers updates draws its memory anew for each of them.
         """
-        return record
-
-    def noisier(self, record: Any) -> Any:
-        """Return the record for batches that are noisier than they were predicted to be."""
         return record

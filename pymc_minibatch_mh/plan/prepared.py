@@ -1,12 +1,10 @@
 """All that passes over all rows have found: control variates, their remainders, bounds."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -40,7 +38,7 @@ GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
 
 @dataclass(frozen=True, eq=False)
 class Needs:
-    """What a method needs to know of all rows before it subsamples them.
+    """Facts of all rows that a method needs before it subsamples them.
 
     `calibration` asks for the sizes of remainders, to choose batches by, and for the rows that a
     batch would hardly ever contain though they matter: they are read at every update. Bounds or
@@ -75,7 +73,7 @@ class Needs:
 
 #: Moves by which full passes are forecast, and how many of them may read all rows.
 MOVES, MOST_PASSES = 10_000, 1
-#: Rows, evenly spread, that are read twice where something is wrong with what they gave.
+#: Rows, evenly spread, that are read twice where something is wrong with their numbers.
 READ_AGAIN = 1_000
 #: Share of the fetched rows below which it is said that few are used.
 FEW_KEPT = 0.01
@@ -112,6 +110,217 @@ def require_same_again(target: Target) -> None:
                 f"{source.place(int(wrong[0]))} is read, as where Dask draws random numbers in the "
                 "computation. Store the array, or call its persist() before, so that rows stay."
             )
+
+
+#: Seed of what is random outside of a chain's own generator, so that equal models are prepared in
+#: the same way: rows and other starts of the search for the mode, points at which the parts are
+#: compared with the model, moves that calibrate, that set a test or that audit bounds.
+PREPARATION_SEED = 20_170_808
+
+
+def functions_of(target: Target) -> list[RowFunction]:
+    """Return the terms of a model; BoundsError where their derivatives cannot be enclosed."""
+    functions = target.row_functions
+    if isinstance(functions, BoundsError):
+        raise functions
+    return functions
+
+
+class Sought(NamedTuple):
+    """The rows that a centre was sought for, and control variates of these, before others came."""
+
+    n_rows: int
+    surrogate: Surrogate
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A model prepared for a method, never changed.
+
+    `heavy` are the rows that tests on batches read at every update and never draw; `calibration` is
+    of the others. `violation` is what rows had against the bounds, empty for nothing. Each of
+    these, like `tables` and `below`, is None where it was not asked for. `marginal` are the scales
+    of a hierarchy whose marginal density the centre was sought by, and `sought` its rows, if more
+    have arrived since.
+    """
+
+    target: Target
+    needs: Needs
+    surrogate: Surrogate
+    calibration: Calibration | None = None
+    heavy: np.ndarray | None = None
+    tables: AnyTables | None = None
+    violation: str | None = None
+    below: Below | None = None
+    marginal: tuple[int, ...] = ()
+    sought: Sought | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind the readers of rows of this process."""
+        return {name: value for name, value in self.__dict__.items() if name != "held"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Derive bounds anew whose file is gone, and bound rows that are there."""
+        self.__dict__.update(state)
+        if self.tables is None and self.violation is not None:
+            self.__dict__["tables"] = replace(self, violation="").completed().tables
+        elif isinstance(self.tables, BlockTables):
+            self.__dict__["tables"] = self.tables.of_functions(functions_of(self.target))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows over all terms."""
+        return self.target.source.n_rows
+
+    @property
+    def n_drawn(self) -> int:
+        """Number of rows that tests on batches draw from."""
+        return self.n_rows - (0 if self.heavy is None else self.heavy.size)
+
+    @property
+    def drawn_from(self) -> BlockTables | EvenRows | None:
+        """The pool of stored rows, drawn by bounds or evenly; None for rows in memory."""
+        if self.target.source.in_memory:
+            return None
+        if isinstance(self.tables, BlockTables):
+            return self.tables
+        source = self.target.source
+        assert isinstance(source, StoredRows)
+        return EvenRows(source, NO_ROWS if self.heavy is None else self.heavy)
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the data in bytes."""
+        return self.target.source.nbytes
+
+    @cached_property
+    def typical_sizes(self) -> list[float]:
+        """C M of moves between points of the Gaussian approximation, where it is bounded."""
+        assert self.tables is not None
+        rng = np.random.default_rng(PREPARATION_SEED)
+        return sizes_of_moves(self.target, self.surrogate, self.tables, rng)
+
+    @cached_property
+    def by_scales(self) -> ByScales | None:
+        """The posterior as normal given the scales of a hierarchy, where that is of help."""
+        return by_scales(self.target, self.surrogate)
+
+    def completed(self) -> Self:
+        """Return this with all that is needed and was not found yet; BoundsError without bounds."""
+        found, needs = self, self.needs
+        if needs.calibration and found.calibration is None:
+            found = found._calibrated()
+        bounded = needs.derives or needs.given
+        if found.tables is not None and bounded and found.tables.are_ranges != needs.ranges:
+            # Those of another method on the same model, or of a file of its.
+            found = replace(found, tables=None, violation=None)
+        if found.tables is None and bounded:
+            found = replace(found, tables=self._derived() if needs.derives else self._given())
+            found = found._reading_heavy_rows()
+        if needs.touching is None:
+            found = replace(found, below=None)
+        elif found.below is None or found.below.xi != needs.touching:
+            found = replace(found, below=below(found.target, found.surrogate, needs.touching))
+        if found.tables is not None and found.violation is None:
+            found = replace(found, violation=found.audited(PREPARATION_SEED))
+        return found
+
+    def around(self, start: np.ndarray) -> Self:
+        """Return the same around the mode that a search from `start` ends at."""
+        rng = np.random.default_rng(PREPARATION_SEED)
+        surrogate, marginal = self.target.expansion(start, rng)
+        return replace(self._bare(), surrogate=surrogate, marginal=marginal).completed()
+
+    def at(self, surrogate: Surrogate) -> Self:
+        """Return this around another centre, with its control variates and the bounds there."""
+        own = self.surrogate
+        same = np.array_equal(surrogate.centre, own.centre)
+        if same and np.array_equal(surrogate.whitener, own.whitener):
+            return replace(self, surrogate=surrogate)
+        return replace(self._bare(), surrogate=surrogate).completed()
+
+    @cached_property
+    def held(self) -> HeldAgainstBounds:
+        """Differences of stored rows, with their bounds."""
+        functions, source = functions_of(self.target), self.target.source
+        assert isinstance(source, StoredRows)
+        bounds = self.tables.bounds if isinstance(self.tables, BlockTables) else None
+        return HeldAgainstBounds(self.target.passes.sums, bounds, functions[0], source)
+
+    def require_few_full_passes(
+        self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
+    ) -> None:
+        """Refuse stored rows of which more than one pass in `MOVES` updates is forecast.
+
+        Forecasts are made by bounds, for at most `most_drawn` rows without a pass, or by
+        `forecast`.
+        """
+        if self.target.source.in_memory:
+            return
+        tell_of_uneven(self)
+        rng = np.random.default_rng(PREPARATION_SEED)
+        if forecast is None:
+            require_few(full_passes_by_bounds(self, most_drawn, rng), self)
+        else:
+            require_few(forecast(rng), self, most_drawn)
+
+    def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
+        """Return an objection of rows, by default all or many, to the bounds; or ""."""
+        if self.tables is None:
+            return ""
+        rng = np.random.default_rng(seed)
+        return audited(self.target, self.surrogate, self.tables, rng, rows)
+
+    def _bare(self) -> Self:
+        nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
+        return replace(self, **nothing, below=None, sought=None)
+
+    def _calibrated(self) -> Self:
+        """Return this with the remainders of the rows measured that are drawn."""
+        rng = np.random.default_rng(PREPARATION_SEED)
+        measured, heavy = self.target.calibrate(self.surrogate, rng, seeks_heavy=True)
+        return replace(self, calibration=measured, heavy=heavy)
+
+    def _reading_heavy_rows(self) -> Self:
+        """Return this with the rows that every update reads; none where no mode was sought."""
+        assert self.tables is not None
+        if isinstance(self.tables, BlockTables) or self.tables.are_ranges:
+            return self
+        if self.target.covariance is not None:
+            return self
+        rng = np.random.default_rng(PREPARATION_SEED)
+        moves = typical_moves(self.target, self.surrogate, self.tables, rng)
+        heavy = heavy_rows(self.tables, moves)
+        return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
+
+    def _derived(self) -> AnyTables:
+        functions = functions_of(self.target)
+        support = self.target.split.lower, self.target.split.upper
+        if not self.target.source.in_memory:
+            return BlockBounds(functions, self.surrogate, support).tables()
+        kind = RangesPass if self.needs.ranges else BoundsPass
+        return kind(functions, self.surrogate, support).tables()
+
+    def _given(self) -> Tables:
+        needs = self.needs
+        if needs.ranges:
+            ranges = self._of_user(needs.given_ranges, Ranges, "ranges", "Ranges(low, high)")
+            return ranges.tables(self.n_rows, self.surrogate.inverse_temperature)
+        bounds = self._of_user(needs.given_bounds, Bounds, "bounds", "Bounds(c, metric)")
+        return bounds.tables(self.n_rows)
+
+    def _of_user[T](self, given: Any, kind: type[T], setting: str, call: str) -> T:
+        """Return bounds or ranges of a user, or those that a function of theirs returns."""
+        if not isinstance(given, kind):
+            given = given(self.target.split.unravel(self.surrogate.centre, {}))
+        if not isinstance(given, kind):
+            raise SettingError(
+                f"{setting}= is a function that returned a {type(given).__name__}. Return "
+                f"{call} for the centre that it is called with."
+            )
+        names = ", ".join(repr(term.name) for term in self.target.split.terms)
+        tell_of_unverified_bounds(names, setting)
+        return given
 
 
 def full_passes_by_bounds(prepared: Prepared, most_drawn: float, rng: np.random.Generator) -> int:
@@ -162,214 +371,3 @@ def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = N
         f"{names}: {cause} sampling would take longer than reading them as often. "
         f"{way_on}; or give the model arrays in memory, where explain(model) tells more."
     )
-
-
-#: Seed of what is random outside of a chain's own generator, so that equal models are prepared in
-#: the same way: rows and other starts of the search for the mode, points at which the parts are
-#: compared with the model, moves that calibrate, that set a test or that audit bounds.
-PREPARATION_SEED = 20_170_808
-
-
-def functions_of(target: Target) -> list[RowFunction]:
-    """Return the terms of a model; BoundsError where their derivatives cannot be enclosed."""
-    functions = target.row_functions
-    if isinstance(functions, BoundsError):
-        raise functions
-    return functions
-
-
-class Sought(NamedTuple):
-    """The rows that a centre was sought for, and control variates of these, before others came."""
-
-    n_rows: int
-    surrogate: Surrogate
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A model prepared for a method, never changed.
-
-    `heavy` are the rows that tests on batches read at every update and never draw; `calibration` is
-    of the others. `violation` is what rows had against the bounds, empty for nothing. Each of
-    these, like `tables` and `below`, is None where it was not asked for. `marginal` are the scales
-    of a hierarchy whose marginal density the centre was sought by, and `sought` its rows, if more
-    have arrived since.
-    """
-
-    target: Target
-    needs: Needs
-    surrogate: Surrogate
-    calibration: Calibration | None = None
-    heavy: np.ndarray | None = None
-    tables: AnyTables | None = None
-    violation: str | None = None
-    below: Below | None = None
-    marginal: tuple[int, ...] = ()
-    sought: Sought | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave behind what reads rows in this process."""
-        return {name: value for name, value in self.__dict__.items() if name != "held"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Derive bounds anew whose file is gone, and bound rows that are there."""
-        self.__dict__.update(state)
-        if self.tables is None and self.violation is not None:
-            self.__dict__["tables"] = replace(self, violation="").completed().tables
-        elif isinstance(self.tables, BlockTables):
-            self.__dict__["tables"] = self.tables.of_functions(functions_of(self.target))
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows over all terms."""
-        return self.target.source.n_rows
-
-    @property
-    def n_drawn(self) -> int:
-        """Number of rows that tests on batches draw from."""
-        return self.n_rows - (0 if self.heavy is None else self.heavy.size)
-
-    @property
-    def drawn_from(self) -> BlockTables | EvenRows | None:
-        """What stored rows are drawn from, by bounds or evenly; None where all are in memory."""
-        if self.target.source.in_memory:
-            return None
-        if isinstance(self.tables, BlockTables):
-            return self.tables
-        source = self.target.source
-        assert isinstance(source, StoredRows)
-        return EvenRows(source, NO_ROWS if self.heavy is None else self.heavy)
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the data in bytes."""
-        return self.target.source.nbytes
-
-    @cached_property
-    def typical_sizes(self) -> list[float]:
-        """C M of moves between points of the Gaussian approximation, where it is bounded."""
-        assert self.tables is not None
-        rng = np.random.default_rng(PREPARATION_SEED)
-        return sizes_of_moves(self.target, self.surrogate, self.tables, rng)
-
-    @cached_property
-    def by_scales(self) -> ByScales | None:
-        """The posterior as normal given the scales of a hierarchy, where that is of help."""
-        return by_scales(self.target, self.surrogate)
-
-    def completed(self) -> Prepared:
-        """Return this with all that is needed and was not found yet; BoundsError without bounds."""
-        found, needs = self, self.needs
-        if needs.calibration and found.calibration is None:
-            found = found._calibrated()
-        bounded = needs.derives or needs.given
-        if found.tables is not None and bounded and found.tables.are_ranges != needs.ranges:
-            # Those of another method on the same model, or of a file of its.
-            found = replace(found, tables=None, violation=None)
-        if found.tables is None and bounded:
-            found = replace(found, tables=self._derived() if needs.derives else self._given())
-            found = found._reading_heavy_rows()
-        if needs.touching is None:
-            found = replace(found, below=None)
-        elif found.below is None or found.below.xi != needs.touching:
-            found = replace(found, below=below(found.target, found.surrogate, needs.touching))
-        if found.tables is not None and found.violation is None:
-            found = replace(found, violation=found.audited(PREPARATION_SEED))
-        return found
-
-    def around(self, start: np.ndarray) -> Prepared:
-        """Return what is found around the mode that a search from `start` ends at."""
-        rng = np.random.default_rng(PREPARATION_SEED)
-        surrogate, marginal = self.target.expansion(start, rng)
-        return replace(self._bare(), surrogate=surrogate, marginal=marginal).completed()
-
-    def at(self, surrogate: Surrogate) -> Prepared:
-        """Return this around another centre, with its control variates and the bounds there."""
-        own = self.surrogate
-        same = np.array_equal(surrogate.centre, own.centre)
-        if same and np.array_equal(surrogate.whitener, own.whitener):
-            return replace(self, surrogate=surrogate)
-        return replace(self._bare(), surrogate=surrogate).completed()
-
-    @cached_property
-    def held(self) -> HeldAgainstBounds:
-        """What finds the differences of stored rows, with their bounds."""
-        functions, source = functions_of(self.target), self.target.source
-        assert isinstance(source, StoredRows)
-        bounds = self.tables.bounds if isinstance(self.tables, BlockTables) else None
-        return HeldAgainstBounds(self.target.passes.sums, bounds, functions[0], source)
-
-    def require_few_full_passes(
-        self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
-    ) -> None:
-        """Refuse stored rows of which more than one pass in `MOVES` updates is forecast.
-
-        Forecasts are made by bounds, for at most `most_drawn` rows without a pass, or by
-        `forecast`.
-        """
-        if self.target.source.in_memory:
-            return
-        tell_of_uneven(self)
-        rng = np.random.default_rng(PREPARATION_SEED)
-        if forecast is None:
-            require_few(full_passes_by_bounds(self, most_drawn, rng), self)
-        else:
-            require_few(forecast(rng), self, most_drawn)
-
-    def audited(self, seed: int, rows: np.ndarray | None = None) -> str:
-        """Return what rows, by default all or many, have against the bounds in a few moves."""
-        if self.tables is None:
-            return ""
-        rng = np.random.default_rng(seed)
-        return audited(self.target, self.surrogate, self.tables, rng, rows)
-
-    def _bare(self) -> Prepared:
-        nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
-        return replace(self, **nothing, below=None, sought=None)
-
-    def _calibrated(self) -> Prepared:
-        """Return this with the remainders of the rows measured that are drawn."""
-        rng = np.random.default_rng(PREPARATION_SEED)
-        measured, heavy = self.target.calibrate(self.surrogate, rng, seeks_heavy=True)
-        return replace(self, calibration=measured, heavy=heavy)
-
-    def _reading_heavy_rows(self) -> Prepared:
-        """Return this with the rows that every update reads; none where no mode was sought."""
-        assert self.tables is not None
-        if isinstance(self.tables, BlockTables) or self.tables.are_ranges:
-            return self
-        if self.target.covariance is not None:
-            return self
-        rng = np.random.default_rng(PREPARATION_SEED)
-        moves = typical_moves(self.target, self.surrogate, self.tables, rng)
-        heavy = heavy_rows(self.tables, moves)
-        return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
-
-    def _derived(self) -> AnyTables:
-        functions = functions_of(self.target)
-        support = self.target.split.lower, self.target.split.upper
-        if not self.target.source.in_memory:
-            return BlockBounds(functions, self.surrogate, support).tables()
-        kind = RangesPass if self.needs.ranges else BoundsPass
-        return kind(functions, self.surrogate, support).tables()
-
-    def _given(self) -> Tables:
-        needs = self.needs
-        if needs.ranges:
-            ranges = self._of_user(needs.given_ranges, Ranges, "ranges", "Ranges(low, high)")
-            return ranges.tables(self.n_rows, self.surrogate.inverse_temperature)
-        bounds = self._of_user(needs.given_bounds, Bounds, "bounds", "Bounds(c, metric)")
-        return bounds.tables(self.n_rows)
-
-    def _of_user[T](self, given: Any, kind: type[T], setting: str, call: str) -> T:
-        """Return what a user gave, or what a function that was given returns at the centre."""
-        if not isinstance(given, kind):
-            given = given(self.target.split.unravel(self.surrogate.centre, {}))
-        if not isinstance(given, kind):
-            raise SettingError(
-                f"{setting}= is a function that returned a {type(given).__name__}. Return "
-                f"{call} for the centre that it is called with."
-            )
-        names = ", ".join(repr(term.name) for term in self.target.split.terms)
-        tell_of_unverified_bounds(names, setting)
-        return given

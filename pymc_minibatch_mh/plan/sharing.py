@@ -5,13 +5,11 @@ and their bounds hold over the same trust regions, both exactly. That is as good
 has moved by a fraction of a standard deviation since the centre was sought.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any, Self
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -60,7 +58,7 @@ AUDITED_AGAIN = 300
 
 
 def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | None:
-    """Return what was found of a model's first rows, which are stored, extended by the others.
+    """Return a model prepared on its first rows, which are stored, extended by the others.
 
     None where all has to be found anew, which is said with the reason. New rows have to have a
     likelihood at `start`, shape (d,); old ones were asked when they were prepared. SettingError if
@@ -100,7 +98,7 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
 
 
 def _violation(found: Prepared, rows: np.ndarray) -> str | None:
-    """Return what new rows, and a few of the audited old ones, have against their bounds."""
+    """Return an objection of new rows, and a few audited old ones, to their bounds; or ""."""
     if found.violation != "":
         return found.violation
     old = np.linspace(0, rows[0] - 1, min(AUDITED_AGAIN, int(rows[0]))).astype(np.int64)
@@ -195,34 +193,23 @@ class ReadingSettings:
     in_linear_coordinates: bool = True
 
 
-@dataclass(frozen=True)
-class Request:
-    """The value variables, start, weights and reading that a step asks a model for, comparable."""
-
-    vars: tuple[Variable, ...]
-    point: Contents
-    weights: Contents
-    reading: str
-
-    @classmethod
-    def of(
-        cls,
-        model: pm.Model,
-        vars: Sequence[Variable],
-        point: Mapping[str, np.ndarray],
-        reading: ReadingSettings,
-    ) -> Self | None:
-        """Return the request that settings make, None where they cannot be compared."""
-        weights = _arrays(reading.weights)
-        if weights is None or reading.compile_kwargs:
-            return None
-        named = (
-            reading.observed,
-            reading.observation_dims,
-            reading.in_linear_coordinates,
-            model.named_vars_to_dims,
-        )
-        return cls(tuple(vars), Contents.of(point.items()), Contents.of(weights), repr(named))
+def _request(
+    model: pm.Model,
+    vars: Sequence[Variable],
+    point: Mapping[str, np.ndarray],
+    reading: ReadingSettings,
+) -> tuple | None:
+    """Return all that a step asks a model for, or None where that cannot be compared."""
+    weights = _arrays(reading.weights)
+    if weights is None or reading.compile_kwargs:
+        return None
+    named = (
+        reading.observed,
+        reading.observation_dims,
+        reading.in_linear_coordinates,
+        model.named_vars_to_dims,
+    )
+    return tuple(vars), Contents.of(point.items()), Contents.of(weights), repr(named)
 
 
 def _arrays(weights: Any) -> list[tuple[str, np.ndarray]] | None:
@@ -238,7 +225,7 @@ def _arrays(weights: Any) -> list[tuple[str, np.ndarray]] | None:
 class SharedModel:
     """A model that was read for a step, for all steps that ask for the same."""
 
-    request: Request | None
+    request: tuple | None
     watched: WatchedModel
     target: Target
     _known: dict[tuple[str, ...], Prepared] = field(default_factory=dict)
@@ -329,7 +316,7 @@ def read_model(
     cannot be proven to be independent given the parameters; SettingError if settings do not fit the
     model.
     """
-    request = Request.of(model, vars, point, reading)
+    request = _request(model, vars, point, reading)
     known = _known.get(model)
     is_same = request is not None and known is not None and known.request == request
     if is_same and known is not None and known.watched.is_unchanged:

@@ -50,7 +50,7 @@ def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     heavy = np.flatnonzero(drawn > COST_IN_ORDER)
     all_drawn = float(drawn.sum(dtype=np.float64))
     light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
-    # What would read more than all rows reads all of them.
+    # A move that would read more than all rows reads all of them.
     worthwhile = heavy.size + light <= WORTHWHILE * min(all_drawn, drawn.size)
     return heavy.astype(np.int64) if worthwhile else np.empty(0, np.int64)
 
@@ -85,7 +85,7 @@ class RatioToBounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HeldAgainstBounds:
-    """Bounds rows and computes what they change by; a pickle has none of them.
+    """Bounds and changes of rows; a pickle has none of them.
 
     Asked is for a `move`, and for what is found of the sums, of rows that were read and of their
     c_i.
@@ -100,12 +100,12 @@ class HeldAgainstBounds:
         return HeldAgainstBounds, (self.sums, self.bounds, without_rows(self.function), None)
 
     def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
-        """Return what is asked of rows by their numbers, which are read here."""
+        """Return the answer for rows by their numbers, which are read here."""
         assert self.source is not None
         return self.of_read(self.source.read(consecutive(rows)), asked)
 
     def of_read(self, read: ArrayRows, asked: Any) -> Any:
-        """Return what is asked of rows that were read, in whatever process."""
+        """Return the answer for rows that were read, in whatever process."""
         c = None
         if asked.move.table >= 0:
             assert self.bounds is not None
@@ -131,7 +131,7 @@ def audited(
     rng: np.random.Generator,
     rows: np.ndarray | None = None,
 ) -> str:
-    """Return what is wrong with bounds, or an empty string; SettingError if a metric is negative.
+    """Return an objection to bounds, or an empty string; SettingError if a metric is negative.
 
     Moves are between points of the Gaussian approximation. Stored rows that are asked are evenly
     spread ones, or `rows`, and of many evenly spread ones of these.
@@ -139,7 +139,7 @@ def audited(
     moves = MOVES
     if tables.verified:
         moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
-    # What is outside of the support is refused before a row is read.
+    # A position outside of the support is refused before a row is read.
     support = target.split.lower, target.split.upper
     for move in islice(typical_moves(target, surrogate, tables, rng, support), moves):
         if isinstance(tables, Tables) and tables.are_ranges:

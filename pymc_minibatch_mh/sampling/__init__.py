@@ -1,1 +1,1 @@
-"""What surrounds a run of chains."""
+"""Runs of chains."""

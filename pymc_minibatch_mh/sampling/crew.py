@@ -15,7 +15,7 @@ from pymc_minibatch_mh.chain.chain import Chain, Draws, draws_until_adaptation
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.progress import is_watched
 from pymc_minibatch_mh.sampling.trace import Draws as Kept
-from pymc_minibatch_mh.steps.report import STATS, write_stats
+from pymc_minibatch_mh.steps.report import write_stats
 from pymc_minibatch_mh.threads import LOOK, HeldBack
 
 
@@ -46,7 +46,7 @@ class ChainProgress:
 
 
 class Bars:
-    """A bar for each chain, over all of its `draws`, with running means of what updates count."""
+    """A bar for each chain, over all of its `draws`, with running means of its updates."""
 
     def __init__(self, chains: int, draws: int, *, shown: bool) -> None:
         self._display = Progress(
@@ -116,7 +116,7 @@ class Record:
     def empty(cls, chains: int, draws: int, size: int) -> "Record":
         """Return room for draws."""
         shape = chains, draws
-        stats = {name: np.empty(shape, np.dtype(dtype)) for name, (dtype, _) in STATS.items()}
+        stats = {name: np.empty(shape, np.dtype(one.dtype)) for name, one in entry.STATS.items()}
         return cls(np.empty((chains, draws, size)), stats)
 
     def write(self, where: tuple[int, slice], block: Draws, updates: int, **shared: float) -> None:
@@ -159,13 +159,7 @@ class Crew:
         self._one_at_a_time = Lock()
 
     def run(self, bars: Bars) -> bool:
-        """Make all draws; return whether an interrupt ended that.
-
-        Raises
-        ------
-        BoundViolationError
-            If a row exceeds its bound.
-        """
+        """Make all draws; return whether an interrupt ended that."""
         interrupted, running = False, set[Future[None]]()
         with bars, ThreadPoolExecutor(min(self.plan.cores, self.plan.chains)) as pool:
             try:
@@ -178,7 +172,7 @@ class Crew:
                 # Threads notice it after their blocks.
                 self._stop.set()
         for job in running:
-            # What went wrong in a block that an interrupt has waited for is as wrong.
+            # An error in a block that an interrupt has waited for is as wrong.
             job.result()
         return interrupted
 

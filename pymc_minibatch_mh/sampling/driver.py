@@ -18,8 +18,7 @@ from pymc_minibatch_mh.sampling.crew import Bars, Crew, Plan
 from pymc_minibatch_mh.sampling.starts import starts_of
 from pymc_minibatch_mh.sampling.trace import Recorded, datatree_of, recorded
 from pymc_minibatch_mh.steps import report
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.given import model_behind, step_of
+from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 from pymc_minibatch_mh.steps.settings import require_warm_up_for
 from pymc_minibatch_mh.threads import usable_cores
 
@@ -27,14 +26,14 @@ _log = logging.getLogger("pymc")
 
 
 def tell_of_run(step: MinibatchStep, plan: Plan) -> None:
-    """Say what is going to run."""
+    """Log the run that begins."""
     threads = min(plan.cores, plan.chains)
     _log.info("Sampling %s in %s", _number(plan.chains, "chain"), _number(threads, "thread"))
     _log.info("%s: [%s]", type(step).__name__, ", ".join(str(v.name) for v in step.vars))
 
 
 def tell_of_end(name: str, crew: Crew, seconds: float, interrupted: bool) -> None:
-    """Say what was made, and what the chains of the step `name` warn of."""
+    """Log the draws that were made, and the warnings of the chains of the step `name`."""
     for chain in crew.chains:
         # One warning at a time, until nothing is left that was not told.
         while (warning := report.warning_of(name, chain.state, chain.program)) is not None:
@@ -116,7 +115,7 @@ def sample(
     Returns
     -------
     DataTree
-        What :func:`pymc.sample` returns. After an interrupt it holds the draws that were made.
+        As of :func:`pymc.sample`. After an interrupt it holds the draws that were made.
 
     Raises
     ------
@@ -167,13 +166,7 @@ def sample(
 def _tree(
     step: MinibatchStep, model: pm.Model, crew: Crew, kept: Recorded, seconds: float
 ) -> xr.DataTree:
-    """Return the trace of all draws that were made.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If an interrupt came before there was any.
-    """
+    """Return the trace of all draws; KeyboardInterrupt if that came before there was any."""
     chains, draws = crew.complete()
     if not draws:
         raise KeyboardInterrupt
@@ -185,10 +178,10 @@ def _tree(
         {"sampling_time": seconds, "tuning_steps": crew.plan.tune},
         warm_up=None if crew.warm_up is None else crew.warm_up.of(chains, crew.plan.tune),
     )
-    # How many updates a draw stands for is part of what its stats mean.
+    # Stats mean something only with the number of updates behind a draw.
     tree["posterior"].attrs["thin"] = crew.plan.thin
     if step.target.source.stamp:
-        # What was observed is not in the trace: this tells whether other rows are the same.
+        # Observed rows are not in the trace: this tells whether others are the same.
         tree["posterior"].attrs["rows"] = step.target.source.stamp
     return tree
 

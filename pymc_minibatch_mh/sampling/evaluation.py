@@ -39,7 +39,7 @@ BLOCK_BYTES = 2**26
 
 @node_rewriter([Elemwise])
 def in_ufuncs(fgraph: object, node: Apply) -> list[Variable] | None:
-    """Write what PyTensor evaluates in Python, number by number, in functions that NumPy has."""
+    """Write functions that PyTensor evaluates number by number, in Python, in those of NumPy."""
     op = node.op.scalar_op
     x, *ends = node.inputs
     if isinstance(op, Softplus):
@@ -61,7 +61,7 @@ IN_NUMPY = Mode(
         include=["fast_run"], exclude=["fusion", "inplace", "BlasOpt", "cxx_only"]
     ),
 ).register((dfs_rewriter(in_ufuncs), 100))
-#: Infers shapes without evaluating what they are the shapes of.
+#: Infers shapes without evaluating the arrays.
 OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
 
 _OPENED = dfs_rewriter(inlined, local_view_op)
@@ -75,26 +75,12 @@ class OneByOneError(Exception):
 def values_at(
     model: pm.Model, split: Split, variables: Sequence[Variable], draws: np.ndarray
 ) -> list[np.ndarray]:
-    """Evaluate variables of a model at draws of its value variables.
+    """Evaluate graphs in the value variables of a model at draws of these, shape (n, d), n >= 1.
 
-    Blocks of draws are evaluated together. Where that cannot be done, as for a loop or a function
-    of the user's own, the variable is evaluated draw by draw by what PyMC itself compiles for
-    ``pm.sample``; this is said at level INFO of the logger ``pymc``.
-
-    Parameters
-    ----------
-    model, split
-        The model, all of whose value variables are in the position.
-    variables
-        Graphs in the value variables of the model, without random variables.
-    draws : ndarray, shape (n, d)
-        The value variables, ravelled; n is 1 or more.
-
-    Returns
-    -------
-    list of ndarray
-        For each variable its values, shape (n, *shape of the variable), equal to rounding to those
-        of ``pm.sample``.
+    Returned are arrays of shape (n, *shape of the variable), equal to rounding to those of
+    ``pm.sample``. Blocks of draws are evaluated together. Where that cannot be done, as for a loop
+    or a function of the user's own, the variable is evaluated draw by draw by the function that
+    PyMC itself compiles; this is said at level INFO of the logger ``pymc``.
     """
     found = dict(_evaluated(split.blocks, list(variables), draws))
     left = [v for v in variables if v not in found]
@@ -127,12 +113,8 @@ def _evaluated(
 class BlockFunction:
     """Variables as functions of many positions, in which `blocks` are the value variables.
 
-    Raises
-    ------
-    OneByOneError
-        If an operation is known to serve one draw only.
-    NotImplementedError
-        If PyTensor does not know how to write an operation for many draws.
+    OneByOneError if an operation is known to serve one draw only; NotImplementedError if PyTensor
+    does not know how to write an operation for many draws.
     """
 
     def __init__(self, blocks: Sequence[Block], variables: Sequence[Variable]) -> None:
@@ -154,10 +136,7 @@ class BlockFunction:
     def __call__(self, positions: np.ndarray) -> list[np.ndarray]:
         """Return the values of each variable, shape (n, *shape of the variable).
 
-        Raises
-        ------
-        OneByOneError
-            If the values of a draw are not those that the variable has at this draw alone.
+        OneByOneError if the values of a draw are not those that it has alone.
         """
         n = len(positions)
         with np.errstate(all="ignore"):
@@ -198,7 +177,7 @@ def _in_tensors(variables: Sequence[Variable], tensors: dict[Variable, Variable]
 
 
 def _between(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> set[Variable]:
-    """Return what is computed from inputs on the way to outputs, and the inputs."""
+    """Return the variables between inputs and outputs, and the inputs."""
     found = set(inputs)
     for node in toposort(outputs):
         if not found.isdisjoint(node.inputs):

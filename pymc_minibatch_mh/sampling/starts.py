@@ -1,4 +1,4 @@
-"""Where chains start: from what ``pm.sample(initvals=...)`` takes to positions."""
+"""Starts of chains: from the ``initvals`` of ``pm.sample`` to positions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,8 +14,7 @@ from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 from pymc_minibatch_mh.likelihood.derived import IN_PYTHON, has_dims
 from pymc_minibatch_mh.likelihood.inputs import array_of, generator_of
 from pymc_minibatch_mh.likelihood.split import Block, Split
-from pymc_minibatch_mh.steps.base import NEW_START, MinibatchStep
-from pymc_minibatch_mh.steps.given import model_behind, step_of
+from pymc_minibatch_mh.steps.base import NEW_START, MinibatchStep, model_behind, step_of
 
 
 def overdispersed_initvals(
@@ -73,7 +72,7 @@ def overdispersed_initvals(
 
 #: Draws from the Gaussian approximation until one of them has a density.
 TRIES = 100
-#: What PyMC can be asked for instead of values.
+#: Words that PyMC takes instead of values.
 STRATEGIES = ("support_point", "prior")
 
 

@@ -25,7 +25,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.sampling.evaluation import values_at
-from pymc_minibatch_mh.steps.report import LargeDeterministic, large_deterministics
+from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, large_deterministics
 
 _log = logging.getLogger("pymc")
 
@@ -43,13 +43,8 @@ def recorded(
 ) -> Recorded:
     """Choose the variables that are kept, by default all but the large deterministics.
 
-    Shapes may depend on the `point` of value variables.
-
-    Raises
-    ------
-    SettingError
-        If `var_names` has a name that is no free variable or deterministic, has one twice, has
-        none, or has none but those of large deterministics.
+    Shapes may depend on the `point` of value variables. SettingError if `var_names` has a name that
+    is no free variable or deterministic, has one twice, has none, or only large deterministics.
     """
     chosen = _chosen(model, var_names)
     named = {str(v.name) for v in chosen}
@@ -104,16 +99,9 @@ THINNED = "posterior_thinned"
 class Draws:
     """Draws of one phase, as chains leave them.
 
-    Parameters
-    ----------
-    positions : ndarray, shape (chains, draws, d)
-        Unconstrained values, in the order of :attr:`Split.position`.
-    stats
-        Name -> array of shape (chains, draws).
-    numbers : ndarray, shape (draws,), optional
-        Numbers of the draws that thinning has left; by default 0, 1, 2 and so on.
-    chains : ndarray, shape (chains,), optional
-        Numbers of the chains that an interrupt has left; by default 0, 1, 2 and so on.
+    Positions are unconstrained, shape (chains, draws, d), and stats of shape (chains, draws);
+    numbers of the draws that thinning has left, and of the chains that an interrupt has left, are
+    0, 1, 2 and so on by default.
     """
 
     positions: np.ndarray

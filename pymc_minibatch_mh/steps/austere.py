@@ -45,25 +45,16 @@ from pymc_minibatch_mh.steps.settings import SharedSettings
 
 
 class AustereTest(NamedTuple):
-    """Settings of the test in a chain.
-
-    Parameters
-    ----------
-    batch_size
-        Rows of the smallest batch, and of every further look.
-    skewness, third_moment, kappa
-        As in :class:`BarkerTest`; the third moment is 0 if differences were equal in every move.
-    epsilon
-        Tail probability below which a look decides; 0 for all rows at once.
-    boundary, limit
-        α and G_0 of the limits G_0 (n/N)^(0.5 - α) of the looks.
-    """
+    """Settings of the test in a chain: see :class:`BarkerTest` for those that all have."""
 
     batch_size: int
     skewness: float
+    #: 0 if differences were equal in every move that was measured.
     third_moment: float
     kappa: float
+    #: Tail probability below which a look decides; 0 for all rows at once.
     epsilon: float
+    #: α and G_0 of the limits G_0 (n/N)^(0.5 - α) of the looks.
     boundary: float
     limit: float
 
@@ -143,8 +134,6 @@ def judge(log_ratio, variance, skewness, n, total, uniform, test):
 class AustereMethod(BatchMethod):
     """The austere test, as a step runs it."""
 
-    walk_target = 0.234
-
     @property
     def guarantee(self) -> Guarantee:
         """Exact where all rows decide."""
@@ -188,18 +177,13 @@ class AustereMH(MinibatchStep):
         the rows that was read and G_0 the normal quantile of 1 - `epsilon`. At 0.5 every look has
         the level `epsilon`; above, early looks have a smaller one.
     **settings
-        What all step methods take: see :class:`SharedSettings`.
+        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     SettingError
         If a setting is invalid; or if the model's rows are stored and more than one of 10,000
         updates is forecast to read all of them.
-
-    Notes
-    -----
-    Batches of stored rows, of :class:`Rows`, are drawn and fetched ahead, in an order that does
-    not depend on where the chain is.
 
     References
     ----------

@@ -48,45 +48,26 @@ from pymc_minibatch_mh.steps.settings import SharedSettings
 
 
 class BarkerTest(NamedTuple):
-    """Settings of the test in a chain.
+    """Settings of the test in a chain."""
 
-    Parameters
-    ----------
-    batch_size
-        Rows of the smallest batch, and of every further look.
-    skewness, third_moment
-        |skewness| and E|X|^3 of the standardised differences, measured on all rows; frozen after
-        warm-up.
-    kappa
-        κ in the predicted variance V = κ M² of a move, adapted in warm-up.
-    sigma
-        Standard deviation that the noise of the log ratio is topped up to.
-    grow
-        1 for `batch_rule="grow"`, 0 for "predict".
-    novak
-        1 for `error_bound="novak"`, 0 for "edgeworth".
-    skewed
-        1 to correct the acceptance probability for the skewness of the batch.
-    max_error
-        Error that a batch is sized for; infinite for none.
-    table_error
-        Certified error of C_sigma.
-    atoms, masses : ndarray, shape (K,)
-        Atoms of C_sigma in ascending order, and their masses.
-    tails : ndarray, shape (K + 1,)
-        The j-th is the mass of atom j and of all later ones.
-    """
-
+    #: Rows of the smallest batch, and of every further look.
     batch_size: int
+    #: |skewness| and E|X|³ of the standardised differences, measured on all rows; frozen after
+    #: warm-up.
     skewness: float
     third_moment: float
+    #: κ in the predicted variance V = κ M² of a move, adapted in warm-up.
     kappa: float
+    #: Standard deviation that the noise of the log ratio is topped up to.
     sigma: float
+    #: 1 for `batch_rule="grow"`, `error_bound="novak"` and a corrected skewness; else 0.
     grow: int
     novak: int
     skewed: int
+    #: Error that a batch is sized for, infinite for none; and the certified error of C_sigma.
     max_error: float
     table_error: float
+    #: Atoms of C_sigma in ascending order, their masses, and the mass of each and all later ones.
     atoms: np.ndarray
     masses: np.ndarray
     tails: np.ndarray
@@ -305,18 +286,13 @@ class BarkerMinibatchMH(MinibatchStep):
         batches sized by "predict". It lowers the error for skewed rows, which ``error_estimate``
         goes on to state as it is without.
     **settings
-        What all step methods take: see :class:`SharedSettings`.
+        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     SettingError
         If a setting is invalid; or if the model's rows are stored and more than one of 10,000
         updates is forecast to read all of them.
-
-    Notes
-    -----
-    Batches of stored rows, of :class:`Rows`, are drawn and fetched ahead, in an order that does
-    not depend on where the chain is.
 
     References
     ----------

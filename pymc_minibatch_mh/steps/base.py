@@ -1,6 +1,4 @@
-"""PyMC's face: what turns a method into a step of ``pm.sample``."""
-
-from __future__ import annotations
+"""A method as a step of ``pm.sample``."""
 
 import time
 from abc import abstractmethod
@@ -12,6 +10,8 @@ from os import PathLike
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
+import pymc as pm
+from pymc.stats.convergence import SamplerWarning
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import WithSamplingState, dataclass_state
 from pytensor.graph.basic import Variable
@@ -25,6 +25,7 @@ from pymc_minibatch_mh.chain.pool import ChainState
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.posterior import Surrogate, whitened_norm
+from pymc_minibatch_mh.kernels.roles import STATS
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of, point_of
 from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
 from pymc_minibatch_mh.plan.method import Guarantee, Method
@@ -34,22 +35,16 @@ from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps import settings as check
-from pymc_minibatch_mh.steps.report import STATS_DTYPES_SHAPES, stats_of_draw, tell_of_large
+from pymc_minibatch_mh.steps.deterministics import tell_of_large
 from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings, require_warm_up_for
 
-#: What stands in the docstring of a step class in place of the settings that all steps share.
+#: Stands in the docstring of a step class in place of the settings that all steps share.
 SHARED = """**settings
-    What all step methods take: see :class:`SharedSettings`."""
+    Settings of all step methods: see :class:`SharedSettings`."""
 
 
 def signature_of(constructor: Callable[..., None]) -> Signature:
-    """Return the signature of a step class: its own settings, then those that it passes on.
-
-    Parameters
-    ----------
-    constructor
-        Its ``__init__``.
-    """
+    """Return the signature of a step class: its own settings, then those that it passes on."""
     _, *own = signature(constructor).parameters.values()
     named = [p for p in own if p.kind is not Parameter.VAR_KEYWORD]
     if named == own:
@@ -69,32 +64,13 @@ def docstring_of(docstring: str) -> str:
     return cleandoc(docstring).replace(SHARED, settings)
 
 
-def line_about(step: MinibatchStep) -> str:
-    """Return what a step is, such as "TunaMH(3 parameters, 10,000 rows of 'y', ...)"."""
-    size = step.target.split.size - step.prepared.surrogate.first
-    rows = " and ".join(f"{t.n_rows:,} rows of {t.name!r}" for t in step.target.split.terms)
-    facts = [
-        f"{size} parameter{'s' * (size != 1)}",
-        rows,
-        step.guarantee.promise.value,
-        f"order {step.prepared.surrogate.order}",
-    ]
-    if step.program.schedule:
-        facts.append(
-            "temperatures " + ", ".join(f"{k:g} from {n}" for n, k in step.program.schedule)
-        )
-    elif step.temperature != 1.0:
-        facts.append(f"temperature {step.temperature:g}")
-    return f"{type(step).__name__}({', '.join(facts)})"
-
-
 #: Parts of a key that say something as they are; the others are digests.
 IN_WORDS = ("method", "taylor_order", "temperature")
 
 
 @dataclass_state
 class MinibatchState(StepMethodState):
-    """Everything of a chain that changes while it runs, and what it belongs to."""
+    """All of a chain that changes while it runs, and the key of the step that it belongs to."""
 
     chain_state: ChainState
     updates_per_draw: int = field(metadata={"frozen": True})
@@ -102,13 +78,7 @@ class MinibatchState(StepMethodState):
 
 
 def require_fitting(state: Any, own: MinibatchState) -> None:
-    """Refuse a state that is not one of a step's own.
-
-    Raises
-    ------
-    SettingError
-        Names what differs.
-    """
+    """Refuse a state that is not a step's own, by a SettingError that names the difference."""
     if not isinstance(state, MinibatchState):
         raise SettingError(
             f"sampling_state={type(state).__name__} is no state of this step. Give one that "
@@ -157,7 +127,10 @@ class MinibatchStep(BlockedStep):
     """
 
     default_blocked = True
-    stats_dtypes_shapes = STATS_DTYPES_SHAPES
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[type, list | None]]] = {
+        **{name: (one.dtype, []) for name, one in STATS.items()},
+        "warning": (SamplerWarning, None),
+    }
     _state_class = MinibatchState
 
     __signature__: ClassVar[Signature]
@@ -182,7 +155,22 @@ class MinibatchStep(BlockedStep):
             cls.__doc__ = docstring_of(cls.__doc__)
 
     def __repr__(self) -> str:
-        return line_about(self)
+        """Return such as "TunaMH(3 parameters, 10,000 rows of 'y', ...)"."""
+        size = self.target.split.size - self.prepared.surrogate.first
+        rows = " and ".join(f"{t.n_rows:,} rows of {t.name!r}" for t in self.target.split.terms)
+        facts = [
+            f"{size} parameter{'s' * (size != 1)}",
+            rows,
+            self.guarantee.promise.value,
+            f"order {self.prepared.surrogate.order}",
+        ]
+        if self.program.schedule:
+            facts.append(
+                "temperatures " + ", ".join(f"{k:g} from {n}" for n, k in self.program.schedule)
+            )
+        elif self.temperature != 1.0:
+            facts.append(f"temperature {self.temperature:g}")
+        return f"{type(self).__name__}({', '.join(facts)})"
 
     @showing("Reading the model")
     def _prepare(
@@ -252,7 +240,7 @@ class MinibatchStep(BlockedStep):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the method promises of its draws."""
+        """The promise of the method for its draws."""
         return self.program.method.guarantee
 
     @property
@@ -262,12 +250,12 @@ class MinibatchStep(BlockedStep):
 
     @property
     def exactness(self) -> str:
-        """What the guarantee amounts to for the draws of the chain, in words."""
+        """The guarantee for the draws of the chain, in words."""
         return self.chain.exactness
 
     @property
     def prepared(self) -> Prepared:
-        """What passes over all rows have found, before any chain."""
+        """The model, prepared by passes over all rows before any chain."""
         return self.program.prepared
 
     @property
@@ -315,10 +303,10 @@ class MinibatchStep(BlockedStep):
 
     @cached_property
     def key(self) -> dict[str, str]:
-        """What the states of this step's chains belong to, the same in every process.
+        """The step, model and data that states of its chains belong to, the same in every process.
 
         The method and the settings of its test, its bounds and its proposal, the order, the
-        temperature, the model and the data: what -> digest, or what it is in words.
+        temperature, the model and the data: name -> digest, or the setting in words.
         """
         # Taken when a state is, it has to be that of the data which the step was built from.
         self.require_unchanged()
@@ -337,13 +325,13 @@ class MinibatchStep(BlockedStep):
 
     @property
     def sampling_state(self) -> MinibatchState:
-        """Everything of a chain that changes while it runs, and what it belongs to.
+        """All of a chain that changes while it runs, and the key of the step that it belongs to.
 
         Raises
         ------
         SettingError
             Where it is set to the state of a step of another method, with other settings, or on
-            another model or other data; names what differs.
+            another model or other data; names the difference.
         StaleDataError
             If this step's own data changed after it was built.
         """
@@ -356,22 +344,13 @@ class MinibatchStep(BlockedStep):
         WithSamplingState.sampling_state.fset(self, state)
 
     def require_unchanged(self) -> None:
-        """Refuse to go on with a model or with data that are not those of the step.
-
-        Raises
-        ------
-        StaleDataError
-            If they changed after the step was built; names what did.
-        """
+        """Refuse, by a StaleDataError, a model or data that have changed; names them."""
         self._watched.require_unchanged(type(self).__name__)
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """Start a chain: take its generator and forget every earlier chain.
 
-        Raises
-        ------
-        SettingError
-            If warm-up ends before a schedule of temperatures does.
+        SettingError if warm-up ends before a schedule of temperatures does.
         """
         self.require_unchanged()
         require_warm_up_for(self.program.schedule, tune)
@@ -395,7 +374,7 @@ class MinibatchStep(BlockedStep):
             self.start(chain)
         temperature = chain.temperature
         draws = chain.advance(1) if chain.state.started else chain.stay()
-        stats = stats_of_draw(draws.counts[0], self.updates_per_draw)
+        stats = report.stats_of_draw(draws.counts[0], self.updates_per_draw)
         stats["certified"] = chain.certified
         stats["scaling"] = chain.scaling
         stats["temperature"] = temperature
@@ -406,10 +385,7 @@ class MinibatchStep(BlockedStep):
     def start(self, chain: Chain) -> None:
         """Check where a chain starts; leave where no chain comes, and a default start far off.
 
-        Raises
-        ------
-        MinibatchError
-            If the density is zero there.
+        MinibatchError if the density is zero there.
         """
         position, s = chain.position, self.prepared.surrogate
         far = np.sqrt(chdtri(position.size, FAR_TAIL))
@@ -432,7 +408,7 @@ class MinibatchStep(BlockedStep):
         return self.target.split.unravel(self.target.split.mirrored(position), {})
 
     def __reduce__(self) -> tuple:
-        """Pickle what was prepared, settings and the chain; neither model nor code."""
+        """Pickle the prepared model, settings and the chain; neither the PyMC model nor code."""
         self.require_unchanged()
         # PyMC's own way of pickling keeps the whole model in here.
         state = {k: v for k, v in self.__dict__.items() if k != "_BlockedStep__newargs"}
@@ -446,3 +422,37 @@ def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
     step = object.__new__(cls)
     step.__dict__.update(state)
     return step
+
+
+def step_of(step: Any) -> MinibatchStep:
+    """Return the step that was given; SettingError if it is none of this package's."""
+    if not isinstance(step, MinibatchStep):
+        raise SettingError(
+            f"step={type(step).__name__} is no step method of this package. Pass the one that "
+            "pm.sample() gets, such as a TunaMH()."
+        )
+    return step
+
+
+def model_behind(step: MinibatchStep) -> pm.Model:
+    """Return the model that a step was built on, from the context if the step has lost it.
+
+    SettingError if the step was pickled and the model of the context is none or another one.
+    """
+    try:
+        _, given = step.__getnewargs_ex__()
+    except AttributeError:
+        return _matching_context(step)
+    return given["model"]
+
+
+def _matching_context(step: MinibatchStep) -> pm.Model:
+    model = pm.Model.get_context(error_if_none=False)
+    parts = step.target.split
+    needed = {block.name for block in (*parts.blocks, *parts.others)}
+    if model is None or needed != {v.name for v in model.value_vars}:
+        raise SettingError(
+            f"step={type(step).__name__} has left its model in another process. Call this inside "
+            "of 'with model:', with that model."
+        )
+    return model

@@ -1,4 +1,4 @@
-"""What the tests on batches share: settings, the size of a batch, and what they learn."""
+"""Settings, sizes and adaptation that the tests on batches share."""
 
 import logging
 import math
@@ -107,9 +107,6 @@ UNMEASURED = {
     "kappa": math.inf,
 }
 
-#: By how much κ grows where batches are noisier than predicted.
-NOISE_GROWTH = 1.5
-
 #: Moves of a forecast that are made at a time, and the step of its random walk times √d: that of
 #: the most efficient one on a Gaussian.
 AT_A_TIME, WALK = 500, 2.38
@@ -128,13 +125,7 @@ def rows_for_variance(noise, total, variance):
 
 @dataclass(frozen=True, eq=False)
 class BatchMethod(Method):
-    """A test on batches, look by look.
-
-    Parameters
-    ----------
-    settings
-        Record of the test, with the fields ``skewness``, ``third_moment`` and ``kappa``.
-    """
+    """A test on batches, look by look; its record has ``skewness``, ``third_moment``, ``kappa``."""
 
     settings: Any
 
@@ -148,8 +139,8 @@ class BatchMethod(Method):
         """Digest of the settings."""
         return digest(np.concatenate([np.atleast_1d(part) for part in self.settings]))
 
-    def record(self, prepared: "Prepared") -> Any:
-        """Return the settings, with what was measured of the remainders of rows."""
+    def record(self, prepared: Prepared) -> Any:
+        """Return the settings, with the measured moments of the rows' remainders."""
         measured = prepared.calibration
         assert measured is not None
         return self.settings._replace(
@@ -158,12 +149,12 @@ class BatchMethod(Method):
             kappa=float(measured.kappa),
         )
 
-    def require_subsampling(self, prepared: "Prepared") -> None:
+    def require_subsampling(self, prepared: Prepared) -> None:
         """Refuse stored rows that batches would read all of, again and again."""
         limit = self.most_drawn(prepared)
         prepared.require_few_full_passes(limit, partial(self._full_passes, prepared, limit))
 
-    def _full_passes(self, prepared: "Prepared", limit: float, rng: np.random.Generator) -> int:
+    def _full_passes(self, prepared: Prepared, limit: float, rng: np.random.Generator) -> int:
         """Return for how many moves of a chain batches are forecast to grow to all rows.
 
         One half lead to another point of the posterior, and one half a step of a random walk on.
@@ -181,7 +172,3 @@ class BatchMethod(Method):
                 "passes over the stored rows can be forecast. The stat full_pass counts them."
             )
         return passes
-
-    def noisier(self, record: Any) -> Any:
-        """Return the record for batches of more rows."""
-        return record._replace(kappa=NOISE_GROWTH * record.kappa)

@@ -67,27 +67,17 @@ FIRST_LOOK = 2
 
 
 class ConfidenceTest(NamedTuple):
-    """Settings of the test in a chain.
+    """Settings of the test in a chain."""
 
-    Parameters
-    ----------
-    batch_size
-        Rows of the first look.
-    gamma
-        By what the rows of a look are multiplied for the next one.
-    p, delta
-        p and δ of the levels δ_k.
-    scans
-        1 for `range="scan"`, 0 for "bounds".
-    largest : ndarray, shape (T,)
-        Largest c_i of every table; empty with a scan.
-    """
-
+    #: Rows of the first look, and by how much they are multiplied for the next one.
     batch_size: int
     gamma: float
+    #: p and δ of the levels δ_k.
     p: float
     delta: float
+    #: 1 for `range="scan"`, 0 for "bounds".
     scans: int
+    #: Largest c_i of every table, shape (T,); empty with a scan.
     largest: np.ndarray
 
 
@@ -244,13 +234,12 @@ class ConfidenceMethod(Method):
 
     settings: ConfidenceTest
 
-    walk_target = 0.234
     # Its probability is that of the look that decided, which the uniform number has chosen.
     returns_probability = False
 
     @property
     def guarantee(self) -> Guarantee:
-        """What its looks control, and on which condition."""
+        """The error that its looks control, and the condition."""
         given = (
             "by a scan of all rows at every update" if self.settings.scans else "given valid bounds"
         )
@@ -275,7 +264,7 @@ class ConfidenceMethod(Method):
         """Digest of the settings."""
         return digest(np.array(self.settings[:-1]))
 
-    def record(self, prepared: "Prepared") -> ConfidenceTest:
+    def record(self, prepared: Prepared) -> ConfidenceTest:
         """Return the settings, with the largest bound of every table."""
         if not isinstance(prepared.tables, Tables):
             return self.settings
@@ -310,7 +299,7 @@ class ConfidenceMH(MinibatchStep):
         and they are counted in ``n_obs`` and ``full_pass``; what a comparison would count is
         ``batch_size`` · ``gamma`` ** (``n_looks`` - 1), or all rows where ``log_ratio_std`` is 0.
     **settings
-        What all step methods take: see :class:`SharedSettings`.
+        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------

@@ -36,24 +36,14 @@ _TABLE = Path(__file__).with_name("correction.npz")
 
 @dataclass(frozen=True, eq=False)
 class CorrectionTable:
-    """A discrete law C_sigma with N(0, sigma^2) + C_sigma close to the standard logistic.
-
-    Attributes
-    ----------
-    sigma
-        Standard deviation of the normal part.
-    atoms
-        Support, ascending and symmetric about 0, shape (K,).
-    masses
-        Probabilities of the atoms, non-negative, shape (K,).
-    error
-        Bound on sup |F(x) - 1/(1 + exp(-x))| over all real x, F the distribution function of
-        the sum.
-    """
+    """A discrete law C_sigma with N(0, sigma^2) + C_sigma close to the standard logistic."""
 
     sigma: float
+    #: Support, ascending and symmetric about 0, shape (K,), and non-negative probabilities.
     atoms: Floats
     masses: Floats
+    #: Bound on sup |F(x) - 1/(1 + exp(-x))| over all real x, F the distribution function of the
+    #: sum.
     error: float
 
     def __post_init__(self) -> None:
@@ -63,24 +53,11 @@ class CorrectionTable:
 
 
 def correction_table(sigma: float) -> CorrectionTable:
-    """Return the correction distribution for a noise of standard deviation `sigma`.
+    """Return the law C_sigma for a noise of standard deviation `sigma`, in (0.5, 1.7].
 
-    Parameters
-    ----------
-    sigma
-        Standard deviation that the noise of the log ratio is topped up to, in (0.5, 1.7].
-        Tables for 0.9, 1.0, 1.1, 1.2 and 1.3 are shipped; others take about half a second once
-        per process.
-
-    Returns
-    -------
-    CorrectionTable
-        With its certified error: 5.4e-8 at sigma=1, 1.7e-5 at 1.2, 1.1e-4 at 1.3.
-
-    Raises
-    ------
-    SettingError
-        If `sigma` is not a number in that interval.
+    Tables for 0.9, 1.0, 1.1, 1.2 and 1.3 are shipped; others take about half a second once per
+    process. The certified error is 5.4e-8 at sigma=1, 1.7e-5 at 1.2 and 1.1e-4 at 1.3. SettingError
+    if `sigma` is not in that interval.
     """
     sigma = float(sigma)
     if not SMALLEST_SIGMA < sigma <= LARGEST_SIGMA:
@@ -97,20 +74,7 @@ def correction_table(sigma: float) -> CorrectionTable:
 def minimax_correction(sigma: float) -> CorrectionTable:
     """Solve the minimax problem for C_sigma and certify the solution.
 
-    Parameters
-    ----------
-    sigma
-        Standard deviation of the normal part; checked by `correction_table`.
-
-    Returns
-    -------
-    CorrectionTable
-        Symmetric, with non-negative masses that sum to 1.
-
-    Raises
-    ------
-    MinibatchError
-        If HiGHS does not solve the linear programme.
+    MinibatchError if HiGHS does not solve the linear programme.
     """
     half_atoms, half_masses = _solve_half(sigma)
     kept = half_masses > _NEGLIGIBLE_MASS
@@ -155,25 +119,13 @@ def _solve_half(sigma: float) -> tuple[Floats, Floats]:
 
 
 def certified_error(sigma: float, atoms: Floats, masses: Floats) -> float:
-    """Bound sup |F - S| over all real x, F the law of the table and S the logistic.
+    """Bound sup |F - S| over all real x, F the law of atoms and masses and S the logistic.
 
     On each cell of a grid 20 times finer than the linear programme's, the difference is at
     most its larger end value, plus spacing/4 times the larger slope at its ends, plus
     spacing^4/384 times a bound on its fourth derivative: the remainder of cubic Hermite
     interpolation. Beyond the grid both functions lie between their last value and 1. Symmetry
     covers x < 0; 1e-14 covers the rounding of the sums.
-
-    Parameters
-    ----------
-    sigma
-        Standard deviation of the normal part.
-    atoms, masses
-        A symmetric discrete law, each of shape (K,).
-
-    Returns
-    -------
-    float
-        The bound.
     """
     spacing = _SPACING / 40.0
     points = np.arange(0.0, np.max(atoms) + 16.0, spacing)
@@ -205,13 +157,7 @@ def _shipped_tables() -> dict[float, CorrectionTable]:
 
 
 def write_shipped_tables(path: Path = _TABLE) -> None:
-    """Rebuild the tables that the package ships.
-
-    Parameters
-    ----------
-    path
-        File to write.
-    """
+    """Rebuild the tables that the package ships."""
     tables = [minimax_correction(sigma) for sigma in SHIPPED_SIGMAS]
     np.savez(
         path,

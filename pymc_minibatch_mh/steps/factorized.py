@@ -23,7 +23,7 @@ class _WithoutChi(MinibatchStep):
         vars: Sequence[Variable] | None = None,
         *,
         delayed_acceptance: bool = False,
-        bounds: "GivenBounds | None" = None,
+        bounds: GivenBounds | None = None,
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
@@ -51,7 +51,7 @@ class FactorizedMH(_WithoutChi):
     delayed_acceptance, bounds, on_violation
         As in :class:`TunaMH`.
     **settings
-        What all step methods take: see :class:`SharedSettings`.
+        Settings of all step methods: see :class:`SharedSettings`.
 
     References
     ----------
@@ -76,7 +76,7 @@ class ScalableSubsamplingMH(_WithoutChi):
     delayed_acceptance, bounds, on_violation
         As in :class:`TunaMH`.
     **settings
-        What all step methods take: see :class:`SharedSettings`.
+        Settings of all step methods: see :class:`SharedSettings`.
 
     References
     ----------

@@ -5,18 +5,24 @@ The chain lives on positions and sets of bright rows, with the density
 
     π₀(θ) Π_dark B_i(θ) Π_bright [L_i(θ) - B_i(θ)]
 
-whose sum over all sets is π₀ Π L_i, the posterior. A move of θ has to read bright rows only, if the
-product of all B_i is known without reading any. It is: with t_i the expansion of ℓ_i around the
-centre, T their sum, and c_i and m(θ) as below,
+whose sum over all sets is π₀ Π L_i, the posterior: given θ, rows are bright independently, each
+with the odds o_i = (L_i - B_i)/B_i. A move of θ has to read bright rows only, if the product of all
+B_i is known without reading any. It is: with t_i the expansion of ℓ_i around the centre θ̂, T their
+sum, r_i a row's remainder, c_i its bound and m(θ) = M(θ̂, θ),
 
     log B_i(θ) = β t_i(θ) - c_i m(θ) + const,    Σ log B_i = β T(θ) - C m(θ) + const,
+    log(L_i/B_i) = β [r_i(θ) - r_i(θ̂)] + c_i m(θ) >= 0,
 
-so that every likelihood with derived bounds has one. An update first updates which rows are bright,
-then decides on the move of θ, with the log ratio
+so that every likelihood with derived bounds has one. Which table gives c_i and m follows from θ
+alone, or B_i would be no function of θ. An update first updates which rows are bright, then decides
+on the move of θ, with the log ratio
 
     λ_c - C [m(θ') - m(θ)] + Σ_bright [log o_i(θ') - log o_i(θ)],
 
-λ_c that of the cheap part and the proposals: o_i B_i is the density of a bright row.
+λ_c that of the cheap part and the proposals. It proposes each dark row to become bright with
+probability q, and accepts with probability min(1, o_i/q); it proposes each bright row to become
+dark, and accepts with probability min(1, q/o_i). That balances every pair of sets of bright rows.
+Dark rows that are not proposed are neither read nor looked at.
 
 Where θ or θ' lies outside of all tables there is no bound. Such a pair is decided by all rows, with
 the sets summed out; if the move is accepted, the bright rows are drawn from their law given θ' when
@@ -33,27 +39,11 @@ References
 ----------
 Maclaurin, Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data", Conference on
 Uncertainty in Artificial Intelligence 30, arXiv:1403.5693.
-
-Which rows are bright: the part of a firefly sampler's state beside the position.
-
-A row has a likelihood L_i(θ) and a lower bound B_i(θ) of it. Given θ it is bright with probability
-1 - B_i/L_i, independently of the others: its odds are o_i = (L_i - B_i)/B_i. With r_i the remainder
-of a row after its expansion around the centre θ̂, c_i its bound and m(θ) = M(θ̂, θ),
-
-    log(L_i/B_i) = β [r_i(θ) - r_i(θ̂)] + c_i m(θ),
-
-which is 0 or more, as M bounds remainders in a move that begins in the centre. Which table gives
-c_i and m follows from θ alone, or B_i would be no function of θ.
-
-An update proposes each dark row to become bright with probability q, and accepts with probability
-min(1, o_i/q); it proposes each bright row to become dark, and accepts with probability
-min(1, q/o_i). That balances every pair of sets of bright rows. Dark rows that are not proposed are
-neither read nor looked at.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Unpack
 
 import numpy as np
@@ -80,34 +70,26 @@ from pymc_minibatch_mh.steps.settings import SharedSettings
 BLOCK = 1024
 #: In place of the number of bright rows: they have yet to be drawn.
 UNKNOWN = -1
-# What a row goes through: it is drawn anew; dark, it was proposed to become bright; bright, it was
+# A row, in an update: it is drawn anew; dark, it was proposed to become bright; bright, it was
 # proposed to become dark. A Python int is a type of its own for numba, these are not.
 ANEW, DARK, BRIGHT = np.arange(3)
 
 
 class Brightness(NamedTuple):
-    """Which rows are bright.
+    """The set of bright rows."""
 
-    Parameters
-    ----------
-    q
-        Probability that a dark row is proposed to become bright.
-    rows : ndarray of int32, shape (N,)
-        All rows, the bright ones first; written to by updates.
-    n_bright : ndarray of int64, shape (1,)
-        How many are bright, or UNKNOWN.
-    at : ndarray, shape (d,)
-        The position that they belong to.
-    """
-
+    #: Probability that a dark row is proposed to become bright.
     q: float
+    #: All rows, shape (N,) of int32, the bright ones first; written to by updates.
     rows: np.ndarray
+    #: How many are bright, or UNKNOWN, shape (1,) of int64.
     n_bright: np.ndarray
+    #: The position that they belong to, shape (d,).
     at: np.ndarray
 
 
 def unknown_brightness(q: float, n_rows: int, size: int) -> Brightness:
-    """Return what a chain of `size` coordinates starts with: nothing is drawn yet."""
+    """Return the record that a chain of `size` coordinates starts with: nothing is drawn yet."""
     return Brightness(q, np.arange(n_rows, dtype=np.int32), np.array([UNKNOWN]), np.zeros(size))
 
 
@@ -263,42 +245,20 @@ UNTUNED = 1.5
 
 
 class FireflyTest(NamedTuple):
-    """Settings and state of the test in a chain.
-
-    Parameters
-    ----------
-    brightness
-        Which rows are bright.
-    forgets
-        1: they are drawn anew for every decision, to measure a single one.
-    tolerates
-        1: a row beyond its bound is taken to be on it, and marked. 0: it stops the chain.
-    """
+    """Settings and state of the test in a chain."""
 
     brightness: Brightness
+    #: 1: bright rows are drawn anew for every decision, to measure a single one.
     forgets: int
+    #: 1: a row beyond its bound is taken to be on it, and marked. 0: it stops the chain.
     tolerates: int
-
-
-def _require_probability(q: float) -> float:
-    if not positive("q", q) <= 1.0:
-        raise SettingError(
-            f"q={q} is not a probability above 0 and up to 1. Use 0.1, or about the share of the "
-            "rows that are bright."
-        )
-    return float(q)
 
 
 @compiled(inlined=True)
 def log_ratio_of_move(cheap, sizes, odds):
-    """Return the log ratio of a move of θ.
+    """Return the log ratio of a move of θ, whose cheap part is λ_c.
 
-    Parameters
-    ----------
-    cheap
-        λ_c.
-    sizes, odds : tuple of float
-        C m, and the sum of log o_i over the bright rows, where the move begins and ends.
+    `sizes` are C m and `odds` the sums of log o_i over bright rows, where it begins and ends.
     """
     return cheap - (sizes[1] - sizes[0]) + (odds[1] - odds[0])
 
@@ -362,27 +322,16 @@ def decide_by_bright_rows(test, move, cheap, posterior, rng, counts):
 
 @dataclass(frozen=True, eq=False)
 class FireflyMethod(Method):
-    """Firefly Monte Carlo.
+    """Firefly Monte Carlo; bounds are None to be derived.
 
-    Parameters
-    ----------
-    q
-        Probability that a dark row is proposed to become bright.
-    touching
-        ξ, where quadratic lower bounds touch; None for those made of derived bounds.
-    bounds
-        None to derive them, or the user's.
-    tolerates_violations
-        Whether to go on after a violated bound, marking the trace.
+    `touching` is ξ, where quadratic lower bounds touch; None for those made of derived bounds.
     """
 
     q: float
     touching: float | None
-    bounds: GivenBounds | None
+    bounds: GivenBounds | None = field(repr=False)
     tolerates_violations: bool
 
-    #: That of exact Metropolis–Hastings.
-    walk_target = 0.234
     #: Lower bounds of rows depend on how far the whole position is from the centre: which rows are
     #: bright would have to be drawn anew, from all of them.
     moves_without_rows = False
@@ -402,12 +351,7 @@ class FireflyMethod(Method):
         derives = self.bounds is None
         return Needs(derived_bounds=derives, given_bounds=self.bounds, in_memory=True)
 
-    @property
-    def key(self) -> str:
-        """The settings."""
-        return repr((self.q, self.touching, self.tolerates_violations))
-
-    def record(self, prepared: "Prepared") -> FireflyTest:
+    def record(self, prepared: Prepared) -> FireflyTest:
         """Return the settings, with bright rows that have yet to be drawn."""
         size = prepared.surrogate.centre.size
         brightness = unknown_brightness(self.q, prepared.n_rows, size)
@@ -449,7 +393,7 @@ class FireflyMH(MinibatchStep):
     bounds, on_violation
         As in :class:`TunaMH`, for ``bound="map"``.
     **settings
-        What all step methods take: see :class:`SharedSettings`.
+        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
@@ -472,11 +416,16 @@ class FireflyMH(MinibatchStep):
         *,
         q: float = 0.1,
         bound: str = "map",
-        bounds: "GivenBounds | None" = None,
+        bounds: GivenBounds | None = None,
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
         choice("bound", bound, ("map", "untuned"))
+        if not positive("q", q) <= 1.0:
+            raise SettingError(
+                f"q={q} is not a probability above 0 and up to 1. Use 0.1, or about the share of "
+                "the rows that are bright."
+            )
         untuned = bound == "untuned"
         if untuned and (bounds is not None or on_violation != "raise"):
             raise SettingError(
@@ -484,7 +433,7 @@ class FireflyMH(MinibatchStep):
                 "known to hold. Leave them out, or use bound='map'."
             )
         method = FireflyMethod(
-            _require_probability(q),
+            float(q),
             UNTUNED if untuned else None,
             check.bounds_of(bounds),
             check.violation_rule(on_violation),
@@ -493,7 +442,7 @@ class FireflyMH(MinibatchStep):
         self._prepare(vars, method, **settings)
 
 
-def _require_alone(model: "pm.Model", vars: Sequence[Variable] | None) -> None:
+def _require_alone(model: pm.Model, vars: Sequence[Variable] | None) -> None:
     """Refuse to leave variables to other steps, which brightness would not follow."""
     moved = check.own_variables(model, vars)
     left = [value.name for value in model.value_vars if value not in moved]

@@ -154,7 +154,7 @@ class OwnTestMethod(BatchMethod):
         object.__setattr__(self, "_codes", " ".join(codes))
 
     def __reduce__(self) -> tuple:
-        """Leave out what is compiled."""
+        """Leave out compiled functions."""
         own = self.settings, self.plan, self.judge, self.controls, self.walk_target
         return OwnTestMethod, own
 
@@ -205,7 +205,7 @@ class OwnTestMH(MinibatchStep):
     vars
         Variables to move; by default all continuous ones. Other steps move the rest.
     **settings
-        What all step methods take: see :class:`SharedSettings`.
+        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------

@@ -36,7 +36,6 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.checks import integer
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.looks import look_until_decided
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
@@ -51,49 +50,31 @@ from pymc_minibatch_mh.steps.settings import SharedSettings
 
 
 class PenaltyTest(NamedTuple):
-    """Settings of the test in a chain.
-
-    Parameters
-    ----------
-    batch_size
-        Rows of the smallest batch.
-    skewness, third_moment
-        |skewness| and E|X|^3 of the standardised differences, measured on all rows; frozen after
-        warm-up.
-    kappa
-        κ in the predicted variance V = κ M² of a move, adapted in warm-up.
-    max_sd
-        Standard deviation of the log ratio that batches are kept below.
-    """
+    """Settings of the test in a chain: see :class:`BarkerTest` for those that all have."""
 
     batch_size: int
     skewness: float
     third_moment: float
     kappa: float
+    #: Standard deviation of the log ratio that batches are kept below.
     max_sd: float
 
 
 PenaltyTest.decide = look_until_decided  # type: ignore[attr-defined]
 
 
-_LARGEST_SD = 2.0
 # sup of the standard normal density, and of |z| times it.
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _SLOPE = math.exp(-0.5) * _DENSITY
 
 
 def penalty_test(max_sd: float = 1.2, *, batch_size: int = 100) -> PenaltyTest:
-    """Check the settings of the test, and return the record of a chain.
+    """Check the settings of :class:`PenaltyMH`, and return the record of a chain.
 
-    Up to `max_sd` = 1.349 the test accepts at least as often as Barker's at every log ratio.
+    Up to `max_sd` = 1.349 the test accepts at least as often as Barker's at every log ratio; its
+    acceptance falls like exp(-max_sd²/8).
     """
-    if not 0.0 < max_sd <= _LARGEST_SD:
-        raise SettingError(
-            f"max_sd={max_sd} is outside (0, {_LARGEST_SD}]: the acceptance of the penalty test "
-            "falls like exp(-max_sd^2/8). Use 1.2 or less."
-        )
-    size = integer("batch_size", batch_size, 2)
-    return PenaltyTest(size, **UNMEASURED, max_sd=float(max_sd))
+    return PenaltyTest(integer("batch_size", batch_size, 2), **UNMEASURED, max_sd=max_sd)
 
 
 @compiled(inlined=True)
@@ -156,7 +137,6 @@ class PenaltyMethod(BatchMethod):
         "distance of the batch's noise from the normal distribution, and the error of estimating "
         "its variance from the batch",
     )
-    walk_target = 0.234
 
 
 class PenaltyMH(MinibatchStep):
@@ -172,18 +152,13 @@ class PenaltyMH(MinibatchStep):
     batch_size
         Rows of the smallest batch.
     **settings
-        What all step methods take: see :class:`SharedSettings`.
+        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     SettingError
         If a setting is invalid; or if the model's rows are stored and more than one of 10,000
         updates is forecast to read all of them.
-
-    Notes
-    -----
-    Batches of stored rows, of :class:`Rows`, are drawn and fetched ahead, in an order that does
-    not depend on where the chain is.
 
     References
     ----------
@@ -208,7 +183,7 @@ def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     method = PenaltyMethod(penalty_test())
     prepared = replace(step.prepared, needs=method.needs, tables=None, violation=None).completed()
     other = object.__new__(PenaltyMH)
-    # What states of the other step belong to is not what states of this one do.
+    # States of the other step have another key.
     other.__dict__.update({name: v for name, v in step.__dict__.items() if name != "key"})
     own = step.program
     settings = own.proposal, own.updates_per_draw, (), own.moves_without_rows

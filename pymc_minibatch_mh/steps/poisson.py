@@ -33,13 +33,16 @@ Advances in Neural Information Processing Systems 32, arXiv:1911.09771.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Unpack
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.bounds.user_bounds import Ranges
+from pymc_minibatch_mh.checks import positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
@@ -63,31 +66,14 @@ MOST_READ = 0.25
 
 
 class LevelsTest(NamedTuple):
-    """Settings of the test in a chain.
+    """Settings of the test in a chain."""
 
-    Parameters
-    ----------
-    lam
-        λ, what the intensities of all rows are raised by together.
-    max_rate
-        Expected rows R above which all rows decide.
-    tolerates
-        1: a log-likelihood out of its range is clipped and marked. 0: it stops the chain.
-    """
-
+    #: λ, by which the intensities of all rows are raised together.
     lam: float
+    #: Expected rows R above which all rows decide.
     max_rate: float
+    #: 1: a log-likelihood out of its range is clipped and marked. 0: it stops the chain.
     tolerates: int
-
-
-def levels_test(lam: float, *, max_rate: float = math.inf, tolerate: bool = False) -> LevelsTest:
-    """Check λ, and return the record of a chain."""
-    if not 0.0 < lam < math.inf:
-        raise SettingError(
-            f"lam={lam} is not a positive number: it is added to the expected rows. Use 'auto' or "
-            "a number such as 1000.0."
-        )
-    return LevelsTest(float(lam), float(max_rate), int(bool(tolerate)))
 
 
 def automatic_lam(total: float, n_rows: int) -> float:
@@ -190,39 +176,48 @@ class LevelsMethod(Method):
     """PoissonMH, as a step runs it; λ is None to be chosen by the ranges."""
 
     lam: float | None
-    ranges: GivenRanges | None
+    ranges: GivenRanges | None = field(repr=False)
     tolerates_violations: bool
 
     guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
     draws_by_bounds = True
-    walk_target = 0.234
-    all_rows_because = (
-        "λ + L, what an update would draw, is more than full_pass_above=, by default half of them"
-    )
-    all_rows_way_on = (
+    all_rows_words = (
+        "λ + L, what an update would draw, is more than full_pass_above=, by default half of them",
         "Give narrower ranges=, a higher temperature= or a smaller lam=, or use TunaMH(), which "
-        "reads fewer rows for shorter moves."
+        "reads fewer rows for shorter moves.",
     )
-    all_rows_way_on_with_groups = all_rows_way_on
 
     @property
     def needs(self) -> Needs:
         """Ranges, derived from the model unless the user gave some."""
         return Needs(derived_ranges=self.ranges is None, given_ranges=self.ranges)
 
-    @property
-    def key(self) -> str:
-        """The settings."""
-        return repr((self.lam, self.tolerates_violations))
-
-    def record(self, prepared: "Prepared") -> LevelsTest:
+    def record(self, prepared: Prepared) -> LevelsTest:
         """Return the settings; an automatic λ follows from the ranges."""
         assert prepared.tables is not None
         lam = self.lam
         if lam is None:
             lam = automatic_lam(float(prepared.tables.heads[WIDTHS, TOTAL]), prepared.n_rows)
-        most = self.most_drawn(prepared)
-        return levels_test(lam, max_rate=most, tolerate=self.tolerates_violations)
+        return LevelsTest(lam, self.most_drawn(prepared), int(self.tolerates_violations))
+
+
+def _lam_of(lam: float | str) -> float | None:
+    """Return λ, or None for "auto"."""
+    if isinstance(lam, str) and lam == "auto":
+        return None
+    return positive("lam", lam, "Give one, or 'auto' to have it chosen.")
+
+
+def _ranges_of(setting: Any) -> Any:
+    """Return ranges that are derived or given in full; arrays of the user are copied."""
+    if isinstance(setting, Ranges):
+        return deepcopy(setting)
+    if setting is None or callable(setting):
+        return setting
+    raise SettingError(
+        f"ranges={type(setting).__name__} is not a set of ranges. Pass Ranges(low, high), or a "
+        "function that returns it for the centre that it is called with."
+    )
 
 
 class PoissonMH(MinibatchStep):
@@ -253,7 +248,7 @@ class PoissonMH(MinibatchStep):
         "raise" ends sampling where a log-likelihood is out of its range; "warn" goes on and marks
         the trace.
     **settings
-        What all step methods take: see :class:`SharedSettings`.
+        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
@@ -276,18 +271,16 @@ class PoissonMH(MinibatchStep):
         vars: Sequence[Variable] | None = None,
         *,
         lam: float | str = "auto",
-        ranges: "GivenRanges | None" = None,
+        ranges: GivenRanges | None = None,
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
-        order = check.taylor_order_of(settings.get("taylor_order", "auto"))
-        if order and settings.get("taylor_order", "auto") != "auto":
+        order = settings.get("taylor_order", "auto")
+        if order != "auto" and check.taylor_order_of(order):
             raise SettingError(
                 f"taylor_order={order} leaves remainders, but PoissonMH draws rows by their "
                 "log-likelihoods themselves. Leave it out, or use TunaMH()."
             )
         settings["taylor_order"] = 0
-        method = LevelsMethod(
-            check.lam_of(lam), check.ranges_of(ranges), check.violation_rule(on_violation)
-        )
+        method = LevelsMethod(_lam_of(lam), _ranges_of(ranges), check.violation_rule(on_violation))
         self._prepare(vars, method, **settings)

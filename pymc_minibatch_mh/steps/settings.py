@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from pymc.step_methods.compound import BlockedStep
 from pytensor.graph.basic import Variable
 
-from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges
+from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.checks import choice, flag, integer, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import Weights, value_variables
@@ -21,7 +21,6 @@ from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.sharing import ReadingSettings
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
-from pymc_minibatch_mh.steps.chi import chi_for_gap
 
 
 class SharedSettings(TypedDict, total=False):
@@ -56,7 +55,7 @@ class SharedSettings(TypedDict, total=False):
     observed
         Names of the observed variables to subsample; by default all with 1,000 rows or more.
     weights
-        What the log-likelihood of each row is multiplied by, such as survey weights, importance
+        Factors of the log-likelihood of each row, such as survey weights, importance
         weights or how often a row occurred: name of the observed variable -> array of shape (N,),
         or the array if there is one such variable. Of rows in :class:`Rows` they are an array of
         the same, ``rows.data("w")``. They scale the rows' bounds as well.
@@ -108,7 +107,7 @@ class SharedSettings(TypedDict, total=False):
     blocked: bool
 
 
-#: What the shared settings are where nothing else is asked for.
+#: Defaults of the shared settings.
 DEFAULTS: SharedSettings = {
     "taylor_order": "auto",
     "centre": "auto",
@@ -135,11 +134,8 @@ DEFAULTS: SharedSettings = {
 def schedule_of(setting: Any, tune: bool) -> tuple[tuple[int, float], ...]:
     """Return the schedule that temperature= is, empty where it is one temperature.
 
-    Raises
-    ------
-    SettingError
-        If a schedule is no sequence of pairs (draw, K) with draws that ascend from 0 and K > 0, or
-        if there is no warm-up for it.
+    SettingError if a schedule is no sequence of pairs (draw, K) with draws that ascend from 0 and
+    K > 0, or if there is no warm-up for it.
     """
     if not isinstance(setting, list | tuple):
         return ()
@@ -188,17 +184,14 @@ def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Vari
 def shared(step: type, given: SharedSettings) -> SharedSettings:
     """Return all shared settings of a step: those that were given, and the defaults.
 
-    Raises
-    ------
-    SettingError
-        If one was given that a step does not have; names those that it has.
+    SettingError if one was given that a step does not have; names those that it has.
     """
     unknown = [name for name in given if name not in DEFAULTS]
     if unknown:
         known = sorted(signature(step).parameters.keys() - {"vars"})
         raise SettingError(f"{unknown[0]}= is no setting of {step.__name__}. Choose from {known}.")
     every = DEFAULTS | given
-    # What a step on the first of these rows has found.
+    # Of a step on the first of these rows, the prepared model.
     return every | {"prepared": getattr(every["prepared"], "prepared", every["prepared"])}
 
 
@@ -214,19 +207,13 @@ class ChainSettings:
 
 
 def of_chains(shared: SharedSettings) -> ChainSettings:
-    """Check the settings that chains run by, before a model is read.
-
-    Raises
-    ------
-    SettingError
-        If one of them is invalid.
-    """
+    """Check the settings that chains run by, before a model is read."""
     if not shared["blocked"]:
         raise SettingError(
             "blocked=False would give each variable its own step, but all move together here. "
             "Leave it out."
         )
-    # Whether it suits the rows is known once they are read; what it may be at all is now.
+    # Whether it suits the rows is known once they are read.
     tune = flag("tune", shared["tune"])
     schedule = schedule_of(shared["temperature"], tune)
     taylor_order_of(shared["taylor_order"], centre=shared["centre"], schedule=schedule)
@@ -330,23 +317,6 @@ def proposal_of(setting: Proposal | str) -> Proposal:
     )
 
 
-def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
-    """Return χ, or None for "auto"."""
-    if spectral_gap_ratio is not None:
-        if chi != "auto":
-            raise SettingError(
-                f"chi={chi!r} and spectral_gap_ratio={spectral_gap_ratio!r} both set χ. Give one."
-            )
-        return chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
-    if isinstance(chi, str) and chi == "auto":
-        return None
-    if not is_number(chi) or not 0.0 <= float(chi) < np.inf:
-        raise SettingError(
-            f"chi={chi!r} is not a number of 0 or more. Give one, or 'auto' to have it chosen."
-        )
-    return float(chi)
-
-
 def bounds_of(setting: Any) -> Any:
     """Return bounds that are derived or given in full; an array of the user is copied."""
     if isinstance(setting, Bounds):
@@ -357,25 +327,6 @@ def bounds_of(setting: Any) -> Any:
         f"bounds={type(setting).__name__} is not a set of bounds. Pass Bounds(c, metric), or a "
         "function that returns it for the centre that it is called with."
     )
-
-
-def ranges_of(setting: Any) -> Any:
-    """Return ranges that are derived or given in full; arrays of the user are copied."""
-    if isinstance(setting, Ranges):
-        return deepcopy(setting)
-    if setting is None or callable(setting):
-        return setting
-    raise SettingError(
-        f"ranges={type(setting).__name__} is not a set of ranges. Pass Ranges(low, high), or a "
-        "function that returns it for the centre that it is called with."
-    )
-
-
-def lam_of(lam: float | str) -> float | None:
-    """Return λ, or None for "auto"."""
-    if isinstance(lam, str) and lam == "auto":
-        return None
-    return positive("lam", lam, "Give one, or 'auto' to have it chosen.")
 
 
 def rows_or_auto(name: str, value: float | str) -> float | None:

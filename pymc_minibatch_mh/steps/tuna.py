@@ -50,14 +50,16 @@ exact Bayesian inference with large datasets", ICML 36, arXiv:1901.09881.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pytensor.graph.basic import Variable
+from scipy.special import erfc
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.checks import choice, flag
+from pymc_minibatch_mh.checks import choice, flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, draw_rows, smallest_table
@@ -69,7 +71,6 @@ from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.prepared import GivenBounds, Needs, Prepared
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.chi import chi_from, require_subsampling, starting_chi
 from pymc_minibatch_mh.steps.settings import SharedSettings
 
 BEST, PAPER, FACTORIZED = range(3)
@@ -80,26 +81,17 @@ MOST_READ, MOST_RATE = 65_536, 1e15
 
 
 class PoissonTest(NamedTuple):
-    """Settings of the test in a chain.
+    """Settings of the test in a chain."""
 
-    Parameters
-    ----------
-    form
-        BEST, PAPER or FACTORIZED: the intensities, see the module.
-    chi
-        χ, what every row's intensity is raised by, in units of c_i C M².
-    delayed
-        1: the cheap part decides first, without reading a row. 0: one decision.
-    max_rate
-        Expected rows R above which a pair is decided by all rows; frozen after warm-up.
-    tolerates
-        1: a change beyond its bound is clipped and marked. 0: it stops the chain.
-    """
-
+    #: BEST, PAPER or FACTORIZED: the intensities, see the module.
     form: int
+    #: χ, by which every row's intensity is raised, in units of c_i C M².
     chi: float
+    #: 1: the cheap part decides first, without reading a row. 0: one decision.
     delayed: int
+    #: Expected rows R above which a pair is decided by all rows; frozen after warm-up.
     max_rate: float
+    #: 1: a change beyond its bound is clipped and marked. 0: it stops the chain.
     tolerates: int
 
 
@@ -111,19 +103,7 @@ def poisson_test(
     max_rate: float = math.inf,
     tolerate: bool = False,
 ) -> PoissonTest:
-    """Check the settings of a Poisson test, and return the record of a chain."""
-    if form not in FORMS:
-        raise SettingError(f"form={form!r} is unknown. Use one of {', '.join(FORMS)}.")
-    if not 0.0 <= chi < math.inf:
-        raise SettingError(
-            f"chi={chi} is not a number of 0 or more: it multiplies the expected rows. Use "
-            "'auto' or a number such as 1.0."
-        )
-    if FORMS[form] == FACTORIZED and chi != 0.0:
-        raise SettingError(
-            f"chi={chi} has no meaning with form='factorized', where every kept row rejects. "
-            "Use chi=0, or form='best'."
-        )
+    """Return the record of a chain."""
     delayed = int(delayed_acceptance)
     return PoissonTest(FORMS[form], float(chi), delayed, float(max_rate), int(tolerate))
 
@@ -270,44 +250,129 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
     return (1.0 if rng.random() < probability else 0.0), probability, float(count)
 
 
+#: Seconds that a row takes where the data fit a cache, and where they do not; that an update
+#: takes without its rows, and PyMC's loop around a draw.
+CACHED_ROW, ROW, UPDATE, LOOP = 0.2e-6, 0.5e-6, 1.2e-6, 17e-6
+#: Size of data in bytes up to which a cache holds them.
+CACHE = 2**24
+#: Largest χ before rows have been seen.
+USUAL_CHI = 1.0
+#: Rows to see before their ratios are believed.
+ENOUGH_ROWS = 50
+#: Share of a pass over all rows that typical moves read at most with the χ of a start: some
+#: moves are larger.
+START_SHARE = 0.5
+# Where `best_chi` looks besides 0, how close it gets on the logarithmic scale, and in how many
+# places at a time.
+_CHI_GRID = np.geomspace(1e-8, 1e6, 141)
+_LOG_CHI_PRECISION = 1e-4
+_FINER = 33
+
+
+def best_chi(
+    sizes: ArrayLike, mean_square: float, row_cost: float, max_rate: float = math.inf
+) -> float:
+    """Choose the χ that makes most effective draws in a given time.
+
+    The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance a =
+    2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves: an independence move that
+    is accepted with probability a has an effective sample of a/(2 - a) per update. Up to χ <= 1e6
+    and to 0.01 % in χ; to a quarter, where moves that read all rows make it jump.
+
+    `sizes` are C M of typical moves; those that read all rows whatever χ is are left out.
+    `mean_square` is the mean of (dU_i/(c_i M))² over drawn rows, in [0, 1], and `row_cost` the cost
+    of a row in units of all else that an update costs. Above `max_rate` expected rows all rows
+    decide, without noise, at the cost of as many.
+    """
+    moves = np.asarray(sizes, dtype=np.float64)
+    moves = moves[(moves > 0.0) & (moves < math.inf) & (moves <= max_rate)]
+    if moves.size == 0:
+        return 0.0
+
+    def efficiency(chis: np.ndarray) -> np.ndarray:
+        raised = 1.0 + np.multiply.outer(chis, moves)
+        accepted = erfc(np.sqrt(mean_square * moves / (8.0 * raised)))
+        accepted[moves * raised > max_rate] = 1.0
+        effective = accepted / (2.0 - accepted)
+        cost = 1.0 + row_cost * np.minimum(moves * raised, max_rate)
+        return (effective / cost).mean(axis=1)
+
+    best = int(np.argmax(efficiency(_CHI_GRID)))
+    low, high = np.log(_CHI_GRID[[max(best - 1, 0), min(best + 1, _CHI_GRID.size - 1)]])
+    while high - low > _LOG_CHI_PRECISION:
+        finer = np.linspace(low, high, _FINER)
+        top = int(np.argmax(efficiency(np.exp(finer))))
+        low, high = finer[max(top - 1, 0)], finer[min(top + 1, _FINER - 1)]
+    found = np.array([0.0, _CHI_GRID[best], math.exp(0.5 * (low + high))])
+    return float(found[np.argmax(efficiency(found))])
+
+
+def largest_chi(size: float, max_rate: float) -> float:
+    """Return the χ at which a move of `size` C M is expected to read `max_rate` rows.
+
+    It is 0 where the move reads all rows whatever χ is, and infinite for one that reads none.
+    """
+    if not 0.0 < size < max_rate:
+        return math.inf if size == 0.0 else 0.0
+    return (max_rate / size - 1.0) / size
+
+
+def starting_chi(sizes: Sequence[float], max_rate: float) -> float:
+    """Return the χ of a start: one at which moves of some sizes do not read all rows."""
+    return float(min([USUAL_CHI, *(largest_chi(size, START_SHARE * max_rate) for size in sizes)]))
+
+
+def chi_for_gap(ratio: float) -> float:
+    """Return the χ that keeps the share κ, `ratio`, of the spectral gap of Metropolis–Hastings.
+
+    χ = 4/((1 - κ) log(1/κ)), proven by Zhang et al. (2020, appendix F) for "paper" without delayed
+    acceptance; it holds for "best", which accepts at least as often. Very loose: as an estimate,
+    far smaller χ keep that share.
+    """
+    if not 0.0 < ratio < 1.0:
+        raise SettingError(
+            f"spectral_gap_ratio={ratio} is outside (0, 1): no finite chi keeps the whole gap. "
+            "Use a number such as 0.5, or set chi."
+        )
+    return 4.0 / ((1.0 - ratio) * math.log(1.0 / ratio))
+
+
+def chi_from(
+    totals: np.ndarray, n_bytes: int, max_rate: float, updates_per_draw: int
+) -> float | None:
+    """Choose χ from the counts of a chain's updates; None where too little was seen.
+
+    `totals` has shape (N_COUNTS,), `n_bytes` is the size of the data and `max_rate` the expected
+    rows above which all rows decide.
+    """
+    if not (totals[entry.N_SIZES] > 0.0 and totals[entry.N_RATIOS] > ENOUGH_ROWS):
+        return None
+    size = totals[entry.SIZES] / totals[entry.N_SIZES]
+    ratio = min(totals[entry.SQUARED_RATIOS] / totals[entry.N_RATIOS], 1.0)
+    row = CACHED_ROW if n_bytes < CACHE else ROW
+    cost = row / (UPDATE + LOOP / updates_per_draw)
+    return best_chi([size], ratio, cost, max_rate)
+
+
 @dataclass(frozen=True, eq=False)
 class PoissonMethod(Method):
-    """A Poisson-minibatch test.
-
-    Parameters
-    ----------
-    form, delayed_acceptance
-        As in :func:`poisson_test`.
-    chi
-        χ, or None to choose it in warm-up.
-    bounds
-        None to derive them, or the user's.
-    tolerates_violations
-        Whether to go on after a violated bound, marking the trace.
-    """
+    """A Poisson-minibatch test; χ is None to be chosen in warm-up, bounds to be derived."""
 
     form: str
     chi: float | None
     delayed_acceptance: bool
-    bounds: GivenBounds | None
+    bounds: GivenBounds | None = field(repr=False)
     tolerates_violations: bool
 
     guarantee = Guarantee(Promise.EXACT_GIVEN_BOUNDS)
     draws_by_bounds = True
-    #: That of exact Metropolis–Hastings, to which little noise is added.
-    walk_target = 0.234
 
     @property
     def needs(self) -> Needs:
         """Bounds, derived from the model unless the user gave some."""
         return Needs(derived_bounds=self.bounds is None, given_bounds=self.bounds)
 
-    @property
-    def key(self) -> str:
-        """The settings."""
-        return repr((self.form, self.chi, self.delayed_acceptance, self.tolerates_violations))
-
-    def record(self, prepared: "Prepared") -> PoissonTest:
+    def record(self, prepared: Prepared) -> PoissonTest:
         """Return the settings; an automatic χ starts where typical moves do not read all rows."""
         found = poisson_test(
             self.form,
@@ -320,20 +385,44 @@ class PoissonMethod(Method):
             return found
         return found._replace(chi=starting_chi(prepared.typical_sizes, found.max_rate))
 
-    def require_subsampling(self, prepared: "Prepared") -> None:
-        """Refuse a χ that alone makes the Poisson means of typical moves too large."""
+    def require_subsampling(self, prepared: Prepared) -> None:
+        """Refuse a χ that alone makes the Poisson means of all typical moves too large."""
         super().require_subsampling(prepared)
-        if self.chi:
-            require_subsampling(self.chi, prepared.typical_sizes, self.most_drawn(prepared))
+        sizes, limit = prepared.typical_sizes, self.most_drawn(prepared)
+        if not self.chi or not sizes or max(sizes) > limit:
+            return
+        if min(size * (1.0 + self.chi * size) for size in sizes) > limit:
+            raise SettingError(
+                f"chi={self.chi:g} makes the Poisson means of all moves that were tried exceed "
+                f"{limit:,.0f}, above which a move reads all rows: every update would. Use "
+                "chi='auto', or a smaller number."
+            )
 
     def adapted(
-        self, record: PoissonTest, totals: np.ndarray, prepared: "Prepared", updates_per_draw: int
+        self, record: PoissonTest, totals: np.ndarray, prepared: Prepared, updates_per_draw: int
     ) -> PoissonTest:
         """Choose χ from the sizes of moves and the ratios of rows that were seen."""
         if self.chi is not None:
             return record
         chi = chi_from(totals, prepared.n_bytes, record.max_rate, updates_per_draw)
         return record if chi is None else record._replace(chi=chi)
+
+
+def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
+    """Check the settings of χ; return it, or None for "auto"."""
+    if spectral_gap_ratio is not None:
+        if chi != "auto":
+            raise SettingError(
+                f"chi={chi!r} and spectral_gap_ratio={spectral_gap_ratio!r} both set χ. Give one."
+            )
+        return chi_for_gap(positive("spectral_gap_ratio", spectral_gap_ratio))
+    if isinstance(chi, str) and chi == "auto":
+        return None
+    if not is_number(chi) or not 0.0 <= float(chi) < math.inf:
+        raise SettingError(
+            f"chi={chi!r} is not a number of 0 or more. Give one, or 'auto' to have it chosen."
+        )
+    return float(chi)
 
 
 class TunaMH(MinibatchStep):
@@ -366,7 +455,7 @@ class TunaMH(MinibatchStep):
     on_violation
         "raise" ends sampling where a row exceeds its bound; "warn" goes on and marks the trace.
     **settings
-        What all step methods take: see :class:`SharedSettings`.
+        Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
@@ -391,14 +480,14 @@ class TunaMH(MinibatchStep):
         form: str = "best",
         spectral_gap_ratio: float | None = None,
         delayed_acceptance: bool = False,
-        bounds: "GivenBounds | None" = None,
+        bounds: GivenBounds | None = None,
         on_violation: str = "raise",
         **settings: Unpack[SharedSettings],
     ) -> None:
         choice("form", form, ("best", "paper"))
         method = PoissonMethod(
             form,
-            check.chi_of(chi, spectral_gap_ratio),
+            chi_of(chi, spectral_gap_ratio),
             flag("delayed_acceptance", delayed_acceptance),
             check.bounds_of(bounds),
             check.violation_rule(on_violation),

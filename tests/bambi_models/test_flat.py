@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from adversary.subject import STABLE
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.steps.report import large_deterministics, names_without
+from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_without
 from statistical.budget import FAR
 from tiers import fast
 from zoo import drawn

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.slices import NO_SLICES
 from pymc_minibatch_mh.plan.violations import whitened_directions
-from pymc_minibatch_mh.steps.given import model_behind
+from pymc_minibatch_mh.steps.base import model_behind
 from zoo import METHODS, SOME_METHODS, sample
 
 TUNE, DRAWS = 100, 200

@@ -11,7 +11,7 @@ from compound.models import posterior_of_shared, posterior_of_switched, shared, 
 from conformance.harness import same_draws
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.errors import BoundsError, SettingError, UnsplittableModelError
-from pymc_minibatch_mh.steps.report import STATS
+from pymc_minibatch_mh.kernels.roles import STATS
 from statistical.budget import FAR
 
 METHODS = {"TunaMH": TunaMH, "PenaltyMH": PenaltyMH}

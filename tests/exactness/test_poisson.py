@@ -12,7 +12,7 @@ from exactness import poisson as enumeration
 from exactness.enumeration import stationary_law
 from exactness.poisson import RULES, Rule, accept, chains, matrices, transition_matrix
 from pymc_minibatch_mh.steps import tuna as poisson
-from pymc_minibatch_mh.steps.chi import chi_for_gap
+from pymc_minibatch_mh.steps.tuna import chi_for_gap
 from tiers import fast
 
 EXACT = json.loads(law.EXACT_FILE.read_text())

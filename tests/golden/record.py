@@ -24,7 +24,7 @@ import pymc as pm
 import pymc_minibatch_mh
 from golden.combinations import COMBINATIONS, Combination
 from pymc_minibatch_mh import sample
-from pymc_minibatch_mh.steps.report import STATS
+from pymc_minibatch_mh.kernels.roles import STATS
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
@@ -65,7 +65,7 @@ def surface() -> dict[str, dict]:
     """Return public names with their settings, and statistics with their types."""
     return {
         "names": {name: _settings(name) for name in sorted(pymc_minibatch_mh.__all__)},
-        "statistics": {name: np.dtype(kind).name for name, (kind, _) in STATS.items()},
+        "statistics": {name: np.dtype(one.dtype).name for name, one in STATS.items()},
     }
 
 

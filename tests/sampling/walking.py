@@ -6,9 +6,10 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 
+from pymc_minibatch_mh.kernels.roles import STATS
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.sampling.trace import Draws, datatree_of, recorded
-from pymc_minibatch_mh.steps.report import STATS, STATS_DTYPES_SHAPES
+from pymc_minibatch_mh.steps.base import MinibatchStep
 from zoo import sample
 
 #: Draws of warm-up and after it, and chains.
@@ -25,7 +26,7 @@ class Walk(BlockedStep):
 
     name = "walk"
     default_blocked = True
-    stats_dtypes_shapes = STATS_DTYPES_SHAPES
+    stats_dtypes_shapes = MinibatchStep.stats_dtypes_shapes
     _state_class = WalkState
 
     def __init__(self, vars=None, *, model=None, blocked=True, rng=None, **_):
@@ -44,7 +45,7 @@ class Walk(BlockedStep):
         position = self.split.ravel(point)
         position += self.rng.standard_normal(position.size)
         numbers = dict.fromkeys(STATS, 100 * self.rng.random())
-        stats = {name: dtype(numbers[name]) for name, (dtype, _) in STATS.items()}
+        stats = {name: dtype(numbers[name]) for name, (dtype, *_) in STATS.items()}
         stats["warning"] = None
         if len(self.chains[-1]) == TUNE:
             stats["warning"] = SamplerWarning(WarningType.BAD_PARAMS, "as it is", "info")
@@ -58,7 +59,7 @@ class Walk(BlockedStep):
         positions = np.array([[position for position, _ in chain] for chain in chains])
         stats = {
             name: np.array([[stats[name] for _, stats in chain] for chain in chains], dtype)
-            for name, (dtype, _) in STATS.items()
+            for name, (dtype, *_) in STATS.items()
         }
         return Draws(positions, stats)
 

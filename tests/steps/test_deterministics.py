@@ -9,7 +9,7 @@ from pytensor.compile.ops import wrap_py
 from pytensor.tensor.type import dvector
 
 from pymc_minibatch_mh import PenaltyMH, audit, overdispersed_initvals
-from pymc_minibatch_mh.steps.report import (
+from pymc_minibatch_mh.steps.deterministics import (
     LARGE,
     LargeDeterministic,
     large_deterministics,

@@ -7,7 +7,6 @@ from scipy.special import ndtr
 from scipy.stats import chi2
 
 from every import every
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps import penalty
 
 BIG = 10**6
@@ -104,16 +103,3 @@ def test_skewness_term_covers_skewed_batches():
         for sign in (1.0, -1.0):
             found = np.exp(np.minimum(0.0, exact + sign * mean - charge)).mean()
             assert abs(found - known) < estimate < 0.1
-
-
-@every(
-    ("options", "name"),
-    [
-        ({"max_sd": 0.0}, "max_sd"),
-        ({"max_sd": 2.5}, "max_sd"),
-        ({"max_sd": math.nan}, "max_sd"),
-    ],
-)
-def test_impossible_measurements_are_refused_by_name(options, name):
-    with pytest.raises(SettingError, match=f"^{name}="):
-        penalty.penalty_test(**options)

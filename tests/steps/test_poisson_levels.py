@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps import poisson as levels
 
 RNG = np.random.default_rng(7)
@@ -45,9 +44,3 @@ def test_ends_of_a_range_are_kept_always_and_seldom():
 )
 def test_an_automatic_lam_is_the_square_of_the_ranges_or_reads_a_quarter(total, n_rows, lam):
     assert levels.automatic_lam(total, n_rows) == lam
-
-
-@every("lam", [0.0, -1.0, math.inf, math.nan])
-def test_an_impossible_lam_is_refused_by_name(lam):
-    with pytest.raises(SettingError, match=r"^lam="):
-        levels.levels_test(lam)

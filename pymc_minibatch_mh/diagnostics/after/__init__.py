@@ -1,1 +1,1 @@
-"""What is computed of chosen rows at the draws of a trace."""
+"""Quantities of chosen rows at the draws of a trace."""

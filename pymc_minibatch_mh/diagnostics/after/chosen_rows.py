@@ -15,13 +15,7 @@ from pymc_minibatch_mh.likelihood.inputs import ModelArrays, array_of
 
 
 def trace_of(name: str, trace: Any) -> xr.DataTree:
-    """Return the trace that was given as the argument `name`.
-
-    Raises
-    ------
-    SettingError
-        If it is no tree of groups.
-    """
+    """Return the trace that was given as `name`; SettingError if it is no tree of groups."""
     if not isinstance(trace, xr.DataTree):
         raise SettingError(
             f"{name}={type(trace).__name__} is no trace. Give what pm.sample() returned."
@@ -30,13 +24,7 @@ def trace_of(name: str, trace: Any) -> xr.DataTree:
 
 
 def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
-    """Refuse data that are not those which a trace was drawn with, as far as it holds them.
-
-    Raises
-    ------
-    StaleDataError
-        If one of the arrays has changed; names it.
-    """
+    """Refuse, by a StaleDataError, other data than a trace was drawn with and holds."""
     groups = [trace[name] for name in ("observed_data", "constant_data") if name in trace.children]
     kept = {name: values for group in groups for name, values in group.data_vars.items()}
     for name, array in arrays.named():
@@ -49,25 +37,15 @@ def require_same_data(trace: xr.DataTree, arrays: ModelArrays) -> None:
             )
 
 
-#: What rows are chosen by: a slice, or their numbers.
+#: A choice of rows: a slice, or their numbers.
 Rows = slice | np.ndarray
 
 
 class BatchFunction:
     """A graph of a batch of rows, compiled once for all draws and batches.
 
-    Parameters
-    ----------
-    inputs
-        Stand-ins for the free variables, by name.
-    output : Variable
-        A graph in terms of the stand-ins, rows on axis 0.
-    length : Variable
-        Stand-in for the number of rows of a batch, int64 scalar.
-    batches
-        Data arrays, each with the stand-in for a batch of its rows.
-    random_seed
-        Seed of the random variables in the graph.
+    The output is in terms of inputs, stand-ins for the free variables by name, of the number of
+    rows, an int64 scalar, and of stand-ins for batches of the data arrays; rows are its axis 0.
     """
 
     def __init__(
@@ -160,10 +138,7 @@ def row_numbers(rows: Any, n_rows: int, name: str, setting: str = "rows") -> np.
 def posterior_draws(trace: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray]:
     """Return the draws of the free variables: name -> array of shape (chain, draw, ...).
 
-    Raises
-    ------
-    SettingError
-        If the trace holds no posterior, or not all free variables of the model.
+    SettingError if the trace holds no posterior, or not all free variables of the model.
     """
     if "posterior" not in trace_of("trace", trace).children:
         raise SettingError("trace= has no group 'posterior'. Give what pm.sample() returned.")
@@ -190,7 +165,7 @@ def posterior_draws(trace: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray
 
 
 def row_dimension(model: pm.Model, name: str) -> str:
-    """Return what the axis of the rows is called in a trace."""
+    """Return the name of the axis of the rows in a trace."""
     dims = model.named_vars_to_dims.get(name)
     return str(dims[0]) if dims and dims[0] is not None else f"{name}_dim_0"
 

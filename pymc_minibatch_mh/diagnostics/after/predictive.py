@@ -44,12 +44,8 @@ CHUNK = 65_536
 class RowLogLikelihood:
     """The log-likelihood of one observed variable, row by row.
 
-    Raises
-    ------
-    UnsplittableModelError
-        If its rows cannot be proven to be independent given the parameters.
-    SettingError
-        If `var_name` names no observed variable.
+    UnsplittableModelError if its rows cannot be proven to be independent given the parameters;
+    SettingError if `var_name` names no observed variable.
     """
 
     def __init__(self, model: pm.Model, var_name: str | None) -> None:
@@ -105,7 +101,7 @@ def log_likelihood(
     Parameters
     ----------
     trace
-        What :func:`pymc.sample` returned.
+        Returned by :func:`pymc.sample`.
     rows
         Row numbers, from 0, in any order.
     model
@@ -156,7 +152,7 @@ def posterior_predictive(
     Parameters
     ----------
     trace
-        What :func:`pymc.sample` returned.
+        Returned by :func:`pymc.sample`.
     rows
         Row numbers, from 0, in any order.
     model
@@ -299,7 +295,7 @@ class LazyLogLikelihood(BackendArray):
         self.dtype = np.dtype(float)
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        """Evaluate what a key of xarray selects."""
+        """Evaluate the selection of a key of xarray."""
         support = indexing.IndexingSupport.OUTER
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._evaluate)
 
@@ -336,7 +332,7 @@ def loo_subsample(
     Parameters
     ----------
     trace
-        What :func:`pymc.sample` returned.
+        Returned by :func:`pymc.sample`.
     observations
         How many rows to choose at random, or their numbers. Rows that were not chosen at random
         make the estimate biased.
@@ -385,7 +381,7 @@ def loo_subsample(
     # Kept in memory once it was indexed, as xarray does with files.
     lazy = indexing.LazilyIndexedArray(LazyLogLikelihood(likelihood, draws))
     every = ("chain", "draw", dim), indexing.MemoryCachedArray(lazy)
-    # What ArviZ reads of the observations is their number.
+    # ArviZ reads no more of the observations than their number.
     unread = np.broadcast_to(np.float64(0.0), at_mean.shape)
     tree = xr.DataTree.from_dict(
         {

@@ -25,8 +25,7 @@ from pymc_minibatch_mh.diagnostics.audit.measure import (
 )
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.given import model_behind, step_of
+from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
 #: Bias in standard deviations of the draws up to which intervals keep their coverage: at a tenth,
 #: 95 % intervals still cover 94.9 %.
@@ -140,7 +139,7 @@ def on_bias(step: MinibatchStep, bias: Bias, names: list[str]) -> Verdict:
 
 
 def on_drift(bias: Bias, names: list[str]) -> Verdict:
-    """Judge whether the draws are distributed as what the sampler leaves invariant."""
+    """Judge whether the draws have the law that the sampler leaves invariant."""
     drift = np.nan_to_num(np.abs(bias.drift))
     worst = np.unravel_index(np.argmax(drift), drift.shape)
     where = f"{names[worst[1]]!r}: its {MOMENTS[worst[0]]}"
@@ -296,12 +295,12 @@ def audit(
     Parameters
     ----------
     idata
-        What :func:`pymc.sample` returned.
+        Returned by :func:`pymc.sample`.
     step
-        The step that sampled it. What is audited is said in the attribute ``state``: the frozen
-        state of the last chain, if that ran in this process and nothing since, or else that of a
-        warm-up which is run anew on draws of the trace. What differs from chain to chain is what
-        warm-up chooses: the proposal's scale and weights, batch sizes, and the centre.
+        The step that sampled it. The attribute ``state`` says which of its states is audited: the
+        frozen state of the last chain, if that ran in this process and nothing since, or else that
+        of a warm-up which is run anew on draws of the trace. Chains differ in the choices of
+        warm-up: the proposal's scale and weights, batch sizes, and the centre.
     pairs
         Number of pairs, rounded up to as many for each chain. All rows are read once for each.
     random_seed

@@ -1,4 +1,4 @@
-"""Moves from draws of a trace, measured with all rows, and what their errors amount to.
+"""Moves from draws of a trace, measured with all rows, and the bias of their errors.
 
 docs/after.md has the mathematics. The bias of E[f] is a mean over pairs of errors of the acceptance
 probability times changes of f, times Σ_j ρ_j over the autocorrelations of f from lag 0 on, in
@@ -67,10 +67,7 @@ class ValueDraws:
 def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> ValueDraws:
     """Map a trace to the value variables of its model.
 
-    Raises
-    ------
-    SettingError
-        If the trace, the model and the step do not belong together; names the variable.
+    SettingError if the trace, the model and the step do not belong together; names the variable.
     """
     _require_same_model(model, step)
     draws = posterior_draws(trace, model)
@@ -144,11 +141,6 @@ def frozen_as_sampled(
     """Return a chain in the state that a chain of a trace was frozen in.
 
     A step that has left it warms up anew, as long as that chain, on draws of the trace.
-
-    Raises
-    ------
-    StaleDataError
-        If the model's data changed after the step was built.
     """
     step.require_unchanged()
     number = chain_in_hand(step, trace)
@@ -218,10 +210,7 @@ class Measured:
 def measured(step: MinibatchStep, draws: ValueDraws, pairs: int, probe: Probe) -> Measured:
     """Propose from draws of a trace, and measure each move with all rows.
 
-    Raises
-    ------
-    SettingError
-        If a draw has zero density, so that the trace cannot be of this model.
+    SettingError if a draw has zero density, so that the trace cannot be of this model.
     """
     places = draws.spread_out(pairs)
     positions = draws.positions(step)
@@ -291,20 +280,12 @@ def accepted(
     """Compare how often audited moves are accepted with how often those of a trace were.
 
     Draws that are not of the step's posterior may lie where every move is rejected. Nothing moves
-    from there, so that nothing drifts; but the chain of the trace moved, as its stats say.
-
-    Parameters
-    ----------
-    measured
-        The moves; those that ended in a violated bound are left out.
-    trace
-        Its updates count at the last temperature.
-    number
-        The chain whose frozen state proposed; None for a warm-up that was run anew, whose moves
-        may be accepted more often, and half as often.
-    times
-        Integrated autocorrelation times between draws, of all moments of all coordinates: a chain
-        that stays in a tail for long is rejected there again and again.
+    from there, so that nothing drifts; but the chain of the trace moved, as its stats say. Moves
+    that ended in a violated bound are left out, and updates of the trace count at its last
+    temperature. `number` is the chain whose frozen state proposed; None for a warm-up that was run
+    anew, whose moves may be accepted more often, and half as often. `times` are autocorrelation
+    times between draws of all moments: a chain that stays in a tail for long is rejected there
+    again and again.
     """
     rates = measured.there["mean"]
     rates = rates[np.isfinite(rates)]
@@ -372,14 +353,8 @@ class Bias(NamedTuple):
 def bias_of(draws: np.ndarray, measured: Measured, first: int, updates_per_draw: int) -> Bias:
     """Estimate the bias of mean and standard deviation of every coordinate that a step moves.
 
-    Parameters
-    ----------
-    draws : ndarray, shape (chain, draw, d)
-        All draws of the position.
-    measured
-        The moves; those that ended in a violated bound are left out.
-    first, updates_per_draw
-        First coordinate that the step moves, and updates between two draws, k.
+    `draws` are all of the position, shape (chain, draw, d), whose coordinates are moved from
+    `first` on. Moves that ended in a violated bound are left out.
     """
     own = draws[..., first:]
     centre, scale = own.mean(axis=(0, 1)), own.std(axis=(0, 1))

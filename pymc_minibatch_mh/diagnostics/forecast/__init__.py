@@ -1,1 +1,1 @@
-"""What subsampling makes of a model, told before sampling."""
+"""The gain of subsampling, told before sampling."""

@@ -1,4 +1,4 @@
-"""A forecast before sampling: what subsampling makes of a model, and whether it pays."""
+"""A forecast before sampling: whether subsampling pays for a model."""
 
 import dataclasses
 import time
@@ -52,10 +52,10 @@ from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, number_of_rows
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.steps import settings as check
-from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.given import model_behind
+from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind
+from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_without
 from pymc_minibatch_mh.steps.penalty import PenaltyMH, penalty_beside
-from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG, large_deterministics, names_without
+from pymc_minibatch_mh.steps.report import FULL_PASS_STRONG
 from pymc_minibatch_mh.steps.tuna import TunaMH
 
 KINDS = {
@@ -140,7 +140,7 @@ def _single(term: Term, function: RowFunction, split: Split) -> str:
 
 
 def _name_at(place: int, split: Split) -> str:
-    """Return what lies at a place: a block, or what the chain has in the place of one."""
+    """Return the name of the block at a place, or of its stand-in in the chain."""
     for one in split.coordinates.maps if split.coordinates is not None else ():
         if place in one.places:
             return f"({one.words})"
@@ -152,7 +152,7 @@ def _block_at(place: int, split: Split) -> Block:
 
 
 def _data(cell: Cell, function: RowFunction, entries: bool) -> str:
-    """Return what a data cell is computed from."""
+    """Return the source of a data cell."""
     if isinstance(cell, Data):
         entry = str(list(cell.entry)) if entries and cell.entry else ""
         return function.columns[cell.column].name + entry
@@ -168,7 +168,7 @@ def _data(cell: Cell, function: RowFunction, entries: bool) -> str:
 
 
 def _sources(cell: Cell, function: RowFunction, entries: bool) -> list[str]:
-    """Return what a cell is a function of, each once: data, but no constants and nothing between.
+    """Return the data that a cell is a function of, each once, and no constants.
 
     A categorical column that is coded by the model has one such cell for every category, all of
     the same data.
@@ -209,7 +209,7 @@ def _term(parts: Split, term: BatchTerm, why_graph: str) -> SubsampledTerm:
 
 
 def in_coordinates(parts: Split) -> tuple[InCoordinates, ...]:
-    """Return which variables have others in their place, and what stands against it for more."""
+    """Return the variables with others in their place, and objections to it for more."""
     if parts.coordinates is None:
         return ()
     mapped = [InCoordinates(one.name, one.words) for one in parts.coordinates.maps]
@@ -320,7 +320,7 @@ def explain(
     random_seed: Any = None,
     **settings: Any,
 ) -> Explanation:
-    """Tell what is subsampled, whether the draws are exact and what they cost, before sampling.
+    """Forecast before sampling: which rows are subsampled, whether draws are exact, their cost.
 
     The figures come from a pilot: a short chain of the step's own loop, outside
     :func:`pymc.sample`, from a draw of the Gaussian approximation. Where an exact step reads all
@@ -345,7 +345,7 @@ def explain(
         Seed of the pilot. The same seed gives the same figures, but for times and what is
         computed from them.
     **settings
-        What all step methods take, for the step of a model: see :class:`TunaMH`.
+        Settings of all step methods, for the step of a model: see :class:`TunaMH`.
 
     Returns
     -------
@@ -390,7 +390,7 @@ def explain(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is to be found out of a step."""
+    """Facts to be found out of a step."""
 
     draws: int
     tune: int
@@ -457,7 +457,7 @@ def _given_scales(step: MinibatchStep, model: pm.Model) -> tuple[str, ...]:
 def _approximate(
     step: MinibatchStep, model: pm.Model, exact: Forecast, asked: _Asked
 ) -> Approximate | None:
-    """Return what giving up exactness would gain, where exactness takes all rows."""
+    """Return the forecast without exactness, where exactness takes all rows."""
     if not step.guarantee.is_exact or exact.full_pass_share <= FULL_PASS_STRONG:
         return None
     other = penalty_beside(step, np.random.default_rng(asked.rng.integers(2**63)))

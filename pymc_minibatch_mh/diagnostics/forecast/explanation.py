@@ -1,4 +1,4 @@
-"""What is known of a model before it is sampled: records, each of which says itself in words."""
+"""Facts of a model before it is sampled: records, each of which says itself in words."""
 
 import textwrap
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from math import isfinite, isnan
 from typing import NamedTuple
 
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.report import LargeDeterministic, size_in_words
+from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, size_in_words
 
 #: Columns of a terminal, and of the labels in it at most.
 WIDTH, LABELS = 88, 26
@@ -89,7 +89,7 @@ class SubsampledTerm:
     arrays: tuple[DataArray, ...]
 
     def lines(self) -> Lines:
-        """Return what its rows depend on, and are read from."""
+        """Return the arguments of its rows, and their arrays."""
         lines = [(self.name, f"{self.n_rows:,} rows")]
         if self.arguments:
             lines.append(("", f"a row depends on {'; '.join(self.arguments)}"))
@@ -108,7 +108,7 @@ class NotSubsampled:
 
 @dataclass(frozen=True)
 class InCoordinates:
-    """A variable, and the words for what the chain has in its place, or why it has nothing."""
+    """A variable, and its stand-in in the chain in words, or why it has none."""
 
     name: str
     words: str
@@ -143,7 +143,7 @@ class BoundTable:
 class Certificate:
     """Whether the draws are exact, and by which bounds."""
 
-    #: What the method promises, given valid bounds or not, and which error it controls.
+    #: The promise of the method, given valid bounds or not, and which error it controls.
     guarantee: str
     #: Whether that makes the draws exact, by bounds that were derived from the model; and by which,
     #: or why not: the message of the BoundsError where there was one.
@@ -228,7 +228,7 @@ class Forecast:
     warning: str
 
     def section(self, method: str) -> Section:
-        """Return what the pilot has shown of a method."""
+        """Return the figures of a method's pilot."""
         count = self.updates_per_draw
         per_draw = "one update" if count == 1 else f"{count:,} updates"
         acceptance = f"{self.acceptance:.3f}"
@@ -280,7 +280,7 @@ class NutsUntimed:
     gradients_per_effective_draw: float
 
     def section(self) -> Section:
-        """Return what NUTS would take."""
+        """Return the cost of NUTS."""
         untimed = "not compiled; nuts=True does, and times it, which may take minutes"
         return Section("NUTS", [("gradient", untimed), self._gradients()])
 
@@ -293,7 +293,7 @@ class NutsUntimed:
 
 @dataclass(frozen=True)
 class NutsForecast(NutsUntimed):
-    """What NUTS would take, from the time of one gradient and the rule."""
+    """The cost of NUTS, from the time of one gradient and the rule."""
 
     #: Least time of a gradient of the log-density of all rows on one core, and the seconds until it
     #: was built, compiled and evaluated once.
@@ -303,7 +303,7 @@ class NutsForecast(NutsUntimed):
     ess_per_second: float
 
     def section(self) -> Section:
-        """Return what NUTS would take."""
+        """Return the cost of NUTS."""
         lines = [
             ("gradient", f"{figure(self.gradient_microseconds)} µs, all rows"),
             self._gradients(),
@@ -315,7 +315,7 @@ class NutsForecast(NutsUntimed):
 
 @dataclass(frozen=True)
 class Approximate:
-    """An approximate step, on what the exact one has prepared, and the forecast of its pilot."""
+    """An approximate step, on the prepared model of the exact one, and its forecast."""
 
     method: str
     step: MinibatchStep
@@ -324,7 +324,7 @@ class Approximate:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Explanation:
-    """What subsampling makes of a model, forecast before sampling.
+    """A forecast of subsampling, made before sampling.
 
     Printed in a terminal or shown in a notebook, it is a table of everything below.
 
@@ -336,7 +336,7 @@ class Explanation:
         That step, ready for ``pm.sample(step=found.step)`` inside of the model: the one that was
         given, or that was built. None where the model is refused.
     recommended
-        What to sample with.
+        The sampler to take.
     reason
         Why, with figures.
     refused
@@ -344,18 +344,18 @@ class Explanation:
     n_rows, size
         Number N of subsampled rows, and d of dimensions.
     terms
-        What is subsampled.
+        Terms of the likelihood that are subsampled.
     others
-        What is not, and why.
+        Variables that are not, and why.
     coordinates
-        Variables in whose place the chain has others, in which rows are linear, and what stands
-        against that for others; empty where it runs in the model's own.
+        Variables in whose place the chain has others, in which rows are linear, and objections to
+        that for others; empty where it runs in the model's own.
     taylor_order
         Order of the control variates; None where the model is refused.
     order_reason
         Why this order.
     centre
-        What the control variates are expanded around; empty where the model is refused.
+        Centre of the control variates; empty where the model is refused.
     certificate
         Whether draws are exact; None where the model is refused.
     forecast
@@ -367,7 +367,7 @@ class Explanation:
         Forecast of NUTS, or the gradients that it takes where none was timed; None where the model
         has no gradient.
     large_deterministics
-        What :func:`pymc.sample` would evaluate and store at every draw, and is better left out.
+        Those that :func:`pymc.sample` would evaluate and store at every draw, better left out.
     var_names
         All else, for ``pm.sample(var_names=found.var_names)``.
     given_scales

@@ -16,7 +16,6 @@ from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.progress import counting, report
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.report import COUNTED
 
 #: Seconds of a draw that :func:`pymc.sample` spends outside the step, with one chain.
 RECORDING = 12e-6
@@ -149,12 +148,12 @@ def _in_blocks(chain: Chain, rows: float) -> tuple[np.ndarray, float]:
 
 
 def counted(pilot: Pilot, name: str) -> np.ndarray:
-    """Return what each draw counts under the name of a stat, further draws included."""
-    return np.append(pilot.stats[name], pilot.counts[:, COUNTED[name][0]])
+    """Return the values of a stat, of further draws as well."""
+    return np.append(pilot.stats[name], pilot.counts[:, entry.STATS[name].entry])
 
 
 def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: float) -> Forecast:
-    """Return what a pilot tells of a step, which building took so many seconds, or NaN."""
+    """Return the figures of a pilot of a step that took so many seconds to build, or NaN."""
     count, updates = len(pilot.draws), step.updates_per_draw
     rows = counted(pilot, "n_obs") / updates
     held = held_still(step.target.split)

@@ -29,7 +29,7 @@ GRADIENTS = 5.0
 RULE_ERROR = 3.0
 #: Seconds of a leapfrog step of PyMC's NUTS beside the gradient.
 LEAPFROG = 25e-6
-#: What PyTensor raises where it has no gradient.
+#: Errors of PyTensor where it has no gradient.
 NO_GRADIENT = (NotImplementedError, NullTypeGradError)
 #: Gradients that are timed at least and at most, and seconds after which they are enough.
 LEAST, MOST, ENOUGH_SECONDS = 5, 500, 1.0
@@ -38,16 +38,9 @@ LEAST, MOST, ENOUGH_SECONDS = 5, 500, 1.0
 def nuts_forecast(
     model: pm.Model, point: Mapping[str, np.ndarray], covariance: np.ndarray | None
 ) -> NutsForecast | None:
-    """Return the forecast of NUTS, or None if the model has no gradient.
+    """Return the forecast of NUTS on a model's continuous variables; None without a gradient.
 
-    Parameters
-    ----------
-    model
-        The model; NUTS moves its continuous variables.
-    point
-        Where the gradient is evaluated.
-    covariance : ndarray, shape (d, d), optional
-        Of the posterior; None where it is not known.
+    The gradient is evaluated at `point`; the posterior's covariance is None where it is not known.
     """
     variables = list(model.continuous_value_vars)
     if not variables:
@@ -91,7 +84,7 @@ def _by_rule(covariance: np.ndarray | None) -> tuple[float, float]:
 def seconds_per_call(
     function: Callable[[np.ndarray], object], position: np.ndarray
 ) -> tuple[float, float]:
-    """Return what a function's first call took, in which it is compiled, and the least of others.
+    """Return the time of a function's first call, with its compilation, and the least of others.
 
     PyMC gives each chain one core, to BLAS as well, and so does this. What a busy machine adds to
     the times is left out, in favour of NUTS.
@@ -134,16 +127,9 @@ def recommend(
 ) -> tuple[str, str]:
     """Return the sampler to take, and why: the step of a forecast, NUTS, or an approximate step.
 
-    Parameters
-    ----------
-    method, forecast
-        Step method, and its forecast.
-    n_rows, size
-        Number N of subsampled rows, and d of dimensions.
-    nuts
-        Timed or not; None for models without a gradient.
-    approximate
-        An approximate step, where the exact one reads all rows at most updates.
+    The forecast is of the step `method`, on N rows and d dimensions; NUTS is timed or not, None for
+    models without a gradient. An approximate step is there where the exact one reads all rows at
+    most updates.
     """
     otherwise = NUTS if nuts is not None else WITHOUT_GRADIENT
     if forecast.acceptance < STUCK:
@@ -181,7 +167,7 @@ def recommend(
 
 
 def recommend_instead(nuts: NutsUntimed | None) -> tuple[str, str]:
-    """Return what to sample a refused model with, and why."""
+    """Return the sampler for a refused model, and why."""
     refused = "the model cannot be subsampled"
     if nuts is None:
         return WITHOUT_GRADIENT, f"{refused}, and NUTS has no gradient to use."

@@ -16,7 +16,7 @@ from pymc_minibatch_mh.diagnostics.forecast.explanation import (
     NutsUntimed,
     SubsampledTerm,
 )
-from pymc_minibatch_mh.steps.report import LargeDeterministic
+from pymc_minibatch_mh.steps.deterministics import LargeDeterministic
 
 FORECAST = Forecast(
     draws=1_234,

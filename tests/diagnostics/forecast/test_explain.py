@@ -26,7 +26,7 @@ from pymc_minibatch_mh.errors import (
 from pymc_minibatch_mh.kernels import roles as entry_of
 from pymc_minibatch_mh.likelihood.cells import LoweringError
 from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.steps.given import model_behind
+from pymc_minibatch_mh.steps.base import model_behind
 from zoo import logistic, sample
 
 #: Seconds that every draw, every gradient and its first evaluation seem to take, so that
