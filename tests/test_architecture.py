@@ -38,7 +38,7 @@ ARROWS = {
     "compiled": {"data", "errors", "kernels", "likelihood"},
     "reference": {"compiled", "data", "errors", "kernels", "likelihood", "progress", "threads"},
     "bounds": {"compiled", "data", "errors", "kernels", "likelihood", "progress", "reference"},
-    "plan": {"bounds", "data", "errors", "kernels", "likelihood", "reference"},
+    "plan": {"bounds", "compiled", "data", "errors", "kernels", "likelihood", "reference"},
     "chain": {"errors", "kernels", "plan", "proposals", "reference", "threads"},
     "steps": {
         "_jit", "bounds", "chain", "checks", "data", "errors", "kernels", "likelihood", "plan",
@@ -50,7 +50,9 @@ ARROWS = {
     "diagnostics.forecast": {
         "checks", "chain", "errors", "kernels", "likelihood", "plan", "progress", "steps",
     },
-    "diagnostics.audit": {"checks", "chain", "diagnostics.after", "errors", "likelihood", "steps"},
+    "diagnostics.audit": {
+        "checks", "chain", "compiled", "diagnostics.after", "errors", "likelihood", "plan", "steps",
+    },
     "diagnostics.after": {"data", "errors", "likelihood"},
     "diagnostics": {"diagnostics.after", "diagnostics.audit", "errors"},
 }  # fmt: skip

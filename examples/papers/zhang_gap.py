@@ -24,7 +24,6 @@ from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, FactorizedMH, OwnMov
 from pymc_minibatch_mh.steps import austere, barker
 from pymc_minibatch_mh.steps import tuna as poisson
 from pymc_minibatch_mh.steps.base import MinibatchStep
-from pymc_minibatch_mh.steps.tuna import chi_for_gap
 
 #: Rows, share of those that prefer the right, and the noise of all: √N times the sd of their sum.
 ROWS, SHARE, NOISE, BATCH, CHI = 2_000, 0.02, 10.0, 100, 1.0
@@ -277,7 +276,7 @@ def gaps(size: Size) -> tuple[Claim, Panel, Table]:
         full = gap(walk(sides, states))
         shares = []
         for ratio in RATIOS[: size.of(2, 5, 5)]:
-            chi = chi_for_gap(ratio)
+            chi = poisson.chi_for_gap(ratio)
             test = poisson.poisson_test("paper", chi)
             kept = [poisson_acceptance(s * changes, COUNTS, test) for s in (1.0, -1.0)]
             shares.append(gap(walk((kept[0], kept[1]), states)) / full)

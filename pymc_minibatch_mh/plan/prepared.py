@@ -12,6 +12,7 @@ from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockT
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass
+from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.data.storage import EvenRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
@@ -318,8 +319,7 @@ class Prepared:
                 f"{setting}= is a function that returned a {type(given).__name__}. Return "
                 f"{call} for the centre that it is called with."
             )
-        names = ", ".join(repr(term.name) for term in self.target.split.terms)
-        tell_of_unverified_bounds(names, setting)
+        tell_of_unverified_bounds(names_of_terms(self.target.split), setting)
         return given
 
 
@@ -342,7 +342,7 @@ def tell_of_uneven(prepared: Prepared) -> None:
             "%s: one of %s stored rows that chains fetch is used, as the bounds of rows in one "
             "block of %s differ so much: chains wait for rows. Sort the rows, those that fit the "
             "model worst last, or give the model arrays in memory.",
-            ", ".join(repr(term.name) for term in prepared.target.split.terms),
+            names_of_terms(prepared.target.split),
             f"{1.0 / share:,.0f}",
             f"{tables.length:,}",
         )
@@ -356,7 +356,7 @@ def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = N
     """
     if passes <= MOST_PASSES:
         return
-    names = ", ".join(repr(term.name) for term in prepared.target.split.terms)
+    names = names_of_terms(prepared.target.split)
     counted, rows = f"{passes:,} of {MOVES:,} moves would", f"all {prepared.n_rows:,} stored rows"
     cause = f"{counted} read {rows}, so that"
     groups = ", such as fewer groups" if prepared.target.has_groups else ""

@@ -269,6 +269,13 @@ def _require_metric(tables: AnyTables, here: np.ndarray, there: np.ndarray) -> N
         )
 
 
+def term_and_row(target: Target, row: int) -> tuple[str, int]:
+    """Return the variable that a row belongs to, and the number that it has there."""
+    starts = target.source.term_starts
+    term = int(np.searchsorted(starts, row, side="right")) - 1
+    return target.split.terms[term].name, row - int(starts[term])
+
+
 def violation_message(
     target: Target,
     row: int,
@@ -282,8 +289,7 @@ def violation_message(
 
     A row that left its range is `ratio` halves of the range's width away from the middle of it.
     """
-    term = int(np.searchsorted(target.source.term_starts, row, side="right")) - 1
-    name, inside = target.split.terms[term].name, row - int(target.source.term_starts[term])
+    name, inside = term_and_row(target, row)
     show = np.array2string
     exceeds, what = f"changes by {ratio:.3g} times its bound", "bounds"
     if of_range:

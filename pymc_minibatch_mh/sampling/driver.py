@@ -135,7 +135,11 @@ def sample(
     )
     keeps_warm_up = not flag("discard_tuned_samples", discard_tuned_samples)
     step = step_of(step)
-    _require_alone(step)
+    if left := step.left_to_others:
+        raise SettingError(
+            f"{left[0]!r} is not moved by this {type(step).__name__}, and sample() runs no other "
+            "step beside it. Use pm.sample(step=...), which gives it one."
+        )
     step.require_unchanged()
     require_warm_up_for(step.program.schedule, plan.tune)
     model, split = model_behind(step), step.target.split
@@ -193,15 +197,3 @@ def _started(
     chain.place(start, np.empty(0))
     step.start(chain)
     return chain
-
-
-def _require_alone(step: MinibatchStep) -> None:
-    """Refuse a step beside which others have to run."""
-    split = step.target.split
-    expanded = [block.name for block in split.blocks if block.stop <= split.first]
-    left = [*expanded, *(block.name for block in split.others)]
-    if left:
-        raise SettingError(
-            f"{left[0]!r} is not moved by this {type(step).__name__}, and sample() runs no other "
-            "step beside it. Use pm.sample(step=...), which gives it one."
-        )

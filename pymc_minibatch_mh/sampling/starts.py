@@ -88,11 +88,7 @@ def starts_of(
     wide; of a step with ``centre="start"``, whose posterior was not sought, for the centre.
 
     Starts are finite and inside of the support; those that were given may have zero density.
-
-    Raises
-    ------
-    SettingError
-        If `initvals` do not fit the model; names the variable.
+    SettingError if `initvals` do not fit the model; names the variable.
     """
     given = _for_each_chain(initvals, chains)
     split = step.target.split

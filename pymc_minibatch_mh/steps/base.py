@@ -274,6 +274,13 @@ class MinibatchStep(BlockedStep):
         return self.prepared.tables
 
     @property
+    def left_to_others(self) -> tuple[str, ...]:
+        """Names of the value variables that other steps move."""
+        split = self.target.split
+        expanded = [block for block in split.blocks if block.stop <= split.first]
+        return tuple(block.name for block in (*expanded, *split.others))
+
+    @property
     def temperature(self) -> float:
         """Temperature K of the log-likelihood, the last of a schedule."""
         return 1.0 / self.prepared.surrogate.inverse_temperature

@@ -12,7 +12,6 @@ from exactness import poisson as enumeration
 from exactness.enumeration import stationary_law
 from exactness.poisson import RULES, Rule, accept, chains, matrices, transition_matrix
 from pymc_minibatch_mh.steps import tuna as poisson
-from pymc_minibatch_mh.steps.tuna import chi_for_gap
 from tiers import fast
 
 EXACT = json.loads(law.EXACT_FILE.read_text())
@@ -105,7 +104,7 @@ def spectral_gap(matrix):
 
 def test_spectral_gap_is_kept():
     for name, ratio in (("best", 0.2), ("paper", 0.2), ("best", 0.6), ("paper", 0.6)):
-        settings = poisson.poisson_test(name, chi_for_gap(ratio))
+        settings = poisson.poisson_test(name, poisson.chi_for_gap(ratio))
         for chain in chains()[::12]:
             # Weaker rows, since counts grow like χ (C M)².
             weak = replace(

@@ -8,7 +8,6 @@ from scipy.stats import norm
 from every import every
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps import tuna as poisson
-from pymc_minibatch_mh.steps.tuna import best_chi, chi_for_gap, largest_chi
 
 FORMS = [("best", 0.0), ("best", 0.4), ("best", 30.0), ("paper", 0.0), ("paper", 0.4)]
 FORMS += [("paper", 30.0), ("factorized", 0.0)]
@@ -174,7 +173,7 @@ def test_best_chi_is_the_best(scale, mean_square, row_cost):
     sizes = scale * np.random.default_rng(5).gamma(3.0, 0.3, size=40)
     candidates = np.append(0.0, np.geomspace(1e-7, 1e6, 4000))
     best = efficiency(candidates, sizes, mean_square, row_cost).max()
-    chi = best_chi(sizes, mean_square, row_cost)
+    chi = poisson.best_chi(sizes, mean_square, row_cost)
     assert isinstance(chi, float)
     found = efficiency(np.array([chi]), sizes, mean_square, row_cost)[0]
     assert found >= best * (1.0 - 1e-9)
@@ -186,43 +185,43 @@ def test_best_chi_is_the_best(scale, mean_square, row_cost):
 def test_best_chi_counts_moves_that_read_all_rows(size, mean_square, row_cost):
     case = np.array([size]), mean_square, row_cost, 3_000.0
     best = efficiency(np.append(0.0, np.geomspace(1e-7, 1e6, 40_000)), *case).max()
-    found = efficiency(np.array([best_chi(*case)]), *case)[0]
+    found = efficiency(np.array([poisson.best_chi(*case)]), *case)[0]
     assert found >= best * (1.0 - 1e-6)
 
 
 def test_best_chi_reads_all_rows_only_where_that_pays():
     limit = 3_000.0
-    quiet, loud = (best_chi([700.0], noise, 0.01, limit) for noise in (1e-4, 0.5))
+    quiet, loud = (poisson.best_chi([700.0], noise, 0.01, limit) for noise in (1e-4, 0.5))
     assert poisson.rate(700.0, poisson.poisson_test("best", quiet)) < limit
     assert poisson.rate(700.0, poisson.poisson_test("best", loud)) > limit
 
 
 def test_largest_chi_reads_as_many_rows_as_a_pass():
     for size in (1e-3, 7.0, 99.0):
-        chi = largest_chi(size, 100.0)
+        chi = poisson.largest_chi(size, 100.0)
         assert poisson.rate(size, poisson.poisson_test("best", chi)) == pytest.approx(100.0)
-    assert largest_chi(0.0, 100.0) == math.inf
-    assert largest_chi(100.0, 100.0) == largest_chi(math.inf, 100.0) == 0.0
+    assert poisson.largest_chi(0.0, 100.0) == math.inf
+    assert poisson.largest_chi(100.0, 100.0) == poisson.largest_chi(math.inf, 100.0) == 0.0
 
 
 def test_best_chi_is_0_where_rows_are_dear():
-    assert best_chi([0.5], 0.01, 1e3) == 0.0
+    assert poisson.best_chi([0.5], 0.01, 1e3) == 0.0
 
 
 @every("sizes", [[], [0.0], [math.inf, math.nan]])
 def test_best_chi_without_a_move_to_judge_by(sizes):
-    assert best_chi(sizes, 0.1, 0.01) == 0.0
+    assert poisson.best_chi(sizes, 0.1, 0.01) == 0.0
 
 
 def test_best_chi_leaves_out_moves_that_read_all_rows():
-    with_full = best_chi([0.3, 2.0, math.inf], 0.1, 0.01)
-    assert with_full == best_chi([0.3, 2.0], 0.1, 0.01)
-    with_larger = best_chi([0.3, 2.0, 90.0], 0.1, 0.01, 80.0)
-    assert with_larger == best_chi([0.3, 2.0], 0.1, 0.01, 80.0)
+    with_full = poisson.best_chi([0.3, 2.0, math.inf], 0.1, 0.01)
+    assert with_full == poisson.best_chi([0.3, 2.0], 0.1, 0.01)
+    with_larger = poisson.best_chi([0.3, 2.0, 90.0], 0.1, 0.01, 80.0)
+    assert with_larger == poisson.best_chi([0.3, 2.0], 0.1, 0.01, 80.0)
 
 
 def test_chi_for_gap():
-    assert chi_for_gap(0.5) == pytest.approx(8.0 / math.log(2.0), rel=1e-15)
+    assert poisson.chi_for_gap(0.5) == pytest.approx(8.0 / math.log(2.0), rel=1e-15)
     for ratio in (0.0, 1.0, -0.5, math.nan):
         with pytest.raises(SettingError, match="spectral_gap_ratio"):
-            chi_for_gap(ratio)
+            poisson.chi_for_gap(ratio)

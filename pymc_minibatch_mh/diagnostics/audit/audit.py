@@ -11,6 +11,7 @@ from scipy.special import ndtri
 
 from pymc_minibatch_mh.chain.probe import Probe
 from pymc_minibatch_mh.checks import integer
+from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.after.chosen_rows import trace_of
 from pymc_minibatch_mh.diagnostics.audit.measure import (
     MOMENTS,
@@ -25,6 +26,7 @@ from pymc_minibatch_mh.diagnostics.audit.measure import (
 )
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
+from pymc_minibatch_mh.plan.violations import term_and_row
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
 #: Bias in standard deviations of the draws up to which intervals keep their coverage: at a tenth,
@@ -60,18 +62,6 @@ class Verdict(NamedTuple):
 ok, warn, fail = (partial(Verdict, verdict) for verdict in ("ok", "warn", "fail"))
 
 
-def names_of_terms(step: MinibatchStep) -> str:
-    """Return the names of the subsampled variables, as messages quote them."""
-    return ", ".join(repr(term.name) for term in step.target.split.terms)
-
-
-def term_and_row(step: MinibatchStep, row: int) -> tuple[str, int]:
-    """Return the variable that a row belongs to, and the number that it has there."""
-    starts = step.target.source.term_starts
-    term = int(np.searchsorted(starts, row, side="right")) - 1
-    return step.target.split.terms[term].name, row - int(starts[term])
-
-
 def updates_per_draw(step: MinibatchStep, trace: xr.DataTree) -> int:
     """Return how many updates lie between two draws of a trace, which may be thinned."""
     return step.updates_per_draw * int(trace["posterior"].attrs.get("thin", 1))
@@ -85,12 +75,12 @@ def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
     inside = np.isfinite(ratios) | np.isposinf(ratios)
     if not inside.any():
         return warn(
-            f"{names_of_terms(step)}: no pair lies where bounds hold, so that all rows decide. "
-            f"{'The draws are exact, but ' if exact else ''}PenaltyMH() or pm.NUTS() would be "
-            "quicker."
+            f"{names_of_terms(step.target.split)}: no pair lies where bounds hold, so that all "
+            f"rows decide. {'The draws are exact, but ' if exact else ''}PenaltyMH() or pm.NUTS() "
+            "would be quicker."
         )
     worst = int(np.nanargmax(ratios))
-    name, row = term_and_row(step, int(measured.rows["bound_row"][worst]))
+    name, row = term_and_row(step.target, int(measured.rows["bound_row"][worst]))
     if ratios[worst] <= 1.0:
         return ok(
             f"No row exceeds its bound; {name!r}, row {row}, comes closest: {ratios[worst]:.3g}."
@@ -191,7 +181,7 @@ def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict
     top_rows = float(np.median(batch[mattering])) * n_top / n_rows
     enough = bool(half <= 0.5) or top_rows >= FEWEST_TOP_ROWS
     what = (
-        f"{names_of_terms(step)}: skewness {np.median(skewness):.2g} in batches of "
+        f"{names_of_terms(step.target.split)}: skewness {np.median(skewness):.2g} in batches of "
         f"{np.median(batch):.0f} rows, an error of about {edgeworth:.1g} in the acceptance "
         f"probability; the largest row is worth {pull:.2g} sd of a batch"
     )
@@ -211,7 +201,7 @@ def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
     full, invalid = (float(stats[name].mean()) / updates for name in ("full_pass", "invalid"))
     certified = bool(stats["certified"].all())
     temperatures = np.unique(stats["temperature"].to_numpy())
-    names = names_of_terms(step)
+    names = names_of_terms(step.target.split)
     problems = []
     if step.guarantee.is_exact and not certified:
         problems.append(
@@ -380,7 +370,8 @@ def _checks(
 def _dataset(step: MinibatchStep, found: Measured, bias: Bias, trace: xr.DataTree) -> xr.Dataset:
     split = step.target.split
     terms = [
-        term_and_row(step, int(row)) if row >= 0 else ("", -1) for row in found.rows["bound_row"]
+        term_and_row(step.target, int(row)) if row >= 0 else ("", -1)
+        for row in found.rows["bound_row"]
     ]
     per_pair = {
         "log_ratio": found.rows["log_ratio"],

@@ -25,6 +25,7 @@ from scipy.special import ndtri, rel_entr, stdtr
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Acceptance, Probe, ProposedMove, RowsOfMove
+from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.after.chosen_rows import posterior_draws, stand_ins
 from pymc_minibatch_mh.diagnostics.after.predictive import values_of
 from pymc_minibatch_mh.errors import SettingError
@@ -254,10 +255,10 @@ def _require_possible(
         return
     if np.isfinite(target.log_prior(position)) and np.isfinite(target.log_likelihood(position)):
         return
-    names = ", ".join(repr(term.name) for term in target.split.terms)
     raise SettingError(
-        f"{names}: draw {draw} of chain {chain} has zero density in the step's model, so that the "
-        "trace is not of this model and data. Give the step that sampled this trace."
+        f"{names_of_terms(target.split)}: draw {draw} of chain {chain} has zero density in the "
+        "step's model, so that the trace is not of this model and data. Give the step that sampled "
+        "this trace."
     )
 
 

@@ -13,7 +13,6 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.points import beside, runs_away
 from pymc_minibatch_mh.diagnostics.forecast.explanation import Forecast, Memory
 from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.progress import counting, report
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
@@ -156,7 +155,7 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
     """Return the figures of a pilot of a step that took so many seconds to build, or NaN."""
     count, updates = len(pilot.draws), step.updates_per_draw
     rows = counted(pilot, "n_obs") / updates
-    held = held_still(step.target.split)
+    held = step.left_to_others
     seconds = seconds_per_draw(pilot)
     ess = effective_draws(pilot.draws)
     halves = [2.0 * float(effective_draws(h).min()) for h in np.array_split(pilot.draws, 2)]
@@ -183,12 +182,6 @@ def forecast(step: MinibatchStep, pilot: Pilot, tune: int, preparation_seconds: 
         held=held,
         warning=pilot.warning,
     )
-
-
-def held_still(split: Split) -> tuple[str, ...]:
-    """Return the names of the value variables that other steps move."""
-    expanded = [block for block in split.blocks if block.stop <= split.first]
-    return tuple(block.name for block in (*expanded, *split.others))
 
 
 def seconds_per_draw(pilot: Pilot) -> float:
