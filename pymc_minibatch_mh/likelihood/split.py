@@ -380,7 +380,7 @@ def split(
     observation_dims
         Names of dims along which observations lie; by default they lie on the first axis.
     initial_point
-        Tells the shapes of the value variables. By default the model's own.
+        Tells the shapes of the value variables. By default their own, or the model's point does.
     min_rows
         Observed variables with fewer rows are part of the prior part.
 
@@ -395,7 +395,7 @@ def split(
     vars = value_variables(model, vars)
     _check_own_variables(model, vars)
     _check_for_minibatches(model)
-    point = model.initial_point() if initial_point is None else initial_point
+    shapes = _shapes_of_values(model, initial_point)
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
     chosen = chosen_terms(model, observed, min_rows, observation_dims)
     arrays = ModelArrays()
@@ -407,7 +407,7 @@ def split(
     prior = in_double(summed(log_densities(model, rest))) if rest else pt.constant(0.0)
     require_alone(model, rest, terms)
     expanded, kept = _of_other_steps(model, vars, terms)
-    blocks, others = _blocks([*expanded, *vars], point), _blocks(kept, point)
+    blocks, others = _blocks([*expanded, *vars], shapes), _blocks(kept, shapes)
     position = pt.vector("position", shape=(blocks[-1].stop,), dtype="float64")
     other_values = pt.vector("others", shape=(_size(others),), dtype="float64")
     pieces = _pieces(position, blocks) | _pieces(other_values, others)
@@ -470,10 +470,20 @@ def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -
     return list(clone_replace(outputs, read, rebuild_strict=False))
 
 
-def _blocks(vars: Sequence[Variable], point: dict[str, np.ndarray]) -> tuple[Block, ...]:
+def _shapes_of_values(
+    model: pm.Model, point: dict[str, np.ndarray] | None
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the value variables; only unknown ones take a point, compiled for it."""
+    shapes = {v.name: v.type.shape for v in model.value_vars}
+    if point is None and any(None in shape for shape in shapes.values()):
+        point = model.initial_point()
+    return shapes if point is None else {name: np.shape(point[name]) for name in shapes}
+
+
+def _blocks(vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]) -> tuple[Block, ...]:
     blocks, start = [], 0
     for variable in vars:
-        shape = np.shape(point[variable.name])
+        shape = shapes[variable.name]
         stop = start + int(np.prod(shape, dtype=int))
         blocks.append(Block(variable, str(variable.name), start, stop, shape))
         start = stop

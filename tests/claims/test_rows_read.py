@@ -3,9 +3,9 @@
 import numpy as np
 import pymc as pm
 import pytest
-from numba import njit
 
 from bounds.certified import fit
+from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
 from pymc_minibatch_mh.kernels.bound_tables import no_tables, smallest_table
 from pymc_minibatch_mh.kernels.handle import address_of
@@ -68,7 +68,7 @@ def test_a_change_is_checked_up_to_rounding():
             assert (ratio_to_bound(change, scale, bound, 1.0) <= 1.0) == within
 
 
-@njit(METRIC_SIGNATURE)
+@compiled(METRIC_SIGNATURE)
 def uneven(position, new):
     return 3.0 if new[0] > position[0] else 1.0
 

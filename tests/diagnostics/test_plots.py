@@ -6,7 +6,6 @@ import pytest
 import xarray as xr
 
 from pymc_minibatch_mh import plot_audit, plot_bounds, plot_rows
-from pymc_minibatch_mh.errors import SettingError
 
 RNG = np.random.default_rng(3)
 PAIRS = 30
@@ -97,12 +96,3 @@ def test_visuals_can_be_left_out_and_changed(audited):
     again = plot_audit(audited, backend="none")
     assert again.backend == "none"
     assert "error" in again.viz
-
-
-def test_what_holds_nothing_to_plot_is_refused(audited, trace):
-    with pytest.raises(SettingError, match=r"^'bias' is not in dt="):
-        plot_audit(audited.drop_vars("bias"))
-    with pytest.raises(SettingError, match=r"^'n_obs' is not in dt="):
-        plot_rows(xr.DataTree())
-    with pytest.raises(SettingError, match=r"^'bound_ratio' is not above 0 anywhere"):
-        plot_bounds(audited.assign(bound_ratio=0.0 * audited["bound_ratio"]))

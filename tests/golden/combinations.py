@@ -122,7 +122,7 @@ class Combination:
     method
         Name of the step's class.
     settings
-        Settings of the step.
+        Settings of the step; a `partial` is one that is made with it, as making it compiles it.
     pymc
         Whether ``pm.sample`` makes the draws, and not the package's own driver.
     thin
@@ -140,7 +140,8 @@ class Combination:
 
     def step(self, model: pm.Model) -> Any:
         """Build the step."""
-        return STEPS[self.method](model=model, **self.settings)
+        made = {k: v() if isinstance(v, partial) else v for k, v in self.settings.items()}
+        return STEPS[self.method](model=model, **made)
 
 
 def _way(model: str | Callable, method: str, *, pymc: bool = False, thin: int = 1, **settings):
@@ -208,7 +209,7 @@ COMBINATIONS = {
     ),
     "laplace": _way("poisson", "PenaltyMH", proposal=Laplace(rho=(0.0, 0.5)), pymc=True),
     "langevin": _way("poisson", "TunaMH", proposal=Langevin(step_size=0.5, batch_size=500)),
-    "a move of a user": _way("logistic", "TunaMH", proposal=OwnMove(student, state=[1.0])),
+    "a move of a user": _way("logistic", "TunaMH", proposal=partial(OwnMove, student, state=[1.0])),
     "tempered": _way("logistic", "TunaMH", temperature=20.0, updates_per_draw=3),
     "annealed": _way(
         "poisson", "PenaltyMH", temperature=[(0, 50.0), (60, 1.0)], taylor_order=0, pymc=True

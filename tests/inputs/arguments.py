@@ -17,11 +17,13 @@ from pymc_minibatch_mh import (
     loo_subsample,
     overdispersed_initvals,
     posterior_predictive,
+    sample,
 )
 
 bounds = Section("Bounds of your own")
 proposals = Section("Proposals")
 starts = Section("overdispersed_initvals")
+sampling = Section("sample")
 after = Section("Diagnostics")
 
 N = 5_000
@@ -63,6 +65,8 @@ bounds.gives("Bounds(c, metric) that a row exceeds", given(np.full(N, 1e-12), di
 
 for value in (0.0, math.nan, "wide"):
     proposals.gives(f"RandomWalk(scale={value!r})", lambda g, value=value: RandomWalk(scale=value))
+proposals.gives("RandomWalk(covariance=-np.eye(2))", lambda g: RandomWalk(covariance=-np.eye(2)))
+proposals.gives("RandomWalk(covariance=[1.0, 2.0])", lambda g: RandomWalk(covariance=[1.0, 2.0]))
 proposals.gives("RandomWalk(covariance='posterior')", lambda g: RandomWalk(covariance="posterior"))
 proposals.gives(
     "RandomWalk(covariance=[[1, 0.5], [0, 1]])", lambda g: RandomWalk(covariance=[[1, 0.5], [0, 1]])
@@ -106,6 +110,21 @@ def on_dims(g):
 
 
 starts.gives('a variable with pymc.dims.Normal("level", dims="group")', on_dims)
+
+for name, value in (
+    ("draws", 0),
+    ("tune", -1),
+    ("chains", 0),
+    ("cores", "two"),
+    ("thin", 1.5),
+    ("progressbar", "yes"),
+    ("random_seed", "x"),
+):
+    sampling.gives(
+        f"sample(step, {name}={value!r})",
+        lambda g, name=name, value=value: sample(g.step, **{name: value}),
+    )
+sampling.gives("sample({})", lambda g: sample({}))
 
 for value in ([], [0.5], [[1]], ["a"], [True], [[1], [2, 3]]):
     after.gives(
@@ -174,4 +193,4 @@ def of_two(g):
     log_likelihood(g.trace(), [0], model=model)
 
 
-CASES = [*bounds.cases, *proposals.cases, *starts.cases, *after.cases]
+CASES = [*bounds.cases, *proposals.cases, *starts.cases, *sampling.cases, *after.cases]

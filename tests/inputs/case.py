@@ -11,7 +11,6 @@ import pymc as pm
 import pytensor
 import xarray as xr
 
-from pymc_minibatch_mh.errors import SettingError
 from zoo import METHODS, RANGED
 
 #: What stands for a number whose last digits depend on the machine.
@@ -22,7 +21,7 @@ FOLDER = "<folder>"
 
 @dataclass(frozen=True)
 class Case:
-    """An input, and the message that it is refused with where the page alone does not say it.
+    """An input; the page says what becomes of it.
 
     Parameters
     ----------
@@ -32,15 +31,11 @@ class Case:
         The input, as a user writes it.
     call
         Gives the input to the package; takes what the cases share.
-    error, message
-        Class of the error and its message; None where they stand on the page alone.
     """
 
     section: str
     written: str
     call: Callable[["Shared"], object]
-    error: str | None = None
-    message: str | None = None
 
     @property
     def name(self) -> str:
@@ -51,13 +46,12 @@ class Case:
 class Section:
     """Collects the cases of one part of the table."""
 
-    def __init__(self, title: str, error: type[Exception] = SettingError) -> None:
+    def __init__(self, title: str) -> None:
         self.title = title
-        self.error = error
         self.cases: list[Case] = []
 
     def gives(self, written: str, call: Callable | None = None) -> Callable:
-        """Register a call that ends as the page says; a decorator where `call` is not given."""
+        """Register a call; a decorator where `call` is not given."""
 
         def register(call: Callable) -> Callable:
             self.cases.append(Case(self.title, written, call))
@@ -65,35 +59,15 @@ class Section:
 
         return register if call is None else register(call)
 
-    def refuses(
-        self,
-        written: str,
-        *message: str,
-        call: Callable | None = None,
-        error: type[Exception] | None = None,
-    ) -> Callable:
-        """Register a call that is refused with a message in parts."""
+    def settings(self, method: str, **given: object) -> None:
+        """Register settings of a step, given together."""
+        written = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        self.gives(f"{method}({written})", lambda shared: shared.build(method, **given))
 
-        def register(call: Callable) -> Callable:
-            kind = (self.error if error is None else error).__name__
-            self.cases.append(Case(self.title, written, call, kind, " ".join(message)))
-            return call
-
-        return register if call is None else register(call)
-
-    def setting(self, method: str, name: str, value: object, *message: str) -> None:
-        """Register a setting of a step that is refused, with its name and its value."""
-
-        def call(shared: Shared) -> object:
-            return shared.build(method, **{name: value})
-
-        written = f"{method}({name}={value!r})"
-        if message:
-            self.refuses(written, f"{name}={value!r}", *message, call=call)
-        else:
-            self.gives(written, call)
-
-    accepts = gives
+    def setting(self, method: str, name: str, *values: object) -> None:
+        """Register values of a setting of a step, given one by one."""
+        for value in values:
+            self.settings(method, **{name: value})
 
 
 class Shared:

@@ -14,11 +14,14 @@ plotting = Section("Plots")
 explaining.gives("explain('regression')", lambda g: explain("regression"))
 explaining.gives("explain() without a model", lambda g: explain())
 explaining.gives("explain(model, draws=5)", lambda g: explain(g.model, draws=5))
+explaining.gives("explain(model, tune=-1)", lambda g: explain(g.model, tune=-1))
+explaining.gives("explain(model, temperature=-1)", lambda g: explain(g.model, temperature=-1))
 explaining.gives("explain(model, nuts='yes')", lambda g: explain(g.model, nuts="yes"))
 explaining.gives(
     "explain(model, random_seed='lucky')", lambda g: explain(g.model, random_seed="lucky")
 )
 explaining.gives("explain(step, chi=1.0)", lambda g: explain(g.step, chi=1.0))
+explaining.gives("explain(step, vars=[])", lambda g: explain(g.step, vars=[]))
 
 for given in ("step", None, pm.Model):
     auditing.gives(

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numba import njit
 
 from exactness.compiled import ON_BATCHES, by_looks
 from exactness.kernels import CHAINS, RULES
 from exactness.toys import rows_of
 from kernels.chain import draws_of
 from pymc_minibatch_mh import Mixture
+from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.handle import address_of
@@ -52,12 +52,12 @@ def test_several_updates_in_one_call_are_as_many_calls():
     assert chain.proposal.furthest[0] < 1e-12
 
 
-@njit(LOGP_SIGNATURE)
+@compiled(LOGP_SIGNATURE)
 def standard_normal(position, context):
     return -0.5 * (position**2).sum()
 
 
-@njit(EVALUATE_SIGNATURE)
+@compiled(EVALUATE_SIGNATURE)
 def linear(position, new, centre, rows, ends, context, differences, scales):
     for i in range(rows.size):
         differences[i] = 0.0

@@ -9,6 +9,7 @@ from exactness.compiled import ON_BATCHES, posterior_of
 from exactness.kernels import FULL_DATA_RULES
 from exactness.toys import jump, rows_of
 from kernels.chain import draws_of
+from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.draw import generator_addresses, generator_at
 from pymc_minibatch_mh.kernels.handle import address_of, function_at
@@ -27,18 +28,18 @@ GROUPS, SQUARES = 3, 0.8
 NO_CONTEXT = np.zeros(0, dtype=np.int64)
 
 
-@njit(LOGP_SIGNATURE)
+@compiled(LOGP_SIGNATURE)
 def normal(position, context):
     return -0.5 * position[0] ** 2
 
 
-@njit(LOGP_SIGNATURE)
+@compiled(LOGP_SIGNATURE)
 def log_scale(position, context):
     """A scale given the effects of groups, on the log scale: its right tail is exponential."""
     return -GROUPS * position[0] - 0.5 * SQUARES * np.exp(-2.0 * position[0])
 
 
-@njit(LOGP_SIGNATURE)
+@compiled(LOGP_SIGNATURE)
 def half_line(position, context):
     """Normal where it is positive; not a number elsewhere, nor far out."""
     if position[0] < 0.0 or position[0] > 30.0:
@@ -114,7 +115,7 @@ def test_a_slice_goes_as_far_as_its_steps_let_it(law):
     assert max(stays[1:]) < 0.25
 
 
-@njit(LOGP_SIGNATURE)
+@compiled(LOGP_SIGNATURE)
 def effect_and_location(position, context):
     """A location that no row reads, and an effect around it that rows read."""
     return -0.5 * position[1] ** 2 - 2.0 * (position[0] - position[1]) ** 2

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh import Rows, progress
+from pymc_minibatch_mh import Rows, SourceError, progress
 from pymc_minibatch_mh.data.storage import BLOCK_ROWS, ArrayStorage
-from pymc_minibatch_mh.errors import SettingError, SourceError
+from pymc_minibatch_mh.errors import SourceError
 
 N = 2 * BLOCK_ROWS + 7
 RNG = np.random.default_rng(5)
@@ -102,11 +102,6 @@ def test_identifiers_are_not_taken_for_numbers_of_groups():
     with pytest.raises(SourceError, match=rf"'g' is {N} in row 9, but there are only {N:,} rows"):
         rows.n_groups("g")
     assert Rows(g=wrong_at(9, N - 1, "i8")).n_groups("g") == N
-
-
-def test_an_unknown_array_is_refused():
-    with pytest.raises(SettingError, match=r"n_groups\('h'\) names no array. Choose from \['g'\]"):
-        Rows(g=G).n_groups("h")
 
 
 def test_counting_says_how_far_it_is(monkeypatch):

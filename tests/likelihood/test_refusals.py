@@ -13,7 +13,7 @@ from pytensor.conditional.op import ifelse
 
 from every import every
 from likelihood.evaluation import split_of
-from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
+from pymc_minibatch_mh.errors import UnsplittableModelError
 from pymc_minibatch_mh.likelihood import axis, batch
 from pymc_minibatch_mh.likelihood.split import split
 
@@ -316,20 +316,6 @@ def test_small_data_are_refused():
     with pytest.raises(UnsplittableModelError, match=message):
         split(model, model.value_vars)
     assert [t.name for t in split(model, model.value_vars, ["y"]).terms] == ["y"]
-
-
-@every("observed", [["why"], ["y", "why"], "why", [], ["a"]])
-def test_unknown_observed_names_are_refused(observed):
-    model = built(lambda: observe(pm.Normal("a")))
-    message = r"names no observed variable of this model.*\. Choose from \['y'\]\.$"
-    with pytest.raises(SettingError, match=message):
-        split_of(model, observed=observed)
-
-
-def test_a_likelihood_named_twice_is_refused():
-    model = built(lambda: observe(pm.Normal("a")))
-    with pytest.raises(SettingError, match="names a variable twice"):
-        split_of(model, observed=["y", "y"])
 
 
 def test_a_dependent_likelihood_may_stay_in_the_prior_part():

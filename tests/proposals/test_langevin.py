@@ -4,15 +4,13 @@ import copy
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy.stats import multivariate_normal
 
 from altered import with_proposal
 from conformance.harness import run
 from proposals.test_own_move import moments
-from pymc_minibatch_mh import Langevin, TunaMH
+from pymc_minibatch_mh import Langevin
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.batch import draw_batch
@@ -33,13 +31,13 @@ CENTRE = np.array([0.3, 0.1, 0.6])
 FACTOR = np.array([[0.2, 0.0, 0.0], [0.06, 0.15, 0.0], [-0.04, 0.03, 0.1]])
 
 
-@njit(LOGP_SIGNATURE)
+@compiled(LOGP_SIGNATURE)
 def prior(position, context):
     """Normal of standard deviation WIDTH."""
     return -0.5 * np.sum(position * position) / WIDTH**2
 
 
-@njit(DERIVATIVES_SIGNATURE)
+@compiled(DERIVATIVES_SIGNATURE)
 def derivatives(position, rows, ends, context, sums, hessian):
     """Rows of normal means."""
     for row in rows:
@@ -208,25 +206,3 @@ def test_rows_are_counted_in_every_update(prepared):
     )
     assert plain.min() < 240
     assert step.chain.advance(20).counts[:, entry.N_OBS].min() >= 240
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"step_size": 0.0}, r"^step_size=0\.0 is not a positive number\. Give one, or None\.$"),
-        ({"step_size": "x"}, r"^step_size='x' is not"),
-        ({"batch_size": -1}, r"^batch_size=-1 is no number of rows"),
-        ({"batch_size": 1.5}, r"^batch_size=1\.5 is no number of rows"),
-        ({"preconditioner": "fisher"}, r"^preconditioner='fisher' is unknown\. Use 'laplace'"),
-        ({"preconditioner": "identity"}, r"^step_size=None has no default with"),
-        ({"adapt": "no"}, r"^adapt='no' is neither True nor False"),
-    ],
-)
-def test_what_is_no_move_is_refused(settings, message):
-    with pytest.raises(SettingError, match=message):
-        Langevin(**settings)
-
-
-def test_a_move_without_any_gradient_is_refused(model):
-    with pytest.raises(SettingError, match=r"^batch_size=0 leaves Langevin\(\) without .*_order=1"):
-        TunaMH(model=model, taylor_order=1, proposal=Langevin(batch_size=0))

@@ -4,7 +4,6 @@ from scipy.stats import chi2, multivariate_normal
 
 from proposals.proposing import CENTRE, COVARIANCE, FACTOR, proposed, repeated
 from pymc_minibatch_mh import Laplace, Mixture, RandomWalk
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.proposals import mixture
 from statistical.budget import FAR, LEVEL
@@ -221,8 +220,3 @@ def test_antithetic_moves_do_not_win_on_means_alone():
 
 def test_a_default_walk_has_the_length_that_suits_the_dimension():
     assert RandomWalk().record(4).scale == pytest.approx(1.19)
-
-
-def test_a_coefficient_of_one_is_refused():
-    with pytest.raises(SettingError, match=r"rho=\(0.0, 1.0\) has a coefficient outside"):
-        Laplace((0.0, 1.0))

@@ -5,7 +5,6 @@ from scipy.stats import chi2
 
 from proposals.proposing import CENTRE, COVARIANCE, repeated
 from pymc_minibatch_mh import RandomWalk
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.roles import N_TALLIES, TALLY_ACCEPT, TRIED
 from statistical.budget import LEVEL
 
@@ -69,23 +68,3 @@ def test_a_covariance_is_kept_as_it_was():
     assert repr(again) == repr(walk) == before
     assert repr(RandomWalk(covariance=given)) != before
     assert len({repr(RandomWalk()), repr(RandomWalk(adapt=False)), before}) == 3
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"covariance": "posterior"}, r"^covariance='posterior' is unknown"),
-        ({"covariance": -np.eye(2)}, r"^covariance=ndarray is no positive definite matrix"),
-        ({"covariance": [1.0, 2.0]}, r"^covariance=list is no positive definite matrix"),
-        ({"covariance": [[1.0, 0.5], [0.0, 1.0]]}, r"^covariance= is not symmetric"),
-        ({"adapt": 1}, r"^adapt=1 is neither True nor False"),
-    ],
-)
-def test_invalid_walks_are_refused(setting, message):
-    with pytest.raises(SettingError, match=message):
-        RandomWalk(**setting)
-
-
-def test_a_covariance_of_another_size_is_refused():
-    with pytest.raises(SettingError, match=r"^covariance= has 3 lines, and the position 2 coordin"):
-        RandomWalk(covariance=OWN).record(2)

@@ -223,28 +223,6 @@ def test_a_model_that_needs_another_step_is_sent_to_pymcs_loop():
         sample(step)
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"draws": 0}, r"^draws=0 is not an integer of 1 or more"),
-        ({"tune": -1}, r"^tune=-1 is not an integer of 0 or more"),
-        ({"chains": 0}, r"^chains=0"),
-        ({"cores": "two"}, r"^cores='two'"),
-        ({"thin": 1.5}, r"^thin=1.5"),
-        ({"progressbar": "yes"}, r"^progressbar='yes'"),
-        ({"random_seed": "x"}, r"^random_seed='x' is no seed"),
-    ],
-)
-def test_invalid_arguments_are_refused(prepared, setting, message):
-    with pytest.raises(SettingError, match=message):
-        sample(prepared("logistic", "TunaMH"), **setting)
-
-
-def test_something_else_than_a_step_is_refused():
-    with pytest.raises(SettingError, match=r"^step=dict is no step method"):
-        sample({})
-
-
 def test_a_trace_is_audited_in_the_state_that_its_last_chain_ended_in(model_of, prepared):
     model, step = model_of("logistic"), prepared("logistic", "TunaMH")
     trace = sample(step, 400, tune=200, chains=2, thin=2, random_seed=3, progressbar=False)

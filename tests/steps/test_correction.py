@@ -5,7 +5,6 @@ import pytest
 from scipy.special import expit, ndtr
 
 from every import every
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps.correction import (
     SHIPPED_SIGMAS,
     certified_error,
@@ -88,9 +87,3 @@ def test_tables_are_cached_and_read_only():
     assert not table.masses.flags.writeable
     with pytest.raises(dataclasses.FrozenInstanceError):
         table.sigma = 1.0
-
-
-@every("sigma", [0.5, 1.71, 0.0, -1.0, np.inf, np.nan])
-def test_impossible_sigma_is_refused_by_name(sigma):
-    with pytest.raises(SettingError, match="sigma="):
-        correction_table(sigma)

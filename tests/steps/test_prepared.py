@@ -9,9 +9,9 @@ import pytest
 
 from conformance.harness import same_draws
 from families import FAMILIES
-from pymc_minibatch_mh import PenaltyMH, TunaMH
+from pymc_minibatch_mh import PenaltyMH, StaleDataError, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.errors import SettingError, StaleDataError
+from pymc_minibatch_mh.errors import StaleDataError
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.split import split
 from pymc_minibatch_mh.plan.file import key_of
@@ -117,28 +117,6 @@ def test_another_model_is_refused(saved, change, what):
         StaleDataError, match=rf"^prepared='.*' was saved for a model that differs in {what}"
     ):
         TunaMH(model=other(**change), prepared=saved)
-
-
-@pytest.mark.parametrize("setting", [{"taylor_order": 1}, {"temperature": 2.0}])
-def test_other_settings_are_refused(model, saved, setting):
-    (name,) = setting
-    with pytest.raises(StaleDataError, match=f"differs in {name}"):
-        TunaMH(model=model, prepared=saved, **setting)
-
-
-def test_weights_are_part_of_the_data(model, saved):
-    with pytest.raises(StaleDataError, match="differs in the likelihood of 'counts'"):
-        TunaMH(model=model, prepared=saved, weights=np.ones(5_000))
-
-
-def test_what_is_no_prepared_step_is_refused(model, tmp_path):
-    (tmp_path / "text.npz").write_text("no archive")
-    np.savez(tmp_path / "arrays.npz", a=np.zeros(3))
-    for name in ("text.npz", "arrays.npz"):
-        with pytest.raises(SettingError, match=r"is no file that step.save\(\) wrote"):
-            TunaMH(model=model, prepared=tmp_path / name)
-    with pytest.raises(FileNotFoundError):
-        TunaMH(model=model, prepared=tmp_path / "missing.npz")
 
 
 def spline(width=1.0):

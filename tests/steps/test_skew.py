@@ -1,13 +1,11 @@
 """The correction of Barker's test for the skewness of a batch."""
 
 import numpy as np
-import pytest
 from numba import njit
 from scipy.special import expit
 
 from benchmarks.skew import AIM, LAWS
 from every import every
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps import barker
 
 HUGE = 10_000_000
@@ -83,8 +81,3 @@ def test_a_probability_stays_one():
     p = probabilities(np.linspace(-20.0, 20.0, 21), ones, 40.0 * ones, 5, skew_correction=True)
     assert p.min() >= 0.0
     assert p.max() <= 1.0
-
-
-def test_growing_batches_are_refused():
-    with pytest.raises(SettingError, match=r"^skew_correction=True is for batches that are sized"):
-        barker.barker_test(skew_correction=True, batch_rule="grow")

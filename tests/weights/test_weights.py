@@ -108,27 +108,3 @@ def test_two_likelihoods_take_weights_by_name():
         SettingError, match=r"^weights= is one array for 2 observed .* \['x', 'y'\]"
     ):
         split_of(model, weights=np.ones(ROWS))
-
-
-def broken(value):
-    weights = np.ones(ROWS)
-    weights[7] = value
-    return weights
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ({"z": np.ones(ROWS)}, "weights= are given for 'z', which is not subsampled. Choose from "),
-        (np.ones(ROWS - 1), r"weights= of 'y' are an array of type float64 and shape \(2999,\)"),
-        (np.ones((ROWS, 1)), r"weights= of 'y' are .* Give one number for each of the 3,000 rows"),
-        (np.full(ROWS, "1"), "weights= of 'y' are an array of type <U1"),
-        (broken(np.nan), "weights= of 'y' are nan in row 7. Give finite numbers of 0 or more"),
-        (broken(np.inf), "weights= of 'y' are inf in row 7"),
-        (broken(-1.0), "weights= of 'y' are -1.0 in row 7"),
-        (np.zeros(ROWS), "weights= of 'y' are all 0. Leave it out of observed="),
-    ],
-)
-def test_weights_that_cannot_be_meant_are_refused(weights, message):
-    with pytest.raises(SettingError, match="^" + message):
-        split_of(weighted(), weights=weights)

@@ -4,10 +4,10 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from diagnostics.after.traces import ROWS, regression, regression_trace, trace_of
+from diagnostics.after.traces import regression, regression_trace, trace_of
 from families import FAMILIES
-from pymc_minibatch_mh import log_likelihood
-from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
+from pymc_minibatch_mh import UnsplittableModelError, log_likelihood
+from pymc_minibatch_mh.errors import UnsplittableModelError
 
 CHOSEN = [1_999, 3, 3, 700]
 
@@ -73,32 +73,6 @@ def test_the_models_data_are_not_copied(model):
     data = model["x"].get_value(borrow=True)
     log_likelihood(regression_trace(draws=1), CHOSEN, model=model)
     assert model["x"].get_value(borrow=True) is data
-
-
-@pytest.mark.parametrize(
-    ("rows", "cause"),
-    [
-        ([0, ROWS], r"contains 2000, but 'y' has 2,000 rows"),
-        ([-1], r"contains -1"),
-        ([0.5], r"are not row numbers of 'y'"),
-        ([], r"are not row numbers of 'y'"),
-        (np.ones(ROWS, dtype=bool), r"are not row numbers of 'y'"),
-    ],
-)
-def test_rows_that_cannot_be_meant_are_refused(model, rows, cause):
-    with pytest.raises(SettingError, match=cause):
-        log_likelihood(regression_trace(draws=1), rows, model=model)
-
-
-def test_what_does_not_fit_the_model_is_refused(model):
-    trace = regression_trace(draws=1)
-    with pytest.raises(SettingError, match=r"^var_name='z' names no observed .*\['y'\]"):
-        log_likelihood(trace, CHOSEN, model=model, var_name="z")
-    part = trace_of({"sigma": np.ones((1, 1)), "effect": np.ones((1, 1, 4))})
-    with pytest.raises(SettingError, match=r"^'slope' is a free variable .* not in the trace"):
-        log_likelihood(part, CHOSEN, model=model)
-    with pytest.raises(SettingError, match="no group 'posterior'"):
-        log_likelihood(trace["posterior"], CHOSEN, model=model)
 
 
 def test_rows_that_are_not_apart_are_refused():

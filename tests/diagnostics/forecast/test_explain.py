@@ -439,24 +439,6 @@ def raising(error):
     return build
 
 
-@pytest.mark.parametrize(
-    ("given", "settings", "message"),
-    [
-        ("model", {"draws": 99}, "draws=99"),
-        ("model", {"tune": -1}, "tune=-1"),
-        ("model", {"temperature": -1.0}, "temperature=-1.0"),
-        ("step", {"temperature": 2.0}, "temperature= is a setting of the step"),
-        ("step", {"vars": []}, "vars= is a setting of the step"),
-        ("model", {"nuts": "yes"}, "nuts='yes' is neither True nor False"),
-        ("neither", {}, "is neither a model nor a step"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused(given, settings, message, model_of, step_of):
-    known = {"model": model_of("logistic"), "step": step_of("logistic", "TunaMH")}
-    with pytest.raises(SettingError, match=message):
-        explain(known.get(given, given), **settings)
-
-
 @pytest.mark.usefixtures("no_gradient")
 def test_a_step_from_another_process_takes_the_model_of_the_context(step_of, model_of):
     step = pickle.loads(pickle.dumps(step_of("logistic", "TunaMH")))
