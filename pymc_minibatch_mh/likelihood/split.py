@@ -395,7 +395,10 @@ def split(
     vars = value_variables(model, vars)
     _check_own_variables(model, vars)
     _check_for_minibatches(model)
-    shapes = _shapes_of_values(model, initial_point)
+    shapes, point = {v.name: v.type.shape for v in model.value_vars}, initial_point
+    if point is not None or any(None in shape for shape in shapes.values()):
+        # The model's own point has to be compiled: it is asked where nothing else knows.
+        shapes = {k: np.shape(x) for k, x in (point or model.initial_point()).items()}
     names = {v: model.values_to_rvs[v].name for v in model.value_vars}
     chosen = chosen_terms(model, observed, min_rows, observation_dims)
     arrays = ModelArrays()
@@ -468,16 +471,6 @@ def _without_shared(outputs: list[Variable], pieces: dict[Variable, Variable]) -
     }
     read = as_read(outputs, {**pieces, **frozen})
     return list(clone_replace(outputs, read, rebuild_strict=False))
-
-
-def _shapes_of_values(
-    model: pm.Model, point: dict[str, np.ndarray] | None
-) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the value variables; only unknown ones take a point, compiled for it."""
-    shapes = {v.name: v.type.shape for v in model.value_vars}
-    if point is None and any(None in shape for shape in shapes.values()):
-        point = model.initial_point()
-    return shapes if point is None else {name: np.shape(point[name]) for name in shapes}
 
 
 def _blocks(vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]) -> tuple[Block, ...]:
