@@ -18,7 +18,7 @@ _PACKAGE = "pymc_minibatch_mh"
 
 
 #: What is compiled, or compiled into something else: numba looks at one file for each function.
-_COMPILED = ("_jit.py", "data", "kernels", "proposals", "steps")
+_COMPILED = ("_jit.py", "data", "functions", "kernels", "proposals", "steps")
 
 
 def sources(root: Path = Path(__file__).parent) -> str:

@@ -22,11 +22,11 @@ from pymc_minibatch_mh.bounds.geometry import (
     groups_of,
     within_support,
 )
-from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import pair_of, suprema
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
 from pymc_minibatch_mh.kernels.posterior import Surrogate

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from pytensor.scalar import basic as scalar
 
 from pymc_minibatch_mh.bounds.geometry import Geometry
-from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
-from pymc_minibatch_mh.kernels.intervals import RELATIVE, TINY
+from pymc_minibatch_mh.functions.interval import RELATIVE, TINY, Array, Interval
 from pymc_minibatch_mh.likelihood.cells import Cell
 from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
 from pymc_minibatch_mh.likelihood.log_sums import LogSum, Parts, Weights, branches, parts_of

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.compiled.layout import placed
-from pymc_minibatch_mh.kernels.intervals import RELATIVE
+from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.likelihood.cells import Cell, Gather, Term, places_of
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
 

@@ -15,17 +15,10 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.bounds.interval import Interval
-from pymc_minibatch_mh.bounds.rules import (
-    NoRuleError,
-    derivatives,
-    gamma_ratio_derivatives,
-    gamma_rise_derivatives,
-    power_derivatives,
-)
+from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.functions.rules import NoRuleError, derivatives
 from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Constant, Data
 from pymc_minibatch_mh.likelihood.function import RowData
-from pymc_minibatch_mh.likelihood.operations import GammaRatio, GammaRise
 
 Index = tuple[int, ...]
 Jet = Mapping[Index, Interval]
@@ -88,24 +81,16 @@ class Jets:
             for x in operands[1:]:
                 product = _product(product, self.of(x), self._order)
             return product
-        if isinstance(op, scalar.Pow):
-            base = self.of(operands[0])
-            exponent = self._data.value(operands[1])
-            return _composed(power_derivatives(base[()], exponent, self._order), base)
-        if isinstance(op, GammaRatio | GammaRise):
-            rule = gamma_ratio_derivatives if isinstance(op, GammaRatio) else gamma_rise_derivatives
-            inner, (y, z) = self.of(operands[0]), map(self._data.value, operands[1:])
-            return _composed(rule(inner[()], y, z, self._order), inner)
         if isinstance(op, scalar.Maximum | scalar.Minimum):
             return self._extreme(op, [self.of(x) for x in operands])
         if isinstance(op, scalar.Clip):
             value, low, high = (self.of(cell) for cell in operands)
             raised = self._extreme(scalar.scalar_maximum, [value, low])
             return self._extreme(scalar.scalar_minimum, [raised, high])
-        if len(operands) != 1:
+        if not all(x.is_data for x in operands[1:]):
             raise NoRuleError(op)
-        inner = self.of(operands[0])
-        return _composed(derivatives(op, inner[()], self._order), inner)
+        inner, data = self.of(operands[0]), [self._data.value(x) for x in operands[1:]]
+        return _composed(derivatives(op, inner[()], self._order, *data), inner)
 
     def _of_data(self, cell: Cell) -> Jet:
         values = np.asarray(self._data.value(cell))

@@ -20,11 +20,10 @@ from pytensor.scalar.basic import Switch
 from scipy.special import logit
 
 from pymc_minibatch_mh.bounds.geometry import Geometry
-from pymc_minibatch_mh.bounds.interval import Array, Interval
 from pymc_minibatch_mh.bounds.jets import Index, Jets
-from pymc_minibatch_mh.bounds.rules import NoRuleError
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.kernels.intervals import RELATIVE
+from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
+from pymc_minibatch_mh.functions.rules import NoRuleError
 from pymc_minibatch_mh.likelihood.cells import Cell
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a

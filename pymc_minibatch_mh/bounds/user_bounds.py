@@ -26,13 +26,12 @@ from pymc_minibatch_mh.bounds.bounds_pass import (
     trial_rows,
 )
 from pymc_minibatch_mh.bounds.geometry import box_of_support
-from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, cut
-from pymc_minibatch_mh.bounds.rules import NoRuleError
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError, SettingError
-from pymc_minibatch_mh.kernels.intervals import RELATIVE
+from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval, Mask
+from pymc_minibatch_mh.functions.rules import NoRuleError
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, RANGE
 from pymc_minibatch_mh.likelihood.cells import Cell
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction

@@ -37,6 +37,7 @@ from pymc_minibatch_mh.compiled.graphs import (
 from pymc_minibatch_mh.compiled.scalars import compiled_log_density, composite_of, in_order
 from pymc_minibatch_mh.compiled.unread import unread_directions
 from pymc_minibatch_mh.errors import BoundsError, UnsplittableModelError
+from pymc_minibatch_mh.functions.base import Function, numpy_of
 from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.cells import (
@@ -53,7 +54,6 @@ from pymc_minibatch_mh.likelihood.cells import (
 from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.lower import Tensor, lower
-from pymc_minibatch_mh.likelihood.operations import numpy_of
 from pymc_minibatch_mh.likelihood.slopes import Slopes
 from pymc_minibatch_mh.likelihood.split import Split
 
@@ -264,7 +264,9 @@ class _Numbers:
 
 
 def _has_numbers(op: ScalarOp) -> bool:
-    return getattr(op, "nfunc_spec", None) is not None or type(op).impl is not ScalarOp.impl
+    # Functions of this package are left to compiled graphs.
+    known = type(op).impl not in (ScalarOp.impl, Function.impl)
+    return known or getattr(op, "nfunc_spec", None) is not None
 
 
 class CompiledModel:

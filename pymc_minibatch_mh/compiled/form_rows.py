@@ -5,7 +5,6 @@ from functools import cached_property
 
 import numpy as np
 
-import pymc_minibatch_mh.compiled.dispatch  # noqa: F401 - finds PyTensor's folder first
 from pymc_minibatch_mh.compiled.layout import Layout, Leaves
 from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
 from pymc_minibatch_mh.data import ArrayRows, Column

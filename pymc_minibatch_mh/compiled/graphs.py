@@ -29,7 +29,6 @@ from pytensor.link.numba.dispatch.basic import (
 )
 from pytensor.tensor.type import TensorType
 
-import pymc_minibatch_mh.compiled.dispatch  # noqa: F401 - teaches PyTensor special functions
 from pymc_minibatch_mh.data import ArrayRows, Column, dtype_once_read
 from pymc_minibatch_mh.data.arrays import load
 from pymc_minibatch_mh.data.storage import StoredRows

@@ -31,7 +31,6 @@ from pytensor.link.utils import fgraph_to_python
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import Composite, ScalarOp
 
-import pymc_minibatch_mh.compiled.dispatch  # noqa: F401 - teaches PyTensor operations
 from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE, ROWWISE_SIGNATURE
 from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Constant, Lookup
 

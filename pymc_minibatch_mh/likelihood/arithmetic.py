@@ -13,15 +13,11 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_minibatch_mh.functions.base import output_type, sum_of
+from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
+from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
+from pymc_minibatch_mh.functions.log_softplus import LogSoftplus, log_softplus
 from pymc_minibatch_mh.likelihood.cells import Affine, Cell, Cells, LoweringError, require
-from pymc_minibatch_mh.likelihood.operations import (
-    LogSoftplus,
-    gamma_ratio,
-    log1p_ratio,
-    log_softplus,
-    output_type,
-    sum_of,
-)
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
     is_a,

@@ -12,7 +12,7 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import ScalarOp
 
-from pymc_minibatch_mh.likelihood.operations import numpy_of, output_type, sum_of
+from pymc_minibatch_mh.functions.base import numpy_of, output_type, sum_of
 
 REAL, INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 

@@ -30,20 +30,14 @@ from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood import operations
+from pymc_minibatch_mh.functions import changes
+from pymc_minibatch_mh.functions.base import CHANGES
 from pymc_minibatch_mh.likelihood.arithmetic import add
 from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Cells, Constant, Data
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core, summands
 from pymc_minibatch_mh.likelihood.slopes import Slopes
 
-#: Operation -> its difference without cancellation.
-CHANGE_OF: dict[type[ScalarOp], ScalarOp] = {
-    scalar.Exp: operations.exp_change,
-    scalar.Log: operations.log_change,
-    scalar.Log1p: operations.log1p_change,
-    scalar_math.Softplus: operations.softplus_change,
-}
 #: Functions whose relative error is the absolute error of their argument.
 _EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
 
@@ -77,11 +71,11 @@ class Plain:
     def sizes(self, *terms: Cell) -> Cell:
         """Return a sum of absolute values."""
         kept = [x for x in terms if number(x) != 0.0]
-        return self._cells.node(operations.sizes, kept) if kept else self._cells.zero
+        return self._cells.node(changes.sizes, kept) if kept else self._cells.zero
 
     def ratio(self, part: Cell, whole: Cell) -> Cell:
         """Return |part / whole|, 0 where that has no value."""
-        return part if number(part) == 0.0 else self._cells.node(operations.ratio, (part, whole))
+        return part if number(part) == 0.0 else self._cells.node(changes.ratio, (part, whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +128,7 @@ class Differences:
             return reduce(self._times, parts)
         if isinstance(cell.op, scalar.Sqr):
             return self._times(parts[0], parts[0])
-        if type(cell.op) in CHANGE_OF:
+        if type(cell.op) in CHANGES:
             return self._in_one(cell.op, before, after, parts[0])
         return self._subtracted(cell, before, after, parts)
 
@@ -151,18 +145,16 @@ class Differences:
             left, right = right, left
         plain, node = self.plain, self._cells.node
         before = plain.multiply(left.before, right.before)
-        error = node(operations.product_error, (left.before, left.error, right.before, right.error))
+        error = node(changes.product_error, (left.before, left.error, right.before, right.error))
         if right.step is self._cells.zero:
             step = plain.multiply(left.step, right.before)
             spoilt = plain.multiply(right.error, left.step)
             doubt = plain.sizes(step, plain.multiply(left.doubt, right.before), spoilt)
             return Difference(before, plain.multiply(left.after, right.before), step, error, doubt)
         pair = left, right
-        step = node(
-            operations.product_change, [f for x in pair for f in (x.before, x.after, x.step)]
-        )
+        step = node(changes.product_change, [f for x in pair for f in (x.before, x.after, x.step)])
         doubt = node(
-            operations.product_doubt,
+            changes.product_doubt,
             [f for x in pair for f in (plain.add(x.before, x.after), x.step, x.error, x.doubt)],
         )
         return Difference(before, plain.multiply(left.after, right.after), step, error, doubt)
@@ -170,14 +162,14 @@ class Differences:
     def _in_one(self, op: ScalarOp, before: Cell, after: Cell, x: Difference) -> Difference:
         """Return the difference of a function for which there is an operation of its own."""
         node = self._cells.node
-        step = node(CHANGE_OF[type(op)], (x.before, x.after, x.step))
+        step = node(CHANGES[type(op)], (x.before, x.after, x.step))
         sensitivity = self._sensitivity(op, x)
         slope = self._slope(op, before, x)
-        doubt = node(operations.change_doubt, (step, x.step, x.doubt, sensitivity, slope))
+        doubt = node(changes.change_doubt, (step, x.step, x.doubt, sensitivity, slope))
         if isinstance(op, scalar.Log | scalar.Log1p):
             error = self.plain.sizes(before, sensitivity)
         else:
-            error = node(operations.relative_error, (before, sensitivity))
+            error = node(changes.relative_error, (before, sensitivity))
         return Difference(before, after, step, error, doubt)
 
     def _slope(self, op: ScalarOp, before: Cell, x: Difference) -> Cell:
@@ -221,8 +213,8 @@ class Differences:
     ) -> Difference:
         plain, node = self.plain, self._cells.node
         sensitivity = plain.add(*(self._sensitivity(cell.op, x) for x in parts))
-        error = node(operations.relative_error, (before, sensitivity))
-        doubt = plain.sizes(error, node(operations.relative_error, (after, sensitivity)))
+        error = node(changes.relative_error, (before, sensitivity))
+        doubt = plain.sizes(error, node(changes.relative_error, (after, sensitivity)))
         return Difference(before, after, plain.subtract(after, before), error, doubt)
 
 

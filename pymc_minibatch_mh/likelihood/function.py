@@ -20,6 +20,7 @@ from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.data.arrays import read_entries
 from pymc_minibatch_mh.data.storage import consecutive, read_columns
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.functions.base import numpy_of
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.batch import BatchTerm
 from pymc_minibatch_mh.likelihood.cells import (
@@ -37,7 +38,6 @@ from pymc_minibatch_mh.likelihood.cells import (
 )
 from pymc_minibatch_mh.likelihood.log_sums import arguments_at_once
 from pymc_minibatch_mh.likelihood.lower import Tensor, filled, lower, single
-from pymc_minibatch_mh.likelihood.operations import numpy_of
 from pymc_minibatch_mh.likelihood.patterns import coefficients_of, without
 from pymc_minibatch_mh.likelihood.shapes import in_reciprocals
 from pymc_minibatch_mh.likelihood.split import Split

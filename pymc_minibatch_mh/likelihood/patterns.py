@@ -7,6 +7,9 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
+from pymc_minibatch_mh.functions.log_any import LogAny
+from pymc_minibatch_mh.functions.log_erfc import LogErfc
+from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 from pymc_minibatch_mh.likelihood.cells import (
     Affine,
     Apply,
@@ -16,7 +19,6 @@ from pymc_minibatch_mh.likelihood.cells import (
     Term,
     places_of,
 )
-from pymc_minibatch_mh.likelihood.operations import LogAny, LogErfc, LogSoftplus
 
 _POSITIVE = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Erfc, scalar_math.Softplus)
 _POSITIVE_OF_POSITIVE = (scalar.Mul, scalar.Reciprocal, scalar.Sqrt, scalar.Sqr)

@@ -7,10 +7,10 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
 from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, places_of
 from pymc_minibatch_mh.likelihood.function import LoweredRow, lowered_rows
 from pymc_minibatch_mh.likelihood.maps import Reciprocal
-from pymc_minibatch_mh.likelihood.operations import GammaRatio
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, reachable, scaled_core, summands
 from pymc_minibatch_mh.likelihood.scaled import real_blocks
 from pymc_minibatch_mh.likelihood.split import Block, Coordinates, Split, in_coordinates

@@ -19,6 +19,11 @@ from functools import reduce
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
+from pymc_minibatch_mh.functions.base import sum_of
+from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
+from pymc_minibatch_mh.functions.gamma_rise import gamma_rise
+from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
+from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 from pymc_minibatch_mh.likelihood.arithmetic import (
     add,
     divide,
@@ -29,13 +34,6 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     square,
 )
 from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Place, places_of
-from pymc_minibatch_mh.likelihood.operations import (
-    GammaRatio,
-    LogSoftplus,
-    gamma_rise,
-    log1p_ratio,
-    sum_of,
-)
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
     is_a,

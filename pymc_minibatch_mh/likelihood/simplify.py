@@ -9,6 +9,11 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
+from pymc_minibatch_mh.functions.base import sum_of
+from pymc_minibatch_mh.functions.log_add_exp import log_add_exp
+from pymc_minibatch_mh.functions.log_any import LogAny, log_any
+from pymc_minibatch_mh.functions.log_erfc import LogErfc, log_erfc
+from pymc_minibatch_mh.functions.log_softplus import log_softplus
 from pymc_minibatch_mh.likelihood.arithmetic import (
     CHOICES,
     add,
@@ -26,15 +31,6 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     subtract,
 )
 from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Constant, Length, require
-from pymc_minibatch_mh.likelihood.operations import (
-    LogAny,
-    LogErfc,
-    log_add_exp,
-    log_any,
-    log_erfc,
-    log_softplus,
-    sum_of,
-)
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
     is_a,

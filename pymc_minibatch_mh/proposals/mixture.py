@@ -31,8 +31,8 @@ from pymc_minibatch_mh.kernels.by_scales import (
     size_of_work,
     whiten_by_scales,
 )
+from pymc_minibatch_mh.kernels.normal_tail import log_share_above, normal_above
 from pymc_minibatch_mh.kernels.roles import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCEPT, TRIED, role_of
-from pymc_minibatch_mh.kernels.special import log_share_above, normal_above
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.walk import tuned, walk_by

@@ -17,20 +17,17 @@ from bounds.exponentials import EXPONENTIALS
 from bounds.vectors import VECTORS
 from families import FAMILIES
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.jets import Jets
+from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
+from pymc_minibatch_mh.functions.gamma_rise import GammaRise, gamma_rise_at
+from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.functions.log1p_ratio import Log1pRatio
+from pymc_minibatch_mh.functions.log_any import LogAny
+from pymc_minibatch_mh.functions.log_erfc import LogErfc
+from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 from pymc_minibatch_mh.kernels.moves import move_between, products, size_of_move
-from pymc_minibatch_mh.kernels.special import gamma_rise
 from pymc_minibatch_mh.likelihood.cells import Argument, numpy_of
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, row_functions
-from pymc_minibatch_mh.likelihood.operations import (
-    GammaRatio,
-    GammaRise,
-    Log1pRatio,
-    LogAny,
-    LogErfc,
-    LogSoftplus,
-)
 from pymc_minibatch_mh.likelihood.split import Split, split
 from pymc_minibatch_mh.reference.mode import Mode, surrogate_at
 from pymc_minibatch_mh.reference.passes import Derivatives
@@ -64,7 +61,7 @@ def log_of_rare(x):
 
 
 BY_NAME = {
-    GammaRise: np.vectorize(gamma_rise, otypes=[float]),
+    GammaRise: np.vectorize(gamma_rise_at, otypes=[float]),
     GammaRatio: lambda x, y, z: special.gammaln(x + y) - special.gammaln(x + z),
     LogAny: lambda x: np.where(x > 0.0, np.log1p(-np.exp(-np.exp(x))), log_of_rare(x)),
     LogErfc: log_erfc,

@@ -5,7 +5,7 @@ import pytest
 from bounds.certified import Rows, fit
 from every import every
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
-from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from pymc_minibatch_mh.likelihood.split import split
 

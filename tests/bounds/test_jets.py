@@ -18,9 +18,9 @@ from bounds.expressions import (
 )
 from every import every
 from pymc_minibatch_mh.bounds import jets
-from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.jets import Jets, _partitions, _ways
-from pymc_minibatch_mh.bounds.rules import NoRuleError
+from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.functions.rules import NoRuleError
 
 POINTS = 3
 # Numerical differentiation of fourth order takes long: one point of one row.

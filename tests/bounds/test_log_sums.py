@@ -17,9 +17,9 @@ from pymc_minibatch_mh.bounds.exponential_sums import (
     moments,
     pair_by_parts,
 )
-from pymc_minibatch_mh.bounds.interval import Interval
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from pymc_minibatch_mh.likelihood.log_sums import parts_of
 from pymc_minibatch_mh.likelihood.split import split

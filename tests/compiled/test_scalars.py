@@ -17,9 +17,9 @@ from compiled.fitted import rows_of, run
 from every import every
 from pymc_minibatch_mh.compiled import scalars
 from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.functions.changes import sizes
 from pymc_minibatch_mh.likelihood.cells import Cells
 from pymc_minibatch_mh.likelihood.differences import remainder_difference
-from pymc_minibatch_mh.likelihood.operations import sizes
 
 TESTS = Path(__file__).parents[2]
 #: Families whose expressions are long, or hold what is written in several ways.

@@ -1,20 +1,19 @@
 """Expressions of cells, and their values."""
 
+from importlib import import_module
+
 import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from scipy import special
 
-from pymc_minibatch_mh.likelihood import operations as operations_of_rows
+from pymc_minibatch_mh.functions.base import numpy_of
+from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
+from pymc_minibatch_mh.functions.log1p_ratio import Log1pRatio
+from pymc_minibatch_mh.functions.log_any import LogAny
+from pymc_minibatch_mh.functions.log_erfc import LogErfc
+from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 from pymc_minibatch_mh.likelihood.cells import Affine, Constant, Data, Gather, Lookup
-from pymc_minibatch_mh.likelihood.operations import (
-    GammaRatio,
-    Log1pRatio,
-    LogAny,
-    LogErfc,
-    LogSoftplus,
-    numpy_of,
-)
 
 PLAIN = {
     GammaRatio: lambda u, a, b: special.gammaln(u + a) - special.gammaln(u + b),
@@ -88,9 +87,9 @@ class Builder:
         self.cells, self._make = cells, make
 
     def __getattr__(self, name):
-        op = next(
-            getattr(m, name) for m in (scalar, scalar_math, operations_of_rows) if hasattr(m, name)
-        )
+        known = next((m for m in (scalar, scalar_math) if hasattr(m, name)), None)
+        # An operation of the package has a module of its name.
+        op = getattr(known or import_module(f"pymc_minibatch_mh.functions.{name}"), name)
         return lambda *operands: self._make(self.cells, op, *map(self.cell, operands))
 
     def cell(self, x):

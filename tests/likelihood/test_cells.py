@@ -1,29 +1,22 @@
 """Cells: one object per expression, in the types of the model."""
 
-import pickle
-
 import numpy as np
 import pytest
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
-from scipy import special
 
-from every import every
 from likelihood.expressions import value_of
-from pymc_minibatch_mh.likelihood import operations
-from pymc_minibatch_mh.likelihood.cells import Affine, Cells, Constant, Gather, LoweringError, Term
-from pymc_minibatch_mh.likelihood.operations import (
-    OPERATIONS,
-    log_add_exp,
-    numpy_of,
-    output_type,
+from pymc_minibatch_mh.likelihood.cells import (
+    Affine,
+    Cells,
+    Constant,
+    Gather,
+    LoweringError,
+    Term,
     sum_of,
 )
 from pymc_minibatch_mh.likelihood.patterns import is_finite, is_positive, varies
 from pymc_minibatch_mh.likelihood.simplify import apply
-
-TYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float32", "float64"]
-ARRAYS = {dtype: np.array([0, 1, 1, 0, 1]).astype(dtype) for dtype in TYPES}
 
 
 @pytest.fixture
@@ -79,65 +72,6 @@ def test_constants_are_folded_without_warnings(cells):
     folded = cells.node(scalar.log, (cells.constant(0.0),))
     assert isinstance(folded, Constant)
     assert folded.value == -np.inf
-
-
-@every("dtype", TYPES)
-@every(
-    "op",
-    [
-        scalar.exp,
-        scalar.log1p,
-        scalar.reciprocal,
-        scalar.sqrt,
-        scalar_math.sigmoid,
-        scalar_math.softplus,
-        scalar_math.gammaln,
-        scalar.convert_to_float32,
-        scalar.convert_to_int8,
-    ],
-    ids=str,
-)
-def test_functions_of_data_have_the_types_of_pytensor(op, dtype):
-    with np.errstate(all="ignore"):
-        found = numpy_of(op)(ARRAYS[dtype])
-        exact = numpy_of(op)(ARRAYS[dtype].astype("float64"))
-    assert found.dtype == output_type(op, np.dtype(dtype)) != np.float16
-    np.testing.assert_allclose(found, exact, rtol=1e-6)
-
-
-@every("left", TYPES)
-@every("right", TYPES)
-@every("op", [scalar.add, scalar.mul, scalar.true_div, scalar.lt], ids=str)
-def test_arithmetic_with_data_has_the_types_of_pytensor(op, left, right):
-    with np.errstate(all="ignore"):
-        found = numpy_of(op)(ARRAYS[left], ARRAYS[right])
-    assert found.dtype == output_type(op, np.dtype(left), np.dtype(right))
-
-
-def test_small_integers_overflow_as_in_the_model():
-    many = np.array([100, 120], dtype=np.int8)
-    np.testing.assert_array_equal(numpy_of(scalar.add)(many, many, many), many + many + many)
-    wide = numpy_of(scalar.add)(many, many, many.astype(float))
-    np.testing.assert_array_equal(wide, 3.0 * many)
-
-
-def test_other_functions_of_data():
-    x = np.linspace(-2.0, 2.0, 7)
-    np.testing.assert_array_equal(numpy_of(scalar.clip)(x, -1.0, 1.5), np.clip(x, -1.0, 1.5))
-    np.testing.assert_array_equal(numpy_of(scalar.second)(x, 3.0), np.full(7, 3.0))
-    np.testing.assert_array_equal(numpy_of(scalar.switch)(x > 0, x, -1), np.where(x > 0, x, -1.0))
-    np.testing.assert_array_equal(numpy_of(scalar.identity)(x), x)
-    np.testing.assert_allclose(numpy_of(scalar_math.tri_gamma)(x + 3), special.polygamma(1, x + 3))
-    np.testing.assert_allclose(
-        numpy_of(log_add_exp)(x, np.full(7, -np.inf)), x, err_msg="-inf has no weight"
-    )
-
-
-@every("name", OPERATIONS)
-def test_operations_are_found_again_by_their_names(name):
-    op = getattr(operations, name)
-    assert pickle.loads(pickle.dumps(op)) == op
-    assert type(op) is OPERATIONS[name] is getattr(operations, type(op).__name__)
 
 
 def test_positive_and_finite_cells_are_known(cells):

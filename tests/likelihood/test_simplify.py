@@ -8,9 +8,10 @@ from scipy.special import expit
 
 from every import every
 from likelihood.expressions import Builder, Formula, Formulas, operations, value_of
+from pymc_minibatch_mh.functions.log_any import log_any
+from pymc_minibatch_mh.functions.log_erfc import log_erfc
 from pymc_minibatch_mh.likelihood import arithmetic, patterns, simplify
 from pymc_minibatch_mh.likelihood.cells import Affine, Cells, Constant, LoweringError
-from pymc_minibatch_mh.likelihood.operations import log_any, log_erfc
 
 RNG = np.random.default_rng(23)
 POSITION = RNG.normal(scale=1.5, size=(3, 400))

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm, truncnorm
 
 from proposals.proposing import CENTRE, COVARIANCE, proposed
-from pymc_minibatch_mh.kernels.special import log_share_above, normal_above
+from pymc_minibatch_mh.kernels.normal_tail import log_share_above, normal_above
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers
 
 #: Coordinates that end at zero, after those of other steps.

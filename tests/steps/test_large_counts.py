@@ -106,7 +106,7 @@ def test_large_counts_are_sampled_to_the_end(name, step):
 
 def test_mutant_that_subtracts_values_is_caught(monkeypatch):
     honest = form_rows.remainder_difference
-    monkeypatch.setattr(differences, "CHANGE_OF", {})
+    monkeypatch.setattr(differences, "CHANGES", {})
     monkeypatch.setattr(
         form_rows, "remainder_difference", lambda f, order: (honest(f, order)[0], f.cells.zero)
     )

@@ -1,4 +1,4 @@
-"""What all rules share: the function that dispatches, and ranges from the shape of a function."""
+"""Enclosures of functions and their derivatives: by rules, and by the shapes of functions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,13 +6,10 @@ from functools import singledispatch
 
 import numpy as np
 
-from pymc_minibatch_mh.bounds.interval import Array, Interval, Mask
-from pymc_minibatch_mh.kernels.intervals import TINY
+from pymc_minibatch_mh.functions.interval import TINY, Array, Interval, Mask
 
 #: Values of a function and of its derivatives up to an order, at points.
 Values = Callable[[Array, int], list[Array]]
-#: What can be lost where terms of size one cancel.
-CANCELLATION = 1e-15
 
 
 class NoRuleError(Exception):
@@ -24,11 +21,11 @@ class NoRuleError(Exception):
 
 
 @singledispatch
-def derivatives(op: object, u: Interval, order: int) -> list[Interval]:
+def derivatives(op: object, u: Interval, order: int, *data: Array) -> list[Interval]:
     """Enclose g(u), g'(u), ... of a scalar op g, up to an order from 0 to 4, shaped as `u`.
 
     Enclosures are exact ranges but for outward rounding, and have no bound where `u` leaves the
-    domain in which g is smooth. NoRuleError for an op without a rule.
+    domain in which g is smooth. Operands but the first are data. NoRuleError without a rule.
     """
     raise NoRuleError(op)
 
@@ -48,6 +45,14 @@ class Shape:
     ceiling: float = np.inf
     slack: float | Callable[[Array], Array] = TINY
 
+    @staticmethod
+    def odd(
+        peak: tuple[float, float], valley: tuple[float, float], slack: Callable[[Array], Array]
+    ) -> "Shape":
+        """Return the shape of an odd function with one peak and one valley above zero."""
+        (top, high), (bottom, low) = peak, valley
+        return Shape(peaks=(peak, (-bottom, -low)), valleys=(valley, (-top, -high)), slack=slack)
+
     def range(self, u: Interval, at_lo: Array, at_hi: Array) -> Interval:
         """Return the range over `u`, from the values at its ends."""
         lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
@@ -57,35 +62,14 @@ class Shape:
             hi = np.where((u.lo <= where) & (where <= u.hi), np.maximum(hi, value), hi)
         if callable(self.slack):
             slack = np.maximum(self.slack(u.lo), self.slack(u.hi)) + TINY
-            return clipped(Interval.rounded(lo, hi, slack), self.floor, self.ceiling)
-        return clipped(Interval.rounded(lo, hi, self.slack), self.floor, self.ceiling)
+            return Interval.rounded(lo, hi, slack).clipped(self.floor, self.ceiling)
+        return Interval.rounded(lo, hi, self.slack).clipped(self.floor, self.ceiling)
 
 
-def clipped(enclosure: Interval, floor: float, ceiling: float = np.inf) -> Interval:
-    """Return the part of an enclosure between two bounds."""
-    lo, hi = enclosure.lo, enclosure.hi
-    if floor > -np.inf:
-        lo = np.maximum(lo, floor)
-    if ceiling < np.inf:
-        hi = np.minimum(hi, ceiling)
-    return Interval(lo, hi)
-
-
-INCREASING_OR_DECREASING = Shape()
 NEVER_NEGATIVE = Shape(floor=0.0)
 NEVER_POSITIVE = Shape(ceiling=0.0)
 #: A completely monotone function and its derivatives.
 ALTERNATING = (NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE, NEVER_POSITIVE, NEVER_NEGATIVE)
-
-
-def odd(
-    peak: tuple[float, float],
-    valley: tuple[float, float],
-    slack: Callable[[Array], Array],
-) -> Shape:
-    """Return the shape of an odd function with one peak and one valley above zero."""
-    (top, high), (bottom, low) = peak, valley
-    return Shape(peaks=(peak, (-bottom, -low)), valleys=(valley, (-top, -high)), slack=slack)
 
 
 def by_shape(values: Values, shapes: Sequence[Shape], u: Interval, order: int) -> list[Interval]:
@@ -103,28 +87,23 @@ def by_shape(values: Values, shapes: Sequence[Shape], u: Interval, order: int) -
 
 
 def shaped(
-    op: type, shapes: Sequence[Shape], outside_where: Callable[[Interval], Mask] | None = None
+    op: type, shapes: Sequence[Shape], least: float = -np.inf, most: float = np.inf
 ) -> Callable[[Values], Values]:
     """Register values of an op and its derivatives at points, which are of known shapes.
 
-    There is no bound where `outside_where` tells that an argument leaves the domain.
+    There is no bound where an argument leaves the domain from `least` to `most`.
     """
 
     def register(values: Values) -> Values:
         def enclosed(op: object, u: Interval, order: int) -> list[Interval]:
-            enclosures = by_shape(values, shapes, u, order)
-            return enclosures if outside_where is None else outside(outside_where(u), enclosures)
+            inside = u.with_positive_zeros() if least == 0.0 else u
+            leaves = (u.lo < least) | (u.hi > most)
+            return outside(leaves, by_shape(values, shapes, inside, order))
 
         derivatives.register(op, enclosed)
         return values
 
     return register
-
-
-def positive_zero(u: Interval) -> Interval:
-    """Return an interval without negative zeros, whose reciprocals would be -inf."""
-    lo = u.lo + 0.0
-    return Interval(lo, lo if u.lo is u.hi else u.hi + 0.0)
 
 
 def outside(condition: Mask, enclosures: list[Interval]) -> list[Interval]:
@@ -133,8 +112,3 @@ def outside(condition: Mask, enclosures: list[Interval]) -> list[Interval]:
         return enclosures
     everything = Interval.everything()
     return [Interval.where(condition, everything, enclosure) for enclosure in enclosures]
-
-
-def constant(value: float, u: Interval) -> Interval:
-    """Return the enclosure of a constant, shaped as `u`."""
-    return Interval.point(np.broadcast_to(value, u.shape))

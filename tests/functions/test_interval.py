@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh.bounds import interval
-from pymc_minibatch_mh.bounds.interval import Interval
+from pymc_minibatch_mh.functions import interval
+from pymc_minibatch_mh.functions.interval import Interval
 
 OPERATIONS = every("operation", [add, sub, mul], ids=lambda f: f.__name__)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 5e-324, -5e-324, 1e-200, -1e-200, 1e308, -1e308, np.inf, -np.inf]

@@ -8,9 +8,12 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from pymc_minibatch_mh.bounds.interval import Interval
-from pymc_minibatch_mh.bounds.rules import derivatives, power_derivatives
-from pymc_minibatch_mh.likelihood.operations import log1p_ratio, log_any, log_erfc, log_softplus
+from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.functions.log1p_ratio import log1p_ratio
+from pymc_minibatch_mh.functions.log_any import log_any
+from pymc_minibatch_mh.functions.log_erfc import log_erfc
+from pymc_minibatch_mh.functions.log_softplus import log_softplus
+from pymc_minibatch_mh.functions.rules import derivatives
 
 #: The highest derivative.
 ORDER = 4
@@ -256,7 +259,7 @@ CASES = [
     *(
         Case(
             f"power {c}",
-            lambda u, order, c=c: power_derivatives(u, c, order),
+            lambda u, order, c=c: derivatives(scalar.pow, u, order, c),
             lambda x, c=c: power(x, c),
             REALS if c == int(c) else POSITIVE,
             (0.0,) if c == int(c) else (),

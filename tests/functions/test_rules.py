@@ -6,17 +6,12 @@ import pytest
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
-from bounds.cases import CASES, ORDER, REALS
 from every import every
-from pymc_minibatch_mh.bounds.interval import Interval
-from pymc_minibatch_mh.bounds.rules import (
-    NoRuleError,
-    derivatives,
-    gamma_ratio_derivatives,
-    power_derivatives,
-)
-from pymc_minibatch_mh.bounds.rules.base import Shape
-from pymc_minibatch_mh.likelihood.operations import log_erfc
+from functions.cases import CASES, ORDER, REALS
+from pymc_minibatch_mh.functions.gamma_ratio import gamma_ratio
+from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.functions.log_erfc import log_erfc
+from pymc_minibatch_mh.functions.rules import NoRuleError, Shape, derivatives
 
 INTERVALS, EXACT_POINTS = 2_000, 60
 
@@ -162,7 +157,7 @@ def test_higher_orders_leave_lower_ones_as_they_are(case):
 def test_the_fourth_derivative_of_gamma_ratios_is_precise_far_out():
     """It is taken times x⁴, where x is the exponential of an argument."""
     for x in (1e-3, 0.7, 30.0, 1e4, 1e6):
-        fourth = gamma_ratio_derivatives(Interval.point(x), 3.0, 0.0, 4)[4]
+        fourth = derivatives(gamma_ratio, Interval.point(x), 4, 3.0, 0.0)[4]
         with mp.workdps(60):
             exact = mp.psi(3, mp.mpf(x) + 3) - mp.psi(3, mp.mpf(x))
             assert float(fourth.lo) < exact < float(fourth.hi)
@@ -237,12 +232,12 @@ def test_tails_beyond_the_reach_of_cancelling_formulas():
 def test_exponents_of_rows_are_those_of_single_powers():
     exponents = np.array([2.0, -1.0, 0.5, 3.0, 1.0])
     u = Interval(np.array([-1.0, -2.0, 0.0, -3.0, 1.0]), np.array([2.0, -1.0, 4.0, 5.0, 1.0]))
-    rows = power_derivatives(u, exponents, ORDER)
+    rows = derivatives(scalar.pow, u, ORDER, exponents)
     for i, exponent in enumerate(exponents):
-        single = power_derivatives(Interval(u.lo[i], u.hi[i]), exponent, ORDER)
+        single = derivatives(scalar.pow, Interval(u.lo[i], u.hi[i]), ORDER, exponent)
         for row, expected in zip(rows, single, strict=True):
             assert (row.lo[i], row.hi[i]) == (expected.lo, expected.hi)
-    of_one_base = power_derivatives(Interval(1.0, 2.0), exponents, ORDER)
+    of_one_base = derivatives(scalar.pow, Interval(1.0, 2.0), ORDER, exponents)
     assert [e.shape for e in of_one_base] == [(5,)] * (ORDER + 1)
 
 

@@ -1,0 +1,10 @@
+"""Scalar functions: a file holds an operation, its kernel, its derivative and its enclosure.
+
+Importing this imports all files, which make their functions known.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,188 @@
+"""Scalar operations: those that PyTensor lacks, and what all of them are on data and in a graph.
+
+A file of this room makes its operation by its kernel, a compiled function of numbers. Calling SciPy
+back for each row would be thousands of times slower than the rest of an update, and would hold the
+interpreter lock.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, reduce
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pytensor.gradient import grad_undefined
+from pytensor.graph.basic import Variable
+from pytensor.scalar import basic as scalar
+from pytensor.scalar.basic import ScalarOp
+from scipy import special
+
+from pymc_minibatch_mh.errors import MinibatchError
+
+try:
+    from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
+except OSError as error:
+    raise MinibatchError(
+        f"PyTensor cannot write to {error.filename!r} ({error.strerror}), where it keeps compiled "
+        "graphs. Set the environment variable PYTENSOR_FLAGS='base_compiledir=FOLDER', with a "
+        "folder that can be written to, before Python starts."
+    ) from error
+
+#: Operation of PyTensor -> its derivative by its operand and its value, as scalars of PyTensor,
+#: where PyTensor has none or one that cancels.
+SLOPES: dict[type[ScalarOp], Callable[..., Variable]] = {}
+#: Operation -> its difference without cancellation, by before, after and after - before.
+CHANGES: dict[type[ScalarOp], ScalarOp] = {}
+
+
+class Function(ScalarOp):
+    """An operation of floats: a function of one operand; the others are data."""
+
+    kernel: Any
+    #: The derivative in the first operand, by all and the value, as a scalar of PyTensor.
+    slope: Callable[..., Variable] | None
+    #: Whether the function is a derivative, of the order that is the first operand, in the second.
+    has_order: bool
+
+    def impl(self, *values: Any) -> Any:
+        """Return what PyTensor asks of a value."""
+        return self.kernel(*values)
+
+    def pullback(
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence
+    ) -> list[Variable]:
+        """Return what PyTensor asks of a derivative."""
+        if self.has_order:
+            slope = self(inputs[0] + number(1), *inputs[1:])
+        elif self.slope is not None:
+            slope = self.slope(*inputs, *outputs)
+        else:
+            return super().pullback(inputs, outputs, cotangents)
+        results = [grad_undefined(self, k, x) for k, x in enumerate(inputs)]
+        results[self.has_order] = cotangents[0] * slope
+        return results
+
+
+def operation(
+    kernel: Any,
+    slope: Callable[..., Variable] | None = None,
+    *,
+    has_order: bool = False,
+    numpy: tuple | None = None,
+) -> tuple[type[ScalarOp], ScalarOp]:
+    """Make the class of an operation, ``LogErfc`` by a kernel ``log_erfc_at``, and the operation.
+
+    Pickles find both by these names in the kernel's module. `numpy` is the name of the function in
+    NumPy, and how many arrays it takes and returns. See :class:`Function` for the others.
+    """
+    name = kernel.__name__.removesuffix("_at")
+    taken = inspect.signature(kernel.py_func).parameters.values()
+    any_number = any(one.kind is one.VAR_POSITIONAL for one in taken)
+    members = {
+        "__module__": kernel.__module__,
+        "nin": -1 if any_number else len(taken),
+        "nfunc_spec": numpy,
+        "kernel": staticmethod(kernel),
+        "slope": slope and staticmethod(slope),
+        "has_order": has_order,
+    }
+    made = type("".join(map(str.capitalize, name.split("_"))), (Function,), members)
+    compiled_by(made, kernel)
+    return made, made(scalar.upgrade_to_float, name=name)
+
+
+def compiled_by(op: type[ScalarOp], kernel: Any) -> None:
+    """Have compiled graphs compute an operation by a kernel."""
+
+    @register_funcify_and_cache_key(op)
+    def dispatched(op: ScalarOp, node: Any = None, **_: Any) -> tuple[Any, str]:
+        return kernel, _key(kernel)
+
+
+@cache
+def _key(kernel: Any) -> str:
+    """Return the name of a kernel on disk, where PyTensor keeps what has it compiled in."""
+    key = sha256(f"{kernel.__module__} {kernel.__name__}".encode())
+    for path in sorted(set(_files(kernel))):
+        key.update(Path(path).read_bytes())
+    return key.hexdigest()
+
+
+def _files(kernel: Any) -> Iterator[str]:
+    """Yield the files of a kernel and of those that it has compiled in."""
+    yield str(sys.modules[kernel.__module__].__file__)
+    known = kernel.py_func.__globals__
+    for name in kernel.py_func.__code__.co_names:
+        if hasattr(known.get(name), "py_func") and known[name] is not kernel:
+            yield from _files(known[name])
+
+
+def number(value: float) -> Variable:
+    """Return a constant in double precision; PyTensor would have 2.0 in single."""
+    return scalar.constant(np.asarray(value)[()])
+
+
+def slopes_of(op: ScalarOp, operands: Sequence[Variable]) -> tuple[Variable, Sequence[Variable]]:
+    """Return the value of an operation and its derivatives by its operands.
+
+    MethodNotDefined or NotImplementedError where it has none.
+    """
+    outputs = op.make_node(*operands).outputs
+    if type(op) in SLOPES:
+        return outputs[0], [SLOPES[type(op)](*operands, *outputs)]
+    return outputs[0], op.pullback(operands, outputs, [number(1.0)])
+
+
+@cache
+def output_type(op: ScalarOp, *dtypes: np.dtype) -> np.dtype:
+    """Return the type that PyTensor computes a scalar operation in."""
+    operands = [scalar.get_scalar_type(dtype.name)() for dtype in dtypes]
+    return np.dtype(op.make_node(*operands).outputs[0].type.dtype)
+
+
+def numpy_of(op: ScalarOp) -> Callable[..., np.ndarray]:
+    """Return a scalar operation on data as a function of arrays, in PyTensor's types.
+
+    NumPy alone would have ``exp`` of int8 in float16.
+    """
+    plain = _plain(op)
+
+    def function(*values: Any) -> np.ndarray:
+        arrays = [np.asarray(value) for value in values]
+        dtype = output_type(op, *(array.dtype for array in arrays))
+        if dtype.kind == "f" and not isinstance(op, scalar.Switch | scalar.Cast):
+            arrays = [array.astype(dtype, copy=False) for array in arrays]
+        return np.asarray(plain(*arrays)).astype(dtype, copy=False)
+
+    return function
+
+
+def _plain(op: ScalarOp) -> Callable[..., np.ndarray]:
+    if type(op) in _PLAIN:
+        return _PLAIN[type(op)]
+    spec = getattr(op, "nfunc_spec", None)
+    if spec is None:
+        return np.vectorize(op.impl)
+    *path, name = spec[0].split(".")
+    return getattr(special if path[:1] == ["scipy"] else np, name)
+
+
+_PLAIN: dict[type[ScalarOp], Callable[..., np.ndarray]] = {
+    scalar.Cast: np.asarray,
+    scalar.Identity: np.asarray,
+    scalar.Second: lambda x, y: np.broadcast_arrays(x, y)[1],
+    scalar.Add: lambda *values: reduce(np.add, values),
+    scalar.Mul: lambda *values: reduce(np.multiply, values),
+    scalar.Clip: np.clip,
+}
+#: What rounding can leave of terms that cancel, relative to the terms.
+_CANCELLED = 8.0 * float(np.finfo(np.float64).eps)
+
+
+def sum_of(numbers: Sequence[float]) -> float:
+    """Return a sum, zero where only rounding errors are left, as of 0.1 + 0.2 - 0.3."""
+    total = sum(numbers)
+    return 0.0 if abs(total) <= _CANCELLED * sum(map(abs, numbers)) else total

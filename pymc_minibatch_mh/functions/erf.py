@@ -1,0 +1,92 @@
+"""The error function, its complement, and that scaled by exp(x²)."""
+
+import math
+
+import numpy as np
+from pytensor.scalar import math as scalar_math
+from scipy import special
+
+from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval, Mask
+from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, by_shape, derivatives, shaped
+
+#: The slope of erf at zero.
+DENSITY = 2.0 / math.sqrt(math.pi)
+_HALF, _SECOND = math.sqrt(0.5), DENSITY * math.sqrt(2.0) * math.exp(-0.5)
+_TURN, _THIRD = math.sqrt(1.5), 4.0 * DENSITY * math.exp(-1.5)
+_SLOPES_OF_ERF = (
+    Shape(peaks=((0.0, DENSITY),), floor=0.0),
+    Shape(peaks=((-_HALF, _SECOND),), valleys=((_HALF, -_SECOND),)),
+    Shape(
+        valleys=((0.0, -2.0 * DENSITY),),
+        peaks=((-_TURN, _THIRD), (_TURN, _THIRD)),
+        slack=lambda x: 4.0 * CANCELLATION * np.exp(-x * x),
+    ),
+    # (12x - 8x³) times the density turns at 4x⁴ - 12x² + 3 = 0.
+    Shape.odd(
+        peak=(0.5246476232752904, 4.404702716006555),
+        valley=(1.6506801238857844, -1.196497885653117),
+        slack=lambda x: 20.0 * CANCELLATION * np.exp(-x * x),
+    ),
+)
+# From here on, closed forms cancel and the continued fraction of this depth has converged.
+TAIL, _DEPTH = 1.5, 70
+# Where exp(-x²) underflows, and where what decays is smaller than the least slack.
+LEFT, RIGHT = -40.0, 1e150
+
+
+@derivatives.register(scalar_math.Erf)
+def _erf(op: scalar_math.Erf, u: Interval, order: int) -> list[Interval]:
+    value = by_shape(lambda x, _: [special.erf(x)], (Shape(floor=-1.0, ceiling=1.0),), u, 0)
+    return value + _slopes_of_erf(u, order)
+
+
+@derivatives.register(scalar_math.Erfc)
+def _erfc(op: scalar_math.Erfc, u: Interval, order: int) -> list[Interval]:
+    value = by_shape(lambda x, _: [special.erfc(x)], (Shape(floor=0.0, ceiling=2.0),), u, 0)
+    return value + [-slope for slope in _slopes_of_erf(u, order)]
+
+
+def _slopes_of_erf(u: Interval, order: int) -> list[Interval]:
+    def values(x: Array, order: int) -> list[Array]:
+        slope, x = DENSITY * np.exp(-x * x), np.clip(x, LEFT, -LEFT)
+        slopes = [slope, -2.0 * x * slope, (4.0 * x * x - 2.0) * slope]
+        if order > 2:
+            slopes.append((12.0 - 8.0 * x * x) * x * slope)
+        return slopes[: order + 1]
+
+    return by_shape(values, _SLOPES_OF_ERF, u, order - 1) if order > 0 else []
+
+
+@shaped(scalar_math.Erfcx, ALTERNATING)
+def _erfcx_values(x: Array, order: int) -> list[Array]:
+    """Return exp(x²) erfc(x), whose derivatives tend to 0 monotonically, signs alternating."""
+    value = special.erfcx(x)
+    if order == 0:
+        return [value]
+    tail, x = x > TAIL, np.minimum(x, RIGHT)
+    r1, r2, r3, *r4 = tail_ratios(x, tail, max(order, 3))
+    first = np.where(tail, -2.0 * r1 * value, 2.0 * x * value - DENSITY)
+    second = np.where(tail, -4.0 * r2 * first, 2.0 * value + 2.0 * x * first)
+    third = np.where(tail, -6.0 * r3 * second, 4.0 * first + 2.0 * x * second)
+    slopes = [first, second, third]
+    if order > 3:
+        slopes.append(np.where(tail, -8.0 * r4[0] * third, 6.0 * second + 2.0 * x * third))
+    return [value, *slopes][: order + 1]
+
+
+def tail_ratios(x: Array, tail: Mask, count: int) -> Array:
+    """Return the first ratios r_n = I_n / I_(n-1) of repeated integrals of erfc, where x is large.
+
+    They solve r_n = 1 / (2x + 2(n + 1) r_(n+1)), a continued fraction: Abramowitz and Stegun
+    (1964), 7.2.5. All terms are positive, so that nothing cancels.
+    """
+    ratios = np.full((count, *np.shape(x)), np.nan)
+    x = np.asarray(x)[tail]
+    if x.size == 0:
+        return ratios
+    r = (np.sqrt(x * x + 2.0 * (_DEPTH + 1)) - x) / (2.0 * (_DEPTH + 1))
+    for n in range(_DEPTH - 1, 0, -1):
+        r = 0.5 / (x + (n + 1) * r)
+        if n <= count:
+            ratios[n - 1, tail] = r
+    return ratios

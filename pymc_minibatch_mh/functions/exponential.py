@@ -1,0 +1,119 @@
+"""Exponentials and logarithms; all of their derivatives are monotone."""
+
+import math
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, operation
+from pymc_minibatch_mh.functions.interval import Array, Interval
+from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, by_shape, derivatives, shaped
+
+# Distance beyond which values are subtracted, of exponents and, relative to the sum, of logarithms.
+_FAR, _FAR_APART = 1.0, 0.5
+_LOG_2 = float(np.log(2.0))
+_LOGARITHM = (Shape(), *ALTERNATING)
+
+
+@compiled()
+def exp_change_at(before, after, step):
+    """Return exp(after) - exp(before)."""
+    if abs(step) > _FAR:
+        return math.exp(after) - math.exp(before)
+    return 2.0 * math.exp(0.5 * (before + after)) * math.sinh(0.5 * step)
+
+
+@compiled()
+def log_change_at(before, after, step):
+    """Return log(after) - log(before)."""
+    total = before + after
+    if not abs(step) < _FAR_APART * total:
+        return math.log(after) - math.log(before)
+    return 2.0 * math.atanh(step / total)
+
+
+@compiled()
+def log1p_change_at(before, after, step):
+    """Return log(1 + after) - log(1 + before)."""
+    total = 2.0 + (before + after)
+    if not abs(step) < _FAR_APART * total:
+        return math.log1p(after) - math.log1p(before)
+    return 2.0 * math.atanh(step / total)
+
+
+ExpChange, CHANGES[scalar.Exp] = operation(exp_change_at)
+LogChange, CHANGES[scalar.Log] = operation(log_change_at)
+Log1pChange, CHANGES[scalar.Log1p] = operation(log1p_change_at)
+SLOPES[scalar.Exp] = lambda x, value: value
+SLOPES[scalar.Log] = lambda x, value: scalar.reciprocal(x)
+SLOPES[scalar_math.Log1mexp] = lambda x, value: -scalar.reciprocal(scalar.expm1(-x))
+
+
+@derivatives.register(scalar.Exp)
+def _exp(op: scalar.Exp, u: Interval, order: int) -> list[Interval]:
+    return by_shape(lambda x, _: [np.exp(x)], (Shape(floor=0.0),), u, 0) * (order + 1)
+
+
+@derivatives.register(scalar.Expm1)
+def _expm1(op: scalar.Expm1, u: Interval, order: int) -> list[Interval]:
+    value = by_shape(lambda x, _: [np.expm1(x)], (Shape(floor=-1.0),), u, 0)
+    if order == 0:
+        return value
+    return value + by_shape(lambda x, _: [np.exp(x)], (Shape(floor=0.0),), u, 0) * order
+
+
+@shaped(scalar.Exp2, (Shape(floor=0.0),) * 5)
+def _exp2(x: Array, order: int) -> list[Array]:
+    # A quarter, because 2^x may overflow where its derivatives do not.
+    quarter = np.exp2(x - 2.0)
+    return [quarter * (4.0 * _LOG_2**n) for n in range(order + 1)]
+
+
+@shaped(scalar.Log1p, _LOGARITHM, least=-1.0)
+def _log1p(x: Array, order: int) -> list[Array]:
+    return [np.log1p(x), *_slopes_of_log(x + 1.0, 1.0, order)]
+
+
+@shaped(scalar_math.Log1mexp, (Shape(ceiling=0.0),) * 5, most=0.0)
+def _log1mexp_values(x: Array, order: int) -> list[Array]:
+    """Return log(1 - exp(x)) for x < 0, of which all derivatives are negative and decrease."""
+    value = np.where(x > -_LOG_2, np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
+    if order == 0:
+        return [value]
+    # Adding zero turns the -0.0 of x = 0 into the 0.0 whose reciprocal is the limit from the left.
+    rest = 1.0 / (np.expm1(-x) + 0.0)
+    growth = rest + 1.0
+    slopes = [-rest, -rest * growth, -rest * growth * (rest + growth)]
+    if order > 3:
+        bend = rest * growth
+        slopes.append(-bend * ((rest + growth) * (rest + growth) + 2.0 * bend))
+    return [value, *slopes][: order + 1]
+
+
+def _slopes_of_log(x: Array, scale: float, order: int) -> list[Array]:
+    """Return the derivatives of `scale` log(x)."""
+    if order == 0:
+        return []
+    r = 1.0 / x
+    slope = scale / x
+    slopes = [slope, -slope * r, 2.0 * slope * r * r]
+    if order > 3:
+        slopes.append(-6.0 * slope * r * r * r)
+    return slopes[:order]
+
+
+@shaped(scalar.Log, _LOGARITHM, least=0.0)
+def _log(x: Array, order: int) -> list[Array]:
+    return [np.log(x), *_slopes_of_log(x, 1.0, order)]
+
+
+@shaped(scalar.Log2, _LOGARITHM, least=0.0)
+def _log2(x: Array, order: int) -> list[Array]:
+    return [np.log2(x), *_slopes_of_log(x, 1.0 / _LOG_2, order)]
+
+
+@shaped(scalar.Log10, _LOGARITHM, least=0.0)
+def _log10(x: Array, order: int) -> list[Array]:
+    return [np.log10(x), *_slopes_of_log(x, 1.0 / float(np.log(10.0)), order)]

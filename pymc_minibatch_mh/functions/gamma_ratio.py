@@ -1,0 +1,98 @@
+"""log Γ(x + y) - log Γ(x + z), whose two halves cancel for large x."""
+
+import math
+
+import numpy as np
+from scipy import special
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import number, operation
+from pymc_minibatch_mh.functions.gamma import ASYMPTOTIC, BERNOULLI, above_psi
+from pymc_minibatch_mh.functions.interval import RELATIVE, TINY, Array, Interval
+from pymc_minibatch_mh.functions.rules import derivatives, outside
+
+
+@compiled()
+def gamma_ratio_at(x, y, z):
+    """Return log Γ(x + y) - log Γ(x + z), to the precision of the difference where x is large."""
+    p, q, gap = x + y, x + z, y - z
+    if not min(p, q) > ASYMPTOTIC or abs(gap) > 0.5 * min(p, q):
+        return math.lgamma(p) - math.lgamma(q)
+    one, other = 1.0 / p, 1.0 / q
+    tails = 0.0
+    for k in range(BERNOULLI.size):
+        n = 2.0 * k + 2.0
+        tails += BERNOULLI[k] / (n * (n - 1.0)) * (one ** (2 * k + 1) - other ** (2 * k + 1))
+    return (q - 0.5) * math.log1p(gap / q) + gap * math.log(p) - gap + tails
+
+
+@compiled()
+def gamma_ratio_slope_at(order, x, y, z):
+    """Return the derivative of :func:`gamma_ratio_at` in x, of order 1 to 3; NaN outside x + y > 0.
+
+    Recurrence and asymptotic series of both halves together, so that they do not cancel. With
+    D_k = p^-k - q^-k, the series is one in D_k, and D_(k+1) = D_k / p + D_1 / q^k.
+    """
+    p, q, gap = x + y, x + z, y - z
+    if not min(p, q) > 0.0:
+        return np.nan
+    total = 0.0
+    while min(p, q) < ASYMPTOTIC:
+        one, other = 1.0 / p, 1.0 / q
+        powers = 1.0 if order == 1 else one + other
+        if order == 3:
+            powers = 2.0 * (one * powers + other * other)
+        total += gap * one * other * powers
+        p += 1.0
+        q += 1.0
+    one, other = 1.0 / p, 1.0 / q
+    first = -gap * one * other
+    apart, power, leading = first, other, math.log1p(gap / q)
+    for _ in range(order - 1):
+        leading = -apart
+        apart, power = one * apart + first * power, other * power
+    total += leading - (apart if order == 3 else 0.5 * apart)
+    for k in range(BERNOULLI.size):
+        n = 2.0 * k + 2.0
+        rising = 1.0 / n if order == 1 else 1.0 if order == 2 else n + 1.0
+        apart, power = one * apart + first * power, other * power
+        total -= BERNOULLI[k] * rising * apart
+        apart, power = one * apart + first * power, other * power
+    # The signs of the polygamma functions alternate.
+    return -total if order == 2 else total
+
+
+GammaRatioSlope, gamma_ratio_slope = operation(gamma_ratio_slope_at, has_order=True)
+GammaRatio, gamma_ratio = operation(
+    gamma_ratio_at, lambda x, y, z, value: gamma_ratio_slope(number(1), x, y, z)
+)
+
+
+@derivatives.register(GammaRatio)
+def _gamma_ratio(op: object, u: Interval, order: int, y: Array, z: Array) -> list[Interval]:
+    """Enclose log Γ(u + y) - log Γ(u + z) and its derivatives in u, all of which are monotone.
+
+    ψ(x + y) - ψ(x + z) is completely monotone for y >= z, as an average of ψ' over shifts.
+    """
+    with np.errstate(all="ignore"):
+        ends = [_log_gamma_values(end, y, z, order) for end in (u.lo, u.hi)]
+        enclosures = []
+        for (low, low_slack), (high, high_slack) in zip(*ends, strict=True):
+            slack = np.maximum(low_slack, high_slack)
+            enclosures.append(Interval.rounded(np.minimum(low, high), np.maximum(low, high), slack))
+    return outside(~(u.lo + np.minimum(y, z) > 0.0), enclosures)
+
+
+def _log_gamma_values(x: Array, y: Array, z: Array, order: int) -> list[tuple[Array, Array]]:
+    pairs = []
+    for shift in (y, z):
+        at = np.asarray(x + shift)
+        pairs.append([special.gammaln(at), special.psi(at), *above_psi(at, 1, order - 1)])
+    # Two values cancel: their rounding errors stay. Fourth derivatives are taken times x⁴, and sums
+    # of terms of one sign, so that their errors are relative.
+    return [
+        (one - other, RELATIVE * (np.abs(one) + np.abs(other)) + (1e-14 if n < 4 else TINY))
+        for n, (one, other) in enumerate(
+            zip(*(values[: order + 1] for values in pairs), strict=True)
+        )
+    ]

@@ -1,0 +1,220 @@
+"""R(x; y, z) = log Γ(1/x + y) - log Γ(1/x + z) + (y - z) log x, smooth down to x = 0.
+
+It is zero at x = 0. For y - z a natural number it is Σ log(1 + j x) over j from z to y - 1. By
+Stirling's series (Abramowitz and Stegun, 1964, 6.1.40) it is E(y) - E(z), in which nothing is
+infinite:
+
+    E(s) = s [g(s x) - 1] + (s - 1/2) log(1 + s x) + Σ_k B_2k / (2k (2k - 1)) r^(2k - 1),
+
+with g(u) = log(1 + u)/u and r = x / (1 + s x). Two cases have bounds: y - z a whole number, as in
+counts, where R is a sum of logarithms, and a half and zero, as in Student's t.
+"""
+
+import math
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import number, operation
+from pymc_minibatch_mh.functions.gamma import ASYMPTOTIC
+from pymc_minibatch_mh.functions.interval import TINY, Array, Interval
+from pymc_minibatch_mh.functions.log1p_ratio import (
+    NEAR,
+    POWERS,
+    log1p_ratio_at,
+    log1p_ratio_slope_at,
+)
+from pymc_minibatch_mh.functions.rules import derivatives, outside
+
+# Factors of r, r³, r⁵, ... and from where on the series is used.
+_STIRLING = np.array(
+    [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
+)
+# A sum of so few terms is taken term by term.
+_FEW = 24.0
+
+
+@compiled()
+def _shift(x, y, z):
+    """Return by how much y and z are enlarged, so that the series is precise."""
+    return max(0.0, math.ceil(ASYMPTOTIC - 1.0 / x - min(y, z))) if x > 0.0 else 0.0
+
+
+@compiled()
+def _lack(x):
+    """Return log(1 + x)/x - 1, to the precision of itself."""
+    if x > NEAR:
+        return log1p_ratio_at(x) - 1.0
+    total = 0.0
+    for k in range(POWERS, 0, -1):
+        total = (1.0 / (k + 1.0) - total) * x
+    return -total
+
+
+@compiled()
+def _end(s, x):
+    """Return E(s)."""
+    r = x / (1.0 + s * x)
+    square, tail = r * r, 0.0
+    for k in range(_STIRLING.size - 1, -1, -1):
+        tail = tail * square + _STIRLING[k]
+    return s * _lack(s * x) + (s - 0.5) * math.log1p(s * x) + r * tail
+
+
+@compiled(inlined=True)
+def _is_short(y, z):
+    """Return whether R is a sum of few logarithms."""
+    steps = abs(y - z)
+    return steps <= _FEW and steps == math.floor(steps) and min(y, z) >= 0.0
+
+
+@compiled()
+def gamma_rise_at(x, y, z):
+    """Return R(x; y, z) for x >= 0, NaN below."""
+    if not x >= 0.0:
+        return np.nan
+    if _is_short(y, z):
+        total = 0.0
+        for i in range(int(abs(y - z))):
+            total += math.log1p((min(y, z) + i) * x)
+        return total if y >= z else -total
+    shift, apart = _shift(x, y, z), 0.0
+    for i in range(int(shift)):
+        apart += math.log1p((y + i) * x) - math.log1p((z + i) * x)
+    return _end(y + shift, x) - _end(z + shift, x) - apart
+
+
+@compiled(inlined=True)
+def _log_slope(order, s, e):
+    """Return the derivative of log(1 + s x), by e = 1/(1 + s x)."""
+    share = s * e
+    return share if order == 1 else -share * share if order == 2 else 2.0 * share * share * share
+
+
+@compiled()
+def _end_slope(order, s, x):
+    """Return the derivative of E(s) in x, of order 1 to 3."""
+    e = 1.0 / (1.0 + s * x)
+    r = x * e
+    total = s ** (order + 1) * log1p_ratio_slope_at(order, s * x) + (s - 0.5) * _log_slope(
+        order, s, e
+    )
+    power = 1.0
+    for k in range(_STIRLING.size):
+        m = 2.0 * k + 1.0
+        # Of r^m, with `power` r^(m - 1). The derivatives of r are e², -2 s e³ and 6 s² e⁴.
+        below = power / r if k > 0 and r > 0.0 else 0.0
+        if order == 1:
+            part = m * power * e**2
+        elif order == 2:
+            part = m * e**3 * ((m - 1.0) * below * e - 2.0 * s * power)
+        else:
+            again = (below / r if r > 0.0 else 0.0) if k > 1 else (1.0 if k == 1 else 0.0)
+            part = (m - 1.0) * (m - 2.0) * again * e**2 - 6.0 * (m - 1.0) * s * below * e
+            part = m * e**4 * (part + 6.0 * s * s * power)
+        total += _STIRLING[k] * part
+        power *= r * r
+    return total
+
+
+@compiled()
+def gamma_rise_slope_at(order, x, y, z):
+    """Return the derivative of :func:`gamma_rise_at` in x, of order 1 to 3."""
+    if not x >= 0.0:
+        return np.nan
+    if _is_short(y, z):
+        total = 0.0
+        for i in range(int(abs(y - z))):
+            one = min(y, z) + i
+            total += _log_slope(order, one, 1.0 / (1.0 + one * x))
+        return total if y >= z else -total
+    shift, apart = _shift(x, y, z), 0.0
+    for i in range(int(shift)):
+        one, other = y + i, z + i
+        apart += _log_slope(order, one, 1.0 / (1.0 + one * x))
+        apart -= _log_slope(order, other, 1.0 / (1.0 + other * x))
+    return _end_slope(order, y + shift, x) - _end_slope(order, z + shift, x) - apart
+
+
+GammaRiseSlope, gamma_rise_slope = operation(gamma_rise_slope_at, has_order=True)
+GammaRise, gamma_rise = operation(
+    gamma_rise_at, lambda x, y, z, value: gamma_rise_slope(number(1), x, y, z)
+)
+#: Entries of the largest table of sums; beyond, there is no bound.
+LARGEST_TABLE = 20_000_000
+# From the integral R⁽ⁿ⁾(x) = -∫ sⁿ⁻¹ φ⁽ⁿ⁾(x s) exp(-s) ds over s > 0, in which φ is the logistic
+# function of t/2 if y is a half and z zero: ranges of the second to fourth derivative.
+_OF_HALF = {2: (0.0, 0.0240563), 3: (-1.0 / 96.0, 1.0 / 32.0), 4: (-0.0479, 0.0072)}
+_ROUNDED = 1e-13
+
+
+@derivatives.register(GammaRise)
+def _gamma_rise(op: object, u: Interval, order: int, y: Array, z: Array) -> list[Interval]:
+    """Enclose R and its derivatives in x over `u`; they have no bound for negative x."""
+    low = np.asarray(np.minimum(y, z), dtype=np.float64)
+    steps = np.abs(np.asarray(y, dtype=np.float64) - z)
+    whole = (steps == np.floor(steps)) & (low >= 0.0)
+    half = (steps == 0.5) & (low == 0.0)
+    inside = Interval(np.maximum(u.lo, 0.0), np.maximum(u.hi, 0.0))
+    found = _of_whole(inside, low, np.where(whole, steps, 0.0), order)
+    if half.any():
+        of_half = _of_half(inside, order)
+        found = [Interval.where(half, x, other) for x, other in zip(of_half, found, strict=True)]
+    sign = np.where(np.asarray(y) >= z, 1.0, -1.0)
+    # R changes its sign with y and z exchanged.
+    found = [Interval.where(sign > 0.0, x, -x) for x in found]
+    return outside((u.lo < 0.0) | ~(whole | half), found)
+
+
+def _of_whole(u: Interval, low: Array, steps: Array, order: int) -> list[Interval]:
+    """Enclose Σ log(1 + j x) over `steps` numbers j from `low` on, monotone and of one sign."""
+    shape = np.broadcast_shapes(u.shape, low.shape, steps.shape)
+    if not np.isfinite(u.hi).all():
+        return [Interval.everything(shape) for _ in range(order + 1)]
+    x = np.unique(np.concatenate([u.lo.ravel(), u.hi.ravel()]))
+    first, most = np.unique(low), int(steps.max(initial=0.0))
+    if x.size * first.size * (most + 1) > LARGEST_TABLE:
+        return [Interval.everything(shape) for _ in range(order + 1)]
+    j = first[:, None] + np.arange(most)
+    where = np.searchsorted(first, low), steps.astype(np.int64)
+    ends = [np.searchsorted(x, end) for end in (u.lo, u.hi)]
+    enclosures = []
+    for n in range(order + 1):
+        terms = _of_logarithm(j, x[:, None, None], n)
+        sums = np.zeros((x.size, first.size, most + 1))
+        np.cumsum(terms, axis=2, out=sums[:, :, 1:])
+        one, other = (sums[np.broadcast_arrays(end, *where)[0], *where] for end in ends)
+        # A sum of terms of one sign has their relative error.
+        rounded = Interval.rounded(np.minimum(one, other), np.maximum(one, other), TINY)
+        enclosures.append(rounded)
+    return enclosures
+
+
+def _of_logarithm(j: Array, x: Array, n: int) -> Array:
+    """Return a derivative of log(1 + j x) in x."""
+    if n == 0:
+        return np.log1p(j * x)
+    share = j / (1.0 + j * x)
+    return (-1.0) ** (n - 1) * float(np.prod(np.arange(1, n))) * share**n
+
+
+def _of_half(u: Interval, order: int) -> list[Interval]:
+    """Enclose R for y = 1/2 and z = 0: it falls, and its slope rises."""
+    enclosures = [
+        Interval.rounded(low, high, _ROUNDED)
+        for low, high in ((_at(u.hi, 0), _at(u.lo, 0)), (_at(u.lo, 1), _at(u.hi, 1)))
+    ]
+    for n in range(2, order + 1):
+        floor, ceiling = (np.full(u.shape, end) for end in _OF_HALF[n])
+        if n == 2:
+            here, (below, above) = _at(u.lo, 2), _OF_HALF[3]
+            near = Interval.rounded(here + below * u.width, here + above * u.width, _ROUNDED)
+            floor, ceiling = np.maximum(floor, near.lo), np.minimum(ceiling, near.hi)
+        enclosures.append(Interval(floor, ceiling))
+    return enclosures[: order + 1]
+
+
+def _at(x: Array, n: int) -> Array:
+    """Return R or a derivative at points; an infinite one has no bound."""
+    kernel, *order = (gamma_rise_slope_at, n) if n else (gamma_rise_at,)
+    return np.vectorize(kernel, otypes=[float])(*order, x, 0.5, 0.0)

@@ -1,0 +1,91 @@
+"""log(1 + x) / x, 1 at zero: what is left of n log(1 + x/n) once n has cancelled."""
+
+import math
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import number, operation
+from pymc_minibatch_mh.functions.interval import Array
+from pymc_minibatch_mh.functions.rules import ALTERNATING, shaped
+
+# Up to here the power series of log(1 + x)/x takes few terms, and closed forms cancel.
+NEAR, POWERS = 0.3, 36
+# Up to here the integral is summed by Gauss and Legendre's rule, whose error is below rounding;
+# beyond, closed forms no longer cancel.
+_SMALL, _LEAST = 4.0, -0.25
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_NODES, _WEIGHTS = 0.5 * (_NODES + 1.0), 0.5 * _WEIGHTS
+
+
+@compiled()
+def _log1p_ratio_near(order, x):
+    total = 0.0
+    for k in range(POWERS, order - 1, -1):
+        falling = 1.0
+        for i in range(order):
+            falling *= k - i
+        total = total * x + (falling if k % 2 == 0 else -falling) / (k + 1.0)
+    return total
+
+
+@compiled()
+def log1p_ratio_slope_at(order, x):
+    """Return a derivative of log(1 + x)/x, of order 0 to 3."""
+    if abs(x) < NEAR:
+        return _log1p_ratio_near(order, x)
+    inverse = 1.0 / (1.0 + x)
+    value = math.log1p(x) / x
+    # x r' + r = 1/(1 + x), and the derivatives of that.
+    right, times = inverse, 1.0
+    for _ in range(order):
+        value = (right - times * value) / x
+        right *= -times * inverse
+        times += 1.0
+    return value
+
+
+@compiled()
+def log1p_ratio_at(x):
+    """Return log(1 + x)/x, one at zero."""
+    return log1p_ratio_slope_at(0, x)
+
+
+Log1pRatioSlope, log1p_ratio_slope = operation(log1p_ratio_slope_at, has_order=True)
+Log1pRatio, log1p_ratio = operation(
+    log1p_ratio_at, lambda x, value: log1p_ratio_slope(number(1), x)
+)
+
+
+@compiled()
+def _integrals_of_inverse_powers(x, nodes, weights, order, out):
+    """Write derivatives of log(1 + x)/x up to `order`, shape (order + 1, n).
+
+    It is the integral of 1/(1 + x t) over t in (0, 1), taken by a quadrature's nodes and weights.
+    """
+    out[:] = 0.0
+    for i in range(x.size):
+        for j in range(nodes.size):
+            ratio = 1.0 / (1.0 + x[i] * nodes[j])
+            term = weights[j] * ratio
+            for k in range(order + 1):
+                out[k, i] += term
+                term *= -(k + 1.0) * nodes[j] * ratio
+
+
+@shaped(Log1pRatio, ALTERNATING, least=_LEAST)
+def _log1p_ratio_values(x: Array, order: int) -> list[Array]:
+    """Return log(1 + x)/x, completely monotone as the integral of 1/(1 + x t) over (0, 1)."""
+    near = np.where(x <= _SMALL, x, 0.0)
+    far = np.where(x > _SMALL, x, 1.0)
+    values: list[Array] = []
+    below = np.log1p(far) / far
+    close = np.empty((order + 1, near.size))
+    _integrals_of_inverse_powers(near.reshape(-1), _NODES, _WEIGHTS, order, close)
+    for k in range(order + 1):
+        if k > 0:
+            # x φ = log(1 + x), differentiated k times.
+            below = ((-1.0) ** (k - 1) * math.factorial(k - 1) / (1.0 + far) ** k - k * below) / far
+        distant = np.where(np.isposinf(x), 0.0, below)
+        values.append(np.where(x <= _SMALL, close[k].reshape(x.shape), distant))
+    return values

@@ -1,0 +1,94 @@
+"""log(1 - exp(-exp(x))): that a Poisson count with log-mean x is not zero."""
+
+import math
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from scipy import special
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import number, operation
+from pymc_minibatch_mh.functions.interval import Array
+from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, shaped
+
+# exp(x) is lost beside one below the first, and beside x above the second.
+_LOST, _ALONE = -37.0, 37.0
+
+
+@compiled()
+def log_any_at(x):
+    """Return log(1 - exp(-exp(x)))."""
+    if x < _LOST:
+        return x
+    size = math.exp(min(x, _ALONE))
+    return math.log(-math.expm1(-size)) if size < 1.0 else math.log1p(-math.exp(-size))
+
+
+@compiled()
+def log_any_slope_at(x):
+    """Return the derivative of :func:`log_any_at`: w/(exp(w) - 1), w = exp(x)."""
+    if x < _LOST:
+        return 1.0
+    size = math.exp(min(x, _ALONE))
+    return size / math.expm1(size) if size < 700.0 else 0.0
+
+
+# The derivative g = w/(exp(w) - 1), w = exp(x), of which the next one is g (1 - w - g).
+LogAnySlope, log_any_slope = operation(
+    log_any_slope_at, lambda x, value: value * (number(1.0) - scalar.exp(x) - value)
+)
+LogAny, log_any = operation(log_any_at, lambda x, value: log_any_slope(x))
+# Of log(1 - exp(-exp(x))): h' decreases from 1 to 0; h'' has one valley, h''' a valley and a peak,
+# h'''' a valley on either side of a peak.
+_LOG_ANY = (
+    NEVER_POSITIVE,
+    Shape(floor=0.0, ceiling=1.0),
+    Shape(valleys=((0.62082965456557214, -0.41253161891314144),), ceiling=0.0),
+    Shape(
+        valleys=((-0.19894156695829578, -0.19556248033726987),),
+        peaks=((1.4266906535862953, 0.42605476914548281),),
+        slack=lambda x: 1e-14 * np.exp(3.0 * x - np.exp(x)),
+    ),
+    Shape(
+        valleys=(
+            (-0.940063227174712, -0.09563169680468608),
+            (1.8540543276938444, -0.6614133842560068),
+        ),
+        peaks=((0.9116429906269853, 0.6981966057224938),),
+        slack=lambda x: 1e-14 * np.exp(4.0 * x - np.exp(x)),
+    ),
+)
+# Below, a power series takes the place of terms that cancel; beyond, derivatives underflow.
+_SMALL, _NEGLIGIBLE, _MOST = 1.0, -20.0, 800.0
+_EVEN = np.arange(2, 27, 2)
+_BERNOULLI = special.bernoulli(26)[_EVEN] / special.factorial(_EVEN)
+# SciPy's numbers are off by up to 2e-12: too much for a fourth derivative, which has them times n³.
+# These follow from the zeta function: Abramowitz and Stegun (1964), 23.2.16.
+_PRECISE = -2.0 * (-1.0) ** (_EVEN // 2) * special.zeta(_EVEN) / (2.0 * np.pi) ** _EVEN
+
+
+@shaped(LogAny, _LOG_ANY)
+def _log_any_values(x: Array, order: int) -> list[Array]:
+    """Return the derivatives of h(x) = log(1 - exp(-w)), w = exp(x): h' = w / (exp(w) - 1)."""
+    w = np.minimum(np.exp(x), _MOST)
+    near = np.where(x < _NEGLIGIBLE, x - 0.5 * w, np.log(-np.expm1(-w)))
+    values = [np.where(w > 0.5, np.log1p(-np.exp(-w)), near)]
+    small, large = np.where(w < _SMALL, w, 0.0), np.where(w < _SMALL, _SMALL, w)
+    decay = np.exp(-large)
+    slope = large * decay / -np.expm1(-large)
+    rest = 1.0 - large - slope
+    closed = [slope, slope * rest, slope * (rest * rest - large - slope * rest)]
+    if order > 3:
+        closed.append(third_slope(slope, rest, large, 1.0))
+    for k in range(order):
+        # h' = Σ B_n w^n / n!, of which w d/dw is the next derivative.
+        numbers = _BERNOULLI if k < 3 else _PRECISE
+        even = (_EVEN.astype(float) ** k * numbers * small[..., None] ** _EVEN).sum(axis=-1)
+        series = (1.0 if k == 0 else 0.0) - 0.5 * small + even
+        values.append(np.where(w < _SMALL, series, closed[k]))
+    return values
+
+
+def third_slope(s: Array, r: Array, p: Array, d: Array | float) -> Array:
+    """Return s''', where s' = s r, r' = -p - s r and p' = p d."""
+    return s * (r * (r * r - 3.0 * p - 4.0 * s * r + s * s) + p * (s - d))

@@ -1,0 +1,94 @@
+"""log(erfc(x)), whose derivatives neither cancel nor overflow."""
+
+import math
+
+import numpy as np
+from scipy import special
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import number, operation
+from pymc_minibatch_mh.functions.erf import DENSITY, LEFT, RIGHT, TAIL, tail_ratios
+from pymc_minibatch_mh.functions.interval import Array
+from pymc_minibatch_mh.functions.rules import NEVER_POSITIVE, Shape, shaped
+
+_ROOT_PI = math.sqrt(math.pi)
+# From here on the continued fraction of the complementary error function takes few terms.
+_FROM_TAIL, _TERMS = 5.0, 40
+
+
+@compiled()
+def _tail(x):
+    """Return x √π exp(x²) erfc(x) inverted, for x > 5: Abramowitz and Stegun (1964), 7.1.14."""
+    fraction = 1.0
+    for k in range(_TERMS, 0, -1):
+        fraction = 1.0 + 0.5 * k / (x * x * fraction)
+    return fraction
+
+
+@compiled()
+def log_erfc_at(x):
+    """Return log(erfc(x))."""
+    if x < _FROM_TAIL:
+        return math.log1p(-math.erf(x)) if x < 0.5 else math.log(math.erfc(x))
+    return -x * x - math.log(x * _ROOT_PI) - math.log(_tail(x))
+
+
+@compiled()
+def erfc_slope_at(x):
+    """Return the derivative of log(erfc(x))."""
+    if x < _FROM_TAIL:
+        return -2.0 / _ROOT_PI * math.exp(-x * x) / math.erfc(x)
+    return -2.0 * x * _tail(x)
+
+
+# The derivative h, of which the next one is -h (2x + h).
+ErfcSlope, erfc_slope = operation(
+    erfc_slope_at, lambda x, value: -(value * (number(2.0) * x + value))
+)
+LogErfc, log_erfc = operation(log_erfc_at, lambda x, value: erfc_slope(x))
+# h = log erfc and h', h'' decrease. h''' <= 0 has one minimum and tends to 0 on both sides, so that
+# h'''' has a valley and then a peak.
+_LOG_ERFC = (
+    Shape(),
+    NEVER_POSITIVE,
+    Shape(floor=-2.0, ceiling=0.0),
+    Shape(valleys=((-0.7087821591714643, -0.8364191295437436),), ceiling=0.0),
+    Shape(
+        valleys=((-1.4646224544284427, -0.7558273404833842),),
+        peaks=((0.021095555664165308, 0.45934519582034417),),
+        slack=lambda x: np.where(x > TAIL, 0.0, 1e-13 * np.exp(-(np.minimum(x, 0.0) ** 2))),
+    ),
+)
+
+
+@shaped(LogErfc, _LOG_ERFC)
+def _log_erfc_values(x: Array, order: int) -> list[Array]:
+    scaled = special.erfcx(x)
+    value = np.where(x > 0.5, np.log(scaled) - x * x, np.log1p(-special.erf(x)))
+    hazard = DENSITY / scaled
+    if order < 2:
+        return [value, -hazard][: order + 1]
+    tail, x, m = x > TAIL, np.clip(x, LEFT, RIGHT), np.minimum(hazard, 2.0 * RIGHT)
+    ratios = tail_ratios(x, tail, max(order, 3))
+    r1, r2, r3 = ratios[:3]
+    excess = np.where(tail, 2.0 * r1, m - 2.0 * x)
+    # m' = m excess; in the tail, the sum in brackets is a small difference of the ratios.
+    bend = np.where(
+        tail, 16.0 * r1 * r1 * r2 * (3.0 * r3 - 2.0 * r2), excess * excess + m * excess - 2.0
+    )
+    slopes = [-hazard, -m * excess, -m * bend]
+    if order > 3:
+        near = excess * (excess * excess + 4.0 * m * excess + m * m - 6.0) - 2.0 * m
+        slopes.append(-m * np.where(tail, _fourth_in_tail(ratios), near))
+    return [value, *slopes][: order + 1]
+
+
+def _fourth_in_tail(ratios: Array) -> Array:
+    """Return -h'''' / m of h = log erfc, where h''' = -16 m r1² r2 c with c = 3 r3 - 2 r2.
+
+    It follows from m' = 2 m r1 and r_n' = 2 r_n (n r_n - (n + 1) r_(n+1)).
+    """
+    r1, r2, r3, r4 = ratios
+    c = 3.0 * r3 - 2.0 * r2
+    slope_of_c = 6.0 * r3 * (3.0 * r3 - 4.0 * r4) + 4.0 * r2 * c
+    return 16.0 * r1 * r1 * r2 * (c * (6.0 * r1 - 4.0 * r2 - 6.0 * r3) + slope_of_c)

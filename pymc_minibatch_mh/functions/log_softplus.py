@@ -1,0 +1,87 @@
+"""log(log(1 + exp(x))), nearly straight where x is small."""
+
+import math
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+from scipy import special
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import operation
+from pymc_minibatch_mh.functions.interval import Array
+from pymc_minibatch_mh.functions.log_any import third_slope
+from pymc_minibatch_mh.functions.rules import Shape, shaped
+
+# exp(x) is lost beside one below the first, and beside x above the second.
+_LOST, _ALONE = -37.0, 37.0
+
+
+@compiled()
+def log_softplus_at(x):
+    """Return log(log(1 + exp(x)))."""
+    if x < _LOST:
+        return x
+    return math.log(x if x > _ALONE else math.log1p(math.exp(x)))
+
+
+LogSoftplus, log_softplus = operation(
+    log_softplus_at,
+    lambda x, value: scalar.reciprocal(scalar_math.softplus(x)) * scalar_math.sigmoid(x),
+)
+# Of log(log(1 + exp(x))), likewise.
+_LOG_SOFTPLUS = (
+    Shape(),
+    Shape(floor=0.0, ceiling=1.0),
+    Shape(valleys=((0.49498495166079619, -0.16709557267051663),), ceiling=0.0),
+    Shape(
+        valleys=((-1.0206457692211527, -0.060912710167969209),),
+        peaks=((1.9400071513367114, 0.043163481020197341),),
+        slack=lambda x: 1e-14 * np.exp(-np.abs(x)),
+    ),
+    Shape(
+        valleys=(
+            (-2.051349784294047, -0.025797995530825884),
+            (3.068549820893062, -0.0129513197199097),
+        ),
+        peaks=((0.2909480685402935, 0.0614061047048247),),
+        slack=lambda x: 1e-14 * np.exp(-np.abs(x)),
+    ),
+)
+# Below, a power series takes the place of terms that cancel.
+_RARE, _NEGLIGIBLE = 0.1, -20.0
+_POWERS = np.arange(25)
+
+
+def _slopes_of_log_softplus() -> Array:
+    """Return the power series of h' = w / ((1 + w) log(1 + w)), h = log(log(1 + w)), w = exp(x)."""
+    divisor = np.array([1.0, *((-1.0) ** (n - 1) / (n * (n + 1)) for n in _POWERS[1:])])
+    series = np.zeros(_POWERS.size)
+    series[0] = 1.0
+    for n in _POWERS[1:]:
+        series[n] = -(divisor[1 : n + 1] * series[n - 1 :: -1][:n]).sum()
+    return series
+
+
+_LOG_SOFTPLUS_SLOPES = _slopes_of_log_softplus()
+
+
+@shaped(LogSoftplus, _LOG_SOFTPLUS)
+def _log_softplus_values(x: Array, order: int) -> list[Array]:
+    w = np.exp(np.minimum(x, 0.0))
+    size = np.where(x > 0.0, x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+    values = [np.where(x < _NEGLIGIBLE, x - 0.5 * w, np.log(size))]
+    small, size = np.where(w < _RARE, w, 0.0), np.where(w < _RARE, 1.0, size)
+    share = special.expit(x)
+    other = special.expit(-x)
+    slope = share / size
+    rest = other - slope
+    closed = [slope, slope * rest, slope * (rest * rest - share * other - slope * rest)]
+    if order > 3:
+        closed.append(third_slope(slope, rest, share * other, other - share))
+    for k in range(order):
+        # w d/dw is the next derivative.
+        powers = _POWERS.astype(float) ** k * _LOG_SOFTPLUS_SLOPES
+        series = (powers * small[..., None] ** _POWERS).sum(axis=-1)
+        values.append(np.where(w < _RARE, series, closed[k]))
+    return values

@@ -1,0 +1,101 @@
+"""The logistic function, its integral log(1 + exp(x)), and the hyperbolic tangent."""
+
+import math
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar import math as scalar_math
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.functions.base import CHANGES, SLOPES, operation
+from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval
+from pymc_minibatch_mh.functions.rules import Shape, by_shape, derivatives, shaped
+
+# Distance beyond which values are subtracted.
+_FAR = 1.0
+
+
+@compiled()
+def softplus_at(x):
+    """Return log(1 + exp(x))."""
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+@compiled()
+def softplus_change_at(before, after, step):
+    """Return log(1 + exp(after)) - log(1 + exp(before))."""
+    if abs(step) > _FAR:
+        return softplus_at(after) - softplus_at(before)
+    half = math.sinh(0.5 * step)
+    cosh = math.sqrt(1.0 + half * half)
+    return 2.0 * math.atanh(half / (math.exp(-0.5 * (before + after)) + cosh))
+
+
+SoftplusChange, CHANGES[scalar_math.Softplus] = operation(softplus_change_at)
+SLOPES[scalar_math.Softplus] = lambda x, value: scalar_math.sigmoid(x)
+SLOPES[scalar_math.Sigmoid] = lambda x, value: value * scalar_math.sigmoid(-x)
+# With p = σ(1 - σ), the third derivative turns at σ'''' = 0, where p = 1/12, and the fourth where
+# the fifth is zero, which is p (1 - 30p + 120p²).
+_STEEPEST = math.log(2.0 + math.sqrt(3.0))
+_TURN_OF_SLOPE = math.log(5.0 + math.sqrt(24.0))
+_SIGMOID = (
+    Shape(floor=0.0, ceiling=1.0),
+    Shape(peaks=((0.0, 0.25),), floor=0.0),
+    Shape(
+        peaks=((-_STEEPEST, math.sqrt(3.0) / 18.0),), valleys=((_STEEPEST, -math.sqrt(3.0) / 18.0),)
+    ),
+    Shape(
+        valleys=((0.0, -0.125),),
+        peaks=((-_TURN_OF_SLOPE, 1.0 / 24.0), (_TURN_OF_SLOPE, 1.0 / 24.0)),
+        slack=lambda x: CANCELLATION * np.exp(-np.abs(x)),
+    ),
+    Shape.odd(
+        peak=(0.8426329481293766, 0.12768392196780176),
+        valley=(3.1443184061549303, -0.019065223250383904),
+        slack=lambda x: 4.0 * CANCELLATION * np.exp(-np.abs(x)),
+    ),
+)
+
+
+@derivatives.register(scalar_math.Softplus)
+def _softplus(op: scalar_math.Softplus, u: Interval, order: int) -> list[Interval]:
+    value = by_shape(_softplus_values, (Shape(floor=0.0),), u, 0)
+    return value + (by_shape(_sigmoid_values, _SIGMOID, u, order - 1) if order > 0 else [])
+
+
+@derivatives.register(scalar.Tanh)
+def _tanh(op: scalar.Tanh, u: Interval, order: int) -> list[Interval]:
+    """Enclose tanh x = 2 σ(2x) - 1; multiplying by powers of two is exact."""
+    value = by_shape(lambda x, _: [np.tanh(x)], (Shape(floor=-1.0, ceiling=1.0),), u, 0)
+    if order == 0:
+        return value
+    with np.errstate(over="ignore"):
+        lo = 2.0 * u.lo
+        twice = Interval(lo, lo if u.lo is u.hi else 2.0 * u.hi)
+    slopes = by_shape(_sigmoid_values, _SIGMOID, twice, order)[1:]
+    return value + [
+        Interval(2.0**n * slope.lo, 2.0**n * slope.hi) for n, slope in enumerate(slopes, start=2)
+    ]
+
+
+def _softplus_values(x: Array, order: int) -> list[Array]:
+    return [np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))]
+
+
+@shaped(scalar_math.Sigmoid, _SIGMOID)
+def _sigmoid_values(x: Array, order: int) -> list[Array]:
+    """Return derivatives in a form that is precise in both tails."""
+    decay = np.exp(-np.abs(x))
+    heavy = 1.0 / (1.0 + decay)
+    light = decay * heavy
+    values = [np.where(x < 0.0, light, heavy)]
+    if order > 0:
+        slope = light * heavy
+        values.append(slope)
+    if order > 1:
+        values.append(-slope * np.tanh(0.5 * x))
+    if order > 2:
+        values.append(slope * (1.0 - 6.0 * slope))
+    if order > 3:
+        values.append(slope * (12.0 * slope - 1.0) * np.tanh(0.5 * x))
+    return values

@@ -1,0 +1,91 @@
+"""Powers: squares, roots, reciprocals, and others with a constant exponent."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pytensor.scalar import basic as scalar
+
+from pymc_minibatch_mh.functions.interval import Array, Interval
+from pymc_minibatch_mh.functions.rules import ALTERNATING, Shape, derivatives, outside, shaped
+
+_LARGEST = np.finfo(float).max
+
+
+@derivatives.register(scalar.Sqr)
+def _sqr(op: scalar.Sqr, u: Interval, order: int) -> list[Interval]:
+    with np.errstate(all="ignore"):
+        square = _monomial(u, u.lo * u.lo, u.hi * u.hi, 2.0, 1.0)
+        double = _monomial(u, u.lo, u.hi, 1.0, 2.0)
+    zero = u.filled(0.0)
+    return [square, double, u.filled(2.0), zero, zero][: order + 1]
+
+
+@shaped(scalar.Sqrt, (Shape(floor=0.0), *ALTERNATING), least=0.0)
+def _sqrt(x: Array, order: int) -> list[Array]:
+    root, r = np.sqrt(x), 1.0 / x
+    slope = 0.5 / root
+    slopes = [slope, -0.5 * slope * r, 0.75 * slope * r * r]
+    if order > 3:
+        slopes.append(-1.875 * slope * r * r * r)
+    return [root, *slopes][: order + 1]
+
+
+@derivatives.register(scalar.Reciprocal)
+def _reciprocal(op: scalar.Reciprocal, u: Interval, order: int) -> list[Interval]:
+    u = u.with_positive_zeros()
+    enclosures = []
+    with np.errstate(all="ignore"):
+        first, last = 1.0 / u.lo, 1.0 / u.hi
+        low, high = first, last
+        for n, factor in enumerate((1.0, -1.0, 2.0, -6.0, 24.0)[: order + 1], start=1):
+            enclosures.append(_monomial(u, low, high, -float(n), factor))
+            low, high = low * first, high * last
+    return enclosures
+
+
+@derivatives.register(scalar.Pow)
+def _power(op: scalar.Pow, u: Interval, order: int, exponent: ArrayLike) -> list[Interval]:
+    """Enclose u to constant powers, shaped to broadcast with u; fractional ones need u >= 0."""
+    exponent = np.asarray(exponent, dtype=np.float64)
+    u = u.with_positive_zeros()
+    real = (exponent != np.floor(exponent)) & (u.lo < 0.0)
+    factor, enclosures = np.ones_like(exponent), []
+    with np.errstate(all="ignore"):
+        for n in range(order + 1):
+            e = exponent - n
+            enclosures.append(_monomial(u, np.power(u.lo, e), np.power(u.hi, e), e, factor))
+            factor = factor * e
+    return outside(real, enclosures)
+
+
+def _monomial(u: Interval, at_lo: Array, at_hi: Array, e: ArrayLike, factor: ArrayLike) -> Interval:
+    """Enclose `factor` x^e, from x^e at the ends of `u`, for an integer e where x < 0."""
+    e, factor = np.asarray(e), np.asarray(factor)
+    lo, hi = _range_of_power(u, at_lo, at_hi, e)
+    # An end that overflowed may, times a small factor, still be a number.
+    low, high = factor * np.minimum(lo, _LARGEST), factor * np.maximum(hi, -_LARGEST)
+    product = Interval.rounded(np.minimum(low, high), np.maximum(low, high))
+    # The sign does not follow from the values at the ends, which may have underflowed.
+    even = e % 2.0 == 0.0
+    pole = (u.lo == 0.0) & (u.hi == 0.0) & (e < 0.0)
+    positive, negative = ((u.lo >= 0.0) & ~pole) | even, (u.hi <= 0.0) & ~pole & ~even
+    above = (positive & (factor >= 0.0)) | (negative & (factor <= 0.0)) | (factor == 0.0)
+    below = (positive & (factor <= 0.0)) | (negative & (factor >= 0.0)) | (factor == 0.0)
+    return Interval(
+        np.where(above, np.maximum(product.lo, 0.0), product.lo),
+        np.where(below, np.minimum(product.hi, 0.0), product.hi),
+    )
+
+
+def _range_of_power(u: Interval, at_lo: Array, at_hi: Array, e: Array) -> tuple[Array, Array]:
+    """Return the range of x^e from its values at the ends; over 0 it may turn, or have a pole."""
+    lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
+    touches = (u.lo <= 0.0) & (u.hi >= 0.0)
+    if not touches.any():
+        return lo, hi
+    even, left, right = e % 2.0 == 0.0, u.lo < 0.0, u.hi > 0.0
+    turns, pole = touches & even & (e > 0.0), touches & (e < 0.0)
+    falls, rises = pole & (left | ~right) & ~even, pole & (right | even)
+    # At the pole itself, the values at the ends may carry the sign of the other side.
+    lo = np.where(falls, -np.inf, np.where(turns, 0.0, lo))
+    hi = np.where(rises, np.inf, np.where(falls, at_lo, hi))
+    return lo, hi

@@ -1,0 +1,119 @@
+"""Sines and cosines, hyperbolic ones, and inverses."""
+
+import math
+
+import numpy as np
+from pytensor.scalar import basic as scalar
+from pytensor.scalar.basic import ScalarOp
+
+from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval, Mask
+from pymc_minibatch_mh.functions.rules import Shape, by_shape, derivatives, shaped
+
+# Beyond, what decays is smaller than the least slack, and its factors would overflow.
+_FAR = 1e150
+_THIRD = math.sqrt(1.0 / 3.0)
+_ARCTAN = (
+    Shape(),
+    Shape(peaks=((0.0, 1.0),), floor=0.0, ceiling=1.0),
+    Shape(peaks=((-_THIRD, 9.0 * _THIRD / 8.0),), valleys=((_THIRD, -9.0 * _THIRD / 8.0),)),
+    Shape(
+        valleys=((0.0, -2.0),),
+        peaks=((-1.0, 0.5), (1.0, 0.5)),
+        slack=lambda x: 10.0 * CANCELLATION / (1.0 + np.clip(x, -_FAR, _FAR) ** 2) ** 2,
+    ),
+    # 24 x (1 - x²) / (1 + x²)⁴ turns at 5x⁴ - 10x² + 1 = 0.
+    Shape.odd(
+        peak=(0.32491969623290634, 4.668559284155213),
+        valley=(1.3763819204711736, -0.4209637280433613),
+        slack=lambda x: 30.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 5,
+    ),
+)
+
+
+@shaped(scalar.ArcTan, _ARCTAN)
+def _arctan(x: Array, order: int) -> list[Array]:
+    value, w, x = np.arctan(x), 1.0 / (1.0 + x * x), np.clip(x, -_FAR, _FAR)
+    slopes = [w, -2.0 * x * w * w, (6.0 - 8.0 * w) * w * w]
+    if order > 3:
+        slopes.append(24.0 * x * w * w * w * (2.0 * w - 1.0))
+    return [value, *slopes][: order + 1]
+
+
+@derivatives.register(scalar.Sin)
+@derivatives.register(scalar.Cos)
+def _turned(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
+    """Return sines, moved by a quarter of a turn for each derivative, and for a cosine."""
+    quarters = int(isinstance(op, scalar.Cos))
+    waves: dict[bool, Interval] = {}
+    enclosures = []
+    for n in range(quarters, quarters + order + 1):
+        cosine = n % 2 == 1
+        if cosine not in waves:
+            waves[cosine] = _wave(np.cos if cosine else np.sin, 0.0 if cosine else 0.5, u)
+        enclosures.append(-waves[cosine] if n % 4 >= 2 else waves[cosine])
+    return enclosures
+
+
+def _wave(function: np.ufunc, peak: float, u: Interval) -> Interval:
+    """Return the range of a function of period 2π with a peak at `peak` π."""
+    with np.errstate(all="ignore"):
+        at_lo, at_hi = function(u.lo), function(u.hi)
+        lo, hi = np.minimum(at_lo, at_hi), np.maximum(at_lo, at_hi)
+        hi = np.where(_passes(u, peak), 1.0, hi)
+        lo = np.where(_passes(u, peak + 1.0), -1.0, lo)
+        return Interval.rounded(lo, hi).clipped(-1.0, 1.0)
+
+
+def _passes(u: Interval, where: float) -> Mask:
+    """Whether an interval may hold π (where + 2k) for an integer k."""
+    first = 0.5 * (u.lo / math.pi - where)
+    last = 0.5 * (u.hi / math.pi - where)
+    # Where the number of turns is not known to less than one, this is true.
+    first = first - CANCELLATION * np.abs(first)
+    last = last + CANCELLATION * np.abs(last)
+    return ~(np.ceil(first) > np.floor(last))
+
+
+_HALF = math.sqrt(0.5)
+# arcsinh'' turns at x² = 1/2, where (1 + x²)^(-3/2) = (2/3)^(3/2), arcsinh''' at x² = 3/2.
+_PEAK = _HALF * (2.0 / 3.0) ** 1.5
+_ARCSINH = (
+    Shape(),
+    Shape(peaks=((0.0, 1.0),), floor=0.0, ceiling=1.0),
+    Shape(peaks=((-_HALF, _PEAK),), valleys=((_HALF, -_PEAK),)),
+    Shape(
+        valleys=((0.0, -1.0),),
+        peaks=((-math.sqrt(1.5), 2.0 * 0.4**2.5), (math.sqrt(1.5), 2.0 * 0.4**2.5)),
+        slack=lambda x: 10.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 3,
+    ),
+    # (9x - 6x³) (1 + x²)^(-7/2) turns at 8x⁴ - 24x² + 3 = 0.
+    Shape.odd(
+        peak=(0.36151570676401423, 1.9322876581800938),
+        valley=(1.6939027108316804, -0.12213058179616695),
+        slack=lambda x: 30.0 * CANCELLATION / np.hypot(1.0, np.clip(x, -_FAR, _FAR)) ** 4,
+    ),
+)
+_COSH = Shape(valleys=((0.0, 1.0),), floor=1.0)
+
+
+@shaped(scalar.ArcSinh, _ARCSINH)
+def _arcsinh(x: Array, order: int) -> list[Array]:
+    value, s, x = np.arcsinh(x), 1.0 / np.hypot(1.0, x), np.clip(x, -_FAR, _FAR)
+    slopes = [s, -x * s * s * s, (2.0 - 3.0 * s * s) * s * s * s]
+    if order > 3:
+        slopes.append(x * s * s * s * s * s * (15.0 * s * s - 6.0))
+    return [value, *slopes][: order + 1]
+
+
+@derivatives.register(scalar.Sinh)
+@derivatives.register(scalar.Cosh)
+def _hyperbolic(op: ScalarOp, u: Interval, order: int) -> list[Interval]:
+    """Return sinh and cosh in turns, each of which is the derivative of the other."""
+    functions = ((np.sinh, Shape()), (np.cosh, _COSH))
+    first_two = functions if isinstance(op, scalar.Sinh) else functions[::-1]
+
+    def values(x: Array, order: int) -> list[Array]:
+        return [function(x) for function, _ in first_two[: order + 1]]
+
+    pair = by_shape(values, [shape for _, shape in first_two], u, min(order, 1))
+    return (pair * 3)[: order + 1]
