@@ -119,11 +119,12 @@ def test_what_has_no_derivative_is_told():
         base.slopes_of(log_add_exp, [x, y])
 
 
-def test_names_on_disk_know_the_sources_of_all_that_is_compiled_in(tmp_path, monkeypatch):
+def test_names_on_disk_know_the_sources_of_all_that_is_compiled_in(tmp_path):
     names = [base._key.__wrapped__(kernel) for kernel in (gamma_rise_at, log_any_at)]
     other = tmp_path / "log1p_ratio.py"
     other.write_text("")
-    monkeypatch.setattr(sys.modules[log1p_ratio.__module__], "__file__", str(other))
-    changed = [base._key.__wrapped__(kernel) for kernel in (gamma_rise_at, log_any_at)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[log1p_ratio.__module__], "__file__", str(other))
+        changed = [base._key.__wrapped__(kernel) for kernel in (gamma_rise_at, log_any_at)]
     assert changed[0] != names[0]
     assert changed[1] == names[1]
