@@ -21,13 +21,13 @@ LARGEST_NOISE = 0.5
 FEWEST_ROWS = 50.0
 
 
-def plan(noise: float, n: int, total: int, numbers: Vector) -> int:
+def sample_size(noise: float, n: int, total: int, numbers: Vector) -> int:
     """Return the rows of the one batch: a function of the move alone."""
     limit, fewest = numbers[0] ** 2, numbers[1]
     return int(max(np.ceil(1.0 / (1.0 / total + limit / noise)), fewest))
 
 
-def judge(
+def decide_batch(
     log_ratio: float,
     variance: float,
     skewness: float,
@@ -59,8 +59,8 @@ def main() -> None:
     """Sample with the test, and measure its error with all rows."""
     with regression() as model:
         step = OwnTestMH(
-            plan,
-            judge,
+            sample_size,
+            decide_batch,
             numbers=[LARGEST_NOISE, FEWEST_ROWS],
             controls="noise of a batch, kept below half a unit of the log ratio",
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.diagnostics.forecast.explain import explain
     from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
     from pymc_minibatch_mh.kernels.batch import rows_gradient
-    from pymc_minibatch_mh.likelihood.split import split
+    from pymc_minibatch_mh.likelihood.factorization import factorize
     from pymc_minibatch_mh.likelihood.stored import Rows
     from pymc_minibatch_mh.proposals.base import Proposal
     from pymc_minibatch_mh.proposals.langevin import Langevin
@@ -62,6 +62,7 @@ _ON_FIRST_USE = {
     "TunaMH": "steps.tuna",
     "audit": "diagnostics.audit.audit",
     "explain": "diagnostics.forecast.explain",
+    "factorize": "likelihood.factorization",
     "log_likelihood": "diagnostics.after.predictive",
     "loo_subsample": "diagnostics.after.predictive",
     "overdispersed_initvals": "sampling.starts",
@@ -71,7 +72,6 @@ _ON_FIRST_USE = {
     "posterior_predictive": "diagnostics.after.predictive",
     "rows_gradient": "kernels.batch",
     "sample": "sampling.driver",
-    "split": "likelihood.split",
 }
 
 __all__ = [
@@ -97,6 +97,7 @@ __all__ = [
     "TunaMH",
     "audit",
     "explain",
+    "factorize",
     "log_likelihood",
     "loo_subsample",
     "overdispersed_initvals",
@@ -106,7 +107,6 @@ __all__ = [
     "posterior_predictive",
     "rows_gradient",
     "sample",
-    "split",
 ]
 
 

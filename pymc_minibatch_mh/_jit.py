@@ -17,7 +17,7 @@ _log = logging.getLogger("pymc")
 _PACKAGE = "pymc_minibatch_mh"
 
 
-#: What is compiled, or compiled into something else: numba looks at one file for each function.
+#: Functions compiled, or compiled into others: numba looks at one file for each.
 _COMPILED = ("_jit.py", "data", "functions", "kernels", "proposals", "steps")
 
 
@@ -33,7 +33,7 @@ def sources(root: Path = Path(__file__).parent) -> str:
 
 _VERSION = f"{version('pymc-minibatch-mh')} {sources()}"
 
-#: Folder of source files -> whether numba keeps on disk what it compiles of them.
+#: Folder of source files -> whether numba keeps its compiled functions on disk.
 _KEPT: dict[Path, bool] = {}
 
 
@@ -79,7 +79,7 @@ def compiled(
     """
 
     def decorate(function: Callable) -> Any:
-        # What is always inlined is kept with its callers.
+        # Functions that are always inlined are kept with their callers.
         keeps = kept and not (inlined or spliced) and _is_kept(function)
         dispatcher = njit(
             nogil=True,
@@ -185,7 +185,7 @@ class _Cache(FunctionCache):
         self._cache_file = _CacheFile(numbas, function.__code__.co_filename)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled, where there is room; what is half written is removed."""
+        """Keep a compiled function, where there is room; half-written files are removed."""
         try:
             super().save_overload(sig, data)
         except OSError as reason:

@@ -49,7 +49,7 @@ def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
     return str(value)
 
 
-def numbers_of(name: str, given: Any) -> tuple[float, ...]:
+def as_floats(name: str, given: Any) -> tuple[float, ...]:
     """Return the setting `name` if it is a sequence of numbers."""
     try:
         return tuple(float(number) for number in given)

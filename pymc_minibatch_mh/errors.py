@@ -9,11 +9,11 @@ class SettingError(MinibatchError):
     """An invalid setting of a step method."""
 
 
-class UnsplittableModelError(MinibatchError):
+class UnsupportedModelError(MinibatchError):
     """A model whose likelihood cannot be proven to be a sum over independent rows."""
 
 
-class SplitCheckError(MinibatchError):
+class FactorizationError(MinibatchError):
     """The parts of a model do not add up to the model's own log-density."""
 
 
@@ -37,7 +37,7 @@ class SourceError(MinibatchError):
     """Stored rows that cannot be read, or are not those that were there."""
 
 
-def refuse(variable: str, cause: str, fix: str) -> UnsplittableModelError:
+def refuse(variable: str, cause: str, fix: str) -> UnsupportedModelError:
     """Build the refusal of a likelihood term.
 
     Parameters
@@ -47,6 +47,6 @@ def refuse(variable: str, cause: str, fix: str) -> UnsplittableModelError:
     cause
         Why its log-likelihood cannot be subsampled, as the rest of a sentence.
     fix
-        What to do instead, as a full sentence.
+        The way out, as a full sentence.
     """
-    return UnsplittableModelError(f"{variable!r} {cause}, so it cannot be subsampled. {fix}")
+    return UnsupportedModelError(f"{variable!r} {cause}, so it cannot be subsampled. {fix}")

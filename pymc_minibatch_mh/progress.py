@@ -1,7 +1,7 @@
-"""One line that says what is being prepared, where it takes long and somebody watches.
+"""One line on the current stage of preparation, where it takes long and somebody watches.
 
 It is shown in terminals, and in notebooks as PyMC's own bars are; logs and pipes stay quiet. There
-is one such line in a process at a time: what is begun inside of something else is told in its line.
+is one such line in a process at a time, which inner stages share.
 """
 
 import sys
@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 #: Seconds after which the line appears.
 PATIENCE = 2.0
-#: Times a second that it is drawn: seldom, as what is prepared may be timed.
+#: Times a second that it is drawn: seldom, as preparation may be timed.
 PER_SECOND = 4.0
 
 
@@ -27,7 +27,7 @@ def showing(stage: str) -> Iterator[None]:
     Parameters
     ----------
     stage
-        What is done first.
+        The first stage.
     """
     if _Line.current is not None or not is_watched():
         report(stage)
@@ -42,12 +42,12 @@ def showing(stage: str) -> Iterator[None]:
 
 
 def report(stage: str, text: str = "") -> None:
-    """Say what is done now, such as ``report("Newton", "23/60, distance 4.1")``.
+    """Show the current stage, such as ``report("Newton", "23/60, distance 4.1")``.
 
     Parameters
     ----------
     stage
-        What is done.
+        The stage.
     text
         How far it is.
     """
@@ -57,12 +57,12 @@ def report(stage: str, text: str = "") -> None:
 
 @contextmanager
 def counting(label: str, total: int) -> Iterator[Callable[[], None]]:
-    """Say beside the current stage how much of something is done; yields what counts one more.
+    """Show beside the current stage how much is done; yields a function that counts one more.
 
     Parameters
     ----------
     label
-        What is done.
+        The stage.
     total
         How many parts of it there are.
     """

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import current_thread, main_thread
 from typing import Any, Self
 
-#: Seconds between two looks of the main thread at what the others do, and for an interrupt.
+#: Seconds between two looks of the main thread at the others, and for an interrupt.
 LOOK = 0.1
 
 
@@ -25,7 +25,7 @@ def usable_cores() -> int:
 
 
 class HeldBack:
-    """Holds interrupts back in a block; what handles them is called at its end.
+    """Holds interrupts back in a block; their handlers are called at its end.
 
     Other threads than the main one are never interrupted: there, this does nothing.
     """
@@ -41,13 +41,13 @@ class HeldBack:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let through what has come."""
+        """Let pending interrupts through."""
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
             self.let_through()
 
     def let_through(self) -> None:
-        """Call what handles interrupts, if one has come.
+        """Call the handler of interrupts, if one has come.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class HeldBack:
 
 
 def result_of(future: Future[Any]) -> Any:
-    """Wait for what a thread returns or raises."""
+    """Wait for the result or the exception of a thread."""
     with HeldBack() as interrupt:
         while not wait([future], LOOK).done:
             interrupt.let_through()
@@ -71,7 +71,7 @@ def result_of(future: Future[Any]) -> Any:
 
 
 def in_threads(work: Callable[[Any], Any], parts: Sequence[Any]) -> Generator[Any, None, None]:
-    """Yield what `work` returns for each part, in their order, from a thread for each usable core.
+    """Yield the results of `work` on each part, in their order, from a thread for each usable core.
 
     Where nobody asks for more, parts that have not begun are left.
     """

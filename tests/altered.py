@@ -11,7 +11,7 @@ from pymc_minibatch_mh.chain.program import Program
 class FixedProgram(Program):
     """A program that serves every centre, so that what was altered in it stays."""
 
-    def on(self, prepared):
+    def rebased(self, plan):
         return self
 
 
@@ -32,28 +32,28 @@ def with_prepared(step, prepared):
     return with_program(step, program)
 
 
-def scaled_tables(prepared, factor, heads=(1.0, 1.0, 1.0)):
-    """Return what was prepared with bounds, and heads of tables, multiplied."""
+def scaled_tables(prepared, factor, headers=(1.0, 1.0, 1.0)):
+    """Return what was prepared with bounds, and headers of tables, multiplied."""
     tables = prepared.tables
-    altered = replace(tables, c=tables.c * np.float32(factor), heads=tables.heads * heads)
+    altered = replace(tables, c=tables.c * np.float32(factor), headers=tables.headers * headers)
     return replace(prepared, tables=altered)
 
 
 def with_proposal(step, proposal, updates=1):
     """Return a copy of a step that moves by another proposal, on what was prepared for its own."""
-    program = Program(step.prepared, step.program.method, proposal, updates)
+    program = Program(step.plan, step.program.method, proposal, updates)
     return with_program(step, program)
 
 
-def with_tables(step, factor, heads=(1.0, 1.0, 1.0)):
-    """Return a copy of a step whose bounds, and whose heads of tables, are multiplied."""
-    return with_prepared(step, scaled_tables(step.prepared, factor, heads))
+def with_tables(step, factor, headers=(1.0, 1.0, 1.0)):
+    """Return a copy of a step whose bounds, and whose headers of tables, are multiplied."""
+    return with_prepared(step, scaled_tables(step.plan, factor, headers))
 
 
 def in_the_same_state(step, factor, **test):
     """Return a copy of a step whose chain goes on with bounds multiplied and another test."""
     chain, own = step.chain.copy(), step.chain.program
-    prepared = scaled_tables(own.prepared, factor)
+    prepared = scaled_tables(own.plan, factor)
     other = with_prepared(step, prepared)
     chain.program = FixedProgram(prepared, own.method, own.proposal, own.updates_per_draw)
     chain.change(test=chain.state.test._replace(**test))
@@ -65,5 +65,5 @@ def with_method(step, **fields):
     """Return a copy of a step whose method has other settings, which nobody checks."""
     own = step.program
     method = replace(own.method, **fields)
-    program = Program(own.prepared, method, own.proposal, own.updates_per_draw)
+    program = Program(own.plan, method, own.proposal, own.updates_per_draw)
     return with_program(step, program)

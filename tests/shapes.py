@@ -5,8 +5,8 @@ from functools import cache
 import numpy as np
 import pymc as pm
 
-from pymc_minibatch_mh.likelihood.reciprocal import in_reciprocal, shapes_of
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.likelihood.inverse_shape import in_inverse_shape, shapes_of
 
 _MORE = ("1/more", "1/√more")
 #: Shapes with a shift or an interval: the shape at κ, and the words of κ and of its root.
@@ -81,13 +81,13 @@ def gamma(rows=60, seed=4):
 @cache
 def own(model):
     """Return a split model in its own variables."""
-    return split(model, model.value_vars, min_rows=1)
+    return factorize(model, model.value_vars, min_rows=1)
 
 
 @cache
 def reciprocal(model, power=1):
     """Return a split model with the reciprocal of its first shape among its coordinates."""
     parts = own(model)
-    found = in_reciprocal(parts, parts, shapes_of(parts)[0], power)
+    found = in_inverse_shape(parts, parts, shapes_of(parts)[0], power)
     assert found is not None
     return found

@@ -14,9 +14,9 @@ LONGEST_FUNCTION, MOST_ARGUMENTS = 40, 8
 AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
-    "(top)": 710, "data": 2_120, "functions": 2_170, "likelihood": 8_390, "kernels": 3_130,
-    "proposals": 1_270, "compiled": 1_560, "reference": 3_170, "bounds": 2_340, "plan": 1_570,
-    "chain": 1_120, "steps": 4_490, "sampling": 1_180, "diagnostics": 3_200,
+    "(top)": 700, "data": 2_130, "functions": 2_080, "likelihood": 8_450, "kernels": 3_170,
+    "proposals": 1_270, "compiled": 1_580, "reference": 3_190, "bounds": 2_320, "plan": 1_570,
+    "chain": 1_120, "steps": 4_130, "sampling": 1_130, "diagnostics": 3_140,
 }  # fmt: skip
 
 #: Part -> parts of the package that it may import. A module of the root is its own part;
@@ -41,7 +41,7 @@ ARROWS = {
     "bounds": {
         "compiled", "data", "errors", "functions", "kernels", "likelihood", "progress", "reference",
     },
-    "plan": {"bounds", "data", "errors", "kernels", "likelihood", "reference"},
+    "plan": {"bounds", "compiled", "data", "errors", "kernels", "likelihood", "reference"},
     "chain": {"errors", "kernels", "plan", "proposals", "reference", "threads"},
     "steps": {
         "_jit", "bounds", "chain", "checks", "data", "errors", "kernels", "likelihood", "plan",
@@ -219,7 +219,7 @@ AGAINST = [
     ("likelihood", "pymc_minibatch_mh.proposals.Mixture"),
     ("likelihood", "pymc_minibatch_mh.compiled.graphs.GraphRows"),
     ("diagnostics.after", "pymc_minibatch_mh.diagnostics.audit.audit.Verdict"),
-    ("data", "pymc_minibatch_mh.likelihood.cells.Cell"),
+    ("data", "pymc_minibatch_mh.likelihood.exprs.Cell"),
     ("proposals", "scipy.special.expit"),
     ("proposals", "pymc_minibatch_mh.chain.chain.Chain"),
     ("plan", "pymc_minibatch_mh.steps.base.MinibatchStep"),

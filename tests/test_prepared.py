@@ -42,4 +42,4 @@ def in_pymc(step):
 def test_steps_of_other_settings_are_others(tmp_path):
     own = steps(tmp_path)
     one, other = own("poisson", "PenaltyMH"), own("poisson", "PenaltyMH", taylor_order=1)
-    assert [step.surrogate.order for step in (one, other)] == [2, 1]
+    assert [step.reference.order for step in (one, other)] == [2, 1]

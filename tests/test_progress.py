@@ -9,7 +9,7 @@ from rich.live import Live
 
 from pymc_minibatch_mh import progress
 from pymc_minibatch_mh.progress import counting, report, showing
-from pymc_minibatch_mh.reference.passes import on_all_cores
+from pymc_minibatch_mh.reference.full_data import on_all_cores
 
 
 @pytest.fixture
@@ -162,5 +162,5 @@ def test_preparing_a_step_says_what_it_does(said, step_of):
     step = step_of("logistic", "TunaMH")
     with showing("Reading the model"):
         step.target.expand(np.zeros(3), np.random.default_rng(0))
-        dataclasses.replace(step.prepared, tables=None).completed()
+        dataclasses.replace(step.plan, tables=None).completed()
     assert {"Searching for the mode", "Expanding the rows", "Bounding all rows"} <= {*said}

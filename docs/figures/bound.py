@@ -75,7 +75,7 @@ def logistic() -> Case:
         beta = pm.Normal("beta", 0, 2.5, shape=3)
         pm.Bernoulli("y", logit_p=X @ beta, observed=y)
         step = TunaMH()
-    centre = step.surrogate.centre
+    centre = step.reference.centre
 
     def remainder(i: int, positions: Array) -> Array:
         at, eta = X[i] @ centre, positions @ X[i]
@@ -84,7 +84,7 @@ def logistic() -> Case:
         return change - (y[i] - p) * h + 0.5 * p * (1 - p) * h**2
 
     return Case(
-        "Logistic regression", step, remainder, lambda i: _unit(step.surrogate.factor.T @ X[i])
+        "Logistic regression", step, remainder, lambda i: _unit(step.reference.factor.T @ X[i])
     )
 
 
@@ -98,7 +98,7 @@ def student() -> Case:
         sigma = pm.HalfNormal("sigma", 3)
         pm.StudentT("y", nu=4, mu=X @ b, sigma=sigma, observed=y)
         step = TunaMH()
-    centre = step.surrogate.centre
+    centre = step.reference.centre
 
     def value(mu: Array, log_sigma: Array, i: int) -> Array:
         return -log_sigma - 2.5 * np.log1p(((y[i] - mu) * np.exp(-log_sigma)) ** 2 / 4)
@@ -115,7 +115,7 @@ def student() -> Case:
         return value(mu + h, v + k, i) - value(mu, v, i) - taylor
 
     def steepest(i: int) -> Array:
-        factor = step.surrogate.factor
+        factor = step.reference.factor
         return _unit(_unit(factor.T @ [*X[i], 0.0]) - _unit(factor.T @ [0.0, 0.0, 1.0]))
 
     return Case("Student-t regression", step, remainder, steepest)
@@ -131,8 +131,8 @@ def bounds(step: MinibatchStep, starts: Array, ends: Array, rows: list[int]) -> 
     tables = step.tables
     assert tables is not None
     for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        move = move_between(step.surrogate, start, end)
-        table, m = smallest_table(tables.arrays, move, step.surrogate)
+        move = move_between(step.reference, start, end)
+        table, m = smallest_table(tables.arrays, move, step.reference)
         if table >= 0:
             result[k] = tables.c[table, rows] * m
     return result
@@ -161,11 +161,11 @@ def _rows(case: Case) -> list[int]:
 
 
 def _draw_line(axes: list[Axes], case: Case, rows: list[int]) -> None:
-    surrogate = case.step.surrogate
+    reference = case.step.reference
     t = np.linspace(-REACH, REACH, 37)
     for k, (ax, row, colour) in enumerate(zip(axes, rows, COLOURS, strict=True)):
-        line = surrogate.factor @ case.steepest(row)
-        start, ends = surrogate.centre + START * line, surrogate.centre + t[:, None] * line
+        line = reference.factor @ case.steepest(row)
+        start, ends = reference.centre + START * line, reference.centre + t[:, None] * line
         certified = bounds(case.step, np.tile(start, (len(t), 1)), ends, [row])[:, 0]
         change = case.remainder(row, ends) - case.remainder(row, start[None])
         exponent = int(np.floor(np.log10(certified.max())))
@@ -180,10 +180,10 @@ def _draw_line(axes: list[Axes], case: Case, rows: list[int]) -> None:
 
 
 def _draw_moves(ax: Axes, case: Case, rows: list[int], rng: np.random.Generator) -> None:
-    surrogate = case.step.surrogate
-    noise = rng.standard_normal((2, MOVES, surrogate.centre.size))
-    starts = surrogate.centre + noise[0] @ surrogate.factor.T
-    ends = surrogate.centre + (0.5 * noise[0] + np.sqrt(0.75) * noise[1]) @ surrogate.factor.T
+    reference = case.step.reference
+    noise = rng.standard_normal((2, MOVES, reference.centre.size))
+    starts = reference.centre + noise[0] @ reference.factor.T
+    ends = reference.centre + (0.5 * noise[0] + np.sqrt(0.75) * noise[1]) @ reference.factor.T
     certified = bounds(case.step, starts, ends, rows)
     for k, (row, colour) in enumerate(zip(rows, COLOURS, strict=True)):
         change = np.abs(case.remainder(row, ends) - case.remainder(row, starts))

@@ -293,7 +293,7 @@ def tried_moves(step: MinibatchStep, moves: int = MOVES, random_seed: Any = None
         Seed of the chain.
     """
     model, rng = model_behind(step), generator_of("random_seed", random_seed)
-    split, others = step.target.split, step.target.source.others
+    factorization, others = step.target.factorization, step.target.source.others
     before = others.copy()
     try:
         copied = fresh_chain(step, rng, TUNE)
@@ -302,7 +302,7 @@ def tried_moves(step: MinibatchStep, moves: int = MOVES, random_seed: Any = None
             point, _ = copied.step(point)
         copied.stop_tuning()
         probe = Probe(copied.chain, rng.spawn(1)[0])
-        probe.given(split.ravel_others(point))
+        probe.given(factorization.ravel_others(point))
         found = []
         for _ in range(moves):
             for _ in range(GAP):
@@ -312,7 +312,7 @@ def tried_moves(step: MinibatchStep, moves: int = MOVES, random_seed: Any = None
                 found.append(probe.rows(move))
     finally:
         others[:] = before
-    beta, n_rows = copied.surrogate.inverse_temperature, copied.chain.prepared.n_drawn
+    beta, n_rows = copied.reference.inverse_temperature, copied.chain.plan.n_drawn
     finite = [rows for rows in found if np.isfinite(rows.log_ratio)]
     return TriedMoves(
         n_rows,

@@ -28,8 +28,8 @@ from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.looks import look_until_decided, scan_rows
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
-from pymc_minibatch_mh.plan.prepared import Needs, Prepared
-from pymc_minibatch_mh.steps.austere import judge, plan
+from pymc_minibatch_mh.plan.plan import Plan, Requirements
+from pymc_minibatch_mh.steps.austere import decide_batch, sample_size
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import UNMEASURED, BatchMethod
 
@@ -126,20 +126,20 @@ class ChosenTest(NamedTuple):
     uniform: float
 
 
-@role_of(ChosenTest, "plan")
+@role_of(ChosenTest, "sample_size")
 @compiled(inlined=True)
 def plan_of_chosen(noise: Any, n: Any, total: Any, test: Any) -> Any:
     """Return the rows of the next look, as :func:`austere.plan` does."""
-    return plan(noise, n, total, test)
+    return sample_size(noise, n, total, test)
 
 
-@role_of(ChosenTest, "judge")
+@role_of(ChosenTest, "decide_batch")
 @compiled(inlined=True)
 def judge_by_chosen(
     log_ratio: Any, variance: Any, skewness: Any, n: Any, total: Any, uniform: Any, test: Any
 ) -> Any:
-    """Decide by :func:`judge`, with the uniform number that the test was chosen for."""
-    return judge(log_ratio, variance, skewness, n, total, test.uniform, test)
+    """Decide by :func:`decide_batch`, with the uniform number that the test was chosen for."""
+    return decide_batch(log_ratio, variance, skewness, n, total, test.uniform, test)
 
 
 @role_of(PerUpdateTest, "decide")
@@ -151,7 +151,7 @@ def decide_after_scan(
 
     The scan is counted as read rows, and as a full pass: see :func:`roles.decide`.
     """
-    beta, uniform = posterior.surrogate.inverse_temperature, rng.random()
+    beta, uniform = posterior.reference.inverse_temperature, rng.random()
     total = posterior.space.term_starts[-1]
     mean, variance, _ = scan_rows(posterior, move)
     threshold = math.log(uniform) if uniform > 0.0 else -math.inf
@@ -193,9 +193,9 @@ class PerUpdateMethod(BatchMethod):
     returns_probability = False
 
     @property
-    def needs(self) -> Needs:
+    def requirements(self) -> Requirements:
         """Nothing of all rows: the scan of an update knows them."""
-        return Needs(in_memory=True)
+        return Requirements(in_memory=True)
 
     @property
     def key(self) -> str:
@@ -203,9 +203,9 @@ class PerUpdateMethod(BatchMethod):
         parts = self.design.tolerance, *self.design.batch_sizes, *self.design.epsilons
         return digest(np.array([*parts, len(self.design.batch_sizes)]))
 
-    def record(self, prepared: Prepared) -> Any:
+    def record(self, plan: Plan) -> Any:
         """Return the record with a design for every distance."""
-        table = design_table(self.design, prepared.n_rows)
+        table = design_table(self.design, plan.n_rows)
         return self.settings._replace(**table._asdict())
 
 

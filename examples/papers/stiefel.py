@@ -181,7 +181,7 @@ class StiefelWalk(Proposal):
             return record
         return StiefelNumbers(tuned(record.scale, window[0], total[0], walk_target))
 
-    def linked(self, record: StiefelNumbers, prepared: Any) -> LinkedStiefel:
+    def linked(self, record: StiefelNumbers, plan: Any) -> LinkedStiefel:
         """Return the scale with the place of the matrix.
 
         Raises
@@ -189,8 +189,8 @@ class StiefelWalk(Proposal):
         SettingError
             If the step does not move one matrix alone.
         """
-        split = prepared.target.split
-        moved = [block for block in split.blocks if block.start >= split.first]
+        factorization = plan.target.factorization
+        moved = [block for block in factorization.blocks if block.start >= factorization.first]
         if len(moved) != 1 or len(moved[0].shape) != 2:
             shapes = ", ".join(f"{block.name!r} of shape {block.shape}" for block in moved)
             raise SettingError(

@@ -2,7 +2,7 @@
 
 Rows of the same change are alike, so that only how many of each kind are drawn matters: two
 Poisson counts for the exact tests, one hypergeometric count a look for the approximate ones. What
-is summed are the functions that the steps run, `rate`, `thin`, `plan` and `judge`.
+is summed are the functions that the steps run, `rate`, `thin`, `plan` and `decide_batch`.
 """
 
 from typing import Any
@@ -54,14 +54,14 @@ def batch_decision(changes: Array, counts: Array, module: Any, test: Any) -> tup
     changes, counts
         Changes and numbers of the two kinds of rows.
     module, test
-        Where `plan` and `judge` are, and their settings.
+        Where `plan` and `decide_batch` are, and their settings.
     """
     total = int(counts.sum())
     uniforms = (np.arange(UNIFORMS) + 0.5) / UNIFORMS
     # Mass of every uniform number and count of the first kind that is still undecided.
     mass, seen, accepted, rows = np.full((UNIFORMS, 1), 1.0 / UNIFORMS), 0, 0.0, 0.0
     while mass.sum() > 0.0:
-        more = module.plan(0.0, seen, total, test) - seen
+        more = module.sample_size(0.0, seen, total, test) - seen
         rows += more * mass.sum()
         drawn = np.zeros((UNIFORMS, mass.shape[1] + more))
         for already in np.flatnonzero(mass.sum(axis=0)):
@@ -87,7 +87,7 @@ def _limits(
     variance = float(total**2 * spread / seen * (1.0 - seen / total))
 
     def verdict(uniform: float) -> float:
-        return float(module.judge(ratio, variance, 0.0, seen, total, uniform, test)[0])
+        return float(module.decide_batch(ratio, variance, 0.0, seen, total, uniform, test)[0])
 
     def largest(wanted: tuple[float, ...]) -> float:
         low, high = 0.0, 1.0

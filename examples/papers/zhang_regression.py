@@ -181,7 +181,7 @@ def compare(rows: int, size: Size, seed: int, heavy: bool = False) -> tuple[dict
     X, y = data(rows, seed, heavy)
     model = regression(X, y)
     ours = TunaMH(model=model)
-    mode, factor = ours.surrogate.centre, ours.surrogate.factor
+    mode, factor = ours.reference.centre, ours.reference.factor
     variances = (factor**2).sum(axis=1)
     rng = np.random.default_rng(seed)
     starts = [{"beta": mode + factor @ rng.standard_normal(D)} for _ in range(2)]

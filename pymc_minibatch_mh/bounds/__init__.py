@@ -1,1 +1,1 @@
-"""Bounds of what the surrogates leave out, over boxes of parameters."""
+"""Bounds of the remainders of rows, over boxes of parameters."""

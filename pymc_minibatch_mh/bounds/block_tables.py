@@ -22,7 +22,7 @@ from pymc_minibatch_mh.errors import BoundsError, SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL, BoundTables, no_tables
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.reference.passes import Chunk, chunks_of, over_rows
+from pymc_minibatch_mh.reference.full_data import Chunk, chunks_of, over_rows
 
 #: Rows of a block.
 BLOCK = 4096
@@ -30,7 +30,7 @@ BLOCK = 4096
 MOST_FETCHED = 262_144
 
 
-# What is asked of the bounds of some rows are partials of the functions whose last arguments are
+# Questions on the bounds of some rows are partials of the functions whose last arguments are
 # the bounds and the rows: they are sent to where rows are.
 
 
@@ -92,7 +92,7 @@ class BlockTables:
     of at most `most_at_once` rows all c_i are computed for a supply.
     """
 
-    heads: np.ndarray
+    headers: np.ndarray
     largest: np.ndarray
     bounds: "BlockBounds"
     n_rows: int
@@ -105,7 +105,7 @@ class BlockTables:
     are_ranges = False
     metric = None
     heavy = NO_ROWS
-    #: What tells these bounds from others of one model and one centre.
+    #: Identity of these bounds among others of one model and centre.
     key = "derived"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -122,13 +122,13 @@ class BlockTables:
 
     @property
     def heads_of_drawn(self) -> np.ndarray:
-        """The heads: all rows are drawn."""
-        return self.heads
+        """The headers: all rows are drawn."""
+        return self.headers
 
     @cached_property
     def undrawn(self) -> BoundTables:
         """The tables without rows, as which of them serves a move is found by them."""
-        return no_tables()._replace(heads=self.heads)
+        return no_tables()._replace(headers=self.headers)
 
     @property
     def arrays(self) -> BoundTables:
@@ -138,12 +138,12 @@ class BlockTables:
     @property
     def n_tables(self) -> int:
         """Ways in which rows are drawn: one of each table."""
-        return len(self.heads)
+        return len(self.headers)
 
     @property
     def nbytes(self) -> int:
-        """Size of what is kept, in bytes."""
-        return self.heads.nbytes + self.largest.nbytes
+        """Size of the tables, in bytes."""
+        return self.headers.nbytes + self.largest.nbytes
 
     def of(self, table: int, rows: slice | np.ndarray) -> np.ndarray:
         """Return c_i of some rows in a table, float32."""
@@ -160,17 +160,17 @@ class BlockTables:
 
     def kept_share(self, table: int) -> float:
         """Return the share of the candidates that are kept."""
-        return float(self.heads[table, TOTAL] / self._candidates[table, -1])
+        return float(self.headers[table, TOTAL] / self._candidates[table, -1])
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
         """Draw rows by their c_i, with replacement; SourceError if their data have changed."""
         parts: list[Drawn] = []
         missing, share = count, self.kept_share(table)
         if self.n_rows <= self.most_at_once and missing / share > self.n_rows:
-            return self._drawn_of_all(table, rng, count)
+            return self._draw_exactly(table, rng, count)
         while missing > 0:
             tried = int(min(1.1 * missing / share + 64.0, MOST_FETCHED))
-            part = self._kept(table, self._tried(table, rng, tried), rng)
+            part = self._accepted(table, self._tried(table, rng, tried), rng)
             parts.append(part)
             missing -= part.rows.size
         return _joined(parts, count)
@@ -183,7 +183,7 @@ class BlockTables:
         first = self.length * blocks.astype(np.int64)
         return first + rng.integers(0, np.minimum(self.length, self.n_rows - first))
 
-    def _drawn_of_all(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
+    def _draw_exactly(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
         """Compute the c_i of all rows and draw by them."""
         rows = np.arange(self.n_rows)
         largest = self.largest[table, rows // self.length]
@@ -199,7 +199,7 @@ class BlockTables:
             "data have changed. Build the model and the step again."
         )
 
-    def _kept(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> Drawn:
+    def _accepted(self, table: int, rows: np.ndarray, rng: np.random.Generator) -> Drawn:
         """Fetch rows and keep each with probability c_i over the largest of its block."""
         order = np.argsort(rows, kind="stable")
         largest = self.largest[table, rows // self.length]
@@ -230,7 +230,7 @@ def _joined(parts: Sequence[Drawn], count: int) -> Drawn:
 
 #: Rows that are bounded at a time: working memory is some hundred numbers for each.
 CHUNK = 4 * BLOCK
-#: What the largest c_i are raised by: the same row can round differently among other rows.
+#: Margin of the largest c_i: the same row can round differently among other rows.
 ROUNDING = 1e-6
 
 
@@ -285,36 +285,36 @@ class BlockBounds(BoundsPass):
         kinds = ((k, *found) for k in usable for found in self._kinds(*sums[k].sum(axis=1)))
         bounds = self.over(Regions(radii, plans, list(kinds)))
         base = sum(trial.total(0.0, trial.whole) for trial in trials)
-        kept, kept_sums = bounds.of_served(largest), bounds.of_served(sums)
+        kept, kept_sums = bounds.selected_tables(largest), bounds.selected_tables(sums)
         looseness = float(kept_sums.sum(axis=1).min() / base) if base > 0.0 else 1.0
-        heads = bounds.heads(kept_sums)
+        headers = bounds.headers(kept_sums)
         return BlockTables(
-            heads, kept * (1.0 + ROUNDING), bounds, n_rows, looseness, BLOCK, kept_sums
+            headers, kept * (1.0 + ROUNDING), bounds, n_rows, looseness, BLOCK, kept_sums
         )
 
     def extended(self, tables: BlockTables) -> BlockTables:
         """Return tables extended by new rows; BoundsError if one has no bound in a region."""
         full = tables.n_rows // BLOCK
         sums, largest = self.sums_and_largest(full * BLOCK)
-        if not np.isfinite(self.of_served(largest)).all():
+        if not np.isfinite(self.selected_tables(largest)).all():
             raise BoundsError(f"{self.function.name!r}: a new row has no bound around this centre")
-        raised = self.of_served(largest) * (1.0 + ROUNDING)
-        all_sums = np.concatenate([tables.sums[:, :full], self.of_served(sums)], axis=1)
+        raised = self.selected_tables(largest) * (1.0 + ROUNDING)
+        all_sums = np.concatenate([tables.sums[:, :full], self.selected_tables(sums)], axis=1)
         return replace(
             tables,
-            heads=self.heads(all_sums),
+            headers=self.headers(all_sums),
             largest=np.concatenate([tables.largest[:, :full], raised], axis=1),
             bounds=self,
             n_rows=self.function.n_rows,
             sums=all_sums,
         )
 
-    def of_served(self, found: np.ndarray) -> np.ndarray:
+    def selected_tables(self, found: np.ndarray) -> np.ndarray:
         """Return of every region and kind those that tables were made of, float64."""
         served = self.regions.served
         return np.array([found[k, number] for k, number, _ in served], dtype=np.float64)
 
-    def heads(self, sums: np.ndarray) -> np.ndarray:
+    def headers(self, sums: np.ndarray) -> np.ndarray:
         """Return radius, kind and Σc_i of every table."""
         return np.array(
             [
@@ -344,11 +344,11 @@ class BlockBounds(BoundsPass):
         return np.concatenate(sums, axis=2), np.concatenate(largest, axis=2)
 
     def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
-        """Return what is asked of rows by their numbers, which are read here."""
+        """Answer a question on rows by their numbers, which are read here."""
         return self._asked(RowData(self.function, rows), asked)
 
     def of_read(self, read: ArrayRows, asked: Any) -> Any:
-        """Return what is asked of rows that were read, in whatever process."""
+        """Answer a question on rows that were read, in whatever process."""
         function = with_rows(self.function, read)
         return self._asked(RowData(function, slice(0, read.n_rows)), asked)
 
@@ -356,7 +356,7 @@ class BlockBounds(BoundsPass):
         return asked(self.of_functions([data.function]), data)
 
     def found(self, asked: Any, rows: np.ndarray) -> Any:
-        """Return what is asked of the bounds of some rows, found where these are."""
+        """Answer a question on the bounds of some rows, where these are."""
         (found,) = self._over([(rows, asked)])
         return found
 

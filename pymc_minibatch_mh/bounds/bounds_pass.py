@@ -9,10 +9,10 @@ from scipy.special import chdtri
 
 from pymc_minibatch_mh.bounds.exponential_sums import (
     Region,
-    bounded_as_a_whole,
-    bounded_by_parts,
-    mixes_functions,
+    is_nonlinear_mixture,
     pair_by_parts,
+    use_joint_bound,
+    use_sum_bound,
 )
 from pymc_minibatch_mh.bounds.geometry import (
     Geometry,
@@ -29,15 +29,15 @@ from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import Array, Interval
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, JOINT, SHARP
-from pymc_minibatch_mh.kernels.posterior import Surrogate
-from pymc_minibatch_mh.likelihood.cells import Apply, Cell
+from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.likelihood.exprs import Apply, Expr
 from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a, reachable
 from pymc_minibatch_mh.likelihood.simplify import is_impossible
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.reference.passes import on_all_cores
+from pymc_minibatch_mh.reference.full_data import on_all_cores
 
-#: What to do about a condition that the model itself has.
+#: The way out of a condition that the model itself has.
 SMOOTH_STEP = (
     "In place of a switch(tau > t, a, b) of your own write a smooth step, b + (a - b) * "
     "pm.math.sigmoid((tau - t) / width). "
@@ -55,7 +55,7 @@ def explain_unbounded(
 ) -> BoundsError:
     """Return the error that names the first operation whose derivatives have no bound in a row."""
     jets = Jets(data, boxes, order)
-    culprit = _culprit(function.root, lambda cell: _are_bounded(jets.of(cell).values()))
+    culprit = _culprit(function.root, lambda expr: _are_bounded(jets.of(expr).values()))
     lower = " a lower taylor_order," if order > 1 else ""
     smooth = ""
     if culprit is not None and _is_condition(culprit):
@@ -73,7 +73,7 @@ def explain_without_range(
 ) -> BoundsError:
     """Return the error that names the first operation whose values have no bound in a row."""
     jets = Jets(data, boxes, 1)
-    culprit = _culprit(function.root, lambda cell: _are_bounded([jets.of(cell)[()]]))
+    culprit = _culprit(function.root, lambda expr: _are_bounded([jets.of(expr)[()]]))
     why = "the parameters, as they are sampled, have no bounds that stop it"
     if culprit is not None:
         why = f"{_called(culprit)} has no bound"
@@ -85,12 +85,12 @@ def explain_without_range(
     )
 
 
-def _culprit(root: Cell, is_bounded: Callable[[Cell], bool]) -> Apply | None:
+def _culprit(root: Expr, is_bounded: Callable[[Expr], bool]) -> Apply | None:
     """Return the first operation that is not bounded, though all that it is computed from is."""
-    for cell in _in_order(root):
-        parts = (part for part in cell.inputs if not part.is_data)
-        if all(map(is_bounded, parts)) and not is_bounded(cell):
-            return cell
+    for expr in _in_order(root):
+        parts = (part for part in expr.inputs if not part.is_data)
+        if all(map(is_bounded, parts)) and not is_bounded(expr):
+            return expr
     return None
 
 
@@ -111,26 +111,26 @@ def _is_condition(culprit: Apply | None) -> bool:
     return culprit is not None and isinstance(culprit.op, conditions)
 
 
-def _is_check(root: Cell, condition: Apply) -> bool:
+def _is_check(root: Expr, condition: Apply) -> bool:
     """Whether a log-likelihood is -inf wherever a condition does not hold."""
-    checks = [cell for cell in _in_order(root) if is_a(cell, scalar.Switch)]
+    checks = [expr for expr in _in_order(root) if is_a(expr, scalar.Switch)]
     return any(
         condition in (check, *reachable(check.inputs[0])) and any(map(is_impossible, check.inputs))
         for check in checks
     )
 
 
-def _in_order(root: Cell) -> list[Apply]:
-    seen: dict[Cell, None] = {}
+def _in_order(root: Expr) -> list[Apply]:
+    seen: dict[Expr, None] = {}
 
-    def visit(cell: Cell) -> None:
-        if cell not in seen and not cell.is_data:
-            for part in cell.inputs:
+    def visit(expr: Expr) -> None:
+        if expr not in seen and not expr.is_data:
+            for part in expr.inputs:
                 visit(part)
-            seen[cell] = None
+            seen[expr] = None
 
     visit(root)
-    return [cell for cell in seen if isinstance(cell, Apply)]
+    return [expr for expr in seen if isinstance(expr, Apply)]
 
 
 #: Chances that a normal posterior leaves the nested trust regions.
@@ -160,23 +160,23 @@ BOUNDING = "Bounding all rows"
 class RowPass:
     """Encloses every row of a model's terms, in chunks, on all cores.
 
-    The surrogate has centre, metric, order and temperature; no box reaches beyond `support`, lower
+    The reference has centre, metric, order and temperature; no box reaches beyond `support`, lower
     and upper ends of the coordinates, shapes (d,).
     """
 
     def __init__(
-        self, functions: Sequence[RowFunction], surrogate: Surrogate, support: tuple[Array, Array]
+        self, functions: Sequence[RowFunction], reference: Reference, support: tuple[Array, Array]
     ) -> None:
         self._functions = functions
-        self._surrogate = surrogate
+        self._reference = reference
         self._support = support
 
     def geometry(self, function: RowFunction, data: RowData) -> Geometry:
         """Return where the arguments of some rows lie."""
-        return geometry(function, data, self._surrogate.centre, self._surrogate.factor)
+        return geometry(function, data, self._reference.centre, self._reference.factor)
 
     def _fill(self, result: np.ndarray, enclosed: Callable[[int, RowData], np.ndarray]) -> None:
-        """Write along the last axis what is found of all rows: of some of a term, by its number."""
+        """Write the results of all rows along the last axis: of some of a term, by its number."""
         starts = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
         chunks = [
             (k, first, min(first + _chunk(function), function.n_rows))
@@ -209,11 +209,11 @@ class BoundsPass(RowPass):
     """Bounds every row of a model's terms over nested trust regions."""
 
     def __init__(
-        self, functions: Sequence[RowFunction], surrogate: Surrogate, support: tuple[Array, Array]
+        self, functions: Sequence[RowFunction], reference: Reference, support: tuple[Array, Array]
     ) -> None:
-        super().__init__(functions, surrogate, support)
-        self.order = surrogate.order + 1
-        self.size = surrogate.centre.size
+        super().__init__(functions, reference, support)
+        self.order = reference.order + 1
+        self.size = reference.centre.size
         self._groups: Groups | None = None
 
     def tables(self) -> Tables:
@@ -233,13 +233,13 @@ class BoundsPass(RowPass):
             for k in usable
             for number, kind in self._kinds(*found[k].sum(axis=1, dtype=np.float64))
         ]
-        heads = np.array([[radius, kind, c.sum(dtype=np.float64)] for radius, kind, c in tables])
+        headers = np.array([[radius, kind, c.sum(dtype=np.float64)] for radius, kind, c in tables])
         c = np.stack([c for _, _, c in tables])
-        looseness = float(heads[:, TOTAL].min() / base) if base > 0.0 else 1.0
-        return Tables(heads, c, looseness, groups=self._groups)
+        looseness = float(headers[:, TOTAL].min() / base) if base > 0.0 else 1.0
+        return Tables(headers, c, looseness, groups=self._groups)
 
     def _plan(self) -> tuple[list["_Trial"], list[float], list[list[Sequence[int]]]]:
-        """Return what a few rows tell: the trials, the regions, and the cuts of each term there."""
+        """Measure a few rows: the trials, the regions, and the cuts of each term there."""
         trials = [_Trial(self, function) for function in self._functions]
         self._groups = self._worthwhile_groups(trials)
         radii = self._radii(trials)
@@ -279,7 +279,7 @@ class BoundsPass(RowPass):
         whole = self._forecast(trials)
         if not whole > WORTH_GROUPS:
             return None
-        self._groups = groups_of(self._functions, self._surrogate.factor)
+        self._groups = groups_of(self._functions, self._reference.factor)
         worth = self._groups is not None and self._forecast(trials) < WORTH_OF_GROUPS * whole
         return self._groups if worth else None
 
@@ -294,16 +294,16 @@ class BoundsPass(RowPass):
         by_parts: bool = True,
     ) -> tuple[Array, Array]:
         """Return c_i and c̃_i of some rows; not by parts, where that is not asked for."""
-        beta = self._surrogate.inverse_temperature
+        beta = self._reference.inverse_temperature
         region = Region(radius, self.order, pieces, beta)
         along = together = np.full((), np.inf)
-        if bounded_as_a_whole(function, self.order):
+        if use_joint_bound(function, self.order):
             boxes = within_support(function, place.boxes(radius), *self._support)
             if radius == np.inf and self.order == 1:
                 boxes = box_of_support(function, data, *self._support)
             found = suprema(function, data, boxes, self.order, pieces)
             along, together = pair_of(found, place, self.order, beta)
-        if by_parts and bounded_by_parts(function, self.order):
+        if by_parts and use_sum_bound(function, self.order):
             pair = pair_by_parts(function, data, place, region)
             along, together = np.fmin(along, pair[0]), np.fmin(together, pair[1])
         if self.order == 1:
@@ -365,12 +365,12 @@ class _Trial:
         self._place = owner.geometry(function, self._data)
         self.whole = (1,) * len(function.arguments)
         # Cuts are for bounds of partial derivatives; beside linear exponents these gain nothing.
-        mixed = mixes_functions(function) and bounded_as_a_whole(function, owner.order)
+        mixed = is_nonlinear_mixture(function) and use_joint_bound(function, owner.order)
         self._cut_by_parts = not mixed
         self._totals: dict[tuple[float, tuple[int, ...], bool], float] = {}
 
     def total(self, radius: float, pieces: tuple[int, ...], *, by_parts: bool = True) -> float:
-        """Return what Σc_i over all rows would be, by these rows."""
+        """Estimate Σc_i over all rows from these."""
         key = (radius, pieces, by_parts)
         if key not in self._totals:
             along, together = self._owner.bounds(

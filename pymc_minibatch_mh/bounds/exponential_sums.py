@@ -19,7 +19,7 @@ from pymc_minibatch_mh.bounds.geometry import Geometry
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
 from pymc_minibatch_mh.functions.interval import RELATIVE, TINY, Array, Interval
-from pymc_minibatch_mh.likelihood.cells import Cell
+from pymc_minibatch_mh.likelihood.exprs import Expr
 from pymc_minibatch_mh.likelihood.function import MOST_ARGUMENTS, RowData, RowFunction
 from pymc_minibatch_mh.likelihood.log_sums import LogSum, Parts, Weights, branches, parts_of
 
@@ -45,7 +45,7 @@ class Exponents:
     turns: Array
 
     def distances(self) -> Array:
-        """Return sup |z_k - z_l|, shape (rows, K, K); what cancels is off by the sizes."""
+        """Return sup |z_k - z_l|, shape (rows, K, K); cancelled terms are off by their sizes."""
         products = self._products(self.weights)
         squares = np.einsum("nkk->nk", products)
         sizes = self._sizes()
@@ -159,7 +159,7 @@ def log_sum_bounds(
 
 def mixture_bounds(
     function: RowFunction,
-    terms: Sequence[Cell],
+    terms: Sequence[Expr],
     data: RowData,
     place: Geometry,
     radius: float,
@@ -183,7 +183,7 @@ def mixture_bounds(
 
 
 def _size(
-    function: RowFunction, term: Cell, data: RowData, place: Geometry, radius: float, order: int
+    function: RowFunction, term: Expr, data: RowData, place: Geometry, radius: float, order: int
 ) -> Array:
     """Bound a derivative of an exponent along any direction."""
     whole = (1,) * len(place.norms)
@@ -193,7 +193,7 @@ def _size(
 
 
 def _curved_exponents(
-    terms: Sequence[Cell], data: RowData, place: Geometry, turns: Array
+    terms: Sequence[Expr], data: RowData, place: Geometry, turns: Array
 ) -> Exponents:
     rows, m = data.rows.size, len(place.norms)
     jets = Jets(data, place.centres, 1)
@@ -236,8 +236,8 @@ def _value(weights: Weights, data: RowData) -> tuple[Array, Array]:
     total, size = np.zeros(()), np.zeros(())
     for product in weights:
         factor = np.ones(())
-        for cell in product:
-            factor = factor * np.asarray(data.value(cell), dtype=np.float64)
+        for expr in product:
+            factor = factor * np.asarray(data.value(expr), dtype=np.float64)
         total, size = total + factor, size + np.abs(factor)
     return total, size
 
@@ -258,28 +258,28 @@ class Region:
     inverse_temperature: float
 
 
-def bounded_as_a_whole(function: RowFunction, order: int) -> bool:
+def use_joint_bound(function: RowFunction, order: int) -> bool:
     """Whether the derivatives of a row are few enough to be bounded one by one."""
     return order == 1 or len(function.arguments) <= MOST_ARGUMENTS
 
 
-def bounded_by_parts(function: RowFunction, order: int) -> bool:
+def use_sum_bound(function: RowFunction, order: int) -> bool:
     """Whether bounds of the summands of a row are needed, or may be smaller."""
-    if not bounded_as_a_whole(function, order):
+    if not use_joint_bound(function, order):
         return True
     if order == 1 or len(function.arguments) == 1:
         return False
     several = any(len(s.terms) >= SEVERAL for part in _all(function) for s in part.log_sums)
-    return several or mixes_functions(function)
+    return several or is_nonlinear_mixture(function)
 
 
-def mixes_functions(function: RowFunction) -> bool:
+def is_nonlinear_mixture(function: RowFunction) -> bool:
     """Whether rows are logarithms of sums of exponentials of other functions than linear ones."""
     return any(part.mixture for part in _all(function))
 
 
 def _all(function: RowFunction) -> list[Parts]:
-    return [parts_of(function.cells, branch) for branch in branches(function.root)]
+    return [parts_of(function.exprs, branch) for branch in branches(function.root)]
 
 
 def pair_by_parts(
@@ -288,9 +288,9 @@ def pair_by_parts(
     """Return c_i and c̃_i of some rows as sums over the parts of their log-likelihood."""
     total = np.zeros((2, data.rows.size))
     # The same logarithm is a part of all branches, as a rule, and the data only add to it.
-    shared: dict[tuple[Cell, Weights], tuple[LogSum, list[Places]]] = {}
+    shared: dict[tuple[Expr, Weights], tuple[LogSum, list[Places]]] = {}
     for rows, some, branch in branches_by_data(function.root, data):
-        parts = parts_of(function.cells, branch)
+        parts = parts_of(function.exprs, branch)
         for log_sum in parts.log_sums:
             key = log_sum.core, log_sum.factor
             shared.setdefault(key, (log_sum, []))[1].append(rows)
@@ -307,7 +307,7 @@ def pair_by_parts(
 def _own(
     function: RowFunction, parts: Parts, data: RowData, place: Geometry, region: Region
 ) -> Array:
-    """Return the bounds of what is no softmax, shape (2, rows)."""
+    """Return the bounds of a sum that is no softmax, shape (2, rows)."""
     if parts.mixture:
         found = mixture_bounds(
             function, parts.mixture, data, place, region.radius, region.order
@@ -315,7 +315,7 @@ def _own(
         return np.stack([found / (LEAST_DIRECTION if region.order == 3 else 0.5), found])
     rest = parts.others[0]
     if len(parts.others) > 1:
-        rest = function.cells.node(scalar.add, parts.others)
+        rest = function.exprs.node(scalar.add, parts.others)
     boxes = place.boxes(region.radius)
     largest = suprema(function, data, boxes, region.order, region.pieces, rest)
     pair = pair_of(largest, place, region.order, region.inverse_temperature)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pymc_minibatch_mh.compiled.layout import placed
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
-from pymc_minibatch_mh.likelihood.cells import Cell, Gather, Term, places_of
+from pymc_minibatch_mh.likelihood.exprs import Expr, Gather, Monomial, places_of
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
 
 #: Directions of all groups together, at most: each of them takes time at every update.
@@ -50,23 +50,23 @@ class Groups(NamedTuple):
 class _Part(NamedTuple):
     """Terms of a form that are multiplied by the same data."""
 
-    terms: Sequence[Term]
-    monomial: tuple[Cell, ...]
+    terms: Sequence[Monomial]
+    monomial: tuple[Expr, ...]
 
     @property
-    def indices(self) -> list[Cell]:
+    def indices(self) -> list[Expr]:
         """The data that choose coordinates."""
         return [term.place.index for term in self.terms if isinstance(term.place, Gather)]
 
     def weight(self, data: RowData) -> Array:
         """Return the data that the terms are multiplied by."""
         result = np.ones(data.rows.size)
-        for cell in self.monomial:
-            result = result * data.value(cell)
+        for expr in self.monomial:
+            result = result * data.value(expr)
         return result
 
-    def direction(self, chosen: dict[Cell, int], size: int) -> Array:
-        """Return the direction that the terms read, given what data choose."""
+    def direction(self, chosen: dict[Expr, int], size: int) -> Array:
+        """Return the direction that the terms read, given the choices of data."""
         result = np.zeros(size)
         for term in self.terms:
             place = term.place
@@ -133,13 +133,13 @@ def _directions(
 
 def _parts(function: RowFunction) -> Iterator[_Part]:
     for form in function.arguments:
-        terms = defaultdict[tuple[Cell, ...], list[Term]](list)
+        terms = defaultdict[tuple[Expr, ...], list[Monomial]](list)
         for term in form.terms:
             terms[term.monomial].append(term)
         yield from (_Part(own, monomial) for monomial, own in terms.items())
 
 
-def _indices(parts: Sequence[_Part]) -> list[Cell]:
+def _indices(parts: Sequence[_Part]) -> list[Expr]:
     return list(dict.fromkeys(index for part in parts for index in part.indices))
 
 
@@ -151,7 +151,7 @@ def _is_sparse(function: RowFunction, part: _Part) -> bool:
 
 
 def _patterns(function: RowFunction, parts: Sequence[_Part], sparse: Sequence[_Part]) -> np.ndarray:
-    """Return what data choose and which sparse parts are read, as far as rows differ in it."""
+    """Return the choices of data and the sparse parts that are read, where rows differ."""
     found = np.empty((0, len(_indices(parts)) + len(sparse)), np.int64)
     for first in range(0, function.n_rows, CHUNK):
         data = RowData(function, slice(first, min(first + CHUNK, function.n_rows)))

@@ -17,7 +17,7 @@ from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.rules import NoRuleError, derivatives
-from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Constant, Data
+from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Data, Expr
 from pymc_minibatch_mh.likelihood.function import RowData
 
 Index = tuple[int, ...]
@@ -26,14 +26,14 @@ Jet = Mapping[Index, Interval]
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What is known of a condition over a box: whether it must hold, and whether it may."""
+    """A condition over a box: whether it must hold, and whether it may."""
 
     must: np.ndarray
     may: np.ndarray
 
 
 class Jets:
-    """Jets of the cells of one row function, for some rows and one box of arguments.
+    """Jets of the expressions of one row function, for some rows and one box of arguments.
 
     Intervals of the arguments have shape (rows,) or (); the highest derivative is from 1 to 4.
     """
@@ -42,26 +42,26 @@ class Jets:
         self._data = data
         self._boxes = boxes
         self._order = order
-        self._known: dict[Cell, Jet | Truth] = {}
+        self._known: dict[Expr, Jet | Truth] = {}
 
-    def of(self, cell: Cell) -> Jet:
-        """Return the jet of a cell."""
-        known = self._any(cell)
+    def of(self, expr: Expr) -> Jet:
+        """Return the jet of an expression."""
+        known = self._any(expr)
         return self._as_number(known) if isinstance(known, Truth) else known
 
-    def _any(self, cell: Cell) -> "Jet | Truth":
-        if cell not in self._known:
-            self._known[cell] = self._computed(cell)
-        return self._known[cell]
+    def _any(self, expr: Expr) -> "Jet | Truth":
+        if expr not in self._known:
+            self._known[expr] = self._computed(expr)
+        return self._known[expr]
 
-    def _computed(self, cell: Cell) -> "Jet | Truth":
-        if cell.is_data:
-            return self._of_data(cell)
-        if isinstance(cell, Argument):
+    def _computed(self, expr: Expr) -> "Jet | Truth":
+        if expr.is_data:
+            return self._of_data(expr)
+        if isinstance(expr, Argument):
             one = Interval.point(np.ones(()))
-            return {(): self._boxes[cell.number], (cell.number,): one}
-        assert isinstance(cell, Apply)
-        op, operands = cell.op, cell.inputs
+            return {(): self._boxes[expr.number], (expr.number,): one}
+        assert isinstance(expr, Apply)
+        op, operands = expr.op, expr.inputs
         if isinstance(op, scalar.Switch):
             return self._switch(*operands)
         if type(op) in _COMPARISONS:
@@ -73,7 +73,7 @@ class Jets:
             return _logic(scalar.and_, [self._truth(x) for x in operands])
         return self._arithmetic(op, operands)
 
-    def _arithmetic(self, op: ScalarOp, operands: Sequence[Cell]) -> Jet:
+    def _arithmetic(self, op: ScalarOp, operands: Sequence[Expr]) -> Jet:
         if isinstance(op, scalar.Add):
             return _total([self.of(x) for x in operands])
         if isinstance(op, scalar.Mul):
@@ -84,7 +84,7 @@ class Jets:
         if isinstance(op, scalar.Maximum | scalar.Minimum):
             return self._extreme(op, [self.of(x) for x in operands])
         if isinstance(op, scalar.Clip):
-            value, low, high = (self.of(cell) for cell in operands)
+            value, low, high = (self.of(expr) for expr in operands)
             raised = self._extreme(scalar.scalar_maximum, [value, low])
             return self._extreme(scalar.scalar_minimum, [raised, high])
         if not all(x.is_data for x in operands[1:]):
@@ -92,17 +92,17 @@ class Jets:
         inner, data = self.of(operands[0]), [self._data.value(x) for x in operands[1:]]
         return _composed(derivatives(op, inner[()], self._order, *data), inner)
 
-    def _of_data(self, cell: Cell) -> Jet:
-        values = np.asarray(self._data.value(cell))
-        exact = isinstance(cell, Data | Constant) or values.dtype.kind in "biu"
+    def _of_data(self, expr: Expr) -> Jet:
+        values = np.asarray(self._data.value(expr))
+        exact = isinstance(expr, Data | Constant) or values.dtype.kind in "biu"
         floats = values.astype(np.float64)
         return {(): Interval.point(floats) if exact else Interval.rounded(floats, floats)}
 
-    def _truth(self, cell: Cell) -> Truth:
-        if cell.is_data:
-            holds = np.asarray(self._data.value(cell)).astype(bool)
+    def _truth(self, expr: Expr) -> Truth:
+        if expr.is_data:
+            holds = np.asarray(self._data.value(expr)).astype(bool)
             return Truth(holds, holds)
-        known = self._any(cell)
+        known = self._any(expr)
         if isinstance(known, Truth):
             return known
         value = known[()]
@@ -113,7 +113,7 @@ class Jets:
         value = Interval(truth.must.astype(float), truth.may.astype(float))
         return self._with_unknown_derivatives({(): value}, undecided)
 
-    def _switch(self, condition: Cell, yes: Cell, no: Cell) -> Jet:
+    def _switch(self, condition: Expr, yes: Expr, no: Expr) -> Jet:
         if condition.is_data:
             return self._chosen_by_data(condition, yes, no)
         truth = self._truth(condition)
@@ -127,7 +127,7 @@ class Jets:
         value = Interval.where(undecided, left[()].hull(right[()]), chosen[()])
         return self._with_unknown_derivatives({**chosen, (): value}, undecided)
 
-    def _chosen_by_data(self, condition: Cell, yes: Cell, no: Cell) -> Jet:
+    def _chosen_by_data(self, condition: Expr, yes: Expr, no: Expr) -> Jet:
         """Take each branch for its own rows only: the other is often as much work again."""
         holds, fails = self._data.where(condition)
         if not holds.size or not fails.size:
@@ -146,8 +146,8 @@ class Jets:
         boxes = [box.take(rows) for box in self._boxes]
         part = Jets(self._data.part(rows), boxes, self._order)
         part._known = {
-            cell: {k: value.take(rows) for k, value in jet.items()}
-            for cell, jet in self._known.items()
+            expr: {k: value.take(rows) for k, value in jet.items()}
+            for expr, jet in self._known.items()
             if not isinstance(jet, Truth)
         }
         return part

@@ -24,7 +24,7 @@ from pymc_minibatch_mh.bounds.jets import Index, Jets
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.functions.rules import NoRuleError
-from pymc_minibatch_mh.likelihood.cells import Cell
+from pymc_minibatch_mh.likelihood.exprs import Expr
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a
 
@@ -35,7 +35,7 @@ def suprema(
     boxes: Sequence[Interval],
     order: int,
     pieces: Sequence[int],
-    part: Cell | None = None,
+    part: Expr | None = None,
 ) -> dict[Index, Array]:
     """Bound the absolute partial derivatives of one order of `part`, by default the whole root.
 
@@ -60,7 +60,7 @@ def suprema(
 
 
 def _magnitudes(
-    data: RowData, box: Sequence[Interval], order: int, root: Cell
+    data: RowData, box: Sequence[Interval], order: int, root: Expr
 ) -> dict[Index, Array]:
     """Bound each branch over its own rows only: the other is often as much work again."""
     result: dict[Index, Array] = {}
@@ -76,8 +76,8 @@ def _magnitudes(
 
 
 def branches_by_data(
-    root: Cell, data: RowData
-) -> Iterator[tuple[NDArray[np.int64], RowData, Cell]]:
+    root: Expr, data: RowData
+) -> Iterator[tuple[NDArray[np.int64], RowData, Expr]]:
     """Yield the places of the rows that data choose a branch for, their data, and the branch."""
     if not (is_a(root, Switch) and root.inputs[0].is_data):
         yield np.arange(data.rows.size), data, root
@@ -146,7 +146,7 @@ def directional(terms: Mapping[Index, Array], inverse_temperature: float) -> Arr
 def joint(
     terms: Mapping[Index, Array], correlation: Array, order: int, inverse_temperature: float
 ) -> Array:
-    """Return c̃_i, or what is not much above it for three and more arguments."""
+    """Return c̃_i, or a value not much above it for three and more arguments."""
     arguments = sorted({k for index in terms for k in index})
     if len(arguments) == 2:
         form = _largest_of_two(terms, arguments)

@@ -104,14 +104,14 @@ def compiled_metric(metric: Callable[..., float]) -> Any:
 class Tables:
     """Bounds of all rows.
 
-    `heads`, shape (T, 3), are radius, kind and Σc_i of every table, smallest radius first; `c`,
+    `headers`, shape (T, 3), are radius, kind and Σc_i of every table, smallest radius first; `c`,
     shape (T, N), float32, is rounded up. `looseness` is Σc_i over that of enclosures of zero
     radius, at the smallest radius. Bounds that are not `verified` are a user's, as is `metric`.
     `heavy` rows are read at every update: see :mod:`plan.violations`. With `groups` M is the
     largest of groups of rows.
     """
 
-    heads: np.ndarray
+    headers: np.ndarray
     c: np.ndarray
     looseness: float
     verified: bool = True
@@ -122,11 +122,11 @@ class Tables:
     @property
     def are_ranges(self) -> bool:
         """Whether they are the ranges of log-likelihoods: see :mod:`bounds.user_bounds`."""
-        return bool(self.heads[0, KIND] == RANGE)
+        return bool(self.headers[0, KIND] == RANGE)
 
     @property
     def key(self) -> str:
-        """What tells these bounds from others of one model and one centre, in every process."""
+        """Identity of these bounds among others of one model and centre, in every process."""
         if self.verified:
             return "derived"
         metric = "" if self.metric is None else code_digest(self.metric)
@@ -135,7 +135,7 @@ class Tables:
     @property
     def nbytes(self) -> int:
         """Size of all tables, in bytes."""
-        return sum(array.nbytes for array in (self.heads, self.c, *self.alias))
+        return sum(array.nbytes for array in (self.headers, self.c, *self.alias))
 
     @cached_property
     def alias(self) -> tuple[np.ndarray, np.ndarray]:
@@ -151,24 +151,24 @@ class Tables:
         """The tables as tests read them that draw rows by their bounds."""
         thresholds, aliases = self.alias
         return self.undrawn._replace(
-            heads=self.heads_of_drawn, thresholds=thresholds, aliases=aliases, heavy=self.heavy
+            headers=self.heads_of_drawn, thresholds=thresholds, aliases=aliases, heavy=self.heavy
         )
 
     @cached_property
     def undrawn(self) -> BoundTables:
         """The tables as tests read them that draw no rows by their bounds."""
         metric = address_of(self.compiled_metric)
-        arrays = no_tables()._replace(heads=self.heads, c=self.c, metric=metric)
+        arrays = no_tables()._replace(headers=self.headers, c=self.c, metric=metric)
         return arrays if self.groups is None else arrays._replace(**self.groups._asdict())
 
     @cached_property
     def heads_of_drawn(self) -> np.ndarray:
-        """The heads, with Σc_i over the rows that are drawn: all but the heavy ones."""
+        """The headers, with Σc_i over the rows that are drawn: all but the heavy ones."""
         if not self.heavy.size:
-            return self.heads
-        heads = self.heads.copy()
-        heads[:, TOTAL] = [self._light(k).sum(dtype=np.float64) for k in range(len(self.c))]
-        return heads
+            return self.headers
+        headers = self.headers.copy()
+        headers[:, TOTAL] = [self._light(k).sum(dtype=np.float64) for k in range(len(self.c))]
+        return headers
 
     def reading_always(self, heavy: np.ndarray) -> Self:
         """Return the same bounds with other rows that every update reads."""

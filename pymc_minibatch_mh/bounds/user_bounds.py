@@ -33,7 +33,7 @@ from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval, Mask
 from pymc_minibatch_mh.functions.rules import NoRuleError
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, RANGE
-from pymc_minibatch_mh.likelihood.cells import Cell
+from pymc_minibatch_mh.likelihood.exprs import Expr
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowData, RowFunction
 from pymc_minibatch_mh.likelihood.inputs import array_of
 from pymc_minibatch_mh.progress import report
@@ -47,8 +47,8 @@ def table_of_ranges(low: Array, high: Array, *, verified: bool) -> Tables:
     below = rounded_up(np.maximum(-low, 0.0))
     widths = rounded_up(below.astype(np.float64) + np.maximum(high, 0.0))
     totals = [c.sum(dtype=np.float64) for c in (widths, below)]
-    heads = np.array([[np.inf, RANGE, totals[0]], [OF_NO_MOVE, RANGE, totals[1]]])
-    return Tables(heads, np.stack([widths, below]), float("nan"), verified)
+    headers = np.array([[np.inf, RANGE, totals[0]], [OF_NO_MOVE, RANGE, totals[1]]])
+    return Tables(headers, np.stack([widths, below]), float("nan"), verified)
 
 
 class RangesPass(RowPass):
@@ -61,7 +61,7 @@ class RangesPass(RowPass):
         ends = np.empty((2, self._n_rows))
         self._fill(ends, lambda k, data: self._relative(self._functions[k], data, pieces[k]))
         self._require_bounded(np.isfinite(ends).all(axis=0))
-        widened = self._surrogate.inverse_temperature * (1.0 + RELATIVE)
+        widened = self._reference.inverse_temperature * (1.0 + RELATIVE)
         return table_of_ranges(*(widened * ends), verified=True)
 
     def _relative(self, function: RowFunction, data: RowData, pieces: Sequence[int]) -> np.ndarray:
@@ -107,7 +107,7 @@ class RangesPass(RowPass):
         raise explain_without_range(function, data, boxes, row)
 
 
-def _value(data: RowData, box: Sequence[Interval], root: Cell) -> Interval:
+def _value(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:
     """Return the enclosure of a log-likelihood over a box, each branch over its own rows only."""
     low, high = np.empty((2, data.rows.size))
     for rows, part, branch in branches_by_data(root, data):
@@ -204,5 +204,5 @@ class Bounds:
             )
         single = rounded_up(_of_rows("bounds=Bounds(c)", "c", self.c, n_rows, 0.0))
         kind = DIRECTIONAL if self.metric is None else GIVEN
-        heads = np.array([[np.inf, kind, single.sum(dtype=np.float64)]])
-        return Tables(heads, single[None], float("nan"), verified=False, metric=self.metric)
+        headers = np.array([[np.inf, kind, single.sum(dtype=np.float64)]])
+        return Tables(headers, single[None], float("nan"), verified=False, metric=self.metric)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from pymc_minibatch_mh.chain.pool import ChainState, Pool, new_state, no_supplies
+from pymc_minibatch_mh.chain.prefetch import ChainState, Prefetcher, new_state, no_supplies
 from pymc_minibatch_mh.chain.program import Program, Stage, stage_of
 from pymc_minibatch_mh.errors import BoundsError, BoundViolationError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels import roles as entry
@@ -16,7 +16,7 @@ from pymc_minibatch_mh.kernels.handle import LinkedRecord
 from pymc_minibatch_mh.kernels.moves import Move
 from pymc_minibatch_mh.kernels.posterior import whitened_norm
 from pymc_minibatch_mh.kernels.run import ARGUMENTS, linked, proposal_of, run
-from pymc_minibatch_mh.plan.prepared import PREPARATION_SEED, Prepared
+from pymc_minibatch_mh.plan.plan import PREPARATION_SEED, Plan
 from pymc_minibatch_mh.plan.violations import violation_message
 
 #: Draws between two adaptations.
@@ -53,21 +53,21 @@ class Chain:
     def __init__(self, program: Program, rng: np.random.Generator, adapting: bool) -> None:
         self.program = program
         self._rng = rng
-        size = program.prepared.surrogate.centre.size
-        self._position = program.prepared.surrogate.centre.copy()
-        self._others = np.zeros(program.prepared.target.source.others.size)
+        size = program.plan.reference.centre.size
+        self._position = program.plan.reference.centre.copy()
+        self._others = np.zeros(program.plan.target.source.others.size)
         self._state = new_state(
             size,
             program.proposal.n_components,
-            surrogate=program.prepared.surrogate,
+            reference=program.plan.reference,
             proposal=program.proposal.record(size),
-            test=program.method.record(program.prepared),
+            test=program.method.record(program.plan),
             adapting=adapting,
-            violation=program.prepared.violation or "",
-            supplies=no_supplies(program.prepared),
+            violation=program.plan.violation or "",
+            supplies=no_supplies(program.plan),
         )
         self._linked: LinkedRecord | None = None
-        self._pool: Pool | None = None
+        self._pool: Prefetcher | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the parts bound to this process, and scratch."""
@@ -113,14 +113,14 @@ class Chain:
 
     @state.setter
     def state(self, state: ChainState) -> None:
-        self.program = self.program.on(self.program.prepared.at(state.surrogate))
+        self.program = self.program.rebased(self.program.plan.at(state.reference))
         self._state = state
         self._linked = self._pool = None
 
     @property
-    def prepared(self) -> Prepared:
+    def plan(self) -> Plan:
         """The prepared model, around the chain's own centre."""
-        return self.program.prepared
+        return self.program.plan
 
     def change(self, **fields: Any) -> None:
         """Replace records of the state."""
@@ -128,12 +128,12 @@ class Chain:
             setattr(self._state, name, value)
         self._linked = None
 
-    def move_centre(self, prepared: Prepared) -> None:
+    def move_centre(self, plan: Plan) -> None:
         """Go on around another centre."""
-        self.program = self.program.on(prepared)
-        self.change(surrogate=prepared.surrogate, test=self.program.method.record(prepared))
-        self._state.supplies = no_supplies(prepared, self._state.supplies)
-        self.meet_violation(prepared.violation or "")
+        self.program = self.program.rebased(plan)
+        self.change(reference=plan.reference, test=self.program.method.record(plan))
+        self._state.supplies = no_supplies(plan, self._state.supplies)
+        self.handle_violation(plan.violation or "")
 
     def place(self, position: np.ndarray, others: np.ndarray) -> None:
         """Put the chain at a position, given the variables that it does not move."""
@@ -144,13 +144,13 @@ class Chain:
     def certified(self) -> bool:
         """Whether its draws are exact by bounds that were derived from the model."""
         guarantee = self.program.method.guarantee
-        return guarantee.is_certified(self.prepared.tables, self._state.violation)
+        return guarantee.is_certified(self.plan.tables, self._state.violation)
 
     @property
     def exactness(self) -> str:
         """The guarantee for its draws, in words."""
         guarantee, own = self.program.method.guarantee, self.program.proposal.rests_on
-        found = guarantee.of_draws(self.prepared.tables, self._state.violation)
+        found = guarantee.of_draws(self.plan.tables, self._state.violation)
         return f"{found}; and only if {own}" if own else found
 
     @property
@@ -162,7 +162,7 @@ class Chain:
     def temperature(self) -> float:
         """Temperature K of the log-likelihood in its next draw."""
         found = self.stage.temperature
-        return 1.0 / self.prepared.surrogate.inverse_temperature if found is None else found
+        return 1.0 / self.plan.reference.inverse_temperature if found is None else found
 
     @property
     def scaling(self) -> float:
@@ -184,13 +184,13 @@ class Chain:
             block = Draws(positions[made:until], counts[made:until])
             self._run(updates, *block)
             block.counts[:, entry.N_OBS] += updates * self.program.proposal.rows_read(
-                self.prepared.n_rows
+                self.plan.n_rows
             )
-            keep_books(self, updates, *block)
+            accumulate_statistics(self, updates, *block)
             made = until
         return Draws(positions, counts)
 
-    def stay(self) -> Draws:
+    def repeat_draw(self) -> Draws:
         """Return one draw of a chain that waits: where it is, and nothing counted."""
         return Draws(self.position[None].copy(), np.zeros((1, entry.N_COUNTS)))
 
@@ -218,11 +218,11 @@ class Chain:
         # Linked functions may belong to another temperature than the last.
         self._linked = None
         recentre(self)
-        if self.prepared.tables is not None and not self.certified:
-            self.meet_violation(self.prepared.audited(PREPARATION_SEED + self._state.n_draws))
+        if self.plan.tables is not None and not self.certified:
+            self.handle_violation(self.plan.audited(PREPARATION_SEED + self._state.n_draws))
         self._state.n_updates = self._state.n_full = self._state.n_accepted = 0
 
-    def meet_violation(self, message: str) -> None:
+    def handle_violation(self, message: str) -> None:
         """Mark the chain with a violation, or raise it where that is not tolerated."""
         if not message:
             return
@@ -230,12 +230,12 @@ class Chain:
             raise BoundViolationError(message)
         self._state.violation = message
 
-    def workings(self) -> LinkedRecord:
+    def kernel_state(self) -> LinkedRecord:
         """Return the records of this chain's compiled updates, laid out for them."""
         if self._linked is None:
             state, size, program = self._state, self.position.size, self.program
             # First, as it may compile what the posterior's context then has the address of.
-            proposal = program.proposal.linked(state.proposal, program.prepared)
+            proposal = program.proposal.linked(state.proposal, program.plan)
             pool = self._drawn_ahead()
             move = Move(self.position, *(np.zeros(size) for _ in Move._fields[1:]))
             self._linked = linked(
@@ -249,30 +249,30 @@ class Chain:
                 program.slices,
             )
             if pool is not None:
-                pool.serve(self.position, move.new)
+                pool.set_current_move(self.position, move.new)
         return self._linked
 
-    def _drawn_ahead(self) -> Pool | None:
+    def _drawn_ahead(self) -> Prefetcher | None:
         """Return the rows that were drawn ahead; none where all are in memory."""
-        if self.prepared.target.source.in_memory:
+        if self.plan.target.source.in_memory:
             return None
-        if self._pool is None or self._pool.prepared is not self.prepared:
-            self._pool = Pool(self.prepared, self.others, self._state)
+        if self._pool is None or self._pool.plan is not self.plan:
+            self._pool = Prefetcher(self.plan, self.others, self._state)
         return self._pool
 
     def compile(self) -> None:
         """Compile the loop of draws, where numba's cache lacks it: no draw has to wait."""
-        self.workings().entry(run, *ARGUMENTS)
+        self.kernel_state().entry(run, *ARGUMENTS)
 
-    def have_rows_drawn(self, rng: np.random.Generator) -> None:
+    def seed_prefetch(self, rng: np.random.Generator) -> None:
         """Choose the table that stored rows are drawn ahead by, where none was drawn yet."""
-        if self._state.supply_key < 0 and not self.prepared.target.source.in_memory:
+        if self._state.supply_key < 0 and not self.plan.target.source.in_memory:
             self._state.supply_key = int(rng.integers(2**62))
 
-    def serve(self, position: np.ndarray, new: np.ndarray) -> None:
+    def set_current_move(self, position: np.ndarray, new: np.ndarray) -> None:
         """Name the move that all rows are asked about, where they are stored."""
         if self._pool is not None:
-            self._pool.serve(position, new)
+            self._pool.set_current_move(position, new)
 
     def require_served(self) -> None:
         """Raise an error that came up while compiled code waited for rows."""
@@ -280,12 +280,12 @@ class Chain:
             self._pool.require_served()
 
     def _run(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
-        self.have_rows_drawn(self._rng)
-        workings = self.workings()
-        make_draws = workings.entry(run, *ARGUMENTS)
-        made = make_draws(workings.address, updates, positions, counts)
+        self.seed_prefetch(self._rng)
+        kernel_state = self.kernel_state()
+        make_draws = kernel_state.entry(run, *ARGUMENTS)
+        made = make_draws(kernel_state.address, updates, positions, counts)
         self.require_served()
-        self.program.proposal.require_proposed(proposal_of(workings))
+        self.program.proposal.require_proposed(proposal_of(kernel_state))
         if np.isnan(counts[made - 1, entry.ERROR]):
             raise MinibatchError(
                 "the test of your own has raised an exception, or returned a verdict or a "
@@ -299,10 +299,10 @@ class Chain:
         last = counts[int(np.flatnonzero(~(ratios <= 1.0))[-1])]
         row, ratio = int(last[entry.BOUND_ROW]), float(last[entry.BOUND_RATIO])
         row = row if self._pool is None else int(self._pool.rows[row])
-        here, there = workings.record.worst_move
-        of_range, target = self.prepared.needs.ranges, self.prepared.target
+        here, there = kernel_state.record.worst_move
+        of_range, target = self.plan.requirements.ranges, self.plan.target
         message = violation_message(target, row, here, there, ratio, of_range=of_range)
-        self.meet_violation(message)
+        self.handle_violation(message)
 
 
 def draws_until_adaptation(chain: Chain) -> int:
@@ -315,7 +315,9 @@ def draws_until_adaptation(chain: Chain) -> int:
     return min(WINDOW - made % WINDOW, stage.end - state.n_draws)
 
 
-def keep_books(chain: Chain, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
+def accumulate_statistics(
+    chain: Chain, updates: int, positions: np.ndarray, counts: np.ndarray
+) -> None:
     """Count draws of `updates` updates each; learn from them in warm-up, after each window."""
     state, stage = chain.state, chain.stage
     state.n_draws += len(positions)
@@ -345,7 +347,7 @@ def _forget(chain: Chain) -> None:
         sums[:] = 0.0
     state.warm_up_sum[:] = 0.0
     state.warm_up_weight, state.settled = 0.0, False
-    chain.change(test=chain.program.method.record(chain.prepared))
+    chain.change(test=chain.program.method.record(chain.plan))
 
 
 def _adapt(chain: Chain) -> None:
@@ -371,7 +373,7 @@ def _adapt(chain: Chain) -> None:
 def _adapted_test(chain: Chain) -> Any:
     state, program = chain.state, chain.program
     return program.method.adapted(
-        state.test, state.total_counts, program.prepared, program.updates_per_draw
+        state.test, state.total_counts, program.plan, program.updates_per_draw
     )
 
 
@@ -379,23 +381,23 @@ def recentre(chain: Chain) -> None:
     """Move a centre that was sought to where a chain has been in warm-up, if that is far."""
     state = chain.state
     made = state.n_draws - chain.stage.begin
-    if made < 2 * WINDOW or chain.prepared.target.covariance is not None:
+    if made < 2 * WINDOW or chain.plan.target.covariance is not None:
         return
     mean = state.warm_up_sum / (state.warm_up_weight + made % WINDOW)
     if _distance(chain, mean) < MOVED * np.sqrt(mean.size):
         return
-    target = chain.prepared.target
+    target = chain.plan.target
     target.source.others[:] = chain.others
     try:
-        prepared = chain.prepared.around(mean)
+        plan = chain.plan.around(mean)
     except (ModeError, BoundsError) as reason:
         # Any centre leaves the draws what they are; the old one has served all of warm-up.
         state.unmoved = str(reason)
         return
-    chain.move_centre(prepared)
+    chain.move_centre(plan)
     chain.change(test=_adapted_test(chain))
 
 
 def _distance(chain: Chain, position: np.ndarray) -> float:
-    surrogate = chain.prepared.surrogate
-    return float(whitened_norm(surrogate.whitener, position, surrogate.centre))
+    reference = chain.plan.reference
+    return float(whitened_norm(reference.whitener, position, reference.centre))

@@ -20,7 +20,7 @@ from pymc_minibatch_mh.chain.program import possible_slices
 from pymc_minibatch_mh.kernels.draw import generator_addresses
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.slices import sweep_without_rows
-from pymc_minibatch_mh.plan.prepared import Prepared
+from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.violations import whitened_directions
 
 Begun = Literal["stepped off", "waits"] | None
@@ -38,14 +38,14 @@ FAR, MUCH_LESS = 20.0, 0.125
 SEED = 20_261_122
 
 
-def runs_away(prepared: Prepared, position: np.ndarray) -> bool:
+def scale_collapses(plan: Plan, position: np.ndarray) -> bool:
     """Return whether moves without rows alone go from a position to far from the posterior."""
-    return not _distance_after(prepared, position) < FAR
+    return not _distance_after(plan, position) < FAR
 
 
-def _distance_after(prepared: Prepared, position: np.ndarray) -> float:
+def _distance_after(plan: Plan, position: np.ndarray) -> float:
     """Try moves without rows; return how far from the centre they end, in excess of the usual."""
-    slices, there, target = possible_slices(prepared), position.copy(), prepared.target
+    slices, there, target = possible_slices(plan), position.copy(), plan.target
     n = len(slices.steps)
     if not n:
         return 0.0
@@ -53,41 +53,41 @@ def _distance_after(prepared: Prepared, position: np.ndarray) -> float:
     own = slices._replace(moves=n * max(1, min(SWEEPS, MOST_MOVES // n)))
     functions = address_of(target.prior), target.rows.context
     sweep_without_rows(there, own, *functions, generator_addresses(rng))
-    surrogate, basis = prepared.surrogate, whitened_directions(target, prepared.surrogate, most=n)
-    away = np.linalg.norm(basis @ (surrogate.whitener @ (there - surrogate.centre)))
+    reference, basis = plan.reference, whitened_directions(target, plan.reference, most=n)
+    away = np.linalg.norm(basis @ (reference.whitener @ (there - reference.centre)))
     return float(away - np.sqrt(n))
 
 
-def beside(
-    prepared: Prepared, position: np.ndarray, rng: np.random.Generator, first: int = 0
+def perturbed_start(
+    plan: Plan, position: np.ndarray, rng: np.random.Generator, first: int = 0
 ) -> np.ndarray | None:
-    """Return a position near one that :func:`runs_away`, and does not; None if none was found.
+    """Return a position nearby from which :func:`scale_collapses` is false, None if none was found.
 
     Moved are coordinates from `first` on.
     """
-    noise = prepared.surrogate.factor @ rng.standard_normal(position.size)
+    noise = plan.reference.factor @ rng.standard_normal(position.size)
     noise[:first] = 0.0
-    near = prepared.target.split.mirrored(position + STEP_OFF * noise)
-    left = _distance_after(prepared, near)
-    most = max(FAR, MUCH_LESS * _distance_after(prepared, position))
+    near = plan.target.factorization.mirrored(position + STEP_OFF * noise)
+    left = _distance_after(plan, near)
+    most = max(FAR, MUCH_LESS * _distance_after(plan, position))
     return near if left < most else None
 
 
 def begin(chain: Chain) -> Begun:
-    """Have a chain leave a start that :func:`runs_away`, by a small step in all own coordinates.
+    """Have a chain leave a start where :func:`scale_collapses`, by a small step in its coordinates.
 
     Where that does not help, as others move the variables of rows, the chain waits for them; or no
     longer, if it has waited and they have moved. Returned is the fate of the start, if it is told.
     """
-    prepared, first = chain.prepared, chain.prepared.surrogate.first
+    plan, first = chain.plan, chain.plan.reference.first
     if chain.state.waiting:
         _wait(chain)
         return None
     # Updates that move all coordinates leave by themselves.
     moves = first > 0 or len(chain.program.slices.steps) > 0
-    if not moves or not runs_away(prepared, chain.position):
+    if not moves or not scale_collapses(plan, chain.position):
         return None
-    near = beside(prepared, chain.position, chain.rng, first)
+    near = perturbed_start(plan, chain.position, chain.rng, first)
     if near is not None:
         chain.position[:] = near
         return "stepped off"
@@ -99,27 +99,27 @@ def begin(chain: Chain) -> Begun:
 
 def _wait(chain: Chain) -> None:
     """Have a chain wait no longer, once the variables of rows have moved."""
-    state, first = chain.state, chain.prepared.surrogate.first
+    state, first = chain.state, chain.plan.reference.first
     moved = chain.position[:first] != state.waits_at[:first]
-    if moved.all() or (moved.any() and not runs_away(chain.prepared, chain.position)):
+    if moved.all() or (moved.any() and not scale_collapses(chain.plan, chain.position)):
         state.waits_at[:], state.warned = np.nan, False
 
 
 def place_at(chain: Chain, point: Mapping[str, np.ndarray]) -> None:
     """Put a chain at a point; where that is the last of :func:`point_of`, where it was then."""
-    split, (handed, position) = chain.prepared.target.split, chain.state.handed_out
-    values = split.ravel_values(point)
+    factorization, (handed, position) = chain.plan.target.factorization, chain.state.handed_out
+    values = factorization.ravel_values(point)
     # Bit for bit, and faster than by numbers.
     if values.tobytes() != handed.tobytes():
-        position = split.positions(values)
-    chain.place(position, split.ravel_others(point))
+        position = factorization.positions(values)
+    chain.place(position, factorization.ravel_others(point))
 
 
 def point_of(chain: Chain, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return a point with the value variables where a chain is; remember it if it rounds."""
-    split = chain.prepared.target.split
-    moved = split.unravel(chain.position.copy(), point)
+    factorization = chain.plan.target.factorization
+    moved = factorization.unravel(chain.position.copy(), point)
     if chain.program.rounds_points:
         handed, position = chain.state.handed_out
-        handed[:], position[:] = split.ravel_values(moved), chain.position
+        handed[:], position[:] = factorization.ravel_values(moved), chain.position
     return moved

@@ -11,7 +11,7 @@ from pymc_minibatch_mh.kernels import row_sums as repeat
 from pymc_minibatch_mh.kernels.bound_tables import table_of_move
 from pymc_minibatch_mh.kernels.draw import generator_addresses
 from pymc_minibatch_mh.kernels.run import proposal_of
-from pymc_minibatch_mh.reference.passes import chunks_of, on_all_cores, over_rows
+from pymc_minibatch_mh.reference.full_data import chunks_of, on_all_cores, over_rows
 from pymc_minibatch_mh.reference.row_sums import BoundedMove, Spread, SpreadIn
 
 #: Rows that are read at a time.
@@ -83,14 +83,14 @@ class Probe:
         self._moves_rng = rng
         self._of_moves = generator_addresses(self._moves_rng)
         self._of_rows = generator_addresses(self._rows_rng)
-        self._chain.have_rows_drawn(self._rows_rng)
-        self._workings = self._chain.workings()
+        self._chain.seed_prefetch(self._rows_rng)
+        self._workings = self._chain.kernel_state()
         self._posterior = self._workings.record.posterior
         self._propose = self._workings.entry(repeat.propose_once, *repeat.PROPOSE_ARGUMENTS)
         self._repeat = self._workings.entry(repeat.repeat_test, *repeat.REPEAT_ARGUMENTS)
-        self.n_rows = self._chain.prepared.n_rows
+        self.n_rows = self._chain.plan.n_rows
         self.n_top = min(math.ceil(TOP_SHARE * self.n_rows), MOST_TOP_ROWS)
-        self._beta = float(self._posterior.surrogate.inverse_temperature)
+        self._beta = float(self._posterior.reference.inverse_temperature)
 
     def given(self, others: np.ndarray) -> None:
         """Hold the variables that the chain does not move at some values."""
@@ -127,8 +127,8 @@ class Probe:
         """Read all rows for a move, in blocks."""
         table, m = self._bounds_of(move)
         chunks = chunks_of(self.n_rows, CHUNK)
-        ends = move.position, move.new, self._posterior.surrogate.centre
-        order = self._chain.prepared.target.taylor_order
+        ends = move.position, move.new, self._posterior.reference.centre
+        order = self._chain.plan.target.taylor_order
         bounded = BoundedMove(order, ends, table, m, self._beta)
         asked = [SpreadIn(bounded, chunk.start, self._heavy, self.n_top) for chunk in chunks]
         whole = Spread(0.0, (0, 0.0, 0.0, 0.0), np.empty(0), math.nan if table < 0 else -1.0, -1)
@@ -137,9 +137,9 @@ class Probe:
         return self._summary(move, whole)
 
     def _found(self, asked: list[tuple[slice, SpreadIn]]) -> Iterator[Spread]:
-        prepared, posterior = self._chain.prepared, self._posterior
-        if not prepared.target.source.in_memory:
-            return over_rows(prepared.held, prepared.target.source, asked)
+        plan, posterior = self._chain.plan, self._posterior
+        if not plan.target.source.in_memory:
+            return over_rows(plan.held, plan.target.source, asked)
 
         def part(one: tuple[slice, SpreadIn]) -> Spread:
             chunk, table = one[0], one[1].move.table
@@ -169,13 +169,13 @@ class Probe:
     @property
     def _heavy(self) -> np.ndarray:
         """Rows that every update reads, by their numbers, which places in a supply are not."""
-        drawn_from = self._chain.prepared.drawn_from
+        drawn_from = self._chain.plan.drawn_from
         return self._posterior.tables.heavy if drawn_from is None else drawn_from.heavy
 
     def _bounds_of(self, move: ProposedMove) -> tuple[int, float]:
         """Return the table that serves a move and its M; -1 and NaN where none does."""
-        tables, surrogate = self._posterior.tables, self._posterior.surrogate
-        best, m = table_of_move(tables, surrogate, move.position, move.new)
+        tables, reference = self._posterior.tables, self._posterior.reference
+        best, m = table_of_move(tables, reference, move.position, move.new)
         return (-1, math.nan) if best < 0 else (best, m)
 
     def _repeated(self, move: ProposedMove, repetitions: int) -> np.ndarray:
@@ -183,7 +183,7 @@ class Probe:
         outcomes[repeat.FEWEST] = math.inf
         by_verdict = int(not self._chain.program.method.returns_probability)
         address = self._workings.address
-        self._chain.serve(move.position, move.new)
+        self._chain.set_current_move(move.position, move.new)
         self._repeat(address, self._of_rows, *move, repetitions, by_verdict, outcomes)
         self._chain.require_served()
         return outcomes

@@ -2,7 +2,7 @@
 
 Chains without control variates may go through temperatures in warm-up: sums of control variates
 would hold the one they were made for. Preparation belongs to the last temperature, and is scaled to
-those before it (:attr:`pymc_minibatch_mh.kernels.posterior.Surrogate.relative`).
+those before it (:attr:`pymc_minibatch_mh.kernels.posterior.Reference.relative`).
 """
 
 import sys
@@ -13,14 +13,14 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from pymc_minibatch_mh.chain.pool import Pool
+from pymc_minibatch_mh.chain.prefetch import Prefetcher
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
 from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices
 from pymc_minibatch_mh.plan.method import Method
-from pymc_minibatch_mh.plan.prepared import Prepared
+from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.violations import whitened_directions
 from pymc_minibatch_mh.proposals.base import Proposal
 
@@ -50,13 +50,13 @@ def stage_of(schedule: Schedule, n_draws: int, adapting: bool) -> Stage:
     return Stage(begin, schedule[len(begun)][0], temperature)
 
 
-def tempered(surrogate: Surrogate, temperature: float | None) -> Surrogate:
+def tempered(reference: Reference, temperature: float | None) -> Reference:
     """Return control variates of order 0 at another temperature than they were prepared for."""
     if temperature is None:
-        return surrogate
+        return reference
     beta = 1.0 / temperature
-    relative = beta / surrogate.inverse_temperature
-    return surrogate._replace(inverse_temperature=beta, relative=relative)
+    relative = beta / reference.inverse_temperature
+    return reference._replace(inverse_temperature=beta, relative=relative)
 
 
 #: Moves after each update at most, where their number is not set: each of them evaluates the prior
@@ -67,12 +67,12 @@ MOST_MOVES = 10
 WIDTH = 2.5
 
 
-def possible_slices(prepared: Prepared) -> Slices:
+def possible_slices(plan: Plan) -> Slices:
     """Return the directions along which no row changes, and as many moves as have a choice."""
-    directions = prepared.target.compiled.unread
+    directions = plan.target.compiled.unread
     if not len(directions):
         return NO_SLICES
-    lengths = np.linalg.norm(directions @ prepared.surrogate.whitener.T, axis=1)
+    lengths = np.linalg.norm(directions @ plan.reference.whitener.T, axis=1)
     steps = np.ascontiguousarray(WIDTH * directions / lengths[:, None])
     ends = [(inside[0], inside[-1] + 1) for inside in map(np.flatnonzero, steps)]
     return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MOST_MOVES))
@@ -87,7 +87,7 @@ class Program:
     SettingError if moves draw rows themselves, which are stored.
     """
 
-    prepared: Prepared
+    plan: Plan
     method: Method
     proposal: Proposal
     updates_per_draw: int = 1
@@ -96,7 +96,7 @@ class Program:
 
     def __post_init__(self) -> None:
         """Refuse moves that draw stored rows, and compile functions."""
-        if self.proposal.draws_rows and not self.prepared.target.source.in_memory:
+        if self.proposal.draws_rows and not self.plan.target.source.in_memory:
             # Of those in memory, the next ones are kept for the test: it has to draw them apart.
             raise SettingError(
                 f"proposal={type(self.proposal).__name__}(...) draws a batch of rows, and data of "
@@ -112,14 +112,14 @@ class Program:
     @cached_property
     def _compiled(self) -> tuple[Callable, Callable, RowSpace]:
         """Prior and rows: their addresses are only valid while they are referenced."""
-        target, below = self.prepared.target, self.prepared.below
-        if below is None:
-            return target.prior, target.evaluate, target.passes.space
-        return target.prior, below.evaluate, below.space
+        target, lower_bounds = self.plan.target, self.plan.lower_bounds
+        if lower_bounds is None:
+            return target.prior, target.evaluate, target.full_data.space
+        return target.prior, lower_bounds.evaluate, lower_bounds.space
 
-    def on(self, prepared: Prepared) -> Self:
+    def rebased(self, plan: Plan) -> Self:
         """Return the same method and proposal on a model prepared around another centre."""
-        return self if prepared is self.prepared else replace(self, prepared=prepared)
+        return self if plan is self.plan else replace(self, plan=plan)
 
     @property
     def at_last_temperature(self) -> Self:
@@ -133,18 +133,18 @@ class Program:
         asked_for = suits if asked is None else asked > 0
         if not (asked_for and self.method.moves_without_rows):
             return NO_SLICES
-        found = possible_slices(self.prepared)
+        found = possible_slices(self.plan)
         return found if asked is None or not len(found.steps) else found._replace(moves=asked)
 
     @cached_property
     def rounds_points(self) -> bool:
         """Whether a position may be another one after it was a point of the model."""
-        split = self.prepared.target.split
-        single = any(block.variable.dtype != "float64" for block in split.blocks)
-        return single or split.coordinates is not None
+        factorization = self.plan.target.factorization
+        single = any(block.variable.dtype != "float64" for block in factorization.blocks)
+        return single or factorization.reparametrization is not None
 
     def posterior(
-        self, others: np.ndarray, temperature: float | None = None, pool: Pool | None = None
+        self, others: np.ndarray, temperature: float | None = None, pool: Prefetcher | None = None
     ) -> Posterior:
         """Return the posterior of a chain, given the variables that it does not move.
 
@@ -152,27 +152,27 @@ class Program:
         one of a schedule, or None; `pool` has rows that were drawn ahead, where rows are stored.
         """
         prior, evaluate, space = self._compiled
-        prepared, space = self.prepared, space if pool is None else pool.space
+        plan, space = self.plan, space if pool is None else pool.space
         context = space.context.copy()
-        context[prepared.target.OTHERS_SLOT] = others.ctypes.data
-        surrogate, tables = prepared.surrogate, prepared.tables
+        context[plan.target.OTHERS_SLOT] = others.ctypes.data
+        reference, tables = plan.reference, plan.tables
         if tables is None:
             arrays = no_tables()
         else:
             arrays = tables.arrays if self.method.draws_by_bounds else tables.undrawn
             if tables.verified:
-                arrays = arrays._replace(unread=whitened_directions(prepared.target, surrogate))
-        if prepared.heavy is not None and not self.method.draws_by_bounds:
-            arrays = arrays._replace(heavy=prepared.heavy)
+                arrays = arrays._replace(unread=whitened_directions(plan.target, reference))
+        if plan.heavy is not None and not self.method.draws_by_bounds:
+            arrays = arrays._replace(heavy=plan.heavy)
         if pool is not None:
             arrays = arrays._replace(c=pool.c, supply=pool.supply, heavy=pool.heavy)
-        if prepared.below is not None:
-            surrogate, arrays = prepared.below.surrogate, prepared.below.tables
+        if plan.lower_bounds is not None:
+            reference, arrays = plan.lower_bounds.reference, plan.lower_bounds.tables
         return Posterior(
             address_of(prior),
             address_of(evaluate),
             RowSpace(space.term_starts, context),
-            tempered(surrogate, temperature),
+            tempered(reference, temperature),
             arrays,
-            float(self.method.most_drawn(prepared)),
+            float(self.method.most_drawn(plan)),
         )

@@ -36,26 +36,26 @@ from pymc_minibatch_mh.compiled.graphs import (
 )
 from pymc_minibatch_mh.compiled.scalars import compiled_log_density, composite_of, in_order
 from pymc_minibatch_mh.compiled.unread import unread_directions
-from pymc_minibatch_mh.errors import BoundsError, UnsplittableModelError
+from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
 from pymc_minibatch_mh.functions.base import Function, numpy_of
 from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
-from pymc_minibatch_mh.likelihood.cells import (
+from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
+from pymc_minibatch_mh.likelihood.exprs import (
     Affine,
     Apply,
     Argument,
-    Cell,
-    Cells,
     Constant,
+    Expr,
+    ExprGraph,
     Gather,
     LoweringError,
     Place,
 )
-from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
+from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.lower import Tensor, lower
 from pymc_minibatch_mh.likelihood.slopes import Slopes
-from pymc_minibatch_mh.likelihood.split import Split
 
 _REWRITES = RewriteDatabaseQuery(
     include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
@@ -69,8 +69,10 @@ _AS_WRITTEN = Mode(linker="py", optimizer=AS_SAMPLED)
 class GraphPrior:
     """The prior part of a split model, as a graph."""
 
-    def __init__(self, split: Split, compile_kwargs: Mapping[str, Any] | None = None) -> None:
-        self._split = split
+    def __init__(
+        self, factorization: Factorization, compile_kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        self._split = factorization
         self._compile_kwargs = compile_kwargs
 
     def compiled(self) -> Callable:
@@ -79,12 +81,15 @@ class GraphPrior:
 
     @cached_property
     def _compiled(self) -> Callable:
-        split = self._split
-        theta = pt.vector("position", dtype="float64", shape=(split.size,))
+        factorization = self._split
+        theta = pt.vector("position", dtype="float64", shape=(factorization.size,))
         context = pt.vector("context", dtype="int64")
-        values = {split.position: theta, split.other_values: read_others(split, context)}
-        (value,) = clone_replace([split.prior], values)
-        graph = compiled_graph(split, [theta, context], [value], self._compile_kwargs)
+        values = {
+            factorization.position: theta,
+            factorization.other_values: read_others(factorization, context),
+        }
+        (value,) = clone_replace([factorization.prior], values)
+        graph = compiled_graph(factorization, [theta, context], [value], self._compile_kwargs)
 
         @njit(LOGP_SIGNATURE, nogil=True)
         def logp(theta, context):
@@ -118,14 +123,14 @@ class GraphPrior:
         return self._in_python(_STABLE)
 
     def _in_python(self, mode: Mode) -> Callable:
-        split = self._split
-        theta, others = split.position, split.other_values
-        direction = pt.vector("direction", dtype="float64", shape=(split.size,))
-        with differentiable(split):
-            gradient = grad(split.prior, theta, disconnected_inputs="ignore")
+        factorization = self._split
+        theta, others = factorization.position, factorization.other_values
+        direction = pt.vector("direction", dtype="float64", shape=(factorization.size,))
+        with differentiable(factorization):
+            gradient = grad(factorization.prior, theta, disconnected_inputs="ignore")
             product = pushforward(gradient, theta, direction, disconnected_outputs="ignore")
-        directions = pt.matrix("directions", dtype="float64", shape=(None, split.size))
-        outputs = [split.prior, gradient, vectorize_graph(product, {direction: directions})]
+        directions = pt.matrix("directions", dtype="float64", shape=(None, factorization.size))
+        outputs = [factorization.prior, gradient, vectorize_graph(product, {direction: directions})]
         function = pytensor.function(
             [theta, others, directions], outputs, mode=mode, on_unused_input="ignore"
         )
@@ -153,18 +158,18 @@ class ScalarPrior:
     or differentiated twice, or depends on variables outside of the position.
     """
 
-    def __init__(self, split: Split) -> None:
-        self._size = split.size
-        self._cells = Cells()
-        self._root = _expression(self._cells, split)
+    def __init__(self, factorization: Factorization) -> None:
+        self._size = factorization.size
+        self._cells = ExprGraph()
+        self._root = _expression(self._cells, factorization)
         if sum(1 for _ in in_order([self._root])) > MOST_OPERATIONS:
-            raise LoweringError(split.prior.owner.op, "is one of very many operations")
+            raise LoweringError(factorization.prior.owner.op, "is one of very many operations")
         slopes = Slopes(self._cells)
-        gradient = [slopes.of(self._root, k) for k in range(split.size)]
+        gradient = [slopes.of(self._root, k) for k in range(factorization.size)]
         second = {
-            pair: cell
-            for pair in combinations_with_replacement(range(split.size), 2)
-            if (cell := slopes.of(gradient[pair[0]], pair[1])) is not self._cells.zero
+            pair: expr
+            for pair in combinations_with_replacement(range(factorization.size), 2)
+            if (expr := slopes.of(gradient[pair[0]], pair[1])) is not self._cells.zero
         }
         self._pairs = list(second)
         self._first_order = _Numbers([self._root, *gradient])
@@ -188,19 +193,21 @@ class ScalarPrior:
         return float(value[0]), gradient, products
 
 
-def _expression(cells: Cells, split: Split) -> Cell:
+def _expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
     """Return the prior part in arguments, one for each coordinate."""
-    graph = FunctionGraph(outputs=[split.prior], clone=True, copy_inputs=False)
+    graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
     AS_SAMPLED.rewrite(graph)
     (prior,) = graph.outputs
     above = list(ancestors([prior]))
-    if split.other_values in above or not all(map(_is_small, above)):
-        raise LoweringError(split.prior.owner and split.prior.owner.op, "is not small")
-    position = np.empty(split.size, dtype=object)
-    for k in range(split.size):
-        position[k] = cells.coordinate(k)
-    (root,) = np.ravel(lower(cells, prior, {split.position: Tensor(position, None)}).cells)
-    return _in_arguments(cells, root)
+    if factorization.other_values in above or not all(map(_is_small, above)):
+        raise LoweringError(
+            factorization.prior.owner and factorization.prior.owner.op, "is not small"
+        )
+    position = np.empty(factorization.size, dtype=object)
+    for k in range(factorization.size):
+        position[k] = exprs.coordinate(k)
+    (root,) = np.ravel(lower(exprs, prior, {factorization.position: Tensor(position, None)}).exprs)
+    return _in_arguments(exprs, root)
 
 
 def _is_small(variable: Variable) -> bool:
@@ -210,50 +217,50 @@ def _is_small(variable: Variable) -> bool:
     return None not in shape and int(np.prod(shape)) <= MOST_ENTRIES
 
 
-def _in_arguments(cells: Cells, root: Cell) -> Cell:
+def _in_arguments(exprs: ExprGraph, root: Expr) -> Expr:
     """Return an expression with sums of arguments in the place of linear forms."""
-    known: dict[Cell, Cell] = {}
-    for cell in in_order([root]):
-        if isinstance(cell, Affine):
+    known: dict[Expr, Expr] = {}
+    for expr in in_order([root]):
+        if isinstance(expr, Affine):
             parts = (
-                multiply(cells, cells.constant(t.factor), *t.monomial, _coordinate(cells, t.place))
-                for t in cell.terms
+                multiply(exprs, exprs.constant(t.factor), *t.monomial, _coordinate(exprs, t.place))
+                for t in expr.terms
             )
-            known[cell] = add(cells, *parts, cell.offset)
-        elif isinstance(cell, Apply) and not cell.is_data:
-            known[cell] = cells.node(cell.op, [known[x] for x in cell.inputs])
+            known[expr] = add(exprs, *parts, expr.offset)
+        elif isinstance(expr, Apply) and not expr.is_data:
+            known[expr] = exprs.node(expr.op, [known[x] for x in expr.inputs])
         else:
-            known[cell] = cell
+            known[expr] = expr
     return known[root]
 
 
-def _coordinate(cells: Cells, place: Place) -> Cell:
+def _coordinate(exprs: ExprGraph, place: Place) -> Expr:
     if isinstance(place, Gather):
         raise LoweringError("an index", "is not a constant")
-    return cells.argument(place)
+    return exprs.argument(place)
 
 
 class _Numbers:
     """Expressions of arguments, evaluated operation by operation."""
 
-    def __init__(self, outputs: Sequence[Cell]) -> None:
-        places: dict[Cell, int] = {}
+    def __init__(self, outputs: Sequence[Expr]) -> None:
+        places: dict[Expr, int] = {}
         self._leaves: list[tuple[int | None, Any]] = []
         self._operations: list[tuple[Callable, list[int]]] = []
         ordered = list(in_order(outputs))
-        ordered.sort(key=lambda cell: isinstance(cell, Apply))
-        for cell in ordered:
-            if isinstance(cell, Argument):
-                self._leaves.append((cell.number, None))
-            elif isinstance(cell, Constant):
-                self._leaves.append((None, np.asarray(cell.value)))
-            elif isinstance(cell, Apply) and _has_numbers(cell.op):
-                function = numpy_of(cell.op)
-                self._operations.append((function, [places[x] for x in cell.inputs]))
+        ordered.sort(key=lambda expr: isinstance(expr, Apply))
+        for expr in ordered:
+            if isinstance(expr, Argument):
+                self._leaves.append((expr.number, None))
+            elif isinstance(expr, Constant):
+                self._leaves.append((None, np.asarray(expr.value)))
+            elif isinstance(expr, Apply) and _has_numbers(expr.op):
+                function = numpy_of(expr.op)
+                self._operations.append((function, [places[x] for x in expr.inputs]))
             else:
-                raise LoweringError(cell, "is no number")
-            places[cell] = len(places)
-        self._outputs = [places[cell] for cell in outputs]
+                raise LoweringError(expr, "is no number")
+            places[expr] = len(places)
+        self._outputs = [places[expr] for expr in outputs]
 
     def __call__(self, arguments: np.ndarray) -> np.ndarray:
         values = [arguments[number] if number is not None else x for number, x in self._leaves]
@@ -272,8 +279,10 @@ def _has_numbers(op: ScalarOp) -> bool:
 class CompiledModel:
     """The parts of a split model, compiled, wherever the rows lie."""
 
-    def __init__(self, split: Split, compile_kwargs: Mapping[str, Any] | None) -> None:
-        self.split = split
+    def __init__(
+        self, factorization: Factorization, compile_kwargs: Mapping[str, Any] | None
+    ) -> None:
+        self.factorization = factorization
         if compile_kwargs is not None:
             # Refused here if invalid, whether or not a graph is compiled with them.
             numba_options(compile_kwargs)
@@ -283,32 +292,32 @@ class CompiledModel:
     def row_functions(self) -> list[RowFunction] | BoundsError:
         """Rows as functions of a few linear forms, or why they are none."""
         try:
-            return row_functions(self.split)
+            return row_functions(self.factorization)
         except BoundsError as reason:
             return reason
 
     @cached_property
     def unread(self) -> np.ndarray:
         """Directions along which no row changes and a step moves, shape (n, d)."""
-        return unread_directions(self.split, self.row_functions)
+        return unread_directions(self.factorization, self.row_functions)
 
     @cached_property
     def rows(self) -> FormRows | GraphRows:
         """Rows by their linear forms if they have some, else as a graph of all parameters.
 
-        Raises an UnsplittableModelError if they have none and are stored: a graph reads rows in
+        Raises an UnsupportedModelError if they have none and are stored: a graph reads rows in
         memory.
         """
         if not isinstance(self._forms, str):
             return self._forms
-        source = row_source(self.split)
+        source = row_source(self.factorization)
         if not source.in_memory:
-            raise UnsplittableModelError(
+            raise UnsupportedModelError(
                 f"{self._forms.removesuffix(WAY_ON).rstrip()} Data of Rows(...) are computed with "
                 "by what bounds are derived from. Give the model arrays in memory, and use "
                 "BarkerMinibatchMH() or PenaltyMH()."
             )
-        return GraphRows(self.split, source, self.compile_kwargs)
+        return GraphRows(self.factorization, source, self.compile_kwargs)
 
     @property
     def why_graph(self) -> str:
@@ -329,6 +338,6 @@ class CompiledModel:
     def prior(self) -> ScalarPrior | GraphPrior:
         """The prior part as one expression of scalars if it is small, else as a graph."""
         try:
-            return ScalarPrior(self.split)
+            return ScalarPrior(self.factorization)
         except LoweringError:
-            return GraphPrior(self.split, self.compile_kwargs)
+            return GraphPrior(self.factorization, self.compile_kwargs)

@@ -11,8 +11,8 @@ from pymc_minibatch_mh.data import ArrayRows, Column
 from pymc_minibatch_mh.kernels import forms as slot
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.rowwise import bend_rows, derive_rows, evaluate_rows
-from pymc_minibatch_mh.likelihood.cells import Cell, LoweringError
 from pymc_minibatch_mh.likelihood.differences import derivatives, remainder_difference
+from pymc_minibatch_mh.likelihood.exprs import Expr, LoweringError
 from pymc_minibatch_mh.likelihood.function import (
     MOST_ARGUMENTS,
     RowFunction,
@@ -29,7 +29,7 @@ class FormRows:
 
     def __init__(self, functions: Sequence[RowFunction]) -> None:
         self.functions = functions
-        #: Data cells that each function takes.
+        #: Data expressions that each function takes.
         self.leaves = [leaves_of([function.root]) for function in functions]
         self._slopes = [derivatives(function, (0, 1, 2)) for function in functions]
         self._compiled: dict[tuple[int, int], list[Callable]] = {}
@@ -43,7 +43,7 @@ class FormRows:
     def differences(self, taylor_order: int) -> list[Callable]:
         """Compile differences of remainders and their rounding errors (``ROWWISE``)."""
 
-        def expressions(k: int) -> Sequence[Cell]:
+        def expressions(k: int) -> Sequence[Expr]:
             return remainder_difference(self.functions[k], taylor_order)
 
         return self._roles((slot.DIFFERENCE, taylor_order), 3, expressions)
@@ -68,7 +68,7 @@ class FormRows:
         return True
 
     def _roles(
-        self, role: tuple[int, int], times: int, expressions: Callable[[int], Sequence[Cell]]
+        self, role: tuple[int, int], times: int, expressions: Callable[[int], Sequence[Expr]]
     ) -> list[Callable]:
         if role not in self._compiled:
             widths = [times * len(function.arguments) for function in self.functions]
@@ -101,8 +101,8 @@ class _Rows:
         self._call(slot.SLOPES, self._rows.slopes())
         return derive_rows
 
-    def bend(self) -> Callable | None:
-        """Compile averages of third derivatives (``BEND``), None where these are none or many."""
+    def skewness(self) -> Callable | None:
+        """Compile averages of third derivatives (``SKEWNESS``); None where there are none."""
         if not self._rows.has_bend:
             return None
         self._call(slot.THIRD, self._rows.thirds())
@@ -141,7 +141,7 @@ class PlacedFormRows(_Rows):
         self.context = np.array([*source.others_address, *self._starts, *numbers], dtype=np.int64)
 
     def write(self, places: slice, columns: Sequence[Column]) -> None:
-        """Put rows into some places, and compute anew what is computed from their data."""
+        """Put rows into some places, and compute their derived data anew."""
         for room, column in zip(self._source.columns, columns, strict=True):
             room.values[places] = column.values
         for leaves in self._leaves:

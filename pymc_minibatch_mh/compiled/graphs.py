@@ -32,10 +32,10 @@ from pytensor.tensor.type import TensorType
 from pymc_minibatch_mh.data import ArrayRows, Column, dtype_once_read
 from pymc_minibatch_mh.data.arrays import load
 from pymc_minibatch_mh.data.storage import StoredRows
-from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
+from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.kernels.roles import DERIVATIVES_SIGNATURE, EVALUATE_SIGNATURE
-from pymc_minibatch_mh.likelihood.batch import BatchTerm
-from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.likelihood.batch import Likelihood
+from pymc_minibatch_mh.likelihood.factorization import Factorization
 
 
 class ReadRows(Op):
@@ -111,57 +111,59 @@ OTHERS_SLOT = 0
 OBJECT_MODE = "Numba will use object mode"
 
 
-def row_source(split: Split) -> ArrayRows:
+def row_source(factorization: Factorization) -> ArrayRows:
     """Collect the data arrays of all terms, each once."""
     columns: dict[tuple[int, int], Column] = {}
-    for term in split.terms:
+    for term in factorization.terms:
         for column, _ in term.batches:
             columns.setdefault((id(column.values), column.axis), column)
-    n_others = split.other_values.type.shape[0]
+    n_others = factorization.other_values.type.shape[0]
     if any(not isinstance(column.values, np.ndarray) for column in columns.values()):
         return StoredRows(tuple(columns.values()), n_others)
-    return ArrayRows(list(columns.values()), [term.n_rows for term in split.terms], n_others)
+    return ArrayRows(
+        list(columns.values()), [term.n_rows for term in factorization.terms], n_others
+    )
 
 
-def read_others(split: Split, context: Variable) -> Variable:
+def read_others(factorization: Factorization, context: Variable) -> Variable:
     """Return the values that all rows share as a compiled graph reads them."""
-    read = ReadRows(OTHERS_SLOT, "float64", split.other_values.type.shape)
+    read = ReadRows(OTHERS_SLOT, "float64", factorization.other_values.type.shape)
     return read(np.zeros(1, dtype=np.int64), context)[0]
 
 
-def names_of_terms(split: Split) -> str:
+def names_of_terms(factorization: Factorization) -> str:
     """Return the names of the subsampled variables, for messages."""
-    return ", ".join(repr(term.name) for term in split.terms)
+    return ", ".join(repr(term.name) for term in factorization.terms)
 
 
 @contextmanager
-def differentiable(split: Split) -> Iterator[None]:
+def differentiable(factorization: Factorization) -> Iterator[None]:
     """Refuse an operation without derivatives by name.
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         If a graph that is differentiated here has one.
     """
     try:
         yield
     except (MethodNotDefined, NullTypeGradError) as error:
-        raise UnsplittableModelError(
-            f"{names_of_terms(split)}: an operation of the model has no derivative ({error}), "
-            "which control variates and the search for the mode need. Use another "
+        raise UnsupportedModelError(
+            f"{names_of_terms(factorization)}: an operation of the model has no derivative "
+            f"({error}), which control variates and the search for the mode need. Use another "
             "parameterisation, or sample with pm.Slice()."
         ) from error
 
 
 def compiled_graph(
-    split: Split,
+    factorization: Factorization,
     inputs: Sequence[Variable],
     outputs: Sequence[Variable],
     compile_kwargs: Mapping[str, Any] | None,
 ) -> Callable:
     """Compile a graph to a numba function, by arguments of :func:`pytensor.function`.
 
-    Raises an UnsplittableModelError, by the names of the model's variables, if an operation has no
+    Raises an UnsupportedModelError, by the names of the model's variables, if an operation has no
     compiled form.
     """
     options = numba_options(compile_kwargs)
@@ -172,10 +174,10 @@ def compiled_graph(
                 inputs, outputs, trust_input=True, on_unused_input="ignore", **options
             )
         except UserWarning as fallback:
-            raise UnsplittableModelError(
-                f"{names_of_terms(split)}: an operation of the model or of its derivatives has no "
-                f"compiled form ({fallback}), so an update would run in Python, row by row. Use a "
-                "lower taylor_order, or sample with pm.NUTS()."
+            raise UnsupportedModelError(
+                f"{names_of_terms(factorization)}: an operation of the model or of its derivatives "
+                f"has no compiled form ({fallback}), so an update would run in Python, row by row. "
+                "Use a lower taylor_order, or sample with pm.NUTS()."
             ) from fallback
     return function.vm.jit_fn
 
@@ -183,7 +185,7 @@ def compiled_graph(
 class PlacedRows(Protocol):
     """Compiled rows where they lie in this process."""
 
-    #: What the compiled functions need to reach the rows, int64.
+    #: Addresses and strides by which compiled functions reach the rows, int64.
     context: np.ndarray
     #: Whether a Hessian takes one pass, and not one for each coordinate.
     cheap_hessian: bool
@@ -194,8 +196,8 @@ class PlacedRows(Protocol):
     def row_derivatives(self) -> Callable:
         """Compile value, gradient and Hessian (``DERIVATIVES``)."""
 
-    def bend(self) -> Callable | None:
-        """Compile averages of third derivatives (``BEND``), None where there are none."""
+    def skewness(self) -> Callable | None:
+        """Compile averages of third derivatives (``SKEWNESS``), None where there are none."""
 
 
 class GraphRows:
@@ -204,16 +206,19 @@ class GraphRows:
     cheap_hessian = False
 
     def __init__(
-        self, split: Split, source: ArrayRows, compile_kwargs: Mapping[str, Any] | None = None
+        self,
+        factorization: Factorization,
+        source: ArrayRows,
+        compile_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        self._split = split
+        self._split = factorization
         self._source = source
         self._compile_kwargs = compile_kwargs
         self._rows = pt.vector("rows", dtype="int64")
-        self._ends = pt.vector("ends", dtype="int64", shape=(len(split.terms),))
+        self._ends = pt.vector("ends", dtype="int64", shape=(len(factorization.terms),))
         self._context = pt.vector("context", dtype="int64")
-        self._others = read_others(split, self._context)
-        self._logps = [self._on_rows(k, term) for k, term in enumerate(split.terms)]
+        self._others = read_others(factorization, self._context)
+        self._logps = [self._on_rows(k, term) for k, term in enumerate(factorization.terms)]
         self._compiled: dict[object, Callable] = {}
         self.context = source.context
 
@@ -223,7 +228,7 @@ class GraphRows:
         placed.context = source.context
         return placed
 
-    def bend(self) -> None:
+    def skewness(self) -> None:
         """Have no third derivatives."""
 
     def evaluate(self, taylor_order: int) -> Callable:
@@ -302,7 +307,7 @@ class GraphRows:
 
         return derivatives
 
-    def _on_rows(self, k: int, term: BatchTerm) -> Variable:
+    def _on_rows(self, k: int, term: Likelihood) -> Variable:
         start = self._ends[k - 1] if k else 0
         rows = self._rows[start : self._ends[k]] if len(self._split.terms) > 1 else self._rows
         replacements = {term.length: rows.shape[0], self._split.other_values: self._others}

@@ -11,7 +11,7 @@ from pymc_minibatch_mh.data.arrays import STORED
 from pymc_minibatch_mh.kernels import forms as slot
 from pymc_minibatch_mh.kernels.forms import PlacedForms, place_forms
 from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.likelihood.cells import Cell, Data, Gather, Term
+from pymc_minibatch_mh.likelihood.exprs import Data, Expr, Gather, Monomial
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
 
 #: Rows whose computed data are made at a time.
@@ -34,7 +34,7 @@ class Piece:
 
     #: RUN, PRODUCT or CHOICE.
     kind: int
-    #: What the product of the leaves is multiplied by.
+    #: Factor of the product of the leaves.
     factor: float
     #: The leaves; the first of a choice chooses.
     leaves: tuple[Leaf, ...]
@@ -47,12 +47,12 @@ class Piece:
     choice: tuple[int, int] = (0, 0)
 
 
-#: What is computed from the data of a term, which forms cannot compute themselves: once for all.
-_computed: WeakKeyDictionary[RowFunction, dict[Cell, np.ndarray]] = WeakKeyDictionary()
+#: Data of a term that forms cannot compute themselves, computed once for all.
+_computed: WeakKeyDictionary[RowFunction, dict[Expr, np.ndarray]] = WeakKeyDictionary()
 
 
 class Leaves:
-    """The data cells of a term, as numbers in memory."""
+    """The data expressions of a term, as numbers in memory."""
 
     def __init__(self, function: RowFunction) -> None:
         self._function = function
@@ -63,25 +63,25 @@ class Leaves:
         """The arrays that leaves lie in."""
         return [*(column.values for column in self._function.columns), *self._computed.values()]
 
-    def of(self, cell: Cell) -> Leaf:
-        """Return where a data cell lies, computed for all rows if the data do not hold it."""
-        if isinstance(cell, Data):
-            return _leaf(self._function.columns[cell.column], cell.entry, cell.column)
-        if cell not in self._computed:
-            self._computed[cell] = self._compute(cell)
-        return _leaf(Column("computed", self._computed[cell], 0), (), cell)
+    def of(self, expr: Expr) -> Leaf:
+        """Return where a data expression lies, computed for all rows if the data do not hold it."""
+        if isinstance(expr, Data):
+            return _leaf(self._function.columns[expr.column], expr.entry, expr.column)
+        if expr not in self._computed:
+            self._computed[expr] = self._compute(expr)
+        return _leaf(Column("computed", self._computed[expr], 0), (), expr)
 
     def compute_again(self, rows: slice) -> None:
-        """Compute for some rows anew what was computed from their data."""
-        for cell, values in self._computed.items():
-            values[rows] = RowData(self._function, rows).value(cell)
+        """Compute the derived data of some rows anew."""
+        for expr, values in self._computed.items():
+            values[rows] = RowData(self._function, rows).value(expr)
 
-    def _compute(self, cell: Cell) -> np.ndarray:
+    def _compute(self, expr: Expr) -> np.ndarray:
         n_rows = self._function.n_rows
-        out = np.empty(n_rows, dtype=np.float64 if cell.dtype.kind == "f" else np.int64)
+        out = np.empty(n_rows, dtype=np.float64 if expr.dtype.kind == "f" else np.int64)
         for first in range(0, n_rows, CHUNK):
             rows = slice(first, min(first + CHUNK, n_rows))
-            out[rows] = RowData(self._function, rows).value(cell)
+            out[rows] = RowData(self._function, rows).value(expr)
         return out
 
 
@@ -104,8 +104,8 @@ def pieces_of(form: LinearForm, leaves: Leaves) -> list[Piece]:
     return pieces
 
 
-def _piece(term: Term, leaves: Leaves) -> Piece:
-    factors = tuple(leaves.of(cell) for cell in term.monomial)
+def _piece(term: Monomial, leaves: Leaves) -> Piece:
+    factors = tuple(leaves.of(expr) for expr in term.monomial)
     place = term.place
     if isinstance(place, Gather):
         chosen = (leaves.of(place.index), *factors)
@@ -128,11 +128,11 @@ def _joined(run: Piece, piece: Piece) -> Piece | None:
 class Layout:
     """A term's forms and leaves as one part of the context.
 
-    `taken` are the data cells that the row function takes itself, in their order.
+    `taken` are the data expressions that the row function takes itself, in their order.
     """
 
-    def __init__(self, forms: Sequence[LinearForm], leaves: Leaves, taken: Sequence[Cell]) -> None:
-        self._leaves: list[Leaf] = [leaves.of(cell) for cell in taken]
+    def __init__(self, forms: Sequence[LinearForm], leaves: Leaves, taken: Sequence[Expr]) -> None:
+        self._leaves: list[Leaf] = [leaves.of(expr) for expr in taken]
         self._n_taken = len(self._leaves)
         self._factors: list[float] = []
         self._pieces: list[tuple[int, ...]] = []

@@ -32,7 +32,7 @@ from pytensor.scalar import basic as scalar
 from pytensor.scalar.basic import Composite, ScalarOp
 
 from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE, ROWWISE_SIGNATURE
-from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Constant, Lookup
+from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Expr, Lookup
 
 #: Bytes up to which a table is part of compiled code. Entries of a larger one, which would have to
 #: be compiled anew in every process, are taken like data.
@@ -71,65 +71,65 @@ def _table_entry(op: TableEntry, node: Any = None, **_: Any) -> tuple[Any, str]:
     return entry, sha256(f"{__name__} {op._content!r}".encode()).hexdigest()
 
 
-def leaves_of(outputs: Sequence[Cell]) -> list[Cell]:
-    """Return what expressions take of the data of a row, each once."""
-    found: dict[Cell, None] = {}
-    done: set[Cell] = set()
+def leaves_of(outputs: Sequence[Expr]) -> list[Expr]:
+    """Return the data of a row that expressions take, each once."""
+    found: dict[Expr, None] = {}
+    done: set[Expr] = set()
     waiting = list(reversed(outputs))
     while waiting:
-        cell = waiting.pop()
-        if cell in done:
+        expr = waiting.pop()
+        if expr in done:
             continue
-        done.add(cell)
-        if _is_leaf(cell):
-            found[cell] = None
+        done.add(expr)
+        if _is_leaf(expr):
+            found[expr] = None
         else:
-            waiting += reversed(cell.inputs)
+            waiting += reversed(expr.inputs)
     return list(found)
 
 
-def _is_leaf(cell: Cell) -> bool:
-    if isinstance(cell, Lookup):
-        return cell.table.nbytes > LARGEST_TABLE
-    return not isinstance(cell, Apply | Argument | Constant)
+def _is_leaf(expr: Expr) -> bool:
+    if isinstance(expr, Lookup):
+        return expr.table.nbytes > LARGEST_TABLE
+    return not isinstance(expr, Apply | Argument | Constant)
 
 
-def in_order(outputs: Sequence[Cell], known: Collection[Cell] = ()) -> Iterator[Cell]:
-    """Yield cells, each once, after those that they are computed from, down to known ones."""
+def in_order(outputs: Sequence[Expr], known: Collection[Expr] = ()) -> Iterator[Expr]:
+    """Yield expressions, each once, after those that they are computed from, down to known ones."""
     done = set(known)
     waiting = list(reversed(outputs))
     while waiting:
-        cell = waiting[-1]
-        ahead = [x for x in cell.inputs if x not in done]
+        expr = waiting[-1]
+        ahead = [x for x in expr.inputs if x not in done]
         if ahead:
             waiting += reversed(ahead)
             continue
         waiting.pop()
-        if cell not in done:
-            done.add(cell)
-            yield cell
+        if expr not in done:
+            done.add(expr)
+            yield expr
 
 
-def composite_of(outputs: Sequence[Cell], n_arguments: int, leaves: Sequence[Cell]) -> Composite:
+def composite_of(outputs: Sequence[Expr], n_arguments: int, leaves: Sequence[Expr]) -> Composite:
     """Return expressions as one scalar operation on float64.
 
-    It takes `n_arguments` arguments, in the order of their numbers, then the data cells `leaves`.
+    It takes `n_arguments` arguments, in the order of their numbers, then the data `leaves`.
     """
     arguments = [scalar.float64(f"u{k}") for k in range(n_arguments)]
     entries = [scalar.float64(f"x{k}") for k in range(len(leaves))]
-    known: dict[Cell, Variable] = {
+    known: dict[Expr, Variable] = {
         leaf: _as(entry, leaf.dtype) for leaf, entry in zip(leaves, entries, strict=True)
     }
-    for cell in in_order(outputs, leaves):
-        if isinstance(cell, Argument):
-            known[cell] = arguments[cell.number]
-        elif isinstance(cell, Constant):
-            known[cell] = scalar.constant(np.asarray(cell.value)[()])
-        elif isinstance(cell, Lookup):
-            known[cell] = TableEntry(cell.table)(known[cell.index])
-        elif isinstance(cell, Apply):
-            known[cell] = cell.op(*(known[x] for x in cell.inputs))
-    floats = [_as(known[cell], np.dtype(np.float64)) for cell in outputs]
+    for expr in in_order(outputs, leaves):
+        if isinstance(expr, Argument):
+            known[expr] = arguments[expr.number]
+        elif isinstance(expr, Constant):
+            known[expr] = scalar.constant(np.asarray(expr.value)[()])
+        elif isinstance(expr, Lookup):
+            known[expr] = TableEntry(expr.table)(known[expr.index])
+        elif isinstance(expr, Apply):
+            known[expr] = expr.op(*(known[x] for x in expr.inputs))
+    floats = [_as(known[expr], np.dtype(np.float64)) for expr in outputs]
     # An input cannot be an output as it is.
     return Composite(arguments + entries, [scalar.identity(x) for x in floats])
 

@@ -16,9 +16,9 @@ from pytensor.tensor.subtensor import Subtensor, get_constant_idx
 from scipy.linalg import qr, solve_triangular
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.cells import Term, places_of
+from pymc_minibatch_mh.likelihood.exprs import Monomial, places_of
+from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowFunction
-from pymc_minibatch_mh.likelihood.split import Split
 
 #: Unknowns of a system of equations that is solved, at most.
 MOST_UNKNOWNS = 200
@@ -29,25 +29,27 @@ ROUNDED = 64 * 2.220446049250313e-16
 Equation = dict[int, float]
 
 
-def unread_directions(split: Split, functions: Sequence[RowFunction] | BoundsError) -> np.ndarray:
+def unread_directions(
+    factorization: Factorization, functions: Sequence[RowFunction] | BoundsError
+) -> np.ndarray:
     """Return a basis of the directions along which no row changes and a step moves, shape (n, d).
 
     First are those of single coordinates, in their order. Directions that cannot be told are left
     out. `functions` are the rows as functions of a few linear forms, or why they are none.
     """
     if isinstance(functions, BoundsError):
-        return np.eye(split.size)[_not_in(_pieces(split), split)]
+        return np.eye(factorization.size)[_not_in(_pieces(factorization), factorization)]
     forms = [form for function in functions for form in function.arguments]
-    classes = _Classes(split.size)
+    classes = _Classes(factorization.size)
     for form in forms:
         for part in _parts(form):
             classes.join_gathers(part)
     equations = [classes.equation(part) for form in forms for part in _parts(form)]
-    # What other steps move stays where it is.
-    equations += [{classes.of(k): 1.0} for k in range(split.first)]
-    labels = np.array([classes.of(k) for k in range(split.size)])
+    # Variables of other steps stay where they are.
+    equations += [{classes.of(k): 1.0} for k in range(factorization.first)]
+    labels = np.array([classes.of(k) for k in range(factorization.size)])
     solutions = list(_solutions(equations, set(labels.tolist())))
-    found = np.zeros((len(solutions), split.size))
+    found = np.zeros((len(solutions), factorization.size))
     for line, solution in zip(found, solutions, strict=True):
         for own, weight in solution.items():
             line[labels == own] = weight
@@ -68,7 +70,7 @@ class _Classes:
             place = self._above[place]
         return place
 
-    def join_gathers(self, part: Sequence[Term]) -> None:
+    def join_gathers(self, part: Sequence[Monomial]) -> None:
         """Join the coordinates that data choose from."""
         for term in part:
             places = places_of(term.place)
@@ -77,8 +79,8 @@ class _Classes:
                 one, other = sorted((first, self.of(place)))
                 self._above[other] = first = one
 
-    def equation(self, part: Sequence[Term]) -> Equation:
-        """Return the sum of terms with the same data as an equation; what cancels is left out."""
+    def equation(self, part: Sequence[Monomial]) -> Equation:
+        """Return the sum of terms with the same data as an equation, without cancelled ones."""
         total, sizes = defaultdict[int, float](float), defaultdict[int, float](float)
         for term in part:
             own = self.of(places_of(term.place)[0])
@@ -87,16 +89,16 @@ class _Classes:
         return {own: x for own, x in total.items() if abs(x) > ROUNDED * sizes[own]}
 
 
-def _parts(form: LinearForm) -> list[list[Term]]:
+def _parts(form: LinearForm) -> list[list[Monomial]]:
     """Return the terms of a form by the data that they are multiplied by."""
-    parts = defaultdict[Hashable, list[Term]](list)
+    parts = defaultdict[Hashable, list[Monomial]](list)
     for term in form.terms:
         parts[frozenset(Counter(term.monomial).items())].append(term)
     return list(parts.values())
 
 
 def _solutions(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Equation]:
-    """Yield a basis of what solves all equations, first the unknowns that are in none of them."""
+    """Yield a basis of the solutions of all equations, first the unknowns in none of them."""
     zero: set[int] = set()
     while True:
         left = [{k: x for k, x in e.items() if k not in zero} for e in equations]
@@ -133,22 +135,22 @@ def _null_space(matrix: np.ndarray) -> Iterator[np.ndarray]:
         yield np.where(np.abs(simple - solution) <= ROUNDED, simple, solution)
 
 
-def _not_in(pieces: Iterator[slice], split: Split) -> np.ndarray:
-    unread = np.ones(split.size, dtype=bool)
-    unread[: split.first] = False
+def _not_in(pieces: Iterator[slice], factorization: Factorization) -> np.ndarray:
+    unread = np.ones(factorization.size, dtype=bool)
+    unread[: factorization.first] = False
     for piece in pieces:
         unread[piece] = False
     return np.flatnonzero(unread)
 
 
-def _pieces(split: Split) -> Iterator[slice]:
+def _pieces(factorization: Factorization) -> Iterator[slice]:
     """Yield the pieces of the position that rows which are graphs depend on."""
-    for variable in ancestors([term.logp for term in split.terms]):
+    for variable in ancestors([term.logp for term in factorization.terms]):
         node = variable.owner
-        if node is None or split.position not in node.inputs:
+        if node is None or factorization.position not in node.inputs:
             continue
         piece = slice(None)
-        if isinstance(node.op, Subtensor) and node.inputs.count(split.position) == 1:
+        if isinstance(node.op, Subtensor) and node.inputs.count(factorization.position) == 1:
             try:
                 (piece,) = get_constant_idx(node.op.idx_list, node.inputs)
             except NotScalarConstantError:

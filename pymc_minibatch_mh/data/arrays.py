@@ -36,7 +36,7 @@ def native_type(what: str, dtype: np.dtype) -> np.dtype:
 
 
 def require_names(what: str, names: Iterable[str]) -> None:
-    """Refuse to make rows of no array: a :class:`SettingError` names what holds none."""
+    """Refuse to make rows of no array: a :class:`SettingError` names the source."""
     if not list(names):
         raise SettingError(f"{what} has no arrays. Name some, such as X and y.")
 
@@ -111,7 +111,7 @@ class Column:
 class ArrayRows:
     """The rows of all subsampled terms, held in memory and numbered through all terms.
 
-    What compiled code needs to reach them, the context, begins with the address of `others`: values
+    The context, by which compiled code reaches them, begins with the address of `others`: values
     that all rows share and that change between updates, which batches read where they lie. The
     columns are in the order of the slots that the batch graphs refer to.
     """
@@ -151,12 +151,12 @@ class ArrayRows:
 
     @property
     def stamp(self) -> str:
-        """What tells stored rows from others; empty where the trace holds what was observed."""
+        """Identity of stored rows; empty where the trace holds the observed data."""
         return ""
 
     @property
     def context(self) -> np.ndarray:
-        """What a compiled batch needs to reach the rows: addresses and strides, int64."""
+        """Addresses and strides by which a compiled batch reaches the rows, int64."""
         return self._context
 
 
@@ -185,7 +185,7 @@ def load(typing_context, address, dtype):  # numba fixes the names and forbids a
 
 @intrinsic
 def prefetch(typing_context, address):  # numba fixes the names and forbids annotations here
-    """Ask for what lies at an address (int64), without waiting for it."""
+    """Prefetch the memory at an address (int64), without waiting for it."""
     signature = types.void(types.int64)
 
     def generate(context, builder, _signature, arguments):

@@ -1,4 +1,4 @@
-"""Digests of what arrays hold: of every byte, at about the speed of memory.
+"""Digests of arrays: of every byte, at about the speed of memory.
 
 They tell whether data are the ones that they were, in this process or in another. They are no
 proof against somebody who looks for other data with the same digest.
@@ -61,7 +61,7 @@ def _of_block(block: np.ndarray) -> bytes:
 
 
 class Stamped(Protocol):
-    """What tells its contents from others by itself."""
+    """Identity of its contents, by itself."""
 
     @property
     def stamp(self) -> str:
@@ -70,7 +70,7 @@ class Stamped(Protocol):
 
 @dataclass(frozen=True)
 class Contents:
-    """What some arrays hold, as a value: equal, and equally hashed, where all of them are.
+    """The contents of arrays as a value: equal, and equally hashed, where all of them are.
 
     It has the name and the digest of each array, in an order that is part of the value.
     """
@@ -79,7 +79,7 @@ class Contents:
 
     @classmethod
     def of(cls, arrays: Iterable[tuple[str, np.ndarray | Stamped]]) -> Self:
-        """Read arrays, or the stamps of what is stored, given with their names."""
+        """Read arrays, or the stamps of stored ones, given with their names."""
         return cls(
             tuple(
                 (name, digest(array) if isinstance(array, np.ndarray) else array.stamp)
@@ -96,7 +96,7 @@ class Contents:
 
 
 def code_digest(function: Callable[..., Any]) -> str:
-    """Return the digest of what a function does: code, defaults, and what it uses and calls.
+    """Return the digest of a function: code, defaults, and the values that it uses and calls.
 
     It is a Python function, or one that numba has compiled.
     """
@@ -111,7 +111,7 @@ def _function(function: Any, seen: set[int]) -> Iterator[str]:
     seen.add(id(plain))
     yield from _code(plain.__code__)
     used = [plain.__globals__.get(name) for name in plain.__code__.co_names]
-    used += [cell.cell_contents for cell in plain.__closure__ or ()]
+    used += [expr.cell_contents for expr in plain.__closure__ or ()]
     for value in (*used, *(plain.__defaults__ or ())):
         yield from _value(value, seen)
 

@@ -32,7 +32,7 @@ _AT_IMPORT = os.getpid()
 _lock = Lock()
 #: Process and address -> the client that this process has opened itself.
 _opened: dict[tuple[int, str], Any] = {}
-#: Value -> client -> what stands for it there.
+#: Value -> client -> its placeholder there.
 _shared: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
@@ -62,14 +62,14 @@ def client_in_use(address: str | None) -> Any:
 
 
 def computed_by(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
-    """Yield what a cluster computes, in order; nothing goes on where nobody asks for more."""
+    """Yield the results of a cluster, in order; nothing goes on where nobody asks for more."""
     futures = client.compute(list(wanted))
     while futures:
         yield _result(client, futures.pop(0))
 
 
 def shared_with(client: Any, value: Any) -> Any:
-    """Return what stands for the pickle of a value on a cluster, which workers have `loaded`.
+    """Return the placeholder of a pickled value on a cluster, which workers have `loaded`.
 
     The cluster keeps it as long as the value lives, and workers get it from each other.
     """
@@ -77,7 +77,7 @@ def shared_with(client: Any, value: Any) -> Any:
     # Two threads may send it twice; a lock would be held where a process is forked meanwhile.
     if client.id not in known:
         sent = client.submit(_accepted, pickle.dumps(value), pure=False)
-        # What a worker has against it, such as a package that it lacks, is told by itself.
+        # A worker's own complaint, such as a package that it lacks, is passed on.
         _result(client, sent)
         known[client.id] = sent
     return known[client.id]
@@ -85,7 +85,7 @@ def shared_with(client: Any, value: Any) -> Any:
 
 @lru_cache(maxsize=32)
 def loaded(pickled: bytes) -> Any:
-    """Return what was pickled, on a worker: the same value where it comes again.
+    """Return the pickled value, on a worker: the same object where it comes again.
 
     A worker forgets what it got from another when its tasks are done, and would compile anew.
     """
@@ -198,7 +198,7 @@ class DaskStorage:
         return _ends(self._arrays[largest])[1:-1]
 
     def computed(self, names: Iterable[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
-        """Yield what is computed of parts of the rows by the workers that hold them.
+        """Yield the results on parts of the rows, by the workers that hold them.
 
         A :class:`SourceError` names the rows that Dask cannot compute, and what it says.
         """
@@ -232,7 +232,7 @@ class DaskStorage:
         return dask.delayed(called, traverse=False)(shared, blocks, dask_key_name=key)
 
     def _asked(self, name: str, rows: slice | np.ndarray) -> tuple["_Asked", Any]:
-        """Return some rows of an array as one block, and what the array says of them."""
+        """Return some rows of an array as one block, and their metadata."""
         array = self._arrays[name]
         if isinstance(rows, slice):
             block = self._blocks.get(name, {}).get((rows.start, rows.stop))
@@ -284,19 +284,19 @@ class DaskStorage:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What an array of Dask says of rows before they are computed."""
+    """The metadata of a Dask array before it is computed."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
 
     @classmethod
     def of(cls, array: da.Array, n_rows: int | None = None) -> "_Asked":
-        """Return what an array says of its rows, or of so many of them."""
+        """Return the metadata of an array's rows, or of so many of them."""
         length = array.shape[0] if n_rows is None else n_rows
         return cls(array.dtype, (int(length), *map(int, array.shape[1:])))
 
     def checked(self, name: str, found: np.ndarray) -> np.ndarray:
-        """Return rows that were computed, which have to be what the array says of them."""
+        """Return computed rows, which have to agree with the metadata of the array."""
         dtype = self.dtype.newbyteorder("=")
         if found.shape != self.shape or found.dtype.newbyteorder("=") != dtype:
             raise SourceError(
@@ -304,7 +304,7 @@ class _Asked:
                 f"for {self.dtype} of shape {self.shape}. Give map_blocks(...) the dtype and the "
                 "chunks of what it returns."
             )
-        # What has travelled begins anywhere.
+        # Arrays that have travelled begin at any address.
         return np.require(found, dtype, ["ALIGNED"])
 
 
@@ -314,7 +314,7 @@ def _on_worker(
     pickled: bytes,
     blocks: Mapping[str, Any],
 ) -> Any:
-    """Return what is computed of rows that Dask has computed."""
+    """Return the result on rows that Dask has computed."""
     arrays = {name: asked[name].checked(name, np.asarray(x)) for name, x in blocks.items()}
     return compute(loaded(pickled), arrays)
 

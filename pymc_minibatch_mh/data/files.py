@@ -15,7 +15,7 @@ import numpy as np
 
 from pymc_minibatch_mh.errors import SettingError, SourceError
 
-#: What to do where a file is not the one that it was.
+#: The way out where a file is not the one that it was.
 AGAIN = "Build Rows(...), the model and the step again on the file as it shall be."
 
 
@@ -52,7 +52,7 @@ class SourceFile:
 
     @property
     def stamp(self) -> str:
-        """What tells the file from others."""
+        """Identity of the file."""
         return f"{Path(self.path).name}, {self.size} bytes, changed at {self.changed} ns"
 
     def require_unchanged(self) -> None:
@@ -111,7 +111,7 @@ def _map_of(array: np.ndarray) -> np.memmap | None:
     """Return the map that an array is, or is a view of: the innermost one knows its offset."""
     found, base = None, cast(object, array)
     while isinstance(base, np.ndarray):
-        # What is written to a map of mode "c" lies in memory alone.
+        # Numbers written to a map of mode "c" lie in memory alone.
         if isinstance(base, np.memmap) and base.filename is not None and base.mode != "c":
             found = base
         base = base.base
@@ -181,7 +181,7 @@ class FileReader:
 
     @classmethod
     def of(cls, array: np.ndarray) -> Self | None:
-        """Return what reads an array; None where it is in memory, or its rows lie in pieces."""
+        """Return the reader of an array; None where it is in memory, or its rows lie in pieces."""
         where = FileMap.of(array)
         # Without this call, a file that is mapped cannot be cut either.
         if isinstance(where, np.ndarray) or not hasattr(os, "preadv"):
@@ -270,7 +270,7 @@ class MappedArrays:
         self._folder = folder
 
     def read(self) -> dict[str, np.ndarray]:
-        """Return the arrays; what is written to them is this process's own.
+        """Return the arrays; numbers written to them stay in this process.
 
         Raises FileNotFoundError where the object that has written them is no more.
         """

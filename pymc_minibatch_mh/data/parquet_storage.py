@@ -19,7 +19,7 @@ from pymc_minibatch_mh.errors import SettingError, SourceError
 
 #: A file, several in order, a folder of files, or a dataset of them.
 type Source = str | Path | Sequence[str | Path] | ds.Dataset
-#: Types that hold no numbers as they are, and what to store in their place.
+#: Types that hold no numbers as they are, and the types to store in their place.
 _FIXES = (
     (pa.types.is_dictionary, "Store the numbers of its categories."),
     (pa.types.is_decimal, "Cast it to float64 before it is written."),
@@ -39,7 +39,7 @@ class _Group(NamedTuple):
 class ParquetStorage:
     """Columns of Parquet files, alone or as the columns of matrices.
 
-    A pickle refers to the files and to what they were.
+    A pickle refers to the files and to their sizes and times.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class DecodedParts:
     def get(self, key: Hashable, decode: Callable[[], np.ndarray]) -> np.ndarray:
         """Return a part, read-only, which is decoded where it is not kept.
 
-        What `decode` raises is raised to all that wait for the part.
+        Exceptions of `decode` are raised to all that wait for the part.
         """
         # A process that was forked while its parent read has no thread that would finish a part.
         if self._process != os.getpid():
@@ -66,7 +66,7 @@ class DecodedParts:
         return array
 
     def _leave_room(self) -> None:
-        """Drop what was used longest ago; parts that are being decoded are not counted yet."""
+        """Drop the least recently used; parts that are being decoded are not counted yet."""
         for key in [key for key, part in self._parts.items() if part.done()]:
             if self.nbytes <= self.room:
                 return

@@ -1,4 +1,4 @@
-"""Where rows are stored: what a storage of any kind can do."""
+"""Where rows are stored: the contract of storages of any kind."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from pymc_minibatch_mh.errors import SettingError, SourceError
 
 @dataclass(frozen=True)
 class Field:
-    """What one number, or one line of numbers, of each row is.
+    """Shape and type of one row of an array.
 
     Parameters
     ----------
@@ -51,11 +51,11 @@ class Storage(Protocol):
 
     @property
     def fields(self) -> Mapping[str, Field]:
-        """Name -> what a row of the array is."""
+        """Name -> shape and type of a row of the array."""
 
     @property
     def stamp(self) -> str:
-        """What tells the contents from others without reading them all."""
+        """Identity of the contents, without reading them all."""
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
         """Return some rows of some arrays, in the order asked for.
@@ -83,18 +83,18 @@ class ComputingStorage(Storage, Protocol):
         """Where blocks that lie in different places begin, in order: passes are cut there."""
 
     def computed(self, names: Iterable[str], parts: Sequence["Part"], shared: Any) -> Iterator[Any]:
-        """Yield what ``part.compute(shared, arrays)`` returns for each part, in their order.
+        """Yield ``part.compute(shared, arrays)`` of each part, in their order.
 
-        Parts are picklable. All take what is `shared`, which is pickled to each process once.
+        Parts are picklable. All take `shared`, which is pickled to each process once.
         Raises SourceError where rows cannot be had.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some rows, consecutive or by numbers in ascending order, and what is computed of them.
+    """Some rows, consecutive or by numbers in ascending order, and a computation on them.
 
-    It is called with what all parts share, and name -> these rows of each array.
+    It is called with the value that all parts share, and name -> these rows of each array.
     """
 
     rows: slice | np.ndarray
@@ -104,7 +104,7 @@ class Part:
 def computed(
     storage: Storage, names: Iterable[str], parts: Sequence[Part], shared: Any
 ) -> Iterator[Any]:
-    """Yield what is computed of parts of the rows, where the rows are or else here."""
+    """Yield the results on parts of the rows, where the rows are or else here."""
     if isinstance(storage, ComputingStorage) and storage.has_workers:
         yield from storage.computed(names, parts, shared)
     else:
@@ -119,7 +119,7 @@ BLOCK_ROWS = 262_144
 class ArrayStorage:
     """Arrays in memory or mapped to it, rows on the first axis, of which none is copied.
 
-    A pickle refers to mapped files and holds what is in memory.
+    A pickle refers to mapped files and holds arrays that are in memory.
 
     Raises
     ------
@@ -144,7 +144,7 @@ class ArrayStorage:
 
     @property
     def stamp(self) -> str:
-        """Sizes and times of the mapped files, digests of what is in memory."""
+        """Sizes and times of the mapped files, digests of arrays in memory."""
         return "; ".join(
             f"{name}: {digest(array) if file is None else file.stamp}"
             for (name, array), file in zip(self._arrays.items(), self._files.values(), strict=True)
@@ -225,7 +225,7 @@ class StoredArray:
 
     @property
     def stamp(self) -> str:
-        """What tells its contents from others."""
+        """Identity of its contents."""
         return f"{self.name} of {self.storage.stamp}"
 
     def read(self, rows: slice | np.ndarray) -> np.ndarray:
@@ -257,7 +257,7 @@ class StoredRows(ArrayRows):
 
     @property
     def stamp(self) -> str:
-        """What tells the rows from others."""
+        """Identity of the rows."""
         return str(self._storage.stamp)
 
     @property
@@ -266,7 +266,7 @@ class StoredRows(ArrayRows):
 
     @property
     def has_workers(self) -> bool:
-        """Whether what passes ask of rows is found where they are, and not in this process."""
+        """Whether passes are computed where the rows are, and not in this process."""
         return isinstance(self._storage, ComputingStorage) and self._storage.has_workers
 
     def read(self, rows: slice | np.ndarray) -> ArrayRows:
@@ -282,7 +282,7 @@ class StoredRows(ArrayRows):
     def computed(
         self, work: Any, parts: Sequence[slice | np.ndarray], asked: Sequence[Any]
     ) -> Iterator[Any]:
-        """Yield what ``work.of_read(read, asked)`` returns of parts of the rows, where they are."""
+        """Yield ``work.of_read(read, asked)`` of parts of the rows, where they are."""
         assert isinstance(self._storage, ComputingStorage)
         names = tuple((column.name, column.values.name) for column in self.columns)
         each = zip(parts, asked, strict=True)
@@ -292,7 +292,7 @@ class StoredRows(ArrayRows):
 
 @dataclass(frozen=True, eq=False)
 class _OfColumns:
-    """What is asked of rows, for arrays that lie anywhere."""
+    """A question on rows, for arrays that lie anywhere."""
 
     names: tuple[tuple[str, str], ...]
     asked: Any

@@ -31,7 +31,7 @@ ASKED_AT_A_TIME = 64
 
 
 class ChunkObjects:
-    """What the chunks of one array lie in: one object per chunk, or per shard of chunks.
+    """The objects of one array's chunks: one per chunk, or per shard of chunks.
 
     Raises
     ------
@@ -68,7 +68,7 @@ class ChunkObjects:
 
     @property
     def stamps(self) -> Iterable[str]:
-        """What tells each object from others."""
+        """Identity of each object."""
         for key, file in zip(self.keys, self.found, strict=True):
             yield key if file is None else f"{key} {file.size} {file.changed}"
 
@@ -119,7 +119,7 @@ type Source = str | Path | zarr.Group | Mapping[str, str | Path | zarr.Array]
 class ZarrStorage:
     """Arrays of Zarr, rows on the first axis.
 
-    A pickle refers to the store and to what its objects were.
+    A pickle refers to the store and to the identities of its objects.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class ZarrStorage:
         self._parts = DecodedParts(max(ROOM, 2 * int(sum(largest))))
 
     def _stamp(self) -> str:
-        """Return the metadata, and sizes and times of what the chunks lie in, as a digest."""
+        """Return the metadata, and sizes and times of the chunks' objects, as a digest."""
         found = hashlib.blake2b(digest_size=16)
         for name, array in self._arrays.items():
             found.update(f"{name}: {_what(array)} {array.metadata.to_dict()}".encode())
@@ -221,7 +221,7 @@ class ZarrStorage:
                 f"{bounds[0] // array.chunks[0]} to {bounds[1] // array.chunks[0]}, cannot be "
                 f"decoded: {error}. Write them again."
             ) from error
-        # Zarr has filled in what is missing.
+        # Zarr has filled in missing chunks.
         if not self._objects[name].local:
             self._objects[name].require_unchanged(rows)
         return np.ascontiguousarray(found, dtype=self.fields[name].dtype)
@@ -287,7 +287,7 @@ def _opened(source: str | Path) -> zarr.Array | zarr.Group:
 
 
 def _require_plain(array: zarr.Array) -> None:
-    """Refuse what is no array of rows, or holds other numbers than it stands for."""
+    """Refuse a value that is no array of rows, or holds other numbers than it stands for."""
     if not array.ndim:
         raise SettingError(
             f"{_what(array)} is one number. Name the arrays with rows: names=['X', 'y']."

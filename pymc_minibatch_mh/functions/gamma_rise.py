@@ -215,6 +215,8 @@ def _of_half(u: Interval, order: int) -> list[Interval]:
 
 
 def _at(x: Array, n: int) -> Array:
-    """Return R or a derivative at points; an infinite one has no bound."""
+    """Return R or a derivative at points, NaN at infinite ones, which have no bound."""
     kernel, *order = (gamma_rise_slope_at, n) if n else (gamma_rise_at,)
-    return np.vectorize(kernel, otypes=[float])(*order, x, 0.5, 0.0)
+    found, finite = np.full(x.shape, np.nan), np.isfinite(x)
+    found[finite] = np.vectorize(kernel, otypes=[float])(*order, x[finite], 0.5, 0.0)
+    return found

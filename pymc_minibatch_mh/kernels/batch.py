@@ -60,7 +60,7 @@ def draw_batch(rng, size, derivatives, posterior):
         drawn, table = reserve(np.empty(0, np.int64), np.empty(0, np.int64), 0, size)
         draw_more(rng, total, drawn, table, 0, size)
         drawn = drawn[:size]
-    beta = posterior.surrogate.inverse_temperature
+    beta = posterior.reference.inverse_temperature
     scale = beta * total / drawn.size if drawn.size > 0 else 0.0
     return Batch(drawn, scale, derivatives, space)
 
@@ -72,7 +72,7 @@ def rows_gradient(rows, position, out):
     Parameters
     ----------
     rows : Batch
-        What the move was handed.
+        The batch that the move was handed.
     position : ndarray, shape (d,)
     out : ndarray, shape (d,)
         Overwritten with β N/b Σ ∇ℓ_i, unconstrained scale; zero without rows.
@@ -97,33 +97,33 @@ def rows_gradient(rows, position, out):
 
 
 #: Half of the distance that slopes of the prior part are taken over, in posterior standard
-#: deviations: what is lost to its bends and what is lost to rounding are both below 1e-5.
+#: deviations: the losses by curvature and by rounding are both below 1e-5.
 PRIOR_STEP = 1e-3
 
 
 @compiled(inlined=True)
-def rise(posterior, rows, position, out):
+def gradient_estimate(posterior, rows, position, out):
     """Write an estimate of the gradient of the tempered log-density at θ to `out`.
 
     Without a batch of rows the likelihood has the gradient of the control variates, β [G + H(θ -
     θ̂)]. Entries of coordinates that are not moved are without the prior part.
     """
-    surrogate, size = posterior.surrogate, position.size
+    reference, size = posterior.reference, position.size
     if rows.drawn.size > 0:
         rows_gradient(rows, position, out)
     else:
         for i in range(size):
-            total = surrogate.gradient[i]
+            total = reference.gradient[i]
             for j in range(size):
-                total += surrogate.hessian[i, j] * (position[j] - surrogate.centre[j])
-            out[i] = surrogate.inverse_temperature * total
+                total += reference.hessian[i, j] * (position[j] - reference.centre[j])
+            out[i] = reference.inverse_temperature * total
     place = np.empty(size)
     for i in range(size):
         place[i] = position[i]
-    for i in range(surrogate.first, size):
+    for i in range(reference.first, size):
         square = 0.0
         for j in range(i + 1):
-            square += surrogate.factor[i, j] * surrogate.factor[i, j]
+            square += reference.factor[i, j] * reference.factor[i, j]
         step = PRIOR_STEP * np.sqrt(square)
         place[i] = position[i] + step
         above = log_prior(posterior, place)

@@ -20,7 +20,7 @@ from pymc_minibatch_mh.kernels.moves import (
 from pymc_minibatch_mh.kernels.roles import METRIC, METRIC_SIGNATURE
 from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line, scratch
 
-# Columns of the heads of tables.
+# Columns of the headers of tables.
 RADIUS, KIND, TOTAL = range(3)
 NO_ROWS = np.empty(0, np.int64)
 NO_DIRECTIONS = np.empty((0, 0))
@@ -30,7 +30,7 @@ class BoundTables(NamedTuple):
     """Bounds |dU_i| <= c_i M of all rows over nested regions, smallest first."""
 
     #: Radius, kind and Σc_i of every table, shape (T, 3).
-    heads: np.ndarray
+    headers: np.ndarray
     #: The c_i, float32, and alias tables to draw rows in proportion to them, shape (T, N).
     c: np.ndarray
     thresholds: np.ndarray
@@ -41,7 +41,7 @@ class BoundTables(NamedTuple):
     #: of all others, and batches are drawn from these. Tests without bounds may have them too.
     heavy: np.ndarray = NO_ROWS
     #: Orthonormal whitened directions along which no row changes, shape (n, d): bounds take moves
-    #: without what lies along them.
+    #: without their components along them.
     unread: np.ndarray = NO_DIRECTIONS
     #: Orthonormal whitened directions that all rows may depend on, shape (s, d), where they are
     #: known by groups of rows: M is then the largest of the groups', and `unread` is not asked.
@@ -60,7 +60,7 @@ def no_metric(position, new):
 
 
 def no_tables() -> BoundTables:
-    """Return what a test without bounds is handed."""
+    """Return the empty tables of a test without bounds."""
     empty = np.empty((0, 0))
     return BoundTables(
         np.empty((0, 3)),
@@ -73,7 +73,7 @@ def no_tables() -> BoundTables:
 
 @compiled(inlined=True)
 def _read_part(unread, vector, out):
-    """Write a whitened vector without what lies along directions that change no row."""
+    """Write a whitened vector without its components along directions that change no row."""
     copy_to(out, vector)
     for k in range(unread.shape[0]):
         along = -inner_of_line(unread, k, vector, 0, vector.size)
@@ -83,7 +83,7 @@ def _read_part(unread, vector, out):
 
 @compiled()
 def _products_of_read(unread, here, there, step):
-    """Return the products of what rows can change by in a move; symmetric as those of the move."""
+    """Return the largest changes of rows in a move, as products; symmetric as those of the move."""
     ends = scratch((3, step.size), np.float64)
     for part, vector in enumerate((here, there, step)):
         _read_part(unread, vector, ends[part])
@@ -92,7 +92,7 @@ def _products_of_read(unread, here, there, step):
 
 @compiled(inlined=True)
 def _add_along(directions, k, here, there, step, out):
-    """Add what lies along a direction to the products of a move."""
+    """Add the component along a direction to the products of a move."""
     a = inner_of_line(directions, k, here, 0, here.size)
     other = inner_of_line(directions, k, there, 0, here.size)
     b = inner_of_line(directions, k, step, 0, here.size)
@@ -105,7 +105,7 @@ def _add_along(directions, k, here, there, step, out):
 
 @compiled()
 def _products_of_groups(shared, own, each, here, there, step, out):
-    """Write the products of what rows of each group can change by in a move, shape (groups, 5).
+    """Write the largest changes of rows of each group in a move, as products, shape (groups, 5).
 
     Symmetric as those of the move. The squares of the two ends are returned, the largest of each.
     """
@@ -138,7 +138,7 @@ def _largest_size(groups, dots, order, kind):
 
 
 @compiled(inlined=True)
-def smallest_table(tables, move, surrogate):
+def smallest_table(tables, move, reference):
     """Return the table with the smallest C M of those that hold for a move, and its M.
 
     Symmetric in the two positions. Without a table the number is -1.
@@ -156,22 +156,22 @@ def smallest_table(tables, move, surrogate):
     outer = np.sqrt(max(dots.here, dots.there)) * (1.0 + 1e-12)
     best, best_size, best_m = -1, np.inf, np.inf
     known, m = -1, np.inf
-    for k in range(tables.heads.shape[0]):
-        if outer <= tables.heads[k, RADIUS]:
-            kind = int(tables.heads[k, KIND])
+    for k in range(tables.headers.shape[0]):
+        if outer <= tables.headers[k, RADIUS]:
+            kind = int(tables.headers[k, KIND])
             if kind == GIVEN:
                 metric = function_at(tables.metric, METRIC)
                 forth, back = metric(move.position, move.new), metric(move.new, move.position)
-                # What bounds nothing lets all rows decide, there and back.
+                # A table without bounds lets all rows decide, there and back.
                 m = max(forth, back) if forth >= 0.0 and back >= 0.0 else np.inf
             elif kind == FROM_CENTRE:
                 m = 1.0 if dots.here == 0.0 else np.inf
             elif kind != known:
-                m = _largest_size(groups, dots, surrogate.order, kind)
+                m = _largest_size(groups, dots, reference.order, kind)
             known = kind
-            if tables.heads[k, TOTAL] * m < best_size:
-                best, best_size, best_m = k, tables.heads[k, TOTAL] * m, m
-    return best, surrogate.relative * best_m
+            if tables.headers[k, TOTAL] * m < best_size:
+                best, best_size, best_m = k, tables.headers[k, TOTAL] * m, m
+    return best, reference.relative * best_m
 
 
 @compiled(inlined=True)
@@ -192,14 +192,14 @@ def ask_for_bounds(tables, table, drawn):
 
 
 @compiled()
-def table_of_move(tables, surrogate, position, new):
-    """Return the same for two positions; what is called from Python is kept on disk by itself."""
-    return smallest_table(tables, move_between(surrogate, position, new), surrogate)
+def table_of_move(tables, reference, position, new):
+    """Return the same for two positions; functions called from Python are kept on disk."""
+    return smallest_table(tables, move_between(reference, position, new), reference)
 
 
 @compiled()
-def sizes_between(tables, surrogate, ends, sizes):
+def sizes_between(tables, reference, ends, sizes):
     """Write C M of each of some moves, `ends` of shape (moves, 2, d); inf where none is bounded."""
     for k in range(sizes.size):
-        best, m = table_of_move(tables, surrogate, ends[k, 0], ends[k, 1])
-        sizes[k] = tables.heads[best, TOTAL] * m if best >= 0 else np.inf
+        best, m = table_of_move(tables, reference, ends[k, 0], ends[k, 1])
+        sizes[k] = tables.headers[best, TOTAL] * m if best >= 0 else np.inf

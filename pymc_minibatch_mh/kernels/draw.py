@@ -88,7 +88,7 @@ def build_alias(weights, thresholds, aliases):
             n_large -= 1
             small[n_small] = high
             n_small += 1
-    # What is left over differs from 1 by rounding.
+    # The rest differs from 1 by rounding.
     for k in range(n_large):
         thresholds[large[k]] = 1.0
     for k in range(n_small):
@@ -223,7 +223,7 @@ NEXT, END, NUMBER = range(3)
 #: (table, or ALL for a pass). Called from compiled code, run by Python.
 REFILL_SIGNATURE = types.void(types.int64)
 REFILL = types.FunctionType(REFILL_SIGNATURE)
-#: What is asked for in the place of a table: the change of all rows in the move.
+#: The request for the change of all rows in the move, in the place of a table.
 ALL = -1
 
 
@@ -233,12 +233,12 @@ class Supply(NamedTuple):
     #: NEXT, END and NUMBER of each table of bounds, shape (T, 3).
     places: np.ndarray
     #: Address of a function that draws more (``REFILL``).
-    refill: int
+    fetch_next: int
     #: Change of all rows in a move, after it was asked for, shape (1,).
     change: np.ndarray
     #: 1 from when Python is asked until it has answered, shape (1,). It stays so where that failed,
     #: or where an interrupt kept Python from beginning: nothing more is asked then.
-    unanswered: np.ndarray
+    open_requests: np.ndarray
     #: Rows of one supply; 0 where all rows are in memory and none is drawn ahead.
     room: int
     #: Number of all rows, and the number of the row that lies in each place.
@@ -252,16 +252,16 @@ NO_SUPPLY = Supply(_NO_PLACES, 0, np.empty(1), np.zeros(1, np.int64), 0, 0, _NO_
 
 @compiled(inlined=True)
 def has_failed(supply):
-    """Return whether Python was asked and has not answered: what it was asked for is not there."""
-    return supply.unanswered[0] != 0
+    """Return whether a request to Python is open, so that its rows are not there."""
+    return supply.open_requests[0] != 0
 
 
 @compiled(inlined=True)
 def ask(supply, what):
     """Ask Python for more rows of a table, or for a pass; return whether it has answered."""
     if not has_failed(supply):
-        supply.unanswered[0] = 1
-        function_at(supply.refill, REFILL)(what)
+        supply.open_requests[0] = 1
+        function_at(supply.fetch_next, REFILL)(what)
     return not has_failed(supply)
 
 

@@ -1,6 +1,6 @@
 """Linear forms of the position whose coefficients are data, read row by row.
 
-What a term's rows are read from, and which compiled functions take them, lies in one vector of
+The sources of a term's rows, and the compiled functions that take them, lie in one vector of
 integers, the context. From ``TERMS`` on it has the place of each term's part; a part begins with
 the slots named here. One kernel so serves all models.
 
@@ -65,10 +65,10 @@ def room_for_forms(context, part, most):
     """Return coefficients of up to `most` rows, to be read into, and a line for reading them."""
     n_fixed, n_chosen = context[part + N_FIXED], context[part + N_CHOSEN]
     # One piece of memory for both: asking for it takes as long as reading a row.
-    split = (most + 1) * n_fixed
-    numbers = np.empty(split + most * n_chosen)
-    fixed = numbers[:split].reshape((most + 1, n_fixed))
-    chosen = numbers[split:].reshape((most, n_chosen))
+    factorization = (most + 1) * n_fixed
+    numbers = np.empty(factorization + most * n_chosen)
+    fixed = numbers[:factorization].reshape((most + 1, n_fixed))
+    chosen = numbers[factorization:].reshape((most, n_chosen))
     return Forms(fixed, np.empty((most, n_chosen), np.int64), chosen)
 
 
@@ -84,7 +84,7 @@ def _product_of_leaves(context, leaves, first, count, factor, row):
 
 @compiled(inlined=True)
 def _read_leaves(context, part, rows, out, first):
-    """Read what the row function takes of the data into columns of `out`, from `first` on."""
+    """Read the inputs of the row function into columns of `out`, from `first` on."""
     for k in range(context[part + N_LEAVES]):
         leaf = context[part + LEAVES] + LEAF_SIZE * k
         address, stride = context[leaf + LEAF_ADDRESS], context[leaf + LEAF_STRIDE]
@@ -178,7 +178,7 @@ def _ask_for_rows(context, part, rows):
 
 @compiled(READ_SIGNATURE)
 def read_rows(context, part, rows, vectors, fixed, places, chosen, inputs):
-    """Read what the row function takes of some rows: see ``READ``.
+    """Read the inputs of the row function for some rows: see ``READ``.
 
     Kernels call it by its address, so that each of them is compiled without its code.
     """

@@ -124,7 +124,7 @@ class Handle(types.Type):
 
     @property
     def key(self) -> types.Type:
-        """What tells handles apart: two classes of records may have one name."""
+        """Identity of the handle: two classes of records may have one name."""
         return self.record
 
 

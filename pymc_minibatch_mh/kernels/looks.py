@@ -31,7 +31,7 @@ from pymc_minibatch_mh.kernels.posterior import (
     read_chosen,
     read_drawn,
 )
-from pymc_minibatch_mh.kernels.roles import judge, plan
+from pymc_minibatch_mh.kernels.roles import decide_batch, sample_size
 from pymc_minibatch_mh.kernels.vectors import scratch
 
 
@@ -148,21 +148,21 @@ def draw_next(posterior, rng, batch, seen, n, target, places):
     return target
 
 
-#: What a pass is handed that asks nothing about bounds.
+#: Bounds of a pass that asks for none.
 NO_BOUNDS = np.empty(0, dtype=np.float32)
 
 
 @compiled(inlined=True)
-def predicted_noise(move, surrogate, kappa):
+def predicted_noise(move, reference, kappa):
     """Return V = κ M(θ, θ')², the predicted variance of β N times the difference of one row."""
-    size = surrogate.relative * size_of_move(products(move), surrogate.order, JOINT)
+    size = reference.relative * size_of_move(products(move), reference.order, JOINT)
     return kappa * size**2
 
 
 @compiled()
-def unit_noise(surrogate, position, new):
-    """Return V of two positions for κ = 1; what is called from Python is kept on disk by itself."""
-    return predicted_noise(move_between(surrogate, position, new), surrogate, 1.0)
+def unit_noise(reference, position, new):
+    """Return V of two positions for κ = 1; functions called from Python are kept on disk."""
+    return predicted_noise(move_between(reference, position, new), reference, 1.0)
 
 
 @compiled(spliced=True)
@@ -195,13 +195,13 @@ def look_until_decided(test, move, cheap, posterior, rng, counts):
     # Of the rows that are drawn.
     total = number_of_drawn(posterior)
     limit = min(posterior.most_drawn - heavy.size, total)
-    beta = posterior.surrogate.inverse_temperature
-    noise = predicted_noise(move, posterior.surrogate, test.kappa)
+    beta = posterior.reference.inverse_temperature
+    noise = predicted_noise(move, posterior.reference, test.kappa)
     uniform = rng.random()
     batch, seen = np.empty(0, np.int64), np.empty(0, np.int64)
     n, moments, known = 0, (0, 0.0, 0.0, 0.0), 0.0
     while True:
-        target = plan(noise, n, total, test)
+        target = sample_size(noise, n, total, test)
         counts[entry.N_LOOKS] += 1.0
         if target >= limit:
             change, _ = read_all(posterior, move, NO_BOUNDS)
@@ -215,9 +215,9 @@ def look_until_decided(test, move, cheap, posterior, rng, counts):
             log_ratio = cheap + beta * total * mean + known
             variance = (beta * total) ** 2 * second / (n - 1.0) / n * (1.0 - n / total)
             skew = skewness(n, second, third)
-        if supply.unanswered[0]:
+        if supply.open_requests[0]:
             return -1.0, 0.0, float(n)
-        verdict, accept, error = judge(log_ratio, variance, skew, n, total, uniform, test)
+        verdict, accept, error = decide_batch(log_ratio, variance, skew, n, total, uniform, test)
         if verdict >= 0.0 or np.isnan(verdict):
             break
     predicted = noise * (1.0 / n - 1.0 / total)
@@ -232,7 +232,7 @@ def look_until_decided(test, move, cheap, posterior, rng, counts):
 
 
 @compiled()
-def full_passes_of(test, surrogate, moves, total, limit, rng):
+def full_passes_of(test, reference, moves, total, limit, rng):
     """Return how many of some moves a test would read all rows for.
 
     Batches are simulated: of normal noise with the predicted variance, around the log ratio that a
@@ -244,18 +244,18 @@ def full_passes_of(test, surrogate, moves, total, limit, rng):
     for k in range(moves.shape[0]):
         here, there = moves[k, 0], moves[k, 1]
         move = Move(here, there, here, there, there - here)
-        noise = predicted_noise(move, surrogate, test.kappa)
+        noise = predicted_noise(move, reference, test.kappa)
         exact = 0.5 * (np.sum(here * here) - np.sum(there * there))
         uniform, n, away = rng.random(), 0, 0.0
         while True:
-            target = plan(noise, n, total, test)
+            target = sample_size(noise, n, total, test)
             passes += target >= limit
             if target >= limit or not noise < np.inf:
                 break
             away += np.sqrt(noise * (target - n)) * rng.standard_normal()
             n = target
             variance = noise * (1.0 / n - 1.0 / total)
-            verdict, _, _ = judge(exact + away / n, variance, 0.0, n, total, uniform, test)
+            verdict, _, _ = decide_batch(exact + away / n, variance, 0.0, n, total, uniform, test)
             if verdict >= 0.0 or np.isnan(verdict):
                 break
     return passes

@@ -29,7 +29,7 @@ _THREE_HALVES = 3.0 * np.sqrt(3.0)
 _MISSED = 1.0 / np.cos(1.5 * np.pi / _ANGLES)
 #: Rounding error of a difference of log-likelihoods, in units of the larger of them.
 ULPS = 64 * 2.220446049250313e-16
-# Far more than the rounding errors of what M is computed from.
+# Far more than the rounding errors of the inputs of M.
 _ROUNDING = 1.0 + 1e-10
 
 
@@ -67,12 +67,12 @@ def whiten(whitener, end, start, out):
 
 
 @compiled(inlined=True)
-def move_between(surrogate, position, new):
+def move_between(reference, position, new):
     """Return the move between two positions."""
     here, there, step = np.empty(new.size), np.empty(new.size), np.empty(new.size)
-    whiten(surrogate.whitener, position, surrogate.centre, here)
-    whiten(surrogate.whitener, new, surrogate.centre, there)
-    whiten(surrogate.whitener, new, position, step)
+    whiten(reference.whitener, position, reference.centre, here)
+    whiten(reference.whitener, new, reference.centre, there)
+    whiten(reference.whitener, new, position, step)
     return Move(position, new, here, there, step)
 
 
@@ -188,7 +188,7 @@ def size_of_move(dots, order, kind):
 def ratio_to_bound(difference, scale, bound, inverse_temperature):
     """Return |dU_i| / (c_i M), rounding errors of the difference taken off.
 
-    `difference` is r_i(θ') - r_i(θ), `scale` what its rounding errors are relative to, `bound` c_i
+    `difference` is r_i(θ') - r_i(θ), `scale` the unit of its rounding errors, `bound` c_i
     M.
     """
     excess = inverse_temperature * (abs(difference) - ULPS * scale)

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.kernels.roles import EVALUATE, LOGP
 from pymc_minibatch_mh.kernels.vectors import inner_by, scratch
 
 
-class Surrogate(NamedTuple):
+class Reference(NamedTuple):
     """Control variates around a centre, frozen while a chain runs."""
 
     #: Where the expansion is made, θ̂.
@@ -41,16 +41,16 @@ class Surrogate(NamedTuple):
 
 
 @compiled(inlined=True)
-def expansion_change(surrogate, position, new):
+def expansion_change(reference, position, new):
     """Return β [T(new) - T(position)] without the cancellation of two large values."""
     middle, step = scratch(position.size, np.float64), scratch(position.size, np.float64)
     total = 0.0
     for j in range(position.size):
-        middle[j] = 0.5 * ((position[j] - surrogate.centre[j]) + (new[j] - surrogate.centre[j]))
+        middle[j] = 0.5 * ((position[j] - reference.centre[j]) + (new[j] - reference.centre[j]))
         step[j] = new[j] - position[j]
-        total += surrogate.gradient[j] * step[j]
-    total += inner_by(surrogate.hessian, step, middle)
-    return surrogate.inverse_temperature * total
+        total += reference.gradient[j] * step[j]
+    total += inner_by(reference.hessian, step, middle)
+    return reference.inverse_temperature * total
 
 
 @compiled()
@@ -58,10 +58,10 @@ def whitened_norm(whitener, position, origin):
     """Return the distance from `origin` in posterior standard deviations."""
     total = 0.0
     for i in range(position.size):
-        cell = 0.0
+        expr = 0.0
         for j in range(i + 1):
-            cell += whitener[i, j] * (position[j] - origin[j])
-        total += cell * cell
+            expr += whitener[i, j] * (position[j] - origin[j])
+        total += expr * expr
     return np.sqrt(total)
 
 
@@ -70,7 +70,7 @@ BLOCK = 2048
 
 
 class RowSpace(NamedTuple):
-    """Where the rows are: first row of each term, and what compiled rows are found by.
+    """Where the rows are: first row of each term, and the addresses of compiled rows.
 
     The context holds addresses of the other variables and of the arrays, and for rows that are
     functions of linear forms also their functions and where each form's coefficients lie.
@@ -81,13 +81,13 @@ class RowSpace(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """A tempered posterior: a cheap part, the remainders of rows, and what bounds these."""
+    """A tempered posterior: a cheap part, the remainders of rows, and their bounds."""
 
     #: Addresses of the prior part (``LOGP``) and of the remainders' differences (``EVALUATE``).
     prior: int
     evaluate: int
     space: RowSpace
-    surrogate: Surrogate
+    reference: Reference
     #: Bounds of the remainders; none for tests without.
     tables: BoundTables
     #: Rows from which on a look reads all of them instead.
@@ -116,7 +116,7 @@ def lacks_rows(posterior):
 @compiled(inlined=True)
 def cheap_change(posterior, move):
     """Return by how much a move changes the expansion of the likelihood, tempered."""
-    return expansion_change(posterior.surrogate, move.position, move.new)
+    return expansion_change(posterior.reference, move.position, move.new)
 
 
 @compiled(inlined=True)
@@ -129,7 +129,7 @@ def read_drawn(posterior, move, drawn, rows, differences, scales):
     ends = scratch(space.term_starts.size - 1, np.int64)
     arrange(drawn, 0, drawn.size, space.term_starts, rows, ends)
     evaluate = function_at(posterior.evaluate, EVALUATE)
-    centre, context = posterior.surrogate.centre, space.context
+    centre, context = posterior.reference.centre, space.context
     evaluate(move.position, move.new, centre, rows, ends, context, differences, scales)
     number_through(rows, ends, space.term_starts)
 
@@ -142,7 +142,7 @@ def read_block(posterior, move, first, rows, differences, scales):
     last = min(first + BLOCK, space.term_starts[-1])
     arrange_block(first, last, space.term_starts, rows, ends)
     evaluate = function_at(posterior.evaluate, EVALUATE)
-    centre, some = posterior.surrogate.centre, rows[: last - first]
+    centre, some = posterior.reference.centre, rows[: last - first]
     evaluate(move.position, move.new, centre, some, ends, space.context, differences, scales)
     number_through(some, ends, space.term_starts)
     return some.size

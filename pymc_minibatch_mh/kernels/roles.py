@@ -34,12 +34,12 @@ EVALUATE_SIGNATURE = types.void(VECTOR, VECTOR, VECTOR, INDICES, INDICES, INDICE
 EVALUATE = types.FunctionType(EVALUATE_SIGNATURE)
 
 #: (predicted noise, rows read so far, all rows, settings) -> rows to have read at the next look.
-PLAN_SIGNATURE = types.int64(types.float64, types.int64, types.int64, VECTOR)
-PLAN = types.FunctionType(PLAN_SIGNATURE)
+SAMPLE_SIZE_SIGNATURE = types.int64(types.float64, types.int64, types.int64, VECTOR)
+SAMPLE_SIZE = types.FunctionType(SAMPLE_SIZE_SIGNATURE)
 
 #: (log ratio, its variance, skewness of a row, rows read, all rows, uniform, settings)
 #: -> (verdict: 1 accept, 0 reject, -1 read more; acceptance probability; error estimate).
-JUDGE_SIGNATURE = types.UniTuple(types.float64, 3)(
+DECIDE_BATCH_SIGNATURE = types.UniTuple(types.float64, 3)(
     types.float64,
     types.float64,
     types.float64,
@@ -48,9 +48,9 @@ JUDGE_SIGNATURE = types.UniTuple(types.float64, 3)(
     types.float64,
     VECTOR,
 )
-JUDGE = types.FunctionType(JUDGE_SIGNATURE)
+DECIDE_BATCH = types.FunctionType(DECIDE_BATCH_SIGNATURE)
 
-#: (inputs, shape (rows, what a row function takes); outputs, shape (rows, what it returns)).
+#: (inputs, shape (rows, arguments of a row function); outputs, shape (rows, values)).
 ROWWISE_SIGNATURE = types.void(MATRIX, MATRIX)
 ROWWISE = types.FunctionType(ROWWISE_SIGNATURE)
 
@@ -71,18 +71,18 @@ DERIVATIVES = types.FunctionType(DERIVATIVES_SIGNATURE)
 #: (position, factor L, rows, ends, context, out) -> nothing. Adds half of the third derivatives of
 #: the rows' summed log-likelihood, contracted with L Lᵀ in two places, to the d entries of out.
 BEND_SIGNATURE = types.void(VECTOR, MATRIX, INDICES, INDICES, INDICES, VECTOR)
-BEND = types.FunctionType(BEND_SIGNATURE)
+SKEWNESS = types.FunctionType(BEND_SIGNATURE)
 
 #: (position, new) -> M of the move, in units of the bounds that a user gave.
 METRIC_SIGNATURE = types.float64(VECTOR, VECTOR)
 METRIC = types.FunctionType(METRIC_SIGNATURE)
 
-#: (address of a proposal's record, address of the Workings of a chain, generator)
+#: (address of a proposal's record, address of the KernelState of a chain, generator)
 #: -> (log q(position | new) - log q(new | position), component drawn).
 PROPOSAL = types.Tuple((types.float64, types.int64))
 PROPOSE = types.FunctionType(PROPOSAL(types.int64, types.int64, INDICES))
 
-#: (address of a test's record, address of the Workings of a chain, cheap part of the log ratio,
+#: (address of a test's record, address of the KernelState of a chain, cheap part of the log ratio,
 #: generator, counts) -> (verdict, acceptance probability, rows read).
 DECISION = types.UniTuple(types.float64, 3)
 DECIDE = types.FunctionType(DECISION(types.int64, types.int64, types.float64, INDICES, VECTOR))
@@ -94,7 +94,7 @@ ACCEPT, ACCEPTED, N_OBS, N_LOOKS, FULL_PASS, INVALID, ERROR, UNDERESTIMATED = ra
 LOG_RATIO, LOG_RATIO_STD = 8, 9
 #: Largest |dU_i|/(c_i M) that was seen, above 1 of a violated bound, and the row that had it.
 BOUND_RATIO, BOUND_ROW = 10, 11
-# What the choice of χ is made from: Σ C M, their number; Σ of squared ratios, their number.
+# Statistics for the choice of χ: Σ C M, their number; Σ of squared ratios, their number.
 SIZES, N_SIZES, SQUARED_RATIOS, N_RATIOS = range(12, 16)
 #: Rows that were bright in the last update of a firefly sampler.
 N_BRIGHT = 16
@@ -142,7 +142,7 @@ TRIED, TALLY_ACCEPT, JUMP, SQUARE_JUMP, ROWS = range(5)
 N_TALLIES = 5
 
 
-# What raises below is for compiled code alone, where the functions of a record take its place.
+# Bodies that raise are for compiled code alone, where the functions of a record take its place.
 
 #: A function is compiled as a part of its caller: called from a function in between, it would be
 #: optimised twice more. Its arguments may have names of its own.
@@ -208,7 +208,7 @@ def decide(test, move, cheap, posterior, rng, counts):
     raise NotImplementedError
 
 
-def plan(noise, n, total, test):
+def sample_size(noise, n, total, test):
     """Return how many rows the next look must have read.
 
     Parameters
@@ -224,7 +224,7 @@ def plan(noise, n, total, test):
     raise NotImplementedError
 
 
-def judge(log_ratio, variance, skewness, n, total, uniform, test):
+def decide_batch(log_ratio, variance, skewness, n, total, uniform, test):
     """Return the verdict of a look.
 
     Parameters
@@ -258,11 +258,11 @@ def _decide(test, move, cheap, posterior, rng, counts):
     return test.instance_class.decide.py_func
 
 
-@overload(plan, **_IN_PLACE)
+@overload(sample_size, **_IN_PLACE)
 def _plan(noise, n, total, test):
-    return test.instance_class.plan.py_func
+    return test.instance_class.sample_size.py_func
 
 
-@overload(judge, **_IN_PLACE)
+@overload(decide_batch, **_IN_PLACE)
 def _judge(log_ratio, variance, skewness, n, total, uniform, test):
-    return test.instance_class.judge.py_func
+    return test.instance_class.decide_batch.py_func

@@ -13,7 +13,7 @@ from pymc_minibatch_mh.kernels.handle import function_at, record_at
 from pymc_minibatch_mh.kernels.looks import add_moments
 from pymc_minibatch_mh.kernels.moves import ratio_to_bound, whiten
 from pymc_minibatch_mh.kernels.posterior import cheap_change, log_prior
-from pymc_minibatch_mh.kernels.roles import BEND, DERIVATIVES, EVALUATE, INDICES, LOGP, VECTOR
+from pymc_minibatch_mh.kernels.roles import DERIVATIVES, EVALUATE, INDICES, LOGP, SKEWNESS, VECTOR
 from pymc_minibatch_mh.kernels.run import decided, proposed
 from pymc_minibatch_mh.kernels.vectors import copy_to, shifted
 
@@ -62,13 +62,13 @@ def row_values(address, theta, space, drawn, out):
 
 
 @compiled()
-def add_bend(address, theta, factor, space, drawn, out):
-    """Add averages of third derivatives of some rows to `out`, shape (d,): see ``BEND``."""
-    bend = function_at(address, BEND)
+def add_skewness(address, theta, factor, space, drawn, out):
+    """Add averages of third derivatives of some rows to `out`, shape (d,): see ``SKEWNESS``."""
+    skewness = function_at(address, SKEWNESS)
     rows, ends = _room(space, drawn.size)
     for start in range(0, drawn.size, BLOCK):
         some = _arranged(drawn, start, space, rows, ends)
-        bend(theta, factor, some, ends, space.context, out)
+        skewness(theta, factor, some, ends, space.context, out)
 
 
 @compiled()
@@ -82,7 +82,7 @@ def _curvature(logp, theta, factor, context):
 
 
 @compiled()
-def bend_of_prior(address, theta, factor, context, out):
+def skewness_of_prior(address, theta, factor, context, out):
     """Write how much the average over N(theta, L Lᵀ) tilts a ``LOGP`` along L's columns.
 
     That is Lᵀ times what third derivatives add to the gradient, shape (d,).
@@ -123,23 +123,23 @@ def moments_of_move(address, ends_of_move, space, drawn, differences):
     return n, mean, second, third, absolute
 
 
-# What repetitions of a test add up: Σp, Σp², Σ rows; the fewest rows that decided; 1 for a row
+# Sums over repetitions of a test: Σp, Σp², Σ rows; the fewest rows that decided; 1 for a row
 # beyond its bound.
 TOTAL, SQUARES, ROWS, FEWEST, VIOLATED = range(5)
 N_OUTCOMES = 5
 
-#: What `propose_once` and `repeat_test` take behind the record.
+#: Arguments of `propose_once` and `repeat_test` after the record.
 PROPOSE_ARGUMENTS = (INDICES, VECTOR, VECTOR)
 REPEAT_ARGUMENTS = (INDICES, VECTOR, VECTOR, types.float64, types.int64, types.int64, VECTOR)
 
 
 @compiled()
 def propose_once(handle, generator, position, new):
-    """Write a proposal of linked Workings to `new`; return the cheap part of its log ratio."""
+    """Write a proposal of linked KernelState to `new`; return the cheap part of its log ratio."""
     own = record_at(handle)
     posterior, move = own.posterior, own.move
     copy_to(move.position, position)
-    whiten(posterior.surrogate.whitener, position, posterior.surrogate.centre, move.here)
+    whiten(posterior.reference.whitener, position, posterior.reference.centre, move.here)
     log_q, _ = proposed(own, handle, generator)
     copy_to(new, move.new)
     change = log_prior(posterior, new) - log_prior(posterior, position)
@@ -154,12 +154,12 @@ def repeat_test(handle, generator, position, new, cheap, repetitions, by_verdict
     outcomes, shape (N_OUTCOMES,), are added to; a violated bound ends the repetitions.
     """
     own = record_at(handle)
-    surrogate, move = own.posterior.surrogate, own.move
+    reference, move = own.posterior.reference, own.move
     copy_to(move.position, position)
     copy_to(move.new, new)
-    whiten(surrogate.whitener, position, surrogate.centre, move.here)
-    whiten(surrogate.whitener, new, surrogate.centre, move.there)
-    whiten(surrogate.whitener, new, position, move.step)
+    whiten(reference.whitener, position, reference.centre, move.here)
+    whiten(reference.whitener, new, reference.centre, move.there)
+    whiten(reference.whitener, new, position, move.step)
     counts = np.zeros(entry.N_COUNTS)
     for _ in range(repetitions):
         counts[:] = 0.0

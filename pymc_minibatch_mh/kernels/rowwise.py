@@ -68,7 +68,7 @@ def add_gradient(context, part, forms, slopes, gradient, sums):
 def _add_weighted(products, weights, fixed, first, last, start, stop):
     """Add Σ w_i x_i y_iᵀ of some rows, x and y being ranges of their coefficients, to `products`.
 
-    Four rows at a time. Only what lies on and below the diagonal of `products` is added to.
+    Four rows at a time. Only the lower triangle of `products` is added to.
     """
     n = weights.size
     # Of unsigned numbers the compiler knows that they do not count from the end of an array.
@@ -139,7 +139,7 @@ def add_hessian(context, part, gradient, products, sums, hessian):
 
 
 @compiled()
-def bend_of_row(white, thirds, out):
+def skewness_of_row(white, thirds, out):
     """Write ½ Σ f_abc w_b·w_c for every argument a to out[1 + a].
 
     `white` are the whitened forms w_a of a row, shape (m, d); `thirds` are f_abc for a <= b <= c,
@@ -201,7 +201,7 @@ def evaluate_rows(position, new, centre, rows, ends, context, differences, scale
 
 @compiled()
 def _add_rows(position, factor, rows, ends, context, sums, hessian):
-    """Add derivatives of some rows, or given L what third derivatives add to the gradient."""
+    """Add derivatives of some rows, or given L the third-order correction of the gradient."""
     bends, vectors = factor.size > 0, position.reshape((1, position.size))
     start = 0
     for term in range(ends.size):
@@ -227,7 +227,7 @@ def _add_rows(position, factor, rows, ends, context, sums, hessian):
             for i in range(n):
                 if bends:
                     whiten_forms(context, part, room, i, factor, white)
-                    bend_of_row(white, thirds[i], slopes[i])
+                    skewness_of_row(white, thirds[i], slopes[i])
                 sums[0] += slopes[i, 0]
             add_gradient(context, part, room, slopes[:n], gradient, sums)
             if hessian.size:
@@ -244,7 +244,7 @@ def derive_rows(position, rows, ends, context, sums, hessian):
 
 @compiled(BEND_SIGNATURE)
 def bend_rows(position, factor, rows, ends, context, out):
-    """Add what third derivatives do to the gradient, on average over a Gaussian: see ``BEND``."""
+    """Add the third-order correction of the gradient, averaged over a Gaussian (``SKEWNESS``)."""
     sums = np.zeros(1 + position.size)
     _add_rows(position, factor, rows, ends, context, sums, np.empty((0, 0)))
     for j in range(position.size):

@@ -38,7 +38,7 @@ from pymc_minibatch_mh.kernels.slices import NO_SLICES, Slices, move_without_row
 from pymc_minibatch_mh.kernels.vectors import copy_to
 
 
-class Workings(NamedTuple):
+class KernelState(NamedTuple):
     """All that the updates of one chain work with."""
 
     posterior: Posterior
@@ -61,56 +61,56 @@ class Workings(NamedTuple):
     slices: Slices = NO_SLICES
 
 
-#: What `run` takes behind the record: see there.
+#: Arguments of `run` after the record: see there.
 ARGUMENTS = (types.int64, MATRIX, MATRIX)
 
 
 @compiled()
-def _propose(proposal, workings, generator):
-    """Draw a proposal for the move of some workings: see :func:`roles.propose`."""
-    own = record_at(workings)
+def _propose(proposal, kernel_state, generator):
+    """Draw a proposal for the move of some kernel_state: see :func:`roles.propose`."""
+    own = record_at(kernel_state)
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     return propose(record_at(proposal), own.move, own.posterior, rng)
 
 
 @compiled()
-def _decide(test, workings, cheap, generator, counts):
-    """Decide on the move of some workings: see :func:`roles.decide`."""
-    own = record_at(workings)
+def _decide(test, kernel_state, cheap, generator, counts):
+    """Decide on the move of some kernel_state: see :func:`roles.decide`."""
+    own = record_at(kernel_state)
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     return decide(record_at(test), own.move, cheap, own.posterior, rng, counts)
 
 
 def linked(posterior: Posterior, proposal: Any, test: Any, *others: Any) -> LinkedRecord:
-    """Return Workings laid out for compiled code, with the functions that they call.
+    """Return KernelState laid out for compiled code, with the functions that they call.
 
     The types of the records of the proposal and of the test choose these; `others` are the fields
-    of Workings from the generator on.
+    of KernelState from the generator on.
     """
     parts = LinkedRecord(proposal), LinkedRecord(test)
     addresses = parts[0].address, parts[1].address
-    workings = Handle(record_type(Workings(posterior, *addresses, 0, 0, *others)))
+    kernel_state = Handle(record_type(KernelState(posterior, *addresses, 0, 0, *others)))
     functions = (
-        parts[0].function(_propose, PROPOSAL, workings, INDICES),
-        parts[1].function(_decide, DECISION, workings, types.float64, INDICES, VECTOR),
+        parts[0].function(_propose, PROPOSAL, kernel_state, INDICES),
+        parts[1].function(_decide, DECISION, kernel_state, types.float64, INDICES, VECTOR),
     )
-    return LinkedRecord(Workings(posterior, *addresses, *functions, *others), keeps=parts)
+    return LinkedRecord(KernelState(posterior, *addresses, *functions, *others), keeps=parts)
 
 
-def proposal_of(workings: LinkedRecord) -> Any:
-    """Return the record of the proposal of some linked Workings."""
-    return workings.keeps[0].record
+def proposal_of(kernel_state: LinkedRecord) -> Any:
+    """Return the record of the proposal of some linked KernelState."""
+    return kernel_state.keeps[0].record
 
 
 @compiled(inlined=True)
 def proposed(own, handle, generator):
-    """Call the proposal of some workings; return its log ratio and the component drawn."""
+    """Call the proposal of some kernel_state; return its log ratio and the component drawn."""
     return function_at(own.propose, PROPOSE)(own.proposal, address_in(handle), generator)
 
 
 @compiled(inlined=True)
 def decided(own, handle, cheap, generator, counts):
-    """Call the test of some workings; return verdict, acceptance probability and rows read."""
+    """Call the test of some kernel_state; return verdict, acceptance probability and rows read."""
     call = function_at(own.decide, DECIDE)
     return call(own.test, address_in(handle), cheap, generator, counts)
 
@@ -145,8 +145,8 @@ def _update(own, handle, prior_here, counts):
         counts[entry.LOG_RATIO] = -np.inf
         counts[entry.LOG_RATIO_STD] = 0.0
         return prior_here, True
-    whiten(posterior.surrogate.whitener, move.new, posterior.surrogate.centre, move.there)
-    whiten(posterior.surrogate.whitener, move.new, move.position, move.step)
+    whiten(posterior.reference.whitener, move.new, posterior.reference.centre, move.there)
+    whiten(posterior.reference.whitener, move.new, move.position, move.step)
     largest_ratio = counts[entry.BOUND_RATIO]
     verdict, accept, n = decided(own, handle, cheap, own.generator, counts)
     if not counts[entry.BOUND_RATIO] <= max(largest_ratio, 1.0):
@@ -167,13 +167,13 @@ def _update(own, handle, prior_here, counts):
 
 @compiled(spliced=True)
 def _without_rows(own, rng, prior_here, counts):
-    """Move what no row depends on; return the prior part where that ends."""
+    """Move coordinates that no row depends on; return the prior part at the end."""
     posterior, move = own.posterior, own.move
     prior, context = posterior.prior, posterior.space.context
     prior_here, evaluations = move_without_rows(
         move.position, own.slices, prior, context, prior_here, rng
     )
-    whiten(posterior.surrogate.whitener, move.position, posterior.surrogate.centre, move.here)
+    whiten(posterior.reference.whitener, move.position, posterior.reference.centre, move.here)
     counts[entry.N_PRIOR] += evaluations
     return prior_here
 
@@ -191,7 +191,7 @@ def run(handle, n_updates, draws, counts):
     posterior, move, generator = own.posterior, own.move, own.generator
     rng = generator_at(generator[0], generator[1], generator[2], generator[3])
     prior_here = log_prior(posterior, move.position)
-    whiten(posterior.surrogate.whitener, move.position, posterior.surrogate.centre, move.here)
+    whiten(posterior.reference.whitener, move.position, posterior.reference.centre, move.here)
     for k in range(draws.shape[0]):
         for _ in range(n_updates):
             prior_here, goes_on = _update(own, handle, prior_here, counts[k])

@@ -76,7 +76,7 @@ def inner_by(matrix, one, other):
 
 #: Bytes of an array that may lie on the stack.
 ON_STACK = 8192
-#: What vector instructions like best.
+#: Alignment of vector instructions.
 _ALIGNMENT = 64
 
 

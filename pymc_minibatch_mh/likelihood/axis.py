@@ -3,7 +3,7 @@
 A rule is asked for one output of an operation *with its observation axis at a given place*. It
 answers with the same output for a batch of rows, after asking the walk for the inputs that must
 carry the observation axis (``walk.rows``) and for those that must be the same for all rows
-(``walk.whole``). An operation without a rule is refused: what is not known to keep rows apart is
+(``walk.whole``). An operation without a rule is refused: one not known to keep rows apart is
 assumed to mix them. No rule looks at the length of an axis to find out which one it is.
 """
 
@@ -36,7 +36,7 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 
-from pymc_minibatch_mh.errors import UnsplittableModelError
+from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.likelihood.parameters import always_holds, conditions
 
 #: Operations each entry of whose result depends on one row of the left or column of the right.
@@ -53,7 +53,7 @@ class MixedRowsError(Exception):
 
 
 class Walk(Protocol):
-    """What a rule may ask for."""
+    """The questions that a rule may ask."""
 
     length: Variable
 
@@ -109,7 +109,7 @@ def _condition_of_rows(condition: Variable, ndim: int, axis: int, walk: Walk) ->
     if own_axis >= 0 and not condition.type.broadcastable[own_axis]:
         try:
             rows = walk.rows(condition, own_axis)
-        except (MixedRowsError, UnsplittableModelError):
+        except (MixedRowsError, UnsupportedModelError):
             # Parameters that all rows share, such as a vector of class probabilities.
             return pt.all(walk.whole(condition))
         return pt.all(rows, axis=tuple(range(ndim, ndim + extra))) if extra > 0 else rows
@@ -231,7 +231,7 @@ def _columns_apart(op: Blockwise, node: Apply, core_axis: int, walk: Walk) -> li
 
 
 def _entries(op: Subtensor | AdvancedSubtensor, x: Variable, index: Sequence[Variable]) -> list:
-    """Return what indexes each axis of x."""
+    """Return the index of each axis of x."""
     entries = list(indices_from_subtensor(index, op.idx_list))
     return entries + [slice(None)] * (x.type.ndim - len(entries))
 
@@ -268,7 +268,7 @@ def _advanced_subtensor(op: AdvancedSubtensor, node: Apply, axis: int, walk: Wal
 
 
 def _taken(x: Variable, entries: list, axis_from_end: int, walk: Walk) -> Variable:
-    """Return what index arrays, broadcast against each other, take from `x` for a batch."""
+    """Return the entries of `x` that broadcast index arrays choose for a batch."""
     arrays = [k for k, entry in enumerate(entries) if isinstance(entry, Variable)]
     numbers = next((k for k in arrays if _are_row_numbers(entries[k], axis_from_end)), None)
     chosen: list = list(entries)

@@ -15,7 +15,7 @@ from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
 
 from pymc_minibatch_mh.data import Column, dtype_once_read
 from pymc_minibatch_mh.data.storage import StoredArray
-from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
+from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
 from pymc_minibatch_mh.likelihood.axis import MixedRowsError, batch_of, part_of
 from pymc_minibatch_mh.likelihood.derived import computed, data_behind
 from pymc_minibatch_mh.likelihood.precision import in_double
@@ -31,7 +31,7 @@ SUMMARISE = "Compute such a summary from the data alone, before the model, or us
 
 
 @dataclass(eq=False)
-class BatchTerm:
+class Likelihood:
     """One likelihood term, rebuilt for a batch of its rows.
 
     Parameters
@@ -49,7 +49,7 @@ class BatchTerm:
     axis
         Where the rows lie in the model's own log-likelihood of this variable.
     weights : ndarray or StoredArray, shape (N,), optional
-        What the log-likelihood of each row is multiplied by; 1 if there are none.
+        The weight of each row's log-likelihood; 1 if there are none.
     joined
         The terms that this one is the sum of, each with its own axis and weights; none otherwise.
     """
@@ -61,10 +61,10 @@ class BatchTerm:
     batches: list[tuple[Column, Variable]] = field(default_factory=list)
     axis: int = 0
     weights: np.ndarray | StoredArray | None = None
-    joined: Sequence["BatchTerm"] = ()
+    joined: Sequence["Likelihood"] = ()
 
     @property
-    def likelihoods(self) -> Sequence["BatchTerm"]:
+    def likelihoods(self) -> Sequence["Likelihood"]:
         """The terms of single observed variables."""
         return self.joined or (self,)
 
@@ -144,7 +144,7 @@ class BatchWalk:
             if len(node.outputs) > 1:
                 return part_of(variable, axis, self)
             return batch_of(node.op, node, axis, self)
-        except (MixedRowsError, UnsplittableModelError):
+        except (MixedRowsError, UnsupportedModelError):
             behind = data_behind(variable)
             # A density of one observation that looks at others is not one of independent rows.
             if behind is None or self.observations in behind:
@@ -206,7 +206,7 @@ def data_values(variable: Variable) -> np.ndarray:
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         If entries of it are masked, which ``pm.set_data`` lets through.
     """
     shared = isinstance(variable, SharedVariable)
@@ -226,7 +226,7 @@ def batch_term(
     n_rows: int,
     names: dict[Variable, str],
     observations: Variable | None = None,
-) -> BatchTerm:
+) -> Likelihood:
     """Prove that the rows of one likelihood term are apart and rebuild it for a batch.
 
     Parameters
@@ -244,7 +244,7 @@ def batch_term(
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         Naming the variable, the operation and the fix.
     """
     if logp.type.ndim == 0:
@@ -264,7 +264,7 @@ def batch_term(
     require_one_storage(name, [column for column, _ in walk.batches.values()], batch)
     if batch.type.ndim > 1:
         batch = batch.sum(axis=tuple(range(1, batch.type.ndim)))
-    return BatchTerm(name, n_rows, batch, walk.length, list(walk.batches.values()))
+    return Likelihood(name, n_rows, batch, walk.length, list(walk.batches.values()))
 
 
 def _refuse_sums_over_rows(walk: BatchWalk) -> None:

@@ -14,10 +14,10 @@ from pytensor.graph.rewriting.basic import SequentialGraphRewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from pymc_minibatch_mh.data.storage import StoredArray
-from pymc_minibatch_mh.errors import SplitCheckError
+from pymc_minibatch_mh.errors import FactorizationError
 from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED, plain
+from pymc_minibatch_mh.likelihood.factorization import Factorization, summed
 from pymc_minibatch_mh.likelihood.precision import in_double, rounding_of, stabilised
-from pymc_minibatch_mh.likelihood.split import Split, summed
 from pymc_minibatch_mh.likelihood.stored import ReadStored, with_rows
 from pymc_minibatch_mh.likelihood.terms import log_densities
 
@@ -69,9 +69,11 @@ class ModelDensity:
         The rows whose log-likelihood counts, where they are stored; by default all.
     """
 
-    def __init__(self, model: pm.Model, split: Split, rows: np.ndarray | None = None) -> None:
+    def __init__(
+        self, model: pm.Model, factorization: Factorization, rows: np.ndarray | None = None
+    ) -> None:
         self._model = model
-        self._split = split
+        self._split = factorization
         self._rows = rows
 
     def as_written(self, position: np.ndarray, others: np.ndarray) -> Reading:
@@ -128,8 +130,8 @@ class ModelDensity:
         ]
 
 
-def _weighted_log_density(model: pm.Model, split: Split) -> Variable:
-    terms = [one for term in split.terms for one in term.likelihoods]
+def _weighted_log_density(model: pm.Model, factorization: Factorization) -> Variable:
+    terms = [one for term in factorization.terms for one in term.likelihoods]
     weights = {term.name: (term.weights, term.axis) for term in terms}
     total = summed(log_densities(model, [*model.basic_RVs, *model.potentials]))
     for name, (values, axis) in weights.items():
@@ -164,7 +166,7 @@ def check_split(
 
     Raises
     ------
-    SplitCheckError
+    FactorizationError
         If all ways differ from the parts by more than rounding.
     """
     for point in points:
@@ -176,7 +178,7 @@ def check_split(
                 break
             found.append(_said(way, reading))
         else:
-            raise SplitCheckError(
+            raise FactorizationError(
                 f"{', '.join(map(repr, names))}: prior part {prior!r} and rows {rows!r} add up "
                 f"to {prior + rows!r}, but the model's log-density is {', and '.join(found)}. The "
                 "model was read wrongly; please report it, and sample with pm.NUTS() meanwhile."

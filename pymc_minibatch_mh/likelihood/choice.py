@@ -1,4 +1,4 @@
-"""Taking indexing apart: what data choose among cells, as in ``a[group]``."""
+"""Indexing by data, which choose among expressions, as in ``a[group]``."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -20,16 +20,16 @@ from pytensor.tensor.subtensor import (
 )
 
 from pymc_minibatch_mh.likelihood.arithmetic import add, affine_factor, exp, multiply, subtract
-from pymc_minibatch_mh.likelihood.cells import (
+from pymc_minibatch_mh.likelihood.exprs import (
     INTEGER,
     Affine,
     Apply,
-    Cell,
-    Cells,
     Constant,
+    Expr,
+    ExprGraph,
     Gather,
+    Monomial,
     RowNumber,
-    Term,
     require,
 )
 from pymc_minibatch_mh.likelihood.lower import OTHER_ROWS, Tensor, Tensors, filled, lowered, single
@@ -44,20 +44,20 @@ from pymc_minibatch_mh.likelihood.simplify import apply, log_of_sum
 
 
 @lowered.register(CAReduce)
-def _reduce(op: CAReduce, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _reduce(op: CAReduce, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     arithmetic = isinstance(op.scalar_op, scalar.Add | scalar.Mul)
     # A sum of booleans counts; one by one, PyTensor would take them for a disjunction.
     result = node.outputs[0].type.dtype
     wide = _cast_to(getattr(op, "acc_dtype", None) or result)
 
-    def combine(parts: Sequence[Cell]) -> Cell:
+    def combine(parts: Sequence[Expr]) -> Expr:
         require(bool(parts), op, "reduces an axis without entries")
         if arithmetic and np.dtype(node.inputs[0].type.dtype) != wide.o_type.dtype:
-            parts = [apply(cells, wide, part) for part in parts]
+            parts = [apply(exprs, wide, part) for part in parts]
         if arithmetic:
-            total = apply(cells, op.scalar_op, *parts) if len(parts) > 1 else parts[0]
-            return total if total.dtype == result else apply(cells, _cast_to(result), total)
-        return reduce(lambda left, right: apply(cells, op.scalar_op, left, right), parts)
+            total = apply(exprs, op.scalar_op, *parts) if len(parts) > 1 else parts[0]
+            return total if total.dtype == result else apply(exprs, _cast_to(result), total)
+        return reduce(lambda left, right: apply(exprs, op.scalar_op, left, right), parts)
 
     return _over(op, inputs[0], op.axis, combine)
 
@@ -67,37 +67,37 @@ def _cast_to(dtype: str) -> scalar.Cast:
 
 
 def _over(
-    op: Op, x: Tensor, axes: Sequence[int] | None, combine: Callable[[Sequence[Cell]], Cell]
+    op: Op, x: Tensor, axes: Sequence[int] | None, combine: Callable[[Sequence[Expr]], Expr]
 ) -> Tensor:
-    """Combine the cells along some axes, or along all."""
+    """Combine the expressions along some axes, or along all."""
     over = _axes(op, x, axes)
-    kept = [k for k in range(x.cells.ndim) if k not in over]
-    moved = x.cells.transpose([*kept, *over])
+    kept = [k for k in range(x.exprs.ndim) if k not in over]
+    moved = x.exprs.transpose([*kept, *over])
     out = filled(moved.shape[: len(kept)], lambda place: combine(list(np.ravel(moved[place]))))
     return Tensor(out, None if x.axis is None else kept.index(x.axis))
 
 
 def _axes(op: Op, x: Tensor, axes: Sequence[int] | None) -> list[int]:
-    ndim = x.cells.ndim
+    ndim = x.exprs.ndim
     over = list(range(ndim)) if axes is None else [axis % ndim for axis in axes]
     require(x.axis not in over, op, "combines rows")
     return over
 
 
 @lowered.register(CumOp)
-def _cumulate(op: CumOp, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _cumulate(op: CumOp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
-    axis = 0 if op.axis is None else op.axis % x.cells.ndim
-    one_axis = op.axis is not None or x.cells.ndim <= 1
+    axis = 0 if op.axis is None else op.axis % x.exprs.ndim
+    one_axis = op.axis is not None or x.exprs.ndim <= 1
     require(one_axis and x.axis != axis, op, "combines rows, or all axes")
     real, whole = (add, scalar.add) if op.mode == "add" else (multiply, scalar.mul)
 
-    def combine(left: Cell, right: Cell) -> Cell:
+    def combine(left: Expr, right: Expr) -> Expr:
         # Whole numbers stay so, for they may be indices.
         whole_numbers = left.is_data and right.is_data and left.dtype == right.dtype == INTEGER
-        return cells.node(whole, (left, right)) if whole_numbers else real(cells, left, right)
+        return exprs.node(whole, (left, right)) if whole_numbers else real(exprs, left, right)
 
-    moved = np.moveaxis(x.cells, axis, 0).copy()
+    moved = np.moveaxis(x.exprs, axis, 0).copy()
     for k, *place in np.ndindex(*moved.shape):
         if k > 0:
             moved[(k, *place)] = combine(moved[(k - 1, *place)], moved[(k, *place)])
@@ -105,49 +105,49 @@ def _cumulate(op: CumOp, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
 
 
 @lowered.register(LogSumExp)
-def _log_sum_exp(op: LogSumExp, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
-    return _over(op, inputs[0], op.axis, lambda parts: log_of_sum(cells, parts))
+def _log_sum_exp(op: LogSumExp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    return _over(op, inputs[0], op.axis, lambda parts: log_of_sum(exprs, parts))
 
 
 @lowered.register(Softmax)
 @lowered.register(LogSoftmax)
-def _softmax(op: Softmax | LogSoftmax, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _softmax(op: Softmax | LogSoftmax, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
     axes = _axes(op, x, op.axis)
 
-    def cell_at(place: tuple[int, ...]) -> Cell:
+    def cell_at(place: tuple[int, ...]) -> Expr:
         group = tuple(slice(None) if k in axes else i for k, i in enumerate(place))
-        total = log_of_sum(cells, list(np.ravel(x.cells[group])))
-        log_share = subtract(cells, x.cells.item(*place), total)
-        return exp(cells, log_share) if isinstance(op, Softmax) else log_share
+        total = log_of_sum(exprs, list(np.ravel(x.exprs[group])))
+        log_share = subtract(exprs, x.exprs.item(*place), total)
+        return exp(exprs, log_share) if isinstance(op, Softmax) else log_share
 
-    return Tensor(filled(x.cells.shape, cell_at), x.axis)
+    return Tensor(filled(x.exprs.shape, cell_at), x.axis)
 
 
 #: Linear forms beyond which finding out how many are independent takes too long.
 MANY_FORMS = 200
 
 
-def of_shared(op: Any, width: int, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
-    """Index what all of a batch of `width` axes share, as each value of a latent class does."""
+def of_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    """Index the common part of a batch of `width` axes, as each value of a latent class does."""
     x, *index = inputs
-    shared = x.axis is None and all(n == 1 for n in x.cells.shape[:width])
+    shared = x.axis is None and all(n == 1 for n in x.exprs.shape[:width])
     require(shared, op, "chooses from an array of its own for each of a batch")
-    one = Tensor(x.cells.reshape(x.cells.shape[width:]), None)
-    return _indexed(op, node, [one, *index], cells)
+    one = Tensor(x.exprs.reshape(x.exprs.shape[width:]), None)
+    return _indexed(op, node, [one, *index], exprs)
 
 
 @lowered.register(Subtensor)
 @lowered.register(AdvancedSubtensor)
-def _indexed(op: Any, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _indexed(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     x, *given = inputs
     entries = list(indices_from_subtensor(given, op.idx_list))
-    entries += [slice(None)] * (x.cells.ndim - len(entries))
+    entries += [slice(None)] * (x.exprs.ndim - len(entries))
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
-    slices = [k for k in range(x.cells.ndim) if k not in arrays]
-    first = arrays[0] if arrays else x.cells.ndim
+    slices = [k for k in range(x.exprs.ndim) if k not in arrays]
+    first = arrays[0] if arrays else x.exprs.ndim
     indices = [
-        i if isinstance(i, Tensor) else Tensor(single(cells.constant(i)), None)
+        i if isinstance(i, Tensor) else Tensor(single(exprs.constant(i)), None)
         for i in (entries[k] for k in arrays)
     ]
     _check_indices(op, x, arrays, indices)
@@ -156,10 +156,10 @@ def _indexed(op: Any, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
     # What indexes lies where the first index array was, as NumPy has it for adjacent ones.
     before = [k for k in slices if k < first]
     after = [k for k in slices if k > first]
-    sliced = x.cells.transpose([*before, *arrays, *after])
+    sliced = x.exprs.transpose([*before, *arrays, *after])
     cuts = {k: known_slice(entries[k], op) for k in slices}
     sliced = sliced[tuple(cuts.get(k, slice(None)) for k in (*before, *arrays, *after))]
-    picked, width, axis = _picked(sliced, len(before), indices, cells, op)
+    picked, width, axis = _picked(sliced, len(before), indices, exprs, op)
     if x.axis in arrays or x.axis is None:
         return Tensor(picked, None if axis is None else len(before) + axis)
     place = before.index(x.axis) if x.axis in before else len(before) + width + after.index(x.axis)
@@ -171,10 +171,10 @@ def _check_indices(op: Any, x: Tensor, arrays: Sequence[int], indices: Sequence[
     simple = adjacent or not isinstance(op, AdvancedSubtensor)
     require(simple, op, "has a slice between index arrays")
     for axis, index in zip(arrays, indices, strict=True):
-        integers = all(cell.dtype.kind in "iu" for cell in index.cells.flat)
+        integers = all(expr.dtype.kind in "iu" for expr in index.exprs.flat)
         require(integers, op, "has an index that is no integer")
         # Row i of the data goes with row i, and with no other.
-        own_row = all(isinstance(cell, RowNumber) for cell in index.cells.flat)
+        own_row = all(isinstance(expr, RowNumber) for expr in index.exprs.flat)
         alone = index.axis is None or x.axis in (None, *arrays)
         require(alone and own_row == (axis == x.axis), op, OTHER_ROWS)
 
@@ -183,197 +183,197 @@ def known_slice(entry: slice, op: Op) -> slice:
     """Return a slice as numbers, which depend on neither position nor data."""
     parts = []
     for part in (entry.start, entry.stop, entry.step):
-        cell = part.cells.item() if isinstance(part, Tensor) else part
-        known = isinstance(cell, Constant) or not isinstance(cell, Cell)
+        expr = part.exprs.item() if isinstance(part, Tensor) else part
+        known = isinstance(expr, Constant) or not isinstance(expr, Expr)
         require(known, op, "has a slice that is not known beforehand")
-        parts.append(int(cell.value) if isinstance(cell, Constant) else cell)
+        parts.append(int(expr.value) if isinstance(expr, Constant) else expr)
     return slice(*parts)
 
 
 def _picked(
-    x: np.ndarray, n_before: int, indices: Sequence[Tensor], cells: Cells, op: Op
+    x: np.ndarray, n_before: int, indices: Sequence[Tensor], exprs: ExprGraph, op: Op
 ) -> tuple[np.ndarray, int, int | None]:
     """Index the axes of `x` from `n_before` on; return also how many axes the indices have."""
     if not indices:
         return x, 0, None
-    broadcast = np.broadcast_arrays(*(t.cells for t in indices), subok=False)
+    broadcast = np.broadcast_arrays(*(t.exprs for t in indices), subok=False)
     width = broadcast[0].ndim
-    axes = {t.axis + width - t.cells.ndim for t in indices if t.axis is not None}
+    axes = {t.axis + width - t.exprs.ndim for t in indices if t.axis is not None}
     require(len(axes) <= 1 and all(broadcast[0].shape[k] == 1 for k in axes), op, OTHER_ROWS)
     outer, inner = x.shape[:n_before], x.shape[n_before + len(indices) :]
 
-    def cell_at(place: tuple[int, ...]) -> Cell:
+    def cell_at(place: tuple[int, ...]) -> Expr:
         whole = [slice(None)] * len(indices)
         here: tuple = (*place[:n_before], *whole, *place[n_before + width :])
         index = [array.item(*place[n_before : n_before + width]) for array in broadcast]
-        return _element(x[here], index, cells, op)
+        return _element(x[here], index, exprs, op)
 
     out = filled((*outer, *broadcast[0].shape, *inner), cell_at)
     return out, width, next(iter(axes), None)
 
 
-def _element(part: Any, index: Sequence[Cell], cells: Cells, op: Op) -> Cell:
+def _element(part: Any, index: Sequence[Expr], exprs: ExprGraph, op: Op) -> Expr:
     if not index:
-        return part if isinstance(part, Cell) else part.item()
+        return part if isinstance(part, Expr) else part.item()
     here, *rest = index
     if isinstance(here, RowNumber):
-        return _element(part[0], rest, cells, op)
+        return _element(part[0], rest, exprs, op)
     if isinstance(here, Constant):
-        return _element(part[int(here.value)], rest, cells, op)
+        return _element(part[int(here.value)], rest, exprs, op)
     require(here.is_data, op, "has an index that depends on the parameters")
-    return pick(cells, [_element(sub, rest, cells, op) for sub in part], here)
+    return pick(exprs, [_element(sub, rest, exprs, op) for sub in part], here)
 
 
-def pick(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
-    """Return the one of several cells that data choose; negative indices count from the end.
+def pick(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
+    """Return the one of several expressions that data choose; negative indices count from the end.
 
     Choosing goes inside operations that are the same for several of them, until it meets
     coordinates of the position that lie evenly spaced, or constants. So a row depends on no more
     than the entry that is chosen for it.
     """
-    return _picked_cell(cells, index, *choices)
+    return _picked_cell(exprs, index, *choices)
 
 
 @remembered
-def _picked_cell(cells: Cells, index: Cell, *choices: Cell) -> Cell:
+def _picked_cell(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
     first = choices[0]
     if all(choice is first for choice in choices):
         return first
     constants = [choice.value for choice in choices if isinstance(choice, Constant)]
     if len(constants) == len(choices):
-        return cells.lookup(np.array(constants), index)
+        return exprs.lookup(np.array(constants), index)
     if all(choice.is_data for choice in choices):
-        return _switched(cells, choices, index)
+        return _switched(exprs, choices, index)
     if all(isinstance(choice, Affine) or choice.is_data for choice in choices):
-        return _pick_affine(cells, choices, index)
-    affines, rests = zip(*(affine_factor(cells, choice) for choice in choices), strict=True)
+        return _pick_affine(exprs, choices, index)
+    affines, rests = zip(*(affine_factor(exprs, choice) for choice in choices), strict=True)
     if None not in affines and all(rest == rests[0] for rest in rests):
-        return multiply(cells, pick(cells, affines, index), *rests[0])
+        return multiply(exprs, pick(exprs, affines, index), *rests[0])
     shared = [x for x in factors_of(first) if all(x in factors_of(choice) for choice in choices)]
     if shared and shared != [first]:
         # One by one, as a product can have a factor twice.
         own = [reduce(without, shared, list(factors_of(choice))) for choice in choices]
-        chosen = pick(cells, [multiply(cells, *rest) for rest in own], index)
-        return multiply(cells, *shared, chosen)
+        chosen = pick(exprs, [multiply(exprs, *rest) for rest in own], index)
+        return multiply(exprs, *shared, chosen)
     alike: dict[tuple, list[int]] = {}
     for k, choice in enumerate(choices):
         alike.setdefault(_kind(choice), []).append(k)
     if len(alike) > 1:
         # Coordinates that are chosen are no help to a row that depends on all of them besides.
-        by_kind = _pick_by_kind(cells, choices, index, list(alike.values()))
-        return min(_switched(cells, choices, index), by_kind, key=_n_linear)
+        by_kind = _pick_by_kind(exprs, choices, index, list(alike.values()))
+        return min(_switched(exprs, choices, index), by_kind, key=_n_linear)
     operands = zip(*map(_in_order, choices), strict=True)
-    picked = [pick(cells, operand, index) for operand in operands]
-    return apply(cells, first.op, *picked)  # type: ignore[attr-defined]
+    picked = [pick(exprs, operand, index) for operand in operands]
+    return apply(exprs, first.op, *picked)  # type: ignore[attr-defined]
 
 
-def _kind(cell: Cell) -> tuple:
-    """Return what cells share that are chosen from together."""
-    if isinstance(cell, Apply) and not cell.is_data:
-        return (str(cell.op), cell.op, len(cell.inputs))
+def _kind(expr: Expr) -> tuple:
+    """Return the common part of expressions that are chosen from together."""
+    if isinstance(expr, Apply) and not expr.is_data:
+        return (str(expr.op), expr.op, len(expr.inputs))
     return ("",)
 
 
-def _n_linear(cell: Cell) -> int:
-    """Return of how many linear forms a cell is a function; of very many only roughly."""
-    forms = list(dict.fromkeys(x.terms for x in reachable(cell) if isinstance(x, Affine)))
+def _n_linear(expr: Expr) -> int:
+    """Return of how many linear forms an expression is a function; of very many only roughly."""
+    forms = list(dict.fromkeys(x.terms for x in reachable(expr) if isinstance(x, Affine)))
     few = forms and len(forms) <= MANY_FORMS
     return int(np.linalg.matrix_rank(coefficients_of(forms))) if few else len(forms)
 
 
-def _in_order(cell: Cell) -> Sequence[Cell]:
+def _in_order(expr: Expr) -> Sequence[Expr]:
     """Return the operands of an operation, those of a sum or product in an order of their kinds."""
-    if isinstance(cell, Apply) and isinstance(cell.op, scalar.Add | scalar.Mul):
-        return sorted(cell.inputs, key=lambda x: (not x.is_data, _kind(x)[0], len(x.inputs)))
-    return cell.inputs
+    if isinstance(expr, Apply) and isinstance(expr.op, scalar.Add | scalar.Mul):
+        return sorted(expr.inputs, key=lambda x: (not x.is_data, _kind(x)[0], len(x.inputs)))
+    return expr.inputs
 
 
 def _pick_by_kind(
-    cells: Cells, choices: Sequence[Cell], index: Cell, kinds: Sequence[Sequence[int]]
-) -> Cell:
-    """Choose among cells of each kind, and then among the kinds."""
+    exprs: ExprGraph, choices: Sequence[Expr], index: Expr, kinds: Sequence[Sequence[int]]
+) -> Expr:
+    """Choose among expressions of each kind, and then among the kinds."""
     ones, conditions = [], []
     for members in map(list, kinds):
         within, here = np.zeros(len(choices), dtype=np.int64), np.zeros(len(choices), dtype=bool)
         within[members], here[members] = np.arange(len(members)), True
-        ones.append(pick(cells, [choices[k] for k in members], cells.lookup(within, index)))
-        conditions.append(cells.lookup(here, index))
+        ones.append(pick(exprs, [choices[k] for k in members], exprs.lookup(within, index)))
+        conditions.append(exprs.lookup(here, index))
     chosen = ones[0]
     for condition, one in zip(conditions[1:], ones[1:], strict=True):
-        chosen = apply(cells, scalar.switch, condition, one, chosen)
+        chosen = apply(exprs, scalar.switch, condition, one, chosen)
     return chosen
 
 
-def _pick_affine(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
+def _pick_affine(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
     affines = [choice for choice in choices if isinstance(choice, Affine)]
-    linear = [cells.linear(affine) for affine in affines]
+    linear = [exprs.linear(affine) for affine in affines]
     offsets = [choice.offset if isinstance(choice, Affine) else choice for choice in choices]
-    offset = pick(cells, [cells.real(x) for x in offsets], index)
-    gathered = _gathered(cells, affines, index) if len(affines) == len(choices) else None
+    offset = pick(exprs, [exprs.real(x) for x in offsets], index)
+    gathered = _gathered(exprs, affines, index) if len(affines) == len(choices) else None
     if gathered is None:
         numbers = [k for k, choice in enumerate(choices) if isinstance(choice, Affine)]
-        chosen = [_is_chosen(cells, index, k, len(choices)) for k in numbers]
-        gathered = add(cells, *map(lambda i, x: multiply(cells, i, x), chosen, linear))
-    return add(cells, gathered, offset)
+        chosen = [_is_chosen(exprs, index, k, len(choices)) for k in numbers]
+        gathered = add(exprs, *map(lambda i, x: multiply(exprs, i, x), chosen, linear))
+    return add(exprs, gathered, offset)
 
 
-def _gathered(cells: Cells, choices: Sequence[Affine], index: Cell) -> Cell | None:
-    """Return what all choices share, and numbers times evenly spaced coordinates of each."""
+def _gathered(exprs: ExprGraph, choices: Sequence[Affine], index: Expr) -> Expr | None:
+    """Return the common part of all choices, and the evenly spaced coordinates of each."""
     shared = [t for t in choices[0].terms if all(t in choice.terms for choice in choices)]
     own = [[t for t in choice.terms if t not in shared] for choice in choices]
     if len(set(map(len, own))) > 1:
         return None
-    columns = [_gathered_terms(cells, terms, index) for terms in zip(*own, strict=True)]
-    common = [cells.affine(shared, cells.zero)] if shared else []
+    columns = [_gathered_terms(exprs, terms, index) for terms in zip(*own, strict=True)]
+    common = [exprs.affine(shared, exprs.zero)] if shared else []
     found = [column for column in columns if column is not None]
-    return add(cells, *common, *found) if len(found) == len(columns) else None
+    return add(exprs, *common, *found) if len(found) == len(columns) else None
 
 
-def _gathered_terms(cells: Cells, terms: Sequence[Term], index: Cell) -> Cell | None:
+def _gathered_terms(exprs: ExprGraph, terms: Sequence[Monomial], index: Expr) -> Expr | None:
     places = [term.place for term in terms if isinstance(term.place, int) and not term.monomial]
     if len(places) < len(terms):
         return None
     step = places[1] - places[0]
     if places != [places[0] + k * step for k in range(len(places))] or step == 0:
         return None
-    coordinate = cells.coordinate(Gather(places[0], step, len(places), index))
-    factors = [cells.constant(term.factor) for term in terms]
-    return multiply(cells, pick(cells, factors, index), coordinate)
+    coordinate = exprs.coordinate(Gather(places[0], step, len(places), index))
+    factors = [exprs.constant(term.factor) for term in terms]
+    return multiply(exprs, pick(exprs, factors, index), coordinate)
 
 
-def _switched(cells: Cells, choices: Sequence[Cell], index: Cell) -> Cell:
+def _switched(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
     chosen = choices[-1]
     for k in range(len(choices) - 2, -1, -1):
-        condition = _is_chosen(cells, index, k, len(choices))
-        chosen = apply(cells, scalar.switch, condition, choices[k], chosen)
+        condition = _is_chosen(exprs, index, k, len(choices))
+        chosen = apply(exprs, scalar.switch, condition, choices[k], chosen)
     return chosen
 
 
-def _is_chosen(cells: Cells, index: Cell, k: int, count: int) -> Cell:
+def _is_chosen(exprs: ExprGraph, index: Expr, k: int, count: int) -> Expr:
     from_start, from_end = (
-        cells.node(scalar.eq, (index, cells.constant(np.int64(number))))
+        exprs.node(scalar.eq, (index, exprs.constant(np.int64(number))))
         for number in (k, k - count)
     )
-    return cells.node(scalar.or_, (from_start, from_end))
+    return exprs.node(scalar.or_, (from_start, from_end))
 
 
 @lowered.register(IncSubtensor)
 @lowered.register(AdvancedIncSubtensor)
-def _written(op: Any, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _written(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     x, values, *given = inputs
     once = not getattr(op, "ignore_duplicates", False)
     require(once, op, "forgets values that are written to the same place")
     entries = [_known(entry, op) for entry in indices_from_subtensor(given, op.idx_list)]
-    places = np.asarray(np.arange(x.cells.size).reshape(x.cells.shape)[tuple(entries)])
+    places = np.asarray(np.arange(x.exprs.size).reshape(x.exprs.shape)[tuple(entries)])
     _check_rows(op, x, values, entries, places.ndim)
     target = np.dtype(node.outputs[0].type.dtype)
     cast = _cast_to(target.name)
-    changed = x.cells.copy()
-    spread = np.broadcast_to(values.cells, places.shape)
+    changed = x.exprs.copy()
+    spread = np.broadcast_to(values.exprs, places.shape)
     for place, value in zip(places.flat, spread.flat, strict=True):
-        new = value if value.dtype == target else apply(cells, cast, value)
+        new = value if value.dtype == target else apply(exprs, cast, value)
         old = changed.flat[place]
-        changed.flat[place] = new if op.set_instead_of_inc else apply(cells, scalar.add, old, new)
+        changed.flat[place] = new if op.set_instead_of_inc else apply(exprs, scalar.add, old, new)
     return Tensor(changed, x.axis)
 
 
@@ -381,9 +381,9 @@ def _known(entry: Any, op: Op) -> Any:
     """Return an index as numbers."""
     if isinstance(entry, slice):
         return known_slice(entry, op)
-    found = entry.cells if isinstance(entry, Tensor) else np.asarray(entry, dtype=object)
-    numbers = [cell.value if isinstance(cell, Constant) else cell for cell in found.flat]
-    known = all(not isinstance(x, Cell) and np.asarray(x).dtype.kind in "iu" for x in numbers)
+    found = entry.exprs if isinstance(entry, Tensor) else np.asarray(entry, dtype=object)
+    numbers = [expr.value if isinstance(expr, Constant) else expr for expr in found.flat]
+    known = all(not isinstance(x, Expr) and np.asarray(x).dtype.kind in "iu" for x in numbers)
     require(known, op, "has an index that is not known beforehand")
     return np.array(numbers, dtype=np.int64).reshape(found.shape)[()]
 
@@ -397,6 +397,6 @@ def _check_rows(op: Op, x: Tensor, values: Tensor, entries: Sequence[Any], width
     simple = not any(isinstance(entry, np.ndarray) for entry in entries)
     require(whole and simple, op, "writes over some of the rows")
     numbers = sum(not isinstance(entry, slice) for entry in entries[: x.axis])
-    own = x.axis - numbers - width + values.cells.ndim
-    along = values.axis in (None, own) and (own < 0 or values.cells.shape[own] == 1)
+    own = x.axis - numbers - width + values.exprs.ndim
+    along = values.axis in (None, own) and (own < 0 or values.exprs.shape[own] == 1)
     require(along, op, OTHER_ROWS)

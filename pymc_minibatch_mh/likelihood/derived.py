@@ -1,4 +1,4 @@
-"""What a model computes from its data alone is data.
+"""Values that a model computes from its data alone are data.
 
 A predictor that is standardised, sorted, lagged or masked inside the model mixes rows, but no
 parameter is mixed with them: the result is one fixed array, whose rows are as good as given.
@@ -44,7 +44,7 @@ def plain(variable: Variable) -> Variable:
 def as_read(
     outputs: Sequence[Variable], replacements: Mapping[Variable, Variable]
 ) -> dict[Variable, Variable]:
-    """Return what to replace in `outputs`, so that tensors can take the place of variables.
+    """Return the replacements in `outputs`, so that tensors can take the place of variables.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def inlined(fgraph: object, node: Apply) -> list[Variable] | None:
 #: read them.
 AS_SAMPLED = dfs_rewriter(local_check_parameter_to_ninf_switch, inlined)
 
-#: Compiles nothing, for what is evaluated once.
+#: Compiles nothing, for graphs that are evaluated once.
 IN_PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inlined))
 
 
@@ -107,7 +107,7 @@ def data_behind(variable: Variable) -> list[Variable] | None:
 
 
 def computed(variable: Variable) -> np.ndarray:
-    """Return the value of what is computed from data alone."""
+    """Return the value of a graph of data alone."""
     values = pytensor.function([], plain(variable), mode=IN_PYTHON)
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(values())

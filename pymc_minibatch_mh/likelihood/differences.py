@@ -33,7 +33,7 @@ from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions import changes
 from pymc_minibatch_mh.functions.base import CHANGES
 from pymc_minibatch_mh.likelihood.arithmetic import add
-from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Cells, Constant, Data
+from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Data, Expr, ExprGraph
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core, summands
 from pymc_minibatch_mh.likelihood.slopes import Slopes
@@ -45,18 +45,18 @@ _EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
 class Plain:
     """Sums and products that are rounded where they are written."""
 
-    def __init__(self, cells: Cells) -> None:
-        self._cells = cells
-        self.half = cells.constant(0.5)
+    def __init__(self, exprs: ExprGraph) -> None:
+        self._cells = exprs
+        self.half = exprs.constant(0.5)
 
-    def add(self, *terms: Cell) -> Cell:
+    def add(self, *terms: Expr) -> Expr:
         """Return a sum."""
         kept = [x for x in terms if number(x) != 0.0]
         if len(kept) < 2:
             return kept[0] if kept else self._cells.zero
         return self._cells.node(scalar.add, kept)
 
-    def multiply(self, left: Cell, right: Cell) -> Cell:
+    def multiply(self, left: Expr, right: Expr) -> Expr:
         """Return a product; zero times anything is zero."""
         if number(left) == 0.0 or number(right) == 0.0:
             return self._cells.zero
@@ -64,75 +64,75 @@ class Plain:
             return right if number(left) == 1.0 else left
         return self._cells.node(scalar.mul, (left, right))
 
-    def subtract(self, left: Cell, right: Cell) -> Cell:
+    def subtract(self, left: Expr, right: Expr) -> Expr:
         """Return a difference."""
         return left if number(right) == 0.0 else self._cells.node(scalar.sub, (left, right))
 
-    def sizes(self, *terms: Cell) -> Cell:
+    def sizes(self, *terms: Expr) -> Expr:
         """Return a sum of absolute values."""
         kept = [x for x in terms if number(x) != 0.0]
         return self._cells.node(changes.sizes, kept) if kept else self._cells.zero
 
-    def ratio(self, part: Cell, whole: Cell) -> Cell:
+    def ratio(self, part: Expr, whole: Expr) -> Expr:
         """Return |part / whole|, 0 where that has no value."""
         return part if number(part) == 0.0 else self._cells.node(changes.ratio, (part, whole))
 
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """A cell in a move; rounding errors of values and step, in units of the machine precision."""
+    """An expression in a move, with the rounding errors of values and step, in machine epsilons."""
 
-    before: Cell
-    after: Cell
-    step: Cell
-    error: Cell
-    doubt: Cell
+    before: Expr
+    after: Expr
+    step: Expr
+    error: Expr
+    doubt: Expr
 
 
 class Differences:
-    """Differences of cells in a move, each made once, by those of the arguments.
+    """Differences of expressions in a move, each made once, by those of the arguments.
 
     Everything is kept as it stands here: what is equal among real numbers is not among floats.
     """
 
-    def __init__(self, cells: Cells, arguments: Sequence[Difference]) -> None:
-        self.plain = Plain(cells)
-        self._cells = cells
-        self._known: dict[Cell, Difference] = {}
+    def __init__(self, exprs: ExprGraph, arguments: Sequence[Difference]) -> None:
+        self.plain = Plain(exprs)
+        self._cells = exprs
+        self._known: dict[Expr, Difference] = {}
         self._arguments = arguments
 
-    def of(self, cell: Cell) -> Difference:
-        """Return the difference of a cell."""
-        if cell not in self._known:
-            self._known[cell] = self._computed(cell)
-        return self._known[cell]
+    def of(self, expr: Expr) -> Difference:
+        """Return the difference of an expression."""
+        if expr not in self._known:
+            self._known[expr] = self._computed(expr)
+        return self._known[expr]
 
-    def _computed(self, cell: Cell) -> Difference:
+    def _computed(self, expr: Expr) -> Difference:
         zero = self._cells.zero
-        if cell.is_data:
-            exact = isinstance(cell, Constant | Data) or cell.dtype.kind in "biu"
-            return Difference(cell, cell, zero, zero if exact else self.plain.sizes(cell), zero)
-        if isinstance(cell, Argument):
-            return self._arguments[cell.number]
-        assert isinstance(cell, Apply)
-        parts = [self.of(x) for x in cell.inputs]
-        before = self._cells.node(cell.op, [x.before for x in parts])
-        after = self._cells.node(cell.op, [x.after for x in parts])
-        if cell.dtype.kind == "b":
+        if expr.is_data:
+            exact = isinstance(expr, Constant | Data) or expr.dtype.kind in "biu"
+            return Difference(expr, expr, zero, zero if exact else self.plain.sizes(expr), zero)
+        if isinstance(expr, Argument):
+            return self._arguments[expr.number]
+        assert isinstance(expr, Apply)
+        parts = [self.of(x) for x in expr.inputs]
+        before = self._cells.node(expr.op, [x.before for x in parts])
+        after = self._cells.node(expr.op, [x.after for x in parts])
+        if expr.dtype.kind == "b":
             return Difference(before, after, zero, zero, zero)
-        if isinstance(cell.op, scalar.Switch):
+        if isinstance(expr.op, scalar.Switch):
             return self._choice(before, after, *parts)
-        if isinstance(cell.op, scalar.Add):
+        if isinstance(expr.op, scalar.Add):
             return self._sum(before, after, parts)
-        if isinstance(cell.op, scalar.Mul):
+        if isinstance(expr.op, scalar.Mul):
             return reduce(self._times, parts)
-        if isinstance(cell.op, scalar.Sqr):
+        if isinstance(expr.op, scalar.Sqr):
             return self._times(parts[0], parts[0])
-        if type(cell.op) in CHANGES:
-            return self._in_one(cell.op, before, after, parts[0])
-        return self._subtracted(cell, before, after, parts)
+        if type(expr.op) in CHANGES:
+            return self._in_one(expr.op, before, after, parts[0])
+        return self._subtracted(expr, before, after, parts)
 
-    def _sum(self, before: Cell, after: Cell, parts: Sequence[Difference]) -> Difference:
+    def _sum(self, before: Expr, after: Expr, parts: Sequence[Difference]) -> Difference:
         plain = self.plain
         steps, values = [x.step for x in parts], [x.before for x in parts]
         step = plain.add(*steps)
@@ -159,7 +159,7 @@ class Differences:
         )
         return Difference(before, plain.multiply(left.after, right.after), step, error, doubt)
 
-    def _in_one(self, op: ScalarOp, before: Cell, after: Cell, x: Difference) -> Difference:
+    def _in_one(self, op: ScalarOp, before: Expr, after: Expr, x: Difference) -> Difference:
         """Return the difference of a function for which there is an operation of its own."""
         node = self._cells.node
         step = node(CHANGES[type(op)], (x.before, x.after, x.step))
@@ -172,8 +172,8 @@ class Differences:
             error = node(changes.relative_error, (before, sensitivity))
         return Difference(before, after, step, error, doubt)
 
-    def _slope(self, op: ScalarOp, before: Cell, x: Difference) -> Cell:
-        """Return the slope of a function before the move, or what is no less."""
+    def _slope(self, op: ScalarOp, before: Expr, x: Difference) -> Expr:
+        """Return the slope of a function before the move, or an upper bound of it."""
         one = self._cells.one
         if isinstance(op, scalar.Exp):
             return before
@@ -182,7 +182,7 @@ class Differences:
         inner = x.before if isinstance(op, scalar.Log) else self.plain.add(one, x.before)
         return self.plain.ratio(one, inner)
 
-    def _sensitivity(self, op: ScalarOp, x: Difference) -> Cell:
+    def _sensitivity(self, op: ScalarOp, x: Difference) -> Expr:
         """Return the relative error of a function's slope, by the error of its argument."""
         if isinstance(op, _EXPONENTIAL):
             return x.error
@@ -191,11 +191,11 @@ class Differences:
         return self.plain.ratio(x.error, x.before)
 
     def _choice(
-        self, before: Cell, after: Cell, condition: Difference, yes: Difference, no: Difference
+        self, before: Expr, after: Expr, condition: Difference, yes: Difference, no: Difference
     ) -> Difference:
         plain = self.plain
 
-        def chosen(condition: Cell, left: Cell, right: Cell) -> Cell:
+        def chosen(condition: Expr, left: Expr, right: Expr) -> Expr:
             return self._cells.node(scalar.switch, (condition, left, right))
 
         here = condition.before
@@ -209,21 +209,21 @@ class Differences:
         return Difference(before, after, step, error, doubt)
 
     def _subtracted(
-        self, cell: Apply, before: Cell, after: Cell, parts: Sequence[Difference]
+        self, expr: Apply, before: Expr, after: Expr, parts: Sequence[Difference]
     ) -> Difference:
         plain, node = self.plain, self._cells.node
-        sensitivity = plain.add(*(self._sensitivity(cell.op, x) for x in parts))
+        sensitivity = plain.add(*(self._sensitivity(expr.op, x) for x in parts))
         error = node(changes.relative_error, (before, sensitivity))
         doubt = plain.sizes(error, node(changes.relative_error, (after, sensitivity)))
         return Difference(before, after, plain.subtract(after, before), error, doubt)
 
 
-def derivatives(function: RowFunction, orders: Sequence[int]) -> list[Cell]:
+def derivatives(function: RowFunction, orders: Sequence[int]) -> list[Expr]:
     """Return the partial derivatives of f of some orders, of the second for all a <= b.
 
     Order 0 is f itself.
     """
-    slopes, numbers = Slopes(function.cells), range(len(function.arguments))
+    slopes, numbers = Slopes(function.exprs), range(len(function.arguments))
     return [
         slopes.of(function.root, *index)
         for order in orders
@@ -231,18 +231,18 @@ def derivatives(function: RowFunction, orders: Sequence[int]) -> list[Cell]:
     ]
 
 
-def remainder_difference(function: RowFunction, order: int) -> tuple[Cell, Cell]:
+def remainder_difference(function: RowFunction, order: int) -> tuple[Expr, Expr]:
     """Return r(u') - r(u) of a row, r = f less its Taylor polynomial around û, and its doubt.
 
     Both are in 3m arguments: û, u - û and u' - û, m of each. The polynomial has an order of 0 to 2.
     """
-    cells, m = function.cells, len(function.arguments)
-    plain, slopes = Plain(cells), Slopes(cells)
+    exprs, m = function.exprs, len(function.arguments)
+    plain, slopes = Plain(exprs), Slopes(exprs)
     moves = [
-        _moved_argument(plain, *(cells.argument(part * m + k) for part in range(3)))
+        _moved_argument(plain, *(exprs.argument(part * m + k) for part in range(3)))
         for k in range(m)
     ]
-    differences = Differences(cells, [move.difference for move in moves])
+    differences = Differences(exprs, [move.difference for move in moves])
     # Summands that are polynomials of this order have no remainder, and need not cancel.
     parts = [x for x in summands(function.root) if not degree(x) <= order]
     known = [differences.of(x) for x in parts]
@@ -250,7 +250,7 @@ def remainder_difference(function: RowFunction, order: int) -> tuple[Cell, Cell]
         plain.multiply(slope, _change_of_product(plain, [moves[a] for a in index]))
         for k in range(1, order + 1)
         for index in combinations_with_replacement(range(m), k)
-        for slope in summands(add(cells, *(slopes.of(x, *index) for x in parts)))
+        for slope in summands(add(exprs, *(slopes.of(x, *index) for x in parts)))
     ]
     steps = [x.step for x in known]
     step = plain.subtract(plain.add(*steps), plain.add(*terms))
@@ -262,10 +262,10 @@ class _MovedArgument:
     """An argument in a move: as a difference, and where it lies in the middle, from û on."""
 
     difference: Difference
-    middle: Cell
+    middle: Expr
 
 
-def _moved_argument(plain: Plain, centre: Cell, here: Cell, there: Cell) -> _MovedArgument:
+def _moved_argument(plain: Plain, centre: Expr, here: Expr, there: Expr) -> _MovedArgument:
     before, after = plain.add(centre, here), plain.add(centre, there)
     step = plain.subtract(there, here)
     error, doubt = plain.sizes(centre, here, there), plain.sizes(step)
@@ -273,7 +273,7 @@ def _moved_argument(plain: Plain, centre: Cell, here: Cell, there: Cell) -> _Mov
     return _MovedArgument(Difference(before, after, step, error, doubt), middle)
 
 
-def _change_of_product(plain: Plain, moves: Sequence[_MovedArgument]) -> Cell:
+def _change_of_product(plain: Plain, moves: Sequence[_MovedArgument]) -> Expr:
     """Return how much an argument, half of its square or a product of two changes, from û on."""
     one, *others = moves
     if not others:
@@ -285,17 +285,17 @@ def _change_of_product(plain: Plain, moves: Sequence[_MovedArgument]) -> Cell:
     return plain.add(change, plain.multiply(other.difference.step, one.middle))
 
 
-def degree(cell: Cell) -> float:
-    """Return the degree of a polynomial in the arguments, infinity for what is none."""
-    if cell.is_data:
+def degree(expr: Expr) -> float:
+    """Return the degree of a polynomial in the arguments, infinity for any other expression."""
+    if expr.is_data:
         return 0
-    if isinstance(cell, Argument):
+    if isinstance(expr, Argument):
         return 1
-    if is_a(cell, scalar.Add):
-        return max(map(degree, cell.inputs))
-    if is_a(cell, scalar.Mul):
-        return sum(map(degree, cell.inputs))
-    return 2 * degree(cell.inputs[0]) if is_a(cell, scalar.Sqr) else float("inf")
+    if is_a(expr, scalar.Add):
+        return max(map(degree, expr.inputs))
+    if is_a(expr, scalar.Mul):
+        return sum(map(degree, expr.inputs))
+    return 2 * degree(expr.inputs[0]) if is_a(expr, scalar.Sqr) else float("inf")
 
 
 class _NoLowerBoundError(Exception):
@@ -314,7 +314,7 @@ def gap_of(function: RowFunction, xi: float) -> RowFunction:
         If a part of it has no such bound.
     """
     try:
-        root = _gap(function.cells, function.root, xi)
+        root = _gap(function.exprs, function.root, xi)
     except _NoLowerBoundError as reason:
         raise BoundsError(
             f"{function.name!r} has no quadratic lower bound, as it goes through {reason}. Use "
@@ -323,43 +323,43 @@ def gap_of(function: RowFunction, xi: float) -> RowFunction:
     return replace(function, root=root)
 
 
-def _gap(cells: Cells, cell: Cell, xi: float) -> Cell:
-    plain = Plain(cells)
-    if degree(cell) <= 2:
-        return cells.zero
-    if is_a(cell, scalar.Add):
-        return plain.add(*(_gap(cells, part, xi) for part in cell.inputs))
-    if is_a(cell, scalar.Switch) and cell.inputs[0].is_data:
-        condition, *branches = cell.inputs
-        return cells.node(scalar.switch, [condition, *(_gap(cells, x, xi) for x in branches)])
-    core, factor = scaled_core(cells, cell)
+def _gap(exprs: ExprGraph, expr: Expr, xi: float) -> Expr:
+    plain = Plain(exprs)
+    if degree(expr) <= 2:
+        return exprs.zero
+    if is_a(expr, scalar.Add):
+        return plain.add(*(_gap(exprs, part, xi) for part in expr.inputs))
+    if is_a(expr, scalar.Switch) and expr.inputs[0].is_data:
+        condition, *branches = expr.inputs
+        return exprs.node(scalar.switch, [condition, *(_gap(exprs, x, xi) for x in branches)])
+    core, factor = scaled_core(exprs, expr)
     weight = number(factor)
     if weight is not None and weight < 0.0:
         if is_a(core, scalar_math.Softplus) and degree(core.inputs[0]) <= 1:
-            return plain.multiply(cells.constant(-weight), _above_softplus(cells, core, xi))
+            return plain.multiply(exprs.constant(-weight), _above_softplus(exprs, core, xi))
         if is_a(core, scalar.Log1p) and degree(core.inputs[0]) <= 2 and weight < -0.5:
             # The weight is -(ν + 1)/2, and w the square of the error over ν.
             touching = xi * xi / (-2.0 * weight - 1.0)
-            return plain.multiply(cells.constant(-weight), _above_log1p(cells, core, touching))
+            return plain.multiply(exprs.constant(-weight), _above_log1p(exprs, core, touching))
     raise _NoLowerBoundError(f"{getattr(core, 'op', core)} of the parameters")
 
 
-def _above_softplus(cells: Cells, core: Cell, xi: float) -> Cell:
-    (v,), plain = core.inputs, Plain(cells)
+def _above_softplus(exprs: ExprGraph, core: Expr, xi: float) -> Expr:
+    (v,), plain = core.inputs, Plain(exprs)
     slope = float(np.tanh(0.5 * xi) / (4.0 * xi))
     level = float(np.logaddexp(0.5 * xi, -0.5 * xi) - slope * xi * xi)
-    square = plain.multiply(cells.constant(slope), cells.node(scalar.sqr, [v]))
-    return _excess(cells, core, level, plain.multiply(plain.half, v), square)
+    square = plain.multiply(exprs.constant(slope), exprs.node(scalar.sqr, [v]))
+    return _excess(exprs, core, level, plain.multiply(plain.half, v), square)
 
 
-def _above_log1p(cells: Cells, core: Cell, touching: float) -> Cell:
+def _above_log1p(exprs: ExprGraph, core: Expr, touching: float) -> Expr:
     (w,), slope = core.inputs, 1.0 / (1.0 + touching)
     level = float(np.log1p(touching) - slope * touching)
-    return _excess(cells, core, level, Plain(cells).multiply(cells.constant(slope), w))
+    return _excess(exprs, core, level, Plain(exprs).multiply(exprs.constant(slope), w))
 
 
-def _excess(cells: Cells, core: Cell, level: float, *quadratic: Cell) -> Cell:
+def _excess(exprs: ExprGraph, core: Expr, level: float, *quadratic: Expr) -> Expr:
     """Return a quadratic bound of a function less the function."""
-    plain = Plain(cells)
-    less = plain.multiply(cells.minus_one, core)
-    return plain.add(*quadratic, cells.constant(level), less)
+    plain = Plain(exprs)
+    less = plain.multiply(exprs.minus_one, core)
+    return plain.add(*quadratic, exprs.constant(level), less)

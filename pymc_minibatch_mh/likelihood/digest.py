@@ -11,25 +11,28 @@ from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import toposort
 
 from pymc_minibatch_mh.data import digest
-from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.stored import NumberOfRows
 
 #: The description of objects that do not describe themselves: their address.
 _SILENT: Any = object.__repr__
 
 
-def split_digests(split: Split) -> dict[str, str]:
+def split_digests(factorization: Factorization) -> dict[str, str]:
     """Return digests of everything in a split model but its data: what -> digest.
 
     They do not depend on the process, so that they can be compared with stored ones.
     """
-    layout = [(b.name, b.shape, str(b.variable.dtype)) for b in (*split.blocks, *split.others)]
-    known = {split.position: "position", split.other_values: "others"}
+    layout = [
+        (b.name, b.shape, str(b.variable.dtype))
+        for b in (*factorization.blocks, *factorization.others)
+    ]
+    known = {factorization.position: "position", factorization.other_values: "others"}
     digests = {
-        "the variables": _digest(repr((layout, split.first))),
-        "the prior part": graph_digest(split.prior, known),
+        "the variables": _digest(repr((layout, factorization.first))),
+        "the prior part": graph_digest(factorization.prior, known),
     }
-    for term in split.terms:
+    for term in factorization.terms:
         own = {batch: f"batch {k}" for k, (_, batch) in enumerate(term.batches)}
         rows = known | own | {term.length: "length"}
         digests[f"the likelihood of {term.name!r}"] = graph_digest(term.logp, rows)
@@ -101,7 +104,7 @@ def _described(value: Any, above: tuple[int, ...] = ()) -> str:
     if isinstance(value, Mapping):
         return f"{[(str(k), _described(part, above)) for k, part in value.items()]}"
     if isinstance(value, FunctionType):
-        held = [cell.cell_contents for cell in value.__closure__ or ()]
+        held = [expr.cell_contents for expr in value.__closure__ or ()]
         return f"{value.__module__}.{value.__qualname__} {_described(held, above)}"
     if type(value).__repr__ is _SILENT and hasattr(value, "__dict__"):
         return f"{type(value).__qualname__} {_described(vars(value), above)}"

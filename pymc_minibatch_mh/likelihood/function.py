@@ -22,25 +22,25 @@ from pymc_minibatch_mh.data.storage import consecutive, read_columns
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.base import numpy_of
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
-from pymc_minibatch_mh.likelihood.batch import BatchTerm
-from pymc_minibatch_mh.likelihood.cells import (
+from pymc_minibatch_mh.likelihood.batch import Likelihood
+from pymc_minibatch_mh.likelihood.exprs import (
     Affine,
     Apply,
-    Cell,
-    Cells,
     Constant,
     Data,
+    Expr,
+    ExprGraph,
     Gather,
     Lookup,
     LoweringError,
+    Monomial,
     RowNumber,
-    Term,
 )
+from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.log_sums import arguments_at_once
 from pymc_minibatch_mh.likelihood.lower import Tensor, filled, lower, single
 from pymc_minibatch_mh.likelihood.patterns import coefficients_of, without
 from pymc_minibatch_mh.likelihood.shapes import in_reciprocals
-from pymc_minibatch_mh.likelihood.split import Split
 
 #: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
 MOST_ARGUMENTS = 10
@@ -58,7 +58,7 @@ WAY_ON = (
 class LinearForm:
     """One argument u_a: a linear form of the position whose coefficients are data."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[Monomial, ...]
 
     @property
     def is_global(self) -> bool:
@@ -70,15 +70,15 @@ class LinearForm:
 class RowFunction:
     """The log-likelihood f(u_1..u_m; data) of one row of a likelihood term.
 
-    `root` is f, in :class:`Argument` cells and in :class:`Data` cells that number the columns.
+    `root` is f, an expression of :class:`Argument` and of :class:`Data`, which number the columns.
     """
 
     name: str
     n_rows: int
     columns: tuple[Column, ...]
-    root: Cell
+    root: Expr
     arguments: tuple[LinearForm, ...]
-    cells: Cells
+    exprs: ExprGraph
 
     @property
     def is_stored(self) -> bool:
@@ -90,21 +90,21 @@ class RowFunction:
 class LoweredRow:
     """The log-likelihood of one row of a term, in coordinates of the position and data."""
 
-    term: BatchTerm
-    cells: Cells
-    root: Cell
+    term: Likelihood
+    exprs: ExprGraph
+    root: Expr
 
     @cached_property
     def arguments(self) -> "_Arguments":
         """The linear forms that it depends on."""
-        return _Arguments(self.cells, self.root)
+        return _Arguments(self.exprs, self.root)
 
 
-#: What was taken apart of a split model: once for all.
-_lowered: WeakKeyDictionary[Split, list[LoweredRow]] = WeakKeyDictionary()
+#: Lowered rows of a factorization, once for all.
+_lowered: WeakKeyDictionary[Factorization, list[LoweredRow]] = WeakKeyDictionary()
 
 
-def lowered_rows(split: Split) -> list[LoweredRow]:
+def lowered_rows(factorization: Factorization) -> list[LoweredRow]:
     """Return a row of every likelihood term of a model, taken apart.
 
     Raises
@@ -112,32 +112,34 @@ def lowered_rows(split: Split) -> list[LoweredRow]:
     BoundsError
         If rows depend on a discrete variable, or an operation cannot be taken apart.
     """
-    if split.discrete_in_rows:
+    if factorization.discrete_in_rows:
         raise BoundsError(
-            f"{split.terms[0].name!r} depends on the discrete variable "
-            f"{split.discrete_in_rows[0]!r} of another step, whose every value would need bounds "
-            f"of its own. {WAY_ON}"
+            f"{factorization.terms[0].name!r} depends on the discrete variable "
+            f"{factorization.discrete_in_rows[0]!r} of another step, whose every value would need "
+            f"bounds of its own. {WAY_ON}"
         )
-    if split not in _lowered:
-        _lowered[split] = [_lowered_row(term, split) for term in split.terms]
-    return _lowered[split]
+    if factorization not in _lowered:
+        _lowered[factorization] = [
+            _lowered_row(term, factorization) for term in factorization.terms
+        ]
+    return _lowered[factorization]
 
 
-def _lowered_row(term: BatchTerm, split: Split) -> LoweredRow:
-    cells = Cells()
-    if split.coordinates is not None:
-        cells.logs = frozenset(split.coordinates.logs)
+def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
+    exprs = ExprGraph()
+    if factorization.reparametrization is not None:
+        exprs.logs = frozenset(factorization.reparametrization.logs)
     try:
-        (root,) = np.ravel(lower(cells, term.logp, _leaves(cells, term, split)).cells)
+        (root,) = np.ravel(lower(exprs, term.logp, _leaves(exprs, term, factorization)).exprs)
     except LoweringError as error:
         raise BoundsError(
             f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
             f"for it. {WAY_ON}"
         ) from error
-    return LoweredRow(term, cells, in_reciprocals(cells, root) if cells.logs else root)
+    return LoweredRow(term, exprs, in_reciprocals(exprs, root) if exprs.logs else root)
 
 
-def row_functions(split: Split) -> list[RowFunction]:
+def row_functions(factorization: Factorization) -> list[RowFunction]:
     """Return f and its arguments for every likelihood term of a model.
 
     Raises
@@ -146,20 +148,20 @@ def row_functions(split: Split) -> list[RowFunction]:
         If rows depend on a discrete variable, an operation cannot be taken apart, or there are
         too many arguments.
     """
-    return [_row_function(row) for row in lowered_rows(split)]
+    return [_row_function(row) for row in lowered_rows(factorization)]
 
 
 def _row_function(row: LoweredRow) -> RowFunction:
     term, arguments = row.term, row.arguments
     root = arguments.rebuilt(row.root)
     columns = tuple(column for column, _ in term.batches)
-    _require_few(row.cells, term.name, root, len(arguments.forms))
-    return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, row.cells)
+    _require_few(row.exprs, term.name, root, len(arguments.forms))
+    return RowFunction(term.name, term.n_rows, columns, root, arguments.forms, row.exprs)
 
 
-def _require_few(cells: Cells, name: str, root: Cell, n_arguments: int) -> None:
+def _require_few(exprs: ExprGraph, name: str, root: Expr, n_arguments: int) -> None:
     """Refuse a row whose derivatives are too many."""
-    at_once = arguments_at_once(cells, root) if n_arguments > MOST_ARGUMENTS else 0
+    at_once = arguments_at_once(exprs, root) if n_arguments > MOST_ARGUMENTS else 0
     if at_once > MOST_ARGUMENTS:
         raise BoundsError(
             f"{name!r} depends on {n_arguments} different linear combinations of the parameters "
@@ -173,14 +175,16 @@ def _require_few(cells: Cells, name: str, root: Cell, n_arguments: int) -> None:
         )
 
 
-def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tensor]:
-    position = [cells.coordinate(k) for k in range(split.size)]
+def _leaves(
+    exprs: ExprGraph, term: Likelihood, factorization: Factorization
+) -> dict[Variable, Tensor]:
+    position = [exprs.coordinate(k) for k in range(factorization.size)]
     leaves = {
-        split.position: Tensor(np.array(position, dtype=object), None),
-        term.length: Tensor(single(cells.length()), None),
+        factorization.position: Tensor(np.array(position, dtype=object), None),
+        term.length: Tensor(single(exprs.length()), None),
     }
     for number, (column, batch) in enumerate(term.batches):
-        entry = partial(cells.data, number, dtype=np.dtype(batch.type.dtype))
+        entry = partial(exprs.data, number, dtype=np.dtype(batch.type.dtype))
         leaves[batch] = Tensor(filled(column.row_shape, entry)[np.newaxis], 0)
     return leaves
 
@@ -188,30 +192,30 @@ def _leaves(cells: Cells, term: BatchTerm, split: Split) -> dict[Variable, Tenso
 class _Arguments:
     """The linear forms that an expression consumes, expressed by as few of them as possible."""
 
-    def __init__(self, cells: Cells, root: Cell) -> None:
-        self._cells = cells
+    def __init__(self, exprs: ExprGraph, root: Expr) -> None:
+        self._cells = exprs
         self._scaled = {affine: _form_of(affine) for affine in _consumed(root)}
         self.forms, self._weights = _basis([form for form, _, _ in self._scaled.values()])
-        self._known: dict[Cell, Cell] = {}
+        self._known: dict[Expr, Expr] = {}
 
-    def rebuilt(self, cell: Cell) -> Cell:
-        """Return `cell` as a function of arguments and data."""
-        if cell.is_data:
-            return cell
-        if cell not in self._known:
-            if isinstance(cell, Affine):
-                self._known[cell] = self._argument(cell)
+    def rebuilt(self, expr: Expr) -> Expr:
+        """Return `expr` as a function of arguments and data."""
+        if expr.is_data:
+            return expr
+        if expr not in self._known:
+            if isinstance(expr, Affine):
+                self._known[expr] = self._argument(expr)
             else:
                 # Not simplified again: an argument hides that it is affine.
-                operands = [self.rebuilt(operand) for operand in cell.inputs]
-                self._known[cell] = self._cells.node(cell.op, operands)  # type: ignore[attr-defined]
-        return self._known[cell]
+                operands = [self.rebuilt(operand) for operand in expr.inputs]
+                self._known[expr] = self._cells.node(expr.op, operands)  # type: ignore[attr-defined]
+        return self._known[expr]
 
-    def _argument(self, affine: Affine) -> Cell:
+    def _argument(self, affine: Affine) -> Expr:
         form, factor, common = self._scaled[affine]
-        scale: Cell = self._cells.constant(factor)
-        for cell in common:
-            scale = self._cells.times(scale, cell)
+        scale: Expr = self._cells.constant(factor)
+        for expr in common:
+            scale = self._cells.times(scale, expr)
         parts = [
             multiply(self._cells, scale, self._cells.constant(weight), self._cells.argument(k))
             for k, weight in enumerate(self._weights[form])
@@ -220,24 +224,24 @@ class _Arguments:
         return add(self._cells, *parts, affine.offset)
 
 
-def _consumed(root: Cell) -> list[Affine]:
-    found: dict[Cell, None] = {}
+def _consumed(root: Expr) -> list[Affine]:
+    found: dict[Expr, None] = {}
     open_cells = [root]
     while open_cells:
-        cell = open_cells.pop()
-        if cell not in found and not cell.is_data:
-            found[cell] = None
-            open_cells += reversed(cell.inputs)
-    return [cell for cell in found if isinstance(cell, Affine)]
+        expr = open_cells.pop()
+        if expr not in found and not expr.is_data:
+            found[expr] = None
+            open_cells += reversed(expr.inputs)
+    return [expr for expr in found if isinstance(expr, Affine)]
 
 
-def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Cell, ...]]:
-    """Return an affine cell's linear form, and the number and data that it is multiplied by."""
+def _form_of(affine: Affine) -> tuple[LinearForm, float, tuple[Expr, ...]]:
+    """Return the linear form of an affine expression, and the number and data that multiply it."""
     common = reduce(_intersection, (t.monomial for t in affine.terms))
     factor = affine.terms[0].factor
     rests = [reduce(without, common, list(t.monomial)) for t in affine.terms]
     pairs = zip(affine.terms, rests, strict=True)
-    terms = tuple(Term(t.factor / factor, tuple(rest), t.place) for t, rest in pairs)
+    terms = tuple(Monomial(t.factor / factor, tuple(rest), t.place) for t, rest in pairs)
     return LinearForm(terms), factor, common
 
 
@@ -274,7 +278,7 @@ def _combination(basis: np.ndarray, row: np.ndarray) -> np.ndarray | None:
     return weights if (error <= ROUNDED * (np.abs(weights) @ np.abs(basis))).all() else None
 
 
-def _intersection(left: tuple[Cell, ...], right: tuple[Cell, ...]) -> tuple[Cell, ...]:
+def _intersection(left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return tuple((Counter(left) & Counter(right)).elements())
 
 
@@ -295,12 +299,12 @@ def with_rows(function: RowFunction, read: ArrayRows) -> RowFunction:
 
 
 def without_rows(function: RowFunction) -> RowFunction:
-    """Return a term without its rows: what it says of any row."""
+    """Return a term without its rows, as a function of any row."""
     return replace(function, n_rows=0, columns=())
 
 
 class RowData:
-    """Values of data cells for some rows of one likelihood term, by their numbers."""
+    """Values of data expressions for some rows of one likelihood term, by their numbers."""
 
     def __init__(self, function: RowFunction, rows: slice | np.ndarray) -> None:
         if isinstance(rows, slice):
@@ -308,21 +312,21 @@ class RowData:
         rows = np.ascontiguousarray(rows, dtype=np.int64)
         #: The term with the rows in memory, and their numbers there, int64.
         self.function, self.rows = read(function, rows)
-        self._known: dict[Cell, np.ndarray] = {}
+        self._known: dict[Expr, np.ndarray] = {}
 
-    def value(self, cell: Cell) -> np.ndarray:
-        """Return a data cell, shape (rows,) or ()."""
-        if cell not in self._known:
+    def value(self, expr: Expr) -> np.ndarray:
+        """Return a data expression, shape (rows,) or ()."""
+        if expr not in self._known:
             with np.errstate(all="ignore"):
-                self._known[cell] = self._value(cell)
-        return self._known[cell]
+                self._known[expr] = self._value(expr)
+        return self._known[expr]
 
     def part(self, chosen: np.ndarray) -> "RowData":
         """Return some of the rows, by their places among these."""
         return RowData(self.function, self.rows.take(chosen))
 
-    def where(self, condition: Cell) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places of the rows for which a data cell holds, and those of the others."""
+    def where(self, condition: Expr) -> tuple[np.ndarray, np.ndarray]:
+        """Return the indices of rows for which a data expression holds, and those of the others."""
         holds = np.broadcast_to(self.value(condition), self.rows.shape).astype(bool)
         return np.flatnonzero(holds), np.flatnonzero(~holds)
 
@@ -332,8 +336,8 @@ class RowData:
         matrix = np.zeros((count, size))
         for term in form.terms:
             factor = np.asarray(term.factor)
-            for cell in term.monomial:
-                factor = factor * self.value(cell)
+            for expr in term.monomial:
+                factor = factor * self.value(expr)
             if isinstance(term.place, Gather):
                 index = np.asarray(self.value(term.place.index), dtype=np.int64)
                 wrapped = np.where(index < 0, index + term.place.size, index)
@@ -343,16 +347,16 @@ class RowData:
                 matrix[:, term.place] += factor
         return matrix
 
-    def _value(self, cell: Cell) -> np.ndarray:
-        if isinstance(cell, Constant):
-            return np.asarray(cell.value)
-        if isinstance(cell, Data):
-            column = self.function.columns[cell.column]
-            return read_entries(column, self.rows, cell.entry).astype(cell.dtype, copy=False)
-        if isinstance(cell, RowNumber):
+    def _value(self, expr: Expr) -> np.ndarray:
+        if isinstance(expr, Constant):
+            return np.asarray(expr.value)
+        if isinstance(expr, Data):
+            column = self.function.columns[expr.column]
+            return read_entries(column, self.rows, expr.entry).astype(expr.dtype, copy=False)
+        if isinstance(expr, RowNumber):
             return self.rows
-        if isinstance(cell, Lookup):
-            return cell.table[np.asarray(self.value(cell.index), dtype=np.int64)]
-        if isinstance(cell, Apply):
-            return np.asarray(numpy_of(cell.op)(*(self.value(x) for x in cell.inputs)))
-        raise TypeError(f"{type(cell).__name__} is not data")
+        if isinstance(expr, Lookup):
+            return expr.table[np.asarray(self.value(expr.index), dtype=np.int64)]
+        if isinstance(expr, Apply):
+            return np.asarray(numpy_of(expr.op)(*(self.value(x) for x in expr.inputs)))
+        raise TypeError(f"{type(expr).__name__} is not data")

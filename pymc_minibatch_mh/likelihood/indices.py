@@ -1,4 +1,4 @@
-"""Indices of rows outside of what they choose from, which compiled code would not notice.
+"""Indices of rows out of their range, which compiled code would not notice.
 
 Indices in memory may count from the end, as everywhere in NumPy. Those of stored rows may not:
 nobody has looked at all of them, and -1 is pandas' code for a missing category.
@@ -21,8 +21,8 @@ from pytensor.tensor.type import integer_dtypes
 
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.storage import Part, StoredArray, StoredRows, computed
-from pymc_minibatch_mh.errors import UnsplittableModelError
-from pymc_minibatch_mh.likelihood.batch import BatchTerm
+from pymc_minibatch_mh.errors import UnsupportedModelError
+from pymc_minibatch_mh.likelihood.batch import Likelihood
 from pymc_minibatch_mh.likelihood.stored import blocks_of, said_of
 from pymc_minibatch_mh.progress import counting
 
@@ -30,7 +30,7 @@ from pymc_minibatch_mh.progress import counting
 _OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
 
 
-def require_indices_in_range(term: BatchTerm, values: Sequence[Variable]) -> None:
+def require_indices_in_range(term: Likelihood, values: Sequence[Variable]) -> None:
     """Refuse a term in which a row chooses an entry that is not there.
 
     Parameters
@@ -38,11 +38,11 @@ def require_indices_in_range(term: BatchTerm, values: Sequence[Variable]) -> Non
     term
         The term.
     values
-        What is not data: the position, and the values of other variables.
+        Inputs that are not data: the position, and the values of other variables.
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         If an index is out of range; names the variable, the row and the index.
     """
     indices = _indices_of(term, values)
@@ -80,16 +80,16 @@ class Wrong(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Indices:
-    """What the rows of a term choose, as graphs of data: sent to where stored rows are.
+    """The choices of a term's rows, as graphs of data: sent to where stored rows are.
 
     Parameters
     ----------
     chosen
         Indices, the smallest that each may be, and how many entries there are to choose from.
     given
-        What is not data.
+        Inputs that are not data.
     columns, batches
-        The data that indices are made of, and what stands for some rows of them.
+        The data that indices are made of, and the placeholders of some rows of them.
     count
         Number of these rows.
     """
@@ -161,7 +161,7 @@ class _OfArrays:
         return indices.first_wrong([arrays[name] for name in self.names], self.count)
 
 
-def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> UnsplittableModelError:
+def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> UnsupportedModelError:
     stored = indices.columns_of(wrong.number)
     row, index = "", "the index"
     if wrong.row is not None:
@@ -169,13 +169,13 @@ def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> Unsp
         row = f" in row {number}{StoredRows(stored).place(number) if stored else ''}"
     if stored:
         index = ", ".join(repr(column.name) for column in stored)
-    return UnsplittableModelError(
+    return UnsupportedModelError(
         f"{name!r} chooses entry {wrong.entry}{row} of something that has {wrong.length} "
         f"entries. Correct {index}, which counts from 0.{said_of(wrong.entry) if stored else ''}"
     )
 
 
-def _indices_of(term: BatchTerm, values: Sequence[Variable]) -> Indices | None:
+def _indices_of(term: Likelihood, values: Sequence[Variable]) -> Indices | None:
     """Return the indices that are data; None where there are none."""
     stored = {batch for column, batch in term.batches if isinstance(column.values, StoredArray)}
     chosen = []

@@ -1,4 +1,4 @@
-"""Checks of what users hand over along with a model: the model itself, variables, points, seeds."""
+"""Checks of the arguments of users: the model itself, variables, points, seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ from pytensor.graph.replace import clone_replace
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.storage import Storage, StoredArray
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
+from pymc_minibatch_mh.likelihood.batch import Likelihood, data_values
 from pymc_minibatch_mh.likelihood.stored import stored_array
 
 #: Name of an observed variable -> one number per row, or the numbers where there is one variable.
-#: Where its data are of Rows(...), what stands for an array of these.
+#: The placeholder of an array of Rows(...) in its data.
 Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
 
 
@@ -160,18 +160,18 @@ def generator_of(name: str, seed: Any) -> np.random.Generator:
         ) from error
 
 
-def likelihoods_of(terms: Sequence[BatchTerm]) -> list[str]:
+def likelihoods_of(terms: Sequence[Likelihood]) -> list[str]:
     """Return the names of the observed variables behind terms."""
     return [one.name for term in terms for one in term.likelihoods]
 
 
-def storage_of(term: BatchTerm) -> Storage | None:
+def storage_of(term: Likelihood) -> Storage | None:
     """Return where the rows of a term are stored; None where they are in memory."""
     arrays = (column.values for column, _ in term.batches)
     return next((x.storage for x in arrays if isinstance(x, StoredArray)), None)
 
 
-def joined(terms: Sequence[BatchTerm]) -> list[BatchTerm]:
+def joined(terms: Sequence[Likelihood]) -> list[Likelihood]:
     """Return terms on one storage as one, whose row i is row i of each of them.
 
     The log-likelihood of a row is the sum of theirs, so that a row is drawn and read once for all.
@@ -193,7 +193,7 @@ def joined(terms: Sequence[BatchTerm]) -> list[BatchTerm]:
         total = logp if total is None else total + logp
     name = " and ".join(term.name for term in terms)
     held = [*batches.values()]
-    return [BatchTerm(name, first.n_rows, total, first.length, held, joined=tuple(terms))]
+    return [Likelihood(name, first.n_rows, total, first.length, held, joined=tuple(terms))]
 
 
 class ModelArrays:

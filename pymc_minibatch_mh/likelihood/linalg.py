@@ -17,8 +17,15 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from pymc_minibatch_mh.likelihood.arithmetic import IN_DOUBLE, add, divide, multiply, subtract
-from pymc_minibatch_mh.likelihood.cells import REAL, Cell, Cells, Constant, LoweringError, require
 from pymc_minibatch_mh.likelihood.choice import of_shared
+from pymc_minibatch_mh.likelihood.exprs import (
+    REAL,
+    Constant,
+    Expr,
+    ExprGraph,
+    LoweringError,
+    require,
+)
 from pymc_minibatch_mh.likelihood.lower import (
     OTHER_ROWS,
     Tensor,
@@ -38,42 +45,42 @@ _SYMMETRIC = ("sym", "her", "pos")
 
 
 @lowered.register(Blockwise)
-def _blockwise(op: Blockwise, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _blockwise(op: Blockwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     """Apply an operation on matrices to each of a batch."""
     width = op.batch_ndim(node)
     if isinstance(op.core_op, AdvancedSubtensor):
-        return of_shared(op.core_op, width, node, inputs, cells)
+        return of_shared(op.core_op, width, node, inputs, exprs)
     rule = _BY_MATRIX.get(type(op.core_op))
     if rule is None:
         raise LoweringError(op)
     if width == 0:
-        return rule(op.core_op, node, inputs, cells)
+        return rule(op.core_op, node, inputs, exprs)
     axis = row_axis(op, inputs)
     require(axis is None or axis < width, op, INSIDE)
-    shape = np.broadcast_shapes(*(x.cells.shape[:width] for x in inputs))
-    arrays = [np.broadcast_to(x.cells, shape + x.cells.shape[width:]) for x in inputs]
+    shape = np.broadcast_shapes(*(x.exprs.shape[:width] for x in inputs))
+    arrays = [np.broadcast_to(x.exprs, shape + x.exprs.shape[width:]) for x in inputs]
     results = []
     for place in np.ndindex(*shape):
         matrices = [Tensor(array[place], None) for array in arrays]
-        results.append(rule(op.core_op, node, matrices, cells).cells)
+        results.append(rule(op.core_op, node, matrices, exprs).exprs)
     return Tensor(np.stack(results).reshape(shape + results[0].shape), axis)
 
 
-def _dot(op: Dot, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _dot(op: Dot, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     left, right = inputs
-    matrices = left.cells.ndim == right.cells.ndim == 2
+    matrices = left.exprs.ndim == right.exprs.ndim == 2
     require(matrices and left.axis != 1 and right.axis != 0, op)
     require(left.axis is None or right.axis is None, op, OTHER_ROWS)
-    out = _product(left.cells, right.cells, cells)
-    if np.array_equal(left.cells, right.cells.T) and _is_factor(left.cells):
-        cells.factors[tuple(out.flat)] = left.cells
+    out = _product(left.exprs, right.exprs, exprs)
+    if np.array_equal(left.exprs, right.exprs.T) and _is_factor(left.exprs):
+        exprs.factors[tuple(out.flat)] = left.exprs
     return Tensor(out, left.axis if right.axis is None else right.axis)
 
 
-def _product(left: np.ndarray, right: np.ndarray, cells: Cells) -> np.ndarray:
-    def cell_at(place: tuple[int, ...]) -> Cell:
+def _product(left: np.ndarray, right: np.ndarray, exprs: ExprGraph) -> np.ndarray:
+    def cell_at(place: tuple[int, ...]) -> Expr:
         pairs = zip(left[place[0]], right[:, place[1]], strict=True)
-        return add(cells, *(multiply(cells, a, b) for a, b in pairs))
+        return add(exprs, *(multiply(exprs, a, b) for a, b in pairs))
 
     return filled((left.shape[0], right.shape[1]), cell_at)
 
@@ -86,10 +93,10 @@ def _is_factor(matrix: np.ndarray) -> bool:
     return all(number(x) == 0.0 for x in above) and all(map(is_positive, np.diagonal(matrix)))
 
 
-def _cholesky(op: Cholesky, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _cholesky(op: Cholesky, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
     # Only one triangle is read.
-    factor = _factor(op, matrix if op.lower else matrix.T, cells)
+    factor = _factor(op, matrix if op.lower else matrix.T, exprs)
     return Tensor(factor if op.lower else factor.T, None)
 
 
@@ -97,64 +104,64 @@ def _matrix(op: Op, node: Node, x: Tensor) -> np.ndarray:
     """Return a square matrix that is computed with in double precision, and not too large."""
     double = node.outputs[0].type.dtype == REAL.name
     require(double, op, f"computes in single precision; {IN_DOUBLE}")
-    require(x.axis is None and x.cells.shape[0] == x.cells.shape[1], op, INSIDE)
-    small = len(x.cells) <= LARGEST or _numbers(x.cells) is not None
-    too_large = f"has a matrix of {len(x.cells)} rows that is not constant, above {LARGEST}"
+    require(x.axis is None and x.exprs.shape[0] == x.exprs.shape[1], op, INSIDE)
+    small = len(x.exprs) <= LARGEST or _numbers(x.exprs) is not None
+    too_large = f"has a matrix of {len(x.exprs)} rows that is not constant, above {LARGEST}"
     require(small, op, too_large)
-    return x.cells
+    return x.exprs
 
 
 def _numbers(matrix: np.ndarray) -> np.ndarray | None:
     """Return a constant matrix."""
-    if not all(isinstance(cell, Constant) for cell in matrix.flat):
+    if not all(isinstance(expr, Constant) for expr in matrix.flat):
         return None
-    return np.array([float(cell.value) for cell in matrix.flat]).reshape(matrix.shape)
+    return np.array([float(expr.value) for expr in matrix.flat]).reshape(matrix.shape)
 
 
-def _factor(op: Op, matrix: np.ndarray, cells: Cells) -> np.ndarray:
+def _factor(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
     """Return the Cholesky factor of the lower triangle of a matrix, by substitution."""
     numbers = _numbers(matrix)
     if numbers is not None:
-        return constants(cells, _solved(op, np.linalg.cholesky, numbers))
-    known = cells.factors.get(tuple(matrix.flat))
+        return constants(exprs, _solved(op, np.linalg.cholesky, numbers))
+    known = exprs.factors.get(tuple(matrix.flat))
     if known is not None:
         return known
-    out = np.full(matrix.shape, cells.zero, dtype=object)
+    out = np.full(matrix.shape, exprs.zero, dtype=object)
     for j in range(len(matrix)):
         for i in range(j, len(matrix)):
-            done = [multiply(cells, out[i, k], out[j, k]) for k in range(j)]
-            rest = subtract(cells, matrix[i, j], add(cells, *done, cells.zero))
-            pivot = _pivot(matrix, j, rest, cells) if i == j else None
-            out[i, j] = divide(cells, rest, out[j, j]) if pivot is None else root(cells, pivot)
+            done = [multiply(exprs, out[i, k], out[j, k]) for k in range(j)]
+            rest = subtract(exprs, matrix[i, j], add(exprs, *done, exprs.zero))
+            pivot = _pivot(matrix, j, rest, exprs) if i == j else None
+            out[i, j] = divide(exprs, rest, out[j, j]) if pivot is None else root(exprs, pivot)
     return out
 
 
-def _pivot(matrix: np.ndarray, j: int, known: Cell, cells: Cells) -> Cell:
+def _pivot(matrix: np.ndarray, j: int, known: Expr, exprs: ExprGraph) -> Expr:
     """Return a pivot as a ratio of determinants if only that shows that it is positive."""
     if j == 0 or is_positive(known):
         return known
-    whole, before = (_determinant(matrix[:k, :k], cells) for k in (j + 1, j))
-    ratio = divide(cells, whole, before)
+    whole, before = (_determinant(matrix[:k, :k], exprs) for k in (j + 1, j))
+    ratio = divide(exprs, whole, before)
     return ratio if is_positive(ratio) else known
 
 
-def _determinant(matrix: np.ndarray, cells: Cells) -> Cell:
-    """Return the determinant of what the lower triangle stands for, its products expanded.
+def _determinant(matrix: np.ndarray, exprs: ExprGraph) -> Expr:
+    """Return the determinant of the matrix of a lower triangle, its products expanded.
 
-    What cancels in a covariance such as w wᵀ + ψ does so in the expanded products only.
+    Terms of a covariance such as w wᵀ + ψ cancel in the expanded products only.
     """
     mirrored = np.where(np.tri(len(matrix), dtype=bool), matrix, matrix.T)
-    return add(cells, *_products(mirrored, cells), cells.zero)
+    return add(exprs, *_products(mirrored, exprs), exprs.zero)
 
 
-def _products(matrix: np.ndarray, cells: Cells) -> list[Cell]:
+def _products(matrix: np.ndarray, exprs: ExprGraph) -> list[Expr]:
     if len(matrix) == 0:
-        return [cells.one]
-    signs = (cells.one, cells.minus_one)
+        return [exprs.one]
+    signs = (exprs.one, exprs.minus_one)
     return [
-        multiply(cells, signs[k % 2], left, right)
+        multiply(exprs, signs[k % 2], left, right)
         for k in range(len(matrix))
-        for right in _products(np.delete(matrix[1:], k, axis=1), cells)
+        for right in _products(np.delete(matrix[1:], k, axis=1), exprs)
         for left in summands(matrix[0, k])
     ]
 
@@ -170,101 +177,101 @@ def _columns(op: SolveBase, b: Tensor, solve: Callable[[np.ndarray], np.ndarray]
     """Solve for a vector, or for the columns of a matrix, along which rows may lie."""
     require(b.axis is None or b.axis == op.b_ndim - 1 > 0, op, "combines rows")
     if op.b_ndim == 1:
-        return Tensor(solve(b.cells), None)
-    columns = [solve(b.cells[:, k]) for k in range(b.cells.shape[1])]
+        return Tensor(solve(b.exprs), None)
+    columns = [solve(b.exprs[:, k]) for k in range(b.exprs.shape[1])]
     return Tensor(np.stack(columns, axis=1), b.axis)
 
 
-def _solve_triangular(op: SolveTriangular, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _solve_triangular(op: SolveTriangular, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
     flags = {"lower": op.lower, "unit": op.unit_diagonal}
-    return _columns(op, inputs[1], lambda b: _substituted(matrix, b, cells, **flags))
+    return _columns(op, inputs[1], lambda b: _substituted(matrix, b, exprs, **flags))
 
 
 def _substituted(
-    matrix: np.ndarray, b: np.ndarray, cells: Cells, *, lower: bool, unit: bool = False
+    matrix: np.ndarray, b: np.ndarray, exprs: ExprGraph, *, lower: bool, unit: bool = False
 ) -> np.ndarray:
     """Solve with one triangle of a matrix; the other one is not read."""
     x = b.copy()
     for i in range(len(b)) if lower else reversed(range(len(b))):
         known = range(i) if lower else range(i + 1, len(b))
-        done = [multiply(cells, cells.minus_one, matrix[i, k], x[k]) for k in known]
-        rest = add(cells, b[i], *done)
-        x[i] = rest if unit else divide(cells, rest, matrix[i, i])
+        done = [multiply(exprs, exprs.minus_one, matrix[i, k], x[k]) for k in known]
+        rest = add(exprs, b[i], *done)
+        x[i] = rest if unit else divide(exprs, rest, matrix[i, i])
     return x
 
 
-def _cholesky_solve(op: CholeskySolve, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _cholesky_solve(op: CholeskySolve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
     factor = matrix if op.lower else matrix.T
-    return _columns(op, inputs[1], lambda b: _solved_by(factor, b, cells))
+    return _columns(op, inputs[1], lambda b: _solved_by(factor, b, exprs))
 
 
-def _solved_by(factor: np.ndarray, b: np.ndarray, cells: Cells) -> np.ndarray:
+def _solved_by(factor: np.ndarray, b: np.ndarray, exprs: ExprGraph) -> np.ndarray:
     """Solve L Lᵀ x = b."""
-    half = _substituted(factor, b, cells, lower=True)
-    return _substituted(factor.T, half, cells, lower=False)
+    half = _substituted(factor, b, exprs, lower=True)
+    return _substituted(factor.T, half, exprs, lower=False)
 
 
-def _solve(op: Solve, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _solve(op: Solve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     matrix = _matrix(op, node, inputs[0])
     require(op.assume_a in ("gen", *_SYMMETRIC), op)
     if op.assume_a in _SYMMETRIC:
         read = np.tri(len(matrix), dtype=bool)
         matrix = np.where(read if op.lower else read.T, matrix, matrix.T)
     if op.assume_a == "pos":
-        factor = _factor(op, matrix, cells)
-        return _columns(op, inputs[1], lambda b: _solved_by(factor, b, cells))
-    inverse = _inverse(op, matrix, cells)
-    return _columns(op, inputs[1], lambda b: _product(inverse, b[:, np.newaxis], cells)[:, 0])
+        factor = _factor(op, matrix, exprs)
+        return _columns(op, inputs[1], lambda b: _solved_by(factor, b, exprs))
+    inverse = _inverse(op, matrix, exprs)
+    return _columns(op, inputs[1], lambda b: _product(inverse, b[:, np.newaxis], exprs)[:, 0])
 
 
-def _matrix_inverse(op: MatrixInverse, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
-    return Tensor(_inverse(op, _matrix(op, node, inputs[0]), cells), None)
+def _matrix_inverse(op: MatrixInverse, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    return Tensor(_inverse(op, _matrix(op, node, inputs[0]), exprs), None)
 
 
-def _inverse(op: Op, matrix: np.ndarray, cells: Cells) -> np.ndarray:
+def _inverse(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
     """Return an inverse by elimination, in which a pivot may vanish where the inverse exists.
 
     The rows of data have no bounds there then.
     """
     numbers = _numbers(matrix)
     if numbers is not None:
-        return constants(cells, _solved(op, np.linalg.inv, numbers))
+        return constants(exprs, _solved(op, np.linalg.inv, numbers))
     size = len(matrix)
-    work = np.concatenate([matrix, constants(cells, np.eye(size))], axis=1)
+    work = np.concatenate([matrix, constants(exprs, np.eye(size))], axis=1)
     for j in range(size):
         pivots = [i for i in range(j, size) if number(work[i, j]) != 0.0]
         require(bool(pivots), op, "has a matrix without an inverse")
         pivot = pivots[0]
         work[[j, pivot]] = work[[pivot, j]]
-        work[j] = [divide(cells, x, work[j, j]) for x in work[j]]
+        work[j] = [divide(exprs, x, work[j, j]) for x in work[j]]
         for i in (k for k in range(size) if k != j):
-            share = multiply(cells, cells.minus_one, work[i, j])
+            share = multiply(exprs, exprs.minus_one, work[i, j])
             pairs = zip(work[i], work[j], strict=True)
-            work[i] = [add(cells, x, multiply(cells, share, y)) for x, y in pairs]
+            work[i] = [add(exprs, x, multiply(exprs, share, y)) for x, y in pairs]
     return work[:, size:]
 
 
 @lowered.register(ExtractDiag)
-def _extract_diagonal(op: ExtractDiag, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _extract_diagonal(op: ExtractDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
-    kept = [k for k in range(x.cells.ndim) if k not in (op.axis1, op.axis2)]
+    kept = [k for k in range(x.exprs.ndim) if k not in (op.axis1, op.axis2)]
     require(x.axis not in (op.axis1, op.axis2), op, OTHER_ROWS)
-    diagonal = np.diagonal(x.cells, op.offset, op.axis1, op.axis2)
+    diagonal = np.diagonal(x.exprs, op.offset, op.axis1, op.axis2)
     return Tensor(diagonal, None if x.axis is None else kept.index(x.axis))
 
 
 @lowered.register(AllocDiag)
-def _matrix_of_diagonal(op: AllocDiag, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _matrix_of_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
-    length = x.cells.shape[-1]
-    require(x.axis != x.cells.ndim - 1, op, OTHER_ROWS)
-    zero: Cell = cells.constant(np.zeros((), node.outputs[0].type.dtype))
+    length = x.exprs.shape[-1]
+    require(x.axis != x.exprs.ndim - 1, op, OTHER_ROWS)
+    zero: Expr = exprs.constant(np.zeros((), node.outputs[0].type.dtype))
     size = length + abs(op.offset)
-    out = np.full((*x.cells.shape[:-1], size, size), zero, dtype=object)
+    out = np.full((*x.exprs.shape[:-1], size, size), zero, dtype=object)
     places = np.arange(length)
-    out[..., places + max(0, -op.offset), places + max(0, op.offset)] = x.cells
+    out[..., places + max(0, -op.offset), places + max(0, op.offset)] = x.exprs
     kept = [k for k in range(out.ndim) if k not in (op.axis1, op.axis2)]
     axis = None if x.axis is None else kept[x.axis]
     return Tensor(np.moveaxis(out, (-2, -1), (op.axis1, op.axis2)), axis)

@@ -1,8 +1,8 @@
-"""Taking the log-likelihood graph of a batch apart into the cells of one row.
+"""Taking the log-likelihood graph of a batch apart into the expressions of one row.
 
-A tensor becomes an array of cells in which the observation axis has length one. That rows are apart
-is proved before, in `axis`; rules look once more where a mistake would put a cell in the place of
-another.
+A tensor becomes an array of expressions in which the observation axis has length one. That rows are
+apart is proved before, in `axis`; rules look once more where a mistake would put an expression in
+the place of another.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,14 @@ from pytensor.tensor.basic import (
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 
-from pymc_minibatch_mh.likelihood.cells import Cell, Cells, Constant, Length, LoweringError, require
+from pymc_minibatch_mh.likelihood.exprs import (
+    Constant,
+    Expr,
+    ExprGraph,
+    Length,
+    LoweringError,
+    require,
+)
 from pymc_minibatch_mh.likelihood.simplify import apply
 
 OTHER_ROWS = "pairs each row with other rows"
@@ -39,16 +46,16 @@ OTHER_ROWS = "pairs each row with other rows"
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of cells and the axis along which the rows lie, if it has one."""
+    """A tensor of expressions and the axis along which the rows lie, if it has one."""
 
-    cells: np.ndarray
+    exprs: np.ndarray
     axis: int | None
 
 
 Tensors = Sequence[Tensor]
 
 
-def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tensor:
+def lower(exprs: ExprGraph, graph: Variable, leaves: dict[Variable, Tensor]) -> Tensor:
     """Take a graph apart, of the position, the batches of data and the length of a batch.
 
     Raises
@@ -56,16 +63,16 @@ def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tens
     LoweringError
         Naming the operation that cannot be taken apart.
     """
-    known = {**leaves, **_known_shapes(cells, graph, leaves)}
+    known = {**leaves, **_known_shapes(exprs, graph, leaves)}
 
     def value_of(variable: Variable) -> Tensor:
         if variable not in known and isinstance(variable, GraphConstant):
-            known[variable] = Tensor(constants(cells, variable.data), None)
+            known[variable] = Tensor(constants(exprs, variable.data), None)
         return known[variable]
 
     for node in toposort([graph], blockers=list(known)):
         inputs = [value_of(x) for x in node.inputs if hasattr(x.type, "dtype")]
-        results = lowered(node.op, node, inputs, cells)
+        results = lowered(node.op, node, inputs, exprs)
         outputs = (results,) if isinstance(results, Tensor) else results
         require(len(outputs) == len(node.outputs), node.op)
         known.update(zip(node.outputs, outputs, strict=True))
@@ -73,9 +80,9 @@ def lower(cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]) -> Tens
 
 
 def _known_shapes(
-    cells: Cells, graph: Variable, leaves: dict[Variable, Tensor]
+    exprs: ExprGraph, graph: Variable, leaves: dict[Variable, Tensor]
 ) -> dict[Variable, Tensor]:
-    """Return the shapes of what is the same for all batches.
+    """Return the shapes of tensors that are the same for all batches.
 
     They may be asked of the predictor of all rows, which must not be taken apart for that.
     """
@@ -87,23 +94,23 @@ def _known_shapes(
     whole = [v for v in shapes if of_batches.isdisjoint(ancestors([v]))]
     values = constant_fold(whole, raise_not_constant=False) if whole else ()
     known = zip(whole, values, strict=True)
-    return {v: Tensor(constants(cells, x), None) for v, x in known if isinstance(x, np.ndarray)}
+    return {v: Tensor(constants(exprs, x), None) for v, x in known if isinstance(x, np.ndarray)}
 
 
-def filled(shape: Sequence[int], cell_at: Callable[[tuple[int, ...]], Cell]) -> np.ndarray:
-    """Return an array of cells, made one by one in the order of their places."""
+def filled(shape: Sequence[int], cell_at: Callable[[tuple[int, ...]], Expr]) -> np.ndarray:
+    """Return an array of expressions, made one by one in the order of their places."""
     return np.array([cell_at(place) for place in np.ndindex(*shape)], dtype=object).reshape(shape)
 
 
-def constants(cells: Cells, values: Any) -> np.ndarray:
-    """Return an array of numbers as an array of cells."""
+def constants(exprs: ExprGraph, values: Any) -> np.ndarray:
+    """Return an array of numbers as an array of expressions."""
     values = np.asarray(values)
-    return filled(values.shape, lambda place: cells.constant(values[place]))
+    return filled(values.shape, lambda place: exprs.constant(values[place]))
 
 
 @singledispatch
-def lowered(op: Op, node: Node, inputs: Tensors, cells: Cells) -> Tensor | tuple[Tensor, ...]:
-    """Return the output of `node` as cells, or all outputs if there are several.
+def lowered(op: Op, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor | tuple[Tensor, ...]:
+    """Return the output of `node` as expressions, or all outputs if there are several.
 
     Raises
     ------
@@ -125,27 +132,27 @@ def row_axis(op: Op, inputs: Tensors) -> int | None:
     if not axes:
         return None
     axis = axes.pop()
-    require(not axes and all(x.cells.shape[axis] == 1 for x in inputs), op, OTHER_ROWS)
+    require(not axes and all(x.exprs.shape[axis] == 1 for x in inputs), op, OTHER_ROWS)
     return axis
 
 
 @lowered.register(Elemwise)
-def _elemwise(op: Elemwise, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
-    arrays = np.broadcast_arrays(*(x.cells for x in inputs), subok=False)
+def _elemwise(op: Elemwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    arrays = np.broadcast_arrays(*(x.exprs for x in inputs), subok=False)
 
-    def cell_at(place: tuple[int, ...]) -> Cell:
-        return apply(cells, op.scalar_op, *(array.item(*place) for array in arrays))
+    def cell_at(place: tuple[int, ...]) -> Expr:
+        return apply(exprs, op.scalar_op, *(array.item(*place) for array in arrays))
 
     return Tensor(filled(arrays[0].shape, cell_at), row_axis(op, inputs))
 
 
 @lowered.register(DimShuffle)
-def _dimshuffle(op: DimShuffle, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _dimshuffle(op: DimShuffle, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
     kept = [k for k in op.new_order if k != "x"]
-    dropped = [k for k in range(x.cells.ndim) if k not in kept]
+    dropped = [k for k in range(x.exprs.ndim) if k not in kept]
     require(x.axis not in dropped, op)
-    moved = x.cells.transpose(kept + dropped)
+    moved = x.exprs.transpose(kept + dropped)
     moved = moved.reshape(moved.shape[: len(kept)])
     added = tuple(np.newaxis if k == "x" else slice(None) for k in op.new_order)
     axis = None if x.axis is None else list(op.new_order).index(x.axis)
@@ -155,117 +162,117 @@ def _dimshuffle(op: DimShuffle, node: Node, inputs: Tensors, cells: Cells) -> Te
 @lowered.register(SpecifyShape)
 @lowered.register(ScalarFromTensor)
 @lowered.register(TensorFromScalar)
-def _same(op: Op, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _same(op: Op, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     return inputs[0]
 
 
 @lowered.register(MakeVector)
-def _make_vector(op: MakeVector, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
-    return Tensor(np.array([x.cells.item() for x in inputs], dtype=object), None)
+def _make_vector(op: MakeVector, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    return Tensor(np.array([x.exprs.item() for x in inputs], dtype=object), None)
 
 
 @lowered.register(Shape_i)
-def _shape(op: Shape_i, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _shape(op: Shape_i, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
-    lengths = _shape_of(x, cells)
+    lengths = _shape_of(x, exprs)
     return Tensor(single(lengths[op.i]), None)
 
 
 @lowered.register(Shape)
-def _whole_shape(op: Shape, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
-    return Tensor(_shape_of(inputs[0], cells), None)
+def _whole_shape(op: Shape, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    return Tensor(_shape_of(inputs[0], exprs), None)
 
 
-def _shape_of(x: Tensor, cells: Cells) -> np.ndarray:
-    lengths = constants(cells, np.array(x.cells.shape, dtype=np.int64))
+def _shape_of(x: Tensor, exprs: ExprGraph) -> np.ndarray:
+    lengths = constants(exprs, np.array(x.exprs.shape, dtype=np.int64))
     if x.axis is not None:
-        lengths[x.axis] = cells.length()
+        lengths[x.axis] = exprs.length()
     return lengths
 
 
-def single(cell: Cell) -> np.ndarray:
-    """Return an array without axes that holds one cell."""
-    return np.array(cell, dtype=object)
+def single(expr: Expr) -> np.ndarray:
+    """Return an array without axes that holds one expression."""
+    return np.array(expr, dtype=object)
 
 
 @lowered.register(Alloc)
-def _alloc(op: Alloc, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _alloc(op: Alloc, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     value, *lengths = inputs
-    shape, axis = _lengths_of([x.cells.item() for x in lengths], op)
-    require(value.axis is None or value.axis + len(shape) - value.cells.ndim == axis, op)
-    return Tensor(np.broadcast_to(value.cells, shape), axis)
+    shape, axis = _lengths_of([x.exprs.item() for x in lengths], op)
+    require(value.axis is None or value.axis + len(shape) - value.exprs.ndim == axis, op)
+    return Tensor(np.broadcast_to(value.exprs, shape), axis)
 
 
-def _lengths_of(shape: Sequence[Cell], op: Op) -> tuple[list[int], int | None]:
+def _lengths_of(shape: Sequence[Expr], op: Op) -> tuple[list[int], int | None]:
     """Return lengths, that of the rows being one, and which axis the rows lie along."""
     lengths, axis = [], None
-    for k, cell in enumerate(shape):
-        if isinstance(cell, Constant):
-            lengths.append(int(cell.value))
+    for k, expr in enumerate(shape):
+        if isinstance(expr, Constant):
+            lengths.append(int(expr.value))
         else:
-            require(isinstance(cell, Length) and axis is None, op)
+            require(isinstance(expr, Length) and axis is None, op)
             axis = k
             lengths.append(1)
     return lengths, axis
 
 
 @lowered.register(AllocEmpty)
-def _alloc_empty(op: AllocEmpty, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
-    shape, axis = _lengths_of([x.cells.item() for x in inputs], op)
-    return Tensor(np.full(shape, cells.constant(np.nan), dtype=object), axis)
+def _alloc_empty(op: AllocEmpty, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    shape, axis = _lengths_of([x.exprs.item() for x in inputs], op)
+    return Tensor(np.full(shape, exprs.constant(np.nan), dtype=object), axis)
 
 
 @lowered.register(ARange)
-def _arange(op: ARange, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
-    start, stop, step = (x.cells.item() for x in inputs)
+def _arange(op: ARange, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
+    start, stop, step = (x.exprs.item() for x in inputs)
     if not isinstance(start, Constant) or not isinstance(step, Constant):
         raise LoweringError(op)
     if isinstance(stop, Length) and (start.value, step.value) == (0, 1):
-        return Tensor(single(cells.row_number()).reshape(1), 0)
+        return Tensor(single(exprs.row_number()).reshape(1), 0)
     if not isinstance(stop, Constant):
         raise LoweringError(op)
-    return Tensor(constants(cells, np.arange(start.value, stop.value, step.value)), None)
+    return Tensor(constants(exprs, np.arange(start.value, stop.value, step.value)), None)
 
 
 @lowered.register(Reshape)
-def _reshape(op: Reshape, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _reshape(op: Reshape, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     x, target = inputs
-    shape, axis = _lengths_of(list(target.cells), op)
+    shape, axis = _lengths_of(list(target.exprs), op)
     if x.axis is None and axis is None:
-        return Tensor(x.cells.reshape(shape), None)
+        return Tensor(x.exprs.reshape(shape), None)
     if axis is None and shape.count(-1) == 1:
         axis = shape.index(-1)
         shape[axis] = 1
     # In C order, rows stay rows on the first axis, or where nothing but rows is.
     stay_first = axis == x.axis == 0
-    only_rows = x.axis is not None and axis is not None and x.cells.size == 1
-    stay = (stay_first or only_rows) and int(np.prod(shape)) == x.cells.size
-    require(stay, op, "mixes rows, or cannot be seen not to")
-    return Tensor(x.cells.reshape(shape), axis)
+    only_rows = x.axis is not None and axis is not None and x.exprs.size == 1
+    repeat_draw = (stay_first or only_rows) and int(np.prod(shape)) == x.exprs.size
+    require(repeat_draw, op, "mixes rows, or cannot be seen not to")
+    return Tensor(x.exprs.reshape(shape), axis)
 
 
 @lowered.register(Join)
-def _join(op: Join, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _join(op: Join, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     axis = row_axis(op, inputs)
-    along = op.axis % inputs[0].cells.ndim
+    along = op.axis % inputs[0].exprs.ndim
     require(axis != along, op, "puts rows after rows")
-    return Tensor(np.concatenate([x.cells for x in inputs], axis=along), axis)
+    return Tensor(np.concatenate([x.exprs for x in inputs], axis=along), axis)
 
 
 @lowered.register(Split)
-def _split(op: Split, node: Node, inputs: Tensors, cells: Cells) -> tuple[Tensor, ...]:
+def _split(op: Split, node: Node, inputs: Tensors, exprs: ExprGraph) -> tuple[Tensor, ...]:
     x, lengths = inputs
-    require(x.axis != op.axis % x.cells.ndim, op, "takes a part of the rows")
-    known = all(isinstance(cell, Constant) for cell in lengths.cells.flat)
+    require(x.axis != op.axis % x.exprs.ndim, op, "takes a part of the rows")
+    known = all(isinstance(expr, Constant) for expr in lengths.exprs.flat)
     require(known, op, "has lengths that are not known beforehand")
-    ends = np.cumsum([int(cell.value) for cell in lengths.cells.flat])
-    parts = np.split(x.cells, ends[:-1], axis=op.axis)
+    ends = np.cumsum([int(expr.value) for expr in lengths.exprs.flat])
+    parts = np.split(x.exprs, ends[:-1], axis=op.axis)
     return tuple(Tensor(part, x.axis) for part in parts)
 
 
 @lowered.register(CheckAndRaise)
-def _asserted(op: CheckAndRaise, node: Node, inputs: Tensors, cells: Cells) -> Tensor:
+def _asserted(op: CheckAndRaise, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     x, *conditions = inputs
-    held = (isinstance(c, Constant) and bool(c.value) for t in conditions for c in t.cells.flat)
+    held = (isinstance(c, Constant) and bool(c.value) for t in conditions for c in t.exprs.flat)
     require(all(held), op, "asserts what is not known beforehand")
     return x

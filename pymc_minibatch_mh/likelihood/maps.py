@@ -1,4 +1,4 @@
-"""Maps of a few coordinates of the position each, to what a model's own variables are there."""
+"""Maps from a few coordinates of the position to a model's own variables."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ class Map(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled(Map):
+class NonCentred(Map):
     """Coordinates α_g = a + B z_g in the place of z_g, for all groups g.
 
     Each z_g lies in a row of `places`, shape (G, q), and a_1..a_q at `locations`, -1 for zero. Rows
@@ -150,7 +150,7 @@ class Scaled(Map):
         return pytensor.function([positions], outputs, mode=IN_PYTHON, on_unused_input="ignore")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is compiled."""
+        """Leave out compiled functions."""
         return {field.name: self.__dict__[field.name] for field in fields(self)}
 
 
@@ -169,7 +169,7 @@ def _solved(rows: Sequence[Sequence[Any]], shifted: Sequence[Any]) -> list[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Reciprocal(Map):
+class InverseShape(Map):
     """Coordinates κ = exp(-v/power) in the place of v, elementwise: 1/shape, or 1/√shape.
 
     What v is the logarithm of, such as the shape of a negative binomial, can be infinite to all

@@ -4,7 +4,7 @@ PyMC guards a log-density with one check over all rows at once, such as "every p
 and its samplers read a violation as a density of zero. For a batch the same follows from the
 condition of each row. Conditions that hold for every position, because the parameter is an
 exponential or a logistic function of something, are left out: they would cost an evaluation of it.
-What is said of signs and sizes is said of real numbers, of which exp(-1000) is positive.
+Statements on signs and sizes are about real numbers, of which exp(-1000) is positive.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _ROUNDED = 1e-9
 
 
 def _passes_on(op: Op) -> bool:
-    """Whether what comes out is among what comes in first."""
+    """Whether an output is among the first inputs."""
     return isinstance(op.core_op if isinstance(op, Blockwise) else op, _PASS_ON)
 
 

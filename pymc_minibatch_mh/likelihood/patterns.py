@@ -1,4 +1,4 @@
-"""Patterns in cells: parts of sums and products, and known signs."""
+"""Patterns in expressions: parts of sums and products, and known signs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
@@ -10,13 +10,13 @@ from pytensor.scalar import math as scalar_math
 from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
-from pymc_minibatch_mh.likelihood.cells import (
+from pymc_minibatch_mh.likelihood.exprs import (
     Affine,
     Apply,
-    Cell,
-    Cells,
     Constant,
-    Term,
+    Expr,
+    ExprGraph,
+    Monomial,
     places_of,
 )
 
@@ -34,34 +34,34 @@ _FINITE_OF_FINITE = (
 # fmt: on
 
 
-def is_a(cell: Cell, *ops: type) -> bool:
-    """Whether a cell is the result of one of some operations."""
-    return isinstance(cell, Apply) and isinstance(cell.op, ops)
+def is_a(expr: Expr, *ops: type) -> bool:
+    """Whether an expression is the result of one of some operations."""
+    return isinstance(expr, Apply) and isinstance(expr.op, ops)
 
 
-def number(cell: Cell) -> float | None:
+def number(expr: Expr) -> float | None:
     """Return the value of a constant."""
-    return float(cell.value) if isinstance(cell, Constant) else None
+    return float(expr.value) if isinstance(expr, Constant) else None
 
 
-def summands(cell: Cell) -> tuple[Cell, ...]:
-    """Return the parts of a sum, or the cell itself."""
-    return cell.inputs if is_a(cell, scalar.Add) else (cell,)
+def summands(expr: Expr) -> tuple[Expr, ...]:
+    """Return the parts of a sum, or the expression itself."""
+    return expr.inputs if is_a(expr, scalar.Add) else (expr,)
 
 
-def factors_of(cell: Cell) -> tuple[Cell, ...]:
-    """Return the factors of a product that is not data, or the cell itself."""
-    return cell.inputs if is_a(cell, scalar.Mul) and not cell.is_data else (cell,)
+def factors_of(expr: Expr) -> tuple[Expr, ...]:
+    """Return the factors of a product that is not data, or the expression itself."""
+    return expr.inputs if is_a(expr, scalar.Mul) and not expr.is_data else (expr,)
 
 
-def without(factors: Sequence[Cell], one: Cell) -> list[Cell]:
+def without(factors: Sequence[Expr], one: Expr) -> list[Expr]:
     """Return factors without one of them; if it is there twice, it stays once."""
     rest = list(factors)
     rest.remove(one)
     return rest
 
 
-def without_reciprocals(factors: Sequence[Cell]) -> list[Cell]:
+def without_reciprocals(factors: Sequence[Expr]) -> list[Expr]:
     """Return factors without pairs of x and 1/x, of a positive x."""
     for factor in factors:
         if is_a(factor, scalar.Reciprocal):
@@ -71,18 +71,18 @@ def without_reciprocals(factors: Sequence[Cell]) -> list[Cell]:
     return list(factors)
 
 
-def scaled_core(cells: Cells, cell: Cell) -> tuple[Cell, Cell]:
-    """Return what is not data in a product, and the data."""
-    if not is_a(cell, scalar.Mul) or not cell.inputs[0].is_data:
-        return cell, cells.one
-    data, *others = cell.inputs
-    return others[0] if len(others) == 1 else cells.node(scalar.mul, others), data
+def scaled_core(exprs: ExprGraph, expr: Expr) -> tuple[Expr, Expr]:
+    """Return the factors of a product that are not data, and the data."""
+    if not is_a(expr, scalar.Mul) or not expr.inputs[0].is_data:
+        return expr, exprs.one
+    data, *others = expr.inputs
+    return others[0] if len(others) == 1 else exprs.node(scalar.mul, others), data
 
 
-def reachable(cell: Cell) -> Iterator[Cell]:
-    """Yield a cell and what it is computed from, each once; of data only where they are used."""
-    seen = {cell}
-    waiting = [cell]
+def reachable(expr: Expr) -> Iterator[Expr]:
+    """Yield an expression and its operands, each once; of data only where they are used."""
+    seen = {expr}
+    waiting = [expr]
     while waiting:
         here = waiting.pop()
         yield here
@@ -91,33 +91,33 @@ def reachable(cell: Cell) -> Iterator[Cell]:
         waiting += new
 
 
-def n_cells(cell: Cell) -> int:
-    """Return of how many cells an expression consists, of which data count once."""
-    return sum(1 for _ in reachable(cell))
+def n_cells(expr: Expr) -> int:
+    """Return of how many expressions an expression consists, of which data count once."""
+    return sum(1 for _ in reachable(expr))
 
 
-def is_finite(cell: Cell) -> bool:
-    """Whether a cell is finite at every position, whatever the data; false if that is unknown."""
-    return all(_keeps_finite(x) for x in reachable(cell))
+def is_finite(expr: Expr) -> bool:
+    """Whether an expression is known to be finite at every position, whatever the data."""
+    return all(_keeps_finite(x) for x in reachable(expr))
 
 
-def _keeps_finite(cell: Cell) -> bool:
-    if isinstance(cell, Constant):
-        return bool(np.isfinite(cell.value))
-    if cell.is_data:
-        return cell.dtype.kind in "biu"
-    if isinstance(cell, Affine):
-        return _keeps_finite(cell.offset)
-    if is_a(cell, scalar.Log):
-        x = cell.inputs[0]
+def _keeps_finite(expr: Expr) -> bool:
+    if isinstance(expr, Constant):
+        return bool(np.isfinite(expr.value))
+    if expr.is_data:
+        return expr.dtype.kind in "biu"
+    if isinstance(expr, Affine):
+        return _keeps_finite(expr.offset)
+    if is_a(expr, scalar.Log):
+        x = expr.inputs[0]
         # A sum with a positive number is positive, even where its other parts underflow.
         return any((number(part) or 0.0) > 0.0 for part in summands(x)) and is_positive(x)
-    if is_a(cell, scalar.Log1p):
-        return is_nonnegative(cell.inputs[0])
-    return is_a(cell, *_FINITE_OF_FINITE)
+    if is_a(expr, scalar.Log1p):
+        return is_nonnegative(expr.inputs[0])
+    return is_a(expr, *_FINITE_OF_FINITE)
 
 
-def coefficients_of(forms: Sequence[tuple[Term, ...]]) -> np.ndarray:
+def coefficients_of(forms: Sequence[tuple[Monomial, ...]]) -> np.ndarray:
     """Return the numbers in linear forms, by form and by the data and coordinate they multiply."""
     keys = dict.fromkeys((t.monomial, t.place) for form in forms for t in form)
     columns = {key: k for k, key in enumerate(keys)}
@@ -128,7 +128,7 @@ def coefficients_of(forms: Sequence[tuple[Term, ...]]) -> np.ndarray:
     return matrix
 
 
-def varies(*terms: Cell) -> bool:
+def varies(*terms: Expr) -> bool:
     """Whether a sum is known to change with the position in every row.
 
     It is equal to a number on a set without volume then, as a function with a power series.
@@ -136,7 +136,7 @@ def varies(*terms: Cell) -> bool:
     return _some_term_varies(terms, {})
 
 
-def _some_term_varies(terms: Sequence[Cell], known: dict[Cell, bool]) -> bool:
+def _some_term_varies(terms: Sequence[Expr], known: dict[Expr, bool]) -> bool:
     coordinates = [_coordinates(term) for term in terms]
     return any(
         own.isdisjoint(set().union(*coordinates[:k], *coordinates[k + 1 :]))
@@ -145,85 +145,85 @@ def _some_term_varies(terms: Sequence[Cell], known: dict[Cell, bool]) -> bool:
     )
 
 
-def _varies(cell: Cell, known: dict[Cell, bool]) -> bool:
-    if cell not in known:
-        if isinstance(cell, Affine):
-            known[cell] = any(not term.monomial for term in cell.terms)
-        elif is_a(cell, scalar.Add):
-            known[cell] = _some_term_varies(cell.inputs, known)
-        elif is_a(cell, scalar.Mul):
-            nowhere_null = all(_is_nowhere_null(x, known) for x in cell.inputs)
-            known[cell] = nowhere_null and _some_term_varies(cell.inputs, known)
+def _varies(expr: Expr, known: dict[Expr, bool]) -> bool:
+    if expr not in known:
+        if isinstance(expr, Affine):
+            known[expr] = any(not term.monomial for term in expr.terms)
+        elif is_a(expr, scalar.Add):
+            known[expr] = _some_term_varies(expr.inputs, known)
+        elif is_a(expr, scalar.Mul):
+            nowhere_null = all(_is_nowhere_null(x, known) for x in expr.inputs)
+            known[expr] = nowhere_null and _some_term_varies(expr.inputs, known)
         else:
-            known[cell] = is_a(cell, *_SMOOTH) and _varies(cell.inputs[0], known)
-    return known[cell]
+            known[expr] = is_a(expr, *_SMOOTH) and _varies(expr.inputs[0], known)
+    return known[expr]
 
 
-def _is_nowhere_null(cell: Cell, known: dict[Cell, bool]) -> bool:
-    """Whether there is no row in which a cell is zero at all positions."""
-    return is_positive(cell) or _varies(cell, known) or number(cell) not in (None, 0.0)
+def _is_nowhere_null(expr: Expr, known: dict[Expr, bool]) -> bool:
+    """Whether there is no row in which an expression is zero at all positions."""
+    return is_positive(expr) or _varies(expr, known) or number(expr) not in (None, 0.0)
 
 
-def _coordinates(cell: Cell) -> set[int]:
-    affines = [x for x in reachable(cell) if isinstance(x, Affine)]
+def _coordinates(expr: Expr) -> set[int]:
+    affines = [x for x in reachable(expr) if isinstance(x, Affine)]
     return {k for affine in affines for term in affine.terms for k in places_of(term.place)}
 
 
-def is_positive(cell: Cell) -> bool:
-    """Whether a cell is positive at every position and in every row."""
-    if isinstance(cell, Constant):
-        return bool(cell.value > 0)
-    if is_a(cell, scalar.Add):
-        return any(map(is_positive, cell.inputs)) and all(map(is_nonnegative, cell.inputs))
-    if is_a(cell, *_POSITIVE_OF_POSITIVE):
-        return all(map(is_positive, cell.inputs))
-    if is_a(cell, scalar.Switch):
-        return all(map(is_positive, cell.inputs[1:]))
-    return is_a(cell, *_POSITIVE)
+def is_positive(expr: Expr) -> bool:
+    """Whether an expression is positive at every position and in every row."""
+    if isinstance(expr, Constant):
+        return bool(expr.value > 0)
+    if is_a(expr, scalar.Add):
+        return any(map(is_positive, expr.inputs)) and all(map(is_nonnegative, expr.inputs))
+    if is_a(expr, *_POSITIVE_OF_POSITIVE):
+        return all(map(is_positive, expr.inputs))
+    if is_a(expr, scalar.Switch):
+        return all(map(is_positive, expr.inputs[1:]))
+    return is_a(expr, *_POSITIVE)
 
 
-def is_probability(cell: Cell) -> bool:
-    """Whether a cell lies between zero and one at every position and in every row."""
-    value = number(cell)
+def is_probability(expr: Expr) -> bool:
+    """Whether an expression lies between zero and one at every position and in every row."""
+    value = number(expr)
     if value is not None:
         return 0.0 <= value <= 1.0
-    if is_a(cell, scalar.Mul):
-        return all(map(is_probability, cell.inputs))
-    if is_a(cell, scalar.Switch):
-        return all(map(is_probability, cell.inputs[1:]))
-    if is_a(cell, scalar.Exp):
-        return is_a(cell.inputs[0], scalar_math.Log1mexp, LogAny)
-    return is_a(cell, scalar_math.Sigmoid)
+    if is_a(expr, scalar.Mul):
+        return all(map(is_probability, expr.inputs))
+    if is_a(expr, scalar.Switch):
+        return all(map(is_probability, expr.inputs[1:]))
+    if is_a(expr, scalar.Exp):
+        return is_a(expr.inputs[0], scalar_math.Log1mexp, LogAny)
+    return is_a(expr, scalar_math.Sigmoid)
 
 
-def is_nonnegative(cell: Cell) -> bool:
-    """Whether a cell is never negative: sums and products of squares, numbers and the like."""
-    value = number(cell)
+def is_nonnegative(expr: Expr) -> bool:
+    """Whether an expression is never negative: sums and products of squares, numbers, the like."""
+    value = number(expr)
     if value is not None:
         return value >= 0.0
-    if is_a(cell, scalar.Add, scalar.Mul):
-        return all(is_nonnegative(part) for part in cell.inputs)
-    return is_a(cell, scalar.Sqr, scalar.Abs) or is_positive(cell)
+    if is_a(expr, scalar.Add, scalar.Mul):
+        return all(is_nonnegative(part) for part in expr.inputs)
+    return is_a(expr, scalar.Sqr, scalar.Abs) or is_positive(expr)
 
 
-def remembered(rule: Callable[..., Cell]) -> Callable[..., Cell]:
+def remembered(rule: Callable[..., Expr]) -> Callable[..., Expr]:
     """Have a rule applied once to the same operands.
 
     Nested logarithms of sums would otherwise take time exponential in their depth.
     """
 
     @wraps(rule)
-    def once(cells: Cells, *operands: Cell) -> Cell:
+    def once(exprs: ExprGraph, *operands: Expr) -> Expr:
         key = (rule, *operands)
-        if key not in cells.results:
-            cells.results[key] = rule(cells, *operands)
-        return cells.results[key]
+        if key not in exprs.results:
+            exprs.results[key] = rule(exprs, *operands)
+        return exprs.results[key]
 
     return once
 
 
-def worth_joining(left: Cell, right: Cell, total: Cell) -> bool:
-    """Whether exponentials of two cells are better one of their sum."""
+def should_merge_exponentials(left: Expr, right: Expr, total: Expr) -> bool:
+    """Whether exponentials of two expressions are better one of their sum."""
     # A new combination of parameters that all rows share would be one argument more.
     if total.is_data or not (isinstance(left, Affine) and isinstance(right, Affine)):
         return True

@@ -48,7 +48,7 @@ def in_double(graph: Variable) -> Variable:
                 computed.add(node.outputs[0])
         elif any(_is_single(output) for output in node.outputs):
             kept.update(node.inputs)
-    # What is kept in single precision keeps what it was computed from.
+    # A number in single precision keeps the expression behind it.
     for node in reversed(nodes):
         if node.outputs[0] in kept:
             kept.update(node.inputs)

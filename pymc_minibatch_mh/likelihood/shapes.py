@@ -33,7 +33,7 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     reciprocal,
     square,
 )
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Place, places_of
+from pymc_minibatch_mh.likelihood.exprs import Affine, Apply, Expr, ExprGraph, Place, places_of
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
     is_a,
@@ -109,107 +109,107 @@ def logarithm(linear: Linear) -> tuple[float, float, float]:
 #: they differ by less than rounding.
 LIMIT = 1e8
 
-Logs = dict[Place, list[Cell]]
+Logs = dict[Place, list[Expr]]
 
 
-def in_reciprocals(cells: Cells, root: Cell) -> Cell:
+def in_reciprocals(exprs: ExprGraph, root: Expr) -> Expr:
     """Return an expression in κ, of one in which ``cells.logs`` stand for their logarithms."""
-    return _Reciprocals(cells).closed(root)
+    return _Reciprocals(exprs).closed(root)
 
 
 class _Reciprocals:
     """Expressions as c log κ + the rest, the rest in κ."""
 
-    def __init__(self, cells: Cells) -> None:
-        self._cells = cells
-        self._known: dict[Cell, tuple[Logs, Cell]] = {}
+    def __init__(self, exprs: ExprGraph) -> None:
+        self._cells = exprs
+        self._known: dict[Expr, tuple[Logs, Expr]] = {}
 
-    def closed(self, cell: Cell) -> Cell:
+    def closed(self, expr: Expr) -> Expr:
         """Return an expression in κ."""
-        cells, (logs, rest) = self._cells, self._split(cell)
+        exprs, (logs, rest) = self._cells, self._split(expr)
         parts = [
-            multiply(cells, factor, cells.node(scalar.log, (cells.coordinate(place),)))
+            multiply(exprs, factor, exprs.node(scalar.log, (exprs.coordinate(place),)))
             for place, factors in logs.items()
             if number(factor := self._total(factors)) != 0.0
         ]
-        return add(cells, rest, *parts) if parts else rest
+        return add(exprs, rest, *parts) if parts else rest
 
-    def _split(self, cell: Cell) -> tuple[Logs, Cell]:
-        if cell not in self._known:
-            self._known[cell] = self._computed(cell)
-        return self._known[cell]
+    def _split(self, expr: Expr) -> tuple[Logs, Expr]:
+        if expr not in self._known:
+            self._known[expr] = self._computed(expr)
+        return self._known[expr]
 
-    def _computed(self, cell: Cell) -> tuple[Logs, Cell]:
-        cells = self._cells
-        if cell.is_data:
-            return {}, cell
-        if isinstance(cell, Affine):
-            return self._of_affine(cell)
-        assert isinstance(cell, Apply)
-        if is_a(cell, scalar.Add):
-            return self._sum([self._split(x) for x in cell.inputs])
-        if is_a(cell, scalar.Switch):
-            condition, _, otherwise = cell.inputs
+    def _computed(self, expr: Expr) -> tuple[Logs, Expr]:
+        exprs = self._cells
+        if expr.is_data:
+            return {}, expr
+        if isinstance(expr, Affine):
+            return self._of_affine(expr)
+        assert isinstance(expr, Apply)
+        if is_a(expr, scalar.Add):
+            return self._sum([self._split(x) for x in expr.inputs])
+        if is_a(expr, scalar.Switch):
+            condition, _, otherwise = expr.inputs
             if self._never_holds(condition):
                 return self._split(otherwise)
-        if is_a(cell, scalar.Mul):
-            core, data = scaled_core(cells, cell)
-            if core is not cell:
+        if is_a(expr, scalar.Mul):
+            core, data = scaled_core(exprs, expr)
+            if core is not expr:
                 return self._times(data, self._split(core))
-            return {}, self._product(cell.inputs)
-        rule = _RULES.get(type(cell.op))
-        found = rule(self, cell) if rule is not None else None
+            return {}, self._product(expr.inputs)
+        rule = _RULES.get(type(expr.op))
+        found = rule(self, expr) if rule is not None else None
         if found is not None:
             return found
-        return {}, cells.node(cell.op, [self.closed(x) for x in cell.inputs])
+        return {}, exprs.node(expr.op, [self.closed(x) for x in expr.inputs])
 
-    def _of_affine(self, cell: Affine) -> tuple[Logs, Cell]:
-        cells, logs = self._cells, Logs()
-        own = [term for term in cell.terms if cells.logs.issuperset(places_of(term.place))]
-        rest = [term for term in cell.terms if term not in own]
+    def _of_affine(self, expr: Affine) -> tuple[Logs, Expr]:
+        exprs, logs = self._cells, Logs()
+        own = [term for term in expr.terms if exprs.logs.issuperset(places_of(term.place))]
+        rest = [term for term in expr.terms if term not in own]
         for term in own:
-            factor: Cell = cells.constant(term.factor)
-            logs.setdefault(term.place, []).append(reduce(cells.times, term.monomial, factor))
-        return logs, cells.affine(rest, cell.offset) if rest else cell.offset
+            factor: Expr = exprs.constant(term.factor)
+            logs.setdefault(term.place, []).append(reduce(exprs.times, term.monomial, factor))
+        return logs, exprs.affine(rest, expr.offset) if rest else expr.offset
 
-    def _sum(self, parts: list[tuple[Logs, Cell]]) -> tuple[Logs, Cell]:
+    def _sum(self, parts: list[tuple[Logs, Expr]]) -> tuple[Logs, Expr]:
         logs = Logs()
         for of, _ in parts:
             for place, factors in of.items():
                 logs.setdefault(place, []).extend(factors)
         return logs, add(self._cells, *(rest for _, rest in parts))
 
-    def _times(self, data: Cell, parts: tuple[Logs, Cell]) -> tuple[Logs, Cell]:
+    def _times(self, data: Expr, parts: tuple[Logs, Expr]) -> tuple[Logs, Expr]:
         logs, rest = parts
         scaled = {k: [self._cells.times(data, x) for x in of] for k, of in logs.items()}
         return scaled, multiply(self._cells, data, rest)
 
-    def gamma_ratio(self, cell: Apply) -> tuple[Logs, Cell] | None:
+    def gamma_ratio(self, expr: Apply) -> tuple[Logs, Expr] | None:
         """Take log Γ(c/κ^p + y) - log Γ(c/κ^p + z) apart, or that of a linear fraction of κ^p."""
-        cells, (x, y, z) = self._cells, cell.inputs
+        exprs, (x, y, z) = self._cells, expr.inputs
         shifted = self._half_apart(x, y, z)
         if shifted is not None:
             return self._gamma_of_fraction(*shifted)
-        core, scale = scaled_core(cells, x)
+        core, scale = scaled_core(exprs, x)
         known = self._power(core.inputs[0]) if is_a(core, scalar.Exp) else None
         if known is None or known[1] >= 0.0 or not known[2].is_data:
             fraction = self._fraction_of(x)
             return None if fraction is None else self._gamma_of_fraction(fraction, y, z)
         place, power, offset = known
         y, z = self._total([y]), self._total([z])
-        gap = self._total([y, cells.times(cells.minus_one, z)])
-        size = cells.node(scalar.log, (cells.real(scale),))
+        gap = self._total([y, exprs.times(exprs.minus_one, z)])
+        size = exprs.node(scalar.log, (exprs.real(scale),))
         inverse = multiply(
-            cells,
+            exprs,
             self._raised(place, -power),
-            exp(cells, cells.times(cells.minus_one, offset)),
-            reciprocal(cells, scale),
+            exp(exprs, exprs.times(exprs.minus_one, offset)),
+            reciprocal(exprs, scale),
         )
-        constant = cells.times(gap, cells.plus([offset, size]))
-        rise = cells.node(gamma_rise, (inverse, y, z))
-        return {place: [cells.times(cells.constant(power), gap)]}, add(cells, constant, rise)
+        constant = exprs.times(gap, exprs.plus([offset, size]))
+        rise = exprs.node(gamma_rise, (inverse, y, z))
+        return {place: [exprs.times(exprs.constant(power), gap)]}, add(exprs, constant, rise)
 
-    def _half_apart(self, x: Cell, y: Cell, z: Cell) -> tuple[Fraction, Cell, Cell] | None:
+    def _half_apart(self, x: Expr, y: Expr, z: Expr) -> tuple[Fraction, Expr, Expr] | None:
         """Return x plus the smaller of two numbers that are a half apart, then 0 and a half."""
         (first, last), shape = map(number, (y, z)), self._fraction_of(x)
         if first is None or last is None or shape is None or min(first, last) <= 0.0:
@@ -219,54 +219,54 @@ class _Reciprocals:
         ends = self._cells.constant(0.5), self._cells.zero
         return (shape.plus(min(first, last)), *(ends if first > last else ends[::-1]))
 
-    def _gamma_of_fraction(self, shape: Fraction, y: Cell, z: Cell) -> tuple[Logs, Cell]:
-        cells = self._cells
-        gap = self._total([y, cells.times(cells.minus_one, z)])
+    def _gamma_of_fraction(self, shape: Fraction, y: Expr, z: Expr) -> tuple[Logs, Expr]:
+        exprs = self._cells
+        gap = self._total([y, exprs.times(exprs.minus_one, z)])
         logs, rest = self._times(gap, self._log_of(shape))
         inverse = self._of(shape.inverted)
-        rise = cells.node(gamma_rise, (inverse, self._total([y]), self._total([z])))
-        return logs, add(cells, rest, rise)
+        rise = exprs.node(gamma_rise, (inverse, self._total([y]), self._total([z])))
+        return logs, add(exprs, rest, rise)
 
-    def logarithm(self, cell: Apply) -> tuple[Logs, Cell] | None:
+    def logarithm(self, expr: Apply) -> tuple[Logs, Expr] | None:
         """Return the logarithm of a linear fraction, or of one more than that."""
-        fraction = self._fraction_in_log(cell)
+        fraction = self._fraction_in_log(expr)
         return None if fraction is None else self._log_of(fraction)
 
-    def fraction(self, cell: Apply) -> tuple[Logs, Cell] | None:
+    def fraction(self, expr: Apply) -> tuple[Logs, Expr] | None:
         """Return a linear fraction of a power of κ."""
-        fraction = self._fraction_of(cell)
+        fraction = self._fraction_of(expr)
         return None if fraction is None else ({}, self._of(fraction))
 
-    def softplus(self, cell: Apply) -> tuple[Logs, Cell] | None:
+    def softplus(self, expr: Apply) -> tuple[Logs, Expr] | None:
         """Return log(1 + κ^c e^r), of which c log κ is taken out if c is negative."""
-        cells, (x,) = self._cells, cell.inputs
+        exprs, (x,) = self._cells, expr.inputs
         known = self._power(x)
         if known is None:
             return None
         place, power, rest = known
         if power > 0.0:
             return {}, self._log1p(place, power, rest)
-        inner = self._log1p(place, -power, negative(cells, rest))
-        return {place: [cells.constant(power)]}, add(cells, rest, inner)
+        inner = self._log1p(place, -power, negative(exprs, rest))
+        return {place: [exprs.constant(power)]}, add(exprs, rest, inner)
 
-    def exponential(self, cell: Apply) -> tuple[Logs, Cell] | None:
+    def exponential(self, expr: Apply) -> tuple[Logs, Expr] | None:
         """Return a power of κ times the rest; of κ^-c log(1 + κ^c e^r) what is finite."""
-        cells, (x,) = self._cells, cell.inputs
+        exprs, (x,) = self._cells, expr.inputs
         parts = summands(x)
         for share in parts:
             inside = self._power(share.inputs[0]) if is_a(share, LogSoftplus) else None
-            others = add(cells, *(part for part in parts if part is not share))
+            others = add(exprs, *(part for part in parts if part is not share))
             outside = self._power(others)
             if inside and outside and inside[1] > 0.0 and outside[:2] == (inside[0], -inside[1]):
                 size = self._sized(*inside)
-                whole = exp(cells, add(cells, inside[2], outside[2]))
-                return {}, multiply(cells, whole, cells.node(log1p_ratio, (size,)))
+                whole = exp(exprs, add(exprs, inside[2], outside[2]))
+                return {}, multiply(exprs, whole, exprs.node(log1p_ratio, (size,)))
         known = self._power(x)
         return None if known is None else ({}, self._sized(*known))
 
-    def _product(self, factors: Sequence[Cell]) -> Cell:
+    def _product(self, factors: Sequence[Expr]) -> Expr:
         """Return a product; of (k m + d) log(1 + w/m), for a shape m, that of what is finite."""
-        cells = self._cells
+        exprs = self._cells
         for log in factors:
             known = self._share_in_log(log)
             for sum_of_shape in factors if known is not None else ():
@@ -274,73 +274,73 @@ class _Reciprocals:
                 parts = None if known is None or whole is None else known[1].parts_of(whole)
                 if known is not None and parts is not None:
                     size = self.closed(known[0])
-                    inner = multiply(cells, size, self._of(known[1].inverted))
-                    scale, rest = map(cells.constant, parts)
+                    inner = multiply(exprs, size, self._of(known[1].inverted))
+                    scale, rest = map(exprs.constant, parts)
                     total = add(
-                        cells,
-                        multiply(cells, scale, size, cells.node(log1p_ratio, (inner,))),
-                        multiply(cells, rest, cells.node(scalar.log1p, (inner,))),
+                        exprs,
+                        multiply(exprs, scale, size, exprs.node(log1p_ratio, (inner,))),
+                        multiply(exprs, rest, exprs.node(scalar.log1p, (inner,))),
                     )
                     others = without(without(factors, log), sum_of_shape)
-                    return multiply(cells, total, *map(self.closed, others))
-        return multiply(cells, *map(self.closed, factors))
+                    return multiply(exprs, total, *map(self.closed, others))
+        return multiply(exprs, *map(self.closed, factors))
 
-    def _fraction_of(self, cell: Cell) -> Fraction | None:
-        """Return a cell as a fraction, if that is what it is."""
+    def _fraction_of(self, expr: Expr) -> Fraction | None:
+        """Return an expression as a fraction, or None."""
         found: Fraction | None = None
-        if is_a(cell, scalar.Exp):
-            found = self._exponential_fraction(cell.inputs[0])
-        elif is_a(cell, scalar_math.Sigmoid):
-            odds = self._exponential_fraction(cell.inputs[0])
+        if is_a(expr, scalar.Exp):
+            found = self._exponential_fraction(expr.inputs[0])
+        elif is_a(expr, scalar_math.Sigmoid):
+            odds = self._exponential_fraction(expr.inputs[0])
             found = None if odds is None else odds.share
-        elif is_a(cell, scalar.Reciprocal):
-            inner = self._fraction_of(cell.inputs[0])
+        elif is_a(expr, scalar.Reciprocal):
+            inner = self._fraction_of(expr.inputs[0])
             found = None if inner is None else inner.inverted
-        elif is_a(cell, scalar.Mul):
-            core, factor = scaled_core(self._cells, cell)
-            scale, inner = number(factor), None if core is cell else self._fraction_of(core)
+        elif is_a(expr, scalar.Mul):
+            core, factor = scaled_core(self._cells, expr)
+            scale, inner = number(factor), None if core is expr else self._fraction_of(core)
             found = None if inner is None or scale is None else inner.times(scale)
-        elif is_a(cell, scalar.Add):
-            numbers = [x for part in cell.inputs if (x := number(part)) is not None]
-            others = [part for part in cell.inputs if number(part) is None]
+        elif is_a(expr, scalar.Add):
+            numbers = [x for part in expr.inputs if (x := number(part)) is not None]
+            others = [part for part in expr.inputs if number(part) is None]
             inner = self._fraction_of(others[0]) if len(others) == 1 else None
             found = None if inner is None else inner.plus(sum_of(numbers))
         return found if found is not None and found.is_valid else None
 
-    def _fraction_in_log(self, cell: Cell) -> Fraction | None:
-        """Return the fraction that a cell is the logarithm of."""
-        if is_a(cell, scalar.Log):
-            return self._fraction_of(cell.inputs[0])
-        if is_a(cell, scalar.Log1p):
-            found = self._fraction_of(cell.inputs[0])
+    def _fraction_in_log(self, expr: Expr) -> Fraction | None:
+        """Return the fraction that an expression is the logarithm of."""
+        if is_a(expr, scalar.Log):
+            return self._fraction_of(expr.inputs[0])
+        if is_a(expr, scalar.Log1p):
+            found = self._fraction_of(expr.inputs[0])
         else:
             found = (
-                self._exponential_fraction(cell.inputs[0])
-                if is_a(cell, scalar_math.Softplus)
+                self._exponential_fraction(expr.inputs[0])
+                if is_a(expr, scalar_math.Softplus)
                 else None
             )
         return None if found is None else found.plus(1.0)
 
-    def _share_in_log(self, cell: Cell) -> tuple[Cell, Fraction] | None:
+    def _share_in_log(self, expr: Expr) -> tuple[Expr, Fraction] | None:
         """Return w and m of log(1 + w/m), for a fraction m."""
-        cells = self._cells
-        if is_a(cell, scalar.Log1p):
-            factors = factors_of(cell.inputs[0])
+        exprs = self._cells
+        if is_a(expr, scalar.Log1p):
+            factors = factors_of(expr.inputs[0])
             for factor in (x for x in factors if is_a(x, scalar.Reciprocal)):
                 shape = self._fraction_of(factor.inputs[0])
                 if shape is not None:
-                    return multiply(cells, *without(factors, factor)), shape
-        if is_a(cell, scalar_math.Softplus):
-            parts = summands(cell.inputs[0])
+                    return multiply(exprs, *without(factors, factor)), shape
+        if is_a(expr, scalar_math.Softplus):
+            parts = summands(expr.inputs[0])
             for part in parts:
-                core, sign = scaled_core(cells, part)
+                core, sign = scaled_core(exprs, part)
                 found = self._fraction_in_log(core) if number(sign) == -1.0 else None
                 if found is not None:
-                    w = add(cells, *without(parts, part))
-                    return exp(cells, w), found
+                    w = add(exprs, *without(parts, part))
+                    return exp(exprs, w), found
         return None
 
-    def _exponential_fraction(self, x: Cell) -> Fraction | None:
+    def _exponential_fraction(self, x: Expr) -> Fraction | None:
         """Return exp(x), if it is a number times a power of κ."""
         known = self._power(x)
         offset = None if known is None else number(known[2])
@@ -348,58 +348,58 @@ class _Reciprocals:
             return None
         return Fraction.exponential(known[0], known[1], math.exp(offset))
 
-    def _log_of(self, fraction: Fraction) -> tuple[Logs, Cell]:
-        cells, power, parts = self._cells, 0.0, list[Cell]()
+    def _log_of(self, fraction: Fraction) -> tuple[Logs, Expr]:
+        exprs, power, parts = self._cells, 0.0, list[Expr]()
         for sign, linear in ((1.0, fraction.above), (-1.0, fraction.below)):
             count, offset, slope = logarithm(linear)
             power += sign * count * fraction.power
-            parts.append(cells.constant(sign * offset))
+            parts.append(exprs.constant(sign * offset))
             if slope:
                 inner = self._linear(fraction, (0.0, slope))
-                log = cells.node(scalar.log1p, (inner,))
-                parts.append(multiply(cells, cells.constant(sign), log))
-        logs: Logs = {fraction.place: [cells.constant(power)]} if power else {}
-        return logs, add(cells, *parts)
+                log = exprs.node(scalar.log1p, (inner,))
+                parts.append(multiply(exprs, exprs.constant(sign), log))
+        logs: Logs = {fraction.place: [exprs.constant(power)]} if power else {}
+        return logs, add(exprs, *parts)
 
-    def _of(self, fraction: Fraction) -> Cell:
+    def _of(self, fraction: Fraction) -> Expr:
         """Return a linear fraction as it is computed."""
         above, below = (self._linear(fraction, x) for x in (fraction.above, fraction.below))
         return divide(self._cells, above, below)
 
-    def _linear(self, fraction: Fraction, linear: Linear) -> Cell:
-        cells, (offset, slope) = self._cells, map(self._cells.constant, linear)
+    def _linear(self, fraction: Fraction, linear: Linear) -> Expr:
+        exprs, (offset, slope) = self._cells, map(self._cells.constant, linear)
         power = self._raised(fraction.place, fraction.power)
-        return add(cells, offset, multiply(cells, slope, power))
+        return add(exprs, offset, multiply(exprs, slope, power))
 
-    def _power(self, cell: Cell) -> tuple[Place, float, Cell] | None:
-        """Return c and r of c log κ + r for one κ, if that is what an expression is."""
-        logs, rest = self._split(cell)
+    def _power(self, expr: Expr) -> tuple[Place, float, Expr] | None:
+        """Return c and r of an expression c log κ + r for one κ, or None."""
+        logs, rest = self._split(expr)
         totals = {place: number(self._total(factors)) for place, factors in logs.items()}
         if len(totals) != 1:
             return None
         ((place, power),) = totals.items()
         return None if not power else (place, power, rest)
 
-    def _sized(self, place: Place, power: float, rest: Cell) -> Cell:
+    def _sized(self, place: Place, power: float, rest: Expr) -> Expr:
         """Return κ^c e^r."""
         raised = self._raised(place, power)
         none = number(rest) == 0.0
         return raised if none else multiply(self._cells, raised, exp(self._cells, rest))
 
-    def _log1p(self, place: Place, power: float, rest: Cell) -> Cell:
+    def _log1p(self, place: Place, power: float, rest: Expr) -> Expr:
         return self._cells.node(scalar.log1p, (self._sized(place, power, rest),))
 
-    def _raised(self, place: Place, power: float) -> Cell:
-        cells, base = self._cells, self._cells.coordinate(place)
+    def _raised(self, place: Place, power: float) -> Expr:
+        exprs, base = self._cells, self._cells.coordinate(place)
         if power == 1.0:
             return base
         if power == 2.0:
-            return square(cells, base)
+            return square(exprs, base)
         if power < 0.0:
-            return reciprocal(cells, self._raised(place, -power))
-        return cells.node(scalar.pow, (base, cells.constant(power)))
+            return reciprocal(exprs, self._raised(place, -power))
+        return exprs.node(scalar.pow, (base, exprs.constant(power)))
 
-    def _never_holds(self, condition: Cell) -> bool:
+    def _never_holds(self, condition: Expr) -> bool:
         """Whether a condition is false, or asks whether a shape is so large that it may be."""
         if is_a(condition, scalar.AND):
             return any(number(x) == 0.0 for x in condition.inputs)
@@ -412,31 +412,31 @@ class _Reciprocals:
         known = self._power(shape.inputs[0]) if is_a(shape, scalar.Exp) else None
         return self._fraction_of(shape) is not None if known is None else known[1] < 0.0
 
-    def _total(self, parts: list[Cell]) -> Cell:
-        """Return a sum of data, in which what is equal cancels."""
-        cells = self._cells
-        factors: dict[Cell, list[float]] = {}
+    def _total(self, parts: list[Expr]) -> Expr:
+        """Return a sum of data, in which equal terms cancel."""
+        exprs = self._cells
+        factors: dict[Expr, list[float]] = {}
         for part in parts:
-            _collect(cells, part, 1.0, factors)
-        known = {cell: total for cell, of in factors.items() if (total := sum_of(of)) != 0.0}
-        return cells.plus([cells.times(cells.constant(k), cell) for cell, k in known.items()])
+            _collect(exprs, part, 1.0, factors)
+        known = {expr: total for expr, of in factors.items() if (total := sum_of(of)) != 0.0}
+        return exprs.plus([exprs.times(exprs.constant(k), expr) for expr, k in known.items()])
 
 
-def _collect(cells: Cells, cell: Cell, times: float, factors: dict[Cell, list[float]]) -> None:
-    """Add what a sum of data consists of: cell -> numbers that it is multiplied by."""
-    value = number(cell)
+def _collect(exprs: ExprGraph, expr: Expr, times: float, factors: dict[Expr, list[float]]) -> None:
+    """Add the summands of a sum of data: expression -> factors."""
+    value = number(expr)
     if value is not None:
-        factors.setdefault(cells.one, []).append(times * value)
-    elif is_a(cell, scalar.Add):
-        for part in cell.inputs:
-            _collect(cells, part, times, factors)
-    elif is_a(cell, scalar.Mul) and len(cell.inputs) == 2 and number(cell.inputs[0]) is not None:
-        _collect(cells, cell.inputs[1], times * float(number(cell.inputs[0]) or 0.0), factors)
+        factors.setdefault(exprs.one, []).append(times * value)
+    elif is_a(expr, scalar.Add):
+        for part in expr.inputs:
+            _collect(exprs, part, times, factors)
+    elif is_a(expr, scalar.Mul) and len(expr.inputs) == 2 and number(expr.inputs[0]) is not None:
+        _collect(exprs, expr.inputs[1], times * float(number(expr.inputs[0]) or 0.0), factors)
     else:
-        factors.setdefault(cell, []).append(times)
+        factors.setdefault(expr, []).append(times)
 
 
-_RULES: dict[type, Callable[[_Reciprocals, Apply], tuple[Logs, Cell] | None]] = {
+_RULES: dict[type, Callable[[_Reciprocals, Apply], tuple[Logs, Expr] | None]] = {
     GammaRatio: _Reciprocals.gamma_ratio,
     scalar_math.Softplus: _Reciprocals.softplus,
     scalar.Exp: _Reciprocals.exponential,

@@ -30,7 +30,15 @@ from pymc_minibatch_mh.likelihood.arithmetic import (
     square,
     subtract,
 )
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, Cells, Constant, Length, require
+from pymc_minibatch_mh.likelihood.exprs import (
+    Affine,
+    Apply,
+    Constant,
+    Expr,
+    ExprGraph,
+    Length,
+    require,
+)
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
     is_a,
@@ -47,63 +55,63 @@ from pymc_minibatch_mh.likelihood.patterns import (
 ORDERS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE)
 
 
-def rest_of_share(cells: Cells, part: Cell, whole: Cell) -> Cell | None:
+def rest_of_share(exprs: ExprGraph, part: Expr, whole: Expr) -> Expr | None:
     """Return whole - part, if part/whole is a share x/(x + y) of two positive quantities."""
     if not is_a(whole, scalar.Add) or not is_positive(part):
         return None
-    rest = subtract(cells, whole, part)
+    rest = subtract(exprs, whole, part)
     # Shares of three have one sum in common, which stays recognisable.
     return rest if is_positive(rest) and not is_a(rest, scalar.Add) else None
 
 
-def between(cells: Cells, x: Cell) -> Cell:
-    """Return σ(a) - σ(b), a > b, as σ(a) σ(-b) (1 - exp(b - a)), and any other cell as it is.
+def between(exprs: ExprGraph, x: Expr) -> Expr:
+    """Return σ(a) - σ(b), a > b, as σ(a) σ(-b) (1 - exp(b - a)), and any other expression as it is.
 
     In the product nothing cancels; but the shares of all categories add up to one as differences.
     """
     if not is_a(x, scalar.Add) or len(x.inputs) != 2:
         return x
-    (left, factor), (right, opposite) = (scaled_core(cells, part) for part in x.inputs)
+    (left, factor), (right, opposite) = (scaled_core(exprs, part) for part in x.inputs)
     if number(factor) == -1.0:
         left, factor, right, opposite = right, opposite, left, factor
     shares = is_a(left, scalar_math.Sigmoid) and is_a(right, scalar_math.Sigmoid)
     if not shares or (number(factor), number(opposite)) != (1.0, -1.0):
         return x
-    gap = subtract(cells, left.inputs[0], right.inputs[0])
+    gap = subtract(exprs, left.inputs[0], right.inputs[0])
     if not is_positive(gap):
         return x
-    below = sigmoid(cells, negative(cells, right.inputs[0]))
-    return multiply(cells, left, below, exp(cells, _log_of_rest(cells, gap)))
+    below = sigmoid(exprs, negative(exprs, right.inputs[0]))
+    return multiply(exprs, left, below, exp(exprs, _log_of_rest(exprs, gap)))
 
 
-def _log_of_rest(cells: Cells, size: Cell) -> Cell:
+def _log_of_rest(exprs: ExprGraph, size: Expr) -> Expr:
     """Return log(1 - exp(-x)) of a positive x, of an exponential by its own exponent."""
     if is_a(size, scalar.Exp):
-        return cells.node(log_any, size.inputs)
-    return cells.node(scalar_math.log1mexp, (negative(cells, size),))
+        return exprs.node(log_any, size.inputs)
+    return exprs.node(scalar_math.log1mexp, (negative(exprs, size),))
 
 
-def order(cells: Cells, op: ScalarOp, left: Cell, right: Cell) -> Cell:
+def order(exprs: ExprGraph, op: ScalarOp, left: Expr, right: Expr) -> Expr:
     """Return a comparison, or its answer where that is the same at every position and row."""
     if isinstance(op, scalar.LT | scalar.LE):
         small, large, strict = left, right, isinstance(op, scalar.LT)
     else:
         small, large, strict = right, left, isinstance(op, scalar.GT)
-    small, large = between(cells, small), between(cells, large)
+    small, large = between(exprs, small), between(exprs, large)
     if _is_at_most(small, large, strict=strict):
-        return cells.constant(True)
+        return exprs.constant(True)
     if _is_at_most(large, small, strict=not strict):
-        return cells.constant(False)
-    return cells.node(op, (left, right))
+        return exprs.constant(False)
+    return exprs.node(op, (left, right))
 
 
-def _is_at_most(left: Cell, right: Cell, *, strict: bool) -> bool:
+def _is_at_most(left: Expr, right: Expr, *, strict: bool) -> bool:
     if number(left) == 0.0:
         return is_positive(right) if strict else is_nonnegative(right)
     return number(right) == 1.0 and not strict and is_probability(left)
 
 
-def apply(cells: Cells, op: ScalarOp, *operands: Cell) -> Cell:
+def apply(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
     """Return ``op(*operands)`` in a form that bounds can be tight for.
 
     Raises
@@ -111,289 +119,289 @@ def apply(cells: Cells, op: ScalarOp, *operands: Cell) -> Cell:
     LoweringError
         If it takes the parameters out of the real numbers, or computes with the number of rows.
     """
-    if any(isinstance(cell, Length) for cell in operands):
+    if any(isinstance(expr, Length) for expr in operands):
         require(isinstance(op, scalar.Cast), op, "computes with the number of rows")
         return operands[0]
-    if all(cell.is_data for cell in operands):
-        return operands[1] if isinstance(op, scalar.Second) else cells.node(op, operands)
+    if all(expr.is_data for expr in operands):
+        return operands[1] if isinstance(op, scalar.Second) else exprs.node(op, operands)
     if isinstance(op, ORDERS):
-        return order(cells, op, *operands)
-    known = outside_the_reals(cells, op, operands)
+        return order(exprs, op, *operands)
+    known = outside_the_reals(exprs, op, operands)
     if known is not None:
         return known
     if not isinstance(op, CHOICES):
-        operands = tuple(as_number(cells, cell) for cell in operands)
+        operands = tuple(as_number(exprs, expr) for expr in operands)
     rule = _RULES.get(type(op))
-    return cells.node(op, operands) if rule is None else rule(cells, *operands)
+    return exprs.node(op, operands) if rule is None else rule(exprs, *operands)
 
 
-def quotient(cells: Cells, left: Cell, right: Cell) -> Cell:
+def quotient(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Return a quotient, x/(x + y) of positive quantities as a logistic function."""
-    rest = rest_of_share(cells, left, right)
+    rest = rest_of_share(exprs, left, right)
     if rest is None:
-        return divide(cells, left, right)
-    return sigmoid(cells, subtract(cells, logarithm(cells, left), logarithm(cells, rest)))
+        return divide(exprs, left, right)
+    return sigmoid(exprs, subtract(exprs, logarithm(exprs, left), logarithm(exprs, rest)))
 
 
-def logarithm(cells: Cells, x: Cell) -> Cell:
+def logarithm(exprs: ExprGraph, x: Expr) -> Expr:
     """Return a logarithm, of products with exponentials term by term."""
     if x.is_data:
-        return cells.node(scalar.log, (cells.real(x),))
-    if isinstance(x, Affine) and all(t.place in cells.logs for t in x.terms):
+        return exprs.node(scalar.log, (exprs.real(x),))
+    if isinstance(x, Affine) and all(t.place in exprs.logs for t in x.terms):
         return x
     rule = _LOG_OF.get(type(x.op)) if isinstance(x, Apply) else None
     if rule is not None:
-        return rule(cells, *x.inputs)
+        return rule(exprs, *x.inputs)
     if is_a(x, scalar.Switch):
-        return _in_branches(cells, logarithm, x)
+        return _in_branches(exprs, logarithm, x)
     if is_a(x, scalar.Mul):
-        return _log_of_product(cells, x)
+        return _log_of_product(exprs, x)
     if is_a(x, scalar.Add) and all(is_a(part, scalar.Exp) for part in x.inputs):
-        return log_of_sum(cells, [part.inputs[0] for part in x.inputs])
+        return log_of_sum(exprs, [part.inputs[0] for part in x.inputs])
     if is_a(x, scalar.Add) and len(x.inputs) == 2 and number(x.inputs[1]) == 1.0:
-        return log1p(cells, x.inputs[0])
-    tail = _log_of_tail(cells, x, 0.0)
+        return log1p(exprs, x.inputs[0])
+    tail = _log_of_tail(exprs, x, 0.0)
     if tail is not None:
         return tail
-    share = between(cells, x)
-    return cells.node(scalar.log, (x,)) if share is x else logarithm(cells, share)
+    share = between(exprs, x)
+    return exprs.node(scalar.log, (x,)) if share is x else logarithm(exprs, share)
 
 
-_LOG_OF: dict[type, Callable[[Cells, Cell], Cell]] = {
-    scalar.Exp: lambda cells, x: x,
-    scalar.Reciprocal: lambda cells, x: negative(cells, logarithm(cells, x)),
-    scalar.Sqrt: lambda cells, x: multiply(cells, cells.constant(0.5), logarithm(cells, x)),
-    scalar_math.Sigmoid: lambda cells, x: negative(cells, softplus(cells, negative(cells, x))),
-    scalar_math.Softplus: lambda cells, x: cells.node(log_softplus, (x,)),
-    scalar_math.Erfc: lambda cells, x: cells.node(log_erfc, (x,)),
-    scalar_math.Erfcx: lambda cells, x: add(cells, cells.node(log_erfc, (x,)), square(cells, x)),
+_LOG_OF: dict[type, Callable[[ExprGraph, Expr], Expr]] = {
+    scalar.Exp: lambda exprs, x: x,
+    scalar.Reciprocal: lambda exprs, x: negative(exprs, logarithm(exprs, x)),
+    scalar.Sqrt: lambda exprs, x: multiply(exprs, exprs.constant(0.5), logarithm(exprs, x)),
+    scalar_math.Sigmoid: lambda exprs, x: negative(exprs, softplus(exprs, negative(exprs, x))),
+    scalar_math.Softplus: lambda exprs, x: exprs.node(log_softplus, (x,)),
+    scalar_math.Erfc: lambda exprs, x: exprs.node(log_erfc, (x,)),
+    scalar_math.Erfcx: lambda exprs, x: add(exprs, exprs.node(log_erfc, (x,)), square(exprs, x)),
 }
 
 
-def _log_of_tail(cells: Cells, x: Cell, more: float) -> Cell | None:
+def _log_of_tail(exprs: ExprGraph, x: Expr, more: float) -> Expr | None:
     """Return log(x + more) where that is a multiple of 1 + erf(z) or of 1 - erf(z), else None."""
     part, *rest = summands(x)
     numbers = [value for c in rest if (value := number(c)) is not None]
     whole = sum_of((more, *numbers)) if len(numbers) == len(rest) else 0.0
-    core, factor = scaled_core(cells, part)
+    core, factor = scaled_core(exprs, part)
     share = number(factor)
     if not is_a(core, scalar_math.Erf) or share is None or abs(share) != whole:
         return None
-    inner = core.inputs[0] if share < 0.0 else negative(cells, core.inputs[0])
-    return add(cells, cells.constant(log(whole)), cells.node(log_erfc, (inner,)))
+    inner = core.inputs[0] if share < 0.0 else negative(exprs, core.inputs[0])
+    return add(exprs, exprs.constant(log(whole)), exprs.node(log_erfc, (inner,)))
 
 
-def _in_branches(cells: Cells, rule: Callable[..., Cell], choice: Cell) -> Cell:
+def _in_branches(exprs: ExprGraph, rule: Callable[..., Expr], choice: Expr) -> Expr:
     """Return a function of a choice as a choice between its values."""
     condition, *branches = choice.inputs
-    return apply(cells, scalar.switch, condition, *(rule(cells, x) for x in branches))
+    return apply(exprs, scalar.switch, condition, *(rule(exprs, x) for x in branches))
 
 
-def _log_of_product(cells: Cells, x: Cell) -> Cell:
-    core, factor = scaled_core(cells, x)
+def _log_of_product(exprs: ExprGraph, x: Expr) -> Expr:
+    core, factor = scaled_core(exprs, x)
     value = number(factor)
     if is_a(core, scalar.Expm1) and value is not None and value < 0.0:
-        size = logarithm(cells, cells.constant(-value))
-        return add(cells, log1mexp(cells, core.inputs[0]), size)
+        size = logarithm(exprs, exprs.constant(-value))
+        return add(exprs, log1mexp(exprs, core.inputs[0]), size)
     # Only one factor may be of unknown sign, or log|a| + log|b| would replace a NaN by a number.
     positive = [part for part in x.inputs if is_positive(part)]
     rest = [part for part in x.inputs if not is_positive(part)]
     if not positive or (len(rest) > 1 and not all(part.is_data for part in rest)):
-        return cells.node(scalar.log, (x,))
-    groups = [*positive, multiply(cells, *rest)] if rest else positive
-    return add(cells, *(logarithm(cells, part) for part in groups))
+        return exprs.node(scalar.log, (x,))
+    groups = [*positive, multiply(exprs, *rest)] if rest else positive
+    return add(exprs, *(logarithm(exprs, part) for part in groups))
 
 
-def log_of_sum(cells: Cells, logs: Sequence[Cell]) -> Cell:
+def log_of_sum(exprs: ExprGraph, logs: Sequence[Expr]) -> Expr:
     """Return log Σ exp(x), any of which may be -inf."""
-    return reduce(lambda left, right: _log_add_exp(cells, left, right), logs)
+    return reduce(lambda left, right: _log_add_exp(exprs, left, right), logs)
 
 
-def hindrances(cells: Cells, x: Cell) -> tuple[bool, bool]:
-    """Return what speaks against subtracting a cell: that it may be -inf, that it is data."""
+def hindrances(exprs: ExprGraph, x: Expr) -> tuple[bool, bool]:
+    """Whether an expression may be -inf, and whether it is data: both forbid to subtract it."""
     unknown = x.is_data and not isinstance(x, Constant)
-    return unknown or may_be_impossible(cells, x), x.is_data
+    return unknown or may_be_impossible(exprs, x), x.is_data
 
 
-def summands_of(cells: Cells, total: Cell) -> list[Cell]:
+def summands_of(exprs: ExprGraph, total: Expr) -> list[Expr]:
     """Return the summands of a sum, one by one also those that are data."""
-    parts: list[Cell] = []
+    parts: list[Expr] = []
     for part in summands(total):
         if isinstance(part, Affine):
-            parts += [cells.linear(part), *summands(part.offset)]
+            parts += [exprs.linear(part), *summands(part.offset)]
         else:
             parts += summands(part)
     return parts
 
 
-def is_impossible(cell: Cell) -> bool:
-    """Whether a cell is -inf."""
-    return isinstance(cell, Constant) and bool(np.isneginf(cell.value))
+def is_impossible(expr: Expr) -> bool:
+    """Whether an expression is -inf."""
+    return isinstance(expr, Constant) and bool(np.isneginf(expr.value))
 
 
-def decides(cells: Cells, part: Cell, *, deep: bool) -> bool:
+def decides(exprs: ExprGraph, part: Expr, *, deep: bool) -> bool:
     """Whether a summand is a choice by data of -inf or another value."""
     if not (is_a(part, scalar.Switch) and part.inputs[0].is_data):
         return False
-    return any(is_impossible(x) or (deep and may_be_impossible(cells, x)) for x in part.inputs[1:])
+    return any(is_impossible(x) or (deep and may_be_impossible(exprs, x)) for x in part.inputs[1:])
 
 
-def may_be_impossible(cells: Cells, cell: Cell) -> bool:
+def may_be_impossible(exprs: ExprGraph, expr: Expr) -> bool:
     """Whether data decide if a sum is -inf."""
-    return any(is_impossible(x) or decides(cells, x, deep=True) for x in summands_of(cells, cell))
+    return any(is_impossible(x) or decides(exprs, x, deep=True) for x in summands_of(exprs, expr))
 
 
-def _log_add_exp(cells: Cells, left: Cell, right: Cell) -> Cell:
+def _log_add_exp(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Return log(exp(left) + exp(right)) as left + softplus(right - left), -inf allowed."""
-    both = may_be_impossible(cells, left) and may_be_impossible(cells, right)
+    both = may_be_impossible(exprs, left) and may_be_impossible(exprs, right)
     for this, other in ((left, right), (right, left)):
         if is_impossible(this):
             return other
-        parts = summands_of(cells, this)
-        choice = next((part for part in parts if decides(cells, part, deep=both)), None)
+        parts = summands_of(exprs, this)
+        choice = next((part for part in parts if decides(exprs, part, deep=both)), None)
         if choice is not None and not this.is_data:
             rest = [part for part in parts if part is not choice]
             condition, *branches = choice.inputs
             outcomes = [
-                other if is_impossible(x) else _log_add_exp(cells, add(cells, x, *rest), other)
+                other if is_impossible(x) else _log_add_exp(exprs, add(exprs, x, *rest), other)
                 for x in branches
             ]
-            return apply(cells, scalar.switch, condition, *outcomes)
+            return apply(exprs, scalar.switch, condition, *outcomes)
     if left.is_data and right.is_data:
-        return cells.node(log_add_exp, (cells.real(left), cells.real(right)))
+        return exprs.node(log_add_exp, (exprs.real(left), exprs.real(right)))
     # The first part comes up twice, and -inf in some rows would leave -inf + inf there.
-    left, right = sorted((left, right), key=lambda x: (*hindrances(cells, x), n_cells(x)))
-    return add(cells, left, softplus(cells, subtract(cells, right, left)))
+    left, right = sorted((left, right), key=lambda x: (*hindrances(exprs, x), n_cells(x)))
+    return add(exprs, left, softplus(exprs, subtract(exprs, right, left)))
 
 
-def log1p(cells: Cells, x: Cell) -> Cell:
+def log1p(exprs: ExprGraph, x: Expr) -> Expr:
     """Return log(1 + x), of what completes a probability or an exponential."""
     if is_a(x, scalar.Exp):
-        return softplus(cells, x.inputs[0])
-    core, factor = scaled_core(cells, x)
+        return softplus(exprs, x.inputs[0])
+    core, factor = scaled_core(exprs, x)
     if is_a(core, scalar.Switch):
-        return _in_branches(cells, lambda _, y: log1p(cells, multiply(cells, factor, y)), core)
+        return _in_branches(exprs, lambda _, y: log1p(exprs, multiply(exprs, factor, y)), core)
     if is_a(core, scalar.Exp) and number(factor) == -1.0:
-        return log1mexp(cells, core.inputs[0])
+        return log1mexp(exprs, core.inputs[0])
     if is_a(core, scalar_math.Sigmoid) and number(factor) == -1.0:
-        return negative(cells, softplus(cells, core.inputs[0]))
+        return negative(exprs, softplus(exprs, core.inputs[0]))
     if is_a(core, scalar_math.Erfc) and number(factor) == -0.5:
-        inner = negative(cells, core.inputs[0])
-        return add(cells, cells.constant(log(0.5)), cells.node(log_erfc, (inner,)))
-    tail = _log_of_tail(cells, x, 1.0)
-    return cells.node(scalar.log1p, (x,)) if tail is None else tail
+        inner = negative(exprs, core.inputs[0])
+        return add(exprs, exprs.constant(log(0.5)), exprs.node(log_erfc, (inner,)))
+    tail = _log_of_tail(exprs, x, 1.0)
+    return exprs.node(scalar.log1p, (x,)) if tail is None else tail
 
 
-def log1mexp(cells: Cells, x: Cell) -> Cell:
+def log1mexp(exprs: ExprGraph, x: Expr) -> Expr:
     """Return log(1 - exp(x)), of a log-probability as that of the complement."""
     if x.is_data:
-        return cells.node(scalar_math.log1mexp, (cells.real(x),))
+        return exprs.node(scalar_math.log1mexp, (exprs.real(x),))
     if is_a(x, scalar.Switch):
-        return _in_branches(cells, log1mexp, x)
+        return _in_branches(exprs, log1mexp, x)
     if is_a(x, scalar_math.Log1mexp):
         return x.inputs[0]
     if is_a(x, LogAny):
-        return negative(cells, exp(cells, x.inputs[0]))
-    core, factor = scaled_core(cells, x)
+        return negative(exprs, exp(exprs, x.inputs[0]))
+    core, factor = scaled_core(exprs, x)
     if is_a(core, scalar_math.Softplus) and number(factor) == -1.0:
-        return negative(cells, softplus(cells, negative(cells, core.inputs[0])))
-    if is_a(core, scalar.Exp) and factor is not cells.one:
-        size = logarithm(cells, cells.times(factor, cells.minus_one))
-        return cells.node(log_any, (add(cells, core.inputs[0], size),))
+        return negative(exprs, softplus(exprs, negative(exprs, core.inputs[0])))
+    if is_a(core, scalar.Exp) and factor is not exprs.one:
+        size = logarithm(exprs, exprs.times(factor, exprs.minus_one))
+        return exprs.node(log_any, (add(exprs, core.inputs[0], size),))
     tail, *rest = summands(x)
     if is_a(tail, LogErfc) and len(rest) == 1 and _is_log_of_half(rest[0]):
-        mirror = negative(cells, tail.inputs[0])
-        return add(cells, cells.node(log_erfc, (mirror,)), *rest)
-    return cells.node(scalar_math.log1mexp, (x,))
+        mirror = negative(exprs, tail.inputs[0])
+        return add(exprs, exprs.node(log_erfc, (mirror,)), *rest)
+    return exprs.node(scalar_math.log1mexp, (x,))
 
 
-def _is_log_of_half(cell: Cell) -> bool:
-    value = number(cell)
+def _is_log_of_half(expr: Expr) -> bool:
+    value = number(expr)
     return value is not None and sum_of((value, log(2.0))) == 0.0
 
 
-def incomplete_gamma(cells: Cells, shape: Cell, x: Cell) -> Cell:
+def incomplete_gamma(exprs: ExprGraph, shape: Expr, x: Expr) -> Expr:
     """Return the probability that a gamma variable exceeds x, with one event that x > 0 is late."""
     if number(shape) == 1.0:
-        return exp(cells, negative(cells, x))
-    return cells.node(scalar_math.gammaincc, (shape, x))
+        return exp(exprs, negative(exprs, x))
+    return exprs.node(scalar_math.gammaincc, (shape, x))
 
 
-def incomplete_beta(cells: Cells, a: Cell, b: Cell, x: Cell) -> Cell:
+def incomplete_beta(exprs: ExprGraph, a: Expr, b: Expr, x: Expr) -> Expr:
     """Return the distribution function of a beta variable, a power where b is one."""
     if number(b) == 1.0:
-        return power(cells, x, a)
-    return cells.node(scalar_math.betainc, (a, b, x))
+        return power(exprs, x, a)
+    return exprs.node(scalar_math.betainc, (a, b, x))
 
 
-def power(cells: Cells, base: Cell, exponent: Cell) -> Cell:
+def power(exprs: ExprGraph, base: Expr, exponent: Expr) -> Expr:
     """Return a power, through the exponential function where the exponent is not data."""
     if exponent.is_data:
         known = number(exponent)
         if known in (0.0, 1.0):
-            return base if known else cells.one
+            return base if known else exprs.one
         if known == 2.0:
-            return square(cells, base)
+            return square(exprs, base)
         if known == -1.0:
-            return reciprocal(cells, base)
+            return reciprocal(exprs, base)
         if is_a(base, scalar.Exp):
-            return exp(cells, multiply(cells, exponent, base.inputs[0]))
-        return cells.node(scalar.pow, (base, exponent))
-    return exp(cells, multiply(cells, exponent, logarithm(cells, base)))
+            return exp(exprs, multiply(exprs, exponent, base.inputs[0]))
+        return exprs.node(scalar.pow, (base, exponent))
+    return exp(exprs, multiply(exprs, exponent, logarithm(exprs, base)))
 
 
-def root(cells: Cells, x: Cell) -> Cell:
+def root(exprs: ExprGraph, x: Expr) -> Expr:
     """Return a square root, of positive factors one by one."""
     if x.is_data:
-        return cells.node(scalar.sqrt, (cells.real(x),))
+        return exprs.node(scalar.sqrt, (exprs.real(x),))
     if is_a(x, scalar.Exp):
-        return exp(cells, multiply(cells, cells.constant(0.5), x.inputs[0]))
+        return exp(exprs, multiply(exprs, exprs.constant(0.5), x.inputs[0]))
     if is_a(x, scalar.Sqr) and is_positive(x.inputs[0]):
         return x.inputs[0]
     if is_a(x, scalar.Reciprocal):
-        return reciprocal(cells, root(cells, x.inputs[0]))
+        return reciprocal(exprs, root(exprs, x.inputs[0]))
     factors = factors_of(x)
     positive = [part for part in factors if is_positive(part)]
     # Two factors may both be negative, and have a root together only.
     rest = [part for part in factors if not is_positive(part)]
-    groups = [*positive, multiply(cells, *rest)] if rest else positive
+    groups = [*positive, multiply(exprs, *rest)] if rest else positive
     if len(groups) > 1:
-        return multiply(cells, *(root(cells, part) for part in groups))
-    return cells.node(scalar.sqrt, (x,))
+        return multiply(exprs, *(root(exprs, part) for part in groups))
+    return exprs.node(scalar.sqrt, (x,))
 
 
-def switch(cells: Cells, condition: Cell, left: Cell, right: Cell) -> Cell:
+def switch(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> Expr:
     """Return a choice, unless it is none."""
     known = number(condition)
     if known is not None:
         return left if known else right
-    if left is right or _is_limit(cells, condition, left, right):
+    if left is right or _is_limit(exprs, condition, left, right):
         return right
-    left, right = as_number(cells, left), as_number(cells, right)
-    if not condition.is_data and number(subtract(cells, left, right)) == 0.0:
+    left, right = as_number(exprs, left), as_number(exprs, right)
+    if not condition.is_data and number(subtract(exprs, left, right)) == 0.0:
         return min(left, right, key=n_cells)
-    return cells.node(scalar.switch, (condition, left, right))
+    return exprs.node(scalar.switch, (condition, left, right))
 
 
-def _is_limit(cells: Cells, condition: Cell, left: Cell, right: Cell) -> bool:
+def _is_limit(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> bool:
     """Whether this is zero where x = y, and a multiple of x - y elsewhere."""
     pair = equated(condition)
     if pair is None or number(left) != 0.0:
         return False
-    difference = subtract(cells, *pair)
+    difference = subtract(exprs, *pair)
     others = [factor for factor in factors_of(right) if factor is not difference]
     return len(others) < len(factors_of(right)) and all(x.is_data or is_finite(x) for x in others)
 
 
-def maximum(cells: Cells, left: Cell, right: Cell) -> Cell:
+def maximum(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     """Return the larger of two, which minus infinity never is."""
     for one, other in ((left, right), (right, left)):
         if number(one) == -inf:
             return other
-    return cells.node(scalar.maximum, (left, right))
+    return exprs.node(scalar.maximum, (left, right))
 
 
-_RULES: dict[type, Callable[..., Cell]] = {
+_RULES: dict[type, Callable[..., Expr]] = {
     scalar.Add: add,
     scalar.Mul: multiply,
     scalar.Neg: negative,
@@ -401,10 +409,10 @@ _RULES: dict[type, Callable[..., Cell]] = {
     scalar.TrueDiv: quotient,
     scalar.Reciprocal: reciprocal,
     scalar.Exp: exp,
-    scalar.Exp2: lambda cells, x: exp(cells, multiply(cells, cells.constant(log(2.0)), x)),
+    scalar.Exp2: lambda exprs, x: exp(exprs, multiply(exprs, exprs.constant(log(2.0)), x)),
     scalar.Log: logarithm,
-    scalar.Log2: lambda cells, x: divide(cells, logarithm(cells, x), cells.constant(log(2.0))),
-    scalar.Log10: lambda cells, x: divide(cells, logarithm(cells, x), cells.constant(log(10.0))),
+    scalar.Log2: lambda exprs, x: divide(exprs, logarithm(exprs, x), exprs.constant(log(2.0))),
+    scalar.Log10: lambda exprs, x: divide(exprs, logarithm(exprs, x), exprs.constant(log(10.0))),
     scalar.Log1p: log1p,
     scalar_math.Log1mexp: log1mexp,
     scalar_math.GammaIncC: incomplete_gamma,
@@ -413,9 +421,9 @@ _RULES: dict[type, Callable[..., Cell]] = {
     scalar.Sqrt: root,
     scalar.Pow: power,
     scalar.Switch: switch,
-    scalar.Second: lambda cells, _like, x: x,
-    scalar.Abs: lambda cells, x: x if is_positive(x) else cells.node(scalar.abs, (x,)),
-    scalar.Sign: lambda cells, x: cells.one if is_positive(x) else cells.node(scalar.sign, (x,)),
-    scalar.Identity: lambda cells, x: x,
+    scalar.Second: lambda exprs, _like, x: x,
+    scalar.Abs: lambda exprs, x: x if is_positive(x) else exprs.node(scalar.abs, (x,)),
+    scalar.Sign: lambda exprs, x: exprs.one if is_positive(x) else exprs.node(scalar.sign, (x,)),
+    scalar.Identity: lambda exprs, x: x,
     scalar.Maximum: maximum,
 }

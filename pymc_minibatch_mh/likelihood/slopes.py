@@ -1,4 +1,4 @@
-"""Partial derivatives of cells, as cells."""
+"""Partial derivatives of expressions, as expressions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.functions.base import slopes_of
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
-from pymc_minibatch_mh.likelihood.cells import Apply, Argument, Cell, Cells, LoweringError
+from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Expr, ExprGraph, LoweringError
 from pymc_minibatch_mh.likelihood.simplify import apply
 
 _STEPS = (
@@ -30,11 +30,11 @@ _ARITHMETIC = (
 class Slopes:
     """Partial derivatives with respect to arguments, each made once."""
 
-    def __init__(self, cells: Cells) -> None:
-        self._cells = cells
-        self._known: dict[tuple[Cell, int], Cell] = {}
+    def __init__(self, exprs: ExprGraph) -> None:
+        self._cells = exprs
+        self._known: dict[tuple[Expr, int], Expr] = {}
 
-    def of(self, cell: Cell, *numbers: int) -> Cell:
+    def of(self, expr: Expr, *numbers: int) -> Expr:
         """Return the partial derivative with respect to arguments, one for each order.
 
         Raises
@@ -43,64 +43,64 @@ class Slopes:
             If an operation has no derivative.
         """
         for number in numbers:
-            cell = self._first(cell, number)
-        return cell
+            expr = self._first(expr, number)
+        return expr
 
-    def _first(self, cell: Cell, number: int) -> Cell:
-        key = (cell, number)
+    def _first(self, expr: Expr, number: int) -> Expr:
+        key = (expr, number)
         if key not in self._known:
-            self._known[key] = self._computed(cell, number)
+            self._known[key] = self._computed(expr, number)
         return self._known[key]
 
-    def _computed(self, cell: Cell, number: int) -> Cell:
-        cells = self._cells
-        if cell.is_data:
-            return cells.zero
-        if isinstance(cell, Argument):
-            return cells.one if cell.number == number else cells.zero
-        assert isinstance(cell, Apply)
-        op, inputs = cell.op, cell.inputs
+    def _computed(self, expr: Expr, number: int) -> Expr:
+        exprs = self._cells
+        if expr.is_data:
+            return exprs.zero
+        if isinstance(expr, Argument):
+            return exprs.one if expr.number == number else exprs.zero
+        assert isinstance(expr, Apply)
+        op, inputs = expr.op, expr.inputs
         if isinstance(op, _STEPS):
-            return cells.zero
+            return exprs.zero
         if isinstance(op, scalar.Switch):
             condition, *branches = inputs
-            return apply(cells, op, condition, *(self._first(x, number) for x in branches))
+            return apply(exprs, op, condition, *(self._first(x, number) for x in branches))
         inner = [self._first(x, number) for x in inputs]
         if isinstance(op, scalar.Add):
-            return add(cells, *inner)
+            return add(exprs, *inner)
         if isinstance(op, scalar.Mul):
             others = [[*inputs[:k], *inputs[k + 1 :]] for k in range(len(inputs))]
             parts = zip(inner, others, strict=True)
-            return add(cells, *(multiply(cells, x, *rest) for x, rest in parts))
-        moving = [k for k, x in enumerate(inner) if x is not cells.zero]
+            return add(exprs, *(multiply(exprs, x, *rest) for x, rest in parts))
+        moving = [k for k, x in enumerate(inner) if x is not exprs.zero]
         if not moving:
-            return cells.zero
-        outer = _outer(cells, cell, moving)
-        return add(cells, *(multiply(cells, outer[k], inner[k]) for k in moving))
+            return exprs.zero
+        outer = _outer(exprs, expr, moving)
+        return add(exprs, *(multiply(exprs, outer[k], inner[k]) for k in moving))
 
 
-def _outer(cells: Cells, cell: Apply, places: Sequence[int]) -> dict[int, Cell]:
+def _outer(exprs: ExprGraph, expr: Apply, places: Sequence[int]) -> dict[int, Expr]:
     """Return the derivatives of an operation with respect to some of its operands."""
-    operands = [scalar.get_scalar_type(x.dtype.name)() for x in cell.inputs]
+    operands = [scalar.get_scalar_type(x.dtype.name)() for x in expr.inputs]
     try:
-        value, slopes = slopes_of(cell.op, operands)
+        value, slopes = slopes_of(expr.op, operands)
     except (MethodNotDefined, NotImplementedError) as error:
-        raise LoweringError(cell.op, "has no derivative") from error
-    known = dict(zip([*operands, value], [*cell.inputs, cell], strict=True))
-    return {k: _taken_over(cells, cell.op, known, slopes[k]) for k in places}
+        raise LoweringError(expr.op, "has no derivative") from error
+    known = dict(zip([*operands, value], [*expr.inputs, expr], strict=True))
+    return {k: _taken_over(exprs, expr.op, known, slopes[k]) for k in places}
 
 
 def _taken_over(
-    cells: Cells, op: ScalarOp, given: Mapping[Variable, Cell], slope: Variable
-) -> Cell:
-    """Return a scalar graph of what is given as a cell."""
+    exprs: ExprGraph, op: ScalarOp, given: Mapping[Variable, Expr], slope: Variable
+) -> Expr:
+    """Return a scalar graph of what is given as an expression."""
     if isinstance(slope.type, NullType | DisconnectedType):
         raise LoweringError(op, "has no derivative")
     known = dict(given)
 
-    def cell_of(variable: Variable) -> Cell:
+    def cell_of(variable: Variable) -> Expr:
         if variable not in known and isinstance(variable, GraphConstant):
-            known[variable] = cells.constant(variable.data)
+            known[variable] = exprs.constant(variable.data)
         return known[variable]
 
     for node in toposort([slope], blockers=given):
@@ -108,6 +108,6 @@ def _taken_over(
             raise LoweringError(op, "has a derivative that is computed in a loop")
         operands = [cell_of(x) for x in node.inputs]
         simple = isinstance(node.op, _ARITHMETIC)
-        made = apply(cells, node.op, *operands) if simple else cells.node(node.op, operands)
+        made = apply(exprs, node.op, *operands) if simple else exprs.node(node.op, operands)
         known[node.outputs[0]] = made
     return cell_of(slope)

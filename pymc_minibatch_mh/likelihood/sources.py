@@ -163,7 +163,7 @@ def seen_by_numpy(name: str, values: Any) -> np.ndarray:
     if isinstance(values, np.ndarray):
         return values
     what = f"Rows({name}=...) is of type {type(values).__name__}"
-    # What is computed or read where it is asked for has an array too, a new one every time.
+    # Lazily computed arrays give a new array every time.
     if getattr(values, "__dask_graph__", lambda: None)() is not None:
         raise SettingError(f"{what}, which Dask computes. Give Rows.from_dask() its array.")
     if not hasattr(values, "__array__") or type(values).__module__.startswith(("zarr", "h5py")):

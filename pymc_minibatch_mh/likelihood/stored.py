@@ -62,7 +62,7 @@ class _OfStored(Op):
 
     @property
     def held(self) -> Any:
-        """What the output holds."""
+        """The value of the output."""
         found = self._known()
         assert found is not None
         return found
@@ -154,7 +154,7 @@ _STORE = "Store numbers 0, 1, 2 and so on, as np.unique(..., return_inverse=True
 
 
 def said_of(number: float) -> str:
-    """Return what may explain the number of a group that is none, as a further sentence."""
+    """Explain the number of a missing group, as a further sentence."""
     if number != -1:
         return ""
     return " -1 is pandas' code for a missing category: drop its rows, or number it as a group."
@@ -199,7 +199,7 @@ def largest_group(storage: Storage, name: str) -> int:
 
 
 class _Stored:
-    """What blocks share: nothing."""
+    """Shared part of blocks: none."""
 
 
 _STORED = _Stored()
@@ -218,7 +218,7 @@ class _OfBlock:
         numbers = numbers.reshape(len(numbers), -1)
         wrong = numbers < 0
         if numbers.dtype.kind == "f":
-            # Also what is not a number, which no comparison holds for.
+            # Also NaN, for which no comparison holds.
             wrong = ~((numbers >= 0) & (numbers == np.floor(numbers)) & np.isfinite(numbers))
         place = np.argmax(wrong if wrong.any() else numbers)
         row, column = np.unravel_index(place, numbers.shape)
@@ -259,7 +259,7 @@ def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         Naming the array.
     """
     whole = stored_arrays([batch])
@@ -290,11 +290,11 @@ def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -
 
 
 def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
-    """Refuse stored data in what is evaluated as a whole.
+    """Refuse stored data in graphs that are evaluated as a whole.
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         Naming the variable.
     """
     for variable in rest:
@@ -391,11 +391,11 @@ class Rows(Sources):
 
     @property
     def stamp(self) -> str:
-        """What tells these rows from others: digests, or sizes and times of files."""
+        """Identity of these rows: digests, or sizes and times of files."""
         return self.storage.stamp
 
     def data(self, name: str) -> Any:
-        """Return what stands for an array in a model, shape (N, ...).
+        """Return the placeholder of an array in a model, shape (N, ...).
 
         Parameters
         ----------

@@ -16,13 +16,13 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.xtensor.vectorization import XElemwise
 
 from pymc_minibatch_mh.data.storage import StoredArray
-from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError, refuse
-from pymc_minibatch_mh.likelihood.batch import WAY_ON, BatchTerm, batch_term, data_values
+from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError, refuse
+from pymc_minibatch_mh.likelihood.batch import WAY_ON, Likelihood, batch_term, data_values
 from pymc_minibatch_mh.likelihood.derived import has_dims, plain
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays
 from pymc_minibatch_mh.likelihood.stored import require_rows_subsampled, stored_array
 
-#: What PyTensor raises in a function that gives it an array of another kind than numbers.
+#: PyTensor's exceptions for arrays of another kind than numbers.
 _NOT_WRITTEN = (AttributeError, NotImplementedError, TypeError)
 
 
@@ -38,7 +38,7 @@ def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         If the function of a ``pm.CustomDist`` cannot be called, as where it computes with masked
         arrays; names the variable.
     """
@@ -50,7 +50,7 @@ def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
             graphs = model.logp(vars=every, sum=False)
         except _NOT_WRITTEN as error:
             said = (str(error) or type(error).__name__).splitlines()[0]
-            raise UnsplittableModelError(
+            raise UnsupportedModelError(
                 f"{_culprit(model)!r} has a log-density that PyMC cannot write ({said}). Correct "
                 "its function; where that computes with a masked, big-endian or object array, give "
                 "it np.asarray(x, dtype=float)."
@@ -98,7 +98,7 @@ def chosen_terms(
     SettingError
         If a name is unknown or named twice, or a variable that is named in `observed` has none of
         the `observation_dims`.
-    UnsplittableModelError
+    UnsupportedModelError
         If there is nothing to subsample.
     """
     _check_dims(model, observation_dims)
@@ -141,14 +141,14 @@ def _checked_names(
     return names
 
 
-def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsplittableModelError:
+def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelError:
     if model.observed_RVs or not model.potentials:
-        return UnsplittableModelError(
+        return UnsupportedModelError(
             f"observed= is not given, and no observed variable has {min_rows:,} rows or more, so "
             "that nothing is gained by subsampling. Sample with pm.NUTS(), or name the variables "
             'in observed=["..."].'
         )
-    return UnsplittableModelError(
+    return UnsupportedModelError(
         f"{model.potentials[0].name!r} is a potential, which has no rows, and this model has no "
         "observed variable, so there is nothing to subsample. Declare the likelihood with "
         "observed=, for instance as pm.CustomDist(..., logp=..., observed=data)."
@@ -227,7 +227,7 @@ def term_of(
     names: dict[Variable, str],
     observation_dims: Sequence[str] = (),
     arrays: ModelArrays | None = None,
-) -> BatchTerm:
+) -> Likelihood:
     """Read one observed variable as rows.
 
     Parameters
@@ -245,7 +245,7 @@ def term_of(
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         As :func:`log_densities` and :func:`batch_term` do.
     """
     name = str(rv.name)
@@ -282,12 +282,12 @@ def term_of(
     return term
 
 
-def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[BatchTerm]) -> None:
-    """Refuse what is subsampled beside the likelihoods of one Rows(...).
+def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Likelihood]) -> None:
+    """Refuse likelihoods that are subsampled beside those of one Rows(...).
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         Naming the variables.
     """
     require_rows_subsampled(model, rest)
@@ -322,7 +322,7 @@ def _kind(rv: Variable) -> str:
     return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
 
 
-def _imputed(name: str) -> UnsplittableModelError:
+def _imputed(name: str) -> UnsupportedModelError:
     return refuse(
         name,
         "has missing values that PyMC imputes, one latent variable each",

@@ -10,13 +10,13 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.data import Column, dtype_once_read
 from pymc_minibatch_mh.data.storage import StoredArray, StoredRows
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.batch import BatchTerm, is_readable
+from pymc_minibatch_mh.likelihood.batch import Likelihood, is_readable
 from pymc_minibatch_mh.likelihood.inputs import Weights, array_of, storage_of
 from pymc_minibatch_mh.likelihood.stored import blocks_of, stored_array
 from pymc_minibatch_mh.progress import counting
 
 
-def weigh(terms: Sequence[BatchTerm], weights: Weights | None) -> None:
+def weigh(terms: Sequence[Likelihood], weights: Weights | None) -> None:
     """Multiply the log-likelihood of every row by its weight, in place.
 
     Weights become one more data array of a term: its rows, their differences and their bounds
@@ -54,16 +54,16 @@ def weigh(terms: Sequence[BatchTerm], weights: Weights | None) -> None:
         _weigh(by_name[name], _checked(by_name[name], values))
 
 
-def weights_of(terms: Sequence[BatchTerm]) -> dict[str, np.ndarray]:
+def weights_of(terms: Sequence[Likelihood]) -> dict[str, np.ndarray]:
     """Return the weights of terms that have some in memory, with names for messages."""
     return {_name(term): w for term in terms if isinstance(w := term.weights, np.ndarray)}
 
 
-def _name(term: BatchTerm) -> str:
+def _name(term: Likelihood) -> str:
     return f"weights of {term.name}"
 
 
-def _checked(term: BatchTerm, values: Any) -> np.ndarray | StoredArray:
+def _checked(term: Likelihood, values: Any) -> np.ndarray | StoredArray:
     given = stored_array(values) if isinstance(values, Variable) else None
     storage = storage_of(term)
     if storage is not None and (given is None or given.storage is not storage):
@@ -91,7 +91,7 @@ def _checked(term: BatchTerm, values: Any) -> np.ndarray | StoredArray:
     return array.astype(np.float64)
 
 
-def _has_positive(term: BatchTerm, column: Column) -> bool:
+def _has_positive(term: Likelihood, column: Column) -> bool:
     """Refuse weights that are negative or no numbers; return whether one is not 0."""
     positive, blocks = False, list(blocks_of(term.n_rows, [column]))
     with counting("Checking the weights", len(blocks)) as advance:
@@ -112,7 +112,7 @@ def _has_positive(term: BatchTerm, column: Column) -> bool:
     return positive
 
 
-def _weigh(term: BatchTerm, values: np.ndarray | StoredArray) -> None:
+def _weigh(term: Likelihood, values: np.ndarray | StoredArray) -> None:
     column = Column(_name(term), values, 0)
     dtype = dtype_once_read(values.dtype)
     batch = pt.TensorType(dtype, (None,))(f"{column.name}_batch")

@@ -22,10 +22,10 @@ from pymc_minibatch_mh.bounds.geometry import Groups
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import Contents, digest
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays
-from pymc_minibatch_mh.plan.prepared import Needs, Prepared
+from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.reference.mode import Calibration
 from pymc_minibatch_mh.reference.target import Target
 
@@ -102,14 +102,14 @@ def _difference(before: Declared, now: Declared) -> str:
 
 
 #: Changes with what a file holds and with how it is computed.
-FORMAT = "pymc_minibatch_mh prepared step 8"
+FORMAT = "pymc_minibatch_mh prepared step 9"
 #: Errors of reading a file of another kind, a damaged one or a folder.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
 )  # fmt: skip
 
 
-def key_of_expansion(target: Target) -> dict[str, str]:
+def key_of_reference(target: Target) -> dict[str, str]:
     """Return the settings behind control variates: name -> in words, or digest."""
     given = target.covariance
     return {
@@ -122,32 +122,36 @@ def key_of_expansion(target: Target) -> dict[str, str]:
 def key_of(target: Target) -> dict[str, str]:
     """Return the key of prepared arrays, the same in every process: name -> digest or number."""
     data = {f"{c.name!r} (column {k})": c.digest() for k, c in enumerate(target.source.columns)}
-    return {**key_of_expansion(target), **split_digests(target.split), **data}
+    return {**key_of_reference(target), **split_digests(target.factorization), **data}
 
 
 def _key_of_file(target: Target) -> dict[str, str]:
     return {"the format": FORMAT, **key_of(target)}
 
 
-def write(path: str | PathLike, prepared: Prepared) -> None:
+def write(path: str | PathLike, plan: Plan) -> None:
     """Write a prepared step to a file, over one that is there unless that fails with an OSError."""
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
-    arrays = {f"surrogate_{k}": np.asarray(v) for k, v in prepared.surrogate._asdict().items()}
-    arrays["marginal"] = np.array(prepared.marginal, dtype=np.int64)
-    if prepared.calibration is not None:
-        measured = asdict(prepared.calibration)
+    arrays = {f"reference_{k}": np.asarray(v) for k, v in plan.reference._asdict().items()}
+    arrays["marginal"] = np.array(plan.marginal, dtype=np.int64)
+    if plan.calibration is not None:
+        measured = asdict(plan.calibration)
         arrays |= {f"calibration_{k}": np.asarray(v) for k, v in measured.items()}
-        if prepared.heavy is not None:
-            arrays["heavy_in_batches"] = prepared.heavy
-    tables = prepared.tables
+        if plan.heavy is not None:
+            arrays["heavy_in_batches"] = plan.heavy
+    tables = plan.tables
     if isinstance(tables, Tables) and tables.verified:
-        arrays |= {"heads": tables.heads, "c": tables.c, "looseness": np.asarray(tables.looseness)}
+        arrays |= {
+            "headers": tables.headers,
+            "c": tables.c,
+            "looseness": np.asarray(tables.looseness),
+        }
         arrays["heavy"] = tables.heavy
         if tables.groups is not None:
             found = tables.groups._asdict()
             arrays |= {f"groups_{name}": np.asarray(value) for name, value in found.items()}
-    arrays["key"] = np.asarray(json.dumps(_key_of_file(prepared.target)))
+    arrays["key"] = np.asarray(json.dumps(_key_of_file(plan.target)))
     _write_whole(Path(path), arrays)
 
 
@@ -171,7 +175,7 @@ def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
         raise
 
 
-def read(path: str | PathLike, target: Target) -> Prepared:
+def read(path: str | PathLike, target: Target) -> Plan:
     """Read a prepared step, if it belongs to a model.
 
     SettingError if the file is no prepared step; StaleDataError, which names the first difference,
@@ -179,21 +183,21 @@ def read(path: str | PathLike, target: Target) -> Prepared:
     """
     stored = _arrays(path)
     _require_same(str(path), json.loads(str(stored["key"])), _key_of_file(target))
-    fields: dict[str, Any] = {name: stored[f"surrogate_{name}"] for name in Surrogate._fields}
+    fields: dict[str, Any] = {name: stored[f"reference_{name}"] for name in Reference._fields}
     fields |= {name: int(fields[name]) for name in ("order", "first")}
     fields |= {name: float(fields[name]) for name in ("inverse_temperature", "relative")}
     calibration, tables = None, None
     if "calibration_kappa" in stored:
         names = Calibration.__dataclass_fields__
         calibration = Calibration(**{n: float(stored[f"calibration_{n}"]) for n in names})
-    if "heads" in stored:
-        tables = Tables(stored["heads"], stored["c"], float(stored["looseness"]))
+    if "headers" in stored:
+        tables = Tables(stored["headers"], stored["c"], float(stored["looseness"]))
         tables = tables.reading_always(stored["heavy"])
     if tables is not None and "groups_each" in stored:
         shared, own, each = (stored[f"groups_{name}"] for name in Groups._fields)
         tables = replace(tables, groups=Groups(shared, own, int(each)))
     heavy = stored.get("heavy_in_batches")
-    found = Prepared(target, Needs(), Surrogate(**fields), calibration, heavy, tables)
+    found = Plan(target, Requirements(), Reference(**fields), calibration, heavy, tables)
     return replace(found, marginal=tuple(map(int, stored["marginal"])))
 
 
@@ -223,12 +227,12 @@ def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
 
 def _names(stored: dict[str, np.ndarray]) -> set[str]:
     """Return the names that a file must hold."""
-    names = {"key", "marginal", *(f"surrogate_{name}" for name in Surrogate._fields)}
+    names = {"key", "marginal", *(f"reference_{name}" for name in Reference._fields)}
     if "calibration_kappa" in stored:
         names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
     if "groups_each" in stored:
         names |= {f"groups_{name}" for name in Groups._fields}
-    return names | ({"c", "looseness", "heavy"} if "heads" in stored else set())
+    return names | ({"c", "looseness", "heavy"} if "headers" in stored else set())
 
 
 def _require_same(path: str, stored: dict[str, str], current: dict[str, str]) -> None:

@@ -12,10 +12,10 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import BoundsError, ModeError
-from pymc_minibatch_mh.kernels.posterior import Surrogate
-from pymc_minibatch_mh.likelihood.reciprocal import in_reciprocal, shapes_of
-from pymc_minibatch_mh.likelihood.split import Split
-from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, surrogate_at
+from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.likelihood.factorization import Factorization
+from pymc_minibatch_mh.likelihood.inverse_shape import in_inverse_shape, shapes_of
+from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
 from pymc_minibatch_mh.reference.target import Target
 
 #: Rows whose mode stands for that of all, evenly spread.
@@ -32,9 +32,9 @@ POWERS = (1, 2)
 MOST_SHAPES = 4
 
 
-def with_best_shapes(
-    own: Split,
-    split: Split,
+def choose_shape_parametrization(
+    own: Factorization,
+    factorization: Factorization,
     point: Mapping[str, np.ndarray],
     compile_kwargs: Mapping[str, Any] | None,
 ) -> Target:
@@ -43,9 +43,9 @@ def with_best_shapes(
     `own` is the model in its own variables, `split` the same, or in other coordinates; the search
     for the mode starts at `point`.
     """
-    best, cost = Target(split, 2, 1.0, compile_kwargs), -1.0
+    best, cost = Target(factorization, 2, 1.0, compile_kwargs), -1.0
     for name in shapes_of(own)[:MOST_SHAPES]:
-        tried = (in_reciprocal(own, best.split, name, power) for power in POWERS)
+        tried = (in_inverse_shape(own, best.factorization, name, power) for power in POWERS)
         others = [Target(found, 2, 1.0, compile_kwargs) for found in tried if found is not None]
         if not others:
             continue
@@ -65,26 +65,26 @@ def _cost(target: Target, point: Mapping[str, np.ndarray]) -> float:
     rows = np.unique(np.linspace(0, count - 1, min(FEW, count)).astype(np.int64))
     target.condition_on(point)
     try:
-        mode = target.mode_of_few(target.split.ravel(point), rows, COARSE_TOLERANCE)
-        surrogate = surrogate_at(mode, 2, count / rows.size)
+        mode = target.mode_of_few(target.factorization.ravel(point), rows, COARSE_TOLERANCE)
+        reference = reference_at(mode, 2, count / rows.size)
         # Norms are those of all rows; bounds are of one row each, whose weight is one.
-        support = target.split.lower, target.split.upper
-        plain = surrogate._replace(inverse_temperature=1.0)
+        support = target.factorization.lower, target.factorization.upper
+        plain = reference._replace(inverse_temperature=1.0)
         read = min(BoundsPass(functions, plain, support).forecast(), float(count))
     except (BoundsError, ModeError):
         return np.inf
-    return (OVERHEAD + read) / _efficiency(target, surrogate)
+    return (OVERHEAD + read) / _efficiency(target, reference)
 
 
-def _efficiency(target: Target, surrogate: Surrogate) -> float:
+def _efficiency(target: Target, reference: Reference) -> float:
     """Return the effective share of draws from the truncated normal approximation."""
-    rng, weight = np.random.default_rng(SEED), surrogate.inverse_temperature
-    slope = target.passes.prior(surrogate.centre, hessian=False).gradient
-    slope = slope + weight * surrogate.gradient
-    ends = np.flatnonzero(target.split.lower == 0.0)
+    rng, weight = np.random.default_rng(SEED), reference.inverse_temperature
+    slope = target.full_data.prior(reference.centre, hessian=False).gradient
+    slope = slope + weight * reference.gradient
+    ends = np.flatnonzero(target.factorization.lower == 0.0)
     order = np.array([*ends, *np.setdiff1d(np.arange(slope.size), ends)])
-    covariance = surrogate.factor @ surrogate.factor.T
-    mean = (surrogate.centre + covariance @ slope)[order]
+    covariance = reference.factor @ reference.factor.T
+    mean = (reference.centre + covariance @ slope)[order]
     factor = np.linalg.cholesky(covariance[np.ix_(order, order)])
     white, log_weight = rng.standard_normal((DRAWS, order.size)), np.zeros(DRAWS)
     for i in range(ends.size):
@@ -93,11 +93,11 @@ def _efficiency(target: Target, surrogate: Surrogate) -> float:
         log_weight += log_ndtr(-low)
     steps = np.empty_like(white)
     steps[:, order] = mean + white @ factor.T
-    steps -= surrogate.centre
+    steps -= reference.centre
     log_weight += 0.5 * (white**2).sum(axis=1)
     for k, step in enumerate(steps):
-        log_weight[k] += target.log_prior(surrogate.centre + step)
-        log_weight[k] += weight * (surrogate.gradient + 0.5 * surrogate.hessian @ step) @ step
+        log_weight[k] += target.log_prior(reference.centre + step)
+        log_weight[k] += weight * (reference.gradient + 0.5 * reference.hessian @ step) @ step
     log_weight = np.where(np.isfinite(log_weight), log_weight, -np.inf)
     weights = np.exp(log_weight - log_weight.max())
     return float(weights.mean() ** 2 / (weights**2).mean())

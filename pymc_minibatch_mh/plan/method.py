@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables
-from pymc_minibatch_mh.plan.prepared import Needs, Prepared
+from pymc_minibatch_mh.plan.plan import Plan, Requirements
 
 
 class Promise(StrEnum):
@@ -83,7 +83,7 @@ class Method(ABC):
     state of the test alike, lies in a record of its own: a named tuple of floats, ints and arrays,
     which is copied, pickled and resumed with the chain. The class of the record names the compiled
     functions of the test (:func:`pymc_minibatch_mh.kernels.roles.role_of`): ``decide``, or ``plan``
-    and ``judge`` for a test that looks at growing batches.
+    and ``decide_batch`` for a test that looks at growing batches.
     """
 
     #: Acceptance that a random walk aims at: that of exact Metropolis–Hastings.
@@ -113,7 +113,7 @@ class Method(ABC):
 
     @property
     @abstractmethod
-    def needs(self) -> Needs:
+    def requirements(self) -> Requirements:
         """The facts that passes over all rows have to find."""
 
     @property
@@ -128,33 +128,31 @@ class Method(ABC):
         object.__setattr__(other, "full_pass_above", rows)
         return other
 
-    def most_drawn(self, prepared: Prepared) -> float:
+    def most_drawn(self, plan: Plan) -> float:
         """Return the rows above which a move is decided by all of them."""
         if self.full_pass_above is not None:
             return self.full_pass_above
-        most = PASS_SHARE * prepared.n_rows
-        if prepared.target.source.in_memory:
+        most = PASS_SHARE * plan.n_rows
+        if plan.target.source.in_memory:
             return most
-        return min(most, max(STORED_SHARE * prepared.n_rows, STORED_LEAST))
+        return min(most, max(STORED_SHARE * plan.n_rows, STORED_LEAST))
 
     @abstractmethod
-    def record(self, prepared: Prepared) -> Any:
+    def record(self, plan: Plan) -> Any:
         """Return the record that a chain starts with around a centre."""
 
     def linked(self, record: Any) -> Any:
         """Return the record of compiled updates: the same, unless they need addresses."""
         return record
 
-    def require_subsampling(self, prepared: Prepared) -> None:
+    def require_subsampling(self, plan: Plan) -> None:
         """Refuse settings with which typical moves would read all rows, by a SettingError.
 
         By default that is known before sampling only of rows that are stored.
         """
-        prepared.require_few_full_passes(self.most_drawn(prepared))
+        plan.require_few_full_passes(self.most_drawn(plan))
 
-    def adapted(
-        self, record: Any, totals: np.ndarray, prepared: Prepared, updates_per_draw: int
-    ) -> Any:
+    def adapted(self, record: Any, totals: np.ndarray, plan: Plan, updates_per_draw: int) -> Any:
         """Return the record of a chain after a window of warm-up.
 
         `totals`, shape (N_COUNTS,), have what updates counted, earlier windows with less weight.

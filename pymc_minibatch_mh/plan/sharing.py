@@ -22,24 +22,24 @@ from pymc_minibatch_mh.data.files import AGAIN
 from pymc_minibatch_mh.data.storage import StoredRows, read_columns
 from pymc_minibatch_mh.errors import (
     BoundsError,
+    FactorizationError,
     ModeError,
     SettingError,
     SourceError,
-    SplitCheckError,
     StaleDataError,
 )
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.digest import split_digests
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.inputs import Weights
-from pymc_minibatch_mh.likelihood.scaled import in_linear_coordinates
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.likelihood.weights import weights_of
-from pymc_minibatch_mh.plan.file import WatchedModel, key_of_expansion, read
-from pymc_minibatch_mh.plan.maps import with_best_shapes
-from pymc_minibatch_mh.plan.prepared import (
+from pymc_minibatch_mh.plan.file import WatchedModel, key_of_reference, read
+from pymc_minibatch_mh.plan.maps import choose_shape_parametrization
+from pymc_minibatch_mh.plan.plan import (
     PREPARATION_SEED,
-    Needs,
-    Prepared,
+    Plan,
+    Requirements,
     Sought,
     functions_of,
     require_drawn_ahead,
@@ -57,7 +57,7 @@ RECOGNISED = 10_000
 AUDITED_AGAIN = 300
 
 
-def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | None:
+def appended(before: Plan, target: Target, start: np.ndarray) -> Plan | None:
     """Return a model prepared on its first rows, which are stored, extended by the others.
 
     None where all has to be found anew, which is said with the reason. New rows have to have a
@@ -68,22 +68,22 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
     _require_same(before, target)
     n_before, n_rows = before.n_rows, target.source.n_rows
     target.require_finite(start, RECOGNISED, first=min(n_before, n_rows - 1))
-    sought = before.sought or Sought(n_before, before.surrogate)
+    sought = before.sought or Sought(n_before, before.reference)
     if n_rows - sought.n_rows > MOST_NEW * n_rows:
         return _told(f"{n_rows - sought.n_rows:,} of {n_rows:,} rows are new")
-    tables, found, rows = before.tables, before.surrogate, np.arange(n_before, n_rows)
+    tables, found, rows = before.tables, before.reference, np.arange(n_before, n_rows)
     assert not isinstance(tables, Tables)
     if not rows.size:
         tables = None if tables is None else tables.of_functions(functions_of(target))
         return replace(before, target=target, tables=tables)
-    new = target.passes.likelihood(found.centre, hessian=found.order == 2, rows=rows)
+    new = target.full_data.likelihood(found.centre, hessian=found.order == 2, rows=rows)
     if not np.isfinite(new.value):
         return _told("a new row has no likelihood at the centre of the old ones")
     if found.order >= 1:
         found = found._replace(gradient=found.gradient + new.gradient)
     if found.order == 2:
         found = found._replace(hessian=found.hessian + new.hessian)
-    moved = _moved(target, sought.surrogate, found)
+    moved = _moved(target, sought.reference, found)
     if not moved <= FURTHEST:
         return _told(f"the mode has moved by {moved:.2g} standard deviations")
     try:
@@ -93,11 +93,11 @@ def appended(before: Prepared, target: Target, start: np.ndarray) -> Prepared | 
         return _told("a new row has no bound around the centre of the old ones")
     # How large remainders are, batches are chosen by: it is measured on all rows.
     unmeasured = replace(before, calibration=None, heavy=None)
-    longer = replace(unmeasured, target=target, surrogate=found, tables=tables, sought=sought)
+    longer = replace(unmeasured, target=target, reference=found, tables=tables, sought=sought)
     return replace(longer, violation=_violation(longer, rows))
 
 
-def _violation(found: Prepared, rows: np.ndarray) -> str | None:
+def _violation(found: Plan, rows: np.ndarray) -> str | None:
     """Return an objection of new rows, and a few audited old ones, to their bounds; or ""."""
     if found.violation != "":
         return found.violation
@@ -105,17 +105,17 @@ def _violation(found: Prepared, rows: np.ndarray) -> str | None:
     return found.audited(PREPARATION_SEED, np.concatenate([old, rows]))
 
 
-def _told(why: str) -> Prepared | None:
+def _told(why: str) -> Plan | None:
     _log.info("prepared= is not extended, as %s: all rows are read.", why)
     return None
 
 
-def _moved(target: Target, s: Surrogate, found: Surrogate) -> float:
+def _moved(target: Target, s: Reference, found: Reference) -> float:
     """Return how far a Newton step goes from the centre, in old standard deviations.
 
     Taken off is the step by `s`, the sums of rows whose mode the centre need not have been.
     """
-    prior = target.passes.prior(s.centre, hessian=True)
+    prior = target.full_data.prior(s.centre, hessian=True)
     old = prior.gradient + s.inverse_temperature * s.gradient
     new = prior.gradient + s.inverse_temperature * found.gradient
     precision = s.whitener.T @ s.whitener
@@ -126,14 +126,14 @@ def _moved(target: Target, s: Surrogate, found: Surrogate) -> float:
     return float(np.linalg.norm(s.whitener @ step))
 
 
-def _require_same(before: Prepared, target: Target) -> None:
+def _require_same(before: Plan, target: Target) -> None:
     old = before.target
     if not isinstance(old.source, StoredRows) or not isinstance(target.source, StoredRows):
         raise SettingError(
             "prepared= is a step whose data are in memory, which is no quicker to extend than to "
             "build anew. Leave it out, or give both models their data by Rows(...)."
         )
-    ours, theirs = split_digests(target.split), split_digests(old.split)
+    ours, theirs = split_digests(target.factorization), split_digests(old.factorization)
     settings = "taylor_order", "inverse_temperature"
     differs = next((what for what in {**ours, **theirs} if ours.get(what) != theirs.get(what)), "")
     differs = differs or next((x for x in settings if getattr(old, x) != getattr(target, x)), "")
@@ -228,28 +228,28 @@ class SharedModel:
     request: tuple | None
     watched: WatchedModel
     target: Target
-    _known: dict[tuple[str, ...], Prepared] = field(default_factory=dict)
+    _known: dict[tuple[str, ...], Plan] = field(default_factory=dict)
 
-    def prepared(
+    def plan_for(
         self,
         target: Target,
-        needs: Needs,
+        requirements: Requirements,
         model: pm.Model,
         start: np.ndarray,
-        given: str | PathLike | Prepared | None,
-    ) -> Prepared:
+        given: str | PathLike | Plan | None,
+    ) -> Plan:
         """Find, by passes over all rows, no more than a method needs.
 
         The search for the mode starts at `start`; `given` is the file of a prepared step, or what
         was found of the first of these rows.
         """
         if not target.source.in_memory:
-            require_drawn_ahead(needs, target.split.terms[0].name)
-        key = tuple(key_of_expansion(target).values())
+            require_drawn_ahead(requirements, target.factorization.terms[0].name)
+        key = tuple(key_of_reference(target).values())
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
         found = found or _expanded(target, model, start)
-        found = replace(found, target=target, needs=needs)
-        if needs.given:
+        found = replace(found, target=target, requirements=requirements)
+        if requirements.given:
             # Those of a user are shared with nobody.
             found = replace(found, calibration=None, heavy=None, tables=None, violation=None)
             return found.completed()
@@ -257,26 +257,24 @@ class SharedModel:
         if given is None:
             # Arrays can be large: those of another order or temperature make room.
             self._known = {key: found}
-        if not needs.derives:
+        if not requirements.derives:
             found = replace(found, tables=None, violation=None)
-        return found if needs.calibration else replace(found, calibration=None, heavy=None)
+        return found if requirements.calibration else replace(found, calibration=None, heavy=None)
 
 
-def _taken_over(
-    given: str | PathLike | Prepared, target: Target, start: np.ndarray
-) -> Prepared | None:
-    if isinstance(given, Prepared):
+def _taken_over(given: str | PathLike | Plan, target: Target, start: np.ndarray) -> Plan | None:
+    if isinstance(given, Plan):
         return appended(given, target, start)
     target.require_finite(start)
     return read(given, target)
 
 
-def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Prepared:
+def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
     # A chain that starts here asks all rows. The search for the mode starts on a few.
     target.require_finite(start, START_ROWS)
     rng = np.random.default_rng(PREPARATION_SEED)
     try:
-        surrogate, marginal = target.expansion(start, rng)
+        reference, marginal = target.expansion(start, rng)
     except ModeError as error:
         # Data that change, or a row that has no density, are the better reason.
         require_same_again(target)
@@ -286,16 +284,16 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Prepared:
             raise
         raise ModeError(f"{error} {products}") from error
     try:
-        target.check(model, surrogate, rng)
-    except SplitCheckError:
+        target.check(model, reference, rng)
+    except FactorizationError:
         require_same_again(target)
         raise
-    return Prepared(target, Needs(), surrogate, marginal=marginal)
+    return Plan(target, Requirements(), reference, marginal=marginal)
 
 
 def _products(target: Target) -> str:
     """Return which products of parameters rows have and keep, and why."""
-    coordinates = target.split.coordinates
+    coordinates = target.factorization.reparametrization
     refused = coordinates.refused if coordinates is not None else ()
     return " ".join(f"{name!r} {reason}." for name, reason in refused)
 
@@ -312,7 +310,7 @@ def read_model(
 ) -> SharedModel:
     """Read a model, unless a step has asked for the same and nothing has changed since.
 
-    The step moves the value variables `vars`, from `point` on. UnsplittableModelError if rows
+    The step moves the value variables `vars`, from `point` on. UnsupportedModelError if rows
     cannot be proven to be independent given the parameters; SettingError if settings do not fit the
     model.
     """
@@ -321,7 +319,7 @@ def read_model(
     is_same = request is not None and known is not None and known.request == request
     if is_same and known is not None and known.watched.is_unchanged:
         return known
-    parts = split(
+    parts = factorize(
         model,
         vars,
         reading.observed,
@@ -331,7 +329,7 @@ def read_model(
     )
     if reading.in_linear_coordinates:
         linear = in_linear_coordinates(parts)
-        target = with_best_shapes(parts, linear, point, reading.compile_kwargs)
+        target = choose_shape_parametrization(parts, linear, point, reading.compile_kwargs)
     else:
         target = Target(parts, 2, 1.0, reading.compile_kwargs)
     watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))

@@ -26,11 +26,11 @@ from pymc_minibatch_mh.kernels.bound_tables import (
     table_of_move,
 )
 from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
+from pymc_minibatch_mh.reference.full_data import over_rows
 from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, WORTHWHILE
-from pymc_minibatch_mh.reference.passes import over_rows
 from pymc_minibatch_mh.reference.row_sums import BoundedMove, RowSums, ratio_in
 from pymc_minibatch_mh.reference.target import Target
 
@@ -60,7 +60,7 @@ MOST_LEFT_OUT = 32
 
 
 def whitened_directions(
-    target: Target, surrogate: Surrogate, most: int = MOST_LEFT_OUT
+    target: Target, reference: Reference, most: int = MOST_LEFT_OUT
 ) -> np.ndarray:
     """Return directions along which no row changes, orthonormal after whitening: shape (n, d).
 
@@ -69,7 +69,7 @@ def whitened_directions(
     directions = target.compiled.unread
     if not 0 < len(directions) <= most:
         return NO_DIRECTIONS
-    basis, _ = np.linalg.qr((directions @ surrogate.whitener.T).T)
+    basis, _ = np.linalg.qr((directions @ reference.whitener.T).T)
     return np.ascontiguousarray(basis.T)
 
 
@@ -84,7 +84,7 @@ class RatioToBounds(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class HeldAgainstBounds:
+class BoundCheck:
     """Bounds and changes of rows; a pickle has none of them.
 
     Asked is for a `move`, and for what is found of the sums, of rows that were read and of their
@@ -97,7 +97,7 @@ class HeldAgainstBounds:
     source: StoredRows | None
 
     def __reduce__(self) -> tuple:
-        return HeldAgainstBounds, (self.sums, self.bounds, without_rows(self.function), None)
+        return BoundCheck, (self.sums, self.bounds, without_rows(self.function), None)
 
     def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
         """Return the answer for rows by their numbers, which are read here."""
@@ -126,7 +126,7 @@ CHUNK = 65_536
 
 def audited(
     target: Target,
-    surrogate: Surrogate,
+    reference: Reference,
     tables: AnyTables,
     rng: np.random.Generator,
     rows: np.ndarray | None = None,
@@ -140,13 +140,13 @@ def audited(
     if tables.verified:
         moves = int(np.clip(CHANGES // target.source.n_rows, 1, MOVES))
     # A position outside of the support is refused before a row is read.
-    support = target.split.lower, target.split.upper
-    for move in islice(typical_moves(target, surrogate, tables, rng, support), moves):
+    support = target.factorization.lower, target.factorization.upper
+    for move in islice(typical_moves(target, reference, tables, rng, support), moves):
         if isinstance(tables, Tables) and tables.are_ranges:
             for place in (move.position, move.new):
-                ratio, row = _furthest_out(target, surrogate, tables, place)
+                ratio, row = _furthest_out(target, reference, tables, place)
                 if not ratio <= 1.0:
-                    ends = surrogate.centre, place
+                    ends = reference.centre, place
                     return violation_message(target, row, *ends, ratio, of_range=True)
             continue
         ratio, row = _largest_ratio(target, tables, move, rows)
@@ -159,16 +159,16 @@ def _largest_ratio(
     target: Target, tables: AnyTables, move: BoundedMove, rows: np.ndarray | None
 ) -> tuple[float, int]:
     """Return the largest ratio of a row's change to its bound in a move, and the row."""
-    passes = target.passes
+    full_data = target.full_data
     if isinstance(tables, Tables):
-        return passes.largest_ratio(move, tables.c[move.table])
+        return full_data.largest_ratio(move, tables.c[move.table])
     # Stored rows are held against their bounds a second time by some of them only.
     assert isinstance(target.source, StoredRows)
     if rows is None:
         rows = target.spread(CHANGES)
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
-    work = HeldAgainstBounds(passes.sums, tables.bounds, tables.bounds.function, target.source)
+    work = BoundCheck(full_data.sums, tables.bounds, tables.bounds.function, target.source)
     asked = RatioToBounds(move)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
     found = over_rows(work, target.source, [(chunk, asked) for chunk in chunks], "Checking bounds")
@@ -178,16 +178,16 @@ def _largest_ratio(
 
 
 def _furthest_out(
-    target: Target, surrogate: Surrogate, tables: Tables, position: np.ndarray
+    target: Target, reference: Reference, tables: Tables, position: np.ndarray
 ) -> tuple[float, int]:
     """Return the largest distance from the middle of a range, in halves of that, and its row."""
-    address, space = address_of(target.evaluate), target.passes.space
-    beta = surrogate.inverse_temperature
+    address, space = address_of(target.evaluate), target.full_data.space
+    beta = reference.inverse_temperature
     largest, worst = 0.0, 0
     for first in range(0, target.source.n_rows, CHUNK):
         last = min(first + CHUNK, target.source.n_rows)
         differences, scales = np.zeros((2, last - first))
-        ends = surrogate.centre, position, surrogate.centre
+        ends = reference.centre, position, reference.centre
         differences_of(address, ends, space, np.arange(first, last), differences, scales)
         width, below = tables.c[:, first:last].astype(np.float64)
         differences += (below - 0.5 * width) / beta
@@ -198,40 +198,40 @@ def _furthest_out(
 
 
 def sizes_of_many(
-    target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator, count: int
+    target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator, count: int
 ) -> np.ndarray:
     """Return C M of many moves at once as of :func:`moves_of_chains`; infinite where unbounded."""
-    noise = rng.standard_normal((count, 2, surrogate.centre.size))
-    ends = surrogate.centre + noise @ surrogate.factor.T
+    noise = rng.standard_normal((count, 2, reference.centre.size))
+    ends = reference.centre + noise @ reference.factor.T
     sizes = np.empty(count)
-    sizes_between(_arrays(target, surrogate, tables), surrogate, ends, sizes)
+    sizes_between(_arrays(target, reference, tables), reference, ends, sizes)
     return sizes
 
 
 def sizes_of_moves(
-    target: Target, surrogate: Surrogate, tables: AnyTables, rng: np.random.Generator
+    target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator
 ) -> list[float]:
     """Return C M of typical moves where they are bounded, C that of the rows that are drawn."""
-    moves = typical_moves(target, surrogate, tables, rng)
+    moves = typical_moves(target, reference, tables, rng)
     totals = tables.heads_of_drawn[:, TOTAL]
     return [float(totals[move.table] * move.m) for move in moves]
 
 
 def typical_moves(
     target: Target,
-    surrogate: Surrogate,
+    reference: Reference,
     tables: AnyTables,
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
 ) -> Iterator[BoundedMove]:
     """Make moves between points of the Gaussian approximation, those that are bounded."""
-    moves = islice(moves_of_chains(target, surrogate, tables, rng, support), MOVES)
+    moves = islice(moves_of_chains(target, reference, tables, rng, support), MOVES)
     return (move for move in moves if move is not None)
 
 
 def moves_of_chains(
     target: Target,
-    surrogate: Surrogate,
+    reference: Reference,
     tables: AnyTables,
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
@@ -240,21 +240,21 @@ def moves_of_chains(
 
     They are measured as those of a chain: without directions that no row depends on.
     """
-    arrays = _arrays(target, surrogate, tables)
+    arrays = _arrays(target, reference, tables)
     while True:
-        noise = rng.standard_normal((2, surrogate.centre.size))
-        here, there = np.clip(surrogate.centre + noise @ surrogate.factor.T, *support)
+        noise = rng.standard_normal((2, reference.centre.size))
+        here, there = np.clip(reference.centre + noise @ reference.factor.T, *support)
         _require_metric(tables, here, there)
-        best, m = table_of_move(arrays, surrogate, here, there)
-        ends = here, there, surrogate.centre
-        made = BoundedMove(target.taylor_order, ends, best, m, surrogate.inverse_temperature)
+        best, m = table_of_move(arrays, reference, here, there)
+        ends = here, there, reference.centre
+        made = BoundedMove(target.taylor_order, ends, best, m, reference.inverse_temperature)
         yield made if best >= 0 else None
 
 
-def _arrays(target: Target, surrogate: Surrogate, tables: AnyTables) -> BoundTables:
-    arrays = tables.undrawn._replace(heads=tables.heads_of_drawn)
+def _arrays(target: Target, reference: Reference, tables: AnyTables) -> BoundTables:
+    arrays = tables.undrawn._replace(headers=tables.heads_of_drawn)
     if tables.verified:
-        arrays = arrays._replace(unread=whitened_directions(target, surrogate))
+        arrays = arrays._replace(unread=whitened_directions(target, reference))
     return arrays
 
 
@@ -273,7 +273,7 @@ def term_and_row(target: Target, row: int) -> tuple[str, int]:
     """Return the variable that a row belongs to, and the number that it has there."""
     starts = target.source.term_starts
     term = int(np.searchsorted(starts, row, side="right")) - 1
-    return target.split.terms[term].name, row - int(starts[term])
+    return target.factorization.terms[term].name, row - int(starts[term])
 
 
 def violation_message(

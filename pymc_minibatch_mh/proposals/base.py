@@ -1,4 +1,4 @@
-"""What a chain needs of a proposal."""
+"""The contract of proposals."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -64,21 +64,21 @@ class Proposal(ABC):
             Number of dimensions d.
         """
 
-    def linked(self, record: Any, prepared: Any) -> Any:
-        """Return what compiled updates are handed: the record, unless they need addresses."""
+    def linked(self, record: Any, plan: Any) -> Any:
+        """Return the record of compiled updates: this one, unless they need addresses."""
         return record
 
     def require_proposed(self, record: Any) -> None:
-        """Raise what has gone wrong in a move of a user, where a component of -1 has ended a run.
+        """Raise the exception of a user's move, where a component of -1 has ended a run.
 
         Parameters
         ----------
         record
-            What compiled updates were handed.
+            The record of compiled updates.
         """
         return
 
-    def scales(self, prepared: Any) -> tuple[int, ...]:
+    def scales(self, plan: Any) -> tuple[int, ...]:
         """Return the coordinates that its moves draw first, and others given them; else none."""
         return ()
 

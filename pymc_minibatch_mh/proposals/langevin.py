@@ -18,7 +18,7 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import choice, flag, positive, rows
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.batch import draw_batch, rise
+from pymc_minibatch_mh.kernels.batch import draw_batch, gradient_estimate
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
@@ -50,14 +50,14 @@ class LinkedLangevin(NamedTuple):
 @compiled(inlined=True)
 def _whitened_rise(own, posterior, rows, position, gradient, out):
     """Write Lᵀ g(θ), or g(θ) where there is no preconditioner, from the first moved coordinate."""
-    surrogate, size = posterior.surrogate, position.size
-    rise(posterior, rows, position, gradient)
-    for j in range(surrogate.first, size):
+    reference, size = posterior.reference, position.size
+    gradient_estimate(posterior, rows, position, gradient)
+    for j in range(reference.first, size):
         out[j] = gradient[j]
         if own.preconditioner == LAPLACE:
             out[j] = 0.0
             for i in range(j, size):
-                out[j] += surrogate.factor[i, j] * gradient[i]
+                out[j] += reference.factor[i, j] * gradient[i]
 
 
 @role_of(LinkedLangevin, "propose")
@@ -67,8 +67,8 @@ def propose_langevin(own, move, posterior, rng):
 
     With v = Lᵀ g(θ) and v' = Lᵀ g(θ'), the noise that leads back is -ξ - h (v + v')/2.
     """
-    surrogate, size, h = posterior.surrogate, move.new.size, own.step
-    first = surrogate.first
+    reference, size, h = posterior.reference, move.new.size, own.step
+    first = reference.first
     # Before a position is looked at: the batch must know nothing of it.
     rows = draw_batch(rng, own.batch_size, own.derivatives, posterior)
     noise, gradient = np.empty(size), np.empty(size)
@@ -82,7 +82,7 @@ def propose_langevin(own, move, posterior, rng):
             change = 0.5 * h * here[i] + noise[i]
         elif i >= first:
             for j in range(first, i + 1):
-                change += surrogate.factor[i, j] * (0.5 * h * here[j] + noise[j])
+                change += reference.factor[i, j] * (0.5 * h * here[j] + noise[j])
         move.new[i] = move.position[i] + h * change
     _whitened_rise(own, posterior, rows, move.new, gradient, there)
     log_q = 0.0
@@ -177,7 +177,7 @@ class Langevin(Proposal):
             return record
         return record._replace(step=tuned(record.step, window[0], total[0], BEST_ACCEPTANCE))
 
-    def linked(self, record: LangevinStep, prepared: Any) -> LinkedLangevin:
+    def linked(self, record: LangevinStep, plan: Any) -> LinkedLangevin:
         """Return the numbers with the address of this process.
 
         Raises
@@ -185,14 +185,14 @@ class Langevin(Proposal):
         SettingError
             If there is neither a batch nor a gradient of control variates.
         """
-        if not self.batch_size and prepared.surrogate.order < 2:
+        if not self.batch_size and plan.reference.order < 2:
             raise SettingError(
                 f"batch_size=0 leaves Langevin() without a gradient of the likelihood at "
-                f"taylor_order={prepared.surrogate.order}. Give a batch_size such as 500, or use "
+                f"taylor_order={plan.reference.order}. Give a batch_size such as 500, or use "
                 "taylor_order=2."
             )
-        target = prepared.target
-        derivatives = address_of(target.passes.sums.derivatives) if self.batch_size else 0
+        target = plan.target
+        derivatives = address_of(target.full_data.sums.derivatives) if self.batch_size else 0
         return LinkedLangevin(*record, self.batch_size, derivatives)
 
     def scaling(self, record: LangevinStep) -> float:

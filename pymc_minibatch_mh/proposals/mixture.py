@@ -11,10 +11,10 @@ lie below zero.
 
 *Effects given their scales.* The normal approximation of a hierarchy fails where its scales are far
 from their centre. Here all moves are made in numbers (u, w) that are standard normal where effects
-are normal given their scales (:mod:`pymc_minibatch_mh.kernels.by_scales`), and corrected for the
-volume of that map. A walk of these numbers moves a scale and the effects with it, as far as rows do
-not hold them: a partial non-centring (Papaspiliopoulos, Roberts & Sköld, Statistical Science
-22:59-73, 2007, doi:10.1214/088342307000000014).
+are normal given their scales (:mod:`pymc_minibatch_mh.kernels.scale_conditional`), and corrected
+for the volume of that map. A walk of these numbers moves a scale and the effects with it, as far as
+rows do not hold them: a partial non-centring (Papaspiliopoulos, Roberts & Sköld, Statistical
+Science 22:59-73, 2007, doi:10.1214/088342307000000014).
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.by_scales import (
-    ByScales,
-    place_by_scales,
-    size_of_work,
-    whiten_by_scales,
-)
 from pymc_minibatch_mh.kernels.normal_tail import log_share_above, normal_above
 from pymc_minibatch_mh.kernels.roles import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCEPT, TRIED, role_of
+from pymc_minibatch_mh.kernels.scale_conditional import (
+    ScaleConditional,
+    place_given_scales,
+    size_of_work,
+    whiten_given_scales,
+)
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.walk import tuned, walk_by
@@ -71,7 +71,7 @@ class ByScalesNumbers(NamedTuple):
     scale: float
     weights: np.ndarray
     rho: np.ndarray
-    tables: ByScales
+    tables: ScaleConditional
     work: np.ndarray
 
 
@@ -93,7 +93,7 @@ def drawn_component(numbers, rng):
 @compiled(inlined=True)
 def propose_above_zero(numbers, move, posterior, rng):
     """Draw a component, then a move from it: see :func:`roles.propose`."""
-    centre, first = posterior.surrogate.centre, posterior.surrogate.first
+    centre, first = posterior.reference.centre, posterior.reference.first
     order, factor, tilt = numbers.order, numbers.factor, numbers.tilt
     # Both are overwritten once a move is made.
     here, white = move.step, move.there
@@ -123,21 +123,21 @@ def propose_above_zero(numbers, move, posterior, rng):
     return log_q, component
 
 
-def bordered(record: Any, prepared: Any) -> Any:
+def bordered(record: Any, plan: Any) -> Any:
     """Return numbers of a mixture as they are, or with those of coordinates that end at zero."""
-    target, surrogate = prepared.target, prepared.surrogate
-    coordinates = target.split.coordinates
+    target, reference = plan.target, plan.reference
+    coordinates = target.factorization.reparametrization
     ends = [] if coordinates is None else sorted(coordinates.ends)
     if not ends:
         return record
-    centre, first = surrogate.centre, surrogate.first
+    centre, first = reference.centre, reference.first
     rest = [k for k in range(centre.size) if k >= first and k not in ends]
     order = np.array([*range(first), *ends, *rest], dtype=np.int64)
-    covariance = surrogate.factor @ surrogate.factor.T
+    covariance = reference.factor @ reference.factor.T
     factor = np.linalg.cholesky(covariance[np.ix_(order, order)])
-    slope = surrogate.inverse_temperature * surrogate.gradient
-    if surrogate.order > 0:
-        slope = slope + target.passes.prior(centre, hessian=False).gradient
+    slope = reference.inverse_temperature * reference.gradient
+    if reference.order > 0:
+        slope = slope + target.full_data.prior(centre, hessian=False).gradient
     whitener = np.ascontiguousarray(np.linalg.inv(factor))
     tilt = np.ascontiguousarray(factor.T @ slope[order])
     own: tuple[float, np.ndarray, np.ndarray] = record[:3]
@@ -146,23 +146,23 @@ def bordered(record: Any, prepared: Any) -> Any:
 
 @role_of(ByScalesNumbers, "propose")
 @compiled(inlined=True)
-def propose_by_scales(numbers, move, posterior, rng):
+def propose_given_scales(numbers, move, posterior, rng):
     """Draw a component, then a move from it: see :func:`roles.propose`."""
     # Both are overwritten once a move is made.
     here, white = move.step, move.there
     component, rho, scale = drawn_component(numbers, rng)
-    log_q = whiten_by_scales(numbers.tables, move.position, here, numbers.work)
+    log_q = whiten_given_scales(numbers.tables, move.position, here, numbers.work)
     for i in range(here.size):
         white[i] = rho * here[i] + scale * rng.standard_normal()
         if component > 0:
             log_q += 0.5 * (white[i] * white[i] - here[i] * here[i])
-    log_q -= place_by_scales(numbers.tables, white, move.new, numbers.work)
+    log_q -= place_given_scales(numbers.tables, white, move.new, numbers.work)
     return log_q, component
 
 
-def given_scales(record: Any, prepared: Any) -> Any:
+def given_scales(record: Any, plan: Any) -> Any:
     """Return numbers of a mixture as they are, or with the tables of a hierarchy."""
-    tables = prepared.by_scales
+    tables = plan.scale_conditional
     if tables is None:
         return record
     own: tuple[float, np.ndarray, np.ndarray] = record[:3]
@@ -182,7 +182,7 @@ SKEW_LOSS = 0.05
 LOCAL_RHO = 0.8
 #: Tries of a component before its efficiency is trusted.
 ENOUGH_TRIES = 20
-#: What a draw costs besides reading rows, in rows: 20 µs of PyMC's loop, at 0.13 µs a row.
+#: Cost of a draw besides reading rows, in rows: 20 µs of PyMC's loop, at 0.13 µs a row.
 OVERHEAD_ROWS = 150.0
 
 
@@ -194,8 +194,8 @@ def propose_from_mixture(numbers, move, posterior, rng):
     With a lower triangular factor, the whitened coordinates from `first` on are standard normal
     *given* those before, so that moving these alone is the conditional move.
     """
-    surrogate = posterior.surrogate
-    first, factor, size = surrogate.first, surrogate.factor, move.new.size
+    reference = posterior.reference
+    first, factor, size = reference.first, reference.factor, move.new.size
     component, rho, scale = drawn_component(numbers, rng)
     white, log_q = move.there, 0.0
     if component == 0:
@@ -207,7 +207,7 @@ def propose_from_mixture(numbers, move, posterior, rng):
             white[i] = rho * move.here[i] + scale * rng.standard_normal()
             log_q += 0.5 * (white[i] * white[i] - move.here[i] * move.here[i])
     for i in range(first, size):
-        move.new[i] = surrogate.centre[i] + inner_of_line(factor, i, white, 0, i + 1)
+        move.new[i] = reference.centre[i] + inner_of_line(factor, i, white, 0, i + 1)
     return log_q, component
 
 
@@ -225,7 +225,7 @@ class Mixture(Proposal):
         Weight of the random walk θ' = θ + s L ξ before adaptation.
     scale
         Scale s of the walk before adaptation; by default 2.38/√d.
-    by_scales
+    scale_conditional
         Whether moves of a hierarchy are made in numbers that are normal given its scales, where
         that is of help: see :mod:`pymc_minibatch_mh.proposals.mixture`.
     """
@@ -233,7 +233,7 @@ class Mixture(Proposal):
     rho: tuple[float, ...] = LAPLACE_RHO
     walk_weight: float = 0.2
     scale: float | None = None
-    by_scales: bool = True
+    scale_conditional: bool = True
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -253,7 +253,7 @@ class Mixture(Proposal):
             )
         if self.scale is not None:
             positive("scale", self.scale, "Give one, or None.")
-        flag("by_scales", self.by_scales)
+        flag("scale_conditional", self.scale_conditional)
 
     @property
     def n_components(self) -> int:
@@ -276,14 +276,14 @@ class Mixture(Proposal):
             return record._replace(weights=self._weights(total, size))
         return record
 
-    def linked(self, record: MixtureNumbers, prepared: Any) -> Any:
+    def linked(self, record: MixtureNumbers, plan: Any) -> Any:
         """Return the record, with more numbers where coordinates end at zero, or have scales."""
-        found = given_scales(record, prepared) if self.by_scales else record
-        return bordered(record, prepared) if found is record else found
+        found = given_scales(record, plan) if self.scale_conditional else record
+        return bordered(record, plan) if found is record else found
 
-    def scales(self, prepared: Any) -> tuple[int, ...]:
+    def scales(self, plan: Any) -> tuple[int, ...]:
         """Return the scales of a hierarchy where moves draw its effects given them."""
-        tables = prepared.by_scales if self.by_scales else None
+        tables = plan.scale_conditional if self.scale_conditional else None
         return () if tables is None else tuple(tables.scales.tolist())
 
     def scaling(self, record: MixtureNumbers) -> float:
@@ -346,4 +346,4 @@ def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N
     1
     """
     single = isinstance(rho, int | float | np.floating)
-    return Mixture(rho=(rho,) if single else rho, walk_weight=0.0, by_scales=False)  # type: ignore[arg-type]
+    return Mixture(rho=(rho,) if single else rho, walk_weight=0.0, scale_conditional=False)  # type: ignore[arg-type]

@@ -15,14 +15,14 @@ from numba import njit
 from numba.core.errors import NumbaError
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.checks import is_number, numbers_of, rows
+from pymc_minibatch_mh.checks import as_floats, is_number, rows
 from pymc_minibatch_mh.data import code_digest
 from pymc_minibatch_mh.data.arrays import load
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.kernels.batch import MOVE, MOVE_SIGNATURE, Metric, draw_batch
 from pymc_minibatch_mh.kernels.handle import address_of, call_keeping, take_kept
 from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.posterior import RowSpace, Surrogate, whitened_norm
+from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace, whitened_norm
 from pymc_minibatch_mh.kernels.roles import (
     DERIVATIVES_SIGNATURE,
     TALLY_ACCEPT,
@@ -54,7 +54,7 @@ class Gaussian(NamedTuple):
     factor: np.ndarray
     whitener: np.ndarray
     #: An approximation of it, for the move, and its rows.
-    surrogate: Surrogate
+    reference: Reference
     space: RowSpace
 
 
@@ -95,7 +95,7 @@ def _walk(own, gaussian, positions, updates, sign, rng):
 class MoveCheck:
     """The check of one move, whose record compiled updates are handed.
 
-    `require_proposed` raises what has gone wrong in the move; `scale` is about the standard
+    `require_proposed` raises the exception of the move; `scale` is about the standard
     deviation of the Gaussian.
     """
 
@@ -115,7 +115,7 @@ class MoveCheck:
         covariance = CORRELATION ** np.abs(places[:, None] - places) * np.outer(self._sd, self._sd)
         factor, mean = np.linalg.cholesky(covariance), scale * (1.0 + places % 2)
         noise = rng.standard_normal((ROWS, size))
-        # What rows are read from is kept: the context has its addresses.
+        # The source of rows is kept: the context has its addresses.
         self._rows = mean + (noise - noise.mean(axis=0)) @ factor.T
         self._precision = np.linalg.inv(covariance) / ROWS
         context = np.array([self._rows.ctypes.data, self._precision.ctypes.data])
@@ -123,7 +123,7 @@ class MoveCheck:
         metric = mean + SHIFT * self._sd, WIDER * factor, whitener / WIDER
         space = RowSpace(np.array([0, ROWS]), context)
         self._gaussian = Gaussian(
-            mean, factor, whitener, Surrogate(*metric, *nothing, 0, 1.0), space
+            mean, factor, whitener, Reference(*metric, *nothing, 0, 1.0), space
         )
 
     def largest(self) -> float:
@@ -211,7 +211,7 @@ _COMPILED: WeakValueDictionary[tuple[int, str], Any] = WeakValueDictionary()
 
 
 class OwnMoveState(NamedTuple):
-    """What a move keeps in a chain."""
+    """The state of a move in a chain."""
 
     state: np.ndarray
 
@@ -234,12 +234,12 @@ class LinkedOwnMove(NamedTuple):
 @compiled(inlined=True)
 def propose_own(own, move, posterior, rng):
     """Draw rows, then let the user's function propose: see :func:`roles.propose`."""
-    surrogate = posterior.surrogate
+    reference = posterior.reference
     # Before a position is looked at: the batch must know nothing of it.
     rows = draw_batch(rng, own.batch_size, own.derivatives, posterior)
-    metric = Metric(surrogate.centre, surrogate.factor, surrogate.whitener)
+    metric = Metric(reference.centre, reference.factor, reference.whitener)
     copy_to(own.position, move.position)
-    # What the function does not write is no place to go to.
+    # Coordinates that the function does not write are no proposal.
     for i in range(move.new.size):
         move.new[i] = np.nan
     handed = own.position, move.new, rng, own.state, metric, rows
@@ -292,7 +292,7 @@ class OwnMove(Proposal):
     _compiled: Any = field(init=False, repr=False)
     # Taken now: numba has frozen what the function uses.
     _digest: str = field(init=False, repr=False)
-    #: What set it keeps to is not known, such as a manifold, or points with a mass of their own.
+    #: Its support is not known, such as a manifold, or points with a mass of their own.
     moves_without_rows = False
 
     def __post_init__(self) -> None:
@@ -303,7 +303,7 @@ class OwnMove(Proposal):
             raise SettingError(
                 f"adapt={adapt!r} is no function. Give one of (state, acceptance), or leave it out."
             )
-        object.__setattr__(self, "state", numbers_of("state", self.state))
+        object.__setattr__(self, "state", as_floats("state", self.state))
         plain = getattr(self.move, "py_func", self.move)
         # The digest tells a function whose globals have changed since from itself.
         known = id(plain), code_digest(plain)
@@ -323,13 +323,13 @@ class OwnMove(Proposal):
         object.__setattr__(self, "_compiled", function)
 
     def __repr__(self) -> str:
-        """Return what tells this move from others, in every process."""
+        """Return the identity of this move, in every process."""
         adapt = "" if self.adapt is None else f", adapted by {code_digest(self.adapt)}"
         move = f"{self.move.__name__} {self._digest}"
         return f"OwnMove({move}, {list(self.state)}, {self.batch_size}{adapt})"
 
     def __reduce__(self) -> tuple:
-        """Leave out what is compiled."""
+        """Leave out compiled functions."""
         return OwnMove, (self.move, self.state, self.batch_size, self.adapt)
 
     @property
@@ -409,16 +409,16 @@ class OwnMove(Proposal):
         self.adapt(state, float(window[0, TALLY_ACCEPT] / window[0, TRIED]))
         return OwnMoveState(np.ascontiguousarray(state, dtype=np.float64))
 
-    def linked(self, record: OwnMoveState, prepared: Any) -> LinkedOwnMove:
+    def linked(self, record: OwnMoveState, plan: Any) -> LinkedOwnMove:
         """Return the state with addresses; refuse rows that depend on other steps' variables."""
-        target = prepared.target
-        if target.split.first > 0:
+        target = plan.target
+        if target.factorization.first > 0:
             raise SettingError(
-                f"{target.split.blocks[0].name!r} is moved by another step, and an OwnMove moves "
-                "all coordinates. Let this step move it as well, or use RandomWalk()."
+                f"{target.factorization.blocks[0].name!r} is moved by another step, and an OwnMove "
+                "moves all coordinates. Let this step move it as well, or use RandomWalk()."
             )
-        derivatives = address_of(target.passes.sums.derivatives) if self.batch_size else 0
-        return self._linked(record.state, self.batch_size, derivatives, target.split.size)
+        derivatives = address_of(target.full_data.sums.derivatives) if self.batch_size else 0
+        return self._linked(record.state, self.batch_size, derivatives, target.factorization.size)
 
     def _linked(
         self, state: np.ndarray, batch_size: int, derivatives: int, size: int

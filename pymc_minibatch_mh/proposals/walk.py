@@ -60,13 +60,13 @@ def walk_by(factor, scale, move, first, rng):
 @compiled(inlined=True)
 def walk(numbers, move, posterior, rng):
     """Draw a step from a centred normal distribution: see :func:`roles.propose`."""
-    surrogate, scale = posterior.surrogate, numbers.scale
-    first = surrogate.first
+    reference, scale = posterior.reference, numbers.scale
+    first = reference.first
     if numbers.shape == IDENTITY:
         for i in range(move.new.size):
             move.new[i] = move.position[i] + (scale * rng.standard_normal() if i >= first else 0.0)
         return 0.0, 0
-    factor = surrogate.factor if numbers.shape == LAPLACE else numbers.factor
+    factor = reference.factor if numbers.shape == LAPLACE else numbers.factor
     walk_by(factor, scale, move, first, rng)
     return 0.0, 0
 
@@ -117,7 +117,7 @@ class RandomWalk(Proposal):
             )
 
     def __repr__(self) -> str:
-        """Return what tells this walk from others, in every process."""
+        """Return the identity of this walk, in every process."""
         given = self.covariance
         shape = repr(given) if isinstance(given, str) else f"covariance {digest(given)}"
         return f"RandomWalk({self.scale}, {shape}, adapt={self.adapt})"

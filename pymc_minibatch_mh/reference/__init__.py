@@ -1,1 +1,1 @@
-"""What rows are expanded around: the mode, the normal approximation and control variates."""
+"""The reference of all rows: the mode, the normal approximation and control variates."""

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.reference.passes import Derivatives, Passes
+from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 
 WAY_ON = (
     "Give the variable a proper, informative prior, such as pm.HalfNormal() for the scale of a "
@@ -68,7 +68,7 @@ def not_finite(names: Names, position: np.ndarray, bad: np.ndarray) -> ModeError
     )
 
 
-def runs_away(
+def scale_collapses(
     names: Names, k: int, path: Sequence[np.ndarray], values: Sequence[float]
 ) -> ModeError:
     """Tell of a coordinate that does not stop."""
@@ -229,7 +229,7 @@ def quadratic_of(hessian: np.ndarray) -> Quadratic:
 
 
 def _scale_of(curvature: np.ndarray) -> np.ndarray:
-    """Return the root of the curvature along each coordinate, or of what couples it to others."""
+    """Return the root of the curvature along each coordinate, or of its coupling to others."""
     own = np.abs(np.diag(curvature))
     finite = np.where(np.isfinite(curvature), np.abs(curvature), 0.0)
     own = np.where(np.isfinite(own) & (own > 0.0), own, finite.max(axis=0))
@@ -343,8 +343,10 @@ def averaged(
             excess = 0.5 * (up.value - down.value) - reach @ here.gradient
             gradient += excess / along * normal
             if hessian:
-                bend = 0.5 * reach @ (up.gradient - down.gradient) - reach @ here.hessian @ reach
-                curvature += bend / along**2 * np.outer(normal, normal)
+                skewness = (
+                    0.5 * reach @ (up.gradient - down.gradient) - reach @ here.hessian @ reach
+                )
+                curvature += skewness / along**2 * np.outer(normal, normal)
         return Derivatives(here.value, gradient, curvature)
 
     return across
@@ -373,7 +375,7 @@ class Density:
     density of the coordinates `rest` alone, the others are as `fixed` has them, shape (d,).
     """
 
-    passes: Passes
+    full_data: FullData
     weight: float
     rows: np.ndarray | None = None
     kinks: tuple[Kink, ...] = ()
@@ -382,8 +384,8 @@ class Density:
 
     @property
     def logs(self) -> np.ndarray:
-        """Coordinates that are logarithms of what may be zero: there is no end to them below."""
-        logs = self.passes.logs
+        """Coordinates that are logarithms of variables that may be zero, without a lower end."""
+        logs = self.full_data.logs
         return logs if self.rest is None else np.flatnonzero(np.isin(self.rest, logs))
 
     @property
@@ -393,12 +395,12 @@ class Density:
 
     def kinked_prior(self, position: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part as it is."""
-        return self._own(self.passes.prior(self.whole(position), hessian=hessian))
+        return self._own(self.full_data.prior(self.whole(position), hessian=hessian))
 
     def at(self, position: np.ndarray, *, hessian: bool) -> Point:
         """Evaluate at a position."""
         prior, whole = self.prior(position, hessian=hessian), self.whole(position)
-        rows = self._own(self.passes.likelihood(whole, hessian=hessian, rows=self.rows))
+        rows = self._own(self.full_data.likelihood(whole, hessian=hessian, rows=self.rows))
         total = Derivatives(
             prior.value + self.weight * rows.value,
             prior.gradient + self.weight * rows.gradient,

@@ -55,7 +55,7 @@ class Largest:
         return self._largest(Changes(rows, self._sizes(differences), nothing, nothing))
 
     def add(self, chunk: Changes) -> None:
-        """Take in what was found of another chunk."""
+        """Merge the result of another chunk."""
         known = self._found
         if known is not None:
             chunk = Changes(
@@ -144,7 +144,7 @@ def batch_rows(squares: np.ndarray, cubes: np.ndarray, n_rows: int) -> np.ndarra
 
 
 def _scores(sizes: np.ndarray) -> np.ndarray:
-    """Return what rows are compared by: to what power they count in the size of a batch."""
+    """Score rows by Σ|change|^1.5, their share of the batch size."""
     return (sizes * np.sqrt(sizes)).sum(axis=0)
 
 

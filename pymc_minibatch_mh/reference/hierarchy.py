@@ -4,7 +4,7 @@ Passes over the rows and maximisations that read none alternate: the scales φ b
 :mod:`pymc_minibatch_mh.reference.marginal`, then a Newton step in the rest x at the new scales. The
 quadratic of the rows means something near the best x only, so that φ stays until x is near it.
 
-Coordinates that a joint mode is not sought in: scales of hierarchies, and what acts like them.
+Coordinates without a joint mode: scales of hierarchies, and others that act like them.
 
 In ``alpha ~ Normal(mu, tau)`` the prior's curvature in alpha changes with tau and not with mu.
 Hence the rule, in which a *slope between two points* stands for a curvature, so that it also sees
@@ -28,15 +28,15 @@ from itertools import chain
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.likelihood.cells import Gather
+from pymc_minibatch_mh.likelihood.exprs import Gather
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.reference import density as findings
-from pymc_minibatch_mh.reference.climb import climb, first_found
+from pymc_minibatch_mh.reference import density as mode_errors
 from pymc_minibatch_mh.reference.density import Density, Names, Point, averaged
+from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
 from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
-from pymc_minibatch_mh.reference.passes import Derivatives, Passes
+from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
 #: Change of a slope, relative to the slopes, that is more than rounding.
 CHANGED = 1e-7
@@ -65,10 +65,10 @@ def read_by_forms(functions: Sequence[RowFunction], size: int) -> np.ndarray:
     return read
 
 
-def read_by_passes(passes: Passes, start: np.ndarray) -> np.ndarray:
+def read_by_full_data(full_data: FullData, start: np.ndarray) -> np.ndarray:
     """Return which coordinates the slopes of rows are not exactly zero in, bool, shape (d,)."""
     near = start + 0.1 * np.random.default_rng(SEED).standard_normal(start.size)
-    slopes = [passes.likelihood(place, hessian=False).gradient for place in (start, near)]
+    slopes = [full_data.likelihood(place, hessian=False).gradient for place in (start, near)]
     return np.any([slope != 0.0 for slope in slopes], axis=0)
 
 
@@ -154,7 +154,7 @@ class _Probe:
 
 def _differ(changes: np.ndarray, ends: Sequence[np.ndarray], chosen: np.ndarray) -> bool:
     size = np.sum(np.abs(ends), axis=0)
-    # What is not finite beyond the two points says nothing.
+    # Values that are not finite beyond the two points say nothing.
     with np.errstate(invalid="ignore"):
         return bool((np.abs(changes) > CHANGED * size)[chosen].any())
 
@@ -174,7 +174,7 @@ ROUNDING = 1e-9
 
 
 def find_marginal_mode(
-    passes: Passes,
+    full_data: FullData,
     start: np.ndarray,
     inverse_temperature: float,
     names: Sequence[str],
@@ -193,8 +193,8 @@ def find_marginal_mode(
         If there is no mode; names the parameters.
     """
     start = np.array(start, dtype=np.float64)
-    search = _Search(passes, scales, Names(names), max(tolerance, SETTLED * np.sqrt(start.size)))
-    rows = rows_of_few(passes, start.size, rng)
+    search = _Search(full_data, scales, Names(names), max(tolerance, SETTLED * np.sqrt(start.size)))
+    rows = rows_of_few(full_data, start.size, rng)
     if rows is None:
         return search.found_from_several(start, inverse_temperature, None, rng)
     try:
@@ -226,7 +226,7 @@ class _Place:
             normal = np.zeros(position.size)
             normal[self.rest] = kink.normal
             kinks.append(replace(kink, normal=normal))
-        whole, rows = self.density.passes.prior, self.point.likelihood
+        whole, rows = self.density.full_data.prior, self.point.likelihood
         slope, hessian = (self.density.weight * x for x in (rows.gradient, rows.hessian))
         prior = averaged(whole, kinks) if kinks else whole
         return Marginal(prior, self.scales, self.rest, position, slope, -hessian)
@@ -252,14 +252,14 @@ class _Search:
     """A search for the mode of `scales` and of the rest there, from any start."""
 
     def __init__(
-        self, passes: Passes, scales: Sequence[int], names: Names, tolerance: float
+        self, full_data: FullData, scales: Sequence[int], names: Names, tolerance: float
     ) -> None:
-        self._passes = passes
+        self._passes = full_data
         self._names = names
         self._tolerance = tolerance
         self._scales = np.array(scales, dtype=np.int64)
         self._rest = np.setdiff1d(np.arange(len(names.all)), self._scales)
-        # What is not transformed has no unit that could tell how far is far.
+        # Untransformed variables have no unit of distance.
         transformed = [names.all[int(k)].partition("[")[0].endswith("__") for k in self._scales]
         self._reach = np.where(transformed, REACH, np.inf)
 
@@ -284,7 +284,7 @@ class _Search:
             marginal = place.marginal()
             best = marginal.given(place.position[self._scales])
             if best is None:
-                raise findings.start_without_density()
+                raise mode_errors.start_without_density()
             calm = place.distance(best) <= CALM * np.sqrt(self._rest.size)
             if calm:
                 best = marginal.best(best, self._reach)
@@ -296,13 +296,13 @@ class _Search:
                 if not np.isfinite(curvature).all():
                     bad = np.zeros(best.position.size)
                     bad[self._scales] = ~np.isfinite(curvature).all(axis=1)
-                    raise findings.not_finite(self._names, best.position, bad)
+                    raise mode_errors.not_finite(self._names, best.position, bad)
                 if np.sqrt(max(move @ curvature @ move, 0.0)) < self._tolerance:
                     return self._mode(place, best, marginal.precision(best, curvature))
             steady = self._steady(steady, move, best)
             place = self._moved(place, best)
         worst = int(np.argmax(np.abs(step)))
-        raise findings.unsettled(self._names, MAX_PASSES, place.position, step, distance, worst)
+        raise mode_errors.unsettled(self._names, MAX_PASSES, place.position, step, distance, worst)
 
     def _is_all_of_reach(self, move: np.ndarray) -> np.ndarray:
         return np.abs(move) > 0.999 * self._reach
@@ -313,7 +313,7 @@ class _Search:
         steady = np.where(way * steady >= 0.0, (steady + way) * np.abs(way), way)
         worst = int(np.argmax(np.abs(steady)))
         if np.abs(steady[worst]) >= STEADY_MOVES:
-            raise findings.scale_runs_away(
+            raise mode_errors.scale_runs_away(
                 self._names, int(self._scales[worst]), best.position, steady[worst]
             )
         return steady
@@ -323,7 +323,7 @@ class _Search:
         names = [self._names.all[int(k)] for k in self._rest]
         near = 0.5 * CALM * np.sqrt(self._rest.size)
         density = replace(density, rest=self._rest, fixed=position)
-        point, density = climb(density, position[self._rest], names, near)
+        point, density = newton_search(density, position[self._rest], names, near)
         return _Place(density, point, self._scales, self._rest)
 
     def _moved(self, place: _Place, best: Given) -> _Place:
@@ -339,10 +339,10 @@ class _Search:
     def _mode(self, place: _Place, best: Given, precision: np.ndarray) -> Mode:
         values, vectors = np.linalg.eigh(precision)
         if not values[0] > 0.0:
-            raise findings.flat(self._names, np.abs(vectors[:, 0]))
+            raise mode_errors.flat(self._names, np.abs(vectors[:, 0]))
         wide = np.zeros(precision.shape[0])
         wide[self._scales] = np.sqrt(np.diag(np.linalg.inv(precision)))[self._scales]
         wide[self._scales[np.isinf(self._reach)]] = 0.0
         if wide.max() > MOST_SPREAD:
-            raise findings.flat(self._names, wide / wide.max())
+            raise mode_errors.flat(self._names, wide / wide.max())
         return place.at_mode(best, precision)

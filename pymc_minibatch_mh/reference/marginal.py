@@ -20,8 +20,8 @@ from itertools import combinations
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import Mode, whitening
-from pymc_minibatch_mh.reference.passes import Derivatives, Passes
 
 #: Newton steps to the maximum over x, and the distance from it, in standard deviations, that ends.
 MAX_STEPS, NEAR = 30, 1e-5
@@ -114,7 +114,7 @@ class Marginal:
         return here
 
     def at(self, position: np.ndarray) -> Given | None:
-        """Return what belongs to a position, be its x the best or not; None without density."""
+        """Return the state at a position, be its x the best or not; None without density."""
         prior = self.prior(position, hessian=True)
         finite = np.isfinite(prior.value) and np.isfinite(prior.gradient).all()
         if not (finite and np.isfinite(prior.hessian).all()):
@@ -244,7 +244,7 @@ STEPS_WITH_SCALES, WORTH_ANOTHER = 3, 0.1
 
 
 def smoothed(
-    passes: Passes, mode: Mode, inverse_temperature: float, rng: np.random.Generator
+    full_data: FullData, mode: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode:
     """Move a mode towards the mean of the posterior, or leave it where moving is of no use.
 
@@ -254,7 +254,7 @@ def smoothed(
     # but where scales move the rest follows.
     moved = None
     for _ in range(STEPS_WITH_SCALES if mode.marginal else 1):
-        further = _moved(passes, moved or mode, inverse_temperature, rng)
+        further = _moved(full_data, moved or mode, inverse_temperature, rng)
         if further is None:
             break
         way = further.position - (moved or mode).position
@@ -267,41 +267,45 @@ def smoothed(
     return mode if far else moved
 
 
-def bend_of_rows(
-    passes: Passes, centre: np.ndarray, factor: np.ndarray, weight: float, rng: np.random.Generator
+def skewness_shift(
+    full_data: FullData,
+    centre: np.ndarray,
+    factor: np.ndarray,
+    weight: float,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Return by how much the average gradient of weighted rows differs from that in the centre.
 
     Of many rows it is estimated from some, which are drawn.
     """
     rows = None
-    if passes.n_rows > SUBSAMPLE:
-        rows = np.sort(rng.choice(passes.n_rows, SUBSAMPLE, replace=False))
-        weight *= passes.n_rows / SUBSAMPLE
-    return weight * passes.bend(centre, factor, rows)
+    if full_data.n_rows > SUBSAMPLE:
+        rows = np.sort(rng.choice(full_data.n_rows, SUBSAMPLE, replace=False))
+        weight *= full_data.n_rows / SUBSAMPLE
+    return weight * full_data.skewness(centre, factor, rows)
 
 
 def _moved(
-    passes: Passes, here: Mode, inverse_temperature: float, rng: np.random.Generator
+    full_data: FullData, here: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode | None:
     _, factor = whitening(here.precision)
     gradient = inverse_temperature * here.likelihood.gradient
-    gradient = gradient + passes.prior(here.position, hessian=False).gradient
-    bend = bend_of_rows(passes, here.position, factor, inverse_temperature, rng)
-    tilt = factor.T @ (gradient + bend) + passes.bend_of_prior(here.position, factor)
+    gradient = gradient + full_data.prior(here.position, hessian=False).gradient
+    skewness = skewness_shift(full_data, here.position, factor, inverse_temperature, rng)
+    tilt = factor.T @ (gradient + skewness) + full_data.skewness_of_prior(here.position, factor)
     shift = factor @ tilt
     if not _distance(here, shift) > WORTH_MOVING:
         return None
     position = here.position + shift
-    likelihood = passes.likelihood(position, hessian=True)
-    precision = _precision(passes, here, position, likelihood, inverse_temperature)
+    likelihood = full_data.likelihood(position, hessian=True)
+    precision = _precision(full_data, here, position, likelihood, inverse_temperature)
     if precision is None or np.linalg.eigvalsh(precision)[0] <= 0.0:
         return None
     return Mode(position, precision, likelihood, marginal=here.marginal)
 
 
 def _precision(
-    passes: Passes,
+    full_data: FullData,
     here: Mode,
     position: np.ndarray,
     likelihood: Derivatives,
@@ -310,10 +314,10 @@ def _precision(
     """Return the precision at a position as `here` has its own, None where it is not finite."""
     hessian = inverse_temperature * likelihood.hessian
     if not here.marginal:
-        precision = -hessian - passes.prior(position, hessian=True).hessian
+        precision = -hessian - full_data.prior(position, hessian=True).hessian
         return precision if np.isfinite(precision).all() else None
     rows = Derivatives(likelihood.value, inverse_temperature * likelihood.gradient, hessian)
-    marginal = Marginal.frozen(passes.prior, here.marginal, position, rows)
+    marginal = Marginal.frozen(full_data.prior, here.marginal, position, rows)
     given = marginal.at(position)
     return None if given is None else marginal.precision(given, marginal.curvature_at(given))
 

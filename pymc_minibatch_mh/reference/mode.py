@@ -16,11 +16,11 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.looks import unit_noise
-from pymc_minibatch_mh.kernels.posterior import Surrogate
-from pymc_minibatch_mh.reference.climb import climb, first_found
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.reference.density import WAY_ON, Density
+from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.heavy import Largest
-from pymc_minibatch_mh.reference.passes import Derivatives, Passes
+from pymc_minibatch_mh.reference.newton import first_found, newton_search
 
 #: Rows of the subsample that finds the neighbourhood of the mode, at least and per coordinate.
 SUBSAMPLE, SUBSAMPLE_PER_COORDINATE = 20_000, 50
@@ -53,7 +53,7 @@ class Mode:
 
 
 def find_mode(
-    passes: Passes,
+    full_data: FullData,
     start: np.ndarray,
     inverse_temperature: float,
     names: Sequence[str],
@@ -81,31 +81,33 @@ def find_mode(
         If the log-posterior is flat or unbounded along some direction; names the parameters.
     """
     start = np.array(start, dtype=np.float64)
-    whole = Density(passes, inverse_temperature)
-    rows = rows_of_few(passes, start.size, rng)
+    whole = Density(full_data, inverse_temperature)
+    rows = rows_of_few(full_data, start.size, rng)
     if rows is None:
         starts = _starts(whole, start, rng)
-        mode, density = first_found(lambda x: climb(whole, x, names, tolerance), starts)
+        mode, density = first_found(lambda x: newton_search(whole, x, names, tolerance), starts)
     else:
-        coarse = Density(passes, inverse_temperature * passes.n_rows / rows.size, rows)
+        coarse = Density(full_data, inverse_temperature * full_data.n_rows / rows.size, rows)
         try:
             starts = _starts(coarse, start, rng)
-            near, found = first_found(lambda x: climb(coarse, x, names, COARSE_TOLERANCE), starts)
+            near, found = first_found(
+                lambda x: newton_search(coarse, x, names, COARSE_TOLERANCE), starts
+            )
         except ModeError:
             # A few rows may be separated where all are not; all rows have the last word.
-            mode, density = climb(whole, start, names, tolerance)
+            mode, density = newton_search(whole, start, names, tolerance)
         else:
             whole = whole.over(found.kinks)
-            mode, density = climb(whole, near.position, names, tolerance)
+            mode, density = newton_search(whole, near.position, names, tolerance)
     return Mode(mode.position, -mode.total.hessian, mode.likelihood, density.kinked)
 
 
-def rows_of_few(passes: Passes, size: int, rng: np.random.Generator) -> np.ndarray | None:
+def rows_of_few(full_data: FullData, size: int, rng: np.random.Generator) -> np.ndarray | None:
     """Draw the rows that find the neighbourhood of a mode; None where all are about as few."""
     few = max(SUBSAMPLE, SUBSAMPLE_PER_COORDINATE * size)
-    if passes.n_rows <= 4 * few:
+    if full_data.n_rows <= 4 * few:
         return None
-    return np.sort(rng.choice(passes.n_rows, few, replace=False))
+    return np.sort(rng.choice(full_data.n_rows, few, replace=False))
 
 
 def _starts(density: Density, start: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -138,13 +140,13 @@ class Calibration:
     third_absolute: float
 
 
-def surrogate_at(mode: Mode, order: int, inverse_temperature: float) -> Surrogate:
+def reference_at(mode: Mode, order: int, inverse_temperature: float) -> Reference:
     """Build control variates of one order around a mode."""
     size = mode.position.size
     whitener, factor = whitening(mode.precision)
     curvature = mode.likelihood.hessian if order == 2 else np.zeros((size, size))
     gradient = mode.likelihood.gradient if order >= 1 else np.zeros(size)
-    return Surrogate(
+    return Reference(
         np.ascontiguousarray(mode.position),
         factor,
         whitener,
@@ -155,15 +157,15 @@ def surrogate_at(mode: Mode, order: int, inverse_temperature: float) -> Surrogat
     )
 
 
-def plain_surrogate(
+def plain_reference(
     centre: np.ndarray, covariance: np.ndarray, inverse_temperature: float
-) -> Surrogate:
+) -> Reference:
     """Return control variates of order 0, all of them zero, around a point that nobody sought."""
     size = centre.size
     factor = np.ascontiguousarray(cholesky(covariance, lower=True))
     whitener = np.ascontiguousarray(solve_triangular(factor, np.eye(size), lower=True))
     gradient, hessian = np.zeros(size), np.zeros((size, size))
-    return Surrogate(np.array(centre), factor, whitener, gradient, hessian, 0, inverse_temperature)
+    return Reference(np.array(centre), factor, whitener, gradient, hessian, 0, inverse_temperature)
 
 
 def whitening(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -177,9 +179,9 @@ def whitening(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def calibrate(
-    passes: Passes,
+    full_data: FullData,
     order: int,
-    surrogate: Surrogate,
+    reference: Reference,
     rng: np.random.Generator,
     *,
     seeks_heavy: bool = False,
@@ -192,21 +194,21 @@ def calibrate(
     Returns what was measured of the rows that are drawn, and the rows that are not: where
     `seeks_heavy`, those that every update better reads, see :mod:`reference.heavy`.
     """
-    count = int(np.clip(CALIBRATION_READS // passes.n_rows, FEWEST_MOVES, MOST_MOVES))
-    moves, centre = _typical_moves(count, surrogate, rng), surrogate.centre
-    largest = Largest(passes.n_rows, surrogate.inverse_temperature) if seeks_heavy else None
-    found, heavy = passes.moves(order, moves, centre, largest=largest), NO_ROWS
-    units = [unit_noise(surrogate, *ends) for ends in moves]
+    count = int(np.clip(CALIBRATION_READS // full_data.n_rows, FEWEST_MOVES, MOST_MOVES))
+    moves, centre = _typical_moves(count, reference, rng), reference.centre
+    largest = Largest(full_data.n_rows, reference.inverse_temperature) if seeks_heavy else None
+    found, heavy = full_data.moves(order, moves, centre, largest=largest), NO_ROWS
+    units = [unit_noise(reference, *ends) for ends in moves]
     if largest is not None:
         counted = np.isfinite([moments.variance for moments in found])
-        further = _typical_moves(MOST_MOVES - count, surrogate, rng)
-        seen = passes.differences(order, further, centre, largest.rows)
-        noise = (np.array(units), np.array([unit_noise(surrogate, *ends) for ends in further]))
+        further = _typical_moves(MOST_MOVES - count, reference, rng)
+        seen = full_data.differences(order, further, centre, largest.rows)
+        noise = (np.array(units), np.array([unit_noise(reference, *ends) for ends in further]))
         largest.look_again(seen, *noise)
         heavy = largest.heavy(np.append(counted, np.isfinite(seen).all(axis=1)))
     if heavy.size:
-        found = passes.moves(order, moves, centre, heavy)
-    weight = (surrogate.inverse_temperature * (passes.n_rows - heavy.size)) ** 2
+        found = full_data.moves(order, moves, centre, heavy)
+    weight = (reference.inverse_temperature * (full_data.n_rows - heavy.size)) ** 2
     ratios, skews, thirds = [], [0.0], [0.0]
     for unit, moments in zip(units, found, strict=True):
         if np.isfinite(moments.variance) and unit > 0.0:
@@ -218,12 +220,12 @@ def calibrate(
 
 
 def _typical_moves(
-    count: int, surrogate: Surrogate, rng: np.random.Generator
+    count: int, reference: Reference, rng: np.random.Generator
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Draw moves between points of the Gaussian approximation."""
-    noise = rng.standard_normal((count, 2, surrogate.centre.size))
+    noise = rng.standard_normal((count, 2, reference.centre.size))
     return [
-        (surrogate.centre + surrogate.factor @ a, surrogate.centre + surrogate.factor @ b)
+        (reference.centre + reference.factor @ a, reference.centre + reference.factor @ b)
         for a, b in noise
     ]
 
@@ -236,7 +238,7 @@ MAX_STEPS = 60
 
 
 def find_centre(
-    passes: Passes,
+    full_data: FullData,
     start: np.ndarray,
     inverse_temperature: float,
     names: Sequence[str],
@@ -251,9 +253,9 @@ def find_centre(
     ModeError
         If the log-posterior has no scale or no mode.
     """
-    density, position = Density(passes, inverse_temperature), np.array(start, dtype=np.float64)
+    density, position = Density(full_data, inverse_temperature), np.array(start, dtype=np.float64)
     for _ in range(MAX_STEPS):
-        precision = _precision(passes, position, inverse_temperature, rng)
+        precision = _precision(full_data, position, inverse_temperature, rng)
         if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0.0:
             break
         here = density.at(position, hessian=False).total
@@ -262,7 +264,7 @@ def find_centre(
         tried = (density.at(position + 0.5**k * step, hessian=False) for k in range(20))
         better = next((x for x in tried if here.value < x.total.value < np.inf), None)
         if distance < SCORING_TOLERANCE or (better is None and distance < 1.0):
-            return Mode(position, precision, passes.likelihood(position, hessian=True))
+            return Mode(position, precision, full_data.likelihood(position, hessian=True))
         if better is None:
             break
         position = better.position
@@ -273,12 +275,12 @@ def find_centre(
 
 
 def _precision(
-    passes: Passes, position: np.ndarray, inverse_temperature: float, rng: np.random.Generator
+    full_data: FullData, position: np.ndarray, inverse_temperature: float, rng: np.random.Generator
 ) -> np.ndarray:
     groups = max(LEAST_GROUPS, GROUPS_PER_COORDINATE * position.size)
-    drawn = (rng.integers(0, passes.n_rows, GROUP) for _ in range(groups))
+    drawn = (rng.integers(0, full_data.n_rows, GROUP) for _ in range(groups))
     scores = np.array(
-        [passes.likelihood(position, hessian=False, rows=rows).gradient for rows in drawn]
+        [full_data.likelihood(position, hessian=False, rows=rows).gradient for rows in drawn]
     )
-    information = np.atleast_2d(np.cov(scores.T)) * (passes.n_rows / GROUP)
-    return inverse_temperature * information - passes.prior(position, hessian=True).hessian
+    information = np.atleast_2d(np.cov(scores.T)) * (full_data.n_rows / GROUP)
+    return inverse_temperature * information - full_data.prior(position, hessian=True).hessian

@@ -1,6 +1,6 @@
 """Sums over some rows in memory: functions, whose partials are sent to where rows are read.
 
-A question is a function of what compiles the rows, :class:`RowSums`, and of rows: their numbers, or
+A question is a function of the compiled rows, :class:`RowSums`, and of rows: their numbers, or
 rows that were read. A partial of it has the rest, and is small where it is pickled.
 """
 
@@ -73,9 +73,9 @@ class RowSums:
         return self._rows.row_derivatives()
 
     @cached_property
-    def bend(self) -> Callable | None:
-        """Compiled averages of third derivatives (``BEND``), None where there are none."""
-        return self._rows.bend()
+    def skewness(self) -> Callable | None:
+        """Compiled averages of third derivatives (``SKEWNESS``), None where there are none."""
+        return self._rows.skewness()
 
     def evaluate(self, order: int) -> Callable:
         """Return the compiled differences of remainders of an order (``EVALUATE``)."""
@@ -84,16 +84,16 @@ class RowSums:
         return self._differences[order]
 
     def of_rows(self, rows: np.ndarray | ArrayRows, asked: Callable) -> Any:
-        """Return what is asked of rows by their numbers, or of rows that were read."""
+        """Answer a question on rows by their numbers, or on rows that were read."""
         return asked(self, rows)
 
     of_read = of_rows
 
     @contextmanager
-    def placed(self, rows: np.ndarray | ArrayRows) -> Iterator[tuple[RowSpace, np.ndarray]]:
+    def bound_to(self, rows: np.ndarray | ArrayRows) -> Iterator[tuple[RowSpace, np.ndarray]]:
         """Yield where rows lie in memory and their numbers there, after what they need is compiled.
 
-        What is read and placed here lives as long as this frame.
+        Rows that are read and placed here live as long as this frame.
         """
         if isinstance(rows, np.ndarray):
             if not isinstance(self._source, StoredRows):
@@ -115,7 +115,7 @@ def derivatives_at(
     """Return the summed value and gradient, shape (1 + d,), and Hessian: (d, d) or (0, 0)."""
     size, address = theta.size, address_of(sums.derivatives)
     total, products = np.zeros(1 + size), np.zeros((size, size) if hessian else (0, 0))
-    with sums.placed(rows) as place:
+    with sums.bound_to(rows) as place:
         kernels.add_derivatives(address, theta, *place, total, products)
     return total, products
 
@@ -123,7 +123,7 @@ def derivatives_at(
 def values_at(theta: np.ndarray, sums: RowSums, rows: Any) -> np.ndarray:
     """Return the log-likelihood of each row, shape (n,)."""
     address = address_of(sums.derivatives)
-    with sums.placed(rows) as place:
+    with sums.bound_to(rows) as place:
         out = np.empty(place[1].size)
         kernels.row_values(address, theta, *place, out)
     return out
@@ -131,10 +131,10 @@ def values_at(theta: np.ndarray, sums: RowSums, rows: Any) -> np.ndarray:
 
 def bend_at(theta: np.ndarray, factor: np.ndarray, sums: RowSums, rows: Any) -> np.ndarray:
     """Return the sum of averages of third derivatives over N(θ, L Lᵀ), shape (d,)."""
-    assert sums.bend is not None
-    address, out = address_of(sums.bend), np.zeros(theta.size)
-    with sums.placed(rows) as place:
-        kernels.add_bend(address, theta, factor, *place, out)
+    assert sums.skewness is not None
+    address, out = address_of(sums.skewness), np.zeros(theta.size)
+    with sums.bound_to(rows) as place:
+        kernels.add_skewness(address, theta, factor, *place, out)
     return out
 
 
@@ -143,7 +143,7 @@ def differences_in(
 ) -> np.ndarray:
     """Return the differences of each row in each of some moves, shape (moves, n)."""
     address = address_of(sums.evaluate(order))
-    with sums.placed(rows) as place:
+    with sums.bound_to(rows) as place:
         return _measured(address, moves, centre, place)[1]
 
 
@@ -178,7 +178,7 @@ def moments_in(
     Rows at the places `left_out` do not count.
     """
     address = address_of(sums.evaluate(order))
-    with sums.placed(rows) as (space, numbers):
+    with sums.bound_to(rows) as (space, numbers):
         places = np.delete(np.arange(numbers.size), left_out)
         moments, found = _measured(address, moves, centre, (space, numbers[places]))
     return moments, None if largest is None else largest.of_chunk(places, found)
@@ -187,7 +187,7 @@ def moments_in(
 def ratio_in(move: BoundedMove, c: np.ndarray, sums: RowSums, rows: Any) -> tuple[float, int]:
     """Return the largest |dU_i| / (c_i M) in a move and its row; c is by numbers in memory."""
     address, beta = address_of(sums.evaluate(move.order)), move.inverse_temperature
-    with sums.placed(rows) as (space, numbers):
+    with sums.bound_to(rows) as (space, numbers):
         differences, scales = np.empty((2, numbers.size))
         kernels.differences_of(address, move.ends, space, numbers, differences, scales)
     ratio, place = kernels.largest_of(differences, scales, c[numbers], move.m, beta)
@@ -232,7 +232,7 @@ class SpreadIn(NamedTuple):
     def found(self, sums: RowSums, read: ArrayRows, c: np.ndarray | None) -> Spread:
         """Return it of rows that were read, and their bounds."""
         address = address_of(sums.evaluate(self.move.order))
-        with sums.placed(read) as (space, numbers):
+        with sums.bound_to(read) as (space, numbers):
             return self.of(address, space, numbers, c)
 
     def of(self, address: int, space: RowSpace, rows: np.ndarray, c: np.ndarray | None) -> Spread:

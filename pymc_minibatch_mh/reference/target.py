@@ -24,18 +24,18 @@ from pymc_minibatch_mh.compiled.compiled_model import CompiledModel, GraphPrior,
 from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT, PlacedRows, row_source
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
-from pymc_minibatch_mh.kernels.posterior import Surrogate
-from pymc_minibatch_mh.likelihood.cells import Gather
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.check import ModelDensity, check_split
+from pymc_minibatch_mh.likelihood.exprs import Gather
+from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import RowFunction
-from pymc_minibatch_mh.likelihood.split import Split
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.reference.climb import climb
 from pymc_minibatch_mh.reference.density import Density
+from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.hierarchy import (
     find_marginal_mode,
     read_by_forms,
-    read_by_passes,
+    read_by_full_data,
     scales_of,
 )
 from pymc_minibatch_mh.reference.marginal import smoothed
@@ -47,10 +47,10 @@ from pymc_minibatch_mh.reference.mode import (
     calibrate,
     find_centre,
     find_mode,
-    plain_surrogate,
-    surrogate_at,
+    plain_reference,
+    reference_at,
 )
-from pymc_minibatch_mh.reference.passes import Derivatives, Passes
+from pymc_minibatch_mh.reference.newton import newton_search
 
 #: Shares of the curvature of log κ that are tried where the density has no precision of its own: a
 #: density like exp(-κ) is next to that of a normal distribution far below 0 that is as wide.
@@ -59,7 +59,7 @@ SHARES = (0.0, 0.125, 0.25, 0.5)
 WIDER = 4.0
 
 
-class LogPasses(Passes):
+class LogFullData(FullData):
     """Passes in the logarithms of coordinates that begin at 0, with their Jacobian."""
 
     def __init__(
@@ -116,19 +116,19 @@ def without_logs(position: np.ndarray, places: Sequence[int] | np.ndarray) -> np
 
 
 def mode_without_logs(
-    passes: Passes,
+    full_data: FullData,
     mode: Mode,
     places: Sequence[int],
     inverse_temperature: float,
     rows: np.ndarray | None = None,
 ) -> Mode:
-    """Return a mode of what :class:`LogPasses` are of, in the coordinates of the model.
+    """Return the mode of a :class:`LogFullData`, in the coordinates of the model.
 
     The gradient need not vanish there. The precision is that of the coordinates themselves, with as
     little of the curvature of log κ as makes it positive definite and no wider than that allows.
     """
     position = without_logs(mode.position, places)
-    likelihood = passes.likelihood(position, hessian=True, rows=rows)
+    likelihood = full_data.likelihood(position, hessian=True, rows=rows)
     border = np.zeros(position.size)
     border[places] = position[places] ** -2.0
     slopes = np.ones(position.size)
@@ -136,7 +136,7 @@ def mode_without_logs(
     whole = slopes[:, None] * mode.precision * slopes
     alone = whole - np.diag(border)
     if not mode.marginal:
-        prior = passes.prior(position, hessian=True)
+        prior = full_data.prior(position, hessian=True)
         alone = -inverse_temperature * likelihood.hessian - prior.hessian
     precision = _least_positive(alone, border, whole)
     return replace(mode, position=position, likelihood=likelihood, precision=precision)
@@ -177,10 +177,10 @@ class Target:
     compile_kwargs
         Passed on to :func:`pytensor.function`.
     covariance : ndarray, shape (d, d), optional
-        What distances from the centre are measured by where the centre is the start; None where
+        The metric of distances from the centre where the centre is the start; None where
         centre and covariance are sought.
 
-    A pickle has none of what is compiled: numba's closures do not survive in another process.
+    A pickle has no compiled functions: numba's closures do not survive in another process.
     """
 
     #: Place in the context of the address of the variables outside the position.
@@ -188,38 +188,38 @@ class Target:
 
     def __init__(
         self,
-        split: Split,
+        factorization: Factorization,
         taylor_order: int,
         inverse_temperature: float,
         compile_kwargs: Mapping[str, Any] | None,
         covariance: np.ndarray | None = None,
         compiled: CompiledModel | None = None,
     ) -> None:
-        self.compiled = compiled or CompiledModel(split, compile_kwargs)
-        self.split = split
+        self.compiled = compiled or CompiledModel(factorization, compile_kwargs)
+        self.factorization = factorization
         self.taylor_order = taylor_order
         self.inverse_temperature = inverse_temperature
         self.covariance = covariance
-        self.source: ArrayRows = row_source(split)
+        self.source: ArrayRows = row_source(factorization)
 
-    def beside(
+    def with_order_and_temperature(
         self,
         taylor_order: int,
         inverse_temperature: float,
         covariance: np.ndarray | None = None,
     ) -> "Target":
-        """Return the same model with another expansion or temperature; what is compiled is shared.
+        """Return the same model with another order or temperature, sharing compiled functions.
 
         The variables outside of the position have values of their own in it.
         """
-        split, compiled = self.split, self.compiled
-        return Target(split, taylor_order, inverse_temperature, None, covariance, compiled)
+        factorization, compiled = self.factorization, self.compiled
+        return Target(factorization, taylor_order, inverse_temperature, None, covariance, compiled)
 
     def __reduce__(self) -> tuple:
-        """Leave out what is compiled and the addresses of this process."""
+        """Leave out compiled functions and the addresses of this process."""
         compiled = self.compiled
         settings = self.taylor_order, self.inverse_temperature, compiled.compile_kwargs
-        return Target, (compiled.split, *settings, self.covariance)
+        return Target, (compiled.factorization, *settings, self.covariance)
 
     @property
     def row_functions(self) -> list[RowFunction] | BoundsError:
@@ -242,32 +242,32 @@ class Target:
         return self.compiled.rows.at(self.source)
 
     @cached_property
-    def passes(self) -> Passes:
+    def full_data(self) -> FullData:
         """Full passes over the rows."""
-        return Passes(self.rows, self.compiled.prior, self.source)
+        return FullData(self.rows, self.compiled.prior, self.source)
 
     @cached_property
     def evaluate(self) -> Callable:
         """Compiled differences of remainders (``EVALUATE``)."""
         report("Compiling the rows")
-        return self.passes.sums.evaluate(self.taylor_order)
+        return self.full_data.sums.evaluate(self.taylor_order)
 
     @property
     def prior(self) -> Callable:
         """Compiled prior part (``LOGP``)."""
-        return self.passes.log_prior
+        return self.full_data.log_prior
 
-    def expand(self, start: np.ndarray, rng: np.random.Generator) -> Surrogate:
+    def expand(self, start: np.ndarray, rng: np.random.Generator) -> Reference:
         """Find a centre from `start`, unless it is one, and build control variates there."""
         return self.expansion(start, rng)[0]
 
     def expansion(
         self, start: np.ndarray, rng: np.random.Generator
-    ) -> tuple[Surrogate, tuple[int, ...]]:
+    ) -> tuple[Reference, tuple[int, ...]]:
         """Return control variates, and the scales whose marginal density has its mode there."""
         if self.covariance is not None:
-            plain = plain_surrogate(start, self.covariance, self.inverse_temperature)
-            return plain._replace(first=self.split.first), ()
+            plain = plain_reference(start, self.covariance, self.inverse_temperature)
+            return plain._replace(first=self.factorization.first), ()
         report("Searching for the mode")
         # A pass less, where passes take long: the way to the mean leads past the mode.
         many = self.taylor_order > 0 and self.source.n_rows > MANY_ROWS
@@ -275,12 +275,12 @@ class Target:
         report("Expanding the rows")
         # Where an average stands for the prior's curvature, the centre is a mean already.
         if self.taylor_order > 0 and not mode.kinked and not self._ends:
-            mode = smoothed(self.passes, mode, self.inverse_temperature, rng)
-        surrogate = surrogate_at(mode, self.taylor_order, self.inverse_temperature)
-        return surrogate._replace(first=self.split.first), mode.marginal
+            mode = smoothed(self.full_data, mode, self.inverse_temperature, rng)
+        reference = reference_at(mode, self.taylor_order, self.inverse_temperature)
+        return reference._replace(first=self.factorization.first), mode.marginal
 
     def calibrate(
-        self, surrogate: Surrogate, rng: np.random.Generator, *, seeks_heavy: bool = False
+        self, reference: Reference, rng: np.random.Generator, *, seeks_heavy: bool = False
     ) -> tuple[Calibration, np.ndarray]:
         """Measure the remainders of rows, for tests that choose batches by their size.
 
@@ -288,25 +288,25 @@ class Target:
         """
         report("Measuring the remainders of rows")
         seeks_heavy = seeks_heavy and self.covariance is None
-        return calibrate(self.passes, self.taylor_order, surrogate, rng, seeks_heavy=seeks_heavy)
+        return calibrate(self.full_data, self.taylor_order, reference, rng, seeks_heavy=seeks_heavy)
 
     def mode(
         self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE
     ) -> Mode:
         """Find the mode from `start`; at order 0 it need not be a smooth one.
 
-        Where the model has scales, what is sought is the mode of their marginal density.
+        Where the model has scales, that is the mode of their marginal density.
         """
         if not self._ends:
             return self._sought(start, start, rng, tolerance)
         mode = self._sought(start, with_logs(start, self._ends), rng, tolerance)
-        return mode_without_logs(self.passes, mode, self._ends, self.inverse_temperature)
+        return mode_without_logs(self.full_data, mode, self._ends, self.inverse_temperature)
 
     def _sought(
         self, near: np.ndarray, start: np.ndarray, rng: np.random.Generator, tolerance: float
     ) -> Mode:
-        """Find the mode of what is climbed from `start`, which is `near` in its coordinates."""
-        names = self.split.coordinate_names
+        """Find the mode of a log-density from `start`, which is `near` in its coordinates."""
+        names = self.factorization.coordinate_names
         arguments = self._climbed, start, self.inverse_temperature, names, rng
         if self.taylor_order == 0:
             try:
@@ -323,43 +323,43 @@ class Target:
         try:
             return find_mode(*arguments, tolerance)
         except ModeError:
-            # What is told is why the scales have no mode.
+            # The message says why the scales have no mode.
             raise without from None
 
     def scales(self, start: np.ndarray) -> tuple[int, ...]:
         """Return the coordinates that no joint mode is sought in, asked for near `start`."""
         functions = self.row_functions
         if isinstance(functions, BoundsError):
-            read = read_by_passes(self.passes, start)
+            read = read_by_full_data(self.full_data, start)
         else:
-            read = read_by_forms(functions, self.split.size)
-        return scales_of(self.passes.prior, read, start)
+            read = read_by_forms(functions, self.factorization.size)
+        return scales_of(self.full_data.prior, read, start)
 
     def mode_of_few(self, start: np.ndarray, rows: np.ndarray, tolerance: float) -> Mode:
         """Find the mode of a subsample whose rows stand for several each, if there is one."""
         weight = self.inverse_temperature * self.source.n_rows / rows.size
         density, ends = Density(self._climbed, weight, rows), self._ends
         start = with_logs(start, ends) if ends else start
-        found, _ = climb(density, start, self.split.coordinate_names, tolerance)
+        found, _ = newton_search(density, start, self.factorization.coordinate_names, tolerance)
         mode = Mode(found.position, -found.total.hessian, found.likelihood)
-        return mode_without_logs(self.passes, mode, ends, weight, rows) if ends else mode
+        return mode_without_logs(self.full_data, mode, ends, weight, rows) if ends else mode
 
     @cached_property
-    def _climbed(self) -> Passes:
-        """What the search for the mode climbs."""
+    def _climbed(self) -> FullData:
+        """The log-density of the search for the mode."""
         if not self._ends:
-            return self.passes
-        return LogPasses(self.rows, self.compiled.prior, self.source, self._ends)
+            return self.full_data
+        return LogFullData(self.rows, self.compiled.prior, self.source, self._ends)
 
     @property
     def _ends(self) -> list[int]:
         """Coordinates that begin at 0, as reciprocals of shapes, and may have their mode there."""
-        coordinates = self.split.coordinates
+        coordinates = self.factorization.reparametrization
         return sorted(coordinates.ends) if coordinates is not None else []
 
     def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
         """Take the values of the variables outside the position from a point."""
-        self.source.others[:] = self.split.ravel_others(point)
+        self.source.others[:] = self.factorization.ravel_others(point)
 
     def log_prior(self, position: np.ndarray) -> float:
         """Return the log-density of the prior part."""
@@ -367,20 +367,20 @@ class Target:
 
     def log_likelihood(self, position: np.ndarray) -> float:
         """Return the summed log-likelihood of all rows, not tempered."""
-        return self.passes.likelihood(position, hessian=False).value
+        return self.full_data.likelihood(position, hessian=False).value
 
-    def check(self, model: pm.Model, surrogate: Surrogate, rng: np.random.Generator) -> None:
+    def check(self, model: pm.Model, reference: Reference, rng: np.random.Generator) -> None:
         """Compare the parts with the model, at points a few standard deviations from the mode."""
         report("Comparing the parts with the model")
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
-        noise = rng.standard_normal((count, surrogate.centre.size))
-        points = list(self.split.mirrored(surrogate.centre + noise @ surrogate.factor.T))
+        noise = rng.standard_normal((count, reference.centre.size))
+        points = list(self.factorization.mirrored(reference.centre + noise @ reference.factor.T))
         rows = None if self.source.in_memory else self.spread(CHECK_ROWS)
-        density, others = ModelDensity(model, self.split, rows), self.source.others
+        density, others = ModelDensity(model, self.factorization, rows), self.source.others
 
         def parts(x: np.ndarray) -> tuple[float, float]:
-            likelihood = self.passes.likelihood(x, hessian=False, rows=rows).value
-            return self.log_prior(x) - self.split.log_jacobian(x), likelihood
+            likelihood = self.full_data.likelihood(x, hessian=False, rows=rows).value
+            return self.log_prior(x) - self.factorization.log_jacobian(x), likelihood
 
         check_split(
             {
@@ -389,7 +389,7 @@ class Target:
             },
             parts,
             points,
-            [term.name for term in self.split.terms],
+            [term.name for term in self.factorization.terms],
         )
 
     def spread(self, most: int, first: int = 0) -> np.ndarray:
@@ -398,8 +398,8 @@ class Target:
         return np.linspace(first, last, min(most, last + 1 - first)).astype(np.int64)
 
     def _outside(self, position: np.ndarray) -> MinibatchError:
-        names = self.split.coordinate_names
-        inside = (position >= self.split.lower) & (position <= self.split.upper)
+        names = self.factorization.coordinate_names
+        inside = (position >= self.factorization.lower) & (position <= self.factorization.upper)
         wrong = np.flatnonzero(~(inside & np.isfinite(position)))
         if wrong.size:
             first = int(wrong[0])
@@ -408,9 +408,9 @@ class Target:
                 "its support. Pass other initvals=, or initial_point=."
             )
         return MinibatchError(
-            f"{', '.join(repr(block.name) for block in self.split.blocks)}: the prior part of the "
-            "model is not finite at the starting point, as where a potential excludes it. Pass "
-            "other initvals=, or initial_point=."
+            f"{', '.join(repr(block.name) for block in self.factorization.blocks)}: the prior part "
+            "of the model is not finite at the starting point, as where a potential excludes it. "
+            "Pass other initvals=, or initial_point=."
         )
 
     def require_finite_start(self, position: np.ndarray) -> None:
@@ -427,11 +427,11 @@ class Target:
         rows = None
         if first or (most is not None and self.source.n_rows > most):
             rows = self.spread(self.source.n_rows if most is None else most, first)
-        if np.isfinite(self.passes.likelihood(position, hessian=False, rows=rows).value):
+        if np.isfinite(self.full_data.likelihood(position, hessian=False, rows=rows).value):
             return
-        low = self.passes.first_not_finite(position, first)
+        low = self.full_data.first_not_finite(position, first)
         term = int(np.searchsorted(self.source.term_starts, low, side="right")) - 1
-        name, row = self.split.terms[term].name, low - int(self.source.term_starts[term])
+        name, row = self.factorization.terms[term].name, low - int(self.source.term_starts[term])
         raise MinibatchError(
             f"{name!r} has a log-likelihood that is not finite at the starting point, first in "
             f"row {row}{self.source.place(low)}. Correct that row, or pass other initvals=."

@@ -14,9 +14,9 @@ from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.checks import flag, integer
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of
-from pymc_minibatch_mh.sampling.crew import Bars, Crew, Plan
 from pymc_minibatch_mh.sampling.starts import starts_of
 from pymc_minibatch_mh.sampling.trace import Recorded, datatree_of, recorded
+from pymc_minibatch_mh.sampling.workers import Bars, Plan, Workers
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 from pymc_minibatch_mh.steps.settings import require_warm_up_for
@@ -32,13 +32,13 @@ def tell_of_run(step: MinibatchStep, plan: Plan) -> None:
     _log.info("%s: [%s]", type(step).__name__, ", ".join(str(v.name) for v in step.vars))
 
 
-def tell_of_end(name: str, crew: Crew, seconds: float, interrupted: bool) -> None:
+def tell_of_end(name: str, workers: Workers, seconds: float, interrupted: bool) -> None:
     """Log the draws that were made, and the warnings of the chains of the step `name`."""
-    for chain in crew.chains:
+    for chain in workers.chains:
         # One warning at a time, until nothing is left that was not told.
         while (warning := report.warning_of(name, chain.state, chain.program)) is not None:
             log_warning(warning)
-    chains, draws = crew.complete()
+    chains, draws = workers.complete()
     if interrupted:
         _log.warning(
             "Sampling was interrupted. %s draws of each of %s are kept.",
@@ -48,7 +48,7 @@ def tell_of_end(name: str, crew: Crew, seconds: float, interrupted: bool) -> Non
     _log.info(
         "Sampling %s for %s tune and %s draw iterations took %.1f seconds.",
         _number(len(chains), "chain"),
-        f"{crew.plan.tune:_d}",
+        f"{workers.plan.tune:_d}",
         f"{draws:_d}",
         seconds,
     )
@@ -142,48 +142,48 @@ def sample(
         )
     step.require_unchanged()
     require_warm_up_for(step.program.schedule, plan.tune)
-    model, split = model_behind(step), step.target.split
+    model, factorization = model_behind(step), step.target.factorization
     rng = generator_of("random_seed", random_seed)
     generators = rng.spawn(plan.chains)
     for generator in generators:
         # As pm.sample does, for the starts of its chains: the same seeds mean the same draws.
         generator.integers(2**30)
     starts = starts_of(step, initvals, plan.chains, rng)
-    kept = recorded(model, split.unravel(starts[0], {}), var_names)
+    kept = recorded(model, factorization.unravel(starts[0], {}), var_names)
     adapting = step.adapts and plan.tune > 0
     pairs = zip(generators, starts, strict=True)
-    crew = Crew(plan, [_started(step, g, adapting, s) for g, s in pairs], keeps_warm_up)
+    workers = Workers(plan, [_started(step, g, adapting, s) for g, s in pairs], keeps_warm_up)
     tell_of_run(step, plan)
     shown = flag("progressbar", progressbar)
     bars = Bars(plan.chains, plan.tune + plan.draws, shown=shown)
     began = time.perf_counter()
-    interrupted = crew.run(bars)
+    interrupted = workers.run(bars)
     seconds = time.perf_counter() - began
-    step.chain = crew.chains[-1]
-    tree = _tree(step, model, crew, kept, seconds)
-    tell_of_end(step.name, crew, seconds, interrupted)
+    step.chain = workers.chains[-1]
+    tree = _tree(step, model, workers, kept, seconds)
+    tell_of_end(step.name, workers, seconds, interrupted)
     if compute_convergence_checks:
         log_warnings(run_convergence_checks(tree, model))
     return tree
 
 
 def _tree(
-    step: MinibatchStep, model: pm.Model, crew: Crew, kept: Recorded, seconds: float
+    step: MinibatchStep, model: pm.Model, workers: Workers, kept: Recorded, seconds: float
 ) -> xr.DataTree:
     """Return the trace of all draws; KeyboardInterrupt if that came before there was any."""
-    chains, draws = crew.complete()
+    chains, draws = workers.complete()
     if not draws:
         raise KeyboardInterrupt
     tree = datatree_of(
         model,
-        step.target.split,
+        step.target.factorization,
         kept,
-        crew.kept.of(chains, draws, crew.plan.thin),
-        {"sampling_time": seconds, "tuning_steps": crew.plan.tune},
-        warm_up=None if crew.warm_up is None else crew.warm_up.of(chains, crew.plan.tune),
+        workers.kept.of(chains, draws, workers.plan.thin),
+        {"sampling_time": seconds, "tuning_steps": workers.plan.tune},
+        warm_up=None if workers.warm_up is None else workers.warm_up.of(chains, workers.plan.tune),
     )
     # Stats mean something only with the number of updates behind a draw.
-    tree["posterior"].attrs["thin"] = crew.plan.thin
+    tree["posterior"].attrs["thin"] = workers.plan.thin
     if step.target.source.stamp:
         # Observed rows are not in the trace: this tells whether others are the same.
         tree["posterior"].attrs["rows"] = step.target.source.stamp

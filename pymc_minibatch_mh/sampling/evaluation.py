@@ -29,7 +29,7 @@ from pytensor.tensor.rewriting.basic import local_view_op
 from pytensor.tensor.type import TensorType
 
 from pymc_minibatch_mh.likelihood.derived import as_read, inlined, plain
-from pymc_minibatch_mh.likelihood.split import Block, Split
+from pymc_minibatch_mh.likelihood.factorization import Block, Factorization
 
 _log = logging.getLogger("pymc")
 
@@ -73,7 +73,7 @@ class OneByOneError(Exception):
 
 
 def values_at(
-    model: pm.Model, split: Split, variables: Sequence[Variable], draws: np.ndarray
+    model: pm.Model, factorization: Factorization, variables: Sequence[Variable], draws: np.ndarray
 ) -> list[np.ndarray]:
     """Evaluate graphs in the value variables of a model at draws of these, shape (n, d), n >= 1.
 
@@ -82,10 +82,10 @@ def values_at(
     or a function of the user's own, the variable is evaluated draw by draw by the function that
     PyMC itself compiles; this is said at level INFO of the logger ``pymc``.
     """
-    found = dict(_evaluated(split.blocks, list(variables), draws))
+    found = dict(_evaluated(factorization.blocks, list(variables), draws))
     left = [v for v in variables if v not in found]
     if left:
-        found |= zip(left, _draw_by_draw(model, split, left, draws), strict=True)
+        found |= zip(left, _draw_by_draw(model, factorization, left, draws), strict=True)
     return [found[v] for v in variables]
 
 
@@ -220,18 +220,18 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _draw_by_draw(
-    model: pm.Model, split: Split, variables: list[Variable], draws: np.ndarray
+    model: pm.Model, factorization: Factorization, variables: list[Variable], draws: np.ndarray
 ) -> list[np.ndarray]:
     evaluate = model.compile_fn(
         outs=[pytensor.Out(v, borrow=True) for v in variables],
-        inputs=[pytensor.In(block.variable, borrow=True) for block in split.blocks],
+        inputs=[pytensor.In(block.variable, borrow=True) for block in factorization.blocks],
         point_fn=False,
         on_unused_input="ignore",
         trust_input=True,
     )
     out: list[np.ndarray] = []
     for i, draw in enumerate(draws):
-        values = evaluate(*split.cut(draw).values())
+        values = evaluate(*factorization.cut(draw).values())
         if not out:
             out = [np.empty((len(draws), *np.shape(x)), x.dtype) for x in values]
         for whole, value in zip(out, values, strict=True):

@@ -12,8 +12,8 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.checks import integer, positive
 from pymc_minibatch_mh.errors import MinibatchError, SettingError, SourceError
 from pymc_minibatch_mh.likelihood.derived import IN_PYTHON, has_dims
+from pymc_minibatch_mh.likelihood.factorization import Block, Factorization
 from pymc_minibatch_mh.likelihood.inputs import array_of, generator_of
-from pymc_minibatch_mh.likelihood.split import Block, Split
 from pymc_minibatch_mh.steps.base import NEW_START, MinibatchStep, model_behind, step_of
 
 
@@ -52,22 +52,22 @@ def overdispersed_initvals(
     width = positive("scale", scale)
     rng = generator_of("seed", seed)
     count = integer("chains", chains)
-    split = step.target.split
-    for name, block in zip(split.natural, split.blocks, strict=True):
+    factorization = step.target.factorization
+    for name, block in zip(factorization.natural, factorization.blocks, strict=True):
         if has_dims(block.variable) and block.shape:
             raise SettingError(
                 f"{name!r} has values along the dims of pymc.dims, and PyMC takes no starting "
                 "values of such variables. Leave out initvals=."
             )
     free = pytensor.function(
-        [split.position, split.other_values],
-        list(split.natural.values()),
+        [factorization.position, factorization.other_values],
+        list(factorization.natural.values()),
         mode=IN_PYTHON,
         on_unused_input="ignore",
     )
-    points = [split.ravel(step.gaussian_draw(rng, width)) for _ in range(count)]
+    points = [factorization.ravel(step.gaussian_draw(rng, width)) for _ in range(count)]
     others = step.target.source.others
-    return [dict(zip(split.natural, free(point, others), strict=True)) for point in points]
+    return [dict(zip(factorization.natural, free(point, others), strict=True)) for point in points]
 
 
 #: Draws from the Gaussian approximation until one of them has a density.
@@ -91,14 +91,14 @@ def starts_of(
     SettingError if `initvals` do not fit the model; names the variable.
     """
     given = _for_each_chain(initvals, chains)
-    split = step.target.split
-    starts = np.empty((chains, split.size))
+    factorization = step.target.factorization
+    starts = np.empty((chains, factorization.size))
     model = model_behind(step) if any(one is not None for one in given) else None
     for chain, one in enumerate(given):
         if model is None or one is None:
             starts[chain] = _dispersed(step, rng)
         else:
-            starts[chain] = _position(model, split, one, int(rng.integers(2**30)))
+            starts[chain] = _position(model, factorization, one, int(rng.integers(2**30)))
     return starts
 
 
@@ -125,13 +125,13 @@ def _for_each_chain(initvals: Any, chains: int) -> list[Mapping[Any, Any] | None
 
 
 def _dispersed(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
-    split = step.target.split
+    factorization = step.target.factorization
     if step.target.covariance is not None:
         # Nobody has looked where the posterior lies.
-        return step.prepared.surrogate.centre.copy()
+        return step.plan.reference.centre.copy()
     for _ in range(TRIES):
-        position = split.ravel(step.gaussian_draw(rng, NEW_START))
-        inside = np.all((position >= split.lower) & (position <= split.upper))
+        position = factorization.ravel(step.gaussian_draw(rng, NEW_START))
+        inside = np.all((position >= factorization.lower) & (position <= factorization.upper))
         try:
             if inside:
                 step.target.require_finite_start(position)
@@ -141,14 +141,16 @@ def _dispersed(step: MinibatchStep, rng: np.random.Generator) -> np.ndarray:
             raise
         except MinibatchError:
             continue
-    names = ", ".join(repr(block.name) for block in split.blocks)
+    names = ", ".join(repr(block.name) for block in factorization.blocks)
     raise SettingError(
         f"{names}: none of {TRIES} draws from the widened Gaussian approximation has a finite "
         "density, as where a prior ends near the mode. Pass initvals=."
     )
 
 
-def _position(model: pm.Model, split: Split, given: Mapping[Any, Any], seed: int) -> np.ndarray:
+def _position(
+    model: pm.Model, factorization: Factorization, given: Mapping[Any, Any], seed: int
+) -> np.ndarray:
     overrides = _checked(model, given)
     try:
         (start,) = make_initial_point_fns_per_chain(
@@ -161,9 +163,9 @@ def _position(model: pm.Model, split: Split, given: Mapping[Any, Any], seed: int
             f"initvals= of {names}: PyMC makes no starting point of them ({error}). Give arrays of "
             "numbers."
         ) from error
-    for block in split.blocks:
-        _require_inside(model, split, block, point[block.name])
-    return split.ravel(point)
+    for block in factorization.blocks:
+        _require_inside(model, factorization, block, point[block.name])
+    return factorization.ravel(point)
 
 
 def _checked(model: pm.Model, given: Mapping[Any, Any]) -> dict[str, Any]:
@@ -208,7 +210,9 @@ def _value(model: pm.Model, name: str, variable: Variable, value: Any) -> Any:
     return array
 
 
-def _require_inside(model: pm.Model, split: Split, block: Block, values: np.ndarray) -> None:
+def _require_inside(
+    model: pm.Model, factorization: Factorization, block: Block, values: np.ndarray
+) -> None:
     name = str(model.values_to_rvs[block.variable].name)
     if values.shape != block.shape:
         raise SettingError(
@@ -217,7 +221,7 @@ def _require_inside(model: pm.Model, split: Split, block: Block, values: np.ndar
         )
     place = slice(block.start, block.stop)
     flat = values.ravel()
-    lower, upper = split.support_of_values
+    lower, upper = factorization.support_of_values
     inside = np.isfinite(flat) & (flat >= lower[place]) & (flat <= upper[place])
     if not inside.all():
         raise SettingError(

@@ -23,7 +23,7 @@ from pymc.util import get_default_varnames
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.sampling.evaluation import values_at
 from pymc_minibatch_mh.steps.deterministics import LargeDeterministic, large_deterministics
 
@@ -118,7 +118,7 @@ class Draws:
 
 def datatree_of(
     model: pm.Model,
-    split: Split,
+    factorization: Factorization,
     kept: Recorded,
     draws: Draws,
     attrs: Mapping[str, float],
@@ -136,11 +136,11 @@ def datatree_of(
     group together take no more than 1 GiB, and twice that while the tree is made. Of warm-up they
     are not computed.
     """
-    split = _in_variables_of(model, split)
+    factorization = _in_variables_of(model, factorization)
     parts = {"warmup_": warm_up, "": draws}
     phases = {k: x for k, x in parts.items() if x is not None and x.positions.shape[1]}
     groups = {
-        f"{prefix}posterior": _posterior(model, split, kept.variables, part, attrs)
+        f"{prefix}posterior": _posterior(model, factorization, kept.variables, part, attrs)
         for prefix, part in phases.items()
     }
     for prefix, part in phases.items():
@@ -150,15 +150,16 @@ def datatree_of(
     if constants := find_constants(model):
         groups["constant_data"] = _dataset(model, constants, {})
     if kept.large:
-        groups[THINNED] = _thinned(model, split, kept, draws, attrs)
+        groups[THINNED] = _thinned(model, factorization, kept, draws, attrs)
     return xr.DataTree.from_dict(groups)
 
 
-def _in_variables_of(model: pm.Model, split: Split) -> Split:
+def _in_variables_of(model: pm.Model, factorization: Factorization) -> Factorization:
     """Return the split in the model's own value variables: a pickled step has copies."""
     named = {str(v.name): v for v in model.value_vars}
     return replace(
-        split, blocks=tuple(replace(block, variable=named[block.name]) for block in split.blocks)
+        factorization,
+        blocks=tuple(replace(block, variable=named[block.name]) for block in factorization.blocks),
     )
 
 
@@ -186,16 +187,16 @@ def _dataset(
 
 def _posterior(
     model: pm.Model,
-    split: Split,
+    factorization: Factorization,
     variables: tuple[Variable, ...],
     draws: Draws,
     attrs: Mapping[str, float],
 ) -> xr.Dataset:
-    values = split.values(draws.positions)
-    by_name = split.cut(values)
-    found = {block.variable: by_name[block.name] for block in split.blocks}
+    values = factorization.values(draws.positions)
+    by_name = factorization.cut(values)
+    found = {block.variable: by_name[block.name] for block in factorization.blocks}
     others = [v for v in variables if v not in found]
-    flat = values_at(model, split, others, values.reshape(-1, values.shape[-1]))
+    flat = values_at(model, factorization, others, values.reshape(-1, values.shape[-1]))
     for variable, x in zip(others, flat, strict=True):
         found[variable] = x.reshape((*values.shape[:2], *x.shape[1:]))
     arrays = {str(v.name): found[v] for v in variables}
@@ -204,7 +205,11 @@ def _posterior(
 
 
 def _thinned(
-    model: pm.Model, split: Split, kept: Recorded, draws: Draws, attrs: Mapping[str, float]
+    model: pm.Model,
+    factorization: Factorization,
+    kept: Recorded,
+    draws: Draws,
+    attrs: Mapping[str, float],
 ) -> xr.Dataset:
     n_chains, n_draws = draws.positions.shape[:2]
     size = sum(one.bytes_per_draw for one, _ in kept.large)
@@ -218,4 +223,4 @@ def _thinned(
         n_draws,
         THINNED,
     )
-    return _posterior(model, split, tuple(v for _, v in kept.large), few, attrs)
+    return _posterior(model, factorization, tuple(v for _, v in kept.large), few, attrs)

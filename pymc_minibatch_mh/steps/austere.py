@@ -89,9 +89,9 @@ def austere_test(
     )
 
 
-@role_of(AustereTest, "plan")
+@role_of(AustereTest, "sample_size")
 @compiled(inlined=True)
-def plan(noise, n, total, test):
+def sample_size(noise, n, total, test):
     """Return `batch_size` rows more than `n`, all at epsilon 0; the noise is not used."""
     return min(total, n + test.batch_size) if test.epsilon > 0.0 else total
 
@@ -104,10 +104,10 @@ def level(n, total, test):
     return normal_cdf(-test.limit * (n / total) ** (0.5 - test.boundary))
 
 
-@role_of(AustereTest, "judge")
+@role_of(AustereTest, "decide_batch")
 @compiled(inlined=True)
-def judge(log_ratio, variance, skewness, n, total, uniform, test):
-    """Decide on a proposal, or ask for more rows: see :func:`roles.judge`.
+def decide_batch(log_ratio, variance, skewness, n, total, uniform, test):
+    """Decide on a proposal, or ask for more rows: see :func:`roles.decide_batch`.
 
     The error estimate is the tail probability beyond |t| at this look, which the level is compared
     with; 0 with all rows read.

@@ -207,9 +207,9 @@ def _rows_for_error(noise, n, total, test):
     return high
 
 
-@role_of(BarkerTest, "plan")
+@role_of(BarkerTest, "sample_size")
 @compiled(inlined=True)
-def plan(noise, n, total, test):
+def sample_size(noise, n, total, test):
     """Return the rows of the next look: see :func:`roles.plan`.
 
     "predict": b = ceil(1/(1/total + 0.7 sigma²/V)), or more for `max_error`. V has to be symmetric
@@ -225,10 +225,10 @@ def plan(noise, n, total, test):
     return _rows_for_error(noise, rows, total, test)
 
 
-@role_of(BarkerTest, "judge")
+@role_of(BarkerTest, "decide_batch")
 @compiled(inlined=True)
-def judge(log_ratio, variance, skewness, n, total, uniform, test):
-    """Decide on a proposal, or read more with the rule "grow": see :func:`roles.judge`.
+def decide_batch(log_ratio, variance, skewness, n, total, uniform, test):
+    """Decide on a proposal, or read more with the rule "grow": see :func:`roles.decide_batch`.
 
     The skewness is for the error estimate, and for the correction if there is one.
     """

@@ -21,15 +21,15 @@ from pymc_minibatch_mh.bounds.block_tables import AnyTables
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.points import begin, place_at
 from pymc_minibatch_mh.chain.points import point_of as position_as_point
-from pymc_minibatch_mh.chain.pool import ChainState
+from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.posterior import Surrogate, whitened_norm
+from pymc_minibatch_mh.kernels.posterior import Reference, whitened_norm
 from pymc_minibatch_mh.kernels.roles import STATS
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of, point_of
 from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
 from pymc_minibatch_mh.plan.method import Guarantee, Method
-from pymc_minibatch_mh.plan.prepared import Prepared
+from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.sharing import read_model
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.reference.target import Target
@@ -118,7 +118,7 @@ class MinibatchStep(BlockedStep):
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         If the rows of a likelihood cannot be proven to be independent.
     ModeError
         If the posterior has no mode with a Gaussian scale.
@@ -156,13 +156,15 @@ class MinibatchStep(BlockedStep):
 
     def __repr__(self) -> str:
         """Return such as "TunaMH(3 parameters, 10,000 rows of 'y', ...)"."""
-        size = self.target.split.size - self.prepared.surrogate.first
-        rows = " and ".join(f"{t.n_rows:,} rows of {t.name!r}" for t in self.target.split.terms)
+        size = self.target.factorization.size - self.plan.reference.first
+        rows = " and ".join(
+            f"{t.n_rows:,} rows of {t.name!r}" for t in self.target.factorization.terms
+        )
         facts = [
             f"{size} parameter{'s' * (size != 1)}",
             rows,
             self.guarantee.promise.value,
-            f"order {self.prepared.surrogate.order}",
+            f"order {self.plan.reference.order}",
         ]
         if self.program.schedule:
             facts.append(
@@ -181,33 +183,32 @@ class MinibatchStep(BlockedStep):
     ) -> None:
         shared = check.shared(type(self), given)
         model, initial_point = model_of(shared["model"]), shared["initial_point"]
-        settings = check.of_chains(shared)
-        moves = check.moves_without_rows_of(
-            shared["moves_without_rows"], type(self).__name__, method
-        )
+        settings = check.chain_settings(shared)
+        name, wanted = type(self).__name__, shared["moves_without_rows"]
+        moves = check.moves_without_rows_of(wanted, name, method)
         rng = generator_of("rng", shared["rng"])
         self.vars = check.own_variables(model, vars)
         self.tune = self._adapts = settings.tune
         point = point_of(model, model.initial_point() if initial_point is None else initial_point)
-        reading = check.reading_of(shared, given_bounds=method.needs.given)
+        reading = check.reading_settings(shared, given_bounds=method.requirements.given)
         read = read_model(model, self.vars, point, reading)
         tell_of_large(model, point, self.name)
         report.tell_of_stored(self.name, read.target)
-        self._watched, discrete = read.watched, read.target.split.discrete_in_rows
-        order = check.taylor_order_of(
-            shared["taylor_order"], discrete, shared["centre"], settings.schedule
-        )
-        covariance = check.covariance_of(shared, read.target.split.size)
-        target = read.target.beside(order, 1.0 / settings.temperature, covariance)
+        self._watched, factorization = read.watched, read.target.factorization
+        asked, discrete = shared["taylor_order"], factorization.discrete_in_rows
+        order = check.taylor_order_of(asked, discrete, shared["centre"], settings.schedule)
+        covariance = check.covariance_of(shared, factorization.size)
+        beta = 1.0 / settings.temperature
+        target = read.target.with_order_and_temperature(order, beta, covariance)
         target.condition_on(point)
-        start = target.split.ravel(point)
+        start = factorization.ravel(point)
         default = point if initial_point is None else model.initial_point()
-        self._default_start = target.split.ravel(default)
+        self._default_start = factorization.ravel(default)
         limit = check.rows_or_auto("full_pass_above", shared["full_pass_above"])
         method = method.with_full_passes_above(limit)
-        prepared = read.prepared(target, method.needs, model, start, shared["prepared"])
+        plan = read.plan_for(target, method.requirements, model, start, shared["prepared"])
         self.program = Program(
-            prepared,
+            plan,
             method,
             settings.proposal,
             settings.updates_per_draw,
@@ -215,8 +216,8 @@ class MinibatchStep(BlockedStep):
             moves,
         )
         self.chain = Chain(self.program, rng, self._adapts)
-        self.chain.meet_violation(prepared.violation or "")
-        method.require_subsampling(prepared)
+        self.chain.handle_violation(plan.violation or "")
+        method.require_subsampling(plan)
         self.chain.compile()
 
     def save(self, path: str | PathLike) -> None:
@@ -231,7 +232,7 @@ class MinibatchStep(BlockedStep):
             The file; it is overwritten.
         """
         self.require_unchanged()
-        write(path, self.prepared)
+        write(path, self.plan)
 
     @property
     @abstractmethod
@@ -254,36 +255,36 @@ class MinibatchStep(BlockedStep):
         return self.chain.exactness
 
     @property
-    def prepared(self) -> Prepared:
+    def plan(self) -> Plan:
         """The model, prepared by passes over all rows before any chain."""
-        return self.program.prepared
+        return self.program.plan
 
     @property
     def target(self) -> Target:
         """The model, as parts that are evaluated by rows."""
-        return self.prepared.target
+        return self.plan.target
 
     @property
-    def surrogate(self) -> Surrogate:
+    def reference(self) -> Reference:
         """Control variates of the chain."""
-        return self.chain.prepared.surrogate
+        return self.chain.plan.reference
 
     @property
     def tables(self) -> AnyTables | None:
         """Bounds of all rows; None for methods without."""
-        return self.prepared.tables
+        return self.plan.tables
 
     @property
     def left_to_others(self) -> tuple[str, ...]:
         """Names of the value variables that other steps move."""
-        split = self.target.split
-        expanded = [block for block in split.blocks if block.stop <= split.first]
-        return tuple(block.name for block in (*expanded, *split.others))
+        factorization = self.target.factorization
+        expanded = [block for block in factorization.blocks if block.stop <= factorization.first]
+        return tuple(block.name for block in (*expanded, *factorization.others))
 
     @property
     def temperature(self) -> float:
         """Temperature K of the log-likelihood, the last of a schedule."""
-        return 1.0 / self.prepared.surrogate.inverse_temperature
+        return 1.0 / self.plan.reference.inverse_temperature
 
     @property
     def updates_per_draw(self) -> int:
@@ -317,7 +318,7 @@ class MinibatchStep(BlockedStep):
         """
         # Taken when a state is, it has to be that of the data which the step was built from.
         self.require_unchanged()
-        tables = self.program.prepared.tables
+        tables = self.program.plan.tables
         method = {
             "method": type(self).__name__,
             "the settings of its test": self.program.method.key,
@@ -380,7 +381,7 @@ class MinibatchStep(BlockedStep):
             self.target.condition_on(point)
             self.start(chain)
         temperature = chain.temperature
-        draws = chain.advance(1) if chain.state.started else chain.stay()
+        draws = chain.advance(1) if chain.state.started else chain.repeat_draw()
         stats = report.stats_of_draw(draws.counts[0], self.updates_per_draw)
         stats["certified"] = chain.certified
         stats["scaling"] = chain.scaling
@@ -394,14 +395,14 @@ class MinibatchStep(BlockedStep):
 
         MinibatchError if the density is zero there.
         """
-        position, s = chain.position, self.prepared.surrogate
+        position, s = chain.position, self.plan.reference
         far = np.sqrt(chdtri(position.size, FAR_TAIL))
         left = chain.state.adapting and np.array_equal(position, self._default_start)
         # Not a point that other steps share in, nor one around a centre that nobody sought.
         left = left and s.first == 0 and self.target.covariance is None
         if left and whitened_norm(s.whitener, position, s.centre) > far:
             report.tell_of_new_start(self.name)
-            position[:] = self.target.split.ravel(self.gaussian_draw(chain.rng, NEW_START))
+            position[:] = self.target.factorization.ravel(self.gaussian_draw(chain.rng, NEW_START))
         else:
             report.tell_of_start(self.name, begin(chain))
         self.target.require_finite_start(position)
@@ -409,10 +410,10 @@ class MinibatchStep(BlockedStep):
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw a point from the Gaussian approximation, `scale` times as wide."""
-        surrogate = self.prepared.surrogate
-        noise = rng.standard_normal(surrogate.centre.size)
-        position = surrogate.centre + scale * (surrogate.factor @ noise)
-        return self.target.split.unravel(self.target.split.mirrored(position), {})
+        reference = self.plan.reference
+        noise = rng.standard_normal(reference.centre.size)
+        position = reference.centre + scale * (reference.factor @ noise)
+        return self.target.factorization.unravel(self.target.factorization.mirrored(position), {})
 
     def __reduce__(self) -> tuple:
         """Pickle the prepared model, settings and the chain; neither the PyMC model nor code."""
@@ -455,7 +456,7 @@ def model_behind(step: MinibatchStep) -> pm.Model:
 
 def _matching_context(step: MinibatchStep) -> pm.Model:
     model = pm.Model.get_context(error_if_none=False)
-    parts = step.target.split
+    parts = step.target.factorization
     needed = {block.name for block in (*parts.blocks, *parts.others)}
     if model is None or needed != {v.name for v in model.value_vars}:
         raise SettingError(

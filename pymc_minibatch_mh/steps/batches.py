@@ -13,7 +13,7 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.data import digest
 from pymc_minibatch_mh.kernels.looks import full_passes_of
 from pymc_minibatch_mh.plan.method import Method
-from pymc_minibatch_mh.plan.prepared import MOVES, Needs, Prepared
+from pymc_minibatch_mh.plan.plan import MOVES, Plan, Requirements
 
 _SQRT_HALF = math.sqrt(0.5)
 _FIRST_NORMAL_DEGREE = 30.0
@@ -130,18 +130,18 @@ class BatchMethod(Method):
     settings: Any
 
     @property
-    def needs(self) -> Needs:
+    def requirements(self) -> Requirements:
         """The remainders of rows measured, and those read always that batches hardly contain."""
-        return Needs(calibration=True)
+        return Requirements(calibration=True)
 
     @property
     def key(self) -> str:
         """Digest of the settings."""
         return digest(np.concatenate([np.atleast_1d(part) for part in self.settings]))
 
-    def record(self, prepared: Prepared) -> Any:
+    def record(self, plan: Plan) -> Any:
         """Return the settings, with the measured moments of the rows' remainders."""
-        measured = prepared.calibration
+        measured = plan.calibration
         assert measured is not None
         return self.settings._replace(
             skewness=float(measured.skewness),
@@ -149,23 +149,23 @@ class BatchMethod(Method):
             kappa=float(measured.kappa),
         )
 
-    def require_subsampling(self, prepared: Prepared) -> None:
+    def require_subsampling(self, plan: Plan) -> None:
         """Refuse stored rows that batches would read all of, again and again."""
-        limit = self.most_drawn(prepared)
-        prepared.require_few_full_passes(limit, partial(self._full_passes, prepared, limit))
+        limit = self.most_drawn(plan)
+        plan.require_few_full_passes(limit, partial(self._full_passes, plan, limit))
 
-    def _full_passes(self, prepared: Prepared, limit: float, rng: np.random.Generator) -> int:
+    def _full_passes(self, plan: Plan, limit: float, rng: np.random.Generator) -> int:
         """Return for how many moves of a chain batches are forecast to grow to all rows.
 
         One half lead to another point of the posterior, and one half a step of a random walk on.
         """
-        record, size = self.linked(self.record(prepared)), prepared.surrogate.centre.size
-        passes, drawn = 0, prepared.n_drawn
+        record, size = self.linked(self.record(plan)), plan.reference.centre.size
+        passes, drawn = 0, plan.n_drawn
         for _ in range(MOVES // AT_A_TIME):
             moves = rng.standard_normal((AT_A_TIME, 2, size))
             moves[::2, 1] = moves[::2, 0] + WALK / math.sqrt(size) * moves[::2, 1]
-            limits = drawn, min(limit - prepared.n_rows + drawn, drawn)
-            passes += full_passes_of(record, prepared.surrogate, moves, *limits, rng)
+            limits = drawn, min(limit - plan.n_rows + drawn, drawn)
+            passes += full_passes_of(record, plan.reference, moves, *limits, rng)
         if not (passes or record.kappa < math.inf):
             _log.warning(
                 "No move between typical points leaves all rows a likelihood, so that no full "

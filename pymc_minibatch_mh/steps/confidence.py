@@ -58,7 +58,7 @@ from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
-from pymc_minibatch_mh.plan.prepared import Needs, Prepared
+from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
 
@@ -137,8 +137,8 @@ def half_width(deviation, reach, n, level):
 
 
 @compiled(inlined=True)
-def judge(log_ratio, width, uniform):
-    """Return verdict and min(1, exp(log ratio)): see :func:`roles.judge`.
+def decide_batch(log_ratio, width, uniform):
+    """Return verdict and min(1, exp(log ratio)): see :func:`roles.decide_batch`.
 
     `width` is N c_n, 0 with all rows read.
     """
@@ -155,7 +155,7 @@ def judge(log_ratio, width, uniform):
 def _hold_against_bounds(posterior, read, table, m, counts):
     """Count the largest |l_i| of rows that were read, in units of c_i M, and its row."""
     rows, differences, scales = read
-    c, beta = posterior.tables.c[table], posterior.surrogate.inverse_temperature
+    c, beta = posterior.tables.c[table], posterior.reference.inverse_temperature
     for i in range(rows.size):
         bound = c[rows[i]] * m
         hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
@@ -178,11 +178,11 @@ def _look_at_more(posterior, move, drawn, bounds, moments, counts):
 def _known_before(test, move, posterior):
     """Return the table and the M of a move, R, and of a scan the mean and the deviation of all."""
     if test.scans == 0:
-        table, m = smallest_table(posterior.tables, move, posterior.surrogate)
+        table, m = smallest_table(posterior.tables, move, posterior.reference)
         reach = 2.0 * m * test.largest[table] if table >= 0 else np.inf
         return (table, m), reach, 0.0, 0.0
     mean, variance, largest = scan_rows(posterior, move)
-    beta = posterior.surrogate.inverse_temperature
+    beta = posterior.reference.inverse_temperature
     reach = 2.0 * beta * largest if np.isfinite(mean) else np.inf
     return (-1, np.inf), reach, mean, beta * np.sqrt(variance)
 
@@ -192,7 +192,7 @@ def _known_before(test, move, posterior):
 def decide_by_confidence(test, move, cheap, posterior, rng, counts):
     """Read rows until their mean is surely on one side: see :func:`roles.decide`."""
     total = posterior.space.term_starts[-1]
-    beta = posterior.surrogate.inverse_temperature
+    beta = posterior.reference.inverse_temperature
     uniform = rng.random()
     bounds, reach, mean_of_all, deviation_of_all = _known_before(test, move, posterior)
     drawn, table = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -217,7 +217,7 @@ def decide_by_confidence(test, move, cheap, posterior, rng, counts):
             width = total * half_width(deviation, reach, n, level(look, test))
             counts[entry.ERROR] += level(look, test)
             log_ratio = cheap + beta * total * moments[1]
-        verdict, accept = judge(log_ratio, width, uniform)
+        verdict, accept = decide_batch(log_ratio, width, uniform)
         if verdict >= 0.0:
             break
         look += 1
@@ -255,20 +255,20 @@ class ConfidenceMethod(Method):
         return bool(self.settings.scans)
 
     @property
-    def needs(self) -> Needs:
+    def requirements(self) -> Requirements:
         """Derived bounds, or nothing with a scan."""
-        return Needs(derived_bounds=not self.settings.scans, in_memory=True)
+        return Requirements(derived_bounds=not self.settings.scans, in_memory=True)
 
     @property
     def key(self) -> str:
         """Digest of the settings."""
         return digest(np.array(self.settings[:-1]))
 
-    def record(self, prepared: Prepared) -> ConfidenceTest:
+    def record(self, plan: Plan) -> ConfidenceTest:
         """Return the settings, with the largest bound of every table."""
-        if not isinstance(prepared.tables, Tables):
+        if not isinstance(plan.tables, Tables):
             return self.settings
-        return self.settings._replace(largest=prepared.tables.c.max(axis=1).astype(np.float64))
+        return self.settings._replace(largest=plan.tables.c.max(axis=1).astype(np.float64))
 
 
 class ConfidenceMH(MinibatchStep):

@@ -136,9 +136,9 @@ def certified_error(sigma: float, atoms: Floats, masses: Floats) -> float:
     slopes = np.abs(density - logistic * (1.0 - logistic))
     fourth_derivative = 0.551 / sigma**4 + 0.193
     remainder = spacing**4 / 384.0 * fourth_derivative
-    cells = np.maximum(values[1:], values[:-1]) + spacing / 4 * np.maximum(slopes[1:], slopes[:-1])
+    exprs = np.maximum(values[1:], values[:-1]) + spacing / 4 * np.maximum(slopes[1:], slopes[:-1])
     tail = max(ndtr(-scaled[-1]) @ masses, expit(-points[-1]))
-    return float(max(cells.max() + remainder, tail) + 1e-14)
+    return float(max(exprs.max() + remainder, tail) + 1e-14)
 
 
 @cache

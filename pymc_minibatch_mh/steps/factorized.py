@@ -6,7 +6,7 @@ from typing import ClassVar, Unpack
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh.checks import flag
-from pymc_minibatch_mh.plan.prepared import GivenBounds
+from pymc_minibatch_mh.plan.plan import GivenBounds
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings

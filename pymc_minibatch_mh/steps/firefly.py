@@ -61,7 +61,7 @@ from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import copy_to, scratch
 from pymc_minibatch_mh.likelihood.inputs import model_of
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
-from pymc_minibatch_mh.plan.prepared import GivenBounds, Needs, Prepared
+from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -127,15 +127,15 @@ def chance_to_be_bright(odds, q, kind):
 @compiled(inlined=True)
 def place_of(posterior, position, whitened, centre):
     """Return a position as a place, by its whitened coordinates and by those of the centre."""
-    move = Move(posterior.surrogate.centre, position, centre, whitened, whitened)
-    table, m = smallest_table(posterior.tables, move, posterior.surrogate)
+    move = Move(posterior.reference.centre, position, centre, whitened, whitened)
+    table, m = smallest_table(posterior.tables, move, posterior.reference)
     return Place(move, table, m)
 
 
 @compiled(inlined=True)
 def size_of(posterior, place):
     """Return C m: the product of all B_i is that of the expansions times exp(-C m)."""
-    return posterior.tables.heads[place.table, TOTAL] * place.m
+    return posterior.tables.headers[place.table, TOTAL] * place.m
 
 
 @compiled(inlined=True)
@@ -149,7 +149,7 @@ def _read(place, posterior, rows, odds, counts):
 
     The counts remember the row that exceeds its bound most.
     """
-    c, beta = posterior.tables.c[place.table], posterior.surrogate.inverse_temperature
+    c, beta = posterior.tables.c[place.table], posterior.reference.inverse_temperature
     ask_for_bounds(posterior.tables, place.table, rows)
     differences, scales = scratch(rows.size, np.float64), scratch(rows.size, np.float64)
     arranged = scratch(rows.size, np.int64)
@@ -269,7 +269,7 @@ def _change_of_all(move, posterior, counts):
     change, _ = read_all(posterior, move, posterior.tables.c[0, :0])
     counts[entry.FULL_PASS] += 1.0
     counts[entry.INVALID] += not np.isfinite(change)
-    return posterior.surrogate.inverse_temperature * change
+    return posterior.reference.inverse_temperature * change
 
 
 @compiled(spliced=True)
@@ -344,17 +344,17 @@ class FireflyMethod(Method):
         return Guarantee(Promise.EXACT_GIVEN_BOUNDS)
 
     @property
-    def needs(self) -> Needs:
+    def requirements(self) -> Requirements:
         """Quadratic lower bounds, or bounds, derived from the model unless the user gave some."""
         if self.touching is not None:
-            return Needs(touching=self.touching, in_memory=True)
+            return Requirements(touching=self.touching, in_memory=True)
         derives = self.bounds is None
-        return Needs(derived_bounds=derives, given_bounds=self.bounds, in_memory=True)
+        return Requirements(derived_bounds=derives, given_bounds=self.bounds, in_memory=True)
 
-    def record(self, prepared: Prepared) -> FireflyTest:
+    def record(self, plan: Plan) -> FireflyTest:
         """Return the settings, with bright rows that have yet to be drawn."""
-        size = prepared.surrogate.centre.size
-        brightness = unknown_brightness(self.q, prepared.n_rows, size)
+        size = plan.reference.centre.size
+        brightness = unknown_brightness(self.q, plan.n_rows, size)
         return FireflyTest(brightness, 0, int(self.tolerates_violations))
 
     def probed(self, record: FireflyTest) -> FireflyTest:

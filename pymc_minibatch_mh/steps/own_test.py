@@ -18,12 +18,18 @@ from numba.core.errors import NumbaError
 from pytensor.graph.basic import Variable
 
 from pymc_minibatch_mh._jit import compiled
-from pymc_minibatch_mh.checks import numbers_of, positive
+from pymc_minibatch_mh.checks import as_floats, positive
 from pymc_minibatch_mh.data import code_digest, digest
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.handle import address_of, function_at
 from pymc_minibatch_mh.kernels.looks import look_until_decided
-from pymc_minibatch_mh.kernels.roles import JUDGE, JUDGE_SIGNATURE, PLAN, PLAN_SIGNATURE, role_of
+from pymc_minibatch_mh.kernels.roles import (
+    DECIDE_BATCH,
+    DECIDE_BATCH_SIGNATURE,
+    SAMPLE_SIZE,
+    SAMPLE_SIZE_SIGNATURE,
+    role_of,
+)
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import BatchMethod
@@ -42,8 +48,8 @@ class OwnTest(NamedTuple):
 class LinkedOwnTest(NamedTuple):
     """The same for compiled updates, with the addresses of the user's functions."""
 
-    plan_at: int
-    judge_at: int
+    sample_size_at: int
+    decide_batch_at: int
     kappa: float
     numbers: np.ndarray
 
@@ -51,25 +57,27 @@ class LinkedOwnTest(NamedTuple):
 LinkedOwnTest.decide = look_until_decided  # type: ignore[attr-defined]
 
 
-@role_of(LinkedOwnTest, "plan")
+@role_of(LinkedOwnTest, "sample_size")
 @compiled(inlined=True)
 def plan_own(noise, n, total, test):
     """Ask the user's function how many rows to read: see :func:`roles.plan`."""
-    asked = function_at(test.plan_at, PLAN)(noise, n, total, test.numbers)
+    asked = function_at(test.sample_size_at, SAMPLE_SIZE)(noise, n, total, test.numbers)
     if asked < 0:
         return total
     # A look that reads nothing new would go on for ever.
     return min(max(asked, n + 1, 2), total)
 
 
-@role_of(LinkedOwnTest, "judge")
+@role_of(LinkedOwnTest, "decide_batch")
 @compiled(inlined=True)
 def judge_own(log_ratio, variance, skewness, n, total, uniform, test):
-    """Ask the user's function for a verdict: see :func:`roles.judge`."""
+    """Ask the user's function for a verdict: see :func:`roles.decide_batch`."""
     if not log_ratio > -np.inf:
         return 0.0, 0.0, 0.0
-    judge = function_at(test.judge_at, JUDGE)
-    verdict, accept, error = judge(log_ratio, variance, skewness, n, total, uniform, test.numbers)
+    decide_batch = function_at(test.decide_batch_at, DECIDE_BATCH)
+    verdict, accept, error = decide_batch(
+        log_ratio, variance, skewness, n, total, uniform, test.numbers
+    )
     if not (verdict <= 1.0 and 0.0 <= accept <= 1.0):
         # No verdict at all: the chain is stopped.
         return np.nan, 0.0, np.nan
@@ -78,32 +86,32 @@ def judge_own(log_ratio, variance, skewness, n, total, uniform, test):
     return verdict, accept, error
 
 
-def _guarded_plan(plain: Callable[..., int]) -> Any:
+def _guarded_sample_size(plain: Callable[..., int]) -> Any:
     inner = njit(nogil=True, error_model="numpy")(plain)
 
-    @njit(PLAN_SIGNATURE, nogil=True, error_model="numpy")
-    def plan(noise, n, total, numbers):
+    @njit(SAMPLE_SIZE_SIGNATURE, nogil=True, error_model="numpy")
+    def sample_size(noise, n, total, numbers):
         try:
             return inner(noise, n, total, numbers)
         except Exception:
             # All rows are read then, which the stat full_pass counts.
             return -1
 
-    return plan
+    return sample_size
 
 
-def _guarded_judge(plain: Callable[..., tuple[float, float, float]]) -> Any:
+def _guarded_decide_batch(plain: Callable[..., tuple[float, float, float]]) -> Any:
     inner = njit(nogil=True, error_model="numpy")(plain)
 
-    @njit(JUDGE_SIGNATURE, nogil=True, error_model="numpy")
-    def judge(log_ratio, variance, skewness, n, total, uniform, numbers):
+    @njit(DECIDE_BATCH_SIGNATURE, nogil=True, error_model="numpy")
+    def decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers):
         try:
             return inner(log_ratio, variance, skewness, n, total, uniform, numbers)
         except Exception:
             # A first-class function cannot raise: numba would go on as if it had returned zeros.
             return np.nan, np.nan, np.nan
 
-    return judge
+    return decide_batch
 
 
 #: Name, function of a user by its identity and its digest -> the same compiled, while it is used.
@@ -130,8 +138,8 @@ def _compiled(name: str, function: Any, guarded: Callable[[Any], Any]) -> Any:
 class OwnTestMethod(BatchMethod):
     """A user's test, as a step runs it."""
 
-    plan: Callable[..., int]
-    judge: Callable[..., tuple[float, float, float]]
+    sample_size: Callable[..., int]
+    decide_batch: Callable[..., tuple[float, float, float]]
     controls: str
     walk_target: float = 0.234
     _functions: tuple[Any, Any] = field(init=False, repr=False)
@@ -146,16 +154,16 @@ class OwnTestMethod(BatchMethod):
                 f"controls={controls!r} names no error. Say in words which one your test controls."
             )
         functions = (
-            _compiled("plan", self.plan, _guarded_plan),
-            _compiled("judge", self.judge, _guarded_judge),
+            _compiled("sample_size", self.sample_size, _guarded_sample_size),
+            _compiled("decide_batch", self.decide_batch, _guarded_decide_batch),
         )
         object.__setattr__(self, "_functions", functions)
-        codes = [code_digest(function) for function in (self.plan, self.judge)]
+        codes = [code_digest(function) for function in (self.sample_size, self.decide_batch)]
         object.__setattr__(self, "_codes", " ".join(codes))
 
     def __reduce__(self) -> tuple:
         """Leave out compiled functions."""
-        own = self.settings, self.plan, self.judge, self.controls, self.walk_target
+        own = self.settings, self.sample_size, self.decide_batch, self.controls, self.walk_target
         return OwnTestMethod, own
 
     @property
@@ -170,13 +178,13 @@ class OwnTestMethod(BatchMethod):
 
     def linked(self, record: OwnTest) -> LinkedOwnTest:
         """Return the settings with the addresses of this process."""
-        plan, judge = map(address_of, self._functions)
-        return LinkedOwnTest(plan, judge, record.kappa, record.numbers)
+        sample_size, decide_batch = map(address_of, self._functions)
+        return LinkedOwnTest(sample_size, decide_batch, record.kappa, record.numbers)
 
 
 def own_test(numbers: Sequence[float]) -> OwnTest:
     """Return the record of a user's settings."""
-    return OwnTest(0.0, 1.0, np.inf, np.array(numbers_of("numbers", numbers), dtype=np.float64))
+    return OwnTest(0.0, 1.0, np.inf, np.array(as_floats("numbers", numbers), dtype=np.float64))
 
 
 class OwnTestMH(MinibatchStep):
@@ -217,8 +225,8 @@ class OwnTestMH(MinibatchStep):
 
     def __init__(
         self,
-        plan: Callable[..., int],
-        judge: Callable[..., tuple[float, float, float]],
+        sample_size: Callable[..., int],
+        decide_batch: Callable[..., tuple[float, float, float]],
         *,
         controls: str,
         numbers: Sequence[float] = (),
@@ -228,8 +236,8 @@ class OwnTestMH(MinibatchStep):
     ) -> None:
         method = OwnTestMethod(
             own_test(numbers),
-            plan,
-            judge,
+            sample_size,
+            decide_batch,
             controls,
             positive("walk_target", walk_target),
         )

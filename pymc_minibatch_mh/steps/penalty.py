@@ -104,9 +104,9 @@ def error_estimate(variance, skewness, n, total, test):
     return min(1.0, error + 0.085 * (variance / n) ** 2)
 
 
-@role_of(PenaltyTest, "plan")
+@role_of(PenaltyTest, "sample_size")
 @compiled(inlined=True)
-def plan(noise, n, total, test):
+def sample_size(noise, n, total, test):
     """Return the rows of the one batch, ceil(1/(1/total + 0.7 max_sd²/V)) or `batch_size`.
 
     V has to be symmetric in the two positions, or the test is biased: see :func:`roles.plan`.
@@ -115,10 +115,10 @@ def plan(noise, n, total, test):
     return min(total, max(rows, test.batch_size))
 
 
-@role_of(PenaltyTest, "judge")
+@role_of(PenaltyTest, "decide_batch")
 @compiled(inlined=True)
-def judge(log_ratio, variance, skewness, n, total, uniform, test):
-    """Decide on a proposal: see :func:`roles.judge`. The skewness is for the error estimate."""
+def decide_batch(log_ratio, variance, skewness, n, total, uniform, test):
+    """Decide on a proposal: see :func:`roles.decide_batch`. The error estimate has the skewness."""
     if not log_ratio > -math.inf:
         return 0.0, 0.0, 0.0
     if n >= total or log_ratio == math.inf:
@@ -181,12 +181,14 @@ class PenaltyMH(MinibatchStep):
 def penalty_beside(step: MinibatchStep, rng: np.random.Generator) -> PenaltyMH:
     """Return a :class:`PenaltyMH` with a chain of its own on the rows and sums of another step."""
     method = PenaltyMethod(penalty_test())
-    prepared = replace(step.prepared, needs=method.needs, tables=None, violation=None).completed()
+    plan = replace(
+        step.plan, requirements=method.requirements, tables=None, violation=None
+    ).completed()
     other = object.__new__(PenaltyMH)
     # States of the other step have another key.
     other.__dict__.update({name: v for name, v in step.__dict__.items() if name != "key"})
     own = step.program
     settings = own.proposal, own.updates_per_draw, (), own.moves_without_rows
-    other.program = Program(prepared, method, *settings)
+    other.program = Program(plan, method, *settings)
     other.chain = Chain(other.program, rng, other.adapts)
     return other

@@ -53,7 +53,7 @@ from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
-from pymc_minibatch_mh.plan.prepared import GivenRanges, Needs, Prepared
+from pymc_minibatch_mh.plan.plan import GivenRanges, Plan, Requirements
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -105,7 +105,7 @@ def _shares_at(place, drawn, posterior, found, counts):
     """
     rows, shares = found
     widths, below = posterior.tables.c[WIDTHS], posterior.tables.c[BELOW]
-    beta, centre = posterior.surrogate.inverse_temperature, posterior.surrogate.centre
+    beta, centre = posterior.reference.inverse_temperature, posterior.reference.centre
     count = drawn.size
     differences, scales = scratch(count, np.float64), scratch(count, np.float64)
     from_centre = Move(centre, place, centre, centre, centre)
@@ -146,7 +146,7 @@ def _product_of_drawn(move, drawn, raised, posterior, rng, counts):
 def weigh_rows(test, move, cheap, posterior, rng, counts):
     """Decide by a Poisson number of rows: see :func:`roles.decide`."""
     tables = posterior.tables
-    size = tables.heads[WIDTHS, TOTAL]
+    size = tables.headers[WIDTHS, TOTAL]
     expected = test.lam + size
     if expected <= test.max_rate:
         count = rng.poisson(expected) if size > 0.0 else 0
@@ -161,7 +161,7 @@ def weigh_rows(test, move, cheap, posterior, rng, counts):
     else:
         count = posterior.space.term_starts[-1]
         change, _ = read_all(posterior, move, NO_BOUNDS)
-        product = posterior.surrogate.inverse_temperature * change
+        product = posterior.reference.inverse_temperature * change
         counts[entry.FULL_PASS] += 1.0
         counts[entry.INVALID] += not np.isfinite(change)
     counts[entry.N_LOOKS] += 1.0
@@ -188,17 +188,17 @@ class LevelsMethod(Method):
     )
 
     @property
-    def needs(self) -> Needs:
+    def requirements(self) -> Requirements:
         """Ranges, derived from the model unless the user gave some."""
-        return Needs(derived_ranges=self.ranges is None, given_ranges=self.ranges)
+        return Requirements(derived_ranges=self.ranges is None, given_ranges=self.ranges)
 
-    def record(self, prepared: Prepared) -> LevelsTest:
+    def record(self, plan: Plan) -> LevelsTest:
         """Return the settings; an automatic λ follows from the ranges."""
-        assert prepared.tables is not None
+        assert plan.tables is not None
         lam = self.lam
         if lam is None:
-            lam = automatic_lam(float(prepared.tables.heads[WIDTHS, TOTAL]), prepared.n_rows)
-        return LevelsTest(lam, self.most_drawn(prepared), int(self.tolerates_violations))
+            lam = automatic_lam(float(plan.tables.headers[WIDTHS, TOTAL]), plan.n_rows)
+        return LevelsTest(lam, self.most_drawn(plan), int(self.tolerates_violations))
 
 
 def _lam_of(lam: float | str) -> float | None:

@@ -15,7 +15,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_minibatch_mh.chain.points import Begun
-from pymc_minibatch_mh.chain.pool import ChainState
+from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.likelihood.inputs import likelihoods_of
@@ -144,7 +144,7 @@ def _of_updates(name: str, state: ChainState, program: Program) -> SamplerWarnin
     text = f"{full_passes:.0%} of the updates read all rows, because {because}."
     if full_passes <= FULL_PASS_STRONG:
         return _warning(state, name, text, "warn")
-    if program.prepared.target.has_groups and method.all_rows_words is None:
+    if program.plan.target.has_groups and method.all_rows_words is None:
         way_on = f"{way_on[:-1]}{_FEWER_GROUPS}"
     return _warning(state, name, f"{text} {way_on}")
 
@@ -192,7 +192,7 @@ def tell_of_stored(name: str, target: Target) -> None:
     """Say that a trace leaves out stored data, in the place of PyMC's warning of that."""
     if target.source.in_memory:
         return
-    observed = likelihoods_of(target.split.terms)
+    observed = likelihoods_of(target.factorization.terms)
     for one in observed:
         warnings.filterwarnings(
             "ignore",

@@ -191,8 +191,8 @@ def shared(step: type, given: SharedSettings) -> SharedSettings:
         known = sorted(signature(step).parameters.keys() - {"vars"})
         raise SettingError(f"{unknown[0]}= is no setting of {step.__name__}. Choose from {known}.")
     every = DEFAULTS | given
-    # Of a step on the first of these rows, the prepared model.
-    return every | {"prepared": getattr(every["prepared"], "prepared", every["prepared"])}
+    # Of a step on the first of these rows, its plan.
+    return every | {"prepared": getattr(every["prepared"], "plan", every["prepared"])}
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class ChainSettings:
     proposal: Proposal
 
 
-def of_chains(shared: SharedSettings) -> ChainSettings:
+def chain_settings(shared: SharedSettings) -> ChainSettings:
     """Check the settings that chains run by, before a model is read."""
     if not shared["blocked"]:
         raise SettingError(
@@ -226,7 +226,7 @@ def of_chains(shared: SharedSettings) -> ChainSettings:
     )
 
 
-def reading_of(shared: SharedSettings, *, given_bounds: bool = False) -> "ReadingSettings":
+def reading_settings(shared: SharedSettings, *, given_bounds: bool = False) -> "ReadingSettings":
     """Return how the model is to be read.
 
     Bounds or ranges of a user's own are in terms of the model's variables.

@@ -68,7 +68,7 @@ from pymc_minibatch_mh.kernels.posterior import number_of_rows, read_all, read_c
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
-from pymc_minibatch_mh.plan.prepared import GivenBounds, Needs, Prepared
+from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -165,7 +165,7 @@ def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
     """
     table, m, size = bounds
     c = posterior.tables.c[table]
-    beta = posterior.surrogate.inverse_temperature
+    beta = posterior.reference.inverse_temperature
     ask_for_bounds(posterior.tables, table, drawn)
     differences, scales = scratch(drawn.size, np.float64), scratch(drawn.size, np.float64)
     rows = scratch(drawn.size, np.int64)
@@ -195,7 +195,7 @@ def _product_of_all(move, posterior, bounds, informs, counts):
     change, squares = read_all(posterior, move, c)
     if informs and posterior.tables.heavy.size:
         squares -= read_chosen(posterior, move, posterior.tables.heavy, c)[1]
-    beta = posterior.surrogate.inverse_temperature
+    beta = posterior.reference.inverse_temperature
     if np.isfinite(squares) and informs:
         counts[entry.SQUARED_RATIOS] += beta * beta * squares / m
         counts[entry.N_RATIOS] += size
@@ -213,8 +213,8 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
     if test.delayed and not rng.random() < np.exp(min(cheap, 0.0)):
         counts[entry.LOG_RATIO] = cheap
         return 0.0, 0.0, 0.0
-    table, m = smallest_table(tables, move, posterior.surrogate)
-    size = tables.heads[table, TOTAL] * m if table >= 0 else np.inf
+    table, m = smallest_table(tables, move, posterior.reference)
+    size = tables.headers[table, TOTAL] * m if table >= 0 else np.inf
     expected = rate(size, test) if size < np.inf else np.inf
     # Larger moves read all rows whatever χ is, and say nothing about it.
     informs = size <= test.max_rate and size < np.inf
@@ -227,7 +227,7 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
         count, product, left = heavy.size, 0.0, rng.poisson(expected)
         if heavy.size:
             change, _ = read_chosen(posterior, move, heavy, tables.c[0, :0])
-            product = posterior.surrogate.inverse_temperature * change
+            product = posterior.reference.inverse_temperature * change
             counts[entry.INVALID] += not np.isfinite(change)
         # A veto decides: rows that are drawn after one are not read.
         portion = 1 if test.form == FACTORIZED else min(left, tables.supply.room or MOST_READ)
@@ -368,27 +368,27 @@ class PoissonMethod(Method):
     draws_by_bounds = True
 
     @property
-    def needs(self) -> Needs:
+    def requirements(self) -> Requirements:
         """Bounds, derived from the model unless the user gave some."""
-        return Needs(derived_bounds=self.bounds is None, given_bounds=self.bounds)
+        return Requirements(derived_bounds=self.bounds is None, given_bounds=self.bounds)
 
-    def record(self, prepared: Prepared) -> PoissonTest:
+    def record(self, plan: Plan) -> PoissonTest:
         """Return the settings; an automatic χ starts where typical moves do not read all rows."""
         found = poisson_test(
             self.form,
             self.chi or 0.0,
             delayed_acceptance=self.delayed_acceptance,
-            max_rate=self.most_drawn(prepared),
+            max_rate=self.most_drawn(plan),
             tolerate=self.tolerates_violations,
         )
         if self.chi is not None:
             return found
-        return found._replace(chi=starting_chi(prepared.typical_sizes, found.max_rate))
+        return found._replace(chi=starting_chi(plan.typical_sizes, found.max_rate))
 
-    def require_subsampling(self, prepared: Prepared) -> None:
+    def require_subsampling(self, plan: Plan) -> None:
         """Refuse a χ that alone makes the Poisson means of all typical moves too large."""
-        super().require_subsampling(prepared)
-        sizes, limit = prepared.typical_sizes, self.most_drawn(prepared)
+        super().require_subsampling(plan)
+        sizes, limit = plan.typical_sizes, self.most_drawn(plan)
         if not self.chi or not sizes or max(sizes) > limit:
             return
         if min(size * (1.0 + self.chi * size) for size in sizes) > limit:
@@ -399,12 +399,12 @@ class PoissonMethod(Method):
             )
 
     def adapted(
-        self, record: PoissonTest, totals: np.ndarray, prepared: Prepared, updates_per_draw: int
+        self, record: PoissonTest, totals: np.ndarray, plan: Plan, updates_per_draw: int
     ) -> PoissonTest:
         """Choose χ from the sizes of moves and the ratios of rows that were seen."""
         if self.chi is not None:
             return record
-        chi = chi_from(totals, prepared.n_bytes, record.max_rate, updates_per_draw)
+        chi = chi_from(totals, plan.n_bytes, record.max_rate, updates_per_draw)
         return record if chi is None else record._replace(chi=chi)
 
 

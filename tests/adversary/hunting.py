@@ -4,7 +4,7 @@ import numpy as np
 
 from bounds.certified import Hunt, Rows
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
 
 #: Moves of every row that are tried at a time, and rounds of free and of guided search.
 AT_A_TIME, TRIES, CLIMBS = 24, 8, 24
@@ -12,7 +12,7 @@ AT_A_TIME, TRIES, CLIMBS = 24, 8, 24
 SCALES = (1.0, 0.1, 3e-3)
 
 
-def random_surrogate(rng, size, order, scale):
+def random_reference(rng, size, order, scale):
     """Return control variates around a random centre, in a random metric."""
     factor = np.tril(0.4 * rng.normal(size=(size, size)), -1)
     factor = scale * (factor + np.diag(np.exp(0.5 * rng.normal(size=size))))
@@ -20,19 +20,19 @@ def random_surrogate(rng, size, order, scale):
     beta = float(rng.choice([1.0, 0.25]))
     unused = np.zeros(size), np.zeros((size, size))
     centre = 0.5 * rng.normal(size=size)
-    return Surrogate(
+    return Reference(
         centre, np.ascontiguousarray(factor), np.ascontiguousarray(whitener), *unused, order, beta
     )
 
 
-def largest_ratio(function, surrogate, support, rng, *, shrink=1.0):
+def largest_ratio(function, reference, support, rng, *, shrink=1.0):
     """Return the largest |difference of remainders| / (c M) that a search finds.
 
     Parameters
     ----------
     function
         The row function.
-    surrogate
+    reference
         Control variates.
     support
         Ends of the coordinates' supports.
@@ -46,14 +46,14 @@ def largest_ratio(function, surrogate, support, rng, *, shrink=1.0):
     BoundsError
         If a row has no bound.
     """
-    tables = BoundsPass([function], surrogate, support).tables()
+    tables = BoundsPass([function], reference, support).tables()
     numbers = np.repeat(np.arange(function.n_rows), AT_A_TIME)
     largest = 0.0
     if not function.arguments:
         assert not tables.c.any()
         return largest
-    rows = Rows(function, numbers, surrogate.centre.size)
-    for (radius, kind, _), c in zip(tables.heads, tables.c, strict=True):
+    rows = Rows(function, numbers, reference.centre.size)
+    for (radius, kind, _), c in zip(tables.headers, tables.c, strict=True):
         table = radius, kind, shrink * c[numbers].astype(np.float64)
-        largest = max(largest, Hunt(rows, surrogate, table, rng).worst(TRIES, CLIMBS).max())
+        largest = max(largest, Hunt(rows, reference, table, rng).worst(TRIES, CLIMBS).max())
     return largest

@@ -13,9 +13,9 @@ from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.compiled.layout import placed
 from pymc_minibatch_mh.kernels.moves import ULPS
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from pymc_minibatch_mh.likelihood.precision import in_double, rounding_of, stabilised
-from pymc_minibatch_mh.likelihood.split import split
 
 # The rewrites that keep digits, without which PyMC's own graph is no reference; run in Python.
 STABLE = Mode(
@@ -44,7 +44,7 @@ class Subject:
 
     def __init__(self, model):
         self.model = model
-        self.parts = split(model, model.value_vars, min_rows=1)
+        self.parts = factorize(model, model.value_vars, min_rows=1)
         (self.term,) = self.parts.terms
         # Compiled by PyMC, which makes switches to -inf of its checks of parameters.
         (rows,) = model.logp(vars=[model["y"]], sum=False)

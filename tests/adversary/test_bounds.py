@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from adversary.expressions import random_expression
-from adversary.hunting import SCALES, largest_ratio, random_surrogate
+from adversary.hunting import SCALES, largest_ratio, random_reference
 from adversary.likelihoods import LIKELIHOODS, random_likelihood
 from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import row_functions
-from pymc_minibatch_mh.likelihood.split import split
 
 KINDS = len(LIKELIHOODS)
 FEW, MORE = range(1, KINDS, 12), range(KINDS, 10 * KINDS)
@@ -17,17 +17,17 @@ GROWN, MORE_GROWN = range(6), range(6, 400)
 
 def worst(model, seed, order, *, shrink=1.0):
     """Return the largest ratio in the widest region that has bounds, None if there is none."""
-    parts = split(model, model.value_vars, min_rows=1)
+    parts = factorize(model, model.value_vars, min_rows=1)
     rng = np.random.default_rng([seed, order])
     try:
         (function,) = row_functions(parts)
     except BoundsError:
         return None
     for scale in SCALES:
-        surrogate = random_surrogate(rng, parts.size, order, scale)
+        reference = random_reference(rng, parts.size, order, scale)
         support = parts.lower, parts.upper
         try:
-            return largest_ratio(function, surrogate, support, rng, shrink=shrink)
+            return largest_ratio(function, reference, support, rng, shrink=shrink)
         except BoundsError:
             continue
     return None

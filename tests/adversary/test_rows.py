@@ -15,7 +15,7 @@ from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.kernels.handle import address_of, function_at
 from pymc_minibatch_mh.kernels.roles import EVALUATE
-from pymc_minibatch_mh.likelihood.cells import LoweringError
+from pymc_minibatch_mh.likelihood.exprs import LoweringError
 
 KINDS = len(LIKELIHOODS)
 #: Seeds of the fast tests, of different likelihoods, and of the slow ones.

@@ -128,16 +128,16 @@ def bounds() -> None:
     for name, build in (("logistic, d=10", logistic), ("Student-t, d=11", student)):
         with build(1_000_000):
             step = mb.TunaMH()
-        split = step.target.split
+        factorization = step.target.factorization
         seconds, before = [], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(TURNS):
             start = time.perf_counter()
-            ends = split.lower, split.upper
-            tables = BoundsPass(row_functions(split), step.surrogate, ends).tables()
+            ends = factorization.lower, factorization.upper
+            tables = BoundsPass(row_functions(factorization), step.reference, ends).tables()
             seconds.append(time.perf_counter() - start)
         peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10
         print(
-            f"{name}: {statistics.median(seconds):.2f} s, {len(tables.heads)} tables of "
+            f"{name}: {statistics.median(seconds):.2f} s, {len(tables.headers)} tables of "
             f"{tables.c.shape[1] * 4 / 2**20:.0f} MiB, {peak:.0f} MiB more at the peak than before"
         )
 

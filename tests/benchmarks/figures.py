@@ -30,7 +30,7 @@ import pymc_minibatch_mh as mb
 import pymc_minibatch_mh.steps.tuna
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.compiled.graphs import row_source
-from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.correction import correction_table
 
@@ -117,7 +117,7 @@ def sampling() -> None:
     for name in METHODS:
         with model:
             steps[name] = getattr(mb, name)()
-    some = steps["PenaltyMH"].surrogate
+    some = steps["PenaltyMH"].reference
     mean, sd = reference_moments(design, response, some.centre, some.factor)
     runs: dict[str, list[dict]] = {name: [] for name in METHODS}
     for _ in range(TURNS):
@@ -188,22 +188,22 @@ def _setup_turn(design: np.ndarray, response: np.ndarray) -> tuple[float, float,
     step = mb.PenaltyMH(model=model)
     total = time.perf_counter() - start
     # Functions that are in use are not compiled again.
-    split = step.target.split
+    factorization = step.target.factorization
     del step, model
     gc.collect()
     start = time.perf_counter()
-    _compile_again(split)
+    _compile_again(factorization)
     compiling = time.perf_counter() - start
     return numpy_newton, total - compiling, compiling
 
 
-def _compile_again(split: Split) -> None:
-    compiled = CompiledModel(split, None)
+def _compile_again(factorization: Factorization) -> None:
+    compiled = CompiledModel(factorization, None)
     compiled.prior.compiled()
-    rows = compiled.rows.at(row_source(split))
+    rows = compiled.rows.at(row_source(factorization))
     rows.evaluate(2)
     rows.row_derivatives()
-    rows.bend()
+    rows.skewness()
 
 
 def _numpy_newton(design: np.ndarray, response: np.ndarray) -> np.ndarray:

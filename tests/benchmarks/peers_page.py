@@ -212,7 +212,7 @@ def best(found: Results, problem: str, samplers: Sequence[str], figure: str) -> 
 
 def headline(found: Results) -> str:
     """Return the table of ratios: ours to the best of each kind of peer."""
-    heads = [
+    headers = [
         "problem", "`sample`", "`pm.sample`", "HMCECS", "NUTS", "`sample` to HMCECS",
         "`sample` to NUTS", "ours to 1,000", "best peer to 1,000",
     ]  # fmt: skip
@@ -232,7 +232,7 @@ def headline(found: Results) -> str:
         ratios = [speeds[0] / x if speeds[0] and x else None for x in speeds[2:]]
         cells = ["–" if x is None else number(x) for x in (*speeds, *ratios, *seconds)]
         rows.append([DESCRIBED[problem].title, *cells])
-    return table(heads, rows)
+    return table(headers, rows)
 
 
 def block(runs: Sequence[Record]) -> str:

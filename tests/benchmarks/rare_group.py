@@ -116,7 +116,7 @@ def main():
         with none_read_always():
             hidden = method(model=rare_group())
         for step in (hidden, method(model=model)):
-            show(cells(name, step.prepared.heavy.size, draws_of(step), reference))
+            show(cells(name, step.plan.heavy.size, draws_of(step), reference))
 
 
 if __name__ == "__main__":

@@ -253,7 +253,7 @@ def measure(name: str, sampler: str, seed: int, references: dict[str, Run]) -> l
         references[name] = nuts(model, row.nuts, sampler, seed)
     theirs = references.get(row.reference or name)
     stats = ours.trace["sample_stats"]
-    cells = [name, str(step.target.split.size)]
+    cells = [name, str(step.target.factorization.size)]
     if theirs is None:
         cells += ["–"] * 4
     else:

@@ -98,7 +98,7 @@ done()
 """
 
 HESSIAN = """
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import split
 from pymc_minibatch_mh.reference.target import Target
 rng = np.random.default_rng(1)
 X = rng.standard_normal((100_000, 50))

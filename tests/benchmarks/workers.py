@@ -119,7 +119,7 @@ def measured(n_workers: int, n_rows: int, repeats: int) -> tuple[float, mb.TunaM
         start = time.perf_counter()
         step = mb.TunaMH(model=model_of(rows))
         seconds, moved = time.perf_counter() - start, dict(MOVED)
-        passes, centre = step.target.passes, step.surrogate.centre
+        passes, centre = step.target.full_data, step.reference.centre
         MOVED.update(sent=0, received=0)
         times = []
         for _ in range(repeats):
@@ -150,7 +150,7 @@ def main() -> None:
     measured(WORKERS, 4 * CHUNK, 1)
     found = [measured(n, n_rows, arguments.repeats) for n in (1, WORKERS, 1, WORKERS)]
     seconds = np.array([one for one, _ in found]).reshape(2, 2).mean(axis=0)
-    one, two = (step.surrogate for _, step in found[:2])
+    one, two = (step.reference for _, step in found[:2])
     print(f"1 to {WORKERS} workers: {seconds[0] / seconds[1]:.2f} times as fast")
     print(f"centres differ by {np.abs(one.whitener @ (one.centre - two.centre)).max():.1e} sd")
 

@@ -26,11 +26,11 @@ from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 from pymc_minibatch_mh.kernels.moves import move_between, products, size_of_move
-from pymc_minibatch_mh.likelihood.cells import Argument, numpy_of
+from pymc_minibatch_mh.likelihood.exprs import Argument, numpy_of
+from pymc_minibatch_mh.likelihood.factorization import Factorization, factorize
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, row_functions
-from pymc_minibatch_mh.likelihood.split import Split, split
-from pymc_minibatch_mh.reference.mode import Mode, surrogate_at
-from pymc_minibatch_mh.reference.passes import Derivatives
+from pymc_minibatch_mh.reference.full_data import Derivatives
+from pymc_minibatch_mh.reference.mode import Mode, reference_at
 
 #: Rounding errors of a difference of log-likelihoods, in units of the largest term in them.
 ROUNDING = 1e-13
@@ -78,15 +78,15 @@ def steps_to(root):
     """Return the cells that one is computed from and itself, in order, with what computes each."""
     steps = {}
 
-    def add(cell):
-        if cell in steps:
+    def add(expr):
+        if expr in steps:
             return
-        if cell.is_data or isinstance(cell, Argument):
-            steps[cell] = None
+        if expr.is_data or isinstance(expr, Argument):
+            steps[expr] = None
             return
-        for x in cell.inputs:
+        for x in expr.inputs:
             add(x)
-        steps[cell] = BY_NAME.get(type(cell.op)) or numpy_of(cell.op)
+        steps[expr] = BY_NAME.get(type(expr.op)) or numpy_of(expr.op)
 
     add(root)
     return list(steps.items())
@@ -99,14 +99,14 @@ def evaluate(function, data, arguments):
     """
     known, largest = {}, np.zeros(())
     with np.errstate(all="ignore"):
-        for cell, plain in steps_to(function.root):
+        for expr, plain in steps_to(function.root):
             if plain is not None:
-                known[cell] = plain(*[known[x] for x in cell.inputs])
-                size = np.abs(known[cell])
+                known[expr] = plain(*[known[x] for x in expr.inputs])
+                size = np.abs(known[expr])
                 # Branches that are not taken may be infinite.
                 largest = np.fmax(largest, np.where(np.isfinite(size), size, 0.0))
             else:
-                known[cell] = data.value(cell) if cell.is_data else arguments[cell.number]
+                known[expr] = data.value(expr) if expr.is_data else arguments[expr.number]
     return known[function.root], largest
 
 
@@ -156,19 +156,21 @@ class Rows:
 class Fit:
     """A model with its mode."""
 
-    split: Split
+    factorization: Factorization
     functions: list[RowFunction]
     mode: Mode
     prior_precision: np.ndarray
 
-    def surrogate(self, order, beta=1.0):
+    def reference(self, order, beta=1.0):
         """Return control variates; a tempered posterior is wider."""
         wide = self.prior_precision - beta * self.mode.likelihood.hessian
-        return surrogate_at(Mode(self.mode.position, wide, self.mode.likelihood), order, beta)
+        return reference_at(Mode(self.mode.position, wide, self.mode.likelihood), order, beta)
 
-    def bounds(self, surrogate):
+    def bounds(self, reference):
         """Return the pass that bounds all rows."""
-        return BoundsPass(self.functions, surrogate, (self.split.lower, self.split.upper))
+        return BoundsPass(
+            self.functions, reference, (self.factorization.lower, self.factorization.upper)
+        )
 
 
 @cache
@@ -177,7 +179,7 @@ def fit(name, rows):
     model = (FAMILIES | VECTORS | EXPONENTIALS)[name](rows=rows)
     # Initial points of a correlation matrix would be compiled.
     with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
-        parts = split(model, model.value_vars)
+        parts = factorize(model, model.value_vars)
         start = parts.ravel(model.initial_point())
     functions = row_functions(parts)
     terms = [Rows(f, np.arange(f.n_rows), parts.size) for f in functions]
@@ -211,10 +213,10 @@ def fit(name, rows):
 class Remainders:
     """Remainders of some rows around a centre."""
 
-    def __init__(self, rows: Rows, surrogate) -> None:
+    def __init__(self, rows: Rows, reference) -> None:
         self.rows = rows
-        self.order = surrogate.order
-        self.centre = rows.arguments(surrogate.centre)
+        self.order = reference.order
+        self.centre = rows.arguments(reference.centre)
         self.slopes = derivatives(rows.function, rows.data, self.centre, 2)
 
     def change(self, position, new):
@@ -236,11 +238,11 @@ class Remainders:
 
 
 @njit
-def sizes_of_moves(surrogate, positions, news, kind, out):
+def sizes_of_moves(reference, positions, news, kind, out):
     """Write M of many moves."""
     for k in range(len(out)):
-        move = move_between(surrogate, positions[k], news[k])
-        out[k] = size_of_move(products(move), surrogate.order, kind)
+        move = move_between(reference, positions[k], news[k])
+        out[k] = size_of_move(products(move), reference.order, kind)
 
 
 class Hunt:
@@ -250,24 +252,24 @@ class Hunt:
     ----------
     rows : Rows
         One row for every move that is tried at a time.
-    surrogate
+    reference
         Centre and metric.
     table : tuple
         Radius, kind and c_i of the rows.
     """
 
-    def __init__(self, rows, surrogate, table, rng):
-        self.surrogate = surrogate
+    def __init__(self, rows, reference, table, rng):
+        self.reference = reference
         self.radius, self.kind, self.c = table
-        self.remainders = Remainders(rows, surrogate)
+        self.remainders = Remainders(rows, reference)
         self.rng = rng
-        whitened = [matrix @ surrogate.factor for matrix in rows.matrices]
+        whitened = [matrix @ reference.factor for matrix in rows.matrices]
         self.whitened = np.stack(whitened, axis=1)
         self.shape = whitened[0].shape
 
     def ratios(self, a, b):
         """Return β |r(θ') - r(θ)| / (c M) in whitened coordinates of both positions."""
-        s = self.surrogate
+        s = self.reference
         here, there = (np.ascontiguousarray(s.centre + x @ s.factor.T) for x in (a, b))
         change, slack = self.remainders.change(here, there)
         m = np.empty(len(a))
@@ -283,7 +285,7 @@ class Hunt:
             axis=1
         )
         free = self.rng.standard_normal(self.shape)
-        single = self.surrogate.whitener.T[self.rng.integers(0, size, count)]
+        single = self.reference.whitener.T[self.rng.integers(0, size, count)]
         kind = self.rng.random((count, 1))
         chosen = np.where(kind < 0.6, mixed, np.where(kind < 0.8, free, single))
         signs = self.rng.choice([-1.0, 1.0], (count, 1))
@@ -339,7 +341,7 @@ class HuntFromCentre(Hunt):
 
     def ratios(self, a, b):
         """Return by how much of c m the log-density of each row lies below its expansion."""
-        s = self.surrogate
+        s = self.reference
         end = np.ascontiguousarray(s.centre + b @ s.factor.T)
         start = np.broadcast_to(s.centre, end.shape).copy()
         change, slack = self.remainders.change(start, end)
@@ -350,18 +352,18 @@ class HuntFromCentre(Hunt):
             return np.where(missing > 0.0, missing / (self.c * m), 0.0)
 
 
-def hunt(fitted, surrogate, tables, seed=1, *, moves=100_000, rows=200, climbs=150, search=Hunt):
+def hunt(fitted, reference, tables, seed=1, *, moves=100_000, rows=200, climbs=150, search=Hunt):
     """Return the largest ratio of each table that a search finds among rows and moves."""
     rng = np.random.default_rng(seed)
-    tries = -(-moves // (rows * len(tables.heads) * len(fitted.functions)))
-    worst, first = np.zeros(len(tables.heads)), 0
+    tries = -(-moves // (rows * len(tables.headers) * len(fitted.functions)))
+    worst, first = np.zeros(len(tables.headers)), 0
     for function in fitted.functions:
         last = first + function.n_rows
-        for k, (radius, kind, _) in enumerate(tables.heads):
+        for k, (radius, kind, _) in enumerate(tables.headers):
             c = tables.c[k, first:last].astype(np.float64)
             numbers = np.union1d(rng.integers(0, len(c), rows), np.argsort(c)[-rows // 8 :])
-            some = Rows(function, numbers, fitted.split.size)
-            found = search(some, surrogate, (radius, kind, c[numbers]), rng)
+            some = Rows(function, numbers, fitted.factorization.size)
+            found = search(some, reference, (radius, kind, c[numbers]), rng)
             worst[k] = max(worst[k], found.worst(tries, climbs).max())
         first = last
     return worst

@@ -5,7 +5,7 @@ import numpy as np
 
 from likelihood.expressions import Builder, Formula, Formulas
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.likelihood.cells import Argument, Cells
+from pymc_minibatch_mh.likelihood.exprs import Argument, ExprGraph
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction
 
 ROWS = 5
@@ -91,25 +91,25 @@ FUNCTIONS = SMOOTH | {
 
 def made(*formulas):
     """Return the cells of formulas as they stand, all of one set."""
-    cells = Cells()
-    named = {f"u{k}": cells.argument(k) for k in range(4)}
-    named |= {"y": cells.data(0, ()), "n": cells.data(1, ())}
-    builder = Builder(cells, lambda cells, op, *operands: cells.node(op, operands))
-    return cells, [formula.build(builder, named) for formula in formulas]
+    exprs = ExprGraph()
+    named = {f"u{k}": exprs.argument(k) for k in range(4)}
+    named |= {"y": exprs.data(0, ()), "n": exprs.data(1, ())}
+    builder = Builder(exprs, lambda exprs, op, *operands: exprs.node(op, operands))
+    return exprs, [formula.build(builder, named) for formula in formulas]
 
 
 def built(name):
     """Return a root, its rows' data and the number of its arguments."""
-    cells, (root,) = made(FUNCTIONS[name])
+    exprs, (root,) = made(FUNCTIONS[name])
     y = np.random.default_rng(1).uniform(-0.7, 0.9, ROWS)
     n = np.array([0, 1, 4, 11, 2])
     columns = tuple(Column(name, x, 0) for name, x in (("y", y), ("n", n)))
-    data = RowData(RowFunction("y", ROWS, columns, root, (), cells), np.arange(ROWS))
+    data = RowData(RowFunction("y", ROWS, columns, root, (), exprs), np.arange(ROWS))
     seen, open_cells = set(), [root]
     while open_cells:
-        cell = open_cells.pop()
-        seen |= {cell.number} if isinstance(cell, Argument) else set()
-        open_cells += cell.inputs
+        expr = open_cells.pop()
+        seen |= {expr.number} if isinstance(expr, Argument) else set()
+        open_cells += expr.inputs
     return root, data, max(seen, default=0) + 1
 
 
@@ -117,13 +117,13 @@ def exact_value(root, data, row):
     """Return the function of one row for arguments of any precision."""
 
     def at(*u):
-        def value(cell):
-            if isinstance(cell, Argument):
-                return u[cell.number]
-            if cell.is_data:
-                number = np.broadcast_to(data.value(cell), ROWS)[row]
+        def value(expr):
+            if isinstance(expr, Argument):
+                return u[expr.number]
+            if expr.is_data:
+                number = np.broadcast_to(data.value(expr), ROWS)[row]
                 return mp.mpf(float(number))
-            return EXACT[type(cell.op).__name__](*(value(x) for x in cell.inputs))
+            return EXACT[type(expr.op).__name__](*(value(x) for x in expr.inputs))
 
         return mp.mpf(value(root))
 

@@ -24,11 +24,11 @@ ORDERS = dict.fromkeys(FAMILIES, 2) | {"laplace": 0}
 def measured(name, rows=ROWS):
     """Return Σc_i of nested regions over that of enclosures without width, and the worst ratio."""
     fitted = fit(name, rows)
-    surrogate = fitted.surrogate(ORDERS[name])
-    tables = fitted.bounds(surrogate).tables()
-    radii, totals = tables.heads[:, 0], tables.heads[:, TOTAL]
+    reference = fitted.reference(ORDERS[name])
+    tables = fitted.bounds(reference).tables()
+    radii, totals = tables.headers[:, 0], tables.headers[:, TOTAL]
     least = totals.min() / tables.looseness
-    nested = (float(np.sqrt(chi2.isf(tail, fitted.split.size))) for tail in TAILS)
+    nested = (float(np.sqrt(chi2.isf(tail, fitted.factorization.size))) for tail in TAILS)
     excess = [float(totals[radii >= 0.999999 * radius].min() / least) for radius in nested]
     return {
         "order": ORDERS[name],
@@ -36,7 +36,7 @@ def measured(name, rows=ROWS):
         "small": excess[0],
         "middle": excess[1],
         "large": excess[2],
-        "largest_ratio": float(hunt(fitted, surrogate, tables).max()),
+        "largest_ratio": float(hunt(fitted, reference, tables).max()),
     }
 
 

@@ -60,22 +60,22 @@ class Own:
 
 
 def toy(c=C, largest=LARGEST, length=LENGTH, most_at_once=0):
-    heads = np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]])
+    headers = np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]])
     more = {"most_at_once": most_at_once}
-    return BlockTables(heads, largest[None], Own(c), len(c), 1.0, length, **more)
+    return BlockTables(headers, largest[None], Own(c), len(c), 1.0, length, **more)
 
 
 class EveryCase:
     """A generator whose numbers run through all cases of one candidate, each as often as others.
 
     A candidate takes a block, a place in it and whether it is kept: from one uniform each, of
-    which all cells are taken in turn whose ends are no more than multiples of 1/`cells`.
+    which all cells are taken in turn whose ends are no more than multiples of 1/`exprs`.
     """
 
-    def __init__(self, cells):
-        self.size = int(np.prod(cells))
-        numbers = np.unravel_index(np.arange(self.size), cells)
-        self._uniforms = [(k + 0.5) / n for k, n in zip(numbers, cells, strict=True)]
+    def __init__(self, exprs):
+        self.size = int(np.prod(exprs))
+        numbers = np.unravel_index(np.arange(self.size), exprs)
+        self._uniforms = [(k + 0.5) / n for k, n in zip(numbers, exprs, strict=True)]
         self._used = [0, 0, 0]
         self._turn = 0
 
@@ -102,7 +102,7 @@ def counts_of(tables, most_fetched=None):
     """Return how often each row is drawn in all cases together, which is its chance exactly."""
     rng = every_case(tables)
     places = np.lcm.reduce([4, 3])
-    kept = round(tables.heads[0, TOTAL] * 30 * places)
+    kept = round(tables.headers[0, TOTAL] * 30 * places)
     drawn = tables.draw(0, rng, kept)
     assert drawn.rows.size == kept
     return np.bincount(drawn.rows, minlength=tables.n_rows)
@@ -133,10 +133,10 @@ def test_candidates_are_kept_from_the_number_on_that_their_bound_is_of_the_large
     for uniforms, kept in ((np.nextafter(exact, 0.0), True), (exact, False)):
         rng = SimpleNamespace(random=lambda count, u=uniforms: u)
         # A product of the largest and a uniform just below may round up to the bound.
-        found = np.isin(rows, tables._kept(0, rows, rng).rows)
+        found = np.isin(rows, tables._accepted(0, rows, rng).rows)
         assert (found == kept).mean() >= (0.5 if kept else 1.0)
     wide = SimpleNamespace(random=lambda count: exact * (1.0 - 1e-15))
-    np.testing.assert_array_equal(tables._kept(0, rows, wide).rows, rows)
+    np.testing.assert_array_equal(tables._accepted(0, rows, wide).rows, rows)
 
 
 def test_what_is_drawn_comes_with_its_own_data_and_bound():
@@ -235,22 +235,22 @@ CASES = fast(
 def pair(name, order, rows=1_003):
     """Return the tables of a model in memory, and those in blocks of 16 rows."""
     fitted = fit(name, rows)
-    surrogate = fitted.surrogate(order)
-    support = (fitted.split.lower, fitted.split.upper)
+    reference = fitted.reference(order)
+    support = (fitted.factorization.lower, fitted.factorization.upper)
     with pytest.MonkeyPatch.context() as patch:
         for number, size in (("BLOCK", 16), ("CHUNK", 64), ("BLOCK_ROWS", 256)):
             patch.setattr(block_bounds, number, size)
-        found = BlockBounds(stored(fitted), surrogate, support).tables()
+        found = BlockBounds(stored(fitted), reference, support).tables()
         # Which groups of rows there are is not asked of stored rows.
         patch.setattr(BoundsPass, "_worthwhile_groups", lambda *_: None)
-        return fitted.bounds(surrogate).tables(), found
+        return fitted.bounds(reference).tables(), found
 
 
 @every(("name", "order"), CASES)
 def test_bounds_are_those_of_rows_in_memory(name, order):
     tables, found = pair(name, order)
-    np.testing.assert_array_equal(found.heads[:, :TOTAL], tables.heads[:, :TOTAL])
-    np.testing.assert_allclose(found.heads[:, TOTAL], tables.heads[:, TOTAL], rtol=1e-13)
+    np.testing.assert_array_equal(found.headers[:, :TOTAL], tables.headers[:, :TOTAL])
+    np.testing.assert_allclose(found.headers[:, TOTAL], tables.headers[:, TOTAL], rtol=1e-13)
     assert found.looseness == pytest.approx(tables.looseness, rel=1e-12)
     rng = np.random.default_rng(9)
     for rows in (np.arange(1_003), np.sort(rng.integers(0, 1_003, 500)), np.array([1_002])):
@@ -262,7 +262,7 @@ def test_bounds_are_those_of_rows_in_memory(name, order):
 def test_the_largest_of_every_block_are_no_less_and_hardly_more(name, order):
     tables, found = pair(name, order)
     exact = np.maximum.reduceat(tables.c.astype(float), np.arange(0, 1_003, 16), axis=1)
-    assert found.largest.shape == exact.shape == (len(tables.heads), 63)
+    assert found.largest.shape == exact.shape == (len(tables.headers), 63)
     assert (found.largest > exact).all()
     assert (found.largest <= exact * (1.0 + 2.0 * block_bounds.ROUNDING)).all()
 
@@ -283,4 +283,4 @@ def test_what_is_kept_does_not_grow_with_the_rows_of_a_block():
     tables, found = pair("bernoulli_logit", 2)
     assert found.nbytes < tables.c.nbytes
     assert not found.arrays.c.size
-    np.testing.assert_array_equal(found.arrays.heads, found.heads)
+    np.testing.assert_array_equal(found.arrays.headers, found.headers)

@@ -69,22 +69,22 @@ HUNTED = {"moves": 10_000, "climbs": 40}
 
 @cache
 def bounded(name, order):
-    """Return a family around its mode, its surrogate and the tables of its bounds."""
+    """Return a family around its mode, its reference and the tables of its bounds."""
     fitted = fit(name, ROWS)
-    surrogate = fitted.surrogate(order)
-    return fitted, surrogate, fitted.bounds(surrogate).tables()
+    reference = fitted.reference(order)
+    return fitted, reference, fitted.bounds(reference).tables()
 
 
 def ratio_with(name, assumed, true=None):
-    """Return the largest ratio if bounds were made for another surrogate than the true one."""
+    """Return the largest ratio if bounds were made for another reference than the true one."""
     fitted = fit(name, ROWS)
     return hunt(fitted, true or assumed, fitted.bounds(assumed).tables(), **HUNTED).max()
 
 
-def largest_gap(name, surrogate, tables):
+def largest_gap(name, reference, tables):
     """Return by how much of c m a row's log-density lies below its expansion at most."""
     settings = {"moves": 5_000, "climbs": 20, "search": HuntFromCentre}
-    return hunt(fit(name, ROWS), surrogate, tables, **settings).max()
+    return hunt(fit(name, ROWS), reference, tables, **settings).max()
 
 
 @every(("name", "order"), EVERY_CASE)
@@ -100,34 +100,34 @@ def test_no_row_exceeds_its_bound(name, order):
 
 @every(("name", "order"), EVERY_CASE)
 def test_no_density_lies_below_its_lower_bound(name, order):
-    _, surrogate, tables = bounded(name, order)
-    assert 0.0 < largest_gap(name, surrogate, tables) <= 1.0
+    _, reference, tables = bounded(name, order)
+    assert 0.0 < largest_gap(name, reference, tables) <= 1.0
 
 
 @every("name", ["poisson_exposure", "student_fixed"])
 def test_no_row_of_a_tempered_posterior_exceeds_its_bound(name):
-    surrogate = fit(name, ROWS).surrogate(2, beta=0.25)
-    assert 0.5 < ratio_with(name, surrogate) <= 1.0
+    reference = fit(name, ROWS).reference(2, beta=0.25)
+    assert 0.5 < ratio_with(name, reference) <= 1.0
 
 
 def test_a_forgotten_temperature_is_found():
-    cold = fit("lognormal", ROWS).surrogate(2, beta=4.0)
+    cold = fit("lognormal", ROWS).reference(2, beta=4.0)
     assert ratio_with("lognormal", cold) <= 1.0
     assert ratio_with("lognormal", cold._replace(inverse_temperature=1.0), cold) > 1.0
 
 
 @every("name", TIGHT)
 def test_norms_in_another_metric_are_found(name):
-    surrogate = fit(name, ROWS).surrogate(2)
-    factor = surrogate.factor
-    assert ratio_with(name, surrogate._replace(factor=factor @ factor.T), surrogate) > 1.0
-    assert ratio_with(name, surrogate._replace(factor=np.eye(len(factor))), surrogate) < 0.01
+    reference = fit(name, ROWS).reference(2)
+    factor = reference.factor
+    assert ratio_with(name, reference._replace(factor=factor @ factor.T), reference) > 1.0
+    assert ratio_with(name, reference._replace(factor=np.eye(len(factor))), reference) < 0.01
 
 
 @every("order", [0, 1])
 def test_bounds_of_another_order_are_found(order):
     fitted = fit("shared_level", ROWS)
-    true, assumed = fitted.surrogate(order), fitted.surrogate(order + 1)
+    true, assumed = fitted.reference(order), fitted.reference(order + 1)
     assert ratio_with("shared_level", assumed, true) > 1.0
 
 
@@ -143,34 +143,34 @@ def test_a_box_without_one_of_its_ends_is_found(name, monkeypatch):
             ]
 
         monkeypatch.setattr(Geometry, "boxes", halves)
-        found.append(ratio_with(name, fit(name, ROWS).surrogate(2)))
+        found.append(ratio_with(name, fit(name, ROWS).reference(2)))
     assert max(found) > 1.0
 
 
 def test_no_density_of_a_tempered_posterior_lies_below_its_lower_bound():
     fitted = fit("poisson_exposure", ROWS)
-    surrogate = fitted.surrogate(2, beta=0.25)
-    tables = fitted.bounds(surrogate).tables()
-    assert 0.5 < largest_gap("poisson_exposure", surrogate, tables) <= 1.0
+    reference = fitted.reference(2, beta=0.25)
+    tables = fitted.bounds(reference).tables()
+    assert 0.5 < largest_gap("poisson_exposure", reference, tables) <= 1.0
 
 
 @every("name", ONE_ARGUMENT)
 def test_lower_bounds_that_are_too_high_are_found(name):
-    _, surrogate, tables = bounded(name, 2)
-    low = type(tables)(tables.heads, 0.75 * tables.c, tables.looseness)
-    assert largest_gap(name, surrogate, low) > 1.0
+    _, reference, tables = bounded(name, 2)
+    low = type(tables)(tables.headers, 0.75 * tables.c, tables.looseness)
+    assert largest_gap(name, reference, low) > 1.0
 
 
 @every("kind", [DIRECTIONAL, JOINT, SHARP])
 @every("order", [0, 1, 2])
 def test_a_move_from_the_centre_has_the_size_of_taylors_remainder(order, kind):
     """All kinds of tables hold for such a move with |a|^k/k!, and are used with it."""
-    surrogate = fit("bernoulli_logit", ROWS).surrogate(order)
+    reference = fit("bernoulli_logit", ROWS).reference(order)
     rng = np.random.default_rng(3)
     for length in (1e-6, 0.1, 1.0, 7.0):
-        a = rng.standard_normal(surrogate.centre.size)
+        a = rng.standard_normal(reference.centre.size)
         a *= length / np.linalg.norm(a)
-        move = move_between(surrogate, surrogate.centre, surrogate.centre + surrogate.factor @ a)
+        move = move_between(reference, reference.centre, reference.centre + reference.factor @ a)
         m = size_of_move(products(move), order, kind)
         exact = length ** (order + 1) / factorial(order + 1)
         assert exact * (1.0 - 1e-9) <= m <= exact * (1.0 + 1e-8)
@@ -178,19 +178,19 @@ def test_a_move_from_the_centre_has_the_size_of_taylors_remainder(order, kind):
 
 def test_the_bound_is_one_function_of_the_position():
     """Which table serves is decided by the end of a move from the centre alone."""
-    _, surrogate, tables = bounded("student_fixed", 2)
-    radii, chosen = tables.heads[:, 0], []
+    _, reference, tables = bounded("student_fixed", 2)
+    radii, chosen = tables.headers[:, 0], []
     assert len(radii) > 1
     rng = np.random.default_rng(4)
     for length in np.linspace(0.05, 1.2 * radii[np.isfinite(radii)].max(), 40):
         sizes = []
         for _ in range(3):
-            a = rng.standard_normal(surrogate.centre.size)
+            a = rng.standard_normal(reference.centre.size)
             a *= length / np.linalg.norm(a)
-            end = surrogate.centre + surrogate.factor @ a
-            table, m = table_of_move(tables.arrays, surrogate, surrogate.centre, end)
+            end = reference.centre + reference.factor @ a
+            table, m = table_of_move(tables.arrays, reference, reference.centre, end)
             chosen.append(table)
-            sizes.append(tables.heads[table, TOTAL] * m if table >= 0 else np.inf)
+            sizes.append(tables.headers[table, TOTAL] * m if table >= 0 else np.inf)
         # In whitened coordinates it is one of the distance.
         np.testing.assert_allclose(sizes, sizes[0], rtol=1e-8)
     assert len(set(chosen)) > 1
@@ -208,8 +208,8 @@ def censored_laplace(rows):
 def test_branches_that_are_no_two_forms_of_one_function_are_refused(monkeypatch):
     monkeypatch.setitem(FAMILIES, "censored_laplace", censored_laplace)
     fitted = fit.__wrapped__("censored_laplace", ROWS)
-    surrogate = fitted.surrogate(2)
-    near = surrogate._replace(centre=np.array([-1.0, 0.0]))
+    reference = fitted.reference(2)
+    near = reference._replace(centre=np.array([-1.0, 0.0]))
     with pytest.raises(BoundsError, match="a condition on the parameters"):
         fitted.bounds(near).tables()
 
@@ -218,11 +218,11 @@ def test_branches_that_are_no_two_forms_of_one_function_are_refused(monkeypatch)
 def test_rows_are_evaluated_as_the_model_evaluates_them(name):
     fitted = fit(name, ROWS)
     position = fitted.mode.position + 0.1
-    for function, term in zip(fitted.functions, fitted.split.terms, strict=True):
+    for function, term in zip(fitted.functions, fitted.factorization.terms, strict=True):
         rows = np.arange(0, function.n_rows, 7)
-        some = Rows(function, rows, fitted.split.size)
+        some = Rows(function, rows, fitted.factorization.size)
         value, _ = evaluate(function, some.data, some.arguments(position))
-        expected = rows_of_batch(fitted.split, term, position, rows)
+        expected = rows_of_batch(fitted.factorization, term, position, rows)
         np.testing.assert_allclose(value, np.ravel(expected), rtol=1e-9, atol=1e-9)
 
 

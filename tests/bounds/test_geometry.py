@@ -6,8 +6,8 @@ from bounds.certified import Rows, fit
 from every import every
 from pymc_minibatch_mh.bounds.geometry import Geometry, box_of_support, geometry
 from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.split import split
 
 #: One argument, two, three of which two are the same for all rows, four with an index.
 FAMILIES = ["binomial", "heteroscedastic", "student_free", "noncentred"]
@@ -17,24 +17,24 @@ ROWS = np.arange(0, 2_000, 23)
 
 def placed(name, factor=None):
     fitted = fit(name, 2_000)
-    surrogate = fitted.surrogate(2)
-    rows = Rows(fitted.functions[0], ROWS, fitted.split.size)
-    factor = surrogate.factor if factor is None else factor
-    place = geometry(rows.function, RowData(rows.function, ROWS), surrogate.centre, factor)
-    return place, rows, surrogate
+    reference = fitted.reference(2)
+    rows = Rows(fitted.functions[0], ROWS, fitted.factorization.size)
+    factor = reference.factor if factor is None else factor
+    place = geometry(rows.function, RowData(rows.function, ROWS), reference.centre, factor)
+    return place, rows, reference
 
 
-def contained(place, rows, surrogate, radius, seed=1):
+def contained(place, rows, reference, radius, seed=1):
     """Whether the boxes hold the arguments of positions on and in the trust region."""
     rng = np.random.default_rng(seed)
     boxes = place.boxes(radius)
     for k in range(300):
-        direction = rng.standard_normal(surrogate.centre.size)
+        direction = rng.standard_normal(reference.centre.size)
         if k % 3 == 0:
             matrix = rows.matrices[k % len(rows.matrices)]
-            direction = surrogate.factor.T @ matrix[rng.integers(len(ROWS))]
+            direction = reference.factor.T @ matrix[rng.integers(len(ROWS))]
         direction *= (radius if k % 2 else radius * rng.random()) / np.linalg.norm(direction)
-        arguments = rows.arguments(surrogate.centre + surrogate.factor @ direction)
+        arguments = rows.arguments(reference.centre + reference.factor @ direction)
         for u, box in zip(arguments, boxes, strict=True):
             if not ((box.lo <= u) & (u <= box.hi)).all():
                 return False
@@ -49,26 +49,26 @@ def test_boxes_hold_the_arguments_of_all_positions(name, radius):
 
 @every_family
 def test_boxes_in_another_metric_do_not(name):
-    factor = fit(name, 2_000).surrogate(2).factor
+    factor = fit(name, 2_000).reference(2).factor
     assert not contained(*placed(name, factor.T), 3.0)
     assert not contained(*placed(name, 0.99 * factor), 3.0)
 
 
 @every_family
 def test_boxes_are_no_larger_than_they_must_be(name):
-    place, rows, surrogate = placed(name)
+    place, rows, reference = placed(name)
     for a, (matrix, box) in enumerate(zip(rows.matrices, place.boxes(2.0), strict=True)):
-        whitened = matrix @ surrogate.factor
+        whitened = matrix @ reference.factor
         direction = whitened / np.linalg.norm(whitened, axis=1, keepdims=True)
         for sign, end in ((1.0, box.hi), (-1.0, box.lo)):
-            positions = surrogate.centre + 2.0 * sign * direction @ surrogate.factor.T
+            positions = reference.centre + 2.0 * sign * direction @ reference.factor.T
             np.testing.assert_allclose(rows.arguments(positions)[a] - end, 0.0, atol=1e-9)
 
 
 @every_family
 def test_norms(name):
-    place, rows, surrogate = placed(name)
-    inverse = np.linalg.inv(surrogate.whitener.T @ surrogate.whitener)
+    place, rows, reference = placed(name)
+    inverse = np.linalg.inv(reference.whitener.T @ reference.whitener)
     for norm, matrix in zip(place.norms, rows.matrices, strict=True):
         expected = np.sqrt(np.einsum("nd,de,ne->n", matrix, inverse, matrix))
         np.testing.assert_allclose(np.broadcast_to(norm, len(ROWS)), expected, rtol=1e-9)
@@ -130,7 +130,7 @@ def test_boxes_of_supports():
         level = pm.Normal("level")
         s = pm.Normal("s")
         pm.Normal("y", X @ b + level, pm.math.exp(s), observed=rng.normal(size=50))
-    (function,) = row_functions(split(model, model.value_vars, min_rows=1))
+    (function,) = row_functions(factorize(model, model.value_vars, min_rows=1))
     lower = np.array([-1.0, 0.5, -np.inf, -2.0, -np.inf])
     upper = np.array([2.0, 0.75, np.inf, 1.0, 3.0])
     scale, mean = sorted(

@@ -14,8 +14,8 @@ from pymc_minibatch_mh.bounds.geometry import groups_of
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.split import split
 from zoo import logistic
 
 ROWS, GROUPS = 3_000, 12
@@ -74,7 +74,7 @@ def factor_of(size):
 def test_forms_of_a_row_lie_in_the_directions_of_a_group(name):
     build, shared, each, count = MODELS[name]
     model = build()
-    own = split(model, model.value_vars)
+    own = factorize(model, model.value_vars)
     functions, factor = row_functions(own), factor_of(own.size)
     found = groups_of(functions, factor)
     assert found is not None
@@ -102,14 +102,14 @@ def test_forms_of_a_row_lie_in_the_directions_of_a_group(name):
 
 def test_rows_that_all_read_the_same_are_no_groups():
     model = logistic()
-    own = split(model, model.value_vars)
+    own = factorize(model, model.value_vars)
     assert groups_of(row_functions(own), factor_of(own.size)) is None
 
 
 def test_too_many_groups_are_not_told_apart(monkeypatch):
     monkeypatch.setattr("pymc_minibatch_mh.bounds.geometry.MOST_DIRECTIONS", 2 * GROUPS - 1)
     model = slopes()
-    own = split(model, model.value_vars)
+    own = factorize(model, model.value_vars)
     assert groups_of(row_functions(own), factor_of(own.size)) is None
 
 
@@ -121,23 +121,23 @@ def step():
 def test_bounds_are_several_times_smaller(step, monkeypatch):
     found = step.tables
     assert found.groups.n_groups == GROUPS
-    support = step.target.split.lower, step.target.split.upper
+    support = step.target.factorization.lower, step.target.factorization.upper
     monkeypatch.setattr("pymc_minibatch_mh.bounds.bounds_pass.WORTH_GROUPS", np.inf)
-    whole = BoundsPass(step.target.row_functions, step.surrogate, support).tables()
+    whole = BoundsPass(step.target.row_functions, step.reference, support).tables()
     assert whole.groups is None
-    assert found.heads[0, RADIUS] < 0.7 * whole.heads[0, RADIUS]
-    assert found.heads[0, 2] < 0.8 * whole.heads[0, 2]
+    assert found.headers[0, RADIUS] < 0.7 * whole.headers[0, RADIUS]
+    assert found.headers[0, 2] < 0.8 * whole.headers[0, 2]
 
 
 def test_no_row_exceeds_its_bound(step):
-    rng, surrogate = np.random.default_rng(6), step.surrogate
+    rng, reference = np.random.default_rng(6), step.reference
     chain = Chain(step.program, np.random.default_rng(1), adapting=True)
     chain.state.started = True
     probe, largest = Probe(chain, rng), []
     for scale in (0.05, 0.3, 1.0) * 15:
-        noise = rng.standard_normal((2, surrogate.centre.size))
+        noise = rng.standard_normal((2, reference.centre.size))
         noise[1] = noise[0] + scale * (noise[1] - noise[0])
-        here, there = surrogate.centre + noise @ surrogate.factor.T
+        here, there = reference.centre + noise @ reference.factor.T
         rows = probe.rows(ProposedMove(here, there, 0.0))
         if rows.bound_row >= 0:
             largest.append(rows.bound_ratio)

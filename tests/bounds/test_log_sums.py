@@ -13,16 +13,16 @@ from every import every
 from pymc_minibatch_mh.bounds.exponential_sums import (
     Exponents,
     Region,
-    bounded_by_parts,
     moments,
     pair_by_parts,
+    use_sum_bound,
 )
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, pair_of, suprema
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.interval import Interval
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from pymc_minibatch_mh.likelihood.log_sums import parts_of
-from pymc_minibatch_mh.likelihood.split import split
 from tiers import fast
 
 ROWS = 2_000
@@ -132,13 +132,13 @@ def largest_value(forms, whitened, rng):
 @every("name", ["four_classes", "clusters", "normal_mixture"])
 def test_third_derivatives_at_the_centre_are_bounded_and_closely(name):
     fitted = fit(name, ROWS)
-    (function,), surrogate = fitted.functions, fitted.surrogate(2)
-    rows = Rows(function, np.arange(0, ROWS, 20), fitted.split.size)
-    exact = derivatives(function, rows.data, rows.arguments(surrogate.centre), 3)
+    (function,), reference = fitted.functions, fitted.reference(2)
+    rows = Rows(function, np.arange(0, ROWS, 20), fitted.factorization.size)
+    exact = derivatives(function, rows.data, rows.arguments(reference.centre), 3)
     forms = {index: values for index, values in exact.items() if len(index) == 3}
-    whitened = np.stack(rows.matrices, axis=1) @ surrogate.factor
+    whitened = np.stack(rows.matrices, axis=1) @ reference.factor
     largest = largest_value(forms, whitened, np.random.default_rng(4))
-    place = fitted.bounds(surrogate).geometry(function, rows.data)
+    place = fitted.bounds(reference).geometry(function, rows.data)
     region = Region(1e-9, 3, (1,) * len(function.arguments), 1.0)
     _, bound = pair_by_parts(function, rows.data, place, region)
     ratios = largest / bound
@@ -166,8 +166,8 @@ def test_what_all_exponents_have_in_common_does_not_matter():
 )
 def test_no_row_exceeds_its_bound(name, order):
     fitted = fit(name, ROWS)
-    surrogate = fitted.surrogate(order)
-    largest = hunt(fitted, surrogate, fitted.bounds(surrogate).tables(), moves=8_000, climbs=30)
+    reference = fitted.reference(order)
+    largest = hunt(fitted, reference, fitted.bounds(reference).tables(), moves=8_000, climbs=30)
     assert largest.max() <= 1.0
     # Rows between clusters may belong to either of them within the region.
     assert largest.max() > 0.3 or name == "clusters"
@@ -177,9 +177,9 @@ def test_no_row_exceeds_its_bound(name, order):
 def test_parts_add_up_to_the_log_likelihood_but_for_what_is_linear(name):
     fitted = fit(name, ROWS)
     (function,) = fitted.functions
-    rows = Rows(function, np.arange(0, ROWS, 40), fitted.split.size)
-    step = 0.05 * np.random.default_rng(1).normal(size=fitted.split.size)
-    assert bounded_by_parts(function, 3)
+    rows = Rows(function, np.arange(0, ROWS, 40), fitted.factorization.size)
+    step = 0.05 * np.random.default_rng(1).normal(size=fitted.factorization.size)
+    assert use_sum_bound(function, 3)
     left = []
     for k in (-1.0, 0.0, 1.0):
         arguments = rows.arguments(fitted.mode.position + k * step)
@@ -192,7 +192,7 @@ def nonlinear(function, data, arguments):
     """Return the sum of the parts of rows."""
     total = np.zeros(len(data.rows))
     for places, some, branch in branches_by_data(function.root, data):
-        parts = parts_of(function.cells, branch)
+        parts = parts_of(function.exprs, branch)
         here = [np.broadcast_to(u, len(data.rows))[places] for u in arguments]
         for log_sum in parts.log_sums:
             raised = np.broadcast_arrays(
@@ -200,9 +200,9 @@ def nonlinear(function, data, arguments):
             )
             factor = sum(times(x, some) for x in log_sum.factor)
             total[places] += factor * special.logsumexp(raised[:-1], axis=0)
-        for cells in (parts.mixture, *((x,) for x in parts.others)):
-            if cells:
-                raised = [evaluate(with_root(function, x), some, here)[0] for x in cells]
+        for exprs in (parts.mixture, *((x,) for x in parts.others)):
+            if exprs:
+                raised = [evaluate(with_root(function, x), some, here)[0] for x in exprs]
                 raised = np.broadcast_arrays(*raised, np.zeros(len(places)))
                 total[places] += special.logsumexp(raised[:-1], axis=0)
     return total
@@ -210,7 +210,7 @@ def nonlinear(function, data, arguments):
 
 def with_root(function, root):
     return type(function)(
-        function.name, function.n_rows, function.columns, root, function.arguments, function.cells
+        function.name, function.n_rows, function.columns, root, function.arguments, function.exprs
     )
 
 
@@ -221,8 +221,8 @@ def value(linear, data, arguments):
     return total
 
 
-def times(cells, data):
-    return reduce(np.multiply, [data.value(x) for x in cells], 1.0)
+def times(exprs, data):
+    return reduce(np.multiply, [data.value(x) for x in exprs], 1.0)
 
 
 @every("name", ["four_classes", "seven_classes", "counts", "normal_mixture"])
@@ -230,7 +230,7 @@ def times(cells, data):
 def test_bounds_are_not_larger_than_those_of_partial_derivatives(name, order):
     fitted = fit(name, ROWS)
     (function,) = fitted.functions
-    bounds = fitted.bounds(fitted.surrogate(order))
+    bounds = fitted.bounds(fitted.reference(order))
     data = RowData(function, np.arange(100))
     place = bounds.geometry(function, data)
     whole = (1,) * len(function.arguments)
@@ -244,7 +244,7 @@ def test_bounds_are_not_larger_than_those_of_partial_derivatives(name, order):
 def test_rows_of_many_classes_read_few():
     fitted = fit("seven_classes", 10_000)
     (function,) = fitted.functions
-    bounds = fitted.bounds(fitted.surrogate(2))
+    bounds = fitted.bounds(fitted.reference(2))
     data = RowData(function, np.arange(1_000))
     place = bounds.geometry(function, data)
     whole = (1,) * len(function.arguments)
@@ -264,4 +264,4 @@ def test_rows_of_many_classes_read_few():
 def test_too_many_arguments_are_refused_for_what_they_are_too_many_for(build, why):
     model = build()
     with pytest.raises(BoundsError, match=why):
-        row_functions(split(model, model.value_vars))
+        row_functions(factorize(model, model.value_vars))

@@ -9,9 +9,9 @@ from pymc_minibatch_mh import Ranges
 from pymc_minibatch_mh.bounds.user_bounds import OF_NO_MOVE, RangesPass, table_of_ranges
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.kernels.moves import RANGE
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import row_functions
-from pymc_minibatch_mh.likelihood.split import split
 
 RNG = np.random.default_rng(91)
 X = RNG.normal(0.5, 1.6, 1_000)
@@ -20,10 +20,10 @@ GRID = np.linspace(-3.0, 3.0, 61)
 
 
 def tables_of(model, centre, beta=1.0):
-    parts = split(model, model.value_vars)
+    parts = factorize(model, model.value_vars)
     one = np.eye(len(centre))
     zero = np.zeros(len(centre))
-    s = Surrogate(np.asarray(centre, dtype=float), one, one, zero, 0.0 * one, 0, beta)
+    s = Reference(np.asarray(centre, dtype=float), one, one, zero, 0.0 * one, 0, beta)
     return RangesPass(row_functions(parts), s, (parts.lower, parts.upper)).tables()
 
 
@@ -129,8 +129,8 @@ def test_ranges_are_rounded_up_and_hold_the_centre():
     assert (width - below >= high).all()
     assert (below >= 0.0).all()
     np.testing.assert_allclose(width, high - np.minimum(low, 0.0), rtol=1e-6)
-    np.testing.assert_array_equal(found.heads[:, :2], [[np.inf, RANGE], [OF_NO_MOVE, RANGE]])
-    np.testing.assert_allclose(found.heads[:, 2], found.c.sum(axis=1, dtype=float))
+    np.testing.assert_array_equal(found.headers[:, :2], [[np.inf, RANGE], [OF_NO_MOVE, RANGE]])
+    np.testing.assert_allclose(found.headers[:, 2], found.c.sum(axis=1, dtype=float))
 
 
 def test_ranges_of_ones_own_are_tempered():

@@ -13,9 +13,9 @@ from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.errors import BoundsError, SettingError
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, SHARP
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.split import split
 
 ROWS = 1_500
 EVERY = [
@@ -27,17 +27,17 @@ EVERY = [
 
 def tables_of(name, order):
     fitted = fit(name, ROWS)
-    return fitted.bounds(fitted.surrogate(order)).tables()
+    return fitted.bounds(fitted.reference(order)).tables()
 
 
 def bounds_of(model, order=2, spread=0.1):
     """Return the tables of a model around zero, in a metric of one width everywhere."""
-    parts = split(model, model.value_vars, min_rows=1)
+    parts = factorize(model, model.value_vars, min_rows=1)
     one = np.eye(parts.size)
-    surrogate = Surrogate(
+    reference = Reference(
         np.zeros(parts.size), spread * one, one / spread, np.zeros(parts.size), one, order, 1.0
     )
-    return BoundsPass(row_functions(parts), surrogate, (parts.lower, parts.upper)).tables()
+    return BoundsPass(row_functions(parts), reference, (parts.lower, parts.upper)).tables()
 
 
 def toy(logp, rows=40, d=1):
@@ -52,8 +52,11 @@ def toy(logp, rows=40, d=1):
 @every(("name", "order"), EVERY)
 def test_trust_regions_are_nested(name, order):
     tables = tables_of(name, order)
-    radius, kind, total = tables.heads.T
-    nested = [*(np.sqrt(chi2.isf(tail, fit(name, ROWS).split.size)) for tail in TAILS), np.inf]
+    radius, kind, total = tables.headers.T
+    nested = [
+        *(np.sqrt(chi2.isf(tail, fit(name, ROWS).factorization.size)) for tail in TAILS),
+        np.inf,
+    ]
     assert (np.diff(radius) >= 0.0).all()
     assert set(radius) <= set(nested)
     assert len(set(zip(radius, kind, strict=True))) == len(radius)
@@ -67,31 +70,31 @@ def test_trust_regions_are_nested(name, order):
 def test_heads_tell_of_the_tables(name, order):
     tables = tables_of(name, order)
     n_rows = sum(f.n_rows for f in fit(name, ROWS).functions)
-    assert tables.c.shape == (len(tables.heads), n_rows)
+    assert tables.c.shape == (len(tables.headers), n_rows)
     assert tables.c.dtype == np.float32
     assert (np.isfinite(tables.c) & (tables.c > 0.0)).all()
-    np.testing.assert_array_equal(tables.heads[:, TOTAL], tables.c.sum(axis=1, dtype=float))
+    np.testing.assert_array_equal(tables.headers[:, TOTAL], tables.c.sum(axis=1, dtype=float))
     assert tables.verified
     assert 1.0 <= tables.looseness < 4.0
     kinds = {SHARP} if order == 0 or name == "bernoulli_logit" else {DIRECTIONAL, JOINT}
-    assert set(tables.heads[:, 1]) <= kinds
+    assert set(tables.headers[:, 1]) <= kinds
 
 
 def test_rows_without_a_curve_far_out_are_bounded_everywhere():
-    assert tables_of("bernoulli_logit", 2).heads[-1, 0] == np.inf
-    assert tables_of("student_fixed", 2).heads[-1, 0] < np.inf
+    assert tables_of("bernoulli_logit", 2).headers[-1, 0] == np.inf
+    assert tables_of("student_fixed", 2).headers[-1, 0] < np.inf
 
 
 @every("name", ["bernoulli_logit", "binomial"])
 def test_bounds_are_rounded_up(name):
     fitted = fit(name, ROWS)
-    bounds = fitted.bounds(fitted.surrogate(2))
+    bounds = fitted.bounds(fitted.reference(2))
     (function,) = fitted.functions
     data = RowData(function, np.arange(ROWS))
     place = bounds.geometry(function, data)
     tables = bounds.tables()
     # Intervals without ends are not cut.
-    assert tables.heads[-1, 0] == np.inf
+    assert tables.headers[-1, 0] == np.inf
     exact, _ = bounds.bounds(function, data, place, np.inf, (1,))
     assert (tables.c[-1] >= exact).all()
     assert (tables.c[-1] <= exact * (1.0 + 1e-6)).all()
@@ -100,20 +103,20 @@ def test_bounds_are_rounded_up(name):
 
 def test_bounds_are_proportional_to_the_inverse_temperature():
     fitted = fit("student_fixed", ROWS)
-    surrogate = fitted.surrogate(2)
-    warm = surrogate._replace(inverse_temperature=0.25)
-    one, other = (fitted.bounds(s).tables() for s in (surrogate, warm))
+    reference = fitted.reference(2)
+    warm = reference._replace(inverse_temperature=0.25)
+    one, other = (fitted.bounds(s).tables() for s in (reference, warm))
     np.testing.assert_array_equal(0.25 * one.c[-1], other.c[-1])
 
 
 def test_terms_follow_one_another():
     fitted = fit("shared_level", ROWS)
-    surrogate = fitted.surrogate(2)
-    whole = fitted.bounds(surrogate).tables()
+    reference = fitted.reference(2)
+    whole = fitted.bounds(reference).tables()
     parts = []
     for function in fitted.functions:
-        support = (fitted.split.lower, fitted.split.upper)
-        parts.append(BoundsPass([function], surrogate, support).tables().c[-1])
+        support = (fitted.factorization.lower, fitted.factorization.upper)
+        parts.append(BoundsPass([function], reference, support).tables().c[-1])
     first = fitted.functions[0].n_rows
     np.testing.assert_allclose(whole.c[-1, first:], parts[1], rtol=0.05)
     assert np.corrcoef(whole.c[-1, :first], parts[0])[0, 1] > 0.99
@@ -137,7 +140,7 @@ def test_a_step_of_the_model_is_refused_with_a_smooth_one():
 
 def test_a_kink_has_a_bound_without_control_variates():
     tables = tables_of("laplace", 0)
-    assert tables.heads[-1, 0] == np.inf
+    assert tables.headers[-1, 0] == np.inf
     assert tables.looseness == pytest.approx(1.0, rel=0.1)
 
 
@@ -176,7 +179,7 @@ def test_regions_without_bounds_are_left_out():
         pm.Normal("y", mu=pt.sqrt(b + 0.6), sigma=1.0, observed=y)
     tables = bounds_of(model)
     nested = [np.sqrt(chi2.isf(tail, 1)) for tail in TAILS]
-    assert set(tables.heads[:, 0]) == {r for r in nested if 0.1 * r < 0.6}
+    assert set(tables.headers[:, 0]) == {r for r in nested if 0.1 * r < 0.6}
 
 
 def test_rows_that_an_expansion_describes_exactly_need_no_bound():
@@ -196,7 +199,7 @@ def test_pickles_leave_out_what_is_quick_to_build():
     assert "alias" not in copy.__dict__
     assert len(pickle.dumps(tables)) < 1.1 * tables.c.nbytes + 2_000
     np.testing.assert_array_equal(copy.c, tables.c)
-    np.testing.assert_array_equal(copy.heads, tables.heads)
+    np.testing.assert_array_equal(copy.headers, tables.headers)
     np.testing.assert_array_equal(copy.alias[0], thresholds)
 
 
@@ -212,11 +215,11 @@ def test_alias_tables_are_those_of_the_bounds():
 def test_given_bounds_are_taken_as_they_are():
     c = np.array([0.1, 0.2, 0.0])
     tables = Bounds(c).tables(3)
-    assert tables.heads.tolist() == [[np.inf, DIRECTIONAL, tables.c[0].sum(dtype=float)]]
+    assert tables.headers.tolist() == [[np.inf, DIRECTIONAL, tables.c[0].sum(dtype=float)]]
     assert (tables.c[0] >= c).all()
     np.testing.assert_allclose(tables.c[0], c, rtol=1e-6)
     assert not tables.verified
-    assert Bounds(c, lambda x, y: 1.0).tables(3).heads[0, 1] == GIVEN
+    assert Bounds(c, lambda x, y: 1.0).tables(3).headers[0, 1] == GIVEN
 
 
 def test_a_given_metric_is_compiled():

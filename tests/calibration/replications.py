@@ -29,13 +29,13 @@ def renew(step, data, change_tables=lambda tables: tables):
     for column in step.target.source.columns:
         if column.name in data:
             column.values[...] = data[column.name]
-    prepared = step.prepared.around(step._default_start)
+    prepared = step.plan.around(step._default_start)
     if prepared.tables is not None:
         tables = change_tables(prepared.tables)
         prepared = replace(prepared, tables=tables, violation=None).completed()
     own = step.program
     other = with_program(step, Program(prepared, own.method, own.proposal, own.updates_per_draw))
-    other.chain.meet_violation(prepared.violation or "")
+    other.chain.handle_violation(prepared.violation or "")
     return other
 
 
@@ -49,7 +49,7 @@ def posterior_draws(step, rng):
     draws, full = [], 0
     for _ in range(KEPT):
         point, (stats,) = step.step(point)
-        draws.append(step.target.split.ravel(point))
+        draws.append(step.target.factorization.ravel(point))
         full += stats["full_pass"]
     return np.array(draws), full / (KEPT * step.updates_per_draw)
 

@@ -51,14 +51,14 @@ def with_prior_times(step, factor):
     def scaled(position, context):
         return factor * prior(position, context)
 
-    step.target.passes.log_prior = scaled
+    step.target.full_data.log_prior = scaled
     return step
 
 
 def with_narrow_bounds(tables):
     # A slice of every bound, so that most differences exceed it and are clipped.
-    c, heads = tables.c * np.float32(0.05), tables.heads * [1.0, 1.0, 0.05]
-    return replace(tables, c=c, heads=heads)
+    c, headers = tables.c * np.float32(0.05), tables.headers * [1.0, 1.0, 0.05]
+    return replace(tables, c=c, headers=headers)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from pymc_minibatch_mh.bounds.block_tables import BlockTables
-from pymc_minibatch_mh.chain import pool
+from pymc_minibatch_mh.chain import prefetch
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.data.storage import ArrayStorage, StoredArray
 from pymc_minibatch_mh.kernels import draw as supply
@@ -36,10 +36,10 @@ def tables_of(c, radii=None):
     """Return tables of blocks with some slack; smaller radii come first."""
     c = np.asarray(c, dtype=np.float32)
     radii = np.full(len(c), np.inf) if radii is None else radii
-    heads = np.array([[r, 0.0, x.sum(dtype=float)] for r, x in zip(radii, c, strict=True)])
+    headers = np.array([[r, 0.0, x.sum(dtype=float)] for r, x in zip(radii, c, strict=True)])
     largest = np.maximum.reduceat(c, np.arange(0, c.shape[1], LENGTH), axis=1).astype(float)
     largest *= 1.0 + 0.5 * (np.arange(largest.shape[1]) % 2)
-    return BlockTables(heads, largest, Own(c), c.shape[1], 1.0, LENGTH)
+    return BlockTables(headers, largest, Own(c), c.shape[1], 1.0, LENGTH)
 
 
 class Room:
@@ -54,26 +54,26 @@ class Room:
 
 
 def state_of(tables, key=KEY):
-    return SimpleNamespace(supplies=np.zeros((len(tables.heads), 3), np.int64), supply_key=key)
+    return SimpleNamespace(supplies=np.zeros((len(tables.headers), 3), np.int64), supply_key=key)
 
 
 def pool_of(tables, state=None, change=None):
     """Return a pool of a chain in some state; `change` is what a full pass finds."""
     target = SimpleNamespace(
         rows=SimpleNamespace(room_for=Room),
-        passes=SimpleNamespace(change=lambda _, ends: change(*ends[:2])),
+        full_data=SimpleNamespace(change=lambda _, ends: change(*ends[:2])),
         taylor_order=2,
     )
     prepared = SimpleNamespace(
-        drawn_from=tables, target=target, surrogate=SimpleNamespace(centre=np.zeros(1))
+        drawn_from=tables, target=target, reference=SimpleNamespace(centre=np.zeros(1))
     )
-    return pool.Pool(prepared, np.zeros(0), state or state_of(tables))
+    return prefetch.Prefetcher(prepared, np.zeros(0), state or state_of(tables))
 
 
 def sequence(tables, table, supplies, key=KEY):
     """Return the rows of the first supplies of a table, in order."""
     rngs = (np.random.default_rng([key, table, number]) for number in range(supplies))
-    return np.concatenate([tables.draw(table, rng, pool.ROOM).rows for rng in rngs])
+    return np.concatenate([tables.draw(table, rng, prefetch.ROOM).rows for rng in rngs])
 
 
 @njit(nogil=True, error_model="numpy")

@@ -49,11 +49,11 @@ def test_how_many_draws_are_made_at_once_changes_nothing(program):
 
 
 def test_a_chain_changes_nothing_that_it_shares(program):
-    before = cloudpickle.dumps(program.prepared.surrogate)
-    tables = program.prepared.tables
+    before = cloudpickle.dumps(program.plan.reference)
+    tables = program.plan.tables
     c = None if tables is None else tables.c.copy()
     run(chain_of(program, 6))
-    assert cloudpickle.dumps(program.prepared.surrogate) == before
+    assert cloudpickle.dumps(program.plan.reference) == before
     if c is not None:
         np.testing.assert_array_equal(tables.c, c)
 

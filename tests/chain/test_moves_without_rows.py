@@ -50,7 +50,7 @@ def test_models_without_such_directions_run_as_if_nothing_were_there(prepared, m
     by_default = prepared("two_likelihoods", method)
     without = prepared("two_likelihoods", method, moves_without_rows=0)
     assert by_default.program.slices is NO_SLICES
-    assert not chain_of(by_default.program, 0).workings().record.posterior.tables.unread.size
+    assert not chain_of(by_default.program, 0).kernel_state().record.posterior.tables.unread.size
     positions, counts = run(by_default.program)
     same, of_same = run(without.program)
     np.testing.assert_array_equal(positions, same)
@@ -61,7 +61,7 @@ def test_models_without_such_directions_run_as_if_nothing_were_there(prepared, m
 @pytest.mark.parametrize("method", SOME_METHODS)
 def test_scales_of_a_hierarchy_move_without_rows(prepared, method):
     step = prepared("student", method)
-    tau = step.target.split.coordinate_names.index("tau_log__")
+    tau = step.target.factorization.coordinate_names.index("tau_log__")
     if method == "FireflyMH":
         assert step.program.slices is NO_SLICES
         return
@@ -80,10 +80,10 @@ def test_both_loops_make_them(teams):
 
 def test_how_many_moves_is_chosen(teams):
     own = teams.program
-    names = teams.target.split.coordinate_names
+    names = teams.target.factorization.coordinate_names
     assert (own.slices.moves, len(own.slices.steps)) == (4, 4)
     # A step is 2.5 standard deviations long, given all that lies in other directions.
-    precision = teams.surrogate.whitener.T @ teams.surrogate.whitener
+    precision = teams.reference.whitener.T @ teams.reference.whitener
     k = names.index("sd_att_log__")
     assert own.slices.steps[0, k] == pytest.approx(2.5 / np.sqrt(precision[k, k]))
     assert own.slices.ends[0].tolist() == [k, k + 1]
@@ -97,7 +97,7 @@ def test_how_many_moves_is_chosen(teams):
 def moving(step, proposal, moves):
     """Return the slices of a program with another proposal and number of moves."""
     own = step.program
-    return Program(own.prepared, own.method, proposal, 1, (), moves).slices
+    return Program(own.plan, own.method, proposal, 1, (), moves).slices
 
 
 def stay(position, new, rng, state, metric, rows):
@@ -132,43 +132,43 @@ def shifted(step, position, times):
 
 
 def test_bounds_do_not_see_what_changes_no_row(teams):
-    surrogate = teams.surrogate
-    tables = chain_of(teams.program, 0).workings().record.posterior.tables
+    reference = teams.reference
+    tables = chain_of(teams.program, 0).kernel_state().record.posterior.tables
     joint = teams.tables.arrays
     rng = np.random.default_rng(8)
     for _ in range(20):
-        noise = 0.5 * rng.standard_normal((2, surrogate.centre.size))
-        here, there = surrogate.centre + noise @ surrogate.factor.T
-        table, m = table_of_move(tables, surrogate, here, there)
+        noise = 0.5 * rng.standard_normal((2, reference.centre.size))
+        here, there = reference.centre + noise @ reference.factor.T
+        table, m = table_of_move(tables, reference, here, there)
         assert table >= 0
-        assert m < table_of_move(joint, surrogate, here, there)[1]
-        assert table_of_move(tables, surrogate, there, here) == (table, m)
+        assert m < table_of_move(joint, reference, here, there)[1]
+        assert table_of_move(tables, reference, there, here) == (table, m)
         far = shifted(teams, here, 3.0), shifted(teams, there, -5.0)
-        assert table_of_move(joint, surrogate, *far)[0] == -1
-        same, m_of_far = table_of_move(tables, surrogate, *far)
+        assert table_of_move(joint, reference, *far)[0] == -1
+        same, m_of_far = table_of_move(tables, reference, *far)
         assert same == table
         assert m_of_far == pytest.approx(m, rel=1e-9)
     along = shifted(teams, here, 0.4)
-    assert table_of_move(tables, surrogate, here, along)[1] < 1e-12
-    assert table_of_move(joint, surrogate, here, along)[1] > 0.1
+    assert table_of_move(tables, reference, here, along)[1] < 1e-12
+    assert table_of_move(joint, reference, here, along)[1] > 0.1
 
 
 def test_directions_are_whitened_and_orthonormal(teams):
-    basis = whitened_directions(teams.target, teams.surrogate)
+    basis = whitened_directions(teams.target, teams.reference)
     np.testing.assert_allclose(basis @ basis.T, np.eye(4), atol=1e-13)
-    rest = teams.target.compiled.unread @ teams.surrogate.whitener.T
+    rest = teams.target.compiled.unread @ teams.reference.whitener.T
     np.testing.assert_allclose(rest - rest @ basis.T @ basis, 0.0, atol=1e-11)
 
 
 def test_no_row_exceeds_its_bound_where_scales_are_far_out(teams):
     """All rows of moves between positions that the joint norm has no bounds for."""
-    rng, surrogate = np.random.default_rng(6), teams.surrogate
+    rng, reference = np.random.default_rng(6), teams.reference
     probe = Probe(chain_of(teams.program, 1), rng)
     largest = []
     for times in (1.0, 10.0, 100.0):
         for _ in range(10):
-            noise = rng.standard_normal((2, surrogate.centre.size))
-            here, there = surrogate.centre + noise @ surrogate.factor.T
+            noise = rng.standard_normal((2, reference.centre.size))
+            here, there = reference.centre + noise @ reference.factor.T
             move = ProposedMove(shifted(teams, here, times), shifted(teams, there, -times), 0.0)
             rows = probe.rows(move)
             assert rows.bound_row >= 0
@@ -178,7 +178,7 @@ def test_no_row_exceeds_its_bound_where_scales_are_far_out(teams):
 
 def test_bounds_of_ones_own_measure_as_they_are_given(model_of):
     step = TunaMH(model=model_of("student"), bounds=mh.Bounds(np.full(5_000, 1e3)))
-    assert not chain_of(step.program, 0).workings().record.posterior.tables.unread.size
+    assert not chain_of(step.program, 0).kernel_state().record.posterior.tables.unread.size
 
 
 # What is said of them.

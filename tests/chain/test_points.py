@@ -45,7 +45,7 @@ def noncentred():
 @cache
 def step_of(model, method):
     step = method(model=model())
-    assert step.target.split.coordinates is not None
+    assert step.target.factorization.reparametrization is not None
     return step
 
 
@@ -111,16 +111,16 @@ def test_a_state_and_a_pickled_step_know_where_their_chain_was(step, start, cut)
 
 def test_a_chain_follows_what_other_steps_have_moved(step, start):
     _, point = run(step, start, 20)
-    own, split = step.chain.position.copy(), step.target.split
+    own, factorization = step.chain.position.copy(), step.target.factorization
     for name in point:
         moved = point | {name: np.nextafter(point[name], np.inf)}
         place_at(step.chain, moved)
-        np.testing.assert_array_equal(step.chain.position, split.ravel(moved))
+        np.testing.assert_array_equal(step.chain.position, factorization.ravel(moved))
         assert not np.array_equal(step.chain.position, own)
         place_at(step.chain, point)
         np.testing.assert_array_equal(step.chain.position, own)
     # There and back again is another position: it is not computed where it is known.
-    assert not np.array_equal(split.ravel(point), own)
+    assert not np.array_equal(factorization.ravel(point), own)
 
 
 def test_a_chain_is_not_where_single_precision_puts_it():
@@ -129,9 +129,9 @@ def test_a_chain_is_not_where_single_precision_puts_it():
         own = PenaltyMH(model=model, rng=1)
         own.setup_chain(np.random.default_rng(3), 0, 100)
         _, point = run(own, model.initial_point(), 20)
-    known, split = own.chain.position.copy(), own.target.split
+    known, factorization = own.chain.position.copy(), own.target.factorization
     assert point["beta"].dtype == np.float32
-    assert not np.array_equal(split.ravel(point), known)
+    assert not np.array_equal(factorization.ravel(point), known)
     place_at(own.chain, point)
     np.testing.assert_array_equal(own.chain.position, known)
 
@@ -140,4 +140,4 @@ def test_a_new_chain_is_where_it_is_put(step, start):
     _, point = run(step, start, 20)
     step.setup_chain(np.random.default_rng(5), 100, 100)
     place_at(step.chain, point)
-    np.testing.assert_array_equal(step.chain.position, step.target.split.ravel(point))
+    np.testing.assert_array_equal(step.chain.position, step.target.factorization.ravel(point))

@@ -22,8 +22,8 @@ from chain.supplied import (
     taken,
 )  # fmt: skip
 from interrupts import answers, interrupted_after, interrupted_at_each
-from pymc_minibatch_mh.chain import pool
-from pymc_minibatch_mh.chain.pool import ROOM, no_supplies
+from pymc_minibatch_mh.chain import prefetch
+from pymc_minibatch_mh.chain.prefetch import ROOM, no_supplies
 from pymc_minibatch_mh.kernels.draw import END, NEXT, NUMBER
 
 C = np.array(
@@ -201,7 +201,7 @@ def test_a_full_pass_gives_its_change_or_what_it_raises():
         return answer * (there - here)
 
     own = pool_of(tables, change=change)
-    own.serve(1.0, 3.0)
+    own.set_current_move(1.0, 3.0)
     assert ask_for_all(own.supply) == 0.5
     assert np.isnan(ask_for_all(own.supply))
     # Nothing more is asked for before it is told.
@@ -232,19 +232,19 @@ def test_an_interrupt_stops_the_chain_and_is_raised(monkeypatch, slow):
 
 
 def use_one_supply(own):
-    own.used = take_on(own.supply, pool.ROOM)[1]
+    own.used = take_on(own.supply, prefetch.ROOM)[1]
     own.require_served()
 
 
 @pytest.mark.parametrize("place", ["locks", "ours"])
 def test_after_an_interrupt_at_any_instruction_rows_go_on(monkeypatch, place):
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    monkeypatch.setattr(pool, "ROOM", 8)
+    monkeypatch.setattr(prefetch, "ROOM", 8)
     tables = tables_of(C)
     expected = sequence(tables, 0, 3)
     first = pool_of(tables)
     next(taken(first, 0, [1]))
     for own in interrupted_at_each(place, "_refill", lambda: pool_of(tables), use_one_supply):
         assert answers(own._fetcher)
-        rows = next(taken(own, 0, [pool.ROOM]))
-        np.testing.assert_array_equal(rows, expected[own.used : own.used + pool.ROOM])
+        rows = next(taken(own, 0, [prefetch.ROOM]))
+        np.testing.assert_array_equal(rows, expected[own.used : own.used + prefetch.ROOM])

@@ -70,13 +70,13 @@ def test_bounds_and_noise_are_those_of_the_temperature():
     model = given()
     cold = TunaMH(model=model, taylor_order=0)
     hot = TunaMH(model=model, taylor_order=0, temperature=4.0)
-    there = tempered(cold.surrogate, 4.0)
-    assert there.inverse_temperature == hot.surrogate.inverse_temperature
+    there = tempered(cold.reference, 4.0)
+    assert there.inverse_temperature == hot.reference.inverse_temperature
     step = 0.1 * np.ones(1)
-    ends = cold.surrogate.centre, cold.surrogate.centre + step
-    table, m = table_of_move(cold.tables.arrays, cold.surrogate, *ends)
+    ends = cold.reference.centre, cold.reference.centre + step
+    table, m = table_of_move(cold.tables.arrays, cold.reference, *ends)
     assert table_of_move(cold.tables.arrays, there, *ends) == (table, m / 4.0)
-    noise = unit_noise(cold.surrogate, *ends)
+    noise = unit_noise(cold.reference, *ends)
     assert unit_noise(there, *ends) == pytest.approx(noise / 16.0, rel=1e-12)
 
 
@@ -136,7 +136,7 @@ def test_fewer_rows_are_read_where_it_is_hot():
     step = BarkerMinibatchMH(model=given(), temperature=[(0, 100.0), (30, 1.0)])
     step.setup_chain(np.random.default_rng(2), 200, 10)
     chain = step.chain
-    chain.place(step.surrogate.centre, np.empty(0))
+    chain.place(step.reference.centre, np.empty(0))
     rows = chain.advance(70).counts[:, entry.N_OBS]
     # The first window walks at one scale, at both temperatures.
     assert rows[:30].mean() < 0.5 * rows[30:].mean()
@@ -152,7 +152,7 @@ def test_what_was_learned_at_another_temperature_is_forgotten(method):
     assert not state.total.any()
     assert not state.total_counts.any()
     assert not state.warm_up_sum.any()
-    fresh = step.program.method.record(step.program.prepared)
+    fresh = step.program.method.record(step.program.plan)
     assert repr(state.test) == repr(fresh)
 
 
@@ -176,5 +176,5 @@ def test_a_chain_that_does_not_warm_up_is_at_the_last_temperature():
     assert Chain(step.program, np.random.default_rng(1), adapting=False).temperature == 1.0
     adapted = Chain(step.program, np.random.default_rng(1), adapting=True)
     assert adapted.temperature == 16.0
-    adapted.adapt_on([(step.surrogate.centre, np.empty(0))])
+    adapted.adapt_on([(step.reference.centre, np.empty(0))])
     assert adapted.temperature == 1.0

@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 
 from pymc_minibatch_mh import TunaMH
-from pymc_minibatch_mh.chain.points import beside, runs_away
+from pymc_minibatch_mh.chain.points import perturbed_start, scale_collapses
 from zoo import drawn, sample
 
 ROWS, GROUPS = 3_000, 8
@@ -39,21 +39,21 @@ def test_a_start_at_the_location_is_left(step, caplog):
     chain = step.chain.copy()
     position = chain.position
     position[:] = step._default_start
-    assert runs_away(chain.prepared, position)
+    assert scale_collapses(chain.plan, position)
     with caplog.at_level(logging.INFO):
         step.start(chain)
     assert "at their location" in caplog.text
-    assert not runs_away(chain.prepared, chain.position)
+    assert not scale_collapses(chain.plan, chain.position)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_other_starts_are_kept(step, seed):
     chain = step.chain.copy()
-    chain.position[:] = step.target.split.ravel(
+    chain.position[:] = step.target.factorization.ravel(
         step.gaussian_draw(np.random.default_rng(seed), 2.0)
     )
     start = chain.position.copy()
-    assert not runs_away(chain.prepared, start)
+    assert not scale_collapses(chain.plan, start)
     step.start(chain)
     np.testing.assert_array_equal(chain.position, start)
 
@@ -77,20 +77,20 @@ def test_starts_of_ones_own_are_left_too():
 def test_a_start_beside_the_location_is_left(step):
     """Rounding keeps the density of the scale from being infinite, at a scale of rounding."""
     position = step._default_start.copy()
-    names = step.target.split.coordinate_names
+    names = step.target.factorization.coordinate_names
     effects = [k for k, name in enumerate(names) if name.startswith(("effect", "z"))]
     position[effects] += 1e-16 * np.random.default_rng(2).standard_normal(GROUPS)
-    assert runs_away(step.prepared, position)
-    near = beside(step.prepared, position, np.random.default_rng(4))
+    assert scale_collapses(step.plan, position)
+    near = perturbed_start(step.plan, position, np.random.default_rng(4))
     assert 0.0 < np.abs(near - position).max() < 0.5
 
 
 def test_effects_that_are_far_apart_are_no_reason_to_step_off(step):
     """Nothing beside them would be nearer."""
-    position = step.prepared.surrogate.centre.copy()
+    position = step.plan.reference.centre.copy()
     position[-GROUPS:] += 1e30 * np.random.default_rng(2).standard_normal(GROUPS)
-    assert runs_away(step.prepared, position)
-    assert beside(step.prepared, position, np.random.default_rng(4)) is None
+    assert scale_collapses(step.plan, position)
+    assert perturbed_start(step.plan, position, np.random.default_rng(4)) is None
 
 
 @pytest.mark.parametrize("seed", range(3))

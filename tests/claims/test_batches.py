@@ -20,7 +20,7 @@ from exactness.kernels import BETA, CHAINS, PRIOR, RULES
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.looks import predicted_noise
 from pymc_minibatch_mh.kernels.moves import move_between
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.steps import austere, barker, penalty
 from statistical.budget import FAR
 
@@ -52,7 +52,7 @@ def test_a_batch_is_sized_by_the_move_alone(name):
     whitener = np.tril(rng.normal(size=(3, 3)))
     one = np.eye(3)
     for order in (0, 1, 2):
-        s = Surrogate(np.zeros(3), one, whitener, np.zeros(3), one, order, 1.0)
+        s = Reference(np.zeros(3), one, whitener, np.zeros(3), one, order, 1.0)
         for _ in range(50):
             here, there = rng.normal(size=(2, 3))
             moves = move_between(s, here, there), move_between(s, there, here)
@@ -83,7 +83,7 @@ USUAL = {barker: barker.barker_test(), penalty: penalty.penalty_test()}
 
 
 def accepted_by_all_rows(module, log_ratio):
-    return module.judge(log_ratio, 0.0, 0.0, 12, 12, 0.5, USUAL[module])[1]
+    return module.decide_batch(log_ratio, 0.0, 0.0, 12, 12, 0.5, USUAL[module])[1]
 
 
 @pytest.mark.parametrize("log_ratio", [-30.0, -2.0, -1e-9, 0.0, 0.3, 5.0, 40.0])
@@ -110,7 +110,7 @@ def test_the_penalty_of_known_normal_noise_is_exact(ratio, sd):
     def accepted(log_ratio, factor=1.0):
         x = log_ratio + sd * np.linspace(-9.0, 9.0, 3_001)
         weights = np.exp(-0.5 * ((x - log_ratio) / sd) ** 2)
-        p = [penalty.judge(v, factor * sd**2, 0.0, n, HUGE, 0.5, settings)[1] for v in x]
+        p = [penalty.decide_batch(v, factor * sd**2, 0.0, n, HUGE, 0.5, settings)[1] for v in x]
         return weights @ np.array(p) / weights.sum()
 
     balance = accepted(ratio) - math.exp(ratio) * accepted(-ratio)
@@ -129,7 +129,7 @@ def share_of_wrong_looks(epsilon, looks=20_000, rows=8):
     noise = np.random.default_rng(53).standard_normal((looks, rows))
     means, squares = noise.mean(axis=1), noise.var(axis=1, ddof=1) / rows
     verdicts = [
-        austere.judge(math.log(uniform) + m, v, 0.0, rows, HUGE, uniform, settings)[0]
+        austere.decide_batch(math.log(uniform) + m, v, 0.0, rows, HUGE, uniform, settings)[0]
         for m, v in zip(means, squares, strict=True)
     ]
     return np.mean(np.array(verdicts) == 0.0)
@@ -147,13 +147,13 @@ def test_errors_of_the_austere_test_partly_cancel():
     exact = min(1.0, math.exp(cheap + BETA * differences.sum()))
 
     def accepted_at(uniform):
-        def judge(log_ratio, variance, skewness, n, total, _, settings):
-            verdict, _, error = austere.judge(
+        def decide_batch(log_ratio, variance, skewness, n, total, _, settings):
+            verdict, _, error = austere.decide_batch(
                 log_ratio, variance, skewness, n, total, uniform, settings
             )
             return verdict, 0.5, error
 
-        return acceptance(replace(rule, judge=judge), cheap, differences, BETA)
+        return acceptance(replace(rule, decide_batch=decide_batch), cheap, differences, BETA)
 
     uniforms = (np.arange(60) + 0.5) / 60.0
     gaps = np.array([accepted_at(u) - (u < exact) for u in uniforms])
@@ -164,14 +164,14 @@ def test_errors_of_the_austere_test_partly_cancel():
 
 @pytest.mark.parametrize("spread", [0.0, 1.0, 1e9, np.inf])
 def test_the_first_look_of_the_austere_test_is_settled(spread):
-    assert austere.plan(spread, 0, 10_000, austere.austere_test(batch_size=70)) == 70
+    assert austere.sample_size(spread, 0, 10_000, austere.austere_test(batch_size=70)) == 70
 
 
 def test_the_austere_test_reads_more_where_decisions_are_close():
     settings, threshold = austere.austere_test(0.05, batch_size=50), math.log(0.5)
 
     def verdict(gap):
-        return austere.judge(threshold + gap, 1.0, 0.0, 50, 10_000, 0.5, settings)[0]
+        return austere.decide_batch(threshold + gap, 1.0, 0.0, 50, 10_000, 0.5, settings)[0]
 
     assert [verdict(gap) for gap in (-5.0, -2.5, -0.5, 0.0, 0.5, 2.5, 5.0)] == [
         0.0, 0.0, -1.0, -1.0, -1.0, 1.0, 1.0

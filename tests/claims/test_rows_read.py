@@ -10,10 +10,10 @@ from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
 from pymc_minibatch_mh.kernels.bound_tables import no_tables, smallest_table
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import GIVEN, move_between, ratio_to_bound
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.roles import METRIC_SIGNATURE
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import row_functions
-from pymc_minibatch_mh.likelihood.split import split
 from zoo import METHODS, drawn
 
 ULP = 2.220446049250313e-16
@@ -38,7 +38,7 @@ def test_more_rows_do_not_mean_more_reading():
     totals = []
     for rows in (2_000, 8_000):
         fitted = fit("bernoulli_logit", rows)
-        totals.append(fitted.bounds(fitted.surrogate(2)).tables().heads[0, TOTAL])
+        totals.append(fitted.bounds(fitted.reference(2)).tables().headers[0, TOTAL])
     assert totals[1] < 0.7 * totals[0]
 
 
@@ -47,12 +47,12 @@ def typical_rows(d, n_rows=4_000):
     X = np.random.default_rng(62).standard_normal((n_rows, d))
     with pm.Model() as model:
         pm.Bernoulli("y", logit_p=X @ pm.Normal("b", shape=d), observed=np.arange(n_rows) % 2)
-    parts = split(model, model.value_vars)
+    parts = factorize(model, model.value_vars)
     factor = np.linalg.cholesky(np.linalg.inv(0.25 * X.T @ X + np.eye(d)))
     zero, one = np.zeros(d), np.eye(d)
-    surrogate = Surrogate(zero, factor, np.linalg.inv(factor), zero, one, 2, 1.0)
-    tables = BoundsPass(row_functions(parts), surrogate, (parts.lower, parts.upper)).tables()
-    return tables.heads[-1, TOTAL] * d**1.5 / 3.0
+    reference = Reference(zero, factor, np.linalg.inv(factor), zero, one, 2, 1.0)
+    tables = BoundsPass(row_functions(parts), reference, (parts.lower, parts.upper)).tables()
+    return tables.headers[-1, TOTAL] * d**1.5 / 3.0
 
 
 def test_rows_grow_with_the_cube_of_the_number_of_parameters():
@@ -73,27 +73,27 @@ def uneven(position, new):
     return 3.0 if new[0] > position[0] else 1.0
 
 
-def table_of(here, there, heads):
+def table_of(here, there, headers):
     one, zero = np.ones((1, 1)), np.zeros(1)
-    surrogate = Surrogate(zero, one, one, zero, one, 2, 1.0)
-    tables = no_tables()._replace(heads=np.array(heads), metric=address_of(uneven))
-    move = move_between(surrogate, np.array([here]), np.array([there]))
-    return smallest_table(tables, move, surrogate)
+    reference = Reference(zero, one, one, zero, one, 2, 1.0)
+    tables = no_tables()._replace(headers=np.array(headers), metric=address_of(uneven))
+    move = move_between(reference, np.array([here]), np.array([there]))
+    return smallest_table(tables, move, reference)
 
 
 def test_a_metric_is_evaluated_in_both_orders():
-    heads = [[np.inf, GIVEN, 1.0]]
-    assert table_of(0.1, 0.4, heads) == (0, 3.0)
-    assert table_of(0.4, 0.1, heads) == (0, 3.0)
+    headers = [[np.inf, GIVEN, 1.0]]
+    assert table_of(0.1, 0.4, headers) == (0, 3.0)
+    assert table_of(0.4, 0.1, headers) == (0, 3.0)
 
 
 def test_a_move_uses_the_smallest_table_that_holds_for_both_ends():
-    heads = [[1.0, GIVEN, 1.0], [5.0, GIVEN, 2.0], [np.inf, GIVEN, 4.0]]
+    headers = [[1.0, GIVEN, 1.0], [5.0, GIVEN, 2.0], [np.inf, GIVEN, 4.0]]
     for ends, table in (((0.5, -0.9), 0), ((0.5, 3.0), 1), ((-3.0, 4.9), 1), ((0.1, 6.0), 2)):
         for here, there in (ends, ends[::-1]):
-            assert table_of(here, there, heads)[0] == table
+            assert table_of(here, there, headers)[0] == table
     # A larger region serves where its bounds are smaller.
-    assert table_of(0.5, -0.9, [*heads, [7.0, GIVEN, 0.5]])[0] == 3
+    assert table_of(0.5, -0.9, [*headers, [7.0, GIVEN, 0.5]])[0] == 3
     # Outside of every region there is none.
-    assert table_of(0.1, 6.0, heads[:2])[0] == -1
-    assert table_of(6.0, 0.1, heads[:2])[0] == -1
+    assert table_of(0.1, 6.0, headers[:2])[0] == -1
+    assert table_of(6.0, 0.1, headers[:2])[0] == -1

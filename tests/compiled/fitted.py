@@ -12,8 +12,8 @@ from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.compiled.layout import placed
 from pymc_minibatch_mh.kernels.handle import address_of, function_at
 from pymc_minibatch_mh.kernels.roles import ROWWISE
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.split import split
 
 ROWS = 1_000
 
@@ -22,7 +22,7 @@ ROWS = 1_000
 def rows_of(name, rows=ROWS):
     """Return a family's row functions, and where its arguments lie at a plain position."""
     model = FAMILIES[name](rows)
-    parts = split(model, model.value_vars, min_rows=1)
+    parts = factorize(model, model.value_vars, min_rows=1)
     functions = row_functions(parts)
     rng = np.random.default_rng(8)
     position = parts.ravel(model.initial_point()) + 0.2 * rng.standard_normal(parts.size)

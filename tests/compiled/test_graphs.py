@@ -5,7 +5,7 @@ from pytensor.graph.op import Op
 
 from likelihood.evaluation import split_of
 from pymc_minibatch_mh.compiled.graphs import compiled_graph
-from pymc_minibatch_mh.errors import UnsplittableModelError
+from pymc_minibatch_mh.errors import UnsupportedModelError
 from zoo import poisson
 
 
@@ -24,5 +24,5 @@ class OnlyInPython(Op):
 def test_an_operation_without_a_compiled_form_is_refused_by_name():
     parts = split_of(poisson())
     x = pt.vector("x", dtype="float64")
-    with pytest.raises(UnsplittableModelError, match=r"'counts'.*OnlyInPython.*pm\.NUTS"):
+    with pytest.raises(UnsupportedModelError, match=r"'counts'.*OnlyInPython.*pm\.NUTS"):
         compiled_graph(parts, [x], [OnlyInPython()(x)], None)

@@ -9,8 +9,8 @@ from compiled.fitted import rows_of
 from every import every
 from families import FAMILIES
 from pymc_minibatch_mh.compiled.compiled_model import GraphPrior, ScalarPrior
-from pymc_minibatch_mh.likelihood.cells import LoweringError
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.exprs import LoweringError
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from tiers import fast
 
 NOTHING = np.empty(0)
@@ -40,7 +40,7 @@ def parts_with(prior):
         z = pm.Normal("z", 0.0, 2.0, shape=3)
         prior(z)
         pm.Normal("y", z[0] + z[1] * x, 1.0, observed=x)
-    return split(model, model.value_vars, min_rows=1)
+    return factorize(model, model.value_vars, min_rows=1)
 
 
 PRIORS = {

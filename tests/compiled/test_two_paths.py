@@ -15,12 +15,12 @@ from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.posterior import RowSpace
 from pymc_minibatch_mh.kernels.row_sums import moments_of_move
-from pymc_minibatch_mh.reference.passes import Passes
+from pymc_minibatch_mh.reference.full_data import FullData
 from tiers import fast
 
 
 def passes_of(found, rows):
-    return Passes(rows.at(found.source), GraphPrior(found.parts), found.source)
+    return FullData(rows.at(found.source), GraphPrior(found.parts), found.source)
 
 
 def graph_of_all_rows(parts):
@@ -68,7 +68,7 @@ def test_both_paths_compile_to_the_same_roles(name):
     factor = 0.05 * np.tril(np.ones((found.parts.size, found.parts.size)))
     # Differences of gradients, which the graph's path takes, count a kink that they step over.
     if name != "laplace":
-        bends = [x.bend(found.position, factor, None) for x in (ours, theirs)]
+        bends = [x.skewness(found.position, factor, None) for x in (ours, theirs)]
         np.testing.assert_allclose(*bends, rtol=2e-2, atol=2e-2 * np.abs(bends[0]).max())
     rng = np.random.default_rng(2)
     here, there = found.position + 0.1 * rng.standard_normal((2, found.parts.size))

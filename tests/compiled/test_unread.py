@@ -10,7 +10,7 @@ from gallery.models_hierarchies import TEAMS, radon_intercepts, rugby
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.compiled.layout import placed
 from pymc_minibatch_mh.compiled.unread import unread_directions
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.reference.target import Target
 
 ROWS = 1_200
@@ -94,14 +94,14 @@ FOUND = {
 
 
 def compiled(model):
-    return CompiledModel(split(model, model.value_vars, min_rows=ROWS), None)
+    return CompiledModel(factorize(model, model.value_vars, min_rows=ROWS), None)
 
 
 @every("name", FOUND)
 def test_directions_are_those_that_change_no_row(name):
     build, expected = FOUND[name]
     parts = compiled(build())
-    names = parts.split.coordinate_names
+    names = parts.factorization.coordinate_names
     found = parts.unread
     assert found.shape == (len(expected), len(names))
     moved = [{names[k] for k in np.flatnonzero(direction)} for direction in found]
@@ -114,7 +114,7 @@ def test_directions_are_those_that_change_no_row(name):
 def test_with_the_forms_of_rows_they_span_all(name):
     """No row changes along them, and there are no others: ranks of all linear forms."""
     parts = compiled(FOUND[name][0]())
-    size, forms = parts.split.size, []
+    size, forms = parts.factorization.size, []
     for function in parts.row_functions:
         rows = np.arange(function.n_rows)
         place = placed(function, rows, np.zeros(size), np.eye(size), directions=True)
@@ -128,11 +128,11 @@ def test_with_the_forms_of_rows_they_span_all(name):
 @every("name", ["rugby", "crossed", "one sum", "student"])
 def test_log_likelihoods_stay_as_they_are(name):
     model = FOUND[name][0]()
-    target = Target(split(model, model.value_vars, min_rows=ROWS), 0, 1.0, None)
+    target = Target(factorize(model, model.value_vars, min_rows=ROWS), 0, 1.0, None)
     rng = np.random.default_rng(1)
     for direction in target.compiled.unread:
-        position = rng.normal(0.0, 0.3, target.split.size)
-        here, there = (target.passes.values(position + t * direction) for t in (0.0, 3.0))
+        position = rng.normal(0.0, 0.3, target.factorization.size)
+        here, there = (target.full_data.values(position + t * direction) for t in (0.0, 3.0))
         np.testing.assert_allclose(there, here, rtol=1e-12, atol=1e-12)
         assert target.log_prior(position + 3.0 * direction) != target.log_prior(position)
 
@@ -141,13 +141,13 @@ def test_what_other_steps_move_stays():
     model = crossed()
     others = ("mu", "z")
     own = [v for v in model.value_vars if v.name not in others]
-    parts = CompiledModel(split(model, own, min_rows=ROWS), None)
-    names = parts.split.coordinate_names
+    parts = CompiledModel(factorize(model, own, min_rows=ROWS), None)
+    names = parts.factorization.coordinate_names
     moved = [{names[k] for k in np.flatnonzero(d)} for d in parts.unread]
     expected = [{"tau_log__"}, {*(f"a[{k}]" for k in range(5)), *(f"b[{k}]" for k in range(3))}]
     assert moved == expected
-    assert not parts.unread[:, : parts.split.first].any()
-    assert parts.split.first > 0
+    assert not parts.unread[:, : parts.factorization.first].any()
+    assert parts.factorization.first > 0
 
 
 def graph(read):
@@ -165,14 +165,14 @@ def graph(read):
 def test_of_graphs_pieces_of_the_position_tell(read):
     parts = compiled(graph(read))
     assert parts.why_graph
-    names = parts.split.coordinate_names
+    names = parts.factorization.coordinate_names
     moved = [{names[k] for k in np.flatnonzero(d)} for d in parts.unread]
     assert moved == ([{"tau_log__"}] if read else [{"mu"}, {"tau_log__"}])
 
 
 def test_a_graph_that_takes_the_whole_position_reads_all_of_it():
     model = graph(False)
-    parts = split(model, model.value_vars, min_rows=ROWS)
+    parts = factorize(model, model.value_vars, min_rows=ROWS)
     (term,) = parts.terms
     for whole in (parts.position.sum(), parts.position[parts.position.argmax()]):
         term.logp = term.logp + 0.0 * whole

@@ -10,7 +10,7 @@ import pytest
 from compound.models import posterior_of_shared, posterior_of_switched, shared, switched
 from conformance.harness import same_draws
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
-from pymc_minibatch_mh.errors import BoundsError, SettingError, UnsplittableModelError
+from pymc_minibatch_mh.errors import BoundsError, SettingError, UnsupportedModelError
 from pymc_minibatch_mh.kernels.roles import STATS
 from statistical.budget import FAR
 
@@ -120,7 +120,7 @@ def test_by_default_a_step_leaves_discrete_variables_to_pymc(model, reference):
     with model:
         step = TunaMH()
     assert [v.name for v in step.vars] == ["mean", "level", "slope"]
-    assert step.target.split.first == 0
+    assert step.target.factorization.first == 0
     trace = sample(model, lambda _: step)
     assert largest_error(trace, reference) < FAR
 
@@ -145,7 +145,7 @@ def test_rows_that_depend_on_a_discrete_variable_have_no_bounds_and_no_expansion
 
 
 def test_a_discrete_variable_cannot_be_asked_for(model):
-    with model, pytest.raises(UnsplittableModelError, match=r"^'wide' is discrete, .* vars="):
+    with model, pytest.raises(UnsupportedModelError, match=r"^'wide' is discrete, .* vars="):
         TunaMH([model["level"], model["wide"]])
 
 

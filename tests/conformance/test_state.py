@@ -19,7 +19,7 @@ from proposals.test_own_move import adapt, langevin
 from pymc_minibatch_mh import Bounds, Mixture, OwnMove, PenaltyMH, TunaMH
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.draw import END, NEXT
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.plan.file import key_of
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps.tuna import PoissonMethod
@@ -206,7 +206,7 @@ def test_a_state_of_more_updates_of_other_data_or_of_another_method_is_refused(m
 )
 def test_a_state_of_another_model_or_order_is_refused(own, order, changed, weights, what):
     model = counts(**changed)
-    target = Target(split(model, model.value_vars, weights=weights), order, 1.0, None)
+    target = Target(factorize(model, model.value_vars, weights=weights), order, 1.0, None)
     with refused_as_differing_in(what):
         own.sampling_state = replace(own.sampling_state, key=own.key | key_of(target))
 
@@ -290,7 +290,7 @@ def frozen_after_warm_up(step, start):
     before = step.sampling_state
     step.tune = True
     run(step, point, 150)
-    learned = ("proposal", "window_counts", "warm_up_sum", "surrogate")
+    learned = ("proposal", "window_counts", "warm_up_sum", "reference")
     after, before = step.sampling_state.chain_state, before.chain_state
     pairs = [(getattr(after, name), getattr(before, name)) for name in learned]
     pairs.append((settings_of(after.test), settings_of(before.test)))

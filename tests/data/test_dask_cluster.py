@@ -24,7 +24,7 @@ from pymc_minibatch_mh.data import dask_storage as dask_scheduler
 from pymc_minibatch_mh.data.dask_storage import DaskStorage
 from pymc_minibatch_mh.data.storage import Part
 from pymc_minibatch_mh.errors import SourceError
-from pymc_minibatch_mh.reference import passes
+from pymc_minibatch_mh.reference import full_data
 
 pytestmark = [
     pytest.mark.slow,
@@ -129,14 +129,14 @@ def poisson_of(rows):
 
 
 def test_a_pass_is_made_by_processes_one_of_which_is_killed(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(passes, "BLOCK_ROWS", 4_096)
+    monkeypatch.setattr(full_data, "BLOCK_ROWS", 4_096)
     rng = np.random.default_rng(1)
     X = rng.standard_normal((20_000, 2))
     values = {"X": X, "y": rng.poisson(np.exp(X @ [0.3, -0.2]))}
     blocks = {name: da.from_array(x, chunks=5_000) for name, x in values.items()}
     step = TunaMH(model=poisson_of(Rows.from_dask(**blocks)))
     in_memory = TunaMH(model=poisson_of(Rows(**values)))
-    np.testing.assert_allclose(step.surrogate.hessian, in_memory.surrogate.hessian, rtol=1e-12)
+    np.testing.assert_allclose(step.reference.hessian, in_memory.reference.hessian, rtol=1e-12)
     np.testing.assert_allclose(step.tables.largest, in_memory.tables.largest, rtol=1e-6)
 
     delayed = {
@@ -145,10 +145,10 @@ def test_a_pass_is_made_by_processes_one_of_which_is_killed(cluster, tmp_path, m
     }
     step.target.source.columns[0].values.storage._arrays = delayed
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(step.target.passes.likelihood, step.surrogate.centre, hessian=True)
+        found = pool.submit(step.target.full_data.likelihood, step.reference.centre, hessian=True)
         while not list(tmp_path.iterdir()):
             assert not found.done() or found.result()
             time.sleep(0.05)
         os.kill(int(next(tmp_path.iterdir()).name), signal.SIGKILL)
         again = found.result(timeout=180)
-    np.testing.assert_array_equal(again.hessian, step.surrogate.hessian)
+    np.testing.assert_array_equal(again.hessian, step.reference.hessian)

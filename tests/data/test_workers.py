@@ -11,7 +11,7 @@ from pymc_minibatch_mh.data.dask_storage import DaskStorage
 from pymc_minibatch_mh.data.storage import Part
 from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.plan import violations
-from pymc_minibatch_mh.reference import passes as parallel
+from pymc_minibatch_mh.reference import full_data as parallel
 from pymc_minibatch_mh.reference import target
 
 N = 30_000
@@ -68,7 +68,7 @@ def built(rows):
 @pytest.fixture(scope="module")
 def steps(client, sizes):
     with pytest.MonkeyPatch.context() as patch:
-        for room in ("reference.passes", "bounds.block_tables"):
+        for room in ("reference.full_data", "bounds.block_tables"):
             patch.setattr(f"pymc_minibatch_mh.{room}.BLOCK_ROWS", 8_192)
         yield built(on_dask()), built(Rows(**ARRAYS))
 
@@ -77,9 +77,9 @@ def test_sums_and_bounds_are_those_of_this_process(steps):
     ours, theirs = steps
     assert ours.target.source.has_workers
     assert not theirs.target.source.has_workers
-    for one, other in zip(ours.surrogate, theirs.surrogate, strict=True):
+    for one, other in zip(ours.reference, theirs.reference, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-8)
-    np.testing.assert_allclose(ours.tables.heads, theirs.tables.heads)
+    np.testing.assert_allclose(ours.tables.headers, theirs.tables.headers)
     # Bounds are those of another centre, by rounding.
     np.testing.assert_allclose(ours.tables.largest, theirs.tables.largest, rtol=1e-6)
     np.testing.assert_allclose(ours.tables.sums, theirs.tables.sums, rtol=1e-6)
@@ -108,7 +108,7 @@ def test_few_rows_travel_to_this_process(client, sizes, monkeypatch):
     step = built(on_dask())
     assert sum(sizes) < N / 5
     sizes.clear()
-    step.target.passes.likelihood(step.surrogate.centre, hessian=True)
+    step.target.full_data.likelihood(step.reference.centre, hessian=True)
     assert not sizes
 
 

@@ -25,7 +25,7 @@ def drawn(step, point, first, last, store=()):
         if k in store:
             states[k] = pickle.dumps((step.sampling_state, point))
         point, _ = step.step(point)
-        positions.append(step.target.split.ravel(point))
+        positions.append(step.target.factorization.ravel(point))
     return np.array(positions), states
 
 

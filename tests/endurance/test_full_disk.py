@@ -50,7 +50,7 @@ def test_a_step_is_saved_as_a_whole_or_not_at_all(step_of, model_of, tmp_path, b
     step.save(path)
     assert [one.name for one in tmp_path.iterdir()] == ["step.npz"]
     again = TunaMH(model=model_of("poisson"), prepared=path)
-    np.testing.assert_array_equal(again.surrogate.centre, step.surrogate.centre)
+    np.testing.assert_array_equal(again.reference.centre, step.reference.centre)
 
 
 def test_what_cannot_be_written_leaves_what_was_there():

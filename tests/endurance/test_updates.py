@@ -40,7 +40,7 @@ def growth(step, draws):
         if k % 100 == 0:
             most = max(most, resident())
     objects = sys.getallocatedblocks() - objects
-    assert np.isfinite(step.target.split.ravel(point)).all()
+    assert np.isfinite(step.target.factorization.ravel(point)).all()
     assert len(pickle.dumps(step.sampling_state)) == pytest.approx(size, abs=64)
     return max(most - before, resident() - before, objects * SMALLEST)
 
@@ -80,11 +80,11 @@ def test_many_draws_need_no_more_memory(step_of, method):
 
 
 def test_a_step_that_keeps_one_number_per_draw_is_noticed(step_of, monkeypatch):
-    plain, kept = warmup.keep_books, []
+    plain, kept = warmup.accumulate_statistics, []
 
     def leaking(chain, updates, positions, counts):
         kept.append(float(positions[0, 0]))
         plain(chain, updates, positions, counts)
 
-    monkeypatch.setattr(warmup, "keep_books", leaking)
+    monkeypatch.setattr(warmup, "accumulate_statistics", leaking)
     assert growth(step_of(MODEL, "PenaltyMH"), 200_000) > PER_RUN_OF_DRAWS

@@ -84,12 +84,12 @@ def chance(found, matrix):
     for row, law in zip(found, matrix, strict=True):
         expected = law * row.sum()
         often = expected >= FEWEST
-        cells = np.append(row[often], row[~often].sum())
+        exprs = np.append(row[often], row[~often].sum())
         means = np.append(expected[often], expected[~often].sum())
         kept = means > 1e-6
-        if cells[~kept].any():
+        if exprs[~kept].any():
             return 0.0
-        statistic += ((cells - means)[kept] ** 2 / means[kept]).sum()
+        statistic += ((exprs - means)[kept] ** 2 / means[kept]).sum()
         degrees += max(kept.sum() - 1, 0)
     return float(chi2(degrees).sf(statistic))
 
@@ -130,8 +130,8 @@ def by_counts(chain, settings, *, second=1):
     cheap = chain.log_prior + beta * chain.expansion.sum(axis=1)
     table = chain.log_likelihood - chain.expansion
     c = chain.bounds.astype(np.float32)[None]
-    heads = np.array([[50.0, GIVEN, c.sum(dtype=np.float64)]])
-    tables = Tables(heads, c, 1.0).reading_always(np.array(chain.heavy, np.int64))
+    headers = np.array([[50.0, GIVEN, c.sum(dtype=np.float64)]])
+    tables = Tables(headers, c, 1.0).reading_always(np.array(chain.heavy, np.int64))
     metric = _metric(tuple(positions), tuple(map(tuple, chain.sizes)))
     rows = rows_of(table, cheap, positions, second=second)
     arrays = tables.arrays._replace(metric=address_of(metric))

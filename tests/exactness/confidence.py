@@ -35,8 +35,8 @@ SETTINGS = {
 def loop(name, margin=MARGIN, radius=np.inf):
     """Return two states, their rows in two terms."""
     c = np.full((1, TOTAL), margin * BETA * HIGH / METRIC, dtype=np.float32)
-    heads = np.array([[radius, GIVEN, c.sum(dtype=np.float64)]])
-    arrays = Tables(heads, c, 1.0).arrays._replace(metric=address_of(metric))
+    headers = np.array([[radius, GIVEN, c.sum(dtype=np.float64)]])
+    arrays = Tables(headers, c, 1.0).arrays._replace(metric=address_of(metric))
     tables = no_tables() if name == "scan" else arrays
     settings = SETTINGS[name]._replace(largest=tables.c.max(axis=1, initial=0.0).astype(float))
     rows = rows_of([0.0 * TABLE, TABLE], [0.0, CHEAP], second=700)
@@ -45,7 +45,7 @@ def loop(name, margin=MARGIN, radius=np.inf):
 
 @vectorize
 def verdict(log_ratio, width, uniform):
-    return confidence.judge(log_ratio, width, uniform)[0]
+    return confidence.decide_batch(log_ratio, width, uniform)[0]
 
 
 def look(name, sign, n, number, found):

@@ -1,6 +1,6 @@
 """Transition matrices of small chains, summed over every minibatch and every uniform.
 
-The functions that are enumerated are the shipped `plan` and `judge`. The loop around them is
+The functions that are enumerated are the shipped `plan` and `decide_batch`. The loop around them is
 the compiled one's: a look that would read half of the rows or more reads all of them, and heavy
 rows are read before the first look and never drawn.
 """
@@ -40,8 +40,8 @@ class Chain:
 class Rule:
     """A test: its plan, its verdicts, their settings, and what the kernel hands to them."""
 
-    plan: Callable
-    judge: Callable
+    sample_size: Callable
+    decide_batch: Callable
     settings: Any
     statistics: Callable
     spread: Callable
@@ -84,27 +84,32 @@ def children(total, rows, more):
 
 
 @njit(error_model="numpy")
-def verdict_bounds(judge, log_ratios, variances, skewnesses, rows, total, settings, out):
+def verdict_bounds(decide_batch, log_ratios, variances, skewnesses, rows, total, settings, out):
     """Write (a, r) of each batch: accepted for uniforms below a, rejected from r on."""
     for k in range(len(out)):
         given = log_ratios[k], variances[k], skewnesses[k], rows, total
-        probability = judge(*given, 0.5, settings)[1]
+        probability = decide_batch(*given, 0.5, settings)[1]
         below, above = probability * (1 - 1e-12), min(probability * (1 + 1e-12), BELOW_ONE)
         out[k] = probability
-        certain = below == 0.0 or judge(*given, below, settings)[0] == 1.0
-        if certain and (probability >= BELOW_ONE or judge(*given, above, settings)[0] == 0.0):
+        certain = below == 0.0 or decide_batch(*given, below, settings)[0] == 1.0
+        if certain and (
+            probability >= BELOW_ONE or decide_batch(*given, above, settings)[0] == 0.0
+        ):
             continue
         for side in range(2):
             # Largest uniform number that is accepted, and largest one that is not rejected.
             low, high = 0.0, BELOW_ONE
-            at_low, at_high = judge(*given, low, settings)[0], judge(*given, high, settings)[0]
+            at_low, at_high = (
+                decide_batch(*given, low, settings)[0],
+                decide_batch(*given, high, settings)[0],
+            )
             if not (at_low == 1.0 or (side == 1 and at_low != 0.0)):
                 high = low
             elif at_high == 1.0 or (side == 1 and at_high != 0.0):
                 low = high = 1.0
             while high - low > 1e-13:
                 middle = 0.5 * (low + high)
-                verdict = judge(*given, middle, settings)[0]
+                verdict = decide_batch(*given, middle, settings)[0]
                 if verdict == 1.0 or (side == 1 and verdict != 0.0):
                     low = middle
                 else:
@@ -124,7 +129,7 @@ def acceptance(rule, cheap, differences, beta, heavy=()):
     paths = np.zeros(1, dtype=np.int64)
     low, high, weight = np.zeros(1), np.ones(1), np.ones(1)
     while True:
-        target = rule.plan(spread, rows, total, rule.settings)
+        target = rule.sample_size(spread, rows, total, rule.settings)
         target = total if target >= most_drawn else target
         if rows == 0:
             next_batches = np.arange(len(subsets(total, target)))[None]
@@ -155,9 +160,9 @@ def _bounds_of_look(rule, cheap, differences, rows, beta, paths):
     batches, of_path = np.unique(paths, return_inverse=True)
     bounds = np.empty((len(batches), 2))
     # A mutant is no compiled function.
-    write = verdict_bounds if hasattr(rule.judge, "py_func") else verdict_bounds.py_func
+    write = verdict_bounds if hasattr(rule.decide_batch, "py_func") else verdict_bounds.py_func
     moments = [moment[batches] for moment in moments]
-    write(rule.judge, *moments, rows, total, rule.settings, bounds)
+    write(rule.decide_batch, *moments, rows, total, rule.settings, bounds)
     return bounds[of_path, 0], bounds[of_path, 1]
 
 

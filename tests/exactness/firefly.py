@@ -57,12 +57,12 @@ class Chain:
     def tables(self):
         """Return the bounds as kernels read them."""
         c = self.bounds.astype(np.float32)
-        heads = [
+        headers = [
             [r, SHARP, row.sum(dtype=np.float64)] for r, row in zip(self.radii, c, strict=True)
         ]
         unused = np.empty((len(c), 0))
         return BoundTables(
-            np.array(heads), c, unused, unused.astype(np.int32), address_of(no_metric)
+            np.array(headers), c, unused, unused.astype(np.int32), address_of(no_metric)
         )
 
 
@@ -166,7 +166,7 @@ def _both_ends(chain, rule, i, j):
         if table < 0:
             return None
         odds = [rule.log_odds(x) for x in rule.excess(chain, state, table, m)]
-        ends.append((chain.tables().heads[table, 2] * m, np.array(odds)))
+        ends.append((chain.tables().headers[table, 2] * m, np.array(odds)))
     return ends
 
 

@@ -35,7 +35,9 @@ CHAINS = {
 
 
 def rule(module, settings):
-    return Rule(module.plan, module.judge, settings, sample_statistics, audited_spread)
+    return Rule(
+        module.sample_size, module.decide_batch, settings, sample_statistics, audited_spread
+    )
 
 
 # The same with the row in question read at every update, and batches of all others.

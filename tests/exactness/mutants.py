@@ -26,26 +26,28 @@ def with_variance(base, factor):
 
 def deciding_by(base, probability):
     """Accept a partial batch with probability(log_ratio, variance, n)."""
-    shipped = RULES[base].judge
+    shipped = RULES[base].decide_batch
 
-    def judge(log_ratio, variance, skewness, n, total, uniform, settings):
+    def decide_batch(log_ratio, variance, skewness, n, total, uniform, settings):
         if n >= total:
             return shipped(log_ratio, variance, skewness, n, total, uniform, settings)
         p = probability(log_ratio, variance, n)
         return float(uniform < p), p, 0.0
 
-    return replace(RULES[base], judge=judge)
+    return replace(RULES[base], decide_batch=decide_batch)
 
 
 def full_data_when_variance_is_large():
-    def plan(noise, n, total, settings):
-        return total if n > 0 else barker.plan(noise, n, total, settings)
+    def sample_size(noise, n, total, settings):
+        return total if n > 0 else barker.sample_size(noise, n, total, settings)
 
-    def judge(log_ratio, variance, skewness, n, total, uniform, settings):
-        verdict, *rest = barker.judge(log_ratio, variance, skewness, n, total, uniform, settings)
+    def decide_batch(log_ratio, variance, skewness, n, total, uniform, settings):
+        verdict, *rest = barker.decide_batch(
+            log_ratio, variance, skewness, n, total, uniform, settings
+        )
         return (-1.0 if variance >= settings.sigma**2 else verdict), *rest
 
-    return replace(RULES["barker"], plan=plan, judge=judge)
+    return replace(RULES["barker"], sample_size=sample_size, decide_batch=decide_batch)
 
 
 def growth_passed_off_as_fixed():
@@ -95,15 +97,15 @@ def temperature_missing_from_log_ratio():
 
 
 def austere_with(tail, epsilon_share=1.0):
-    def judge(log_ratio, variance, skewness, n, total, uniform, settings):
+    def decide_batch(log_ratio, variance, skewness, n, total, uniform, settings):
         threshold = math.log(uniform) if uniform > 0.0 else -math.inf
         if n >= total or variance <= 0.0:
-            return austere.judge(log_ratio, variance, skewness, n, total, uniform, settings)
+            return austere.decide_batch(log_ratio, variance, skewness, n, total, uniform, settings)
         p = tail(abs(log_ratio - threshold) / math.sqrt(variance), n)
         decided = p < settings.epsilon * epsilon_share
         return (float(log_ratio > threshold) if decided else -1.0), math.exp(min(0, log_ratio)), p
 
-    return replace(RULES["austere, eps=.01"], judge=judge)
+    return replace(RULES["austere, eps=.01"], decide_batch=decide_batch)
 
 
 def austere_statistics_of_the_paper(n, total):
@@ -177,20 +179,22 @@ def approximate_at_full_data():
     """Barker's test that goes on using the table once all rows are read."""
     rule = RULES["barker"]
 
-    def judge(log_ratio, variance, skewness, n, total, uniform, settings):
+    def decide_batch(log_ratio, variance, skewness, n, total, uniform, settings):
         p = barker.acceptance_probability(log_ratio, variance, settings)
         return float(uniform < p), p, 0.0
 
-    return replace(rule, settings=barker.barker_test(batch_size=7), judge=judge)
+    return replace(rule, settings=barker.barker_test(batch_size=7), decide_batch=decide_batch)
 
 
 def temperature_on_the_prior():
     """A temperature that multiplies the cheap part as well, with all rows read."""
 
-    def judge(log_ratio, *rest):
-        return penalty.judge(BETA * log_ratio, *rest)
+    def decide_batch(log_ratio, *rest):
+        return penalty.decide_batch(BETA * log_ratio, *rest)
 
-    return replace(RULES["penalty"], settings=penalty.penalty_test(batch_size=7), judge=judge)
+    return replace(
+        RULES["penalty"], settings=penalty.penalty_test(batch_size=7), decide_batch=decide_batch
+    )
 
 
 FULL_DATA_MUTANTS = {

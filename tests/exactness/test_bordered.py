@@ -11,7 +11,7 @@ from scipy.stats import norm, truncnorm
 from exactness.compiled import chance
 from proposals import proposing
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers
 from statistical.budget import LEVEL
 
@@ -69,9 +69,9 @@ def counted(correct=1.0):
     """Return how often an update with the shipped moves led to each bin."""
     one, rng = np.ones((1, 1)), np.random.default_rng(7)
     factor, whitener, zero = SD * one, one / SD, np.zeros(1)
-    surrogate = Surrogate(np.array([CENTRE]), factor, whitener, zero, 0.0 * one, 2, 1.0)
+    reference = Reference(np.array([CENTRE]), factor, whitener, zero, 0.0 * one, 2, 1.0)
     nothing = np.zeros(0, dtype=np.int64)
-    around = Posterior(0, 0, RowSpace(nothing, nothing), surrogate, no_tables())
+    around = Posterior(0, 0, RowSpace(nothing, nothing), reference, no_tables())
     order, tilt = np.zeros(1, dtype=np.int64), np.array([TILT])
     numbers = BorderedNumbers(SCALE, WEIGHTS, RHO, order, 1, factor, whitener, tilt)
     found = np.zeros((STARTS.size, EDGES.size))

@@ -110,7 +110,7 @@ def without_ratio(loop):
 
 
 def cold(loop):
-    return {"surrogate": loop.posterior.surrogate._replace(inverse_temperature=1.0)}
+    return {"reference": loop.posterior.reference._replace(inverse_temperature=1.0)}
 
 
 def with_context(loop, word, value):
@@ -130,7 +130,7 @@ def read_twice(loop):
 
 def halved(loop):
     tables = loop.posterior.tables
-    return {"heads": tables.heads * [1.0, 1.0, 0.5], "c": tables.c / 2}
+    return {"headers": tables.headers * [1.0, 1.0, 0.5], "c": tables.c / 2}
 
 
 def drawn_evenly(loop):
@@ -138,7 +138,7 @@ def drawn_evenly(loop):
 
 
 def of_another_metric(loop):
-    return {"heads": loop.posterior.tables.heads * [1.0, 0.0, 1.0] + [0.0, JOINT, 0.0]}
+    return {"headers": loop.posterior.tables.headers * [1.0, 0.0, 1.0] + [0.0, JOINT, 0.0]}
 
 
 def never_read(loop):
@@ -147,11 +147,13 @@ def never_read(loop):
 
 def drawn_as_well(loop):
     tables = poisson("best")[0].posterior.tables
-    return {name: getattr(tables, name) for name in ("heads", "c", "thresholds", "aliases")}
+    return {name: getattr(tables, name) for name in ("headers", "c", "thresholds", "aliases")}
 
 
 def squared(log_ratio, variance, skewness, n, total, uniform, settings):
-    return penalty.judge(log_ratio, variance, skewness, n, total, uniform * uniform, settings)
+    return penalty.decide_batch(
+        log_ratio, variance, skewness, n, total, uniform * uniform, settings
+    )
 
 
 UNCORRECTED = mutants.with_variance("penalty", lambda n, total: 1.0 / (1.0 - n / total))
@@ -180,7 +182,7 @@ WRONG_ON_BATCHES = {
     "every batch used twice": partial(changed, read_twice, PENALTY),
     "rows of two terms mixed up": partial(changed, of_one_term, PENALTY),
     "inverse temperature missing": partial(changed, cold, PENALTY),
-    "uniform squared": partial(judged_by, replace(kernels.RULES["penalty"], judge=squared)),
+    "uniform squared": partial(judged_by, replace(kernels.RULES["penalty"], decide_batch=squared)),
 }
 MISTAKES = WRONG_BY_BOUNDS | WRONG_ON_BATCHES
 

@@ -22,7 +22,7 @@ NOTHING = np.empty(0, np.int64)
 def supply_of(rows):
     """Return a supply whose next rows are these, and which has no others."""
     places = np.array([[0, len(rows), 1]])
-    answers = {"unanswered": np.ones(1, np.int64), "room": len(rows)}
+    answers = {"open_requests": np.ones(1, np.int64), "room": len(rows)}
     return NO_SUPPLY._replace(places=places, rows=np.array(rows), **answers)
 
 

@@ -40,7 +40,7 @@ def test_what_is_drawn_is_of_the_other_rows():
     tables, bounds = loop(RULES["best"]).posterior.tables, mixture_chain((1,)).bounds
     assert tables.heavy.tolist() == [1]
     light = np.delete(bounds.astype(np.float32), 1)
-    assert tables.heads[0, TOTAL] == pytest.approx(light.sum(dtype=np.float64), rel=1e-12)
+    assert tables.headers[0, TOTAL] == pytest.approx(light.sum(dtype=np.float64), rel=1e-12)
     # Row 1 is neither kept nor an alias of another row.
     assert tables.thresholds[0, 1] == 0.0
     others = np.delete(np.arange(len(bounds)), 1)
@@ -49,7 +49,7 @@ def test_what_is_drawn_is_of_the_other_rows():
 
 
 def test_a_choice_of_chi_learns_from_the_other_rows():
-    size = loop(RULES["MH-SS"]).posterior.tables.heads[0, TOTAL]
+    size = loop(RULES["MH-SS"]).posterior.tables.headers[0, TOTAL]
     largest = size * mixture_chain((1,)).sizes.max()
     learned = []
     for max_rate in (np.inf, float(1.001 * largest)):

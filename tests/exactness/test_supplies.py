@@ -21,7 +21,7 @@ from exactness.poisson import RULES, Rule, accept, acceptance, logistic, random_
 from exactness.test_even_supplies import even_rows
 from exactness.toys import METRIC, jump, metric, propose, rows_of
 from kernels.chain import Loop, line, visited
-from pymc_minibatch_mh.chain.pool import ROOM
+from pymc_minibatch_mh.chain.prefetch import ROOM
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, no_tables, table_of_move
 from pymc_minibatch_mh.kernels.draw import NUMBER
@@ -170,8 +170,8 @@ class ByBounds:
         # Many rows, so that every table needs supplies again and again.
         self.settings = settings._replace(chi=0.4) if settings.chi else settings
         self.source, self.heavy = tables_of(C, RADII), np.empty(0, np.int64)
-        self.source.heads[:, 1] = GIVEN
-        self.tables = no_tables()._replace(heads=self.source.heads, metric=address_of(metric))
+        self.source.headers[:, 1] = GIVEN
+        self.tables = no_tables()._replace(headers=self.source.headers, metric=address_of(metric))
         self.fewest = 2.5 * ROOM if settings.chi else 100
 
     def decide(self, i, j, cheap, rng, take):
@@ -184,7 +184,7 @@ class ByBounds:
         if table < 0:
             total, count = BETA * (TABLE[j] - TABLE[i]).sum(), NUMBER_OF_ROWS
         else:
-            size = self.tables.heads[table, TOTAL] * m
+            size = self.tables.headers[table, TOTAL] * m
             left = rng.poisson(poisson.rate(size, settings))
             while left > 0 and total > -np.inf:
                 row = take(table)
@@ -216,7 +216,7 @@ class ByLooks:
         uniform, batch, moments, verdict = rng.random(), [], (0, 0.0, 0.0, 0.0), -1.0
         while verdict < 0.0:
             n = len(batch)
-            target = module.plan(noise, n, total, settings)
+            target = module.sample_size(noise, n, total, settings)
             if target >= min(MOST - self.heavy.size, total):
                 n, log_ratio, variance, skew = total, cheap + BETA * change.sum(), 0.0, 0.0
             else:
@@ -228,7 +228,7 @@ class ByLooks:
                 log_ratio = cheap + BETA * (total * mean + change[self.heavy].sum())
                 variance = (BETA * total) ** 2 * second / (n - 1.0) / n * (1.0 - n / total)
                 skew = skewness(n, second, third)
-            verdict = module.judge(log_ratio, variance, skew, n, total, uniform, settings)[0]
+            verdict = module.decide_batch(log_ratio, variance, skew, n, total, uniform, settings)[0]
         return verdict > 0.0, n + self.heavy.size, log_ratio
 
 
@@ -251,9 +251,9 @@ def compiled(test):
     places = np.zeros((test.source.n_tables, 3), np.int64)
     state = SimpleNamespace(supplies=places, supply_key=KEY)
     pool = pool_of(test.source, state, change)
-    pool.serve(None, None)
+    pool.set_current_move(None, None)
     tables = test.tables._replace(supply=pool.supply, heavy=pool.heavy)
-    if len(test.tables.heads):
+    if len(test.tables.headers):
         tables = tables._replace(c=pool.c)
     rows = rows_of(TABLE, PRIOR, POSITIONS, places=int(pool.space.context[0]))
     space = rows._replace(term_starts=pool.space.term_starts)
@@ -269,7 +269,7 @@ def reference(test):
     rng, used, found = np.random.default_rng(SEED), [0, 0], []
     rows = [sequence(test.source, k, 32).tolist() for k in range(test.source.n_tables)]
     move = Move(POSITIONS[:1].copy(), *np.zeros((4, 1)))
-    proposal, posterior = jump(POSITIONS), SimpleNamespace(surrogate=line(BETA))
+    proposal, posterior = jump(POSITIONS), SimpleNamespace(reference=line(BETA))
 
     def take(table):
         used[table] += 1

@@ -61,7 +61,7 @@ def jump(positions, proposals=None, weights=(1.0,), ratios=None):
 @compiled(inlined=True)
 def propose(proposal, move, posterior, rng):
     """Draw a component and a state: see :func:`roles.propose`."""
-    positions, surrogate = proposal.positions, posterior.surrogate
+    positions, reference = proposal.positions, posterior.reference
     i, j = 0, 0
     for k in range(1, positions.size):
         if abs(positions[k] - move.position[0]) < abs(positions[i] - move.position[0]):
@@ -73,7 +73,7 @@ def propose(proposal, move, posterior, rng):
     for k in range(move.position.size):
         here = 0.0
         for m in range(k + 1):
-            here += surrogate.whitener[k, m] * (move.position[m] - surrogate.centre[m])
+            here += reference.whitener[k, m] * (move.position[m] - reference.centre[m])
         proposal.furthest[0] = max(proposal.furthest[0], abs(here - move.here[k]))
         move.new[k] = move.position[k]
     # A position beside its state ends on the other side of the next one, and finds back from there.

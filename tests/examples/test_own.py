@@ -34,7 +34,9 @@ def test_the_move_samples_what_the_usual_moves_sample():
 def test_the_test_passes_its_audit():
     model = own_test.regression(4_000)
     numbers = [own_test.LARGEST_NOISE, own_test.FEWEST_ROWS]
-    step = OwnTestMH(own_test.plan, own_test.judge, numbers=numbers, controls="noise", model=model)
+    step = OwnTestMH(
+        own_test.sample_size, own_test.decide_batch, numbers=numbers, controls="noise", model=model
+    )
     trace = drawn(model, step, 2_000, 500, random_seed=1)
     found = audit(trace, step, pairs=60, random_seed=1, model=model)
     assert found["verdict"].sel(check="bias").item() == "ok", found["message"].to_numpy()

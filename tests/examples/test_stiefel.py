@@ -12,7 +12,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
 from statistical.budget import FAR, LEVEL
 
 # Its loops are compiled anew, for a record of the paper's alone.
@@ -42,8 +42,8 @@ def walked(own, start, rng, steps=1):
     """Return where a walk of some steps ends, all of them taken, and its last density ratio."""
     size = start.size
     one, matrix = np.zeros(size), np.eye(size)
-    surrogate = Surrogate(one, matrix, matrix, one, matrix, 0, 1.0)
-    posterior = Posterior(0, 0, RowSpace(NOTHING, NOTHING), surrogate, no_tables())
+    reference = Reference(one, matrix, matrix, one, matrix, 0, 1.0)
+    posterior = Posterior(0, 0, RowSpace(NOTHING, NOTHING), reference, no_tables())
     new, log_q = np.empty(size), np.empty(1)
     _walked(own, posterior, np.ascontiguousarray(start.ravel()), steps, rng, new, log_q)
     return new, log_q[0]
@@ -136,7 +136,7 @@ def two_matrices():
 def test_where_the_matrix_lies_is_read_from_the_model():
     model = two_matrices()
     step = PenaltyMH([model["v"]], model=model, taylor_order=0, proposal=StiefelWalk(0.2))
-    found = step.program.proposal.linked(step.chain.state.proposal, step.prepared)
+    found = step.program.proposal.linked(step.chain.state.proposal, step.plan)
     assert found == LinkedStiefel(0.2, 4, 2, 2, 2, 1)
 
 

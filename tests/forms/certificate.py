@@ -9,9 +9,9 @@ from forms.form import Form
 from forms.reading import parts_of
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import row_functions
-from pymc_minibatch_mh.likelihood.split import Split
 
 #: Rows of the model, and rows that its posterior is as narrow as that of.
 ROWS, AS_NARROW_AS = 37, 10_000
@@ -26,12 +26,12 @@ class Certificate:
     reason: str
 
 
-def split_form(form: Form) -> Split:
+def split_form(form: Form) -> Factorization:
     """Split the model that a certificate is sought for."""
     return parts_of(form.build(ROWS, mutable=True), form)
 
 
-def certificate(parts: Split) -> Certificate:
+def certificate(parts: Factorization) -> Certificate:
     """Try to bound a form's rows around the origin of the unconstrained variables."""
     try:
         functions = row_functions(parts)
@@ -39,7 +39,7 @@ def certificate(parts: Split) -> Certificate:
         return Certificate(None, shortened(str(error)))
     reasons = []
     for order in ORDERS:
-        search = BoundsPass(functions, surrogate(parts, order), (parts.lower, parts.upper))
+        search = BoundsPass(functions, reference(parts, order), (parts.lower, parts.upper))
         try:
             search.tables()
         except BoundsError as error:
@@ -49,13 +49,13 @@ def certificate(parts: Split) -> Certificate:
     return Certificate(None, reasons[0])
 
 
-def surrogate(parts: Split, order: int) -> Surrogate:
+def reference(parts: Factorization, order: int) -> Reference:
     """Return control variates around the origin, for a posterior of ordinary width."""
     size = parts.size
     width = np.eye(size) / np.sqrt(AS_NARROW_AS)
     nothing = np.zeros((size, size))
     centre = np.zeros(size)
-    return Surrogate(centre, width, np.linalg.inv(width), centre, nothing, order, 1.0)
+    return Reference(centre, width, np.linalg.inv(width), centre, nothing, order, 1.0)
 
 
 def shortened(message: str) -> str:

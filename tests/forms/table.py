@@ -10,8 +10,8 @@ from pathlib import Path
 from forms.catalogue import FORMS
 from forms.certificate import certificate, split_form
 from forms.form import Form
-from pymc_minibatch_mh.errors import UnsplittableModelError
-from pymc_minibatch_mh.likelihood.split import Split
+from pymc_minibatch_mh.errors import UnsupportedModelError
+from pymc_minibatch_mh.likelihood.factorization import Factorization
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 MARKERS = ("<!-- forms: begin -->\n", "<!-- forms: end -->")
@@ -28,17 +28,17 @@ def table(line_of: Callable[[Form], str]) -> str:
     return "".join(parts) + "\n"
 
 
-def line(form: Form, parts: Split | None = None) -> str:
+def line(form: Form, parts: Factorization | None = None) -> str:
     """Return the row of the table about one form, which may have been split before."""
     try:
         found = certificate(split_form(form) if parts is None else parts)
-    except UnsplittableModelError as error:
+    except UnsupportedModelError as error:
         accepted, certified, reason = "no", "–", without_variable(str(error))
     else:
         accepted, reason = "yes", found.reason
         certified = {2: "yes", None: "no"}.get(found.order, f"`taylor_order={found.order}`")
-    cells = (form.name, f"`{form.written}`", accepted, certified, reason)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+    exprs = (form.name, f"`{form.written}`", accepted, certified, reason)
+    return "| " + " | ".join(expr.replace("|", "\\|") for expr in exprs) + " |\n"
 
 
 def without_variable(refusal: str) -> str:

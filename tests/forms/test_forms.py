@@ -17,7 +17,7 @@ from forms.reading import assert_form_is_read_rightly, refusal_of
 from forms.table import MARKERS, PAGE, between, line, table, without_variable
 from likelihood.evaluation import assert_read_rightly, split_of
 from likelihood.together import assert_rows_are
-from pymc_minibatch_mh.errors import UnsplittableModelError
+from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.likelihood import axis, batch, terms
 from pymc_minibatch_mh.likelihood.function import row_functions
 from tiers import fast
@@ -95,7 +95,7 @@ def assert_odd(name, rows):
     refusal = ""
     try:
         parts = split_of(model)
-    except UnsplittableModelError as error:
+    except UnsupportedModelError as error:
         refusal = str(error)
     if refusal:
         assert refusal.startswith("'y' ")

@@ -14,8 +14,8 @@ from pytensor.tensor.elemwise import Elemwise
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.functions.interval import Interval
 from pymc_minibatch_mh.functions.rules import derivatives
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.split import split
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -62,7 +62,7 @@ def test_rows_with_it_are_enclosed(softsign):
     with pm.Model() as model:
         slope = pm.Normal("slope")
         pm.Normal("y", Elemwise(softsign)(x * slope), 1.0, observed=y)
-    (function,) = row_functions(split(model, model.value_vars, min_rows=1))
+    (function,) = row_functions(factorize(model, model.value_vars, min_rows=1))
     box = Interval(np.full(50, 0.4), np.full(50, 0.6))
     jet = Jets(RowData(function, np.arange(50)), [box], 3).of(function.root)
     assert all(np.isfinite(enclosure.magnitude).all() for enclosure in jet.values())

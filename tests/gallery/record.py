@@ -13,11 +13,11 @@ from scipy.stats import chi2
 from bounds.certified import Rows
 from likelihood.evaluation import evaluate
 from pymc_minibatch_mh.bounds.bounds_pass import TAILS, BoundsPass
-from pymc_minibatch_mh.errors import BoundsError, UnsplittableModelError
+from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.reference.mode import Mode, surrogate_at
-from pymc_minibatch_mh.reference.passes import Derivatives
+from pymc_minibatch_mh.reference.full_data import Derivatives
+from pymc_minibatch_mh.reference.mode import Mode, reference_at
 
 #: Rows that the models are sampled with, and whose posterior's width the fast test assumes.
 TALL = 20_000
@@ -75,21 +75,21 @@ class Example:
 def verdict(example: Example, rows: int) -> tuple[str, str]:
     """Return what becomes of an example, and the message where it is not certified.
 
-    Nothing is compiled. The surrogate is artificial: its centre is where the data were simulated,
+    Nothing is compiled. The reference is artificial: its centre is where the data were simulated,
     and its precision is the observed one, scaled up to `TALL` rows.
     """
     model = example.build(rows)
     continuous = [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
     try:
-        parts = split(model, continuous)
-    except UnsplittableModelError as error:
+        parts = factorize(model, continuous)
+    except UnsupportedModelError as error:
         return "refused", str(error)
     try:
         point = unconstrained(model, example.truth)
         functions = row_functions(parts)
-        surrogate = artificial(parts, functions, point, rows)
+        reference = artificial(parts, functions, point, rows)
         support = parts.lower, parts.upper
-        require_bounds(BoundsPass(functions, surrogate, support), functions)
+        require_bounds(BoundsPass(functions, reference, support), functions)
     except BoundsError as error:
         return "order 2", str(error)
     return "exact", ""
@@ -122,7 +122,7 @@ def artificial(parts, functions, point, rows):
     values, vectors = linalg.eigh(-0.5 * scale * (hessian + hessian.T))
     precision = (vectors * (1.0 + np.maximum(values, 0.0))) @ vectors.T
     likelihood = Derivatives(0.0, gradient, hessian)
-    return surrogate_at(Mode(centre, precision, likelihood), 2, 1.0)
+    return reference_at(Mode(centre, precision, likelihood), 2, 1.0)
 
 
 def require_bounds(bounds, functions):

@@ -18,7 +18,7 @@ import pymc as pm
 from gallery.catalogue import EXAMPLES
 from gallery.record import TALL
 from pymc_minibatch_mh import PenaltyMH, TunaMH, explain, overdispersed_initvals
-from pymc_minibatch_mh.errors import BoundsError, ModeError, UnsplittableModelError
+from pymc_minibatch_mh.errors import BoundsError, ModeError, UnsupportedModelError
 
 FILE = Path(__file__).with_name("results.json")
 COMMAND = "PYTHONPATH=.:tests python tests/gallery/run_gallery.py"
@@ -100,7 +100,7 @@ def measured(example, rows=TALL, draws=DRAWS, tune=TUNE):
     start = perf_counter()
     try:
         step, verdict = step_for(model)
-    except UnsplittableModelError as error:
+    except UnsupportedModelError as error:
         return {"verdict": "refused", "message": str(error)}
     except ModeError as error:
         return {"verdict": "no mode", "message": str(error)}
@@ -118,7 +118,7 @@ def measured(example, rows=TALL, draws=DRAWS, tune=TUNE):
     return {
         "verdict": verdict,
         "method": type(step).__name__,
-        "order": int(step.surrogate.order),
+        "order": int(step.reference.order),
         "rows": int(step.target.source.n_rows),
         "setup_seconds": setup,
         "rows_per_update": float(stats["n_obs"].mean()),

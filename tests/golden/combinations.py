@@ -15,7 +15,7 @@ import zarr
 
 from families import FAMILIES
 from own_move import student
-from own_test import judge, plan
+from own_test import decide_batch, sample_size
 from pymc_minibatch_mh import Bounds, Langevin, Laplace, OwnMove, OwnTestMH, RandomWalk, Rows
 from zoo import METHODS, MODELS, RANGED, bounded
 
@@ -154,7 +154,12 @@ centred, noncentred = (partial(hierarchy, centred=flag) for flag in (True, False
 #: Proposals of hierarchies are shaped by differences (step 1e-2) of differences (step 1e-6), which
 #: leave 2e-16/1e-8, eight digits; some tens of that.
 OF_DIFFERENCES = 1e-6
-by_own_test = {"plan": plan, "judge": judge, "numbers": [0.5, 50.0], "controls": "noise"}
+by_own_test = {
+    "sample_size": sample_size,
+    "decide_batch": decide_batch,
+    "numbers": [0.5, 50.0],
+    "controls": "noise",
+}
 
 COMBINATIONS = {
     # Methods.

@@ -5,7 +5,7 @@ import pandas as pd
 import pymc as pm
 
 from inputs.case import Section, build_on
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
 
 data = Section("Data")
 weights = Section("Weights")
@@ -109,7 +109,7 @@ def reads(declare, **settings):
     def call(g):
         with pm.Model() as model:
             declare()
-        (term,) = split(model, model.value_vars, **settings).terms
+        (term,) = factorize(model, model.value_vars, **settings).terms
         column, _ = term.batches[-1]
         np.testing.assert_array_equal(column.values, VALUES)
 

@@ -60,7 +60,7 @@ for written, write in (
     ("of other arrays", foreign),
     ("that is cut", truncated),
     ("without its bounds", without("c")),
-    ("without its centre", without("surrogate_centre")),
+    ("without its centre", without("reference_centre")),
     ("with another key", foreign_key),
 ):
     files.gives(f"TunaMH(prepared=path) with a file {written}", reading(write))

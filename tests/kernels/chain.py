@@ -8,7 +8,7 @@ from numba import njit
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.draw import generator_addresses
 from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.run import ARGUMENTS, linked, run
 from pymc_minibatch_mh.kernels.slices import NO_SLICES
 
@@ -22,7 +22,7 @@ _NEXT_DOUBLE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
 def line(inverse_temperature):
     """Return control variates of order 0 on a line, whitened as it is."""
     one, zero = np.ones((1, 1)), np.zeros(1)
-    return Surrogate(zero, one, one, zero, 0.0 * one, 0, inverse_temperature)
+    return Reference(zero, one, one, zero, 0.0 * one, 0, inverse_temperature)
 
 
 class Loop:

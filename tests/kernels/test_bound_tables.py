@@ -28,8 +28,8 @@ def around(order, kept=range(SIZE)):
 
 def tables(kind, unread):
     """Return tables of one kind over two regions."""
-    heads = np.array([[radius, kind, 2.0 * radius] for radius in RADII])
-    return no_tables()._replace(heads=heads, c=np.ones((2, 1), np.float32), unread=unread)
+    headers = np.array([[radius, kind, 2.0 * radius] for radius in RADII])
+    return no_tables()._replace(headers=headers, c=np.ones((2, 1), np.float32), unread=unread)
 
 
 @pytest.mark.parametrize("kind", [SHARP, JOINT, DIRECTIONAL])

@@ -30,9 +30,9 @@ FALLEN, BOUNDS = 0.5 * EXCESSES, 1.5 * EXCESSES
 def posterior():
     """Rows that have fallen by a third of what their bounds allow."""
     c = np.tile(BOUNDS, N // BOUNDS.size)[None].astype(np.float32)
-    heads = np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]])
+    headers = np.array([[np.inf, 0.0, c.sum(dtype=np.float64)]])
     rows = rows_of(-np.tile(FALLEN, N // FALLEN.size), second=1_301)
-    return posterior_of(rows, 1.0, no_tables()._replace(heads=heads, c=c))
+    return posterior_of(rows, 1.0, no_tables()._replace(headers=headers, c=c))
 
 
 PLACE = Place(Move(*np.zeros((5, 1))), 0, 1.0)

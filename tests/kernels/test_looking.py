@@ -114,11 +114,11 @@ def by_permutation(rows, distance, test, rng):
     cheap = math.log(uniform) + distance * spread(rows) - rows.sum()
     drawn, n = rng.permutation(rows), 0
     while True:
-        n = austere.plan(0.0, n, total, test)
+        n = austere.sample_size(0.0, n, total, test)
         batch = drawn[:n]
         variance = total**2 * batch.var(ddof=1) / n * (1.0 - n / total)
         log_ratio = cheap + total * batch.mean()
-        verdict = austere.judge(log_ratio, variance, 0.0, n, total, uniform, test)[0]
+        verdict = austere.decide_batch(log_ratio, variance, 0.0, n, total, uniform, test)[0]
         if verdict >= 0.0:
             return verdict, n / total
 
@@ -163,11 +163,11 @@ def share_by_all_rows(n_rows, reads_all_from_half, count=1_000):
         rows = (new - theta) * (data - 0.5 * (theta + new))
         uniform, drawn, n, verdict = rng.random(), rng.permutation(rows), 0, -1.0
         while verdict < 0.0:
-            n = austere.plan(0.0, n, n_rows, test)
+            n = austere.sample_size(0.0, n, n_rows, test)
             n = n_rows if reads_all_from_half and 2 * n >= n_rows else n
             variance = n_rows**2 * drawn[:n].var(ddof=1) / n * (1.0 - n / n_rows)
             log_ratio = n_rows * drawn[:n].mean()
-            verdict = austere.judge(log_ratio, variance, 0.0, n, n_rows, uniform, test)[0]
+            verdict = austere.decide_batch(log_ratio, variance, 0.0, n, n_rows, uniform, test)[0]
         by_all += n == n_rows
     return by_all / count
 

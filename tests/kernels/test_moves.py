@@ -26,8 +26,8 @@ every_kind = pytest.mark.parametrize(("order", "kind"), KINDS)
 
 
 @njit
-def size_between(surrogate, here, there, order, kind):
-    return size_of_move(products(move_between(surrogate, here, there)), order, kind)
+def size_between(reference, here, there, order, kind):
+    return size_of_move(products(move_between(reference, here, there)), order, kind)
 
 
 def around(centre, whitener):
@@ -225,11 +225,11 @@ def test_sizes_are_symmetric_bit_by_bit(order, kind):
     for d in (1, 3, 6):
         whitener = np.tril(rng.standard_normal((d, d)))
         centre = rng.standard_normal(d)
-        surrogate = around(centre, whitener)
+        reference = around(centre, whitener)
         for a, b in zip(*pairs_of_positions(rng, d, 500), strict=True):
             here, there = centre + a, centre + b
-            forth = size_between(surrogate, here, there, order, kind)
-            back = size_between(surrogate, there, here, order, kind)
+            forth = size_between(reference, here, there, order, kind)
+            back = size_between(reference, there, here, order, kind)
             assert forth == back
 
 
@@ -317,12 +317,12 @@ def mutated(tmp_path, old, new):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 
-    def judge(a, b, order, kind):
+    def decide_batch(a, b, order, kind):
         return np.array([
             module.size_of_move(module.Products(*row), order, kind) for row in products_of(a, b)
         ])  # fmt: skip
 
-    return judge
+    return decide_batch
 
 
 MUTANTS = [
@@ -341,12 +341,12 @@ MUTANTS = [
 
 @pytest.mark.parametrize(("old", "new", "order", "kind", "family"), MUTANTS)
 def test_wrong_sizes_are_found(old, new, order, kind, family, tmp_path):
-    judge, found = mutated(tmp_path, old, new), []
+    decide_batch, found = mutated(tmp_path, old, new), []
     for d in (1, 2, 3):
         best, a, b, rows = climb(family, d, d, order, kind)
         worst = np.argsort(np.where(np.abs(a).max(axis=1) < 1e3, best, 0.0))[-300:]
         bound = rows.weights(rows.state, kind == JOINT) * np.ones(MOVES)
         change = rows.change(a, b, rows.state) - rounding(a, b, order)
-        size = judge(a[worst], b[worst], order, kind)
+        size = decide_batch(a[worst], b[worst], order, kind)
         found.append((change[worst] / (bound[worst] * size)).max())
     assert max(found) > 1.0

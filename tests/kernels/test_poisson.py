@@ -25,8 +25,8 @@ BETA, CHEAP = 0.6, 0.55
 
 
 def loop(settings, bounds=BOUNDS, radius=np.inf):
-    heads = np.array([[radius, GIVEN, bounds.sum(dtype=np.float64)]])
-    tables = Tables(heads, bounds[None], 1.0).arrays._replace(metric=address_of(metric))
+    headers = np.array([[radius, GIVEN, bounds.sum(dtype=np.float64)]])
+    tables = Tables(headers, bounds[None], 1.0).arrays._replace(metric=address_of(metric))
     rows = rows_of([0.0 * TABLE, TABLE], [0.0, CHEAP], second=2)
     return Compiled(posterior_of(rows, BETA, tables), jump([0.0, 1.0]), settings)
 

@@ -14,7 +14,7 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
 from pymc_minibatch_mh.kernels.roles import EVALUATE_SIGNATURE, LOGP_SIGNATURE
 from pymc_minibatch_mh.steps import austere
 from statistical.budget import FAR
@@ -71,10 +71,10 @@ def test_draws_do_not_depend_on_how_many_are_made_in_a_call(size):
     factor = np.tril(0.1 * rng.standard_normal((size, size))) + np.eye(size)
     whitener = np.ascontiguousarray(np.tril(np.linalg.inv(factor)))
     centre, zero = 0.3 * rng.standard_normal(size), np.zeros(size)
-    surrogate = Surrogate(centre, factor, whitener, zero, np.zeros((size, size)), 1, 0.5)
+    reference = Reference(centre, factor, whitener, zero, np.zeros((size, size)), 1, 0.5)
     space = RowSpace(np.array([0, 1_000]), np.zeros(0, dtype=np.int64))
     addresses = address_of(standard_normal), address_of(linear)
-    posterior = Posterior(*addresses, space, surrogate, no_tables())
+    posterior = Posterior(*addresses, space, reference, no_tables())
     test = RULES["barker"].settings._replace(kappa=1e3)
     given = posterior, Mixture(scale=0.2).record(size), test, centre
     whole, counts = draws_of(*given, count=2_000, seed=26)
@@ -88,7 +88,7 @@ def test_draws_do_not_depend_on_how_many_are_made_in_a_call(size):
 def test_counts_are_of_rows_and_looks():
     chain = loop("barker")
     _, counts = chain.run(200, seed=19)
-    rows = RULES["barker"].plan(chain.settings.kappa, 0, N, chain.settings)
+    rows = RULES["barker"].sample_size(chain.settings.kappa, 0, N, chain.settings)
     assert (counts[:, entry.N_OBS] == rows).all()
     assert (counts[:, entry.N_LOOKS] == 1).all()
     assert not counts[:, entry.FULL_PASS].any()

@@ -12,7 +12,7 @@ CHANGES = np.random.default_rng(8).normal(0.3, 1.0, 2 * BLOCK + 57)
 
 def test_all_rows_are_read_in_blocks():
     posterior = posterior_of(rows_of(CHANGES, second=900), 1.0)
-    move = move_between(posterior.surrogate, np.array([0.1]), np.array([0.6]))
+    move = move_between(posterior.reference, np.array([0.1]), np.array([0.6]))
     mean, variance, largest = scan_rows(posterior, move)
     assert mean == pytest.approx(CHANGES.mean(), rel=1e-12)
     assert variance == pytest.approx(CHANGES.var(), rel=1e-12)

@@ -13,7 +13,7 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.draw import generator_addresses, generator_at
 from pymc_minibatch_mh.kernels.handle import address_of, function_at
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.roles import LOGP, LOGP_SIGNATURE
 from pymc_minibatch_mh.kernels.slices import Slices, move_by_slice
 
@@ -130,10 +130,10 @@ def hierarchy(slices, count, **options):
     """Return positions and counts of a chain with moves without rows, and its proposal."""
     whitener = np.array([[1.0, 0.0], [0.5, 2.0]])
     zero = np.zeros((2, 2))
-    surrogate = Surrogate(np.zeros(2), np.linalg.inv(whitener), whitener, zero[0], zero, 0, BETA)
+    reference = Reference(np.zeros(2), np.linalg.inv(whitener), whitener, zero[0], zero, 0, BETA)
     posterior = posterior_of(rows_of([0.0 * TABLE, TABLE], second=3), BETA, most_drawn=0.0)
     prior = address_of(effect_and_location)
-    posterior = posterior._replace(prior=prior, surrogate=surrogate)
+    posterior = posterior._replace(prior=prior, reference=reference)
     proposal = jump([0.0, 1.0], ratios=[[0.0, LOG_Q], [-LOG_Q, 0.0]])
     test = FULL_DATA_RULES["austere, eps=0"].settings
     start = np.array([0.0, 0.3])

@@ -7,7 +7,7 @@ import pymc_minibatch_mh.likelihood.function  # noqa: F401 - registers all rules
 from likelihood.evaluation import evaluate
 from likelihood.expressions import value_of
 from pymc_minibatch_mh.likelihood import lower
-from pymc_minibatch_mh.likelihood.cells import Cells
+from pymc_minibatch_mh.likelihood.exprs import ExprGraph
 from pymc_minibatch_mh.likelihood.lower import Tensor
 
 RNG = np.random.default_rng(31)
@@ -28,28 +28,28 @@ numbers = pt.arange(length)
 
 
 def taken_apart(graph):
-    cells = Cells()
-    position = np.array([cells.coordinate(k) for k in range(6)], dtype=object)
-    leaves = {theta: Tensor(position, None), length: Tensor(lower.single(cells.length()), None)}
+    exprs = ExprGraph()
+    position = np.array([exprs.coordinate(k) for k in range(6)], dtype=object)
+    leaves = {theta: Tensor(position, None), length: Tensor(lower.single(exprs.length()), None)}
     for number, batch in enumerate((rows, chosen, many)):
         width, dtype = batch.type.shape[1], np.dtype(batch.dtype)
-        entries = [cells.data(number, (k,), dtype) for k in range(width)]
+        entries = [exprs.data(number, (k,), dtype) for k in range(width)]
         leaves[batch] = Tensor(np.array([entries], dtype=object), 0)
-    return lower.lower(cells, graph, leaves)
+    return lower.lower(exprs, graph, leaves)
 
 
 def put_together(tensor):
     """Return the value of a tensor of cells for all rows of the batch."""
-    shape = list(tensor.cells.shape)
+    shape = list(tensor.exprs.shape)
     if tensor.axis is not None:
         assert shape[tensor.axis] == 1
         shape[tensor.axis] = BATCH
     result = np.empty(shape)
-    for place in np.ndindex(*tensor.cells.shape):
+    for place in np.ndindex(*tensor.exprs.shape):
         where = list(place)
         if tensor.axis is not None:
             where[tensor.axis] = slice(None)
-        result[tuple(where)] = value_of(tensor.cells[place], THETA, (ROWS, CHOSEN, MANY))
+        result[tuple(where)] = value_of(tensor.exprs[place], THETA, (ROWS, CHOSEN, MANY))
     return result
 
 

@@ -8,8 +8,8 @@ from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 
 from pymc_minibatch_mh.likelihood.derived import plain
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.precision import in_double
-from pymc_minibatch_mh.likelihood.split import split
 
 # Symbolic operations such as LogSumExp would compile their inner graph on their own.
 PYTHON = Mode(linker="py", optimizer=dfs_rewriter(inline_symbolic_for_fusion))
@@ -32,7 +32,7 @@ def at_points(model, output, points):
 
 
 def split_of(model, **settings):
-    return split(model, **{"vars": model.value_vars, "min_rows": 1} | settings)
+    return factorize(model, **{"vars": model.value_vars, "min_rows": 1} | settings)
 
 
 def positions(parts, n=2):

@@ -7,7 +7,7 @@ import numpy as np
 from pytensor.scalar import basic as scalar
 
 from bounds.expressions import EXACT as KNOWN
-from pymc_minibatch_mh.likelihood.cells import Argument, Constant, Lookup
+from pymc_minibatch_mh.likelihood.exprs import Argument, Constant, Lookup
 from pymc_minibatch_mh.likelihood.function import RowData
 
 DIGITS = 50
@@ -72,21 +72,21 @@ class ExactRow:
     def __call__(self, *arguments, root=None):
         known = {}
 
-        def value(cell):
-            if cell not in known:
-                known[cell] = self._value(cell, value, arguments)
-            return known[cell]
+        def value(expr):
+            if expr not in known:
+                known[expr] = self._value(expr, value, arguments)
+            return known[expr]
 
         return value(self.function.root if root is None else root)
 
-    def _value(self, cell, value, arguments):
-        if isinstance(cell, Argument):
-            return arguments[cell.number]
-        if isinstance(cell, Constant):
-            return number(cell.value)
-        if isinstance(cell, Lookup) or not hasattr(cell, "op"):
-            return number(np.ravel(self._data.value(cell))[0])
-        operands = [value(x) for x in cell.inputs]
-        if isinstance(cell.op, scalar.Cast):
-            return operands[0] if np.dtype(cell.op.o_type.dtype).kind == "f" else +operands[0]
-        return EXACT[type(cell.op).__name__](*operands)
+    def _value(self, expr, value, arguments):
+        if isinstance(expr, Argument):
+            return arguments[expr.number]
+        if isinstance(expr, Constant):
+            return number(expr.value)
+        if isinstance(expr, Lookup) or not hasattr(expr, "op"):
+            return number(np.ravel(self._data.value(expr))[0])
+        operands = [value(x) for x in expr.inputs]
+        if isinstance(expr.op, scalar.Cast):
+            return operands[0] if np.dtype(expr.op.o_type.dtype).kind == "f" else +operands[0]
+        return EXACT[type(expr.op).__name__](*operands)

@@ -13,7 +13,7 @@ from pymc_minibatch_mh.functions.log1p_ratio import Log1pRatio
 from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
-from pymc_minibatch_mh.likelihood.cells import Affine, Constant, Data, Gather, Lookup
+from pymc_minibatch_mh.likelihood.exprs import Affine, Constant, Data, Gather, Lookup
 
 PLAIN = {
     GammaRatio: lambda u, a, b: special.gammaln(u + a) - special.gammaln(u + b),
@@ -30,7 +30,7 @@ def plain(op):
     return PLAIN.get(type(op)) or numpy_of(op)
 
 
-def value_of(cell, position, columns=()):
+def value_of(expr, position, columns=()):
     """Evaluate a cell, for a position per row or one for all.
 
     Parameters
@@ -43,24 +43,24 @@ def value_of(cell, position, columns=()):
 
     known = {}
 
-    def value(cell):
-        if cell not in known:
-            known[cell] = computed(cell)
-        return known[cell]
+    def value(expr):
+        if expr not in known:
+            known[expr] = computed(expr)
+        return known[expr]
 
-    def computed(cell):
-        if isinstance(cell, Constant):
-            return np.asarray(cell.value)
-        if isinstance(cell, Data):
-            return columns[cell.column][(slice(None), *cell.entry)]
-        if isinstance(cell, Lookup):
-            return cell.table[value(cell.index)]
-        if isinstance(cell, Affine):
-            return sum((_term(term, position, value) for term in cell.terms), value(cell.offset))
+    def computed(expr):
+        if isinstance(expr, Constant):
+            return np.asarray(expr.value)
+        if isinstance(expr, Data):
+            return columns[expr.column][(slice(None), *expr.entry)]
+        if isinstance(expr, Lookup):
+            return expr.table[value(expr.index)]
+        if isinstance(expr, Affine):
+            return sum((_term(term, position, value) for term in expr.terms), value(expr.offset))
         with np.errstate(all="ignore"):
-            return plain(cell.op)(*map(value, cell.inputs))
+            return plain(expr.op)(*map(value, expr.inputs))
 
-    return value(cell)
+    return value(expr)
 
 
 def _term(term, position, value):
@@ -73,27 +73,27 @@ def _term(term, position, value):
     return product
 
 
-def operations(cell):
+def operations(expr):
     """Return the names of the operations in an expression of the position."""
-    if cell.is_data or isinstance(cell, Affine):
+    if expr.is_data or isinstance(expr, Affine):
         return set()
-    return {type(cell.op).__name__}.union(*map(operations, cell.inputs))
+    return {type(expr.op).__name__}.union(*map(operations, expr.inputs))
 
 
 class Builder:
     """Builds expressions by `make(cells, op, *operands)`."""
 
-    def __init__(self, cells, make):
-        self.cells, self._make = cells, make
+    def __init__(self, exprs, make):
+        self.exprs, self._make = exprs, make
 
     def __getattr__(self, name):
         known = next((m for m in (scalar, scalar_math) if hasattr(m, name)), None)
         # An operation of the package has a module of its name.
         op = getattr(known or import_module(f"pymc_minibatch_mh.functions.{name}"), name)
-        return lambda *operands: self._make(self.cells, op, *map(self.cell, operands))
+        return lambda *operands: self._make(self.exprs, op, *map(self.expr, operands))
 
-    def cell(self, x):
-        return self.cells.constant(x) if isinstance(x, int | float) else x
+    def expr(self, x):
+        return self.exprs.constant(x) if isinstance(x, int | float) else x
 
 
 def _with_its_reflection(name):

@@ -25,7 +25,7 @@ def check_the_jacobian(parts, values):
     _, log_size = np.linalg.slogdet(slopes)
     assert parts.log_jacobian(position) == pytest.approx(log_size, abs=1e-6)
     there = parts.position.type("there")
-    graph = evaluate([there], parts.coordinates.log_jacobian(there), [position])
+    graph = evaluate([there], parts.reparametrization.log_jacobian(there), [position])
     assert graph == pytest.approx(log_size, abs=1e-6)
 
 

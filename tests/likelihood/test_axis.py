@@ -7,7 +7,7 @@ from pytensor.tensor.basic import AllocDiag
 
 from every import every
 from likelihood.evaluation import PYTHON, evaluate
-from pymc_minibatch_mh.errors import UnsplittableModelError
+from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.likelihood import axis, batch
 from pymc_minibatch_mh.likelihood.axis import batch_of
 from pymc_minibatch_mh.likelihood.batch import batch_term
@@ -212,7 +212,7 @@ MIXED = {
 
 @every("name", MIXED)
 def test_operations_that_mix_rows_are_refused(name):
-    with pytest.raises(UnsplittableModelError, match=r"^'y' .*so it cannot be subsampled\. [A-Z]"):
+    with pytest.raises(UnsupportedModelError, match=r"^'y' .*so it cannot be subsampled\. [A-Z]"):
         term_of(MIXED[name]())
 
 

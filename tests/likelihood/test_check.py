@@ -8,7 +8,7 @@ import pytest
 
 from every import every
 from likelihood.evaluation import split_of
-from pymc_minibatch_mh.errors import SplitCheckError
+from pymc_minibatch_mh.errors import FactorizationError
 from pymc_minibatch_mh.likelihood import check
 from pymc_minibatch_mh.likelihood.check import ModelDensity, Reading, check_split
 from pymc_minibatch_mh.reference.target import Target
@@ -41,7 +41,7 @@ def test_other_constants_are_noticed(monkeypatch):
     density = ModelDensity(model, split_of(model))
     value = density.as_written(np.array([0.3]), NONE).value
     readings = {"as it is": lambda x: density.as_written(x, NONE)}
-    with pytest.raises(SplitCheckError, match=r"^'y': .* as it is \(with its own constants, -"):
+    with pytest.raises(FactorizationError, match=r"^'y': .* as it is \(with its own constants, -"):
         check_split(readings, lambda _: (value, 0.0), [np.array([0.3])], ["y"])
 
 
@@ -50,7 +50,7 @@ def test_parts_that_do_not_add_up_are_noticed(off):
     readings = {"here": lambda _: Reading(-3.0, -3.0), "there": lambda _: Reading(-3.1, -3.1)}
     check_split(readings, lambda _: (-1.0, -2.0), POINTS, ["y"])
     message = r"^'y': prior part -1.0 and rows .* is -3.0 here, and -3.1 there\. .* report it"
-    with pytest.raises(SplitCheckError, match=message):
+    with pytest.raises(FactorizationError, match=message):
         check_split(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
 
 
@@ -65,7 +65,7 @@ def test_known_rounding_is_allowed_for(rounding, off, agrees):
     if agrees:
         check_split(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
         off = 10 * rounding
-    with pytest.raises(SplitCheckError, match="'y'"):
+    with pytest.raises(FactorizationError, match="'y'"):
         check_split(readings, lambda _: (-1.0, -2.0 + off), POINTS, ["y"])
 
 
@@ -162,10 +162,10 @@ def test_what_only_rounding_changes_is_read_rightly(name):
     def parts(point, factor=1.0):
         return target.log_prior(point), factor * target.log_likelihood(point)
 
-    readings = readings_of(model, target.split)
+    readings = readings_of(model, target.factorization)
     one_way = {"as it is written": readings["as it is written"]}
-    with pytest.raises(SplitCheckError, match="as it is written"):
+    with pytest.raises(FactorizationError, match="as it is written"):
         check_split(one_way, parts, points, ["y"])
     check_split(readings, parts, points, ["y"])
-    with pytest.raises(SplitCheckError, match=r"as it is written, and .* stabilised\."):
+    with pytest.raises(FactorizationError, match=r"as it is written, and .* stabilised\."):
         check_split(readings, lambda x: parts(x, 1.0 + noticed), points, ["y"])

@@ -14,7 +14,7 @@ from likelihood.evaluation import positions, split_of
 from likelihood.together import assert_put_together_again, put_together
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.likelihood import arithmetic, choice, lower
-from pymc_minibatch_mh.likelihood.cells import Cells
+from pymc_minibatch_mh.likelihood.exprs import ExprGraph
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from tiers import fast
 
@@ -443,9 +443,9 @@ def test_many_classes_are_refused_at_once():
 def test_the_predictor_of_all_rows_is_not_taken_apart_for_its_shape(monkeypatch):
     constants = lower.constants
 
-    def few_constants(cells, values):
+    def few_constants(exprs, values):
         assert np.size(values) < N
-        return constants(cells, values)
+        return constants(exprs, values)
 
     monkeypatch.setattr(lower, "constants", few_constants)
     form = FORMS["categorical_softmax"]
@@ -542,19 +542,19 @@ def test_mutant_that_forgets_the_stride_is_caught(monkeypatch):
 
 
 def test_mutant_that_forgets_indices_from_the_end_is_caught(monkeypatch):
-    def chosen(cells, index, k, count):
-        return cells.node(pytensor.scalar.eq, (index, cells.constant(k)))
+    def chosen(exprs, index, k, count):
+        return exprs.node(pytensor.scalar.eq, (index, exprs.constant(k)))
 
     monkeypatch.setattr(choice, "_is_chosen", chosen)
     assert_noticed("a_reference_group_counted_from_the_end")
 
 
 def test_mutant_that_multiplies_small_types_is_caught(monkeypatch):
-    monkeypatch.setattr(Cells, "_in_reals", lambda self, cells: cells)
+    monkeypatch.setattr(ExprGraph, "_in_reals", lambda self, exprs: exprs)
     with np.errstate(over="ignore"):
         assert_noticed("products_that_would_overflow")
 
 
 def test_mutant_that_drops_offsets_is_caught(monkeypatch):
-    monkeypatch.setattr(arithmetic.Cells, "plus", lambda self, cells: self.zero)
+    monkeypatch.setattr(arithmetic.ExprGraph, "plus", lambda self, exprs: self.zero)
     assert_noticed("groups_beside_predictors")

@@ -9,8 +9,8 @@ from every import every
 from families import FAMILIES
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.likelihood.differences import gap_of
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.split import split
 
 ROWS, SCALE, NU = 2_000, 1.3, 4.0
 TOUCHING = (0.4, 1.5, 6.0)
@@ -36,7 +36,7 @@ MODELS = {f.__name__: f for f in (logistic, student)}
 def functions_of(name, xi):
     """Return a model's row function and its gap."""
     model = MODELS[name]()
-    (function,) = row_functions(split(model, model.value_vars))
+    (function,) = row_functions(factorize(model, model.value_vars))
     assert len(function.arguments) == 1
     return function, gap_of(function, xi)
 
@@ -104,6 +104,6 @@ def test_the_bound_of_a_student_row_touches_at_errors_of_xi_scales(xi):
 )
 def test_rows_without_a_quadratic_lower_bound_are_refused(name, reason):
     model = FAMILIES[name](ROWS)
-    (function,) = row_functions(split(model, model.value_vars))
+    (function,) = row_functions(factorize(model, model.value_vars))
     with pytest.raises(BoundsError, match=rf"^'\w+' has no quadratic .*{reason}.*bound='map'"):
         gap_of(function, 1.5)

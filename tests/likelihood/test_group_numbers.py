@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh import Rows, SourceError, progress
+from pymc_minibatch_mh import Rows, progress
 from pymc_minibatch_mh.data.storage import BLOCK_ROWS, ArrayStorage
 from pymc_minibatch_mh.errors import SourceError
 

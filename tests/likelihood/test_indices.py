@@ -7,8 +7,8 @@ import pytest
 
 from every import every
 from pymc_minibatch_mh import PenaltyMH, TunaMH
-from pymc_minibatch_mh.errors import UnsplittableModelError
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.errors import UnsupportedModelError
+from pymc_minibatch_mh.likelihood.factorization import factorize
 
 N, GROUPS = 2_000, 8
 RNG = np.random.default_rng(4)
@@ -67,14 +67,14 @@ def model_of(way, chosen):
 @every("index", [GROUPS, -GROUPS - 1, 100_000_000])
 def test_an_index_out_of_range_is_refused_with_its_row(way, index):
     model = model_of(way, groups(17, index))
-    with pytest.raises(UnsplittableModelError, match=rf"^'y' chooses entry {index} in row 17 of"):
-        split(model, model.value_vars)
+    with pytest.raises(UnsupportedModelError, match=rf"^'y' chooses entry {index} in row 17 of"):
+        factorize(model, model.value_vars)
 
 
 @every("way", WAYS)
 def test_indices_in_range_are_read(way):
     model = model_of(way, groups(17, -GROUPS))
-    assert split(model, model.value_vars).terms[0].n_rows == N
+    assert factorize(model, model.value_vars).terms[0].n_rows == N
 
 
 @every("method", [TunaMH, PenaltyMH])
@@ -83,5 +83,5 @@ def test_a_step_on_groups_that_were_set_out_of_range_is_refused(method):
     method(model=model)
     with model:
         pm.set_data({"g": groups(3, 200) + 1})
-        with pytest.raises(UnsplittableModelError, match="chooses entry 200 in row 3 of something"):
+        with pytest.raises(UnsupportedModelError, match="chooses entry 200 in row 3 of something"):
             method()

@@ -9,8 +9,8 @@ from pytensor.compile.mode import Mode
 from every import every
 from likelihood.evaluation import at_points
 from pymc_minibatch_mh import Rows, TunaMH
-from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.plan.violations import RatioToBounds, typical_moves
 from pymc_minibatch_mh.reference.target import Target
 
@@ -53,7 +53,7 @@ def pair(request):
     ours = {name: rows.data("w") for name in names} or None
     theirs = dict.fromkeys(names, ARRAYS["w"]) or None
     targets = [
-        Target(split(model, model.value_vars, weights=weights), 2, 1.0, None)
+        Target(factorize(model, model.value_vars, weights=weights), 2, 1.0, None)
         for model, weights in ((stored, ours), (held, theirs))
     ]
     return stored, *targets
@@ -61,8 +61,8 @@ def pair(request):
 
 def test_passes_find_the_same(pair):
     _, stored, held = pair
-    place = np.linspace(-0.3, 0.4, stored.split.size)
-    ours, theirs = (t.passes.likelihood(place, hessian=True) for t in (stored, held))
+    place = np.linspace(-0.3, 0.4, stored.factorization.size)
+    ours, theirs = (t.full_data.likelihood(place, hessian=True) for t in (stored, held))
     assert ours.value == pytest.approx(theirs.value, rel=1e-13)
     np.testing.assert_allclose(ours.gradient, theirs.gradient, rtol=1e-11, atol=1e-9)
     np.testing.assert_allclose(ours.hessian, theirs.hessian, rtol=1e-11, atol=1e-9)
@@ -70,15 +70,15 @@ def test_passes_find_the_same(pair):
 
 def test_a_row_is_the_sum_of_the_likelihoods_of_that_row(pair):
     _, stored, held = pair
-    place = np.linspace(-0.3, 0.4, stored.split.size)
+    place = np.linspace(-0.3, 0.4, stored.factorization.size)
     assert stored.source.n_rows == N
-    apart = held.passes.values(place).reshape(-1, N)
-    np.testing.assert_allclose(stored.passes.values(place), apart.sum(axis=0), rtol=1e-12)
+    apart = held.full_data.values(place).reshape(-1, N)
+    np.testing.assert_allclose(stored.full_data.values(place), apart.sum(axis=0), rtol=1e-12)
 
 
 def test_several_likelihoods_of_a_row_are_added():
     model = two(Rows(**ARRAYS).data)
-    parts = split(model, model.value_vars)
+    parts = factorize(model, model.value_vars)
     (term,) = parts.terms
     assert {column.name for column, _ in term.batches} == {"X", "g", "y", "t"}
     assert len(term.batches) == 4
@@ -104,17 +104,17 @@ def logp_of_rows(parts):
 def test_the_parts_are_compared_with_the_model(pair):
     model, stored, _ = pair
     rng = np.random.default_rng(2)
-    surrogate = stored.expand(np.zeros(stored.split.size), rng)
-    stored.check(model, surrogate, rng)
+    reference = stored.expand(np.zeros(stored.factorization.size), rng)
+    stored.check(model, reference, rng)
 
 
 def test_a_row_changes_by_no_more_than_its_bound():
     step = TunaMH(model=two(Rows(**ARRAYS).data))
-    target, tables, surrogate = step.target, step.tables, step.surrogate
-    assert [term.name for term in target.split.terms] == ["y and t"]
+    target, tables, reference = step.target, step.tables, step.reference
+    assert [term.name for term in target.factorization.terms] == ["y and t"]
     rows, ratios = np.arange(N), []
-    for move in typical_moves(target, surrogate, tables, np.random.default_rng(3)):
-        held = step.chain.prepared.held
+    for move in typical_moves(target, reference, tables, np.random.default_rng(3)):
+        held = step.chain.plan.held
         ratios += [held.of_rows(rows, RatioToBounds(move))[0]]
     assert 0.01 < max(ratios) <= 1.0
 
@@ -133,13 +133,13 @@ def test_weights_that_are_none_are_refused(weights, message):
     rows = Rows(**ARRAYS, none=np.zeros(N))
     model = one(rows.data)
     with pytest.raises(SettingError, match=message):
-        split(model, model.value_vars, weights=weights(rows))
+        factorize(model, model.value_vars, weights=weights(rows))
 
 
 def test_stored_weights_of_rows_in_memory_are_refused():
     model = one(ARRAYS.get)
     with pytest.raises(SettingError, match=r"'y' are 'w' of Rows\(...\), and its data are not"):
-        split(model, model.value_vars, weights=Rows(**ARRAYS).data("w"))
+        factorize(model, model.value_vars, weights=Rows(**ARRAYS).data("w"))
 
 
 def test_a_weight_in_a_file_is_named_with_it(tmp_path):
@@ -149,10 +149,10 @@ def test_a_weight_in_a_file_is_named_with_it(tmp_path):
     rows = Rows(**{**ARRAYS, "w": np.load(tmp_path / "w.npy", mmap_mode="r")})
     model = one(rows.data)
     with pytest.raises(SettingError, match=r"nan in row 4321 \(row 4,321 of .*w\.npy\)\. Give"):
-        split(model, model.value_vars, weights=rows.data("w"))
+        factorize(model, model.value_vars, weights=rows.data("w"))
 
 
 def test_one_of_two_likelihoods_is_not_subsampled_alone():
     model = two(Rows(**ARRAYS).data)
-    with pytest.raises(UnsplittableModelError, match=r"'t' uses .*, data of Rows.* Name it in"):
-        split(model, model.value_vars, observed=["y"])
+    with pytest.raises(UnsupportedModelError, match=r"'t' uses .*, data of Rows.* Name it in"):
+        factorize(model, model.value_vars, observed=["y"])

@@ -13,7 +13,7 @@ from every import every
 from likelihood.apart import chosen, is_right, rows, square, taken_apart, theta
 from likelihood.expressions import operations
 from pymc_minibatch_mh.likelihood import linalg
-from pymc_minibatch_mh.likelihood.cells import LoweringError
+from pymc_minibatch_mh.likelihood.exprs import LoweringError
 from pymc_minibatch_mh.likelihood.lower import Tensor
 
 #: Symmetric and positive definite, and one that is neither.
@@ -162,12 +162,12 @@ def test_a_constant_matrix_may_be_large():
 
 
 def operations_of(graph):
-    return set().union(*map(operations, taken_apart(graph).cells.flat))
+    return set().union(*map(operations, taken_apart(graph).exprs.flat))
 
 
 def test_a_factor_of_its_own_product_is_found_again():
     plain, again = (taken_apart(x) for x in (factor, pt.linalg.cholesky(factor @ factor.T)))
-    assert [operations(x) for x in again.cells.flat] == [operations(x) for x in plain.cells.flat]
+    assert [operations(x) for x in again.exprs.flat] == [operations(x) for x in plain.exprs.flat]
     assert operations_of(pt.log(pt.diagonal(pt.linalg.cholesky(factor @ factor.T)))) == set()
 
 
@@ -194,8 +194,8 @@ def test_scales_of_a_diagonal_covariance_cancel():
 def other_triangle(monkeypatch):
     right = linalg._substituted
 
-    def wrong(matrix, b, cells, *, lower, unit=False):
-        return right(matrix, b, cells, lower=not lower, unit=unit)
+    def wrong(matrix, b, exprs, *, lower, unit=False):
+        return right(matrix, b, exprs, lower=not lower, unit=unit)
 
     monkeypatch.setattr(linalg, "_substituted", wrong)
 
@@ -203,8 +203,8 @@ def other_triangle(monkeypatch):
 def full_diagonal(monkeypatch):
     right = linalg._substituted
 
-    def wrong(matrix, b, cells, *, lower, unit=False):
-        return right(matrix, b, cells, lower=lower)
+    def wrong(matrix, b, exprs, *, lower, unit=False):
+        return right(matrix, b, exprs, lower=lower)
 
     monkeypatch.setattr(linalg, "_substituted", wrong)
 
@@ -217,7 +217,7 @@ def columns_in_reverse(monkeypatch):
     right = linalg._columns
 
     def wrong(op, b, solve):
-        return right(op, Tensor(b.cells[::-1], b.axis), solve)
+        return right(op, Tensor(b.exprs[::-1], b.axis), solve)
 
     monkeypatch.setattr(linalg, "_columns", wrong)
 
@@ -226,16 +226,16 @@ def half_of_the_solution(monkeypatch):
     monkeypatch.setattr(
         linalg,
         "_solved_by",
-        lambda factor, b, cells: linalg._substituted(factor, b, cells, lower=True),
+        lambda factor, b, exprs: linalg._substituted(factor, b, exprs, lower=True),
     )
 
 
 def pivot_anywhere(monkeypatch):
-    monkeypatch.setattr(linalg, "number", lambda cell: None)
+    monkeypatch.setattr(linalg, "number", lambda expr: None)
 
 
 def no_root(monkeypatch):
-    monkeypatch.setattr(linalg, "root", lambda cells, x: x)
+    monkeypatch.setattr(linalg, "root", lambda exprs, x: x)
 
 
 MUTANTS = {

@@ -20,7 +20,7 @@ from likelihood.apart import (
     theta,
 )
 from pymc_minibatch_mh.likelihood import choice
-from pymc_minibatch_mh.likelihood.cells import LoweringError
+from pymc_minibatch_mh.likelihood.exprs import LoweringError
 
 two_kinds = pt.concatenate(
     [[0.5], pt.exp(theta[:2]), pt.sigmoid(theta[2:4]), [0.25], pt.exp(theta[4:]), theta[:1]]
@@ -184,28 +184,28 @@ MUTANTS = {
         lambda m: m.setattr(
             choice,
             "_is_chosen",
-            lambda cells, index, k, count: cells.node(
-                pt.eq.scalar_op, (index, cells.constant(np.int64(k)))
+            lambda exprs, index, k, count: exprs.node(
+                pt.eq.scalar_op, (index, exprs.constant(np.int64(k)))
             ),
         ),
         "choice among columns",
     ),
     "factors of coordinates are forgotten": (
-        lambda m: m.setattr(choice, "multiply", lambda cells, factor, x: x),
+        lambda m: m.setattr(choice, "multiply", lambda exprs, factor, x: x),
         "choice of sums",
     ),
     "offsets are forgotten": (
-        lambda m: m.setattr(choice, "add", lambda cells, first, *rest: first),
+        lambda m: m.setattr(choice, "add", lambda exprs, first, *rest: first),
         "choice with offsets",
     ),
     "only the first kind is chosen from": (
         lambda m: m.setattr(
-            choice, "_pick_by_kind", lambda cells, choices, index, kinds: choices[kinds[0][0]]
+            choice, "_pick_by_kind", lambda exprs, choices, index, kinds: choices[kinds[0][0]]
         ),
         "choice of two kinds",
     ),
     "factors are paired in any order": (
-        lambda m: m.setattr(choice, "_in_order", lambda cell: cell.inputs[::-1]),
+        lambda m: m.setattr(choice, "_in_order", lambda expr: expr.inputs[::-1]),
         "choice of choices",
     ),
     "cumulated products are sums": (

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from pytensor.compile.builders import OpFromGraph
 
 from every import every
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays
-from pymc_minibatch_mh.likelihood.split import split
 from steps.editable import Editable
 
 
@@ -23,7 +23,7 @@ def written():
 def found():
     """Return what the split of the model says that it depends on."""
     m = written()
-    parts = split(m.model, m.model.value_vars, weights=m.weights)
+    parts = factorize(m.model, m.model.value_vars, weights=m.weights)
     return [array for _, array in parts.arrays.named()]
 
 

@@ -8,9 +8,9 @@ import pytest
 from pymc.initial_point import make_initial_point_fn
 
 from every import every
-from pymc_minibatch_mh.likelihood import split as entry
+from pymc_minibatch_mh.likelihood import factorization as entry
 from pymc_minibatch_mh.likelihood.derived import IN_PYTHON
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
 
 
 def ends_of_others():
@@ -44,7 +44,7 @@ def way_back(declare):
     with pm.Model() as model:
         declare()
         pm.Normal("y", model["v"].sum(), 1.0, observed=np.zeros(3))
-    parts = split(model, model.value_vars, min_rows=1)
+    parts = factorize(model, model.value_vars, min_rows=1)
     start = parts.ravel(model.initial_point())
     position = start + np.random.default_rng(8).normal(scale=0.3, size=start.size)
     free = pytensor.function([parts.position], list(parts.natural.values()), mode=IN_PYTHON)

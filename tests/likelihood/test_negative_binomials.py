@@ -7,9 +7,9 @@ import pytest
 from bounds.certified import Rows, evaluate
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.cells import Constant
+from pymc_minibatch_mh.likelihood.exprs import Constant
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import row_functions
-from pymc_minibatch_mh.likelihood.split import split
 
 ROWS = 1_200
 RNG = np.random.default_rng(91)
@@ -48,12 +48,12 @@ def by_probability(name):
 
 def expression(model):
     """Return the expression of a row as nested tuples, sums and products in any order."""
-    (function,) = row_functions(split(model, model.value_vars))
+    (function,) = row_functions(factorize(model, model.value_vars))
 
-    def written(cell):
-        own = cell.value if isinstance(cell, Constant) else getattr(cell, "number", None)
-        op = str(getattr(cell, "op", type(cell).__name__))
-        return (op, own, *sorted(map(written, cell.inputs), key=str))
+    def written(expr):
+        own = expr.value if isinstance(expr, Constant) else getattr(expr, "number", None)
+        op = str(getattr(expr, "op", type(expr).__name__))
+        return (op, own, *sorted(map(written, expr.inputs), key=str))
 
     return str(function.arguments), written(function.root)
 
@@ -80,7 +80,7 @@ def test_shares_of_a_sum_of_any_sign_stay_quotients():
         a, b = pm.Normal("a"), pm.Normal("b")
         mean = pm.math.exp(a) / (pm.math.exp(a) + X * pm.math.exp(b))
         pm.Normal("y", mean, 1.0, observed=Y)
-    parts = split(model, model.value_vars)
+    parts = factorize(model, model.value_vars)
     (function,) = row_functions(parts)
     rows = Rows(function, np.arange(ROWS), parts.size)
     found, _ = evaluate(function, rows.data, rows.arguments(np.array([0.3, -1.0])))

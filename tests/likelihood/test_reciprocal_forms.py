@@ -9,10 +9,10 @@ from pytensor.scalar import basic as scalar
 from scipy import stats
 
 from bounds.certified import Rows, derivatives, evaluate
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import row_functions
+from pymc_minibatch_mh.likelihood.inverse_shape import in_inverse_shape, shapes_of
 from pymc_minibatch_mh.likelihood.patterns import is_a, reachable
-from pymc_minibatch_mh.likelihood.reciprocal import in_reciprocal, shapes_of
-from pymc_minibatch_mh.likelihood.split import split
 from shapes import PLACED, gamma, negative_binomial, own, reciprocal, shapes_of_groups, student
 
 powers = pytest.mark.parametrize("power", [1, 2])
@@ -85,7 +85,7 @@ def test_shapes_with_a_shift_or_an_interval_have_their_densities(placed, power):
     prior, shape_of, words = PLACED[placed]
     counts, noise = negative_binomial(prior=prior), student(prior=prior)
     in_counts, in_noise = reciprocal(counts, power), reciprocal(noise, power)
-    (known,) = in_counts.coordinates.maps
+    (known,) = in_counts.reparametrization.maps
     assert known.words == words[power - 1]
     (y, mu), t = counts_and_means(counts), noise.rvs_to_values[noise["y"]].data
     level = COEFFICIENTS[0] + COEFFICIENTS[1] * np.random.default_rng(2).standard_normal(t.size)
@@ -143,7 +143,7 @@ def test_third_derivatives_at_zero_are_those_of_the_sum():
 @pytest.mark.parametrize("make", [negative_binomial, student, shapes_of_groups])
 def test_nothing_is_left_that_is_infinite(make, power):
     (function,) = row_functions(reciprocal(make(), power))
-    assert not any(is_a(cell, scalar.Log, scalar.Reciprocal) for cell in reachable(function.root))
+    assert not any(is_a(expr, scalar.Log, scalar.Reciprocal) for expr in reachable(function.root))
 
 
 def test_shapes_are_found_by_the_functions_that_they_go_into():
@@ -157,7 +157,7 @@ def test_shapes_are_found_by_the_functions_that_they_go_into():
 def test_a_shape_that_another_step_moves_stays():
     model = negative_binomial()
     coefficients = [v for v in model.value_vars if v.name == "b"]
-    assert shapes_of(split(model, coefficients, min_rows=1)) == []
+    assert shapes_of(factorize(model, coefficients, min_rows=1)) == []
 
 
 def test_rows_that_are_not_smooth_stay_in_logarithms():
@@ -168,7 +168,7 @@ def test_rows_that_are_not_smooth_stay_in_logarithms():
         pm.BetaBinomial("y", alpha=a, beta=b, n=20, observed=y)
     parts = own(model)
     assert shapes_of(parts)
-    assert all(in_reciprocal(parts, parts, name, 1) is None for name in shapes_of(parts))
+    assert all(in_inverse_shape(parts, parts, name, 1) is None for name in shapes_of(parts))
 
 
 def test_a_shape_may_be_written_as_an_exponential():
@@ -178,6 +178,6 @@ def test_a_shape_may_be_written_as_an_exponential():
         pm.NegativeBinomial("y", mu=3.0, alpha=pm.math.exp(size), observed=y)
     parts = own(model)
     assert shapes_of(parts) == ["size"]
-    there = in_reciprocal(parts, parts, "size", 2)
-    assert there.coordinates.maps[0].words == "1/√exp(size)"
+    there = in_inverse_shape(parts, parts, "size", 2)
+    assert there.reparametrization.maps[0].words == "1/√exp(size)"
     assert rows_at(there, np.array([0.0])) == pytest.approx(stats.poisson.logpmf(y, 3.0))

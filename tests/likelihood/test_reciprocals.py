@@ -10,8 +10,8 @@ from pytensor.graph.replace import clone_replace
 
 from every import every
 from likelihood.evaluation import function_of
-from pymc_minibatch_mh.likelihood.maps import Reciprocal, Scaled
-from pymc_minibatch_mh.likelihood.split import Coordinates, in_coordinates
+from pymc_minibatch_mh.likelihood.factorization import Reparametrization, reparametrized
+from pymc_minibatch_mh.likelihood.maps import InverseShape, NonCentred
 from shapes import negative_binomial, own, reciprocal, shapes_of_groups, student
 
 MODELS = {"counts": negative_binomial, "noise": student, "groups": shapes_of_groups}
@@ -28,7 +28,7 @@ def some(parts, count=5):
 @models
 def test_positions_are_reciprocals_and_lead_back(name, power):
     parts = reciprocal(MODELS[name](), power)
-    places = sorted(parts.coordinates.ends)
+    places = sorted(parts.reparametrization.ends)
     values = some(parts)
     positions = parts.positions(values)
     assert positions[:, places] == pytest.approx(np.exp(values[:, places]) ** (-1.0 / power))
@@ -41,7 +41,7 @@ def test_positions_are_reciprocals_and_lead_back(name, power):
 @models
 def test_graph_and_jacobian_are_those_of_the_map(name, power):
     parts = reciprocal(MODELS[name](), power)
-    coordinates = parts.coordinates
+    coordinates = parts.reparametrization
     at = parts.position.type("at")
     function = function_of([at], [coordinates.graph(at), coordinates.log_jacobian(at)])
     for values in some(parts):
@@ -79,7 +79,7 @@ def test_the_density_is_that_of_the_model_times_the_jacobian(name, power):
 
 def test_the_support_begins_at_zero():
     parts, there = own(negative_binomial()), reciprocal(negative_binomial())
-    (place,) = there.coordinates.ends
+    (place,) = there.reparametrization.ends
     assert np.isneginf(parts.lower).all()
     assert there.lower[place] == 0.0
     assert np.isneginf(np.delete(there.lower, place)).all()
@@ -93,20 +93,20 @@ def test_the_support_begins_at_zero():
 def test_coordinates_are_pickled():
     there = reciprocal(student(), 2)
     values = some(there)
-    copied = pickle.loads(pickle.dumps(there.coordinates))
-    assert np.array_equal(copied.positions(values), there.coordinates.positions(values))
+    copied = pickle.loads(pickle.dumps(there.reparametrization))
+    assert np.array_equal(copied.positions(values), there.reparametrization.positions(values))
 
 
 def test_maps_of_blocks_tell_what_they_depend_on():
     parts = own(student())
     scale = pytensor.tensor.exp(parts.position[2])
-    block = Scaled("b", np.array([[0], [1]]), "b", parts.position, ((scale,),), (3,))
-    coordinates = Coordinates((block,))
+    block = NonCentred("b", np.array([[0], [1]]), "b", parts.position, ((scale,),), (3,))
+    coordinates = Reparametrization((block,))
     assert [coordinates.depend_on(k) for k in range(4)] == [True] * 4
-    free = Coordinates((replace(block, locations=(-1,)),))
+    free = Reparametrization((replace(block, locations=(-1,)),))
     assert [free.depend_on(k) for k in range(4)] == [True, True, True, False]
-    shape = Reciprocal("nu_log__", np.array([3]), "1/nu", 1)
-    both = in_coordinates(parts, Coordinates((*free.maps, shape)))
+    shape = InverseShape("nu_log__", np.array([3]), "1/nu", 1)
+    both = reparametrized(parts, Reparametrization((*free.maps, shape)))
     values = some(parts)
     positions = both.positions(values)
     assert positions[:, 0] == pytest.approx(values[:, 0] * np.exp(values[:, 2]))

@@ -13,9 +13,9 @@ from pytensor.conditional.op import ifelse
 
 from every import every
 from likelihood.evaluation import split_of
-from pymc_minibatch_mh.errors import UnsplittableModelError
+from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.likelihood import axis, batch
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
 
 N = 12
 RNG = np.random.default_rng(3)
@@ -304,7 +304,7 @@ def built(build):
 def test_message_names_variable_cause_and_fix(name):
     build, message = REFUSED[name]
     model = built(build)
-    with pytest.raises(UnsplittableModelError, match="^" + re.escape(message)):
+    with pytest.raises(UnsupportedModelError, match="^" + re.escape(message)):
         split_of(model)
 
 
@@ -313,9 +313,9 @@ def test_small_data_are_refused():
     message = (
         "^observed= is not given, and no observed variable has 1,000 rows or more, .* in observed="
     )
-    with pytest.raises(UnsplittableModelError, match=message):
-        split(model, model.value_vars)
-    assert [t.name for t in split(model, model.value_vars, ["y"]).terms] == ["y"]
+    with pytest.raises(UnsupportedModelError, match=message):
+        factorize(model, model.value_vars)
+    assert [t.name for t in factorize(model, model.value_vars, ["y"]).terms] == ["y"]
 
 
 def test_a_dependent_likelihood_may_stay_in_the_prior_part():

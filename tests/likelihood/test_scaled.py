@@ -15,9 +15,9 @@ from likelihood.mapped import (
     check_that_the_map_leads_back,
     check_the_jacobian,
 )
-from pymc_minibatch_mh.likelihood.cells import Gather
+from pymc_minibatch_mh.likelihood.exprs import Gather
 from pymc_minibatch_mh.likelihood.function import lowered_rows
-from pymc_minibatch_mh.likelihood.scaled import in_linear_coordinates
+from pymc_minibatch_mh.likelihood.non_centred import in_linear_coordinates
 from tiers import fast
 
 # Said by PyTensor where no BLAS is installed, of the start of correlated effects.
@@ -64,8 +64,8 @@ def places_in_rows(parts):
 @SPELLED
 def test_every_spelling_is_found(spelling):
     _, parts = mapped(spelling)
-    assert tuple(one.words for one in parts.coordinates.maps) == SPELLINGS[spelling].words
-    assert parts.coordinates.refused == ()
+    assert tuple(one.words for one in parts.reparametrization.maps) == SPELLINGS[spelling].words
+    assert parts.reparametrization.refused == ()
 
 
 @SPELLED
@@ -75,7 +75,7 @@ def test_rows_are_free_of_the_scales(spelling):
     hidden = set().union(*(places_of(parts, name) for name in scales & set(parts.natural)))
     assert hidden
     assert hidden.isdisjoint(places_in_rows(parts))
-    moved = [one for one in parts.coordinates.maps if max(one.locations) >= 0]
+    moved = [one for one in parts.reparametrization.maps if max(one.locations) >= 0]
     assert {k for one in moved for k in one.locations}.isdisjoint(places_in_rows(parts))
 
 
@@ -130,7 +130,7 @@ def test_both_spellings_have_the_same_prior_part():
 def _refused(build):
     with pm.Model() as model:
         build()
-    coordinates = in_linear_coordinates(split_of(model)).coordinates
+    coordinates = in_linear_coordinates(split_of(model)).reparametrization
     assert coordinates.maps == ()
     return dict(coordinates.refused).get("z", "")
 
@@ -202,7 +202,7 @@ def test_what_stands_against_a_map_is_named(case):
 def test_a_scale_that_another_step_moves_is_named():
     model = SPELLINGS["chosen, then scaled"].build()
     own = [v for v in model.value_vars if v.name != "tau_log__"]
-    coordinates = in_linear_coordinates(split_of(model, vars=own)).coordinates
+    coordinates = in_linear_coordinates(split_of(model, vars=own)).reparametrization
     assert "by 'tau', which another step moves" in dict(coordinates.refused).get("z", "")
 
 

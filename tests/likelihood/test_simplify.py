@@ -11,7 +11,7 @@ from likelihood.expressions import Builder, Formula, Formulas, operations, value
 from pymc_minibatch_mh.functions.log_any import log_any
 from pymc_minibatch_mh.functions.log_erfc import log_erfc
 from pymc_minibatch_mh.likelihood import arithmetic, patterns, simplify
-from pymc_minibatch_mh.likelihood.cells import Affine, Cells, Constant, LoweringError
+from pymc_minibatch_mh.likelihood.exprs import Affine, Constant, ExprGraph, LoweringError
 
 RNG = np.random.default_rng(23)
 POSITION = RNG.normal(scale=1.5, size=(3, 400))
@@ -28,17 +28,17 @@ u, v, w, x, k, p, s = map(Formula, "uvwxkps")
 def both(formula):
     """Return an expression simplified, and as it stands."""
     results = []
-    for make in (simplify.apply, lambda cells, op, *operands: cells.node(op, operands)):
-        cells = Cells()
-        named = {name: cells.coordinate(k) for k, name in enumerate("uvw")}
+    for make in (simplify.apply, lambda exprs, op, *operands: exprs.node(op, operands)):
+        exprs = ExprGraph()
+        named = {name: exprs.coordinate(k) for k, name in enumerate("uvw")}
         data = enumerate(COLUMNS)
-        named |= {"xkps"[k]: cells.data(k, (), column.dtype) for k, column in data}
-        results.append(formula.build(Builder(cells, make), named))
+        named |= {"xkps"[k]: exprs.data(k, (), column.dtype) for k, column in data}
+        results.append(formula.build(Builder(exprs, make), named))
     return results
 
 
 def values(expression):
-    return [np.broadcast_to(value_of(cell, POSITION, COLUMNS), 400) for cell in both(expression)]
+    return [np.broadcast_to(value_of(expr, POSITION, COLUMNS), 400) for expr in both(expression)]
 
 
 def lower_tail(z):
@@ -369,24 +369,24 @@ def log_weights(f, u, v, x):
 
 @every("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 0, 3, 2), (0, 3, 2, 1), (1, 4), (4, 1, 0), (3, 4)])
 def test_a_sum_of_logarithms_may_have_impossible_parts(order):
-    cells = Cells()
-    f = Builder(cells, simplify.apply)
-    x = cells.data(0, ())
-    parts = log_weights(f, cells.coordinate(0), cells.coordinate(1), x)
-    parts += [f.cell(-np.inf), f.cell(-1.5)]
+    exprs = ExprGraph()
+    f = Builder(exprs, simplify.apply)
+    x = exprs.data(0, ())
+    parts = log_weights(f, exprs.coordinate(0), exprs.coordinate(1), x)
+    parts += [f.expr(-np.inf), f.expr(-1.5)]
     chosen = [*(parts[k] for k in order), *parts[-2:]]
-    total = simplify.log_of_sum(cells, chosen)
+    total = simplify.log_of_sum(exprs, chosen)
     found = value_of(total, POSITION, COLUMNS)
     plain = [np.broadcast_to(value_of(part, POSITION, COLUMNS), 400) for part in chosen]
     np.testing.assert_allclose(found, np.logaddexp.reduce(plain), rtol=1e-9)
 
 
 def test_impossible_data_have_no_weight():
-    cells = Cells()
-    u, x = cells.coordinate(0), cells.data(0, ())
+    exprs = ExprGraph()
+    u, x = exprs.coordinate(0), exprs.data(0, ())
     columns = (np.where(REALS > 0.0, -np.inf, REALS),)
     for parts in ([x, u, x], [u, x, x], [x, x, u]):
-        total = value_of(simplify.log_of_sum(cells, parts), POSITION, columns)
+        total = value_of(simplify.log_of_sum(exprs, parts), POSITION, columns)
         plain = [np.broadcast_to(value_of(part, POSITION, columns), 400) for part in parts]
         np.testing.assert_allclose(total, np.logaddexp.reduce(plain), rtol=1e-9)
 
@@ -414,17 +414,17 @@ def test_what_leaves_the_reals_is_refused(expression):
 
 
 def test_a_parameter_is_a_number():
-    cells = Cells()
-    u = cells.coordinate(0)
+    exprs = ExprGraph()
+    u = exprs.coordinate(0)
     for op in (scalar.isnan, scalar.isinf):
-        assert simplify.apply(cells, op, u) is cells.constant(False)
+        assert simplify.apply(exprs, op, u) is exprs.constant(False)
 
 
 def test_equal_products_are_one_cell():
-    cells = Cells()
-    f = Builder(cells, simplify.apply)
-    a, b = f.sqr(cells.coordinate(0)), f.softplus(cells.coordinate(1))
-    x = cells.data(0, ())
+    exprs = ExprGraph()
+    f = Builder(exprs, simplify.apply)
+    a, b = f.sqr(exprs.coordinate(0)), f.softplus(exprs.coordinate(1))
+    x = exprs.data(0, ())
     assert f.mul(a, x, b) is f.mul(f.mul(b, a), x) is f.mul(f.mul(x, b), a)
     assert f.mul(1.0, f.mul(a, b, b)) is f.mul(a, b, b)
 
@@ -432,60 +432,60 @@ def test_equal_products_are_one_cell():
 # Each mutant is a plausible mistake; the identity that is named must notice it.
 
 
-def reciprocal_without_sign(cells, x):
-    return arithmetic.exp(cells, x.inputs[0])
+def reciprocal_without_sign(exprs, x):
+    return arithmetic.exp(exprs, x.inputs[0])
 
 
 def negated(plain):
-    def difference(cells, left, right):
-        known = plain(cells, left, right)
-        return None if known is None else arithmetic.negative(cells, known)
+    def difference(exprs, left, right):
+        known = plain(exprs, left, right)
+        return None if known is None else arithmetic.negative(exprs, known)
 
     return difference
 
 
 def completed_without_factors(plain):
-    def completed(cells, parts):
-        kept = plain(cells, parts)
-        return [cells.one] if len(kept) < len(parts) else kept
+    def completed(exprs, parts):
+        kept = plain(exprs, parts)
+        return [exprs.one] if len(kept) < len(parts) else kept
 
     return completed
 
 
-def square_once(cells, factors):
+def square_once(exprs, factors):
     return list(dict.fromkeys(factors))
 
 
-def half_of_nothing(cells, x):
-    return arithmetic.exp(cells, x.inputs[0])
+def half_of_nothing(exprs, x):
+    return arithmetic.exp(exprs, x.inputs[0])
 
 
-def log_of_absolute_values(cells, x):
-    return arithmetic.add(cells, *(simplify.logarithm(cells, part) for part in x.inputs))
+def log_of_absolute_values(exprs, x):
+    return arithmetic.add(exprs, *(simplify.logarithm(exprs, part) for part in x.inputs))
 
 
-def log1p_of_itself(cells, x):
-    core, _ = patterns.scaled_core(cells, x)
+def log1p_of_itself(exprs, x):
+    core, _ = patterns.scaled_core(exprs, x)
     if isinstance(core.op, scalar_math.Sigmoid):
-        inner = arithmetic.negative(cells, core.inputs[0])
-        return arithmetic.negative(cells, arithmetic.softplus(cells, inner))
-    return cells.node(scalar.log1p, (x,))
+        inner = arithmetic.negative(exprs, core.inputs[0])
+        return arithmetic.negative(exprs, arithmetic.softplus(exprs, inner))
+    return exprs.node(scalar.log1p, (x,))
 
 
-def difference_without_sign(cells, left, right):
-    return arithmetic.add(cells, left, right)
+def difference_without_sign(exprs, left, right):
+    return arithmetic.add(exprs, left, right)
 
 
-def log_without_square(cells, x):
-    core, _ = patterns.scaled_core(cells, x)
+def log_without_square(exprs, x):
+    core, _ = patterns.scaled_core(exprs, x)
     if type(core.op).__name__ != "Erfcx":
-        return simplify.logarithm(cells, x)
-    return arithmetic.add(cells, cells.node(log_erfc, core.inputs), cells.constant(np.log(0.5)))
+        return simplify.logarithm(exprs, x)
+    return arithmetic.add(exprs, exprs.node(log_erfc, core.inputs), exprs.constant(np.log(0.5)))
 
 
-def no_event_of_size_one(cells, x):
-    core, _ = patterns.scaled_core(cells, x)
-    return cells.node(log_any, core.inputs)
+def no_event_of_size_one(exprs, x):
+    core, _ = patterns.scaled_core(exprs, x)
+    return exprs.node(log_any, core.inputs)
 
 
 RULES = simplify._RULES
@@ -543,15 +543,15 @@ MUTANTS = {
         "both tails of what a normal distribution function leaves",
     ),
     "forms taken for one unseen": (
-        lambda m: m.setattr(simplify, "subtract", lambda cells, *_: cells.zero),
+        lambda m: m.setattr(simplify, "subtract", lambda exprs, *_: exprs.zero),
         "forms that differ stay a choice",
     ),
     "a complement that is none": (
-        lambda m: m.setitem(RULES, scalar_math.Log1mexp, lambda cells, x: x),
+        lambda m: m.setitem(RULES, scalar_math.Log1mexp, lambda exprs, x: x),
         "the complement of a logistic probability",
     ),
     "a normal complement that is none": (
-        lambda m: m.setitem(RULES, scalar_math.Log1mexp, lambda cells, x: x),
+        lambda m: m.setitem(RULES, scalar_math.Log1mexp, lambda exprs, x: x),
         "the complement of a normal probability",
     ),
     "a size forgotten": (
@@ -559,47 +559,47 @@ MUTANTS = {
         "the complement of no event",
     ),
     "a gap of any sign": (
-        lambda m: m.setattr(simplify, "is_positive", lambda cell: True),
+        lambda m: m.setattr(simplify, "is_positive", lambda expr: True),
         "shares of unknown order are compared",
     ),
     "anything is a probability": (
-        lambda m: m.setattr(simplify, "is_probability", lambda cell: True),
+        lambda m: m.setattr(simplify, "is_probability", lambda expr: True),
         "what may be above one is compared",
     ),
     "the upper share not mirrored": (
-        lambda m: m.setattr(simplify, "negative", lambda cells, x: x),
+        lambda m: m.setattr(simplify, "negative", lambda exprs, x: x),
         "a share between two cutpoints",
     ),
     "one condition for all": (
-        lambda m: m.setattr(arithmetic, "_logic", lambda cells, op, operands: operands[-1]),
+        lambda m: m.setattr(arithmetic, "_logic", lambda exprs, op, operands: operands[-1]),
         "conditions that decide nothing",
     ),
     "one event for several": (
         lambda m: m.setitem(
             RULES,
             scalar_math.GammaIncC,
-            lambda cells, shape, x: arithmetic.exp(cells, arithmetic.negative(cells, x)),
+            lambda exprs, shape, x: arithmetic.exp(exprs, arithmetic.negative(exprs, x)),
         ),
         "waiting for two events",
     ),
     "the largest for the second largest": (
         lambda m: m.setitem(
-            RULES, scalar_math.BetaInc, lambda cells, a, b, x: simplify.power(cells, x, a)
+            RULES, scalar_math.BetaInc, lambda exprs, a, b, x: simplify.power(exprs, x, a)
         ),
         "the second largest of several uniform numbers",
     ),
     "a softplus forgotten": (
         lambda m: m.setattr(
-            arithmetic, "_with_softplus_raised", lambda cells, factors: factors[:1]
+            arithmetic, "_with_softplus_raised", lambda exprs, factors: factors[:1]
         ),
         "an exponential times a softplus",
     ),
     "products in small types": (
-        lambda m: m.setattr(Cells, "_in_reals", lambda self, cells: cells),
+        lambda m: m.setattr(ExprGraph, "_in_reals", lambda self, exprs: exprs),
         "small types",
     ),
     "anything but a number is finite": (
-        lambda m: m.setattr(arithmetic, "is_positive", lambda cell: True),
+        lambda m: m.setattr(arithmetic, "is_positive", lambda expr: True),
         "equality of a product with data",
     ),
 }
@@ -631,9 +631,9 @@ def test_numbers_and_affine_cells_stay_what_they_are():
 
 @every(("low", "high"), [(0.2, 0.7), (-3.0, -1.0), (-1e9, 1e-3), (-1e-3, 1e9)])
 def test_an_interval_keeps_its_digits_where_it_is_near_zero(low, high):
-    cells = Cells()
-    u = cells.coordinate(0)
-    f = Builder(cells, simplify.apply)
+    exprs = ExprGraph()
+    u = exprs.coordinate(0)
+    f = Builder(exprs, simplify.apply)
     share = f.sigmoid(u)
     folded = f.add(f.mul(share, high), f.mul(f.sub(1.0, share), low))
     assert operations(folded) == {"Add", "Mul", "Sigmoid"}

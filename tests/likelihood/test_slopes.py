@@ -14,9 +14,9 @@ from families import FAMILIES
 from likelihood.exact import DIGITS, exact_row
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
-from pymc_minibatch_mh.likelihood.cells import Cells
+from pymc_minibatch_mh.likelihood.exprs import ExprGraph
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.slopes import Slopes
-from pymc_minibatch_mh.likelihood.split import split
 from tiers import fast
 
 CHECKED = [0, 1, 7, 500]
@@ -69,9 +69,9 @@ def test_a_kink_has_the_slopes_of_its_sides():
 
 @every("x", [0.02, 0.7, 3.0, 40.0, 2_000.0])
 def test_derivatives_of_the_von_mises_normaliser_are_exact(x):
-    cells = Cells()
-    root = cells.node(scalar.log, (cells.node(i0e_scalar, (cells.argument(0),)),))
-    slopes = Slopes(cells)
+    exprs = ExprGraph()
+    root = exprs.node(scalar.log, (exprs.node(i0e_scalar, (exprs.argument(0),)),))
+    slopes = Slopes(exprs)
     outputs = [slopes.of(root, *[0] * order) for order in (1, 2)]
     function = compiled_rowwise(composite_of(outputs, 1, leaves_of(outputs)))
     ours = run(function, np.array([[x]]), width=2)
@@ -86,5 +86,5 @@ def test_rows_with_a_free_concentration_are_functions_of_forms():
     with pm.Model() as model:
         direction, kappa = pm.Normal("direction"), pm.HalfNormal("kappa")
         pm.VonMises("angles", direction, kappa, observed=angles)
-    compiled = CompiledModel(split(model, model.value_vars, min_rows=1), None)
+    compiled = CompiledModel(factorize(model, model.value_vars, min_rows=1), None)
     assert compiled.why_graph == ""

@@ -8,10 +8,10 @@ from pytensor.compile.mode import Mode
 from every import every
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data.storage import ArrayStorage
-from pymc_minibatch_mh.errors import SettingError, SourceError, UnsplittableModelError
+from pymc_minibatch_mh.errors import SettingError, SourceError, UnsupportedModelError
 from pymc_minibatch_mh.likelihood.digest import split_digests
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.reference import passes
+from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.reference import full_data
 from pymc_minibatch_mh.reference.target import Target
 
 N, GROUPS = 9_000, 5
@@ -62,7 +62,7 @@ def ordered(data):
 
 
 def target_of(model):
-    return Target(split(model, model.value_vars), 2, 1.0, None)
+    return Target(factorize(model, model.value_vars), 2, 1.0, None)
 
 
 @pytest.fixture(
@@ -72,30 +72,30 @@ def pair(request):
     """The same model on stored rows and in memory, and where it is evaluated."""
     stored, held = request.param(Rows(**ARRAYS).data), request.param(ARRAYS.get)
     found = target_of(stored), target_of(held)
-    return stored, *found, np.linspace(-0.3, 0.4, found[0].split.size)
+    return stored, *found, np.linspace(-0.3, 0.4, found[0].factorization.size)
 
 
 def test_passes_find_the_same(pair):
     _, stored, held, place = pair
-    ours, theirs = (t.passes.likelihood(place, hessian=True) for t in (stored, held))
+    ours, theirs = (t.full_data.likelihood(place, hessian=True) for t in (stored, held))
     assert ours.value == pytest.approx(theirs.value, rel=1e-13)
     np.testing.assert_allclose(ours.gradient, theirs.gradient, rtol=1e-11, atol=1e-9)
     np.testing.assert_allclose(ours.hessian, theirs.hessian, rtol=1e-11, atol=1e-9)
-    np.testing.assert_array_equal(stored.passes.values(place), held.passes.values(place))
+    np.testing.assert_array_equal(stored.full_data.values(place), held.full_data.values(place))
 
 
 def test_chosen_rows_are_those_of_their_numbers(pair):
     _, stored, held, place = pair
     rows = np.array([8_999, 17, 17, 4_096, 0])
-    ours, theirs = (t.passes.likelihood(place, hessian=False, rows=rows) for t in (stored, held))
+    ours, theirs = (t.full_data.likelihood(place, hessian=False, rows=rows) for t in (stored, held))
     assert ours.value == pytest.approx(theirs.value, rel=1e-13)
 
 
 def test_the_parts_are_compared_with_the_model(pair):
     model, stored, _, _ = pair
     rng = np.random.default_rng(2)
-    surrogate = stored.expand(np.zeros(stored.split.size), rng)
-    stored.check(model, surrogate, rng)
+    reference = stored.expand(np.zeros(stored.factorization.size), rng)
+    stored.check(model, reference, rng)
 
 
 def test_the_model_is_small_and_is_not_evaluated_as_a_whole(pair):
@@ -116,7 +116,7 @@ def test_an_index_out_of_range_is_named_with_its_array_and_its_file(tmp_path, nu
     np.save(tmp_path / "g.npy", wrong)
     mapped = np.load(tmp_path / "g.npy", mmap_mode="r")
     said = rf"^'y' chooses entry {number} in row 8123 \(row 8,123 of .*g.npy\) of .* Correct 'g', w"
-    with pytest.raises(UnsplittableModelError, match=said):
+    with pytest.raises(UnsupportedModelError, match=said):
         target_of(poisson(changed(g=mapped).data))
 
 
@@ -128,7 +128,7 @@ def test_a_number_of_rows_in_a_likelihood_is_the_same_in_every_process(tmp_path)
         y = Rows.from_npy(y=tmp_path / "y.npy").data("y")
         with pm.Model() as model:
             pm.Normal("y", pm.Normal("a") * pm.math.log(y.shape[0]), observed=y)
-        return split_digests(split(model, model.value_vars))
+        return split_digests(factorize(model, model.value_vars))
 
     assert digests() == digests()
 
@@ -149,7 +149,7 @@ class Counted(ArrayStorage):
 def test_no_more_than_the_index_is_read_to_check_it():
     storage = Counted(ARRAYS)
     model = poisson(Rows.of(storage).data)
-    split(model, model.value_vars)
+    factorize(model, model.value_vars)
     assert set(storage.asked) == {"g"}
 
 
@@ -161,19 +161,19 @@ def test_a_missing_number_is_named_with_its_row():
 
 
 def test_a_missing_number_is_sought_some_rows_at_a_time(monkeypatch):
-    monkeypatch.setattr(passes, "SOUGHT_ROWS", 1_000)
+    monkeypatch.setattr(full_data, "SOUGHT_ROWS", 1_000)
     wrong = ARRAYS["offset"].copy()
     wrong[[7_321, 8_000]] = np.nan
     target = target_of(poisson(changed(offset=wrong).data))
-    asked, likelihood = [], target.passes.likelihood
+    asked, likelihood = [], target.full_data.likelihood
 
     def counted(theta, *, hessian, rows=None):
         asked.append(N if rows is None else len(rows))
         return likelihood(theta, hessian=hessian, rows=rows)
 
-    monkeypatch.setattr(target.passes, "likelihood", counted)
+    monkeypatch.setattr(target.full_data, "likelihood", counted)
     with pytest.raises(ValueError, match=r"first in row 7321"):
-        target.require_finite(np.zeros(target.split.size))
+        target.require_finite(np.zeros(target.factorization.size))
     assert max(asked[1:]) == 1_000
 
 
@@ -221,8 +221,8 @@ def in_a_potential(rows):
 )
 def test_what_stored_rows_cannot_do_is_refused(build, message):
     model = declare(build)
-    with pytest.raises(UnsplittableModelError, match=message):
-        split(model, model.value_vars)
+    with pytest.raises(UnsupportedModelError, match=message):
+        factorize(model, model.value_vars)
 
 
 def test_rows_say_what_they_are():

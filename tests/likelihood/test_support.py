@@ -7,7 +7,7 @@ import pytest
 
 from every import every
 from likelihood.evaluation import split_of
-from pymc_minibatch_mh.likelihood.split import support
+from pymc_minibatch_mh.likelihood.factorization import support
 
 INFINITE = (-np.inf, np.inf)
 

@@ -5,9 +5,9 @@ import pymc as pm
 import pytest
 
 from every import every
-from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
+from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.likelihood import terms
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.terms import (
     chosen_terms,
     log_densities,
@@ -75,7 +75,7 @@ def test_a_term_has_the_rows_of_its_axis(length):
 def test_an_axis_that_is_drawn_together_has_no_rows():
     model = panel()
     message = r"^'v' is a MultivariateNormal, whose axis 1 holds the entries of one observation, so"
-    with pytest.raises(UnsplittableModelError, match=message):
+    with pytest.raises(UnsupportedModelError, match=message):
         term_of(model, model["v"], names_of(model), ["time"])
 
 
@@ -105,7 +105,7 @@ def test_a_likelihood_in_a_potential_is_named():
     with pm.Model() as model:
         pm.Potential("fit", -((pm.Normal("a") - PANEL) ** 2).sum())
     message = r"^'fit' is a potential, which has no rows, .* pm\.CustomDist\(\.\.\., logp=\.\.\., "
-    with pytest.raises(UnsplittableModelError, match=message):
+    with pytest.raises(UnsupportedModelError, match=message):
         chosen_terms(model, None, 1)
 
 
@@ -117,7 +117,7 @@ def test_missing_values_come_first(family, observed):
     with pm.Model() as model:
         family("y", pm.math.exp(pm.Normal("a")), observed=[1.0, np.nan, 2.0])
     message = r"^'y' has missing values that PyMC imputes, one latent variable each, so it cannot"
-    with pytest.raises(UnsplittableModelError, match=message):
+    with pytest.raises(UnsupportedModelError, match=message):
         read(model, observed)
 
 
@@ -127,8 +127,8 @@ def test_the_variable_whose_log_density_cannot_be_written_is_named():
         mu = pm.Normal("mu")
         pm.Normal("whole", mu, 1.0, observed=np.zeros(1_200))
         pm.CustomDist("y", mu, logp=lambda y, mu: (y - mu) * broken, observed=np.zeros(1_200))
-    with pytest.raises(UnsplittableModelError, match=r"^'y' has a log-density that PyMC cannot"):
-        split(model, [mu])
+    with pytest.raises(UnsupportedModelError, match=r"^'y' has a log-density that PyMC cannot"):
+        factorize(model, [mu])
 
 
 def test_log_densities_are_written_anew_where_the_model_has_grown():

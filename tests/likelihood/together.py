@@ -4,7 +4,7 @@ import numpy as np
 
 from likelihood.evaluation import positions, split_of, whole_rows
 from likelihood.expressions import plain
-from pymc_minibatch_mh.likelihood.cells import Argument
+from pymc_minibatch_mh.likelihood.exprs import Argument
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 
 
@@ -15,14 +15,14 @@ def put_together(function, position, rows=None):
     arguments = [data.coefficients(form, position.size) @ position for form in function.arguments]
     known = {}
 
-    def value(cell):
-        if cell.is_data:
-            return data.value(cell)
-        if isinstance(cell, Argument):
-            return arguments[cell.number]
-        if cell not in known:
-            known[cell] = plain(cell.op)(*(value(part) for part in cell.inputs))
-        return known[cell]
+    def value(expr):
+        if expr.is_data:
+            return data.value(expr)
+        if isinstance(expr, Argument):
+            return arguments[expr.number]
+        if expr not in known:
+            known[expr] = plain(expr.op)(*(value(part) for part in expr.inputs))
+        return known[expr]
 
     with np.errstate(all="ignore"):
         result = value(function.root)

@@ -33,7 +33,9 @@ TESTS = Path(__file__).parents[1]
 #: Tests and helpers that never hold on to what is changed.
 KEPT = ("mutants", "nodes", "conftest")
 #: What compiled code calls by the type of a record: attribute of the record -> what is called.
-ROLES = {name: getattr(roles, name) for name in ("propose", "decide", "plan", "judge")}
+ROLES = {
+    name: getattr(roles, name) for name in ("propose", "decide", "sample_size", "decide_batch")
+}
 
 
 class Place(NamedTuple):

@@ -22,7 +22,7 @@ from pymc_minibatch_mh.errors import (
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.plan import sharing as appended
 from pymc_minibatch_mh.plan import violations
-from pymc_minibatch_mh.plan.violations import HeldAgainstBounds
+from pymc_minibatch_mh.plan.violations import BoundCheck
 
 N, MORE = 20_000, 1_000
 RNG = np.random.default_rng(6)
@@ -65,17 +65,17 @@ def on_first_rows():
 
 def test_sums_and_bounds_are_those_of_all_rows_around_the_same_centre():
     longer = TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
-    s, before = longer.surrogate, on_first_rows().surrogate
+    s, before = longer.reference, on_first_rows().reference
     np.testing.assert_array_equal(s.centre, before.centre)
-    all_rows = longer.target.passes.likelihood(s.centre, hessian=True)
+    all_rows = longer.target.full_data.likelihood(s.centre, hessian=True)
     np.testing.assert_allclose(s.gradient, all_rows.gradient, atol=1e-9)
     np.testing.assert_allclose(s.hessian, all_rows.hessian, rtol=1e-12)
     anew = longer.tables.bounds
     sums, largest = anew.sums_and_largest(0)
-    np.testing.assert_allclose(longer.tables.sums, anew.of_served(sums), rtol=1e-12)
-    np.testing.assert_allclose(longer.tables.largest, anew.of_served(largest) * (1 + 1e-6))
-    np.testing.assert_allclose(longer.tables.heads[:, TOTAL], longer.tables.sums.sum(axis=1))
-    assert longer.prepared.n_rows == N + MORE
+    np.testing.assert_allclose(longer.tables.sums, anew.selected_tables(sums), rtol=1e-12)
+    np.testing.assert_allclose(longer.tables.largest, anew.selected_tables(largest) * (1 + 1e-6))
+    np.testing.assert_allclose(longer.tables.headers[:, TOTAL], longer.tables.sums.sum(axis=1))
+    assert longer.plan.n_rows == N + MORE
 
 
 def test_few_old_rows_are_read():
@@ -88,7 +88,7 @@ def test_few_old_rows_are_read():
     # to hold the bounds against a few.
     assert len(old) <= N % BLOCK + 200 + appended.AUDITED_AGAIN
     assert rows.storage.first.issuperset(range(N, N + MORE))
-    assert longer.prepared.n_rows == N + MORE
+    assert longer.plan.n_rows == N + MORE
 
 
 def test_nothing_is_compiled(request, monkeypatch):
@@ -98,11 +98,11 @@ def test_nothing_is_compiled(request, monkeypatch):
     monkeypatch.setattr(model, "initial_point", lambda: point)
     request.getfixturevalue("no_compilation")
     longer = TunaMH(model=model, prepared=on_first_rows())
-    assert longer.prepared.n_rows == N + MORE
+    assert longer.plan.n_rows == N + MORE
 
 
 def test_a_new_row_above_its_bound_is_found():
-    of_rows = HeldAgainstBounds.of_rows
+    of_rows = BoundCheck.of_rows
 
     def wrong(held, rows, asked):
         (places,) = np.nonzero(rows == N + 17)
@@ -110,7 +110,7 @@ def test_a_new_row_above_its_bound_is_found():
 
     found = pytest.raises(BoundViolationError, match="'y': row 20017 changes by inf times its bou")
     with pytest.MonkeyPatch.context() as patch, found:
-        patch.setattr(HeldAgainstBounds, "of_rows", wrong)
+        patch.setattr(BoundCheck, "of_rows", wrong)
         TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
 
 
@@ -119,16 +119,16 @@ def test_of_very_many_new_rows_some_are_audited(monkeypatch):
     longer = TunaMH(model=model_of(rows), prepared=on_first_rows())
     monkeypatch.setattr(violations, "CHANGES", 100)
     rows.storage.first.clear()
-    assert longer.prepared.audited(1, np.arange(N, N + MORE)) == ""
+    assert longer.plan.audited(1, np.arange(N, N + MORE)) == ""
     assert rows.storage.first == set(np.linspace(N, N + MORE - 1, 100).astype(int))
 
 
 def test_what_old_rows_had_against_their_bounds_is_kept():
-    before = replace(on_first_rows().prepared, violation="row 5 had")
+    before = replace(on_first_rows().plan, violation="row 5 had")
     longer = TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows(), on_violation="warn")
-    assert longer.prepared.violation == ""
+    assert longer.plan.violation == ""
     target = longer.target
-    found = appended.appended(before, target, longer.surrogate.centre)
+    found = appended.appended(before, target, longer.reference.centre)
     assert found.violation == "row 5 had"
 
 
@@ -160,7 +160,7 @@ def test_a_new_row_that_is_not_finite_is_named_at_once(row):
 def test_a_new_row_without_likelihood_at_the_old_centre_has_all_found_anew():
     """At the start, zero, it has one."""
     x, y = X.copy(), Y.copy()
-    x[N + 500], y[N + 500] = 1.7e308 * np.sign(on_first_rows().surrogate.centre), 0
+    x[N + 500], y[N + 500] = 1.7e308 * np.sign(on_first_rows().reference.centre), 0
     with told() as why, pytest.raises(MinibatchError), np.errstate(all="ignore"):
         TunaMH(model=model_of(Rows(X=x, y=y)), prepared=on_first_rows())
     assert "as a new row has no likelihood at the centre of the old ones" in why[0]
@@ -199,26 +199,26 @@ def test_a_chain_goes_on_where_the_old_one_was():
     longer = TunaMH(model=model, prepared=on_first_rows())
     chain = Chain(on_first_rows().program, np.random.default_rng(1), adapting=False)
     chain.state.started = True
-    point = longer.target.split.unravel(chain.advance(500).positions[-1], {})
+    point = longer.target.factorization.unravel(chain.advance(500).positions[-1], {})
     longer.setup_chain(np.random.default_rng(2), 0, 10)
     longer.start(placed(longer, point))
     np.testing.assert_array_equal(longer.chain.position, point["beta"])
     longer.setup_chain(np.random.default_rng(2), 100, 10)
     longer.start(placed(longer, model.initial_point()))
-    away = longer.surrogate.whitener @ (longer.chain.position - longer.surrogate.centre)
+    away = longer.reference.whitener @ (longer.chain.position - longer.reference.centre)
     assert np.linalg.norm(away) < 10.0
 
 
 def placed(step, point):
     """Return the chain of a step, placed at a point."""
-    step.chain.place(step.target.split.ravel(point), np.zeros(0))
+    step.chain.place(step.target.factorization.ravel(point), np.zeros(0))
     return step.chain
 
 
 def test_draws_are_from_the_posterior_of_all_rows():
     longer = TunaMH(model=model_of(first(N + MORE)), prepared=on_first_rows())
     anew = TunaMH(model=model_of(first(N + MORE)))
-    centre, precision = anew.surrogate.centre, anew.surrogate.whitener
+    centre, precision = anew.reference.centre, anew.reference.whitener
     draws = longer.chain.advance(4_000).positions[500:]
     shift = precision @ (draws.mean(axis=0) - centre)
     assert np.abs(shift).max() < 0.15
@@ -231,7 +231,7 @@ def test_a_mode_that_moves_far_has_all_found_anew(caplog):
     with caplog.at_level(logging.INFO, "pymc"):
         longer = TunaMH(model=model_of(first(N + MORE, y)), prepared=on_first_rows())
     assert "prepared= is not extended, as the mode has moved by" in caplog.text
-    assert not np.array_equal(longer.surrogate.centre, on_first_rows().surrogate.centre)
+    assert not np.array_equal(longer.reference.centre, on_first_rows().reference.centre)
 
 
 def test_a_mode_that_moves_far_in_small_parts_has_all_found_anew():
@@ -242,7 +242,7 @@ def test_a_mode_that_moves_far_in_small_parts_has_all_found_anew():
     ).astype(np.int8)
     longer, upto = on_first_rows(), N
     with told() as why:
-        while np.array_equal(longer.surrogate.centre, on_first_rows().surrogate.centre):
+        while np.array_equal(longer.reference.centre, on_first_rows().reference.centre):
             assert upto < N + MORE
             upto += 50
             longer = TunaMH(model=model_of(first(upto, y)), prepared=longer)
@@ -259,7 +259,7 @@ def test_many_new_rows_in_small_parts_have_all_found_anew(monkeypatch, caplog):
     assert "as 4,000 of 14,000 rows are new" in caplog.text
     assert "12,000" not in caplog.text
     assert "13,000" not in caplog.text
-    assert longer.prepared.sought is None
+    assert longer.plan.sought is None
 
 
 def test_many_new_rows_have_all_found_anew(caplog):
@@ -291,7 +291,7 @@ def test_files_stay_as_they_are_until_their_step_is_extended(tmp_path):
     steps = [TunaMH(model=model_of(rows)) for rows in written(tmp_path, "", few)]
     for rows, step in zip(written(tmp_path, "_longer", more, few), steps, strict=True):
         longer = TunaMH(model=model_of(rows), prepared=step)
-        np.testing.assert_array_equal(longer.surrogate.centre, step.surrogate.centre)
+        np.testing.assert_array_equal(longer.reference.centre, step.reference.centre)
     in_one_file, _ = written(tmp_path, "", more)
     refused = r"y\.npy has [0-9,]+ bytes and had .* opened\. Files of a step .* put new rows into"
     with pytest.raises(StaleDataError, match=refused):

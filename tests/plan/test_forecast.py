@@ -9,7 +9,7 @@ import pytest
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS, TOTAL
-from pymc_minibatch_mh.plan.prepared import full_passes_by_bounds, require_few, tell_of_uneven
+from pymc_minibatch_mh.plan.plan import full_passes_by_bounds, require_few, tell_of_uneven
 from pymc_minibatch_mh.plan.violations import moves_of_chains, sizes_of_many
 from steps import stored
 
@@ -17,17 +17,17 @@ from steps import stored
 @cache
 def with_small_regions():
     """Return what was found, with regions that hold every other move."""
-    found = TunaMH(model=stored.logistic()[1]).prepared
-    heads = found.tables.heads.copy()
-    heads[:, RADIUS] = 1.6
-    return replace(found, tables=replace(found.tables, heads=heads))
+    found = TunaMH(model=stored.logistic()[1]).plan
+    headers = found.tables.headers.copy()
+    headers[:, RADIUS] = 1.6
+    return replace(found, tables=replace(found.tables, headers=headers))
 
 
 def test_sizes_are_those_of_moves_one_by_one():
     prepared = with_small_regions()
-    parts = prepared.target, prepared.surrogate, prepared.tables
+    parts = prepared.target, prepared.reference, prepared.tables
     moves = moves_of_chains(*parts, np.random.default_rng(3))
-    totals, expected = prepared.tables.heads[:, TOTAL], []
+    totals, expected = prepared.tables.headers[:, TOTAL], []
     for move, _ in zip(moves, range(200), strict=False):
         expected.append(np.inf if move is None else totals[move.table] * move.m)
     assert 20 < np.isinf(expected).sum() < 180
@@ -49,7 +49,7 @@ def test_moves_without_a_bound_and_large_ones_are_counted():
     ("larger", "most_at_once", "told"), [(1e3, 0, True), (1e3, 10**6, False), (1.0, 0, False)]
 )
 def test_who_fetches_most_rows_in_vain_is_told(caplog, larger, most_at_once, told):
-    found = TunaMH(model=stored.logistic()[1]).prepared
+    found = TunaMH(model=stored.logistic()[1]).plan
     # As if each block had a row with a far larger bound.
     tables = replace(found.tables, largest=larger * found.tables.largest, most_at_once=most_at_once)
     with caplog.at_level("WARNING", "pymc"):

@@ -49,7 +49,7 @@ def test_members_of_a_rare_group_are_read_at_every_update(grouped, step):
     _, members = grouped
     assert set(step.tables.heavy) == set(members)
     drawn = step.tables.heads_of_drawn[:, TOTAL]
-    assert (drawn < 1e-2 * step.tables.heads[:, TOTAL]).all()
+    assert (drawn < 1e-2 * step.tables.headers[:, TOTAL]).all()
     others = np.delete(step.tables.c, step.tables.heavy, axis=1)
     np.testing.assert_allclose(drawn, others.sum(axis=1, dtype=np.float64), rtol=1e-12)
 
@@ -67,7 +67,7 @@ def test_an_update_reads_them_and_few_others(grouped, step):
 def test_no_row_is_heavy_where_all_are_alike():
     step = TunaMH(model=logistic())
     assert step.tables.heavy.size == 0
-    assert step.tables.heads_of_drawn is step.tables.heads
+    assert step.tables.heads_of_drawn is step.tables.headers
 
 
 def test_who_draws_no_rows_by_bounds_keeps_them_all(grouped):
@@ -76,7 +76,7 @@ def test_who_draws_no_rows_by_bounds_keeps_them_all(grouped):
     assert step.tables.heavy.size > 0
     posterior = step.program.posterior(np.empty(0))
     assert posterior.tables.heavy.size == 0
-    np.testing.assert_array_equal(posterior.tables.heads, step.tables.heads)
+    np.testing.assert_array_equal(posterior.tables.headers, step.tables.headers)
 
 
 def test_none_are_heavy_where_typical_moves_are_unknown(grouped):
@@ -104,7 +104,7 @@ def test_they_are_stored_and_sent_along(grouped, step, tmp_path):
     sent = pickle.loads(cloudpickle.dumps(step))
     for other in (read, sent):
         np.testing.assert_array_equal(other.tables.heavy, step.tables.heavy)
-        np.testing.assert_array_equal(other.tables.arrays.heads, step.tables.arrays.heads)
+        np.testing.assert_array_equal(other.tables.arrays.headers, step.tables.arrays.headers)
 
 
 def chosen(c, moves):
@@ -128,9 +128,9 @@ def test_rows_are_heavy_where_they_would_be_drawn_often():
 def test_chosen_rows_of_two_terms_add_up_to_all(step_of):
     step = step_of("two_likelihoods", "TunaMH")
     posterior, rng = step.program.posterior(np.empty(0)), np.random.default_rng(3)
-    surrogate, c = posterior.surrogate, posterior.tables.c[0]
-    noise = rng.standard_normal((2, surrogate.centre.size))
-    move = move_between(surrogate, *(surrogate.centre + noise @ surrogate.factor.T))
+    reference, c = posterior.reference, posterior.tables.c[0]
+    noise = rng.standard_normal((2, reference.centre.size))
+    move = move_between(reference, *(reference.centre + noise @ reference.factor.T))
     rows = np.arange(posterior.space.term_starts[-1])
     # More than a block of them, from both terms.
     some = np.sort(rng.choice(rows, BLOCK + 500, replace=False))

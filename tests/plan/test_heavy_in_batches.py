@@ -20,7 +20,7 @@ from pymc_minibatch_mh import (
     explain,
 )
 from pymc_minibatch_mh.reference import mode as taylor
-from pymc_minibatch_mh.reference.passes import MoveMoments
+from pymc_minibatch_mh.reference.full_data import MoveMoments
 from zoo import MODELS, drawn
 
 ROWS, MEMBERS = 20_000, 12
@@ -73,12 +73,12 @@ def step(rare):
 def test_members_of_a_rare_group_are_read_at_every_update(rare, method):
     model, members = rare
     step = method(model=model)
-    np.testing.assert_array_equal(step.prepared.heavy, members)
+    np.testing.assert_array_equal(step.plan.heavy, members)
     np.testing.assert_array_equal(step.program.posterior(np.empty(0)).tables.heavy, members)
     trace = drawn(model, step, 300, 100, chains=1, random_seed=1)
     assert trace.sample_stats["n_obs"].min() >= len(members) + 100
     assert trace.sample_stats["n_obs"].max() <= ROWS + ROWS // 2
-    assert step.prepared.n_drawn == ROWS - len(members)
+    assert step.plan.n_drawn == ROWS - len(members)
 
 
 @every("seed", range(2))
@@ -86,22 +86,20 @@ def test_rare_levels_are_found_where_typical_moves_are_few(monkeypatch, seed):
     """The four moves of large data, and ten columns, none of which moves far in all of them."""
     monkeypatch.setattr(taylor, "CALIBRATION_READS", taylor.FEWEST_MOVES * ROWS)
     model, members = few_members(10, seed)
-    assert set(members) <= set(PenaltyMH(model=model).prepared.heavy)
+    assert set(members) <= set(PenaltyMH(model=model).plan.heavy)
 
 
 @pytest.mark.slow
 def test_rare_levels_are_found_among_a_million_rows():
     """Of which a preparation makes four moves only."""
     model, members = few_members(10, rows=taylor.CALIBRATION_READS // taylor.FEWEST_MOVES)
-    np.testing.assert_array_equal(PenaltyMH(model=model).prepared.heavy, members)
+    np.testing.assert_array_equal(PenaltyMH(model=model).plan.heavy, members)
 
 
 @every("order", [1, 2])
 def test_small_groups_of_an_index_are_found(order):
     model, members = by_index()
-    np.testing.assert_array_equal(
-        PenaltyMH(model=model, taylor_order=order).prepared.heavy, members
-    )
+    np.testing.assert_array_equal(PenaltyMH(model=model, taylor_order=order).plan.heavy, members)
 
 
 class Unread:
@@ -123,7 +121,7 @@ class Unread:
 @every(("rows", "moves"), [(1_000, 32), (125_000, 32), (500_000, 8), (10**6, 4), (10**8, 4)])
 def test_as_many_moves_are_made_as_the_page_says(step, rows, moves):
     passes, rng = Unread(rows), np.random.default_rng(5)
-    _, heavy = taylor.calibrate(passes, None, step.surrogate, rng, seeks_heavy=True)
+    _, heavy = taylor.calibrate(passes, None, step.reference, rng, seeks_heavy=True)
     assert heavy.size == 0
     assert (passes.all_rows, passes.largest_rows) == (moves, 32 - moves)
 
@@ -136,26 +134,26 @@ def test_an_outlier_is_found():
     with pm.Model() as model:
         level, slope = pm.Normal("level", 0.0, 2.0), pm.Normal("slope", 0.0, 2.0)
         pm.Poisson("y", mu=pm.math.exp(level + slope * x), observed=y)
-    assert PenaltyMH(model=model).prepared.heavy.tolist() == [77]
+    assert PenaltyMH(model=model).plan.heavy.tolist() == [77]
 
 
 @every("name", MODELS)
 def test_no_row_is_heavy_where_all_are_alike(step_of, name):
-    assert step_of(name, "PenaltyMH").prepared.heavy.size == 0
+    assert step_of(name, "PenaltyMH").plan.heavy.size == 0
 
 
 def test_what_is_calibrated_are_the_others():
     step = PenaltyMH(model=few_members()[0])
-    prepared, target = step.prepared, step.target
-    whole, _ = target.calibrate(prepared.surrogate, np.random.default_rng(2))
-    rest, heavy = target.calibrate(prepared.surrogate, np.random.default_rng(2), seeks_heavy=True)
+    prepared, target = step.plan, step.target
+    whole, _ = target.calibrate(prepared.reference, np.random.default_rng(2))
+    rest, heavy = target.calibrate(prepared.reference, np.random.default_rng(2), seeks_heavy=True)
     assert rest.kappa < 0.1 * whole.kappa
     assert rest.skewness < 0.2 * whole.skewness
-    rng, centre = np.random.default_rng(3), prepared.surrogate.centre
+    rng, centre = np.random.default_rng(3), prepared.reference.centre
     ends = tuple(centre + 0.3 * rng.standard_normal((2, centre.size)))
-    (found,) = target.passes.moves(target.taylor_order, [ends], centre, heavy)
+    (found,) = target.full_data.moves(target.taylor_order, [ends], centre, heavy)
     others = np.delete(np.arange(ROWS), heavy)
-    (changes,) = target.passes.differences(target.taylor_order, [ends], centre, others)
+    (changes,) = target.full_data.differences(target.taylor_order, [ends], centre, others)
     assert found.variance == pytest.approx(changes.var(ddof=1), rel=1e-9)
     assert found.third_absolute == pytest.approx(
         (np.abs(changes / changes.std()) ** 3).mean(), 1e-3
@@ -165,17 +163,17 @@ def test_what_is_calibrated_are_the_others():
 def test_who_knows_all_rows_reads_none_always(rare):
     model, _ = rare
     step = ConfidenceMH(model=model)
-    assert step.prepared.heavy is None
+    assert step.plan.heavy is None
     assert step.program.posterior(np.empty(0)).tables.heavy.size == 0
-    assert PenaltyMH(model=model, centre="start").prepared.heavy.size == 0
+    assert PenaltyMH(model=model, centre="start").plan.heavy.size == 0
 
 
 def test_steps_on_one_model_find_each_what_they_need(rare, step):
     model, members = rare
     for _ in range(2):
-        assert PenaltyMH(model=model).prepared.calibration == step.prepared.calibration
-        assert TunaMH(model=model).prepared.heavy is None
-        np.testing.assert_array_equal(BarkerMinibatchMH(model=model).prepared.heavy, members)
+        assert PenaltyMH(model=model).plan.calibration == step.plan.calibration
+        assert TunaMH(model=model).plan.heavy is None
+        np.testing.assert_array_equal(BarkerMinibatchMH(model=model).plan.heavy, members)
 
 
 def test_they_are_stored_and_sent_along(rare, step, tmp_path):
@@ -184,19 +182,19 @@ def test_they_are_stored_and_sent_along(rare, step, tmp_path):
     read = PenaltyMH(model=model, prepared=tmp_path / "step.npz")
     sent = pickle.loads(cloudpickle.dumps(step))
     for other in (read, sent):
-        np.testing.assert_array_equal(other.prepared.heavy, members)
+        np.testing.assert_array_equal(other.plan.heavy, members)
         np.testing.assert_array_equal(other.program.posterior(np.empty(0)).tables.heavy, members)
-        assert other.prepared.calibration == step.prepared.calibration
-    assert TunaMH(model=model, prepared=tmp_path / "step.npz").prepared.heavy is None
+        assert other.plan.calibration == step.plan.calibration
+    assert TunaMH(model=model, prepared=tmp_path / "step.npz").plan.heavy is None
 
 
 def test_they_belong_to_the_centre_that_a_chain_moves_to(step):
-    prepared = step.prepared
-    elsewhere = prepared.surrogate._replace(centre=prepared.surrogate.centre + 1e-3)
+    prepared = step.plan
+    elsewhere = prepared.reference._replace(centre=prepared.reference.centre + 1e-3)
     moved = prepared.at(elsewhere)
     assert set(moved.heavy) == set(prepared.heavy)
     assert moved.calibration != prepared.calibration
-    assert prepared.at(prepared.surrogate).heavy is prepared.heavy
+    assert prepared.at(prepared.reference).heavy is prepared.heavy
 
 
 def test_explain_counts_them(rare, step):
@@ -221,11 +219,11 @@ def test_a_test_of_ones_own_is_told_of_the_rows_that_it_draws_from(rare):
     def plan(noise, n, total, numbers):
         return n + 100
 
-    def judge(log_ratio, variance, skewness, n, total, uniform, numbers):
+    def decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers):
         probability = np.exp(min(0.0, log_ratio - 0.5 * variance))
         return (1.0 if uniform < probability else 0.0), probability, float(total)
 
-    step = OwnTestMH(plan, judge, model=model, controls="nothing")
+    step = OwnTestMH(plan, decide_batch, model=model, controls="nothing")
     trace = drawn(model, step, 100, 0, chains=1, random_seed=4)
     assert set(trace.sample_stats["error_estimate"].to_numpy().ravel()) == {ROWS - len(members)}
     assert set(trace.sample_stats["n_obs"].to_numpy().ravel()) == {100 + len(members)}

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh.diagnostics.forecast.explain import in_coordinates, subsampled
+from pymc_minibatch_mh.diagnostics.forecast.explain import reparametrized, subsampled
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
-from pymc_minibatch_mh.plan.maps import with_best_shapes
-from pymc_minibatch_mh.plan.prepared import Needs, Prepared
+from pymc_minibatch_mh.plan.maps import choose_shape_parametrization
+from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, Mixture
 from pymc_minibatch_mh.reference.row_sums import BoundedMove
-from pymc_minibatch_mh.reference.target import LogPasses, Target, with_logs
+from pymc_minibatch_mh.reference.target import LogFullData, Target, with_logs
 from shapes import gamma, negative_binomial, own, reciprocal, student
 
 ROWS = 3_000
@@ -21,15 +21,17 @@ FAR = {POISSON: negative_binomial, NORMAL: student}
 def words_of(model):
     """Return the shapes whose reciprocals a model is moved in."""
     parts = own(model)
-    coordinates = with_best_shapes(parts, parts, model.initial_point(), None).split.coordinates
+    coordinates = choose_shape_parametrization(
+        parts, parts, model.initial_point(), None
+    ).factorization.reparametrization
     return [] if coordinates is None else [shape.words for shape in coordinates.maps]
 
 
 def prepared(model, power=1):
     target = Target(reciprocal(model, power), 2, 1.0, None)
-    start = target.split.ravel(model.initial_point())
-    surrogate = target.expand(start, np.random.default_rng(0))
-    return Prepared(target, Needs(derived_bounds=True), surrogate).completed()
+    start = target.factorization.ravel(model.initial_point())
+    reference = target.expand(start, np.random.default_rng(0))
+    return Plan(target, Requirements(derived_bounds=True), reference).completed()
 
 
 @pytest.fixture(scope="module", params=list(FAR))
@@ -44,8 +46,10 @@ def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
 
 def test_explanations_name_the_reciprocal():
     model = negative_binomial(rows=ROWS)
-    parts = with_best_shapes(own(model), own(model), model.initial_point(), None).split
-    (mapped,) = in_coordinates(parts)
+    parts = choose_shape_parametrization(
+        own(model), own(model), model.initial_point(), None
+    ).factorization
+    (mapped,) = reparametrized(parts)
     assert (mapped.words, mapped.refused) == ("1/alpha", "")
     assert "(1/alpha)" in subsampled(parts)[0].arguments
 
@@ -60,54 +64,54 @@ def test_a_shape_that_is_a_precision_stays_a_logarithm():
 
 
 def test_the_centre_lies_inside_and_the_metric_is_that_of_the_density(far):
-    target, surrogate = far.target, far.surrogate
-    (place,) = target.split.coordinates.ends
-    assert 0.0 < surrogate.centre[place] < 6.0 * np.linalg.norm(surrogate.factor[place])
-    passes = target.passes
-    hessian = passes.likelihood(surrogate.centre, hessian=True).hessian
-    precision = -hessian - passes.prior(surrogate.centre, hessian=True).hessian
-    found = surrogate.whitener.T @ surrogate.whitener
+    target, reference = far.target, far.reference
+    (place,) = target.factorization.reparametrization.ends
+    assert 0.0 < reference.centre[place] < 6.0 * np.linalg.norm(reference.factor[place])
+    passes = target.full_data
+    hessian = passes.likelihood(reference.centre, hessian=True).hessian
+    precision = -hessian - passes.prior(reference.centre, hessian=True).hessian
+    found = reference.whitener.T @ reference.whitener
     assert found == pytest.approx(precision, rel=1e-6, abs=1e-6 * np.abs(precision).max())
     # There the density times the reciprocal has its maximum.
-    climbed = LogPasses(target.rows, target.compiled.prior, target.source, [place])
-    slope = climbed.prior(with_logs(surrogate.centre, [place]), hessian=False).gradient
-    slope[place] /= surrogate.centre[place]
-    slope += surrogate.gradient
-    assert np.linalg.norm(surrogate.factor.T @ slope) < 0.01
+    climbed = LogFullData(target.rows, target.compiled.prior, target.source, [place])
+    slope = climbed.prior(with_logs(reference.centre, [place]), hessian=False).gradient
+    slope[place] /= reference.centre[place]
+    slope += reference.gradient
+    assert np.linalg.norm(reference.factor.T @ slope) < 0.01
 
 
 def test_an_update_reads_few_rows(far):
-    heads = far.tables.heads
-    assert (heads[:, TOTAL] < 5.0).all()
+    headers = far.tables.headers
+    assert (headers[:, TOTAL] < 5.0).all()
     assert max(far.typical_sizes) < 5.0
 
 
 def test_no_row_exceeds_its_bound_near_zero(far):
     """Moves from and to positions with reciprocals of 0, and all over the trust regions."""
-    target, surrogate, tables = far.target, far.surrogate, far.tables
-    (place,) = target.split.coordinates.ends
+    target, reference, tables = far.target, far.reference, far.tables
+    (place,) = target.factorization.reparametrization.ends
     rng, largest, bounded = np.random.default_rng(1), [], 0
     for move in range(60):
-        noise = [1.0, 2.5][move % 2] * rng.standard_normal((2, target.split.size))
-        ends = target.split.mirrored(surrogate.centre + noise @ surrogate.factor.T)
+        noise = [1.0, 2.5][move % 2] * rng.standard_normal((2, target.factorization.size))
+        ends = target.factorization.mirrored(reference.centre + noise @ reference.factor.T)
         ends[0, place] *= [0.0, 1e-9, 0.1, 1.0][move % 4]
-        best, m = table_of_move(tables.arrays, surrogate, *ends)
+        best, m = table_of_move(tables.arrays, reference, *ends)
         if best >= 0:
             bounded += 1
-            made = BoundedMove(target.taylor_order, (*ends, surrogate.centre), best, m, 1.0)
-            ratio, _ = target.passes.largest_ratio(made, tables.c[best])
+            made = BoundedMove(target.taylor_order, (*ends, reference.centre), best, m, 1.0)
+            ratio, _ = target.full_data.largest_ratio(made, tables.c[best])
             largest.append(ratio)
     assert bounded > 40
     assert 0.02 < max(largest) <= 1.0
 
 
 def test_moves_have_the_mean_of_the_normal_approximation(far):
-    record = Mixture().record(far.surrogate.centre.size)
+    record = Mixture().record(far.reference.centre.size)
     found = Mixture().linked(record, far)
     assert isinstance(found, BorderedNumbers)
-    surrogate, order = far.surrogate, found.order
-    passes = far.target.passes
-    slope = surrogate.gradient + passes.prior(surrogate.centre, hessian=False).gradient
-    mean = surrogate.factor @ surrogate.factor.T @ slope
+    reference, order = far.reference, found.order
+    passes = far.target.full_data
+    slope = reference.gradient + passes.prior(reference.centre, hessian=False).gradient
+    mean = reference.factor @ reference.factor.T @ slope
     assert (found.factor @ found.tilt) == pytest.approx(mean[order], rel=1e-6)
-    assert set(order[: found.n_ends]) == far.target.split.coordinates.ends
+    assert set(order[: found.n_ends]) == far.target.factorization.reparametrization.ends

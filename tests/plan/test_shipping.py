@@ -78,7 +78,7 @@ def test_what_a_process_writes_to_mapped_bounds_is_its_own(step_of):
 def test_bounds_whose_file_is_gone_are_derived_again(step_of):
     own = step_of("logistic", "TunaMH")
     tables = replace(own.tables, c=own.tables.c.copy())
-    step = with_prepared(own, replace(own.prepared, tables=tables))
+    step = with_prepared(own, replace(own.plan, tables=tables))
     stored, folder = cloudpickle.dumps(step), tables._mapped._folder
     assert folder.exists()
     del step, tables
@@ -91,7 +91,7 @@ def test_bounds_whose_file_is_gone_are_derived_again(step_of):
 def test_a_full_disk_is_told_of(step_of, monkeypatch, caplog):
     own = step_of("logistic", "TunaMH")
     tables = replace(own.tables, c=own.tables.c.copy())
-    step = with_prepared(own, replace(own.prepared, tables=tables))
+    step = with_prepared(own, replace(own.plan, tables=tables))
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")

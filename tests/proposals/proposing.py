@@ -6,7 +6,7 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.moves import Move, whiten
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
 
 CENTRE = np.array([0.3, -1.0, 2.0])
 FACTOR = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [-0.4, 0.3, 0.5]])
@@ -19,16 +19,16 @@ NOTHING = np.zeros(0, dtype=np.int64)
 
 def gaussian(first):
     """Return a posterior of which moves know the Gaussian approximation."""
-    surrogate = Surrogate(CENTRE, FACTOR, WHITENER, np.zeros(3), np.zeros((3, 3)), 2, 1.0, first)
-    return Posterior(0, 0, RowSpace(NOTHING, NOTHING), surrogate, no_tables())
+    reference = Reference(CENTRE, FACTOR, WHITENER, np.zeros(3), np.zeros((3, 3)), 2, 1.0, first)
+    return Posterior(0, 0, RowSpace(NOTHING, NOTHING), reference, no_tables())
 
 
 @compiled()
 def _proposed(numbers, posterior, positions, rng, new, log_q, components):
-    surrogate, here = posterior.surrogate, np.empty(new.shape[1])
+    reference, here = posterior.reference, np.empty(new.shape[1])
     there, step = np.empty(new.shape[1]), np.empty(new.shape[1])
     for k in range(len(positions)):
-        whiten(surrogate.whitener, positions[k], surrogate.centre, here)
+        whiten(reference.whitener, positions[k], reference.centre, here)
         move = Move(positions[k], new[k], here, there, step)
         log_q[k], components[k] = roles.propose(numbers, move, posterior, rng)
 

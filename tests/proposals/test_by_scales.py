@@ -5,14 +5,14 @@ import pytest
 from scipy.special import logsumexp
 
 from proposals.proposing import proposed
-from pymc_minibatch_mh.kernels.by_scales import (
-    ByScales,
-    place_by_scales,
+from pymc_minibatch_mh.kernels.scale_conditional import (
+    ScaleConditional,
+    place_given_scales,
     size_of_work,
-    whiten_by_scales,
+    whiten_given_scales,
 )
 from pymc_minibatch_mh.proposals.mixture import ByScalesNumbers
-from pymc_minibatch_mh.reference.given_scales import KNOT_GAP, NORMALS, _quantiles
+from pymc_minibatch_mh.reference.scale_conditional import KNOT_GAP, NORMALS, _quantiles
 
 #: Two scales and a rest in between, as the three coordinates of `proposing`.
 SCALES, REST = np.array([2, 0]), np.array([1])
@@ -28,7 +28,7 @@ def tables():
     spread = np.array([[0.6, 0.2], [0.2, 0.9]])
     means, whiteners = 0.5 * rng.standard_normal((2, 2, KNOTS.size, 1))
     means[:, 4] = whiteners[:, 4] = 0.0
-    return ByScales(
+    return ScaleConditional(
         SCALES,
         REST,
         np.array([0.4, -1.1]),
@@ -55,13 +55,13 @@ def numbers(component, rho=0.0, scale=0.7):
 
 def place_of(white, of):
     place = np.empty(white.size)
-    volume = place_by_scales(of, white, place, np.zeros(size_of_work(of)))
+    volume = place_given_scales(of, white, place, np.zeros(size_of_work(of)))
     return place, volume
 
 
 def white_of(place, of):
     white = np.empty(place.size)
-    volume = whiten_by_scales(of, place, white, np.zeros(size_of_work(of)))
+    volume = whiten_given_scales(of, place, white, np.zeros(size_of_work(of)))
     return white, volume
 
 

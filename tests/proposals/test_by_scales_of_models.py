@@ -6,7 +6,7 @@ import pytest
 
 from pymc_minibatch_mh import Laplace, Mixture, TunaMH, explain
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.by_scales import place_by_scales, size_of_work
+from pymc_minibatch_mh.kernels.scale_conditional import place_given_scales, size_of_work
 from pymc_minibatch_mh.proposals.mixture import ByScalesNumbers, MixtureNumbers
 
 ROWS, GROUPS = 1_200, 8
@@ -35,21 +35,21 @@ def test_draws_are_those_of_the_posterior_where_effects_are_normal():
     """The posterior of the effects given their scale is normal, and only the scale is tabled."""
     with hierarchy(noise=2.0):
         step = TunaMH()
-    tables, target = step.prepared.by_scales, step.target
+    tables, target = step.plan.scale_conditional, step.target
     assert tables is not None
     work, place, ratios = np.empty(size_of_work(tables)), np.empty(GROUPS + 2), []
     for white in np.random.default_rng(6).standard_normal((300, GROUPS + 2)):
-        log_q = place_by_scales(tables, white, place, work) - 0.5 * white @ white
+        log_q = place_given_scales(tables, white, place, work) - 0.5 * white @ white
         ratios.append(target.log_prior(place) + target.log_likelihood(place) - log_q)
     assert np.std(ratios) < 0.05
 
 
 def test_moves_are_drawn_by_the_tables_where_there_are_some(step):
     record = Mixture().record(GROUPS + 2)
-    assert isinstance(Mixture().linked(record, step.prepared), ByScalesNumbers)
-    for plain in (Mixture(by_scales=False), Laplace()):
-        assert isinstance(plain.linked(record, step.prepared), MixtureNumbers)
-        assert plain.scales(step.prepared) == ()
+    assert isinstance(Mixture().linked(record, step.plan), ByScalesNumbers)
+    for plain in (Mixture(scale_conditional=False), Laplace()):
+        assert isinstance(plain.linked(record, step.plan), MixtureNumbers)
+        assert plain.scales(step.plan) == ()
 
 
 def test_scales_are_named(step):
@@ -59,15 +59,15 @@ def test_scales_are_named(step):
 
 def test_models_without_scales_have_no_tables():
     with hierarchy(scale=False):
-        assert TunaMH().prepared.by_scales is None
+        assert TunaMH().plan.scale_conditional is None
 
 
 @pytest.mark.parametrize("settings", [{"taylor_order": 1}, {"centre": "start"}])
 def test_there_are_no_tables_without_a_quadratic_of_the_rows(settings):
     with hierarchy():
-        assert TunaMH(**settings).prepared.by_scales is None
+        assert TunaMH(**settings).plan.scale_conditional is None
 
 
 def test_by_scales_is_true_or_false():
-    with pytest.raises(SettingError, match="by_scales='yes' is neither True nor False"):
-        Mixture(by_scales="yes")
+    with pytest.raises(SettingError, match="scale_conditional='yes' is neither True nor False"):
+        Mixture(scale_conditional="yes")

@@ -17,7 +17,7 @@ from pymc_minibatch_mh.kernels.batch import draw_batch
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import Move, whiten
-from pymc_minibatch_mh.kernels.posterior import Posterior, RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
 from pymc_minibatch_mh.kernels.roles import DERIVATIVES_SIGNATURE, LOGP_SIGNATURE
 from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LinkedLangevin
 from statistical.budget import FAR
@@ -49,9 +49,9 @@ def posterior(first=0):
     """Return a posterior of normal means, whose control variates are exact."""
     gradient = (DATA - CENTRE).sum(axis=0)
     hessian = -ROWS * np.eye(SIZE)
-    surrogate = Surrogate(CENTRE, FACTOR, np.linalg.inv(FACTOR), gradient, hessian, 2, BETA, first)
+    reference = Reference(CENTRE, FACTOR, np.linalg.inv(FACTOR), gradient, hessian, 2, BETA, first)
     space = RowSpace(np.array([0, ROWS]), np.zeros(0, dtype=np.int64))
-    return Posterior(address_of(prior), 0, space, surrogate, no_tables())
+    return Posterior(address_of(prior), 0, space, reference, no_tables())
 
 
 def linked(step, preconditioner, batch_size):
@@ -61,10 +61,10 @@ def linked(step, preconditioner, batch_size):
 
 @compiled()
 def _proposed(own, posterior, positions, rng, new, log_q):
-    surrogate, size = posterior.surrogate, new.shape[1]
+    reference, size = posterior.reference, new.shape[1]
     here, there, step = np.empty(size), np.empty(size), np.empty(size)
     for k in range(len(positions)):
-        whiten(surrogate.whitener, positions[k], surrogate.centre, here)
+        whiten(reference.whitener, positions[k], reference.centre, here)
         move = Move(positions[k], new[k], here, there, step)
         log_q[k], _ = roles.propose(own, move, posterior, rng)
 

@@ -124,7 +124,7 @@ def test_a_batch_estimates_the_gradient_of_all_rows(moved, batch_size):
         chain.advance(1)
         found.append(chain.state.proposal.state.copy())
     found = np.array(found)
-    exact = step.target.passes.likelihood(chain.position, hessian=False)
+    exact = step.target.full_data.likelihood(chain.position, hessian=False)
     # Half of the rows or more stand for all of them.
     assert (found[:, 0] == {0: 0, 100: 100, 4_000: ROWS}[batch_size]).all()
     expected = np.array([exact.value, *exact.gradient]) if batch_size else np.zeros(4)

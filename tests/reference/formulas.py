@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 from scipy.special import expit, log_expit
 
-from pymc_minibatch_mh.reference.passes import Derivatives
+from pymc_minibatch_mh.reference.full_data import Derivatives
 
 
 def logistic_rows(X, y, theta, order):
@@ -26,7 +26,7 @@ def quadratic(mean, precision, theta, *, hessian):
     return derivatives(-0.5 * gap @ precision @ gap, -precision @ gap, -precision, hessian=hessian)
 
 
-def averaged_bend(likelihood, theta, factor, rows):
+def averaged_skewness(likelihood, theta, factor, rows):
     """How much the average gradient over a Gaussian differs from that in its middle."""
 
     def gradient(place):
@@ -47,8 +47,8 @@ def logistic_passes(X, y, prior_precision):
     def prior(theta, *, hessian):
         return quadratic(0.0, np.diag(prior_precision), theta, hessian=hessian)
 
-    def bend(theta, factor, rows):
-        return averaged_bend(likelihood, theta, factor, rows)
+    def skewness(theta, factor, rows):
+        return averaged_skewness(likelihood, theta, factor, rows)
 
     return SimpleNamespace(
         n_rows=len(y),
@@ -56,8 +56,8 @@ def logistic_passes(X, y, prior_precision):
         logs=np.arange(0),
         likelihood=likelihood,
         prior=prior,
-        bend=bend,
-        bend_of_prior=lambda theta, factor: np.zeros(theta.size),
+        skewness=skewness,
+        skewness_of_prior=lambda theta, factor: np.zeros(theta.size),
     )
 
 

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
 
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.reference.target import Target
 
 GROUPS, EACH, NOISE = 12, 100, 2.0
@@ -27,8 +27,8 @@ def target_of(define, order=2):
         define()
     # PyTensor's own function for the start of a Cholesky factor wants BLAS.
     point = STARTS.get(define) or model.initial_point()
-    target = Target(split(model, model.value_vars, initial_point=point), order, 1.0, None)
-    return target, target.split.ravel(point)
+    target = Target(factorize(model, model.value_vars, initial_point=point), order, 1.0, None)
+    return target, target.factorization.ravel(point)
 
 
 def normal():

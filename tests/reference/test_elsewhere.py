@@ -12,7 +12,7 @@ from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.bounds import block_tables as block_bounds
 from pymc_minibatch_mh.chain.probe import Probe
 from pymc_minibatch_mh.plan import violations
-from pymc_minibatch_mh.reference import passes, target
+from pymc_minibatch_mh.reference import full_data, target
 
 N, G = 20_000, 5
 RNG = np.random.default_rng(4)
@@ -36,7 +36,7 @@ def model_of(rows, groups=G):
 def small_blocks():
     """Have few rows read at a time, and few for comparisons."""
     with pytest.MonkeyPatch.context() as patch:
-        for room in (passes, block_bounds):
+        for room in (full_data, block_bounds):
             patch.setattr(room, "BLOCK_ROWS", 8_192)
         patch.setattr(target, "CHECK_ROWS", 100)
         patch.setattr(violations, "CHANGES", 5_000)
@@ -60,23 +60,23 @@ def test_sums_and_bounds_are_those_of_this_process():
     ours, theirs = steps()
     assert ours.target.source.has_workers
     assert not theirs.target.source.has_workers
-    for one, other in zip(ours.surrogate, theirs.surrogate, strict=True):
+    for one, other in zip(ours.reference, theirs.reference, strict=True):
         np.testing.assert_array_equal(one, other)
-    for what in ("heads", "largest", "sums"):
+    for what in ("headers", "largest", "sums"):
         np.testing.assert_array_equal(getattr(ours.tables, what), getattr(theirs.tables, what))
 
 
 def every_pass(step):
-    passes, s = step.target.passes, step.surrogate
+    full_data, s = step.target.full_data, step.reference
     new = s.centre + s.factor[:, 0]
     moves, order = [(s.centre, new), (new, s.centre)], step.target.taylor_order
-    yield passes.values(new)
-    yield passes.bend(s.centre, s.factor, None)
-    yield passes.bend(s.centre, s.factor, np.arange(0, N, 7))
-    yield passes.change(order, (s.centre, new, s.centre))
-    yield passes.differences(order, moves, s.centre, np.arange(5, N, 1_000))
-    yield [[m.variance, m.skewness] for m in passes.moves(order, moves, s.centre)]
-    yield passes.likelihood(new, hessian=False, rows=np.arange(3, N, 11)).gradient
+    yield full_data.values(new)
+    yield full_data.skewness(s.centre, s.factor, None)
+    yield full_data.skewness(s.centre, s.factor, np.arange(0, N, 7))
+    yield full_data.change(order, (s.centre, new, s.centre))
+    yield full_data.differences(order, moves, s.centre, np.arange(5, N, 1_000))
+    yield [[m.variance, m.skewness] for m in full_data.moves(order, moves, s.centre)]
+    yield full_data.likelihood(new, hessian=False, rows=np.arange(3, N, 11)).gradient
     yield step.tables.of(0, np.array([3, 3, 8_200]))
 
 
@@ -89,10 +89,10 @@ def test_every_pass_is_that_of_this_process():
 @small_blocks()
 def test_rows_that_are_left_out_do_not_count():
     (step, _), left_out = steps(), np.array([3, 8_192, 8_200, N - 1])
-    s, order = step.surrogate, step.target.taylor_order
+    s, order = step.reference, step.target.taylor_order
     moves = [(s.centre, s.centre + s.factor[:, 0])]
-    (every,) = step.target.passes.differences(order, moves, s.centre, np.arange(N))
-    (moments,) = step.target.passes.moves(order, moves, s.centre, left_out)
+    (every,) = step.target.full_data.differences(order, moves, s.centre, np.arange(N))
+    (moments,) = step.target.full_data.moves(order, moves, s.centre, left_out)
     others = np.delete(every, left_out)
     np.testing.assert_allclose(moments.variance, others.var(ddof=1), rtol=1e-9)
 
@@ -101,11 +101,11 @@ def test_rows_that_are_left_out_do_not_count():
 def test_rows_that_change_most_are_those_of_this_process():
     def found(step):
         rng = np.random.default_rng(1)
-        largest = passes.Largest(N, 1.0)
-        s, order = step.surrogate, step.target.taylor_order
+        largest = full_data.Largest(N, 1.0)
+        s, order = step.reference, step.target.taylor_order
         moves = [tuple(s.centre + x @ s.factor.T for x in rng.standard_normal((2, 3 + G)))]
-        step.target.passes.moves(order, moves, s.centre, largest=largest)
-        (every,) = step.target.passes.differences(order, moves, s.centre, np.arange(N))
+        step.target.full_data.moves(order, moves, s.centre, largest=largest)
+        (every,) = step.target.full_data.differences(order, moves, s.centre, np.arange(N))
         assert set(largest.rows) == set(np.argsort(np.abs(every))[-largest.rows.size :])
         return largest.rows
 
@@ -115,7 +115,7 @@ def test_rows_that_change_most_are_those_of_this_process():
 @small_blocks()
 def test_what_all_rows_say_of_a_move_is_what_they_say_here():
     probes = [Probe(step.chain, np.random.default_rng(1)) for step in steps()]
-    centre = steps()[0].surrogate.centre
+    centre = steps()[0].reference.centre
     ours, theirs = (probe.rows(probe.propose(centre)) for probe in probes)
     assert ours == theirs
     assert 0.0 < ours.bound_ratio <= 1.0
@@ -145,9 +145,9 @@ def test_few_rows_are_read_here():
     # Trial rows of the bounds, and rows that the model is compared on.
     assert 0 < storage.n_read < 1_000
     read = storage.n_read
-    step.target.passes.likelihood(step.surrogate.centre, hessian=True)
+    step.target.full_data.likelihood(step.reference.centre, hessian=True)
     Probe(step.chain, np.random.default_rng(1)).rows(
-        Probe(step.chain, np.random.default_rng(1)).propose(step.surrogate.centre)
+        Probe(step.chain, np.random.default_rng(1)).propose(step.reference.centre)
     )
     step.tables.draw(0, np.random.default_rng(2), 500)
     assert storage.n_read == read

@@ -9,8 +9,8 @@ from every import every
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import hierarchy, mode
 from pymc_minibatch_mh.reference import target as target_module
+from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.hierarchy import find_marginal_mode
-from pymc_minibatch_mh.reference.passes import Passes
 from reference import hierarchies as models
 from reference.formulas import hierarchy_passes
 from tiers import fast
@@ -24,7 +24,7 @@ QUICK = [
 
 def found(define, start=None):
     target, own = models.target_of(define)
-    at = own if start is None else start(own, target.split.coordinate_names)
+    at = own if start is None else start(own, target.factorization.coordinate_names)
     return target.mode(at, np.random.default_rng(0)), target
 
 
@@ -39,20 +39,20 @@ def moments(grid):
 @pytest.fixture
 def read(monkeypatch):
     """How many rows each pass read, None for all."""
-    rows_read, likelihood = [], Passes.likelihood
+    rows_read, likelihood = [], FullData.likelihood
 
     def counted(self, theta, *, hessian, rows=None):
         rows_read.append(None if rows is None else len(rows))
         return likelihood(self, theta, hessian=hessian, rows=rows)
 
-    monkeypatch.setattr(Passes, "likelihood", counted)
+    monkeypatch.setattr(FullData, "likelihood", counted)
     return rows_read
 
 
 @every("define", fast([*QUICK, models.varying_slopes], QUICK), ids=lambda define: define.__name__)
 def test_every_model_with_scales_has_a_centre(define):
     mode, target = found(define)
-    names = target.split.coordinate_names
+    names = target.factorization.coordinate_names
     assert mode.marginal == target.scales(mode.position)
     assert all(
         "_log__" in names[k] or "chol" in names[k] or names[k] == "mu" for k in mode.marginal
@@ -60,17 +60,17 @@ def test_every_model_with_scales_has_a_centre(define):
     assert np.linalg.eigvalsh(mode.precision)[0] > 0.0
     # Given the scales it is a mode of the rest.
     rest = np.setdiff1d(np.arange(len(names)), mode.marginal)
-    slope = target.passes.likelihood(mode.position, hessian=False).gradient
-    slope = (slope + target.passes.prior(mode.position, hessian=False).gradient)[rest]
+    slope = target.full_data.likelihood(mode.position, hessian=False).gradient
+    slope = (slope + target.full_data.prior(mode.position, hessian=False).gradient)[rest]
     own = mode.precision[np.ix_(rest, rest)]
     assert np.sqrt(slope @ np.linalg.solve(own, slope)) < 0.02 * np.sqrt(len(names))
-    surrogate = target.expand(mode.position, np.random.default_rng(0))
-    assert np.isfinite(surrogate.factor).all()
+    reference = target.expand(mode.position, np.random.default_rng(0))
+    assert np.isfinite(reference.factor).all()
 
 
 def test_the_scale_is_that_of_the_exact_marginal_density():
     mode, target = found(models.normal)
-    k = target.split.coordinate_names.index("tau_log__")
+    k = target.factorization.coordinate_names.index("tau_log__")
     grid = np.linspace(-3.0, 2.0, 2_001)
     best = grid[np.argmax([models.exact_log_density(spot) for spot in grid])]
     _, deviation = moments(grid)
@@ -80,11 +80,11 @@ def test_the_scale_is_that_of_the_exact_marginal_density():
 
 def test_smoothing_moves_the_scale_to_its_mean():
     target, start = models.target_of(models.normal)
-    surrogate = target.expand(start, np.random.default_rng(0))
-    k = target.split.coordinate_names.index("tau_log__")
+    reference = target.expand(start, np.random.default_rng(0))
+    k = target.factorization.coordinate_names.index("tau_log__")
     mean, deviation = moments(np.linspace(-4.0, 3.0, 2_001))
-    assert surrogate.centre[k] == pytest.approx(mean, abs=0.06 * deviation)
-    own = np.sqrt((surrogate.factor @ surrogate.factor.T)[k, k])
+    assert reference.centre[k] == pytest.approx(mean, abs=0.06 * deviation)
+    own = np.sqrt((reference.factor @ reference.factor.T)[k, k])
     assert own == pytest.approx(deviation, rel=0.1)
 
 
@@ -202,8 +202,8 @@ def test_a_model_without_scales_is_searched_as_ever(monkeypatch):
     target, start = models.target_of(models.regression)
     assert target.scales(start) == ()
     own = target.mode(start, np.random.default_rng(0))
-    names = target.split.coordinate_names
-    same = mode.find_mode(target.passes, start, 1.0, names, np.random.default_rng(0))
+    names = target.factorization.coordinate_names
+    same = mode.find_mode(target.full_data, start, 1.0, names, np.random.default_rng(0))
     np.testing.assert_array_equal(own.position, same.position)
     np.testing.assert_array_equal(own.precision, same.precision)
     assert own.marginal == ()
@@ -226,7 +226,7 @@ def test_a_smoothed_centre_keeps_its_scales():
     target, start = models.target_of(models.logistic)
     rng = np.random.default_rng(0)
     marginal = target.mode(start, rng)
-    moved = target_module.smoothed(target.passes, marginal, 1.0, rng)
+    moved = target_module.smoothed(target.full_data, marginal, 1.0, rng)
     assert moved is not marginal
     assert moved.marginal == marginal.marginal
     assert np.linalg.eigvalsh(moved.precision)[0] > 0.0

@@ -16,8 +16,8 @@ def frozen(define, place=None):
     """Freeze the rows at a place, and return V with the best x for the scales there."""
     target, start = models.target_of(define)
     place = start if place is None else place(start.size)
-    rows = target.passes.likelihood(place, hessian=True)
-    marginal = Marginal.frozen(target.passes.prior, target.scales(start), place, rows)
+    rows = target.full_data.likelihood(place, hessian=True)
+    marginal = Marginal.frozen(target.full_data.prior, target.scales(start), place, rows)
     return marginal, marginal.given(place[marginal.scales])
 
 

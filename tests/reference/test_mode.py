@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from every import every
 from pymc_minibatch_mh.compiled.compiled_model import GraphPrior
 from pymc_minibatch_mh.errors import MinibatchError, ModeError
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.reference import mode as mode_module
 from pymc_minibatch_mh.reference.mode import find_mode
 from pymc_minibatch_mh.reference.target import Target
@@ -202,7 +202,7 @@ def normal():
         mu = pm.Normal("mu", 0.0, 0.1)
         pm.Normal("few", mu, 0.5, observed=few)
         pm.Normal("many", mu * design, 2.0, observed=many)
-    target = Target(split(model, model.value_vars), 2, 0.5, None)
+    target = Target(factorize(model, model.value_vars), 2, 0.5, None)
     precision = 100.0 + 0.5 * (1_000 / 0.25 + design @ design / 4.0)
     mean = 0.5 * (few.sum() / 0.25 + design @ many / 4.0) / precision
     return SimpleNamespace(target=target, precision=precision, mean=mean, few=few, design=design)
@@ -236,7 +236,7 @@ def test_a_step_that_is_too_long_is_no_error_of_pymc():
         scale = pm.HalfNormal("scale")
         effect = pm.Normal("effect", 0.0, scale, shape=3)
         pm.Normal("y", effect[0], 1.0, observed=RNG.normal(size=1_000))
-    prior = GraphPrior(split(model, model.value_vars))
+    prior = GraphPrior(factorize(model, model.value_vars))
     # The scale underflows to zero here, which PyMC's own check refuses by raising.
     value, *_ = prior.derivatives(np.array([-800.0, 0.1, 0.0, 0.0]), np.empty(0), hessian=True)
     assert value == -np.inf

@@ -5,7 +5,7 @@ import numpy as np
 from every import every
 from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.reference.hierarchy import read_by_forms, read_by_passes
+from pymc_minibatch_mh.reference.hierarchy import read_by_forms, read_by_full_data
 from reference import hierarchies as models
 
 CHOLESKY = [f"chol_cholesky-cov-packed__[{k}]" for k in range(3)]
@@ -30,7 +30,7 @@ SCALES = {
 @every("define", SCALES, ids=lambda define: define.__name__)
 def test_scales_are_told_from_locations(define):
     target, start = models.target_of(define)
-    names = target.split.coordinate_names
+    names = target.factorization.coordinate_names
     for far in (0.0, 3.0):
         moved = start + far * np.random.default_rng(1).uniform(-1.0, 1.0, start.size)
         assert sorted(names[k] for k in target.scales(moved)) == sorted(SCALES[define])
@@ -40,13 +40,13 @@ def test_scales_are_told_from_locations(define):
 def test_what_rows_read_is_seen_by_their_slopes_too(define):
     target, start = models.target_of(define)
     by_forms = read_by_forms(target.row_functions, start.size)
-    np.testing.assert_array_equal(read_by_passes(target.passes, start), by_forms)
+    np.testing.assert_array_equal(read_by_full_data(target.full_data, start), by_forms)
 
 
 def test_rows_as_a_graph_have_scales_too():
     target, start = models.target_of(models.logistic)
     expected = target.scales(start)
-    target.compiled.rows = GraphRows(target.split, target.source)
+    target.compiled.rows = GraphRows(target.factorization, target.source)
     target.compiled.row_functions = BoundsError("no forms")
     assert target.scales(start) == expected
 

@@ -13,12 +13,12 @@ from likelihood.evaluation import at_points
 from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.compiled.graphs import GraphRows
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.reference import climb
+from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.reference import newton
 from pymc_minibatch_mh.reference import target as target_module
 from pymc_minibatch_mh.reference.density import normals_near
+from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.mode import JITTERS
-from pymc_minibatch_mh.reference.passes import Derivatives, Passes
 from pymc_minibatch_mh.reference.target import Target
 from tiers import fast
 
@@ -34,14 +34,14 @@ def rng():
 def told(monkeypatch):
     """What the search reports while it goes on."""
     lines = []
-    monkeypatch.setattr(climb, "report", lambda stage, text: lines.append((stage, text)))
+    monkeypatch.setattr(newton, "report", lambda stage, text: lines.append((stage, text)))
     return lines
 
 
 def searched(model):
     """Return the mode, from where PyMC starts, and the target."""
-    target = Target(split(model, model.value_vars), 2, 1.0, None)
-    start = target.split.ravel(model.initial_point())
+    target = Target(factorize(model, model.value_vars), 2, 1.0, None)
+    start = target.factorization.ravel(model.initial_point())
     return target.mode(start, np.random.default_rng(0)), target
 
 
@@ -50,7 +50,7 @@ def assert_is_a_mode_to_pymc(model, mode, target):
     # Whatever a standard deviation is by the search, PyMC says what it is.
     step = 1e-3 * np.linalg.inv(np.linalg.cholesky(mode.precision))
     places = np.concatenate([mode.position[None], mode.position + step, mode.position - step])
-    points = [target.split.unravel(place, {}) for place in places]
+    points = [target.factorization.unravel(place, {}) for place in places]
     gradient, *around = at_points(model, model.dlogp(), points) @ step.T
     above, below = np.split(np.array(around), 2)
     precision = (below - above) / 2.0
@@ -188,9 +188,9 @@ def test_a_laplace_prior_gets_a_centre_and_a_scale(rng, scale):
     weights = np.exp(density - density.max())
     mean = np.average(grid, weights=weights)
     deviation = np.sqrt(np.average((grid - mean) ** 2, weights=weights))
-    surrogate = TunaMH(model=model).surrogate
-    assert abs(surrogate.centre.item() - mean) < 0.5 * deviation
-    assert 0.6 < surrogate.factor.item() / deviation < 1.6
+    reference = TunaMH(model=model).reference
+    assert abs(reference.centre.item() - mean) < 0.5 * deviation
+    assert 0.6 < reference.factor.item() / deviation < 1.6
 
 
 def test_a_lasso_of_many_coefficients_is_sampled(rng):
@@ -251,9 +251,9 @@ def single_precision():
 @pytest.mark.usefixtures("single_precision")
 @pytest.mark.parametrize("family", fast(["bernoulli", "normal"], ["bernoulli"]))
 def test_single_precision_leads_to_the_mode_of_double_precision(rng, family):
-    found = PenaltyMH(model=years(rng, family)).surrogate
+    found = PenaltyMH(model=years(rng, family)).reference
     with pytensor.config.change_flags(floatX="float64"):
-        mode = PenaltyMH(model=years(np.random.default_rng(5), family)).surrogate
+        mode = PenaltyMH(model=years(np.random.default_rng(5), family)).reference
     gap = mode.whitener @ (found.centre - mode.centre)
     assert np.linalg.norm(gap) < 0.1
 
@@ -287,13 +287,13 @@ def test_a_scale_that_runs_away_ends_the_search_early(rng, told, define, found):
     assert "The last point is" in str(error.value)
     starts = [k for k, (_, text) in enumerate(told) if text.startswith("1/")]
     assert len(starts) == 1 + len(JITTERS)
-    assert np.diff([*starts, len(told)]).max() < climb.MAX_STEPS
+    assert np.diff([*starts, len(told)]).max() < newton.MAX_STEPS
 
 
 def test_the_search_says_how_far_it_is(rng, told):
     searched(years(rng, "bernoulli"))
     assert told[0][0] == "Newton"
-    assert told[0][1].startswith(f"1/{climb.MAX_STEPS}, distance ")
+    assert told[0][1].startswith(f"1/{newton.MAX_STEPS}, distance ")
     assert told[-1][1].startswith(f"{len(told)}/")
 
 
@@ -312,13 +312,13 @@ def many_rows():
 @pytest.fixture
 def read(monkeypatch):
     """How many rows each pass read, None for all, and whether it took the Hessian."""
-    found, likelihood = [], Passes.likelihood
+    found, likelihood = [], FullData.likelihood
 
     def counted(self, theta, *, hessian, rows=None):
         found.append((None if rows is None else len(rows), hessian))
         return likelihood(self, theta, hessian=hessian, rows=rows)
 
-    monkeypatch.setattr(Passes, "likelihood", counted)
+    monkeypatch.setattr(FullData, "likelihood", counted)
     return found
 
 
@@ -326,13 +326,13 @@ def test_a_subsample_saves_passes_over_all_rows(many_rows, read):
     mode, target = searched(many_rows)
     assert read.count((None, True)) <= 4
     assert read.count((None, False)) == 0
-    gradient = target.passes.likelihood(mode.position, hessian=False).gradient
-    gradient += target.passes.prior(mode.position, hessian=False).gradient
+    gradient = target.full_data.likelihood(mode.position, hessian=False).gradient
+    gradient += target.full_data.prior(mode.position, hessian=False).gradient
     assert np.sqrt(gradient @ np.linalg.solve(mode.precision, gradient)) < 1e-3
 
 
 def test_a_centre_takes_three_passes_over_all_rows(many_rows, read, monkeypatch):
-    target = Target(split(many_rows, many_rows.value_vars), 2, 1.0, None)
+    target = Target(factorize(many_rows, many_rows.value_vars), 2, 1.0, None)
     found = target.expand(np.zeros(2), np.random.default_rng(0))
     assert sum(rows is None for rows, _ in read) == 3
     monkeypatch.setattr(target_module, "MANY_ROWS", 10**9)
@@ -341,7 +341,7 @@ def test_a_centre_takes_three_passes_over_all_rows(many_rows, read, monkeypatch)
 
 
 def test_rows_as_a_graph_spare_hessians(many_rows, read):
-    target = Target(split(many_rows, many_rows.value_vars), 2, 1.0, None)
-    target.compiled.rows = GraphRows(target.split, target.source)
+    target = Target(factorize(many_rows, many_rows.value_vars), 2, 1.0, None)
+    target.compiled.rows = GraphRows(target.factorization, target.source)
     target.expand(np.zeros(2), np.random.default_rng(0))
     assert read.count((None, True)) <= 3

@@ -78,10 +78,10 @@ def test_a_normal_posterior_keeps_its_mode():
         def prior(self, theta, *, hessian):
             return quadratic(np.zeros(2), np.eye(2), theta, hessian=hessian)
 
-        def bend(self, theta, factor, rows):
+        def skewness(self, theta, factor, rows):
             return np.zeros(2)
 
-        def bend_of_prior(self, theta, factor):
+        def skewness_of_prior(self, theta, factor):
             return np.zeros(2)
 
     mode = find_mode(Normal(), np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))

@@ -10,8 +10,8 @@ from pymc_minibatch_mh.kernels.looks import predicted_noise
 from pymc_minibatch_mh.kernels.moves import move_between
 from pymc_minibatch_mh.kernels.posterior import expansion_change
 from pymc_minibatch_mh.kernels.row_sums import moments_of_move
-from pymc_minibatch_mh.likelihood.split import split
-from pymc_minibatch_mh.reference.mode import calibrate, surrogate_at
+from pymc_minibatch_mh.likelihood.factorization import factorize
+from pymc_minibatch_mh.reference.mode import calibrate, reference_at
 from pymc_minibatch_mh.reference.target import Target
 from reference.formulas import logistic_rows
 
@@ -29,10 +29,10 @@ def target_of():
     with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, 2.0, shape=3)
         pm.Bernoulli("y", logit_p=pm.math.dot(X, beta), observed=y)
-    first = Target(split(model, model.value_vars), 2, 1.0, None)
+    first = Target(factorize(model, model.value_vars), 2, 1.0, None)
 
     def build(order, beta):
-        return first.beside(order, beta)
+        return first.with_order_and_temperature(order, beta)
 
     return build
 
@@ -42,11 +42,11 @@ def setting_of(target_of):
     def build(order, beta=1.0):
         target = target_of(order, beta)
         mode = target.mode(np.zeros(3), np.random.default_rng(1))
-        surrogate = surrogate_at(mode, order, beta)
+        reference = reference_at(mode, order, beta)
         rng = np.random.default_rng(2)
-        theta, new = surrogate.centre + 2.0 * rng.normal(size=(2, 3)) @ surrogate.factor.T
+        theta, new = reference.centre + 2.0 * rng.normal(size=(2, 3)) @ reference.factor.T
         return SimpleNamespace(
-            target=target, mode=mode, surrogate=surrogate, theta=theta, new=new, order=order
+            target=target, mode=mode, reference=reference, theta=theta, new=new, order=order
         )
 
     return build
@@ -54,16 +54,16 @@ def setting_of(target_of):
 
 def compiled_change(s, rows, target=None):
     target = target or s.target
-    space, address = target.passes.space, address_of(target.evaluate)
-    rows, ends = np.array(rows, dtype=np.int64), (s.theta, s.new, s.surrogate.centre)
+    space, address = target.full_data.space, address_of(target.evaluate)
+    rows, ends = np.array(rows, dtype=np.int64), (s.theta, s.new, s.reference.centre)
     n, mean, *_ = moments_of_move(address, ends, space, rows, np.empty(rows.size))
     return n * mean
 
 
 def expansion(s, theta):
     """Taylor polynomial of every row around the centre, by formula."""
-    gap = theta - s.surrogate.centre
-    parts = logistic_rows(X, y, s.surrogate.centre, s.order)
+    gap = theta - s.reference.centre
+    parts = logistic_rows(X, y, s.reference.centre, s.order)
     total = parts[0].copy()
     if s.order >= 1:
         total += parts[1] @ gap
@@ -84,12 +84,12 @@ def assert_remainders_change_as_by_formula(s, target=None):
         np.testing.assert_allclose(found, change[row], rtol=1e-8, atol=1e-13)
 
 
-def assert_parts_add_up(s, surrogate=None, target=None):
+def assert_parts_add_up(s, reference=None, target=None):
     """β Σ remainders + expansion is the change of the tempered log-likelihood."""
-    surrogate = surrogate or s.surrogate
-    beta = s.surrogate.inverse_temperature
+    reference = reference or s.reference
+    beta = s.reference.inverse_temperature
     total = beta * compiled_change(s, range(N), target)
-    total += expansion_change(surrogate, s.theta, s.new)
+    total += expansion_change(reference, s.theta, s.new)
     expected = beta * (log_likelihoods(s.new).sum() - log_likelihoods(s.theta).sum())
     assert abs(expected) > 0.1 * beta
     assert total == pytest.approx(expected, rel=1e-9)
@@ -113,15 +113,15 @@ def test_expansion_and_remainders_add_up_to_the_log_likelihood(setting_of, order
 @every("order", ORDERS)
 def test_a_move_and_its_return_cancel(setting_of, order):
     s = setting_of(order)
-    there = expansion_change(s.surrogate, s.theta, s.new)
-    assert expansion_change(s.surrogate, s.new, s.theta) == pytest.approx(-there, rel=1e-12)
+    there = expansion_change(s.reference, s.theta, s.new)
+    assert expansion_change(s.reference, s.new, s.theta) == pytest.approx(-there, rel=1e-12)
     forth = compiled_change(s, range(N))
     s.theta, s.new = s.new, s.theta
     assert compiled_change(s, range(N)) == pytest.approx(-forth, rel=1e-9)
 
 
 def variance_of(s, theta, new):
-    (moments,) = s.target.passes.moves(s.target.taylor_order, [(theta, new)], s.surrogate.centre)
+    (moments,) = s.target.full_data.moves(s.target.taylor_order, [(theta, new)], s.reference.centre)
     return moments.variance
 
 
@@ -136,10 +136,10 @@ def test_higher_orders_leave_smaller_remainders(setting_of):
 @every("beta", BETAS)
 def test_factor_and_whitener_belong_to_the_precision(setting_of, beta):
     s = setting_of(2, beta)
-    assert_factor_of_the_inverse(s.surrogate.factor, s.mode.precision)
-    np.testing.assert_allclose(s.surrogate.whitener @ s.surrogate.factor, np.eye(3), atol=1e-12)
-    assert (np.triu(s.surrogate.whitener, 1) == 0.0).all()
-    hessian = logistic_rows(X, y, s.surrogate.centre, 2)[2].sum(0)
+    assert_factor_of_the_inverse(s.reference.factor, s.mode.precision)
+    np.testing.assert_allclose(s.reference.whitener @ s.reference.factor, np.eye(3), atol=1e-12)
+    assert (np.triu(s.reference.whitener, 1) == 0.0).all()
+    hessian = logistic_rows(X, y, s.reference.centre, 2)[2].sum(0)
     expected = -beta * hessian + np.eye(3) / 4.0
     np.testing.assert_allclose(s.mode.precision, expected, rtol=1e-9)
 
@@ -148,12 +148,12 @@ def test_factor_and_whitener_belong_to_the_precision(setting_of, beta):
 def test_predicted_spread_covers_most_moves(setting_of, order):
     s = setting_of(order)
     rng = np.random.default_rng(3)
-    calibration, _ = calibrate(s.target.passes, s.target.taylor_order, s.surrogate, rng)
+    calibration, _ = calibrate(s.target.full_data, s.target.taylor_order, s.reference, rng)
     covered = 0
     for _ in range(60):
-        theta, new = s.surrogate.centre + rng.normal(size=(2, 3)) @ s.surrogate.factor.T
-        move = move_between(s.surrogate, theta, new)
-        noise = predicted_noise(move, s.surrogate, calibration.kappa)
+        theta, new = s.reference.centre + rng.normal(size=(2, 3)) @ s.reference.factor.T
+        move = move_between(s.reference, theta, new)
+        noise = predicted_noise(move, s.reference, calibration.kappa)
         covered += N**2 * variance_of(s, theta, new) <= noise
     assert covered >= 40
     assert calibration.third_absolute >= calibration.skewness >= 0.0
@@ -173,7 +173,7 @@ def test_mutant_without_the_second_order_of_rows_is_caught(setting_of):
 @every("part", ["gradient", "hessian"])
 def test_mutant_without_a_part_of_the_expansion_is_caught(setting_of, part):
     s = setting_of(2)
-    mutant = s.surrogate._replace(**{part: np.zeros_like(getattr(s.surrogate, part))})
+    mutant = s.reference._replace(**{part: np.zeros_like(getattr(s.reference, part))})
     with pytest.raises(AssertionError):
         assert_parts_add_up(s, mutant)
 
@@ -181,16 +181,16 @@ def test_mutant_without_a_part_of_the_expansion_is_caught(setting_of, part):
 def test_mutant_that_forgets_the_temperature_is_caught(setting_of):
     s = setting_of(2, 0.2)
     with pytest.raises(AssertionError):
-        assert_parts_add_up(s, s.surrogate._replace(inverse_temperature=1.0))
+        assert_parts_add_up(s, s.reference._replace(inverse_temperature=1.0))
 
 
 def test_mutant_with_another_centre_is_caught(setting_of):
     s = setting_of(2)
     with pytest.raises(AssertionError):
-        assert_parts_add_up(s, s.surrogate._replace(centre=s.surrogate.centre + 0.01))
+        assert_parts_add_up(s, s.reference._replace(centre=s.reference.centre + 0.01))
 
 
 def test_mutant_with_the_transposed_factor_is_caught(setting_of):
     s = setting_of(2)
     with pytest.raises(AssertionError):
-        assert_factor_of_the_inverse(np.ascontiguousarray(s.surrogate.factor.T), s.mode.precision)
+        assert_factor_of_the_inverse(np.ascontiguousarray(s.reference.factor.T), s.mode.precision)

@@ -8,9 +8,9 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_minibatch_mh import PenaltyMH, TunaMH, split
+from pymc_minibatch_mh import PenaltyMH, TunaMH, factorize
 from pymc_minibatch_mh.data import Column
-from pymc_minibatch_mh.errors import SplitCheckError
+from pymc_minibatch_mh.errors import FactorizationError
 from rows.conjugate import (
     Rows,
     drawn,
@@ -124,7 +124,7 @@ def test_a_matrix_in_single_precision_is_read_as_it_is(matrix):
 
 
 def columns_of(model):
-    (term,) = split(model, model.value_vars).terms
+    (term,) = factorize(model, model.value_vars).terms
     return [column.values for column, _ in term.batches]
 
 
@@ -155,7 +155,7 @@ def test_small_integers_in_data_stay_small(dtype):
 def test_a_layout_that_is_mistaken_is_noticed(monkeypatch):
     rows, _ = columns_of_a_matrix()
     monkeypatch.setattr(Column, "address", property(as_if_contiguous))
-    with pytest.raises(SplitCheckError, match="'y': prior part"):
+    with pytest.raises(FactorizationError, match="'y': prior part"):
         PenaltyMH(model=model_of(rows))
 
 

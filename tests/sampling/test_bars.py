@@ -9,7 +9,7 @@ from rich.console import Console
 
 from pymc_minibatch_mh.chain.chain import Draws
 from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.sampling.crew import Bars, ChainProgress
+from pymc_minibatch_mh.sampling.workers import Bars, ChainProgress
 
 
 def block(draws, rows, accepted, full=0):

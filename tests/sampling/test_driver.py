@@ -12,8 +12,8 @@ import zoo
 from altered import with_tables
 from pymc_minibatch_mh import audit, sample
 from pymc_minibatch_mh.errors import BoundViolationError, SettingError
-from pymc_minibatch_mh.sampling import crew, driver
-from pymc_minibatch_mh.sampling import crew as bars
+from pymc_minibatch_mh.sampling import driver, workers
+from pymc_minibatch_mh.sampling import workers as bars
 from zoo import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -27,8 +27,8 @@ def driven(step, draws=80, **settings):
 
 
 def starts(step):
-    surrogate = step.prepared.surrogate
-    point = step.target.split.unravel(surrogate.centre, {})
+    reference = step.plan.reference
+    point = step.target.factorization.unravel(reference.centre, {})
     return {name: values + 0.1 for name, values in point.items()}
 
 
@@ -96,8 +96,8 @@ def test_chains_that_share_a_generator_are_noticed(model_of, prepared, monkeypat
 def test_blocks_of_any_length_draw_the_same(prepared, monkeypatch):
     step = prepared("two_likelihoods", "PenaltyMH")
     expected = driven(step)
-    monkeypatch.setattr(crew, "FIRST_BLOCK", 7)
-    monkeypatch.setattr(crew, "BLOCK_SECONDS", 1e-9)
+    monkeypatch.setattr(workers, "FIRST_BLOCK", 7)
+    monkeypatch.setattr(workers, "BLOCK_SECONDS", 1e-9)
     assert differences(driven(step), expected) == []
 
 
@@ -131,7 +131,7 @@ def test_an_interrupt_keeps_the_draws(prepared, monkeypatch, caplog):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(bars.Bars, "show", show)
-    monkeypatch.setattr(crew, "LOOK", 0.001)
+    monkeypatch.setattr(workers, "LOOK", 0.001)
     with caplog.at_level(logging.WARNING, logger="pymc"):
         trace = driven(step, 10_000_000, cores=2)
     assert reached.is_set()
@@ -147,7 +147,7 @@ def test_an_interrupt_keeps_the_draws(prepared, monkeypatch, caplog):
 def test_chains_that_an_interrupt_leaves_keep_their_numbers(prepared, monkeypatch):
     step = prepared("two_likelihoods", "TunaMH")
     whole = driven(step, 30)
-    monkeypatch.setattr(crew.Crew, "complete", lambda self: ([1], 30))
+    monkeypatch.setattr(workers.Workers, "complete", lambda self: ([1], 30))
     left = driven(step, 30)
     for group in ("posterior", "sample_stats"):
         assert left[group]["chain"].to_numpy().tolist() == [1]
@@ -158,7 +158,7 @@ def test_chains_that_an_interrupt_leaves_keep_their_numbers(prepared, monkeypatc
 
 def test_an_interrupt_hides_no_violation(prepared, monkeypatch):
     step = prepared("two_likelihoods", "TunaMH")
-    advance = crew.Chain.advance
+    advance = workers.Chain.advance
 
     def violated(chain, *arguments):
         if chain.state.n_draws > 2_000:
@@ -169,8 +169,8 @@ def test_an_interrupt_hides_no_violation(prepared, monkeypatch):
         if min(chain.drawn for chain in chains) > 0:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(crew.Chain, "advance", violated)
-    monkeypatch.setattr(crew, "LOOK", 0.5)
+    monkeypatch.setattr(workers.Chain, "advance", violated)
+    monkeypatch.setattr(workers, "LOOK", 0.5)
     monkeypatch.setattr(bars.Bars, "show", show)
     with pytest.raises(BoundViolationError):
         driven(step, 10_000_000, cores=2)
@@ -192,7 +192,7 @@ def test_an_interrupt_before_there_is_a_draw_is_one(prepared, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bars.Bars, "show", show)
-    monkeypatch.setattr(crew, "LOOK", 1e-6)
+    monkeypatch.setattr(workers, "LOOK", 1e-6)
     with pytest.raises(KeyboardInterrupt):
         driven(prepared("two_likelihoods", "TunaMH"), tune=1_000_000)
 

@@ -21,10 +21,10 @@ def heard(caplog):
 
 
 def values_of(model, names, n=9, scale=1.0):
-    split = Walk(model=model).split
+    factorization = Walk(model=model).factorization
     variables = [v for v in model.unobserved_value_vars if v.name in names]
-    positions = scale * np.random.default_rng(3).standard_normal((n, split.size))
-    values = values_at(model, split, variables, positions)
+    positions = scale * np.random.default_rng(3).standard_normal((n, factorization.size))
+    values = values_at(model, factorization, variables, positions)
     return positions, dict(zip((v.name for v in variables), values, strict=True))
 
 
@@ -64,14 +64,14 @@ def test_blocks_make_no_difference(name, monkeypatch, heard):
 
 def test_a_block_holds_what_memory_allows(monkeypatch):
     model = models.tall()
-    split = Walk(model=model).split
+    factorization = Walk(model=model).factorization
     (mu,) = [v for v in model.unobserved_value_vars if v.name == "mu"]
-    function = evaluation.BlockFunction(split.blocks, [mu])
-    count = function._draws_in_block(np.zeros((1, split.size)))
+    function = evaluation.BlockFunction(factorization.blocks, [mu])
+    count = function._draws_in_block(np.zeros((1, factorization.size)))
     # A value for each row, and the parameters, next to nothing.
     assert 8 * models.MANY * count == pytest.approx(evaluation.BLOCK_BYTES, rel=0.01)
     monkeypatch.setattr(evaluation, "BLOCK_BYTES", 10)
-    assert function._draws_in_block(np.zeros((1, split.size))) == 1
+    assert function._draws_in_block(np.zeros((1, factorization.size))) == 1
 
 
 def test_far_out_values_are_as_accurate_as_those_of_pymc():
@@ -85,7 +85,7 @@ def test_numpy_has_all_functions_of_numbers():
     model = models.computed()
     names = {"stable", "softplus", "complement", "clipped"}
     variables = [v for v in model.unobserved_value_vars if v.name in names]
-    function = evaluation.BlockFunction(Walk(model=model).split.blocks, variables)
+    function = evaluation.BlockFunction(Walk(model=model).factorization.blocks, variables)
     nodes = function._many.maker.fgraph.toposort()
     scalars = [node.op.scalar_op for node in nodes if isinstance(node.op, Elemwise)]
     assert scalars

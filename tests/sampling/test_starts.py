@@ -24,7 +24,7 @@ class Holder:
     def __init__(self, model):
         self._model = model
         self.target = self
-        self.split = Walk(model=model).split
+        self.factorization = Walk(model=model).factorization
 
     def __getnewargs_ex__(self):
         return (), {"model": self._model}
@@ -40,12 +40,12 @@ def holder(constrained):
     return Holder(constrained)
 
 
-def pymc_starts(model, split, initvals):
+def pymc_starts(model, factorization, initvals):
     """Return the positions at which pm.sample starts chains."""
     functions = make_initial_point_fns_per_chain(
         model=model, overrides=initvals, jitter_rvs=set(), chains=CHAINS
     )
-    return np.array([split.ravel(function(0)) for function in functions])
+    return np.array([factorization.ravel(function(0)) for function in functions])
 
 
 WHOLE = {
@@ -76,12 +76,12 @@ WHOLE = {
 )
 def test_chains_start_where_pymc_starts_them(initvals, constrained, holder):
     found = starts_of(holder, initvals, CHAINS, generator())
-    np.testing.assert_array_equal(found, pymc_starts(constrained, holder.split, initvals))
+    np.testing.assert_array_equal(found, pymc_starts(constrained, holder.factorization, initvals))
 
 
 def test_missing_variables_start_given_the_others(constrained, holder):
     (start, *_) = starts_of(holder, {"low": 4.0}, CHAINS, generator())
-    places = {block.name: block for block in holder.split.blocks}
+    places = {block.name: block for block in holder.factorization.blocks}
     assert start[places["low"].start] == 4.0
     # The middle of Uniform(low, low + 2), whatever low is.
     assert start[places["between_interval__"].start] == pytest.approx(0.0, abs=1e-12)
@@ -189,14 +189,14 @@ def test_without_starts_chains_are_dispersed(prepared):
     found = starts_of(step, None, CHAINS, np.random.default_rng(4))
     given = overdispersed_initvals(step, CHAINS, seed=4)
     np.testing.assert_allclose(found, starts_of(step, given, CHAINS, generator()), rtol=1e-10)
-    deviations = (found - step.surrogate.centre) / np.linalg.norm(step.surrogate.factor, axis=1)
+    deviations = (found - step.reference.centre) / np.linalg.norm(step.reference.factor, axis=1)
     assert 1.0 < deviations.std() < 3.0
 
 
 def test_one_chain_can_be_left_to_chance(prepared):
     step = prepared("student", "TunaMH")
     mixed = starts_of(step, [None, {}, None], CHAINS, np.random.default_rng(4))
-    model_start = step.target.split.ravel(step_model(step).initial_point())
+    model_start = step.target.factorization.ravel(step_model(step).initial_point())
     np.testing.assert_array_equal(mixed[1], model_start)
     assert len({tuple(row) for row in mixed}) == CHAINS
 
@@ -207,7 +207,7 @@ def step_model(step):
 
 def test_dispersed_starts_have_a_density(prepared, monkeypatch):
     step = prepared("student", "TunaMH")
-    split, honest = step.target.split, step.gaussian_draw
+    factorization, honest = step.target.factorization, step.gaussian_draw
     calls = []
 
     def often_outside(rng, scale):
@@ -220,7 +220,7 @@ def test_dispersed_starts_have_a_density(prepared, monkeypatch):
     found = starts_of(step, None, 2, generator())
     assert len(calls) == 6
     assert np.isfinite(found).all()
-    assert found.shape == (2, split.size)
+    assert found.shape == (2, factorization.size)
 
 
 def test_dispersed_starts_are_where_potentials_let_them(prepared, monkeypatch):

@@ -72,34 +72,34 @@ def test_names_choose_as_in_pymc(names):
 def test_a_prepared_this_package_leaves_the_same_tree(model_of, prepared):
     model, step = model_of("logistic"), prepared("logistic", "TunaMH")
     theirs = sample(model, step, 50, 50, random_seed=3)
-    split = step.target.split
+    factorization = step.target.factorization
     stats = {name: x.to_numpy() for name, x in theirs.sample_stats.data_vars.items()}
     draws = Draws(theirs.posterior["beta"].to_numpy(), stats)
     kept = recorded(model, model.initial_point())
-    same_tree(theirs, datatree_of(model, split, kept, draws, attributes_of(theirs)))
+    same_tree(theirs, datatree_of(model, factorization, kept, draws, attributes_of(theirs)))
 
 
 @pytest.fixture(scope="module")
 def tall():
     model = models.tall()
-    return model, Walk(model=model).split
+    return model, Walk(model=model).factorization
 
 
-def draws_of(split, n_draws, **given):
-    positions = np.random.default_rng(5).standard_normal((CHAINS, n_draws, split.size))
+def draws_of(factorization, n_draws, **given):
+    positions = np.random.default_rng(5).standard_normal((CHAINS, n_draws, factorization.size))
     return Draws(positions, {"accept": np.ones((CHAINS, n_draws))}, **given)
 
 
-def tree_of(model, split, draws, var_names=None, **settings):
+def tree_of(model, factorization, draws, var_names=None, **settings):
     kept = recorded(model, model.initial_point(), var_names)
-    return datatree_of(model, split, kept, draws, ATTRIBUTES, **settings)
+    return datatree_of(model, factorization, kept, draws, ATTRIBUTES, **settings)
 
 
 def test_thinning_is_that_of_the_tree(tall):
-    model, split = tall
-    draws = draws_of(split, 20)
+    model, factorization = tall
+    draws = draws_of(factorization, 20)
     few = Draws(draws.positions[:, ::3], {"accept": np.ones((CHAINS, 7))}, np.arange(0, 20, 3))
-    whole, ours = tree_of(model, split, draws), tree_of(model, split, few)
+    whole, ours = tree_of(model, factorization, draws), tree_of(model, factorization, few)
     for group in ("posterior", "sample_stats"):
         thinned = whole[group].to_dataset().sel(draw=slice(None, None, 3))
         for name in (*thinned.coords, *thinned.data_vars):
@@ -116,9 +116,9 @@ def test_large_deterministics_are_left_out_and_told_of_once(tall, heard):
 
 
 def test_named_ones_are_kept_of_few_draws(tall, heard):
-    model, split = tall
-    draws = draws_of(split, 250, numbers=np.arange(0, 500, 2))
-    tree = tree_of(model, split, draws, ["wide", "mu", "slope"])
+    model, factorization = tall
+    draws = draws_of(factorization, 250, numbers=np.arange(0, 500, 2))
+    tree = tree_of(model, factorization, draws, ["wide", "mu", "slope"])
     assert list(tree.posterior.data_vars) == ["slope"]
     thinned = tree[trace.THINNED]
     assert list(thinned.data_vars) == ["mu", "wide"]
@@ -153,13 +153,17 @@ def test_nothing_is_compiled_for_identity_transforms(walk_of, request):
     model, _, step = walk_of("unconstrained")
     kept = recorded(model, model.initial_point())
     request.getfixturevalue("no_compilation")
-    tree = datatree_of(model, step.split, kept, draws_of(step.split, DRAWS), ATTRIBUTES)
+    tree = datatree_of(
+        model, step.factorization, kept, draws_of(step.factorization, DRAWS), ATTRIBUTES
+    )
     assert tree.posterior.sizes["draw"] == DRAWS
 
 
 def test_a_tree_without_draws_has_warm_up_alone(tall):
-    model, split = tall
-    tree = tree_of(model, split, draws_of(split, 0), warm_up=draws_of(split, TUNE))
+    model, factorization = tall
+    tree = tree_of(
+        model, factorization, draws_of(factorization, 0), warm_up=draws_of(factorization, TUNE)
+    )
     assert {"warmup_posterior", "warmup_sample_stats", "observed_data"} == set(tree.children)
 
 

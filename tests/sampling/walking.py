@@ -7,7 +7,7 @@ from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import dataclass_state
 
 from pymc_minibatch_mh.kernels.roles import STATS
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.sampling.trace import Draws, datatree_of, recorded
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from zoo import sample
@@ -34,7 +34,7 @@ class Walk(BlockedStep):
         self.var_names = tuple(v.name for v in self.vars)
         self.rng = np.random.default_rng(rng)
         self.tune = True
-        self.split = split(model, model.value_vars, min_rows=1)
+        self.factorization = factorize(model, model.value_vars, min_rows=1)
         self.chains = []
 
     def setup_chain(self, rng, tune, draws):
@@ -42,15 +42,15 @@ class Walk(BlockedStep):
         self.chains.append([])
 
     def step(self, point):
-        position = self.split.ravel(point)
+        position = self.factorization.ravel(point)
         position += self.rng.standard_normal(position.size)
         numbers = dict.fromkeys(STATS, 100 * self.rng.random())
         stats = {name: dtype(numbers[name]) for name, (dtype, *_) in STATS.items()}
         stats["warning"] = None
         if len(self.chains[-1]) == TUNE:
             stats["warning"] = SamplerWarning(WarningType.BAD_PARAMS, "as it is", "info")
-        point = self.split.unravel(position, point)
-        self.chains[-1].append((self.split.ravel(point), stats))
+        point = self.factorization.unravel(position, point)
+        self.chains[-1].append((self.factorization.ravel(point), stats))
         return point, [stats]
 
     def left_behind(self, part):
@@ -77,7 +77,7 @@ def ours_of(model, theirs, step, var_names=None, keep_warm_up=False, **settings)
     """Return the tree that is made from what a step has left behind."""
     return datatree_of(
         model,
-        step.split,
+        step.factorization,
         recorded(model, model.initial_point(), var_names),
         step.left_behind(slice(TUNE, None)),
         attributes_of(theirs),

@@ -23,7 +23,7 @@ def pointer(typing_context, address):
 def fixed_program(step, prepared=None):
     """Return a program that a new centre does not replace."""
     own = step.program
-    return FixedProgram(prepared or own.prepared, own.method, own.proposal, own.updates_per_draw)
+    return FixedProgram(prepared or own.plan, own.method, own.proposal, own.updates_per_draw)
 
 
 def with_prior(step, function):
@@ -33,10 +33,10 @@ def with_prior(step, function):
     return with_program(step, program)
 
 
-def with_surrogate(step, **fields):
-    """Return a copy of a step whose surrogate is altered, and stays so after warm-up."""
-    altered = step.prepared.surrogate._replace(**fields)
-    return with_program(step, fixed_program(step, replace(step.prepared, surrogate=altered)))
+def with_reference(step, **fields):
+    """Return a copy of a step whose reference is altered, and stays so after warm-up."""
+    altered = step.plan.reference._replace(**fields)
+    return with_program(step, fixed_program(step, replace(step.plan, reference=altered)))
 
 
 def with_prior_times(step, factor):
@@ -50,7 +50,7 @@ def with_prior_times(step, factor):
 
 
 def without_jacobian(step, name):
-    place = next(block.start for block in step.target.split.blocks if block.name == name)
+    place = next(block.start for block in step.target.factorization.blocks if block.name == name)
     prior = step.target.prior
 
     @njit(LOGP_SIGNATURE)
@@ -78,20 +78,20 @@ def with_stale_prior(step):
 
 
 def without_second_order(step):
-    return with_surrogate(step, hessian=np.zeros_like(step.prepared.surrogate.hessian))
+    return with_reference(step, hessian=np.zeros_like(step.plan.reference.hessian))
 
 
 def without_first_order(step):
-    return with_surrogate(step, gradient=np.zeros_like(step.prepared.surrogate.gradient))
+    return with_reference(step, gradient=np.zeros_like(step.plan.reference.gradient))
 
 
 def with_moved_centre(step):
-    surrogate = step.prepared.surrogate
-    return with_surrogate(step, centre=surrogate.centre + surrogate.factor.sum(axis=1))
+    reference = step.plan.reference
+    return with_reference(step, centre=reference.centre + reference.factor.sum(axis=1))
 
 
 def without_temperature(step):
-    return with_surrogate(step, inverse_temperature=1.0)
+    return with_reference(step, inverse_temperature=1.0)
 
 
 #: name -> (model, what makes the mutant)

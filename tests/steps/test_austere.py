@@ -26,7 +26,9 @@ def test_a_look_is_a_t_test_of_the_mean_difference():
     variance = BIG**2 * rows.var(ddof=1) / n * (1 - n / BIG)
     mean_at_threshold = (math.log(uniform) - cheap) / BIG
     _, tail = ttest_1samp(rows, mean_at_threshold)
-    decided = austere.judge(cheap + BIG * rows.mean(), variance, 0.0, n, BIG, uniform, DEFAULT)
+    decided = austere.decide_batch(
+        cheap + BIG * rows.mean(), variance, 0.0, n, BIG, uniform, DEFAULT
+    )
     assert decided[2] == pytest.approx(tail / 2, rel=1e-4)
 
 
@@ -35,7 +37,9 @@ def test_a_look_decides_once_the_tail_is_below_epsilon(side):
     uniform, deviation = 0.3, 0.7
     for t in (1.0, 1.6, 1.8, 4.0):
         log_ratio = math.log(uniform) + side * t * deviation
-        verdict, p, tail = austere.judge(log_ratio, deviation**2, 0.0, 20, BIG, uniform, DEFAULT)
+        verdict, p, tail = austere.decide_batch(
+            log_ratio, deviation**2, 0.0, 20, BIG, uniform, DEFAULT
+        )
         assert tail == pytest.approx(stdtr(19, -t), abs=1e-11)
         assert p == pytest.approx(min(1.0, math.exp(log_ratio)), rel=1e-14)
         assert verdict == ((side > 0.0) if tail < 0.05 else -1.0)
@@ -48,7 +52,7 @@ def test_a_look_decides_once_the_tail_is_below_epsilon(side):
 def test_equal_differences_decide_only_if_all_rows_were_equal(kappa, third_moment, decided):
     test = DEFAULT._replace(kappa=kappa, third_moment=third_moment)
     for log_ratio, verdict in ((-50.0, 0.0), (50.0, 1.0)):
-        found = austere.judge(log_ratio, 0.0, 0.0, 20, BIG, 0.5, test)
+        found = austere.decide_batch(log_ratio, 0.0, 0.0, 20, BIG, 0.5, test)
         assert found[0] == (verdict if decided else -1.0)
 
 
@@ -69,32 +73,34 @@ def test_differences_that_only_rounding_tells_apart_are_undecided():
     rows = np.full(7, 0.1)
     rounded = BIG**2 * ((rows - rows.mean() - 2e-17) ** 2).sum() / 6 / 7
     assert rounded > 0.0
-    decided = austere.judge(BIG * rows.mean(), rounded, 0.0, 7, BIG, 0.5, DEFAULT)
+    decided = austere.decide_batch(BIG * rows.mean(), rounded, 0.0, 7, BIG, 0.5, DEFAULT)
     assert decided[0] == -1.0
 
 
 def test_all_rows_read_is_metropolis():
     for log_ratio in (-2.0, -0.1, 0.4):
         for uniform in (0.0, 0.1, 0.5, 0.95):
-            verdict, p, error = austere.judge(log_ratio, 0.0, 0.0, BIG, BIG, uniform, DEFAULT)
+            verdict, p, error = austere.decide_batch(
+                log_ratio, 0.0, 0.0, BIG, BIG, uniform, DEFAULT
+            )
             assert verdict == (uniform < math.exp(log_ratio))
             assert (p, error) == (min(1.0, math.exp(log_ratio)), 0.0)
 
 
 @every("n", [500, BIG])
 def test_infinite_and_undefined_log_ratios(n):
-    assert austere.judge(math.nan, math.nan, math.nan, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
-    assert austere.judge(-math.inf, math.nan, 0.0, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
-    assert austere.judge(math.inf, math.nan, 0.0, n, BIG, 0.999, DEFAULT) == (1, 1, 0)
+    assert austere.decide_batch(math.nan, math.nan, math.nan, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
+    assert austere.decide_batch(-math.inf, math.nan, 0.0, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
+    assert austere.decide_batch(math.inf, math.nan, 0.0, n, BIG, 0.999, DEFAULT) == (1, 1, 0)
 
 
 def test_every_look_adds_a_batch():
-    assert [austere.plan(1.0, n, 250, DEFAULT) for n in (0, 100, 200)] == [100, 200, 250]
+    assert [austere.sample_size(1.0, n, 250, DEFAULT) for n in (0, 100, 200)] == [100, 200, 250]
 
 
 @every("n", [0, 100, 249])
 def test_at_epsilon_zero_all_rows_are_read_at_once(n):
-    assert austere.plan(1.0, n, 250, austere.austere_test(0.0)) == 250
+    assert austere.sample_size(1.0, n, 250, austere.austere_test(0.0)) == 250
 
 
 def test_at_epsilon_one_half_the_first_look_decides_by_its_own_ratio():
@@ -113,7 +119,7 @@ def test_the_level_of_a_look_is_that_of_its_limit(boundary):
     np.testing.assert_allclose(levels, ndtr(-limits), rtol=1e-10)
     for n, expected in zip((50, 200, 999), levels, strict=True):
         for t in (1.0, 1.5, 2.0, 3.0, 5.0, 9.0):
-            verdict = austere.judge(t, 1.0, 0.0, n, 1_000, 1.0 - 1e-16, test)[0]
+            verdict = austere.decide_batch(t, 1.0, 0.0, n, 1_000, 1.0 - 1e-16, test)[0]
             assert verdict == (1.0 if stdtr(n - 1, -t) < expected else -1.0)
 
 

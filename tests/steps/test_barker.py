@@ -14,7 +14,7 @@ DEFAULT = barker.barker_test()
 
 
 def probability(log_ratio, variance, settings=DEFAULT):
-    return barker.judge(log_ratio, variance, 0.0, 500, BIG, 0.5, settings)[1]
+    return barker.decide_batch(log_ratio, variance, 0.0, 500, BIG, 0.5, settings)[1]
 
 
 def test_settings_hold_the_table():
@@ -78,12 +78,12 @@ def test_variance_above_sigma_squared_leaves_the_correction_alone():
 def test_verdict_compares_the_uniform_with_the_probability(log_ratio):
     p = probability(log_ratio, 0.8)
     for uniform, verdict in ((0.0, 1.0), (p * (1 - 1e-12), 1.0), (p, 0.0), (0.999, 0.0)):
-        assert barker.judge(log_ratio, 0.8, 0.0, 500, BIG, uniform, DEFAULT)[0] == verdict
+        assert barker.decide_batch(log_ratio, 0.8, 0.0, 500, BIG, uniform, DEFAULT)[0] == verdict
 
 
 def test_all_rows_read_is_exact():
     for log_ratio in (-800.0, -2.0, 0.0, 5.0, 800.0):
-        p = barker.judge(log_ratio, 0.0, 9.0, BIG, BIG, 0.5, DEFAULT)[1:]
+        p = barker.decide_batch(log_ratio, 0.0, 9.0, BIG, BIG, 0.5, DEFAULT)[1:]
         assert p == (pytest.approx(expit(log_ratio), rel=1e-15), 0.0)
 
 
@@ -91,22 +91,22 @@ def test_all_rows_read_is_exact():
 @every("rule", ["predict", "grow"])
 def test_infinite_and_undefined_log_ratios(n, rule):
     settings = barker.barker_test(batch_rule=rule)
-    assert barker.judge(math.nan, math.nan, math.nan, n, BIG, 0.0, settings) == (0, 0, 0)
-    assert barker.judge(-math.inf, math.nan, 0.0, n, BIG, 0.0, settings) == (0, 0, 0)
-    assert barker.judge(math.inf, math.nan, 0.0, n, BIG, 0.999, settings) == (1, 1, 0)
+    assert barker.decide_batch(math.nan, math.nan, math.nan, n, BIG, 0.0, settings) == (0, 0, 0)
+    assert barker.decide_batch(-math.inf, math.nan, 0.0, n, BIG, 0.0, settings) == (0, 0, 0)
+    assert barker.decide_batch(math.inf, math.nan, 0.0, n, BIG, 0.999, settings) == (1, 1, 0)
 
 
 @every("spread", [1e2, 1e4, 3e5])
 def test_predicted_batch_has_the_variance_aimed_at(spread):
-    rows = barker.plan(spread, 0, BIG, barker.barker_test(batch_size=2))
+    rows = barker.sample_size(spread, 0, BIG, barker.barker_test(batch_size=2))
     aim = 0.7 * 1.2**2
     assert spread * (1 / rows - 1 / BIG) <= aim < spread * (1 / (rows - 1) - 1 / BIG)
 
 
 def test_predicted_batch_at_the_ends():
-    plans = [barker.plan(v, 0, BIG, DEFAULT) for v in (0.0, 1e-300, math.inf, math.nan)]
+    plans = [barker.sample_size(v, 0, BIG, DEFAULT) for v in (0.0, 1e-300, math.inf, math.nan)]
     assert plans == [100, 100, BIG, BIG]
-    assert barker.plan(1.0, 0, 60, DEFAULT) == 60
+    assert barker.sample_size(1.0, 0, 60, DEFAULT) == 60
 
 
 @every(("max_error", "bound", "skewness"), [(0.002, "edgeworth", 3.0), (0.02, "novak", 0.0)])
@@ -114,21 +114,21 @@ def test_max_error_takes_the_smallest_batch(max_error, bound, skewness):
     settings = barker.barker_test(max_error=max_error, error_bound=bound)
     settings = settings._replace(skewness=skewness)
     spread = 200.0
-    rows = barker.plan(spread, 0, BIG, settings)
+    rows = barker.sample_size(spread, 0, BIG, settings)
 
     def error(n):
         return barker.error_estimate(spread * (1 / n - 1 / BIG), 0.0, n, BIG, settings)
 
-    assert rows > barker.plan(spread, 0, BIG, barker.barker_test())
+    assert rows > barker.sample_size(spread, 0, BIG, barker.barker_test())
     assert error(rows) <= max_error < error(rows - 1)
 
 
 def test_growth_reads_on_until_the_variance_and_the_error_fit():
     settings = barker.barker_test(batch_rule="grow", max_error=0.05)
-    assert [barker.plan(9.0, n, 250, settings) for n in (0, 100, 200)] == [100, 200, 250]
-    assert barker.judge(0.1, 1.44, 0.0, 100, BIG, 0.5, settings)[0] == -1.0
-    assert barker.judge(0.1, 1.43, 0.0, 100, BIG, 0.5, settings)[0] in (0.0, 1.0)
-    assert barker.judge(0.1, 1.43, 9.0, 100, BIG, 0.5, settings)[0] == -1.0
+    assert [barker.sample_size(9.0, n, 250, settings) for n in (0, 100, 200)] == [100, 200, 250]
+    assert barker.decide_batch(0.1, 1.44, 0.0, 100, BIG, 0.5, settings)[0] == -1.0
+    assert barker.decide_batch(0.1, 1.43, 0.0, 100, BIG, 0.5, settings)[0] in (0.0, 1.0)
+    assert barker.decide_batch(0.1, 1.43, 9.0, 100, BIG, 0.5, settings)[0] == -1.0
 
 
 def test_edgeworth_error_is_the_documented_sum():
@@ -137,10 +137,10 @@ def test_edgeworth_error_is_the_documented_sum():
     for skewness, used in ((-2.0, 2.0), (0.1, 0.5), (math.nan, 0.5)):
         expected = (2 - f) * used * s2**1.5 / (48 * math.sqrt(200 * (1 - f)))
         expected += 0.0319 * s2**2 / 199 + table.error
-        found = barker.judge(0.0, s2, skewness, 200, 1000, 0.5, settings)[2]
+        found = barker.decide_batch(0.0, s2, skewness, 200, 1000, 0.5, settings)[2]
         assert found == pytest.approx(expected, rel=1e-12)
         grown = barker.barker_test(batch_rule="grow")._replace(skewness=0.5)
-        more = barker.judge(0.0, s2, skewness, 200, 1000, 0.5, grown)[2] - found
+        more = barker.decide_batch(0.0, s2, skewness, 200, 1000, 0.5, grown)[2] - found
         assert more == pytest.approx(used * 1.2 / (4 * math.sqrt(200)), rel=1e-9)
 
 

@@ -47,9 +47,9 @@ def test_the_model_has_no_mode(model):
 def test_no_mode_is_sought(model, method, no_search):
     step = method(model=model, centre="start", initial_point=POINT, proposal=WALK)
     trace = drawn(model, step, 120, 120, initvals=POINT, random_seed=62)
-    np.testing.assert_array_equal(step.surrogate.centre, START)
-    np.testing.assert_array_equal(step.surrogate.factor, np.eye(SIZE))
-    assert step.surrogate.order == 0
+    np.testing.assert_array_equal(step.reference.centre, START)
+    np.testing.assert_array_equal(step.reference.factor, np.eye(SIZE))
+    assert step.reference.order == 0
     assert 0.05 < trace["sample_stats"]["accepted_share"].mean() < 1.0
     assert (trace["sample_stats"]["scaling"] == 0.05).all()
 
@@ -78,7 +78,7 @@ def test_the_centre_stays_in_warm_up(model, no_search):
     drawn(
         model, step, 5, 400, initvals={"beta": START + np.array([2.0, 2.0, 50.0])}, random_seed=63
     )
-    np.testing.assert_array_equal(step.surrogate.centre, START)
+    np.testing.assert_array_equal(step.reference.centre, START)
 
 
 def test_files_of_another_centre_are_refused(model, tmp_path):

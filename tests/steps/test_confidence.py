@@ -84,7 +84,7 @@ def test_a_look_decides_where_the_threshold_is_out_of_reach():
     for side in (-1.0, 1.0):
         for distance in (0.1, 0.69, 0.71, 5.0):
             log_ratio = threshold + side * distance
-            verdict, p = confidence.judge(log_ratio, 0.7, uniform)
+            verdict, p = confidence.decide_batch(log_ratio, 0.7, uniform)
             assert verdict == ((side > 0.0) if distance > 0.7 else -1.0)
             assert p == pytest.approx(min(1.0, math.exp(log_ratio)), rel=1e-14)
 
@@ -92,20 +92,20 @@ def test_a_look_decides_where_the_threshold_is_out_of_reach():
 def test_all_rows_read_is_metropolis():
     for log_ratio in (-2.0, -0.1, 0.4):
         for uniform in (0.0, 0.1, 0.5, 0.95):
-            verdict, p = confidence.judge(log_ratio, 0.0, uniform)
+            verdict, p = confidence.decide_batch(log_ratio, 0.0, uniform)
             assert verdict == (uniform < math.exp(log_ratio))
             assert p == min(1.0, math.exp(log_ratio))
 
 
 @every("width", [0.0, 3.0, math.nan])
 def test_infinite_and_undefined_log_ratios(width):
-    assert confidence.judge(math.nan, width, 0.0) == (0, 0)
-    assert confidence.judge(-math.inf, width, 0.0) == (0, 0)
-    assert confidence.judge(math.inf, width, 0.999) == (1, 1)
+    assert confidence.decide_batch(math.nan, width, 0.0) == (0, 0)
+    assert confidence.decide_batch(-math.inf, width, 0.0) == (0, 0)
+    assert confidence.decide_batch(math.inf, width, 0.999) == (1, 1)
 
 
 @every("scans", [False, True])
 def test_the_guarantee_says_what_the_range_rests_on(scans):
     method = confidence.ConfidenceMethod(confidence.confidence_test(scans=scans))
     assert ("given valid bounds" in method.guarantee.controls) == (not scans)
-    assert method.needs.derived_bounds == (not scans)
+    assert method.requirements.derived_bounds == (not scans)

@@ -89,18 +89,18 @@ def test_the_loop_of_pymc_stays_in_the_models_own_variables():
 
 def test_a_point_is_where_its_step_put_it():
     step = step_of("non-centred")
-    split = step.target.split
+    factorization = step.target.factorization
     point = step.gaussian_draw(np.random.default_rng(2), 1.0)
-    position = split.ravel(point)
+    position = factorization.ravel(point)
     assert set(point) == {"mu", "tau_log__", "z", "b"}
     tau, z = np.exp(point["tau_log__"]), point["z"]
-    block = next(b for b in split.blocks if b.name == "z")
+    block = next(b for b in factorization.blocks if b.name == "z")
     np.testing.assert_allclose(position[block.start : block.stop], point["mu"] + tau * z)
 
 
 def test_the_models_own_coordinates_can_be_asked_for():
-    split = TunaMH(model=hierarchy("non-centred"), coordinates="model").target.split
-    assert split.coordinates is None
+    factorization = TunaMH(model=hierarchy("non-centred"), coordinates="model").target.factorization
+    assert factorization.reparametrization is None
 
 
 def _still(position, new, rng, state, metric, rows):
@@ -126,9 +126,9 @@ SETTINGS = {
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_settings_in_the_models_own_terms_keep_them(settings):
     given = SETTINGS[settings]()
-    reading = check.reading_of(DEFAULTS | given, given_bounds="bounds" in given)
+    reading = check.reading_settings(DEFAULTS | given, given_bounds="bounds" in given)
     assert not reading.in_linear_coordinates
-    assert check.reading_of(DEFAULTS).in_linear_coordinates
+    assert check.reading_settings(DEFAULTS).in_linear_coordinates
 
 
 def test_explain_names_the_coordinates():
@@ -155,4 +155,4 @@ def test_a_saved_step_goes_on_in_the_same_coordinates(tmp_path):
     step = step_of("non-centred")
     step.save(tmp_path / "step")
     again = TunaMH(model=hierarchy("non-centred"), prepared=tmp_path / "step", rng=5)
-    np.testing.assert_array_equal(again.surrogate.centre, step.surrogate.centre)
+    np.testing.assert_array_equal(again.reference.centre, step.reference.centre)

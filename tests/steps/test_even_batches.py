@@ -15,7 +15,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.draw import END, NEXT
 from pymc_minibatch_mh.likelihood.stored import Rows
-from pymc_minibatch_mh.plan import prepared
+from pymc_minibatch_mh.plan import plan
 from steps import stored
 from steps.test_supplies import GoneError, chain_of
 
@@ -53,12 +53,12 @@ def steps(name, model):
 @pytest.mark.parametrize("model", ["logistic", "offsets", "rare_group"])
 def test_remainders_are_measured_as_those_in_memory(model):
     own, other, _ = steps("penalty", model)
-    np.testing.assert_allclose(own.surrogate.centre, other.surrogate.centre, rtol=1e-9)
-    one, again = own.prepared.calibration, other.prepared.calibration
+    np.testing.assert_allclose(own.reference.centre, other.reference.centre, rtol=1e-9)
+    one, again = own.plan.calibration, other.plan.calibration
     for what in ("kappa", "skewness", "third_absolute"):
         assert getattr(one, what) == pytest.approx(getattr(again, what), rel=1e-6)
-    np.testing.assert_array_equal(own.prepared.heavy, other.prepared.heavy)
-    assert (own.prepared.heavy.size > 0) == (model == "rare_group")
+    np.testing.assert_array_equal(own.plan.heavy, other.plan.heavy)
+    assert (own.plan.heavy.size > 0) == (model == "rare_group")
 
 
 def test_a_step_keeps_nothing_of_every_row():
@@ -67,7 +67,7 @@ def test_a_step_keeps_nothing_of_every_row():
     chain.advance(5)
     assert step.tables is None
     assert max(part.size for part in (chain._pool.rows, chain._pool.c)) == 2 * 4_096
-    assert step.prepared.n_rows == 20_003
+    assert step.plan.n_rows == 20_003
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -77,7 +77,7 @@ def test_decisions_are_those_of_the_same_rows_in_memory(name):
     for step in steps(name, "rare_group")[:2]:
         program = step.program
         method = program.method.with_full_passes_above(2.0)
-        all_rows = Program(program.prepared, method, program.proposal)
+        all_rows = Program(program.plan, method, program.proposal)
         chain = Chain(all_rows, np.random.default_rng(3), adapting=False)
         chain.state.started, chain.state.supply_key = True, 1
         found.append(chain.advance(60))
@@ -89,7 +89,7 @@ def test_decisions_are_those_of_the_same_rows_in_memory(name):
 @pytest.mark.parametrize("name", STEPS)
 def test_rows_that_every_update_reads_are_read_where_they_lie(name):
     step = steps(name, "rare_group")[1]
-    heavy, chain = step.prepared.heavy, chain_of(step, 4)
+    heavy, chain = step.plan.heavy, chain_of(step, 4)
     draws = chain.advance(300)
     pool, columns = chain._pool, step.target.source.columns
     np.testing.assert_array_equal(pool.rows[pool.heavy], heavy)
@@ -106,7 +106,7 @@ def test_the_error_of_log_ratios_is_that_of_batches_in_memory(name):
     """Batches of stored rows have the noise that batches have, about the same log ratio."""
     found = []
     for step in steps(name, "rare_group")[:2]:
-        centre, factor = step.surrogate.centre, step.surrogate.factor
+        centre, factor = step.reference.centre, step.reference.factor
         probe = Probe(chain_of(step, 2), np.random.default_rng(4))
         move = ProposedMove(centre, centre + factor @ np.array([1.0, -0.5, 0.8]), 0.1)
         found.append((probe.rows(move), probe.acceptance(move)))
@@ -128,10 +128,10 @@ def test_rows_that_arrive_are_measured_with_the_others():
 
     first = PenaltyMH(model=model_of(8_900))
     step = PenaltyMH(model=model_of(9_000), prepared=first)
-    np.testing.assert_array_equal(step.surrogate.centre, first.surrogate.centre)
-    assert step.prepared.calibration.kappa != first.prepared.calibration.kappa
+    np.testing.assert_array_equal(step.reference.centre, first.reference.centre)
+    assert step.plan.calibration.kappa != first.plan.calibration.kappa
     same = PenaltyMH(model=model_of(8_900), prepared=first)
-    assert same.prepared.calibration == first.prepared.calibration
+    assert same.plan.calibration == first.plan.calibration
     assert np.isfinite(chain_of(step, 1).advance(20).positions).all()
 
 
@@ -161,10 +161,10 @@ def test_what_a_storage_raises_in_a_full_pass_reaches_the_user():
     _, step, storage = steps("penalty", "logistic")
     program = step.program
     method = program.method.with_full_passes_above(2.0)
-    all_rows = Program(program.prepared, method, program.proposal)
+    all_rows = Program(program.plan, method, program.proposal)
     chain = Chain(all_rows, np.random.default_rng(3), adapting=False)
     chain.state.started = True
-    chain.workings()
+    chain.kernel_state()
     before, asked = chain.position.copy(), storage.reads
     storage.error = GoneError("no such disk")
     try:
@@ -187,7 +187,7 @@ def test_full_passes_that_are_forecast_are_refused(name):
     with pytest.raises(SettingError, match=r"^'y': batches from 4,096 rows on .* 20,003 stored"):
         STEPS[name](model=model, taylor_order=0)
     step = STEPS[name](model=model, taylor_order=2)
-    assert step.program.method.most_drawn(step.prepared) == 4_096.0
+    assert step.program.method.most_drawn(step.plan) == 4_096.0
     with pytest.raises(SettingError, match=r"from 60 .*: 10,000 of .*full_pass_above="):
         STEPS[name](model=model, full_pass_above=60)
 
@@ -202,12 +202,12 @@ def test_a_larger_limit_is_forecast_by():
 def test_a_forecast_is_about_what_chains_do(monkeypatch):
     """Batches that grow look by look, some of them to the limit."""
     _, model, _ = stored.logistic()
-    monkeypatch.setattr(prepared, "require_few", lambda *_: None)
+    monkeypatch.setattr(plan, "require_few", lambda *_: None)
     step = AustereMH(model=model, taylor_order=1)
     method = step.program.method.with_full_passes_above(600.0)
     rng = np.random.default_rng(1)
-    forecast = method._full_passes(step.prepared, 600.0, rng) / 10_000
-    program = Program(step.prepared, method, step.program.proposal)
+    forecast = method._full_passes(step.plan, 600.0, rng) / 10_000
+    program = Program(step.plan, method, step.program.proposal)
     chain = Chain(program, np.random.default_rng(3), adapting=True)
     chain.state.started = True
     chain.advance(300)
@@ -224,15 +224,15 @@ def test_a_test_that_reads_all_rows_at_every_update_is_refused():
 
 
 def test_a_test_of_ones_own_draws_ahead_as_well():
-    def plan(noise, n, total, numbers):
+    def sample_size(noise, n, total, numbers):
         return n + 150
 
-    def judge(log_ratio, variance, skewness, n, total, uniform, numbers):
+    def decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers):
         probability = np.exp(min(0.0, log_ratio - 0.5 * variance))
         return (1.0 if uniform < probability else 0.0), probability, 0.0
 
     _, model, _ = stored.logistic()
-    step = OwnTestMH(plan, judge, controls="noise", model=model)
+    step = OwnTestMH(sample_size, decide_batch, controls="noise", model=model)
     draws = chain_of(step, 3).advance(100)
     assert (draws.counts[:, entry.N_OBS] == 150.0).all()
 
@@ -245,4 +245,4 @@ def test_steps_on_one_model_share_what_was_found():
     other = AustereMH(model=model)
     assert storage.reads == asked
     assert one.tables is None
-    assert other.prepared.calibration is one.prepared.calibration
+    assert other.plan.calibration is one.plan.calibration

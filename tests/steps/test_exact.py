@@ -186,28 +186,28 @@ def test_where_a_metric_bounds_nothing_all_rows_decide(model, metric):
 
 def test_the_metric_follows_the_centre(given):
     chain = given.chain.copy()
-    here = chain.prepared.tables.arrays
-    chain.move_centre(chain.prepared.at(away_from(given.surrogate)))
-    there = chain.prepared.tables.arrays
-    assert chain.workings().record.posterior.tables.metric == there.metric != here.metric
+    here = chain.plan.tables.arrays
+    chain.move_centre(chain.plan.at(away_from(given.reference)))
+    there = chain.plan.tables.arrays
+    assert chain.kernel_state().record.posterior.tables.metric == there.metric != here.metric
     np.testing.assert_array_equal(there.c, here.c)
-    chain.move_centre(given.prepared)
-    np.testing.assert_array_equal(chain.prepared.tables.heads, here.heads)
+    chain.move_centre(given.plan)
+    np.testing.assert_array_equal(chain.plan.tables.headers, here.headers)
 
 
-def away_from(surrogate):
-    return surrogate._replace(centre=surrogate.centre + surrogate.factor.sum(axis=1))
+def away_from(reference):
+    return reference._replace(centre=reference.centre + reference.factor.sum(axis=1))
 
 
 def test_bounds_follow_the_centre(derived):
     chain, home = derived.chain.copy(), derived.chain.state
     moved = deepcopy(home)
-    moved.surrogate = away_from(home.surrogate)
+    moved.reference = away_from(home.reference)
     chain.state = moved
-    c = chain.workings().record.posterior.tables.c
+    c = chain.kernel_state().record.posterior.tables.c
     assert not np.array_equal(c, derived.tables.c)
     chain.state = deepcopy(home)
-    np.testing.assert_array_equal(chain.workings().record.posterior.tables.c, derived.tables.c)
+    np.testing.assert_array_equal(chain.kernel_state().record.posterior.tables.c, derived.tables.c)
 
 
 def test_a_metric_that_cannot_be_compiled_is_refused(model):
@@ -222,14 +222,14 @@ def test_a_kink_is_refused_with_the_way_on(model_of):
 
 def kinked(model):
     step = TunaMH(model=model, taylor_order=0)
-    found = {"tables": None, "surrogate": step.surrogate._replace(order=2)}
-    return replace(step.prepared, **found)
+    found = {"tables": None, "reference": step.reference._replace(order=2)}
+    return replace(step.plan, **found)
 
 
 def test_outside_of_the_region_all_rows_decide(model_of, prepared):
     step = prepared("poisson_exposure", "TunaMH")
     step.setup_chain(np.random.default_rng(9), 0, 10)
-    far = step.surrogate.centre + 3.0 * step.tables.heads[-1, 0] * step.surrogate.factor[:, 0]
+    far = step.reference.centre + 3.0 * step.tables.headers[-1, 0] * step.reference.factor[:, 0]
     _, (stats,) = step.step({"b": far})
     assert stats["full_pass"] == 1
     assert stats["n_obs"] == step.target.source.n_rows
@@ -243,13 +243,15 @@ def test_a_default_start_far_off_is_left_in_warm_up_only(model_of, prepared):
     for tune in (100, 0):
         step.setup_chain(np.random.default_rng(10), tune, 10)
         moved, _ = step.step(dict(start))
-        gap = step.surrogate.whitener @ (step.target.split.ravel(moved) - step.surrogate.centre)
+        gap = step.reference.whitener @ (
+            step.target.factorization.ravel(moved) - step.reference.centre
+        )
         away[tune] = np.sqrt((gap**2).sum())
     assert away[100] < 12.0 < away[0]
     chosen = {name: value + 0.01 for name, value in start.items()}
     step.setup_chain(np.random.default_rng(10), 100, 10)
     moved, _ = step.step(dict(chosen))
-    gap = step.surrogate.whitener @ (step.target.split.ravel(moved) - step.surrogate.centre)
+    gap = step.reference.whitener @ (step.target.factorization.ravel(moved) - step.reference.centre)
     assert np.sqrt((gap**2).sum()) > 12.0
 
 

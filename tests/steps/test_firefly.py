@@ -65,8 +65,8 @@ def test_bright_rows_of_another_place_are_not_used(step, start):
 
 def test_moves_out_of_the_region_read_all_rows(step, start):
     narrow = with_tables(step, 1.0)
-    heads = narrow.prepared.tables.heads
-    heads[:, RADIUS] = np.minimum(heads[:, RADIUS], 1.5)
+    headers = narrow.plan.tables.headers
+    headers[:, RADIUS] = np.minimum(headers[:, RADIUS], 1.5)
     narrow.setup_chain(np.random.default_rng(3), 0, 100)
     _, stats = advanced(narrow, start, 400)
     n = step.target.source.n_rows

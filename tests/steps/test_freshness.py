@@ -127,8 +127,8 @@ def test_all_data_are_read_and_each_of_them_once(step, written, monkeypatch):
 
 def test_what_a_model_holds_is_a_value(written, step):
     def now():
-        split = step.target.split
-        return WatchedModel(written.model, split.arrays, weights_of(split.terms))
+        factorization = step.target.factorization
+        return WatchedModel(written.model, factorization.arrays, weights_of(factorization.terms))
 
     before = now()
     assert before.contents == step._watched.contents

@@ -8,7 +8,7 @@ import pytest
 from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
 from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
-from pymc_minibatch_mh.plan.prepared import Needs
+from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.steps import penalty
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.batches import BatchMethod
@@ -23,7 +23,7 @@ class BoundedBatches(penalty.PenaltyMethod):
     """A test on batches that carries bounds of all rows."""
 
     guarantee = Guarantee(Promise.APPROXIMATE, "noise of a batch")
-    needs = Needs(calibration=True, derived_bounds=True)
+    requirements = Requirements(calibration=True, derived_bounds=True)
 
 
 class BoundedPenaltyMH(MinibatchStep):

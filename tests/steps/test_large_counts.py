@@ -108,7 +108,7 @@ def test_mutant_that_subtracts_values_is_caught(monkeypatch):
     honest = form_rows.remainder_difference
     monkeypatch.setattr(differences, "CHANGES", {})
     monkeypatch.setattr(
-        form_rows, "remainder_difference", lambda f, order: (honest(f, order)[0], f.cells.zero)
+        form_rows, "remainder_difference", lambda f, order: (honest(f, order)[0], f.exprs.zero)
     )
     with pytest.raises(BoundViolationError):
         test_large_counts_are_sampled_to_the_end("Poisson, 1e9", "TunaMH")

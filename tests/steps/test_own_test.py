@@ -13,11 +13,11 @@ from zoo import sample
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
 
-def plan(noise, n, total, numbers):
+def sample_size(noise, n, total, numbers):
     return n + int(numbers[0])
 
 
-def judge(log_ratio, variance, skewness, n, total, uniform, numbers):
+def decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers):
     probability = np.exp(min(0.0, log_ratio - 0.5 * variance))
     return (1.0 if uniform < probability else 0.0), probability, 0.125
 
@@ -38,7 +38,9 @@ def standing_still(noise, n, total, numbers):
 @pytest.fixture(scope="module")
 def step(model_of):
     model = model_of("logistic")
-    return OwnTestMH(plan, judge, numbers=[150], controls="noise of a batch", model=model)
+    return OwnTestMH(
+        sample_size, decide_batch, numbers=[150], controls="noise of a batch", model=model
+    )
 
 
 def test_it_samples_what_the_penalty_method_samples(model_of, step_of, step):
@@ -57,7 +59,7 @@ def test_it_samples_what_the_penalty_method_samples(model_of, step_of, step):
 
 def test_a_test_that_never_decides_reads_all_rows_and_ends(model_of):
     model = model_of("logistic")
-    step = OwnTestMH(plan, undecided, numbers=[500], controls="nothing", model=model)
+    step = OwnTestMH(sample_size, undecided, numbers=[500], controls="nothing", model=model)
     trace = sample(model, step, 20, 20, random_seed=1)
     assert (trace.sample_stats["full_pass"] == 1).all()
 
@@ -80,14 +82,14 @@ def beyond(log_ratio, variance, skewness, n, total, uniform, numbers):
 @every("batch", [150, 10_000])
 def test_a_test_without_a_verdict_ends_the_run(model_of, own, batch):
     model = model_of("logistic")
-    step = OwnTestMH(plan, own, numbers=[batch], controls="nothing", model=model)
+    step = OwnTestMH(sample_size, own, numbers=[batch], controls="nothing", model=model)
     with pytest.raises(MinibatchError, match="test of your own has raised an exception"):
         sample(model, step, 20, 20, random_seed=1)
 
 
 def test_a_plan_that_asks_for_nothing_more_is_given_a_row(model_of):
     model = model_of("logistic")
-    step = OwnTestMH(standing_still, judge, controls="nothing", model=model)
+    step = OwnTestMH(standing_still, decide_batch, controls="nothing", model=model)
     trace = sample(model, step, 20, 20, random_seed=1)
     assert (trace.sample_stats["n_obs"] == 2).all()
 
@@ -106,10 +108,12 @@ def test_it_arrives_in_another_process(model_of, step):
 def test_tests_are_told_from_each_other(model_of, step):
     model = model_of("logistic")
     others = [
-        OwnTestMH(plan, judge, numbers=[151], controls="noise of a batch", model=model),
-        OwnTestMH(plan, undecided, numbers=[150], controls="noise of a batch", model=model),
-        OwnTestMH(standing_still, judge, numbers=[150], controls="noise", model=model),
-        OwnTestMH(plan, nearly, numbers=[150], controls="noise of a batch", model=model),
+        OwnTestMH(
+            sample_size, decide_batch, numbers=[151], controls="noise of a batch", model=model
+        ),
+        OwnTestMH(sample_size, undecided, numbers=[150], controls="noise of a batch", model=model),
+        OwnTestMH(standing_still, decide_batch, numbers=[150], controls="noise", model=model),
+        OwnTestMH(sample_size, nearly, numbers=[150], controls="noise of a batch", model=model),
         PenaltyMH(model=model),
     ]
     for other in others:
@@ -120,14 +124,22 @@ def test_tests_are_told_from_each_other(model_of, step):
 @every(
     ("settings", "message"),
     [
-        ({"plan": 3}, r"^plan=3 is no function that numba can compile"),
-        ({"judge": lambda x: x}, r"^judge='<lambda>' is no function that numba can compile"),
+        ({"sample_size": 3}, r"^sample_size=3 is no function that numba can compile"),
+        (
+            {"decide_batch": lambda x: x},
+            r"^decide_batch='<lambda>' is no function that numba can compile",
+        ),
         ({"controls": ""}, r"^controls='' names no error"),
         ({"numbers": ["x"]}, r"^numbers=\['x'\] are no numbers"),
         ({"walk_target": -1.0}, r"^walk_target=-1.0 is not a positive number"),
     ],
 )
 def test_what_is_no_test_is_refused(model_of, settings, message):
-    given = {"plan": plan, "judge": judge, "controls": "noise", **settings}
+    given = {
+        "sample_size": sample_size,
+        "decide_batch": decide_batch,
+        "controls": "noise",
+        **settings,
+    }
     with pytest.raises(SettingError, match=message):
         OwnTestMH(model=model_of("logistic"), **given)

@@ -56,31 +56,31 @@ def test_penalty_is_the_published_series():
 def test_verdict_and_probability():
     p = math.exp(-0.3 - penalty.penalty(0.8, 200))
     for uniform, verdict in ((0.0, 1.0), (p * (1 - 1e-12), 1.0), (p * (1 + 1e-12), 0.0)):
-        decided = penalty.judge(-0.3, 0.8, 0.0, 200, BIG, uniform, DEFAULT)
+        decided = penalty.decide_batch(-0.3, 0.8, 0.0, 200, BIG, uniform, DEFAULT)
         assert decided[:2] == (verdict, pytest.approx(p, rel=1e-14))
-    assert penalty.judge(9.0, 0.8, 0.0, 200, BIG, 0.999, DEFAULT)[:2] == (1.0, 1.0)
+    assert penalty.decide_batch(9.0, 0.8, 0.0, 200, BIG, 0.999, DEFAULT)[:2] == (1.0, 1.0)
 
 
 def test_all_rows_read_is_metropolis():
     for log_ratio in (-800.0, -2.0, 0.0, 800.0):
-        decided = penalty.judge(log_ratio, 0.0, 3.0, BIG, BIG, 0.5, DEFAULT)
+        decided = penalty.decide_batch(log_ratio, 0.0, 3.0, BIG, BIG, 0.5, DEFAULT)
         assert decided[1:] == (pytest.approx(math.exp(min(0.0, log_ratio)), rel=1e-15), 0.0)
 
 
 @every("n", [500, BIG])
 def test_infinite_and_undefined_log_ratios(n):
-    assert penalty.judge(math.nan, math.nan, math.nan, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
-    assert penalty.judge(-math.inf, math.nan, 0.0, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
-    assert penalty.judge(math.inf, math.nan, 0.0, n, BIG, 0.999, DEFAULT) == (1, 1, 0)
+    assert penalty.decide_batch(math.nan, math.nan, math.nan, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
+    assert penalty.decide_batch(-math.inf, math.nan, 0.0, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
+    assert penalty.decide_batch(math.inf, math.nan, 0.0, n, BIG, 0.999, DEFAULT) == (1, 1, 0)
 
 
 def test_batch_is_sized_for_the_largest_deviation():
-    rows = penalty.plan(1e4, 0, BIG, DEFAULT)
+    rows = penalty.sample_size(1e4, 0, BIG, DEFAULT)
     aim = 0.7 * 1.2**2
     assert 1e4 * (1 / rows - 1 / BIG) <= aim < 1e4 * (1 / (rows - 1) - 1 / BIG)
-    plans = [penalty.plan(v, 0, BIG, DEFAULT) for v in (0.0, math.inf, math.nan)]
+    plans = [penalty.sample_size(v, 0, BIG, DEFAULT) for v in (0.0, math.inf, math.nan)]
     assert plans == [100, BIG, BIG]
-    assert penalty.plan(0.0, 0, 60, DEFAULT) == 60
+    assert penalty.sample_size(0.0, 0, 60, DEFAULT) == 60
 
 
 def test_skewness_of_the_audit_stands_in_for_a_smaller_one_of_the_batch():

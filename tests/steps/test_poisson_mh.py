@@ -61,7 +61,7 @@ def test_posterior_is_that_of_quadrature(bounded, step):
     assert stats["certified"].all()
     assert not stats["full_pass"].any()
     assert 0.3 < float(stats["bound_ratio"].max()) <= 1.0
-    expected = step.chain.state.test.lam + step.tables.heads[0, 2]
+    expected = step.chain.state.test.lam + step.tables.headers[0, 2]
     assert float(stats["n_obs"].mean()) == pytest.approx(expected, rel=0.05)
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from conformance.harness import same_draws
 from families import FAMILIES
-from pymc_minibatch_mh import PenaltyMH, StaleDataError, TunaMH
+from pymc_minibatch_mh import PenaltyMH, TunaMH
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import StaleDataError
 from pymc_minibatch_mh.likelihood.digest import split_digests
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.plan.file import key_of
 from pymc_minibatch_mh.reference.target import Target
 from zoo import poisson, sample, student
@@ -51,11 +51,13 @@ def test_a_saved_step_draws_what_a_new_one_draws(model, prepared, saved, monkeyp
 
 def test_what_a_centre_is_sought_by_is_saved():
     step = TunaMH(model=student())
-    assert [step.target.split.coordinate_names[k] for k in step.prepared.marginal] == ["tau_log__"]
+    assert [step.target.factorization.coordinate_names[k] for k in step.plan.marginal] == [
+        "tau_log__"
+    ]
     with tempfile.TemporaryDirectory() as folder:
         step.save(f"{folder}/step.npz")
         again = TunaMH(model=student(), prepared=f"{folder}/step.npz")
-    assert again.prepared.marginal == step.prepared.marginal
+    assert again.plan.marginal == step.plan.marginal
 
 
 def test_a_step_without_bounds_takes_what_it_needs(model, prepared, saved, monkeypatch):
@@ -72,12 +74,12 @@ def test_bounds_are_derived_and_calibrations_left_where_a_file_is_of_another_ste
     prepared("poisson", "PenaltyMH").save(tmp_path / "step.npz")
     step, alone = TunaMH(model=model, prepared=tmp_path / "step.npz"), prepared("poisson", "TunaMH")
     np.testing.assert_array_equal(step.tables.c, alone.tables.c)
-    assert step.prepared.calibration is alone.prepared.calibration is None
+    assert step.plan.calibration is alone.plan.calibration is None
 
 
 def test_the_file_holds_no_pickle(saved):
     with np.load(saved, allow_pickle=False) as archive:
-        assert {"key", "surrogate_centre", "heads", "c"} <= set(archive.files)
+        assert {"key", "reference_centre", "headers", "c"} <= set(archive.files)
         assert all(archive[name].dtype.kind != "O" for name in archive.files)
 
 
@@ -131,13 +133,13 @@ def spline(width=1.0):
 def keys():
     """Return what a file of a step would belong to, on some models: the same in every process."""
     models = [spline(), FAMILIES["normal_mixture"]()]
-    parts = [split(model, model.value_vars) for model in models]
+    parts = [factorize(model, model.value_vars) for model in models]
     return [key_of(Target(part, 2, 1.0, None)) for part in parts]
 
 
 def test_other_objects_in_an_operation_make_another_key():
     one, same, other = (
-        split_digests(split(model, model.value_vars))["the prior part"]
+        split_digests(factorize(model, model.value_vars))["the prior part"]
         for model in (spline(), spline(), spline(1.5))
     )
     assert one == same != other
@@ -145,7 +147,7 @@ def test_other_objects_in_an_operation_make_another_key():
 
 def test_a_key_tells_order_and_temperature():
     model = poisson()
-    parts = split(model, model.value_vars)
+    parts = factorize(model, model.value_vars)
     settings = [(2, 1.0), (1, 1.0), (2, 0.5)]
     keys = [key_of(Target(parts, order, beta, None)) for order, beta in settings]
     assert len({json.dumps(key) for key in keys}) == len(settings)

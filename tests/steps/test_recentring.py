@@ -26,11 +26,11 @@ def plateau():
 def test_a_run_goes_on_with_the_old_centre_and_says_why(method, caplog):
     model = plateau()
     step = METHODS[method](model=model)
-    centre = step.surrogate.centre.copy()
+    centre = step.reference.centre.copy()
     settings = {"initvals": {"x": 20.0}, "quiet": False, "compute_convergence_checks": True}
     trace = sample(model, step, 100, 200, chains=1, random_seed=1, progressbar=False, **settings)
     assert (trace.posterior["x"] > 5.0).all()
-    np.testing.assert_array_equal(step.surrogate.centre, centre)
+    np.testing.assert_array_equal(step.reference.centre, centre)
     told = [record.message for record in caplog.records if "The old one is kept" in record.message]
     assert len(told) == 1
     assert told[0].startswith(f"{step.name}: warm-up ended far from the centre")

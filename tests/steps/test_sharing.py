@@ -65,10 +65,10 @@ def test_another_method_takes_over_what_serves_it(expansions):
     barker, penalty = BarkerMinibatchMH(model=model), PenaltyMH(model=model)
     assert len(expansions) == 1
     assert barker.tables is None
-    assert np.isfinite(penalty.prepared.calibration.kappa)
-    assert exact.prepared.calibration is None
+    assert np.isfinite(penalty.plan.calibration.kappa)
+    assert exact.plan.calibration is None
     alone = PenaltyMH(model=logistic())
-    assert penalty.prepared.calibration == alone.prepared.calibration
+    assert penalty.plan.calibration == alone.plan.calibration
     assert TunaMH(model=model).tables is exact.tables
 
 
@@ -105,7 +105,7 @@ def test_weights_that_were_edited_are_other_weights(expansions):
     weights[:10] = 3.0
     second = TunaMH(model=model, weights=weights)
     assert len(expansions) == 2
-    assert not np.array_equal(second.surrogate.centre, first.surrogate.centre)
+    assert not np.array_equal(second.reference.centre, first.reference.centre)
 
 
 def test_other_data_are_read_anew(expansions):
@@ -115,7 +115,7 @@ def test_other_data_are_read_anew(expansions):
         pm.set_data({"x": 0.5 * model["x"].get_value()})
     second = TunaMH(model=model)
     assert len(expansions) == 2
-    assert second.surrogate.centre[1] == pytest.approx(2.0 * first.surrogate.centre[1], rel=0.1)
+    assert second.reference.centre[1] == pytest.approx(2.0 * first.reference.centre[1], rel=0.1)
 
 
 def test_a_changed_model_is_read_anew(expansions):
@@ -125,7 +125,7 @@ def test_a_changed_model_is_read_anew(expansions):
         pm.Potential("more", -50.0 * (model["b"][0] - 1.0) ** 2)
     second = TunaMH(model=model)
     assert len(expansions) == 2
-    assert abs(second.surrogate.centre[0] - first.surrogate.centre[0]) > 0.05
+    assert abs(second.reference.centre[0] - first.reference.centre[0]) > 0.05
 
 
 def test_what_is_shared_goes_with_the_model():

@@ -15,7 +15,9 @@ SIGMA, ROWS, BATCHES = 1.2, 300, 20_000
 @njit
 def accepted(log_ratios, variances, skewnesses, n, settings, out):
     for k in range(out.size):
-        out[k] = barker.judge(log_ratios[k], variances[k], skewnesses[k], n, HUGE, 0.5, settings)[1]
+        out[k] = barker.decide_batch(
+            log_ratios[k], variances[k], skewnesses[k], n, HUGE, 0.5, settings
+        )[1]
 
 
 def probabilities(log_ratios, variances, skewnesses, n=ROWS, **given):

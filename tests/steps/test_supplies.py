@@ -16,7 +16,7 @@ from pymc_minibatch_mh.bounds.block_tables import BLOCK, BlockBounds
 from pymc_minibatch_mh.chain import chain as warmup
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
-from pymc_minibatch_mh.errors import SourceError, UnsplittableModelError
+from pymc_minibatch_mh.errors import SourceError, UnsupportedModelError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import JOINT
@@ -45,12 +45,12 @@ def steps(name, order=2):
 @pytest.mark.parametrize("name", MODELS)
 def test_stored_rows_are_prepared_as_rows_in_memory(name):
     own, other, _ = steps(name)
-    np.testing.assert_allclose(own.surrogate.centre, other.surrogate.centre, rtol=1e-9)
-    heads = [step.tables.heads for step in (own, other)]
-    np.testing.assert_array_equal(*(h[:, :TOTAL] for h in heads))
-    np.testing.assert_allclose(*(h[:, TOTAL] for h in heads), rtol=1e-6, atol=1e-12)
-    n_rows = other.prepared.n_rows
-    assert other.tables.largest.shape == (len(heads[0]), -(-n_rows // BLOCK))
+    np.testing.assert_allclose(own.reference.centre, other.reference.centre, rtol=1e-9)
+    headers = [step.tables.headers for step in (own, other)]
+    np.testing.assert_array_equal(*(h[:, :TOTAL] for h in headers))
+    np.testing.assert_allclose(*(h[:, TOTAL] for h in headers), rtol=1e-6, atol=1e-12)
+    n_rows = other.plan.n_rows
+    assert other.tables.largest.shape == (len(headers[0]), -(-n_rows // BLOCK))
     rows = np.unique(np.random.default_rng(1).integers(0, n_rows, 2_000))
     for table, c in enumerate(own.tables.c):
         np.testing.assert_allclose(other.tables.of(table, rows), c[rows], rtol=1e-5, atol=1e-12)
@@ -67,7 +67,7 @@ def test_rows_without_a_bound_are_never_drawn():
 
 def test_rows_that_cannot_change_are_not_asked_for():
     in_memory, step, storage = steps("no_change")
-    assert not step.tables.heads[:, TOTAL].any()
+    assert not step.tables.headers[:, TOTAL].any()
     chain = chain_of(step, 5)
     asked = storage.reads
     draws = chain.advance(500)
@@ -94,7 +94,7 @@ def test_a_chain_around_another_centre_is_taken_up_with_other_tables():
         patch.setattr(BlockBounds, "_kinds", lambda *own: [*kinds(*own), (1, JOINT)][-1:] * 2)
         _, point = run(step, start, 201, stop_at=200)
         state = step.sampling_state
-        assert len(state.chain_state.supplies) != len(other.tables.heads)
+        assert len(state.chain_state.supplies) != len(other.tables.headers)
         other.sampling_state = state
     one, again = (run(own, point, 60)[0] for own in (step, other))
     np.testing.assert_array_equal(one, again)
@@ -197,7 +197,7 @@ def test_a_full_pass_finds_what_rows_in_memory_change_by():
     own, other, _ = steps("heavy_tails")
     for ends in far_moves():
         one, again = (
-            s.target.passes.change(s.target.taylor_order, (*ends, own.surrogate.centre))
+            s.target.full_data.change(s.target.taylor_order, (*ends, own.reference.centre))
             for s in (own, other)
         )
         assert again == pytest.approx(one, rel=1e-11)
@@ -205,7 +205,7 @@ def test_a_full_pass_finds_what_rows_in_memory_change_by():
 
 def test_chains_far_out_decide_by_all_rows_as_in_memory():
     own, other, _ = steps("heavy_tails")
-    assert np.isfinite(own.tables.heads[:, 0]).all()
+    assert np.isfinite(own.tables.headers[:, 0]).all()
     found = []
     for step in (own, other):
         chain = chain_of(step, 8)
@@ -242,7 +242,7 @@ def test_no_update_follows_a_pass_that_has_failed():
     _, model, storage = stored.heavy_tails()
     chain = chain_of(ScalableSubsamplingMH(model=model, updates_per_draw=500), 8)
     chain.place(np.array([30.0]), np.zeros(0))
-    change, passes = chain.prepared.target.passes.change, []
+    change, passes = chain.plan.target.full_data.change, []
 
     def failing(*ends):
         passes.append(ends)
@@ -251,7 +251,7 @@ def test_no_update_follows_a_pass_that_has_failed():
         return change(*ends)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chain.prepared.target.passes, "change", failing)
+        patch.setattr(chain.plan.target.full_data, "change", failing)
         with pytest.raises(GoneError, match="no such disk"):
             chain.advance(2)
     assert len(passes) == 4
@@ -303,7 +303,7 @@ def test_data_that_were_edited_end_sampling():
 
 def test_an_index_out_of_range_is_refused_with_its_row():
     _, model, _ = stored.groups(wrong=73_201)
-    with pytest.raises(UnsplittableModelError, match=r"chooses entry 7 in row 73201 of .* 5 ent"):
+    with pytest.raises(UnsupportedModelError, match=r"chooses entry 7 in row 73201 of .* 5 ent"):
         TunaMH(model=model)
 
 
@@ -326,7 +326,7 @@ def test_all_rows_say_of_a_move_what_they_say_in_memory():
     found = []
     for step in steps("logistic")[:2]:
         chain = step.chain.copy()
-        centre = chain.prepared.surrogate.centre
+        centre = chain.plan.reference.centre
         probe = Probe(chain, np.random.default_rng(4))
         move = ProposedMove(centre, centre + 0.02, 0.1)
         found.append((probe.rows(move), probe.acceptance(move)))

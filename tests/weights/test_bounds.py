@@ -5,7 +5,7 @@ import pytest
 
 from likelihood.evaluation import split_of
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.function import row_functions
 from weights.test_weights import ROWS, counts, weighted
 
@@ -13,8 +13,8 @@ from weights.test_weights import ROWS, counts, weighted
 def bounds_of(order, weights):
     parts = split_of(weighted(), weights=weights)
     one, zero = np.eye(parts.size), np.zeros(parts.size)
-    surrogate = Surrogate(zero, 0.1 * one, 10.0 * one, zero, one, order, 1.0)
-    return BoundsPass(row_functions(parts), surrogate, (parts.lower, parts.upper)).tables().c
+    reference = Reference(zero, 0.1 * one, 10.0 * one, zero, one, order, 1.0)
+    return BoundsPass(row_functions(parts), reference, (parts.lower, parts.upper)).tables().c
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])

@@ -56,10 +56,10 @@ def test_rows_are_multiplied_by_their_weights(dtype):
 def test_integer_weights_have_the_mode_the_sums_and_the_bounds_of_repeated_rows():
     once = TunaMH(model=weighted(), weights={"y": counts()})
     often = TunaMH(model=repeated())
-    one, other = once.surrogate, often.surrogate
+    one, other = once.reference, often.reference
     np.testing.assert_allclose(one.centre, other.centre, atol=2e-3)
     np.testing.assert_allclose(one.hessian, other.hessian, rtol=2e-3)
-    kinds = once.tables.heads[:, TOTAL] / often.tables.heads[:, TOTAL]
+    kinds = once.tables.headers[:, TOTAL] / often.tables.headers[:, TOTAL]
     np.testing.assert_allclose(kinds, 1.0, rtol=0.02)
 
 

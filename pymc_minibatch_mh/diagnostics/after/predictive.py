@@ -30,7 +30,7 @@ from pymc_minibatch_mh.diagnostics.after.chosen_rows import (
     row_numbers,
     stand_ins,
 )
-from pymc_minibatch_mh.errors import MinibatchError, SettingError, UnsplittableModelError
+from pymc_minibatch_mh.errors import MinibatchError, SettingError, UnsupportedModelError
 from pymc_minibatch_mh.likelihood.axis import MixedRowsError
 from pymc_minibatch_mh.likelihood.batch import BatchWalk, inputs_of_values
 from pymc_minibatch_mh.likelihood.inputs import ModelArrays, generator_of, model_of
@@ -44,7 +44,7 @@ CHUNK = 65_536
 class RowLogLikelihood:
     """The log-likelihood of one observed variable, row by row.
 
-    UnsplittableModelError if its rows cannot be proven to be independent given the parameters;
+    UnsupportedModelError if its rows cannot be proven to be independent given the parameters;
     SettingError if `var_name` names no observed variable.
     """
 
@@ -118,7 +118,7 @@ def log_likelihood(
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         If the rows cannot be proven to be independent given the parameters.
     SettingError
         If `rows`, `var_name` or `trace` do not fit the model.
@@ -170,7 +170,7 @@ def posterior_predictive(
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         If the draws of rows cannot be proven to be independent given the parameters.
     SettingError
         If `rows`, `var_name` or `trace` do not fit the model.
@@ -258,14 +258,14 @@ def _batch_of_draws(walk: PredictiveWalk, graph: Variable) -> Variable:
     try:
         batch = walk.rows(graph, 0)
         walk.require_single_draws()
-    except (MixedRowsError, UnsplittableModelError) as error:
+    except (MixedRowsError, UnsupportedModelError) as error:
         cause = error.why if isinstance(error, MixedRowsError) else str(error)
         raise _refused(walk.name, cause) from error
     return batch
 
 
-def _refused(name: str, cause: str) -> UnsplittableModelError:
-    return UnsplittableModelError(
+def _refused(name: str, cause: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
         f"{name!r}: some of its rows cannot be drawn without the others ({cause}). Use "
         "pm.sample_posterior_predictive(), which draws all rows, with as few draws of the "
         "posterior as memory allows."
@@ -350,7 +350,7 @@ def loo_subsample(
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         If the rows cannot be proven to be independent given the parameters.
     StaleDataError
         If the model's data are not those in the groups ``observed_data`` and ``constant_data``.

@@ -75,9 +75,9 @@ def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
     inside = np.isfinite(ratios) | np.isposinf(ratios)
     if not inside.any():
         return warn(
-            f"{names_of_terms(step.target.split)}: no pair lies where bounds hold, so that all "
-            f"rows decide. {'The draws are exact, but ' if exact else ''}PenaltyMH() or pm.NUTS() "
-            "would be quicker."
+            f"{names_of_terms(step.target.factorization)}: no pair lies where bounds hold, so that "
+            f"all rows decide. {'The draws are exact, but ' if exact else ''}PenaltyMH() or "
+            "pm.NUTS() would be quicker."
         )
     worst = int(np.nanargmax(ratios))
     name, row = term_and_row(step.target, int(measured.rows["bound_row"][worst]))
@@ -85,7 +85,7 @@ def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
         return ok(
             f"No row exceeds its bound; {name!r}, row {row}, comes closest: {ratios[worst]:.3g}."
         )
-    own = step.prepared.needs.derives
+    own = step.plan.requirements.derives
     return fail(
         f"{name!r}: row {row} changes by {ratios[worst]:.3g} times its bound in pair {worst}, so "
         f"that {'the draws are not exact' if exact else 'no error is controlled by bounds'}. "
@@ -155,17 +155,17 @@ def on_acceptance(rates: Accepted) -> Verdict:
 
 def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict:
     """Judge whether sums over batches are about normal, as approximate tests take them to be."""
-    n_rows = step.prepared.n_drawn
+    n_rows = step.plan.n_drawn
     if step.guarantee.is_exact:
         return ok(f"{step.name} does not take batches for normal.")
     rows = measured.rows
-    batch = measured.there["fewest_rows"] - (step.prepared.n_rows - n_rows)
+    batch = measured.there["fewest_rows"] - (step.plan.n_rows - n_rows)
     part = np.isfinite(batch) & (2.0 * batch < n_rows) & np.isfinite(rows["skewness"])
     part &= rows["variance"] > 0.0
     if not part.any():
         return ok("All rows decided every pair.")
     batch, skewness = batch[part], np.abs(rows["skewness"][part])
-    beta = step.prepared.surrogate.inverse_temperature
+    beta = step.plan.reference.inverse_temperature
     noise = beta * n_rows * np.sqrt(rows["variance"][part] * (1.0 / batch - 1.0 / n_rows))
     # Where noise is small against 1, so is what its shape does to a smooth probability.
     weight = np.minimum(1.0, noise**3)
@@ -181,9 +181,9 @@ def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict
     top_rows = float(np.median(batch[mattering])) * n_top / n_rows
     enough = bool(half <= 0.5) or top_rows >= FEWEST_TOP_ROWS
     what = (
-        f"{names_of_terms(step.target.split)}: skewness {np.median(skewness):.2g} in batches of "
-        f"{np.median(batch):.0f} rows, an error of about {edgeworth:.1g} in the acceptance "
-        f"probability; the largest row is worth {pull:.2g} sd of a batch"
+        f"{names_of_terms(step.target.factorization)}: skewness {np.median(skewness):.2g} in "
+        f"batches of {np.median(batch):.0f} rows, an error of about {edgeworth:.1g} in the "
+        f"acceptance probability; the largest row is worth {pull:.2g} sd of a batch"
     )
     fix = "Raise batch_size, give rare rows a likelihood of their own, or use TunaMH()."
     if edgeworth > EDGEWORTH_FAIL:
@@ -201,7 +201,7 @@ def on_trace(step: MinibatchStep, trace: xr.DataTree) -> Verdict:
     full, invalid = (float(stats[name].mean()) / updates for name in ("full_pass", "invalid"))
     certified = bool(stats["certified"].all())
     temperatures = np.unique(stats["temperature"].to_numpy())
-    names = names_of_terms(step.target.split)
+    names = names_of_terms(step.target.factorization)
     problems = []
     if step.guarantee.is_exact and not certified:
         problems.append(
@@ -327,7 +327,7 @@ def audit(
     frozen = frozen_as_sampled(step, idata, draws, rng)
     probe = Probe(frozen.chain, rng)
     found = measured(step, draws, pairs, probe)
-    first = step.target.split.first
+    first = step.target.factorization.first
     updates = updates_per_draw(step, idata)
     bias = bias_of(draws.positions(step), found, first, updates)
     result = _dataset(step, found, bias, idata)
@@ -353,7 +353,7 @@ def _checks(
     n_top: int,
 ) -> xr.Dataset:
     bias, rates = estimates
-    names = step.target.split.coordinate_names[step.target.split.first :]
+    names = step.target.factorization.coordinate_names[step.target.factorization.first :]
     checks = {
         "bounds": on_bounds(step, found),
         "bias": on_bias(step, bias, names),
@@ -368,7 +368,7 @@ def _checks(
 
 
 def _dataset(step: MinibatchStep, found: Measured, bias: Bias, trace: xr.DataTree) -> xr.Dataset:
-    split = step.target.split
+    factorization = step.target.factorization
     terms = [
         term_and_row(step.target, int(row)) if row >= 0 else ("", -1)
         for row in found.rows["bound_row"]
@@ -397,8 +397,8 @@ def _dataset(step: MinibatchStep, found: Measured, bias: Bias, trace: xr.DataTre
         "pair": np.arange(len(found.chain)),
         "chain": ("pair", posterior["chain"].to_numpy()[found.chain]),
         "draw": ("pair", posterior["draw"].to_numpy()[found.draw]),
-        "dimension": split.coordinate_names,
+        "dimension": factorization.coordinate_names,
         "moment": list(MOMENTS),
-        "coordinate": split.coordinate_names[split.first :],
+        "coordinate": factorization.coordinate_names[factorization.first :],
     }
     return xr.Dataset(variables, coords)

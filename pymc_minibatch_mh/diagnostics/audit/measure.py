@@ -46,10 +46,10 @@ class ValueDraws:
 
     def positions(self, step: MinibatchStep) -> np.ndarray:
         """Return all draws of the variables of a step's position, shape (chain, draw, d)."""
-        split = step.target.split
+        factorization = step.target.factorization
         shape = self.chains, self.draws, -1
-        parts = [self.values[b.name].reshape(shape) for b in split.blocks]
-        return split.positions(np.concatenate(parts, axis=-1))
+        parts = [self.values[b.name].reshape(shape) for b in factorization.blocks]
+        return factorization.positions(np.concatenate(parts, axis=-1))
 
     def random_points(
         self, count: int, rng: np.random.Generator
@@ -73,7 +73,7 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Val
     _require_same_model(model, step)
     draws = posterior_draws(trace, model)
     values = _transformed(draws, model)
-    for block in step.target.split.blocks + step.target.split.others:
+    for block in step.target.factorization.blocks + step.target.factorization.others:
         shape = values[block.name].shape[2:]
         if shape != block.shape:
             raise SettingError(
@@ -86,7 +86,7 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Val
 
 def _require_same_model(model: pm.Model, step: MinibatchStep) -> None:
     names = {str(v.name) for v in model.value_vars}
-    for block in step.target.split.blocks + step.target.split.others:
+    for block in step.target.factorization.blocks + step.target.factorization.others:
         if block.name not in names:
             raise SettingError(
                 f"{block.name!r} is a variable of the step, but not of the model. Pass the model "
@@ -148,9 +148,11 @@ def frozen_as_sampled(
     if number is not None:
         return FrozenChain(step.chain.copy(), number)
     count = int(trace["posterior"].attrs.get("tuning_steps", USUAL_TUNE))
-    split, chain = step.target.split, Chain(step.program, rng, step.adapts)
+    factorization, chain = step.target.factorization, Chain(step.program, rng, step.adapts)
     points = draws.random_points(count, rng)
-    chain.adapt_on((split.ravel(point), split.ravel_others(point)) for point in points)
+    chain.adapt_on(
+        (factorization.ravel(point), factorization.ravel_others(point)) for point in points
+    )
     return FrozenChain(chain, None)
 
 
@@ -218,7 +220,7 @@ def measured(step: MinibatchStep, draws: ValueDraws, pairs: int, probe: Probe) -
     moves, there, back, rows = [], [], [], []
     for chain, draw in places:
         point = draws.point(chain, draw)
-        probe.given(step.target.split.ravel_others(point))
+        probe.given(step.target.factorization.ravel_others(point))
         step.target.condition_on(point)
         position = np.ascontiguousarray(positions[chain, draw], dtype=np.float64)
         move = probe.propose(position)
@@ -256,9 +258,9 @@ def _require_possible(
     if np.isfinite(target.log_prior(position)) and np.isfinite(target.log_likelihood(position)):
         return
     raise SettingError(
-        f"{names_of_terms(target.split)}: draw {draw} of chain {chain} has zero density in the "
-        "step's model, so that the trace is not of this model and data. Give the step that sampled "
-        "this trace."
+        f"{names_of_terms(target.factorization)}: draw {draw} of chain {chain} has zero density in "
+        "the step's model, so that the trace is not of this model and data. Give the step that "
+        "sampled this trace."
     )
 
 

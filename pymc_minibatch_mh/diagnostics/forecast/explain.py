@@ -39,15 +39,15 @@ from pymc_minibatch_mh.errors import (
     MinibatchError,
     ModeError,
     SettingError,
-    UnsplittableModelError,
+    UnsupportedModelError,
 )
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, JOINT, RANGE, SHARP
-from pymc_minibatch_mh.likelihood.batch import BatchTerm
-from pymc_minibatch_mh.likelihood.cells import Apply, Cell, Constant, Data, Gather, Lookup, Term
+from pymc_minibatch_mh.likelihood.batch import Likelihood
+from pymc_minibatch_mh.likelihood.exprs import Apply, Constant, Data, Expr, Gather, Lookup, Monomial
+from pymc_minibatch_mh.likelihood.factorization import Block, Factorization, factorize
 from pymc_minibatch_mh.likelihood.function import LinearForm, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.inputs import generator_of, likelihoods_of, model_of
-from pymc_minibatch_mh.likelihood.split import Block, Split, split
 from pymc_minibatch_mh.likelihood.terms import MIN_ROWS, number_of_rows
 from pymc_minibatch_mh.plan.method import Promise
 from pymc_minibatch_mh.progress import showing
@@ -72,12 +72,12 @@ def certificate(step: MinibatchStep, certified: bool, why_not_exact: str) -> Cer
 
     `why_not_exact` is the message of the :class:`BoundsError` that stood against an exact step.
     """
-    tables, size = step.tables, step.target.split.size
-    heavy, found, looseness = step.prepared.n_rows - step.prepared.n_drawn, [], float("nan")
+    tables, size = step.tables, step.target.factorization.size
+    heavy, found, looseness = step.plan.n_rows - step.plan.n_drawn, [], float("nan")
     if tables is not None:
         looseness = tables.looseness
-        heads = zip(tables.heads, tables.heads_of_drawn[:, TOTAL], strict=True)
-        for (radius, kind, total), drawn in heads:
+        headers = zip(tables.headers, tables.heads_of_drawn[:, TOTAL], strict=True)
+        for (radius, kind, total), drawn in headers:
             if radius >= 0.0:
                 left = float(chdtrc(size, radius**2))
                 of_kind = KINDS[int(kind)]
@@ -108,86 +108,90 @@ def _reason(step: MinibatchStep, certified: bool) -> str:
     return "the bounds of all rows were derived from the model, and held in the pilot"
 
 
-def _form(form: LinearForm, function: RowFunction, split: Split) -> str:
+def _form(form: LinearForm, function: RowFunction, factorization: Factorization) -> str:
     """Return an argument of a row as ``x × slope``, ``effect[group]`` or ``sigma_log__``."""
-    groups: dict[tuple[str, str], list[Term]] = {}
+    groups: dict[tuple[str, str], list[Monomial]] = {}
     for term in form.terms:
-        data = " × ".join(_data(cell, function, entries=False) for cell in term.monomial)
+        data = " × ".join(_data(expr, function, entries=False) for expr in term.monomial)
         first = term.place.first if isinstance(term.place, Gather) else term.place
-        groups.setdefault((data, _name_at(first, split)), []).append(term)
+        groups.setdefault((data, _name_at(first, factorization)), []).append(term)
     words = ""
     for (data, block), terms in groups.items():
         if len(terms) > 1:
             text = f"{f'{data} × ' if data else ''}{block} ({len(terms)} terms)"
             negative = False
         else:
-            text, negative = _single(terms[0], function, split), terms[0].factor < 0.0
+            text, negative = _single(terms[0], function, factorization), terms[0].factor < 0.0
         sign = " - " if negative else " + "
         words += sign + text if words else ("-" if negative else "") + text
     return words
 
 
-def _single(term: Term, function: RowFunction, split: Split) -> str:
+def _single(term: Monomial, function: RowFunction, factorization: Factorization) -> str:
     factors = [] if abs(term.factor) == 1.0 else [f"{abs(term.factor):g}"]
-    factors += [_data(cell, function, entries=True) for cell in term.monomial]
+    factors += [_data(expr, function, entries=True) for expr in term.monomial]
     if isinstance(term.place, Gather):
         index = _data(term.place.index, function, entries=True)
-        coordinate = f"{_name_at(term.place.first, split)}[{index}]"
+        coordinate = f"{_name_at(term.place.first, factorization)}[{index}]"
     else:
-        entry = split.coordinate_names[term.place].removeprefix(_block_at(term.place, split).name)
-        coordinate = _name_at(term.place, split) + entry
+        entry = factorization.coordinate_names[term.place].removeprefix(
+            _block_at(term.place, factorization).name
+        )
+        coordinate = _name_at(term.place, factorization) + entry
     return " × ".join([*factors, coordinate])
 
 
-def _name_at(place: int, split: Split) -> str:
+def _name_at(place: int, factorization: Factorization) -> str:
     """Return the name of the block at a place, or of its stand-in in the chain."""
-    for one in split.coordinates.maps if split.coordinates is not None else ():
+    for one in (
+        factorization.reparametrization.maps if factorization.reparametrization is not None else ()
+    ):
         if place in one.places:
             return f"({one.words})"
-    return _block_at(place, split).name
+    return _block_at(place, factorization).name
 
 
-def _block_at(place: int, split: Split) -> Block:
-    return next(block for block in split.blocks if place < block.stop)
+def _block_at(place: int, factorization: Factorization) -> Block:
+    return next(block for block in factorization.blocks if place < block.stop)
 
 
-def _data(cell: Cell, function: RowFunction, entries: bool) -> str:
-    """Return the source of a data cell."""
-    if isinstance(cell, Data):
-        entry = str(list(cell.entry)) if entries and cell.entry else ""
-        return function.columns[cell.column].name + entry
-    if isinstance(cell, Constant):
-        return f"{cell.value:g}"
-    if isinstance(cell, Lookup):
-        return f"a table[{_data(cell.index, function, entries)}]"
-    if isinstance(cell, Apply):
-        if isinstance(cell.op, scalar.Cast):
-            return _data(cell.inputs[0], function, entries)
-        return f"f({', '.join(_sources(cell, function, entries))})"
+def _data(expr: Expr, function: RowFunction, entries: bool) -> str:
+    """Return the source of a data expression."""
+    if isinstance(expr, Data):
+        entry = str(list(expr.entry)) if entries and expr.entry else ""
+        return function.columns[expr.column].name + entry
+    if isinstance(expr, Constant):
+        return f"{expr.value:g}"
+    if isinstance(expr, Lookup):
+        return f"a table[{_data(expr.index, function, entries)}]"
+    if isinstance(expr, Apply):
+        if isinstance(expr.op, scalar.Cast):
+            return _data(expr.inputs[0], function, entries)
+        return f"f({', '.join(_sources(expr, function, entries))})"
     return "row number"
 
 
-def _sources(cell: Cell, function: RowFunction, entries: bool) -> list[str]:
-    """Return the data that a cell is a function of, each once, and no constants.
+def _sources(expr: Expr, function: RowFunction, entries: bool) -> list[str]:
+    """List the data that an expression is a function of, each once, without constants.
 
-    A categorical column that is coded by the model has one such cell for every category, all of
-    the same data.
+    A categorical column that is coded by the model has one such expression for every category, all
+    of the same data.
     """
-    if isinstance(cell, Apply):
-        inside = (_sources(operand, function, entries) for operand in cell.inputs)
+    if isinstance(expr, Apply):
+        inside = (_sources(operand, function, entries) for operand in expr.inputs)
         return list(dict.fromkeys(chain.from_iterable(inside)))
-    return [] if isinstance(cell, Constant) else [_data(cell, function, entries)]
+    return [] if isinstance(expr, Constant) else [_data(expr, function, entries)]
 
 
 PRIOR = "a prior, which has no rows"
 
 
-def subsampled(parts: Split, why_graph: str = "") -> tuple[SubsampledTerm, ...]:
+def subsampled(parts: Factorization, why_graph: str = "") -> tuple[SubsampledTerm, ...]:
     """Return the subsampled terms; `why_graph`: why rows are computed as a graph, if they are."""
     return tuple(_term(parts, term, why_graph) for term in parts.terms)
 
 
-def _term(parts: Split, term: BatchTerm, why_graph: str) -> SubsampledTerm:
+def _term(parts: Factorization, term: Likelihood, why_graph: str) -> SubsampledTerm:
     arguments: tuple[str, ...] = ()
     not_apart = f"computed as a graph of all parameters, because {why_graph}" if why_graph else ""
     try:
@@ -208,17 +212,17 @@ def _term(parts: Split, term: BatchTerm, why_graph: str) -> SubsampledTerm:
     return SubsampledTerm(term.name, term.n_rows, arguments, not_apart, arrays)
 
 
-def in_coordinates(parts: Split) -> tuple[InCoordinates, ...]:
-    """Return the variables with others in their place, and objections to it for more."""
-    if parts.coordinates is None:
+def reparametrized(parts: Factorization) -> tuple[InCoordinates, ...]:
+    """List the reparametrised variables, and those that could not be, with the reason."""
+    if parts.reparametrization is None:
         return ()
-    mapped = [InCoordinates(one.name, one.words) for one in parts.coordinates.maps]
-    refused = [InCoordinates(name, "", why) for name, why in parts.coordinates.refused]
+    mapped = [InCoordinates(one.name, one.words) for one in parts.reparametrization.maps]
+    refused = [InCoordinates(name, "", why) for name, why in parts.reparametrization.refused]
     return (*dict.fromkeys(mapped), *refused)
 
 
 def not_subsampled(
-    model: pm.Model, parts: Split, directions: Sequence[np.ndarray] = ()
+    model: pm.Model, parts: Factorization, directions: Sequence[np.ndarray] = ()
 ) -> tuple[NotSubsampled, ...]:
     """List the parts of a subsampled model that are evaluated in full, with the reason.
 
@@ -247,9 +251,9 @@ def of_refused_model(
         reason = _why_in_full(count)
         if count >= MIN_ROWS:
             try:
-                split(model, vars, **{**tried, "observed": [name]})
+                factorize(model, vars, **{**tried, "observed": [name]})
                 reason = f"could be subsampled without the others: observed=[{name!r}]"
-            except UnsplittableModelError as error:
+            except UnsupportedModelError as error:
                 reason = str(error)
         found.append(NotSubsampled(name, reason))
     return (*found, *_without_rows(model, {}))
@@ -270,7 +274,7 @@ def _without_rows(model: pm.Model, of_others: dict[str, str]) -> list[NotSubsamp
     return found + [NotSubsampled(name, "a potential, which has no rows") for name in potentials]
 
 
-def _reasons_of_variables(parts: Split) -> dict[str, str]:
+def _reasons_of_variables(parts: Factorization) -> dict[str, str]:
     """Return why variables of other steps are not moved: name of the value variable -> why."""
     discrete = parts.discrete_in_rows
     reasons = {}
@@ -287,7 +291,7 @@ def _reasons_of_variables(parts: Split) -> dict[str, str]:
     return reasons
 
 
-def _moved_without_rows(parts: Split, directions: Sequence[np.ndarray]) -> dict[str, str]:
+def _moved_without_rows(parts: Factorization, directions: Sequence[np.ndarray]) -> dict[str, str]:
     """Return how variables move without rows: name of the value variable -> in words."""
     found = {}
     for direction in directions:
@@ -383,7 +387,7 @@ def explain(
         except BoundsError as error:
             why_not_exact = str(error)
             step = PenaltyMH(vars, model=model, **settings)
-    except (UnsplittableModelError, ModeError) as error:
+    except (UnsupportedModelError, ModeError) as error:
         return _of_refused(model, vars, error, settings, asked)
     return _of_step(step, model, asked, time.perf_counter() - began, why_not_exact)
 
@@ -415,11 +419,15 @@ def _of_step(
     seconds: float = float("nan"),
     why_not_exact: str = "",
 ) -> Explanation:
-    parts, method, n_rows = step.target.split, type(step).__name__, step.target.source.n_rows
+    parts, method, n_rows = (
+        step.target.factorization,
+        type(step).__name__,
+        step.target.source.n_rows,
+    )
     pilot = asked.pilot(step, model)
     found = forecast(step, pilot, asked.tune, seconds)
     approximate = _approximate(step, model, found, asked)
-    factor = step.prepared.surrogate.factor
+    factor = step.plan.reference.factor
     nuts = asked.of_nuts(model, pilot.point, factor @ factor.T)
     recommended, reason = recommend(method, n_rows, parts.size, found, nuts, approximate)
     large = large_deterministics(model, pilot.point)
@@ -432,7 +440,7 @@ def _of_step(
         size=parts.size,
         terms=subsampled(parts, step.target.compiled.why_graph),
         others=not_subsampled(model, parts, tuple(step.program.slices.steps)),
-        coordinates=in_coordinates(parts),
+        coordinates=reparametrized(parts),
         taylor_order=step.target.taylor_order,
         order_reason=_why_order(step, parts),
         centre=_what_centre(step),
@@ -448,8 +456,8 @@ def _of_step(
 
 def _given_scales(step: MinibatchStep, model: pm.Model) -> tuple[str, ...]:
     """Return the variables whose density moves are drawn by first, and all else given them."""
-    drawn = step.program.proposal.scales(step.prepared)
-    coordinates = step.target.split.coordinate_names
+    drawn = step.program.proposal.scales(step.plan)
+    coordinates = step.target.factorization.coordinate_names
     values = {coordinates[k].partition("[")[0] for k in drawn}
     return tuple(str(rv.name) for rv, v in model.rvs_to_values.items() if v.name in values)
 
@@ -478,7 +486,7 @@ def _of_refused(
     nuts = asked.of_nuts(model, start, None)
     recommended, reason = recommend_instead(nuts)
     if isinstance(error, ModeError):
-        parts = split(model, own, **reading)
+        parts = factorize(model, own, **reading)
         terms, others = subsampled(parts), not_subsampled(model, parts)
     else:
         terms, others = (), of_refused_model(model, own, **reading)
@@ -497,9 +505,9 @@ def _of_refused(
     )
 
 
-def _why_order(step: MinibatchStep, parts: Split) -> str:
+def _why_order(step: MinibatchStep, parts: Factorization) -> str:
     order = step.target.taylor_order
-    if step.prepared.needs.ranges:
+    if step.plan.requirements.ranges:
         return "log-likelihoods themselves have ranges, so that nothing is expanded"
     if order == 2:
         return "rows are expanded to second order, which leaves the smallest remainders"
@@ -512,12 +520,15 @@ def _why_order(step: MinibatchStep, parts: Split) -> str:
 
 
 def _what_centre(step: MinibatchStep) -> str:
-    prepared, target = step.prepared, step.target
+    plan, target = step.plan, step.target
     if target.covariance is not None:
         return "the start, as centre='start' asks for"
-    if not prepared.marginal:
+    if not plan.marginal:
         return "near the mode of the joint density"
-    pairs, at = zip(target.split.blocks, target.split.natural, strict=True), prepared.marginal
+    pairs, at = (
+        zip(target.factorization.blocks, target.factorization.natural, strict=True),
+        plan.marginal,
+    )
     names = [repr(name) for b, name in pairs if any(b.start <= k < b.stop for k in at)]
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     return (

@@ -48,8 +48,8 @@ def as_html(sections: list[Section]) -> str:
     rows = []
     for section in sections:
         rows.append(f'<tr><th colspan="2" {left}>{escape(section.title)}</th></tr>')
-        for cells in section.lines:
-            written = "".join(f"<td {left}>{escape(cell)}</td>" for cell in cells)
+        for exprs in section.lines:
+            written = "".join(f"<td {left}>{escape(expr)}</td>" for expr in exprs)
             rows.append(f"<tr>{written}</tr>")
     return f"<table>{''.join(rows)}</table>"
 

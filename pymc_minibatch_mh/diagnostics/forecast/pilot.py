@@ -10,7 +10,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.points import beside, runs_away
+from pymc_minibatch_mh.chain.points import perturbed_start, scale_collapses
 from pymc_minibatch_mh.diagnostics.forecast.explanation import Forecast, Memory
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.progress import counting, report
@@ -72,11 +72,11 @@ def first_point(
     """
     if step.target.covariance is None:
         return {**model.initial_point(), **step.gaussian_draw(rng, 1.0)}
-    start = step.prepared.surrogate.centre
-    if runs_away(step.prepared, start):
-        near = beside(step.prepared, start, rng)
+    start = step.plan.reference.centre
+    if scale_collapses(step.plan, start):
+        near = perturbed_start(step.plan, start, rng)
         start = start if near is None else near
-    return {**model.initial_point(), **step.target.split.unravel(start, {})}
+    return {**model.initial_point(), **step.target.factorization.unravel(start, {})}
 
 
 def fly(
@@ -87,7 +87,7 @@ def fly(
     It starts at :func:`first_point`. Variables of other steps stay there, and at the model's
     initial point if no row depends on them or they are discrete.
     """
-    split = step.target.split
+    factorization = step.target.factorization
     others = step.target.source.others
     before = others.copy()
     label = f"Pilot of {type(step).__name__}"
@@ -100,11 +100,11 @@ def fly(
                 point, _ = chain.step(point)
                 advance()
             chain.stop_tuning()
-            positions = np.empty((draws, split.size))
+            positions = np.empty((draws, factorization.size))
             stats = []
             for k in range(draws):
                 point, (one,) = chain.step(point)
-                positions[k] = split.ravel_values(point)
+                positions[k] = factorization.ravel_values(point)
                 stats.append(one)
                 advance()
             rows = float(np.mean([one["n_obs"] for one in stats]))
@@ -113,8 +113,8 @@ def fly(
         others[:] = before
     warnings = [one.pop("warning") for one in stats]
     return Pilot(
-        positions[:, split.first :],
-        split.coordinate_names[split.first :],
+        positions[:, factorization.first :],
+        factorization.coordinate_names[factorization.first :],
         {name: np.array([one[name] for one in stats]) for name in stats[0]},
         counts,
         seconds_in_blocks,
@@ -131,8 +131,8 @@ def _in_blocks(chain: Chain, rows: float) -> tuple[np.ndarray, float]:
     that a seed tells all figures but times. Beyond some passes over all rows there are enough to
     count.
     """
-    copied, n_rows = chain.copy(), chain.prepared.n_rows
-    of_row = 1.0 if chain.prepared.target.source.in_memory else WORK_OF_STORED
+    copied, n_rows = chain.copy(), chain.plan.n_rows
+    of_row = 1.0 if chain.plan.target.source.in_memory else WORK_OF_STORED
     of_update = WORK_OF_MOVE + WORK_OF_PAIR * chain.position.size**2
     work = of_row * rows + chain.program.updates_per_draw * of_update
     block = max(FEWEST_IN_BLOCKS, int(WORK_IN_BLOCKS / work)) // BATCHES + 1
@@ -209,5 +209,5 @@ def memory(step: MinibatchStep) -> Memory:
     arrays = [column.values for column in source.columns]
     data = {a.ctypes.data if isinstance(a, np.ndarray) else id(a): a.nbytes for a in arrays}
     held = 0 if tables is None else tables.nbytes
-    sums = sum(np.asarray(part).nbytes for part in step.prepared.surrogate)
+    sums = sum(np.asarray(part).nbytes for part in step.plan.reference)
     return Memory(sum(data.values()), held, sums, not source.in_memory)

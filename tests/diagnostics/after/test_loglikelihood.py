@@ -6,8 +6,8 @@ import pytest
 
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from families import FAMILIES
-from pymc_minibatch_mh import UnsplittableModelError, log_likelihood
-from pymc_minibatch_mh.errors import UnsplittableModelError
+from pymc_minibatch_mh import log_likelihood
+from pymc_minibatch_mh.errors import UnsupportedModelError
 
 CHOSEN = [1_999, 3, 3, 700]
 
@@ -80,5 +80,5 @@ def test_rows_that_are_not_apart_are_refused():
         pm.GaussianRandomWalk(
             "y", sigma=1.0, init_dist=pm.Normal.dist(pm.Normal("mu")), observed=np.zeros(9)
         )
-    with pytest.raises(UnsplittableModelError, match=r"^'y'"):
+    with pytest.raises(UnsupportedModelError, match=r"^'y'"):
         log_likelihood(trace_of({"mu": np.zeros((1, 1))}), [0], model=model)

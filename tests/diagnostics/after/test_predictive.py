@@ -9,7 +9,7 @@ from scipy.stats import ks_2samp
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from pymc_minibatch_mh import posterior_predictive
 from pymc_minibatch_mh.diagnostics.after.chosen_rows import BatchFunction
-from pymc_minibatch_mh.errors import SettingError, UnsplittableModelError
+from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from statistical.budget import LEVEL
 from tiers import fast
 
@@ -199,7 +199,7 @@ def noise(b, rng=None, size=None):
 def test_rows_that_need_the_others_are_refused(define, cause):
     model = built(define)
     message = rf"^'y': some of its rows .*{cause}.*pm\.sample_posterior_predictive\(\)"
-    with pytest.raises(UnsplittableModelError, match=message):
+    with pytest.raises(UnsupportedModelError, match=message):
         posterior_predictive(draws_of(model, 4), CHOSEN, model=model, var_name="y")
 
 

@@ -85,7 +85,7 @@ def test_the_worst_row_is_the_right_one(exact):
     table, m = Probe(step.chain, np.random.default_rng(1))._bounds_of(move)
     c = step.tables.c[table]
     X, y = model["X"].get_value(), np.asarray(model.rvs_to_values[model["y"]].data)
-    centre = step.surrogate.centre
+    centre = step.reference.centre
 
     def remainder(beta):
         at, p = X @ beta, expit(X @ centre)
@@ -153,7 +153,7 @@ def test_rows_that_are_no_number_are_not_lost(exact):
         np.array([0.1, np.nan, 0.2]), np.ones(3), np.ones(3, np.float32), 1.0, 1.0
     )
     assert (ratio, place) == (np.inf, 1)
-    move = ProposedMove(step.surrogate.centre, np.full(3, np.nan), 0.0)
+    move = ProposedMove(step.reference.centre, np.full(3, np.nan), 0.0)
     probe = Probe(step.chain, np.random.default_rng(1))
     assert probe.rows(move).log_ratio == -np.inf
 
@@ -215,9 +215,9 @@ def compound():
 def draws_beside(model, step, seed=28, shape=(2, 200)):
     """Draw what other steps would move, and what the step moves from its approximation."""
     rng = np.random.default_rng(seed)
-    size = step.surrogate.centre.size
-    own = step.surrogate.centre + rng.standard_normal((*shape, size)) @ step.surrogate.factor.T
-    coordinates = step.target.split.coordinate_names
+    size = step.reference.centre.size
+    own = step.reference.centre + rng.standard_normal((*shape, size)) @ step.reference.factor.T
+    coordinates = step.target.factorization.coordinate_names
     draws = {name: own[..., k] for k, name in enumerate(coordinates)}
     draws |= {"mean": 0.5 * rng.standard_normal(shape), "wide": rng.integers(0, 2, shape)}
     trace = trace_of(draws)

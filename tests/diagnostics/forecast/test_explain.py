@@ -17,15 +17,15 @@ from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts_module
 from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly
 from pymc_minibatch_mh.errors import (
     BoundViolationError,
+    FactorizationError,
     MinibatchError,
     ModeError,
     SettingError,
-    SplitCheckError,
-    UnsplittableModelError,
+    UnsupportedModelError,
 )
 from pymc_minibatch_mh.kernels import roles as entry_of
-from pymc_minibatch_mh.likelihood.cells import LoweringError
-from pymc_minibatch_mh.likelihood.split import split
+from pymc_minibatch_mh.likelihood.exprs import LoweringError
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.steps.base import model_behind
 from zoo import logistic, sample
 
@@ -120,8 +120,8 @@ def test_the_certificate_is_that_of_the_step(of_step, step_of):
     step, found = step_of("logistic", "TunaMH"), of_step.certificate
     assert found.certified
     assert found.order == 2
-    heads = [(t.radius, t.total) for t in found.tables]
-    np.testing.assert_array_equal(heads, step.tables.heads[:, [0, 2]])
+    headers = [(t.radius, t.total) for t in found.tables]
+    np.testing.assert_array_equal(headers, step.tables.headers[:, [0, 2]])
     assert found.tables[0].left_with_probability == pytest.approx(1e-2)
     assert all(t.kind.startswith("sharp") for t in found.tables)
 
@@ -150,12 +150,12 @@ def test_likelihoods_and_data_of_stored_rows_are_told_as_what_they_are():
         .in_words()
         .startswith("data 46.9 KiB (of Rows(...), read in blocks), tables ")
     )
-    parts = step.target.split
+    parts = step.target.factorization
     assert [one.name for one in entry.not_subsampled(model, parts, ())] == ["b"]
 
 
 def test_memory_is_that_of_the_arrays(of_step, step_of):
-    memory, n_tables = of_step.forecast.memory, len(step_of("logistic", "TunaMH").tables.heads)
+    memory, n_tables = of_step.forecast.memory, len(step_of("logistic", "TunaMH").tables.headers)
     assert memory.data == 5_000 * 32
     # Thresholds, places and c_i of every row, and three numbers in the head of a table.
     assert memory.tables == n_tables * (5_000 * 16 + 24)
@@ -357,7 +357,7 @@ def test_rows_of_the_forecast_are_those_of_a_run(step_of, model_of):
     assert abs(found.rows_per_update - rows.mean()) < 4.0 * error
 
     own = step.program
-    program = Program(own.prepared, own.method, own.proposal, 8)
+    program = Program(own.plan, own.method, own.proposal, 8)
     several = with_program(step, program)
     of_several = explain(several, draws=500, random_seed=13).forecast
     assert of_several.updates_per_draw == 8
@@ -401,8 +401,8 @@ def refused():
 
 def test_a_refused_model_has_a_record_too():
     model = refused()
-    with pytest.raises(UnsplittableModelError) as reason:
-        split(model, model.value_vars)
+    with pytest.raises(UnsupportedModelError) as reason:
+        factorize(model, model.value_vars)
     with model:
         found = explain(nuts=True)
     assert found.refused == str(reason.value)
@@ -425,7 +425,9 @@ def test_a_model_without_a_mode_is_described_and_refused(model_of, monkeypatch):
     assert (found.n_rows, found.size) == (5_000, 3)
 
 
-@pytest.mark.parametrize("error", [SplitCheckError, BoundViolationError, MinibatchError, TypeError])
+@pytest.mark.parametrize(
+    "error", [FactorizationError, BoundViolationError, MinibatchError, TypeError]
+)
 def test_what_is_no_refusal_is_raised(error, model_of, monkeypatch):
     monkeypatch.setattr(entry, "TunaMH", raising(error))
     with pytest.raises(error, match="as in the test"):

@@ -15,9 +15,9 @@ from weakref import WeakMethod
 import numpy as np
 
 from pymc_minibatch_mh.kernels.draw import ALL, NO_SUPPLY, NUMBER, Supply
-from pymc_minibatch_mh.kernels.posterior import RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace
 from pymc_minibatch_mh.kernels.roles import N_COUNTS, N_TALLIES
-from pymc_minibatch_mh.plan.prepared import Prepared
+from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.threads import HeldBack, result_of
 
 
@@ -37,7 +37,7 @@ class ChainState:
     position, NaN before any, and where the two are the same.
     """
 
-    surrogate: Surrogate
+    reference: Reference
     proposal: Any
     test: Any
     window: np.ndarray
@@ -110,9 +110,9 @@ ROOM = 4096
 _CALLED = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
-def no_supplies(prepared: Prepared, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray:
+def no_supplies(plan: Plan, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray:
     """Return places of which none is in use, shape (T, 3); later supplies have other numbers."""
-    drawn_from = prepared.drawn_from
+    drawn_from = plan.drawn_from
     if drawn_from is None:
         return NO_SUPPLY.places
     places = np.zeros((drawn_from.n_tables, 3), dtype=np.int64)
@@ -120,17 +120,17 @@ def no_supplies(prepared: Prepared, before: np.ndarray = NO_SUPPLY.places) -> np
     return places
 
 
-class Pool:
+class Prefetcher:
     """Rows of every table in memory, and where more come from.
 
     `others` are values of the variables that the chain does not move; its `state` says which
     supplies are in use and how far is read there, and is written.
     """
 
-    def __init__(self, prepared: Prepared, others: np.ndarray, state: ChainState) -> None:
-        self.prepared = prepared
+    def __init__(self, plan: Plan, others: np.ndarray, state: ChainState) -> None:
+        self.plan = plan
         self._state = state
-        drawn_from: Any = prepared.drawn_from
+        drawn_from: Any = plan.drawn_from
         self._drawn_from = drawn_from
         self._move: tuple[np.ndarray, np.ndarray] | None = None
         n_tables, always = drawn_from.n_tables, drawn_from.heavy
@@ -139,7 +139,7 @@ class Pool:
         self.rows = np.concatenate([np.zeros(slots, dtype=np.int64), always])
         self.heavy = np.arange(slots, self.rows.size)
         self.c = np.zeros((n_tables, slots), dtype=np.float32)
-        rows: Any = prepared.target.rows
+        rows: Any = plan.target.rows
         self._placed = rows.room_for(self.rows.size, others)
         if always.size:
             self._placed.write(slice(slots, self.rows.size), drawn_from.read_heavy())
@@ -148,25 +148,25 @@ class Pool:
         self._fetcher = ThreadPoolExecutor(1, "rows drawn ahead")
         self._error: BaseException | None = None
         # Not held by its callback, a pool and its thread end with the chain.
-        refill = WeakMethod(self._refill)
-        self._called = _CALLED(lambda what: refill()(what))  # type: ignore[misc]
+        fetch_next = WeakMethod(self._refill)
+        self._called = _CALLED(lambda what: fetch_next()(what))  # type: ignore[misc]
         address = ctypes.cast(self._called, ctypes.c_void_p).value
         assert address is not None
-        unanswered = np.zeros(1, dtype=np.int64)
-        answers, n_rows = (np.zeros(1), unanswered), drawn_from.n_rows
+        open_requests = np.zeros(1, dtype=np.int64)
+        answers, n_rows = (np.zeros(1), open_requests), drawn_from.n_rows
         self.supply = Supply(state.supplies, address, *answers, ROOM, n_rows, self.rows)
         self._restore()
 
-    def serve(self, position: np.ndarray, new: np.ndarray) -> None:
+    def set_current_move(self, position: np.ndarray, new: np.ndarray) -> None:
         """Name where the ends of the move lie that all rows are asked about."""
         self._move = position, new
 
     def require_served(self) -> None:
         """Raise an error that came up while compiled code waited, and forget it."""
-        if self.supply.unanswered[0]:
+        if self.supply.open_requests[0]:
             # Nothing but a signal's handler raises where Python has not begun yet.
             error, self._error = self._error or KeyboardInterrupt(), None
-            self.supply.unanswered[0] = 0
+            self.supply.open_requests[0] = 0
             raise error
 
     def _restore(self) -> None:
@@ -180,12 +180,12 @@ class Pool:
         try:
             if table == ALL:
                 assert self._move is not None
-                ends = (*self._move, self.prepared.surrogate.centre)
-                target = self.prepared.target
-                self.supply.change[0] = target.passes.change(target.taylor_order, ends)
+                ends = (*self._move, self.plan.reference.centre)
+                target = self.plan.target
+                self.supply.change[0] = target.full_data.change(target.taylor_order, ends)
             else:
                 self._next(table)
-            self.supply.unanswered[0] = 0
+            self.supply.open_requests[0] = 0
         except BaseException as error:
             self._error = error
 

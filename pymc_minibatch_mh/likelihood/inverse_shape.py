@@ -8,12 +8,17 @@ from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
-from pymc_minibatch_mh.likelihood.cells import Affine, Apply, Cell, places_of
+from pymc_minibatch_mh.likelihood.exprs import Affine, Apply, Expr, places_of
+from pymc_minibatch_mh.likelihood.factorization import (
+    Block,
+    Factorization,
+    Reparametrization,
+    reparametrized,
+)
 from pymc_minibatch_mh.likelihood.function import LoweredRow, lowered_rows
-from pymc_minibatch_mh.likelihood.maps import Reciprocal
+from pymc_minibatch_mh.likelihood.maps import InverseShape
+from pymc_minibatch_mh.likelihood.non_centred import real_blocks
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, reachable, scaled_core, summands
-from pymc_minibatch_mh.likelihood.scaled import real_blocks
-from pymc_minibatch_mh.likelihood.split import Block, Coordinates, Split, in_coordinates
 
 #: How the reciprocal, and its root, are written; those of a shape in an interval.
 _WORDS = {1: "1/{}", 2: "1/√{}"}
@@ -23,44 +28,50 @@ _WORDS_OF_INTERVALS = {
 }
 
 
-def shapes_of(split: Split) -> list[str]:
+def shapes_of(factorization: Factorization) -> list[str]:
     """Return the names of the value variables of a model that are logarithms of shapes."""
     try:
-        rows = lowered_rows(split)
+        rows = lowered_rows(factorization)
     except BoundsError:
         return []
     places = {place for row in rows for place in _places_of_shapes(row)}
     return [
         block.name
-        for block, _ in real_blocks(split)
+        for block, _ in real_blocks(factorization)
         if places.intersection(range(block.start, block.stop))
     ]
 
 
-def in_reciprocal(split: Split, there: Split, name: str, power: int) -> Split | None:
+def in_inverse_shape(
+    factorization: Factorization, there: Factorization, name: str, power: int
+) -> Factorization | None:
     """Return a model with the reciprocal of a shape among the coordinates that it has already.
 
     `name` is the value variable that is the shape's logarithm; power 2 is the reciprocal's root.
     None where rows are not smooth in it, or where another map depends on the shape.
     """
-    known = there.coordinates or Coordinates(())
-    block = next(block for block in split.blocks if block.name == name)
+    known = there.reparametrization or Reparametrization(())
+    block = next(block for block in factorization.blocks if block.name == name)
     places = np.arange(block.start, block.stop)
     if any(known.depend_on(int(k)) for k in places):
         return None
-    shape = Reciprocal(name, places, _words_of(split, block, power), power)
-    found = in_coordinates(split, Coordinates((*known.maps, shape), known.refused))
+    shape = InverseShape(name, places, _words_of(factorization, block, power), power)
+    found = reparametrized(factorization, Reparametrization((*known.maps, shape), known.refused))
     return found if all(map(_is_smooth, lowered_rows(found))) else None
 
 
-def _words_of(split: Split, block: Block, power: int) -> str:
+def _words_of(factorization: Factorization, block: Block, power: int) -> str:
     """Return κ in words: of a variable that PyMC maps to the real line, by its own ends."""
-    name = dict(zip((x.name for x in split.blocks), split.natural, strict=True))[block.name]
+    name = dict(zip((x.name for x in factorization.blocks), factorization.natural, strict=True))[
+        block.name
+    ]
     if name == block.name:
         return _WORDS[power].format(f"exp({name})")
     if not block.name.endswith("_interval__"):
         return _WORDS[power].format(name)
-    shapes = {place for row in lowered_rows(split) for place in _places_of_shapes(row, scalar.Exp)}
+    shapes = {
+        place for row in lowered_rows(factorization) for place in _places_of_shapes(row, scalar.Exp)
+    }
     if block.start in shapes:
         return _WORDS[power].format(f"({name} - lower)")
     return _WORDS_OF_INTERVALS[power].format(name)
@@ -68,18 +79,18 @@ def _words_of(split: Split, block: Block, power: int) -> str:
 
 def _places_of_shapes(row: LoweredRow, *functions: type) -> Iterator[int]:
     """Yield the coordinates of which some functions, by default all known, are shapes."""
-    for cell in reachable(row.root):
-        if is_a(cell, GammaRatio):
-            size, _ = scaled_core(row.cells, cell.inputs[0])
+    for expr in reachable(row.root):
+        if is_a(expr, GammaRatio):
+            size, _ = scaled_core(row.exprs, expr.inputs[0])
             if is_a(size, *(functions or (scalar.Exp, scalar_math.Sigmoid))):
                 yield from _coordinates(size.inputs[0])
 
 
-def _coordinates(cell: Cell) -> range:
-    """Return the coordinates that a cell is one of, plus a number."""
-    if not isinstance(cell, Affine) or len(cell.terms) > 1 or number(cell.offset) is None:
+def _coordinates(expr: Expr) -> range:
+    """Return the coordinates that an expression is one of, plus a number."""
+    if not isinstance(expr, Affine) or len(expr.terms) > 1 or number(expr.offset) is None:
         return range(0)
-    (term,) = cell.terms
+    (term,) = expr.terms
     if term.monomial or term.factor != 1.0:
         return range(0)
     return places_of(term.place)
@@ -88,17 +99,17 @@ def _coordinates(cell: Cell) -> range:
 def _is_smooth(row: LoweredRow) -> bool:
     """Whether nothing is left that is infinite where a reciprocal is zero."""
     return not any(
-        is_a(cell, scalar.Log, scalar.Reciprocal) and _is_of_reciprocal(row, cell.inputs[0])
-        for cell in reachable(row.root)
+        is_a(expr, scalar.Log, scalar.Reciprocal) and _is_of_reciprocal(row, expr.inputs[0])
+        for expr in reachable(row.root)
     )
 
 
-def _is_of_reciprocal(row: LoweredRow, cell: Cell) -> bool:
-    """Whether a cell is made of reciprocals alone, and may be zero where they are."""
-    if isinstance(cell, Affine | Apply):
-        parts = (cell.offset,) if isinstance(cell, Affine) else summands(cell)
+def _is_of_reciprocal(row: LoweredRow, expr: Expr) -> bool:
+    """Whether an expression is made of reciprocals alone, and may be zero where they are."""
+    if isinstance(expr, Affine | Apply):
+        parts = (expr.offset,) if isinstance(expr, Affine) else summands(expr)
         if any((number(part) or 0.0) > 0.0 for part in parts):
             # One more than a power of a reciprocal, which is positive.
             return False
-    affines = [x for x in reachable(cell) if isinstance(x, Affine)]
-    return bool(affines) and all(row.cells.logs.intersection(_coordinates(x)) for x in affines)
+    affines = [x for x in reachable(expr) if isinstance(x, Affine)]
+    return bool(affines) and all(row.exprs.logs.intersection(_coordinates(x)) for x in affines)

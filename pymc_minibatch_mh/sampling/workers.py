@@ -138,7 +138,7 @@ class Record:
 
 
 @dataclass(eq=False)
-class Crew:
+class Workers:
     """Chains that run at the same time, and end where their last draws are."""
 
     plan: Plan

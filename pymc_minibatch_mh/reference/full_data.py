@@ -16,7 +16,7 @@ from pymc_minibatch_mh.data.storage import BLOCK_ROWS, StoredRows
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.looks import merge_moments
-from pymc_minibatch_mh.kernels.row_sums import bend_of_prior
+from pymc_minibatch_mh.kernels.row_sums import skewness_of_prior
 from pymc_minibatch_mh.progress import counting
 from pymc_minibatch_mh.reference.heavy import Largest
 from pymc_minibatch_mh.reference.row_sums import (
@@ -69,21 +69,21 @@ def chunks_of(
 
 
 class RowWork(Protocol):
-    """What finds something of rows; it is pickled to where stored rows are."""
+    """A computation on rows, pickled to where stored rows are."""
 
     def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
-        """Return what is asked of rows by their numbers, which are read here."""
+        """Answer a question on rows by their numbers, which are read here."""
 
     def of_read(self, read: ArrayRows, asked: Any) -> Any:
-        """Return what is asked of rows that were read, in whatever process."""
+        """Answer a question on rows that were read, in whatever process."""
 
 
 def over_rows(
     work: RowWork, source: ArrayRows, asked: Sequence[tuple[Chunk, Any]], label: str = READING
 ) -> Iterator[Any]:
-    """Yield what `work` finds of chunks of rows, in their order, where the rows are.
+    """Yield the results of `work` on chunks of rows, in their order, where the rows are.
 
-    `asked` has the chunks, the rows of each in their order, and what is asked of them.
+    `asked` has the chunks, the rows of each in their order, and the question on them.
     """
     if not (isinstance(source, StoredRows) and source.has_workers):
 
@@ -108,7 +108,7 @@ def over_rows(
 def on_all_cores(
     work: Callable[[Any], Any], chunks: Sequence[Any], label: str = READING
 ) -> Iterator[Any]:
-    """Yield what `work` returns for each chunk, in their order."""
+    """Yield the results of `work` on each chunk, in their order."""
     if len(chunks) == 1:
         yield work(chunks[0])
         return
@@ -154,10 +154,10 @@ class MoveMoments:
         return cls(variance, third / n / scale, absolute / n / scale)
 
 
-class Passes:
+class FullData:
     """Full passes over the rows of a split model, which are compiled, and over its prior part."""
 
-    #: Coordinates that are logarithms of what may be zero.
+    #: Coordinates that are logarithms of variables that may be zero.
     logs = np.empty(0, dtype=np.int64)
 
     def __init__(
@@ -213,12 +213,14 @@ class Passes:
         """Return derivatives of the prior part."""
         return Derivatives(*self._prior.derivatives(theta, self._source.others, hessian=hessian))
 
-    def bend(self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+    def skewness(
+        self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None
+    ) -> np.ndarray:
         """Return by how much the average gradient of rows over N(θ, L Lᵀ) differs from that at θ.
 
         L, lower triangular, is `factor`; `rows` are row numbers, by default all.
         """
-        if self.sums.bend is not None:
+        if self.sums.skewness is not None:
             return np.sum(list(self._over(partial(bend_at, theta, factor), rows)), axis=0)
 
         def gradient(place: np.ndarray) -> np.ndarray:
@@ -229,10 +231,10 @@ class Passes:
         pairs = [0.5 * (gradient(theta + c) + gradient(theta - c)) - middle for c in factor.T]
         return np.sum(pairs, axis=0)
 
-    def bend_of_prior(self, theta: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    def skewness_of_prior(self, theta: np.ndarray, factor: np.ndarray) -> np.ndarray:
         """Return the same of the prior part, times Lᵀ."""
         out = np.empty(theta.size)
-        bend_of_prior(address_of(self.log_prior), theta, factor, self.space.context, out)
+        skewness_of_prior(address_of(self.log_prior), theta, factor, self.space.context, out)
         return out
 
     def moves(
@@ -284,7 +286,7 @@ class Passes:
         return max(self._over(partial(ratio_in, move, c)))
 
     def _over(self, asked: Callable, rows: np.ndarray | None = None) -> Iterator[Any]:
-        """Yield what is asked of chunks of some rows, by default of all."""
+        """Yield the answers on chunks of some rows, by default of all."""
         chunks: Sequence[Chunk] = self._all_rows
         if rows is not None:
             chunks = np.array_split(rows, max(1, len(rows) // CHUNK))

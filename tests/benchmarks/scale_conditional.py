@@ -1,6 +1,6 @@
 """Moves of hierarchies drawn given scales, beside those of one normal approximation.
 
-    PYTHONPATH=tests:examples python tests/benchmarks/by_scales.py [model ...] [--seed SEED]
+    PYTHONPATH=tests:examples python tests/benchmarks/scale_conditional.py [model ...] [--seed SEED]
 
 One chain of each, from the centre, in one thread (set OMP_NUM_THREADS=1), the two one after the
 other in one process. Seconds are those of the processor for updates after warm-up. ESS is the
@@ -49,8 +49,8 @@ def measure(name: str, step: Any, seed: int, seconds: float) -> list[str]:
     draws = chain.advance(DRAWS)
     per_update = (time.process_time() - begin) / DRAWS
     ess = np.array([float(az.ess(x[None])) for x in draws.positions.T]) / DRAWS
-    scales = step.target.scales(step.prepared.surrogate.centre)
-    tabled = bool(step.program.proposal.scales(step.prepared))
+    scales = step.target.scales(step.plan.reference.centre)
+    tabled = bool(step.program.proposal.scales(step.plan))
     means = draws.counts.mean(axis=0)
     return [
         f"`{name}`",
@@ -78,13 +78,13 @@ def main() -> None:
     print(f"| {' | '.join(HEADS)} |\n|{' --- |' * len(HEADS)}", flush=True)
     for name in asked.model or MODELS:
         model = MODELS[name]()
-        for by_scales in (False, True):
+        for scale_conditional in (False, True):
             with model:
-                step = mb.TunaMH(proposal=mb.Mixture(by_scales=by_scales))
+                step = mb.TunaMH(proposal=mb.Mixture(scale_conditional=scale_conditional))
             begin = time.process_time()
             # Found when the step was built.
-            step.prepared.__dict__.pop("by_scales", None)
-            step.program.proposal.scales(step.prepared)
+            step.plan.__dict__.pop("scale_conditional", None)
+            step.program.proposal.scales(step.plan)
             seconds = time.process_time() - begin
             print(f"| {' | '.join(measure(name, step, asked.seed, seconds))} |", flush=True)
 

@@ -1,4 +1,4 @@
-"""Quadratic lower bounds of all rows: their sum, and what rows lie above them."""
+"""Quadratic lower bounds of all rows: their sum, and the gaps of rows above them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,26 +10,26 @@ from pymc_minibatch_mh.compiled.form_rows import FormRows, PlacedFormRows
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.kernels.bound_tables import BoundTables, no_tables
 from pymc_minibatch_mh.kernels.moves import FROM_CENTRE
-from pymc_minibatch_mh.kernels.posterior import RowSpace, Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace
 from pymc_minibatch_mh.likelihood.differences import gap_of
-from pymc_minibatch_mh.reference.passes import Passes
+from pymc_minibatch_mh.reference.full_data import FullData
 from pymc_minibatch_mh.reference.target import Target
 
-#: What a gap is enlarged by, far more than its rounding errors: that lowers the bound.
+#: Enlargement of a gap, far more than its rounding errors: that lowers the bound.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Below:
+class LowerBounds:
     """Quadratic lower bounds in the place of expansions, and gaps in the place of remainders.
 
-    The bounds touch at ξ: see :func:`gap_of`; `surrogate` is their sum around the centre. The gaps,
-    float32, are β times what each row lies above its lower bound in the centre, rounded up.
+    The bounds touch at ξ: see :func:`gap_of`; `reference` is their sum around the centre. The gaps,
+    float32, are β times the gap of each row above its lower bound in the centre, rounded up.
     """
 
     target: "Target"
     xi: float
-    surrogate: Surrogate
+    reference: Reference
     gaps: np.ndarray
 
     @cached_property
@@ -50,34 +50,34 @@ class Below:
     @cached_property
     def tables(self) -> BoundTables:
         """How far a row can fall in a move from the centre: to its lower bound."""
-        heads = np.array([[np.inf, FROM_CENTRE, self.gaps.sum(dtype=np.float64)]])
-        return no_tables()._replace(heads=heads, c=self.gaps[None])
+        headers = np.array([[np.inf, FROM_CENTRE, self.gaps.sum(dtype=np.float64)]])
+        return no_tables()._replace(headers=headers, c=self.gaps[None])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is compiled, and addresses."""
+        """Leave out compiled functions and addresses."""
         compiled = ("rows", "evaluate", "tables")
         return {name: value for name, value in self.__dict__.items() if name not in compiled}
 
 
-def below(target: "Target", surrogate: Surrogate, xi: float) -> Below:
+def lower_bounds(target: "Target", reference: Reference, xi: float) -> LowerBounds:
     """Bound all rows from below, with one pass over them for each of the sums.
 
-    Centre and metric are those of `surrogate`; the bounds touch at ξ.
+    Centre and metric are those of `reference`; the bounds touch at ξ.
 
     Raises
     ------
     BoundsError
         If rows have no quadratic lower bound.
     """
-    gaps = Passes(_placed(target, xi), target.compiled.prior, target.source)
-    whole, own = (p.likelihood(surrogate.centre, hessian=True) for p in (target.passes, gaps))
-    beta, values = surrogate.inverse_temperature, gaps.values(surrogate.centre)
+    gaps = FullData(_placed(target, xi), target.compiled.prior, target.source)
+    whole, own = (p.likelihood(reference.centre, hessian=True) for p in (target.full_data, gaps))
+    beta, values = reference.inverse_temperature, gaps.values(reference.centre)
     upper = beta * (values + ROUNDING * (1.0 + np.abs(values)))
     rounded = np.nextafter(upper.astype(np.float32), np.float32(np.inf))
-    sums = surrogate._replace(
+    sums = reference._replace(
         gradient=whole.gradient - own.gradient, hessian=whole.hessian - own.hessian, order=2
     )
-    return Below(target, xi, sums, rounded)
+    return LowerBounds(target, xi, sums, rounded)
 
 
 def _placed(target: "Target", xi: float) -> PlacedFormRows:

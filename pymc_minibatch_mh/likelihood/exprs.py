@@ -1,6 +1,6 @@
 """The log-likelihood of one row as an expression of scalars, of which equal ones are one object.
 
-A cell is *data* (it does not depend on the position), *affine* in the position, or neither.
+An expression is *data* (it does not depend on the position), *affine* in the position, or neither.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,19 +32,19 @@ def require(holds: bool, op: object, why: str = "cannot be taken apart row by ro
         raise LoweringError(op, why)
 
 
-class Cell:
+class Expr:
     """A scalar that has one value per row, or one for all rows."""
 
-    #: Whether the cell is free of the position.
+    #: Whether the expression is free of the position.
     is_data: bool = True
-    #: The type that the cell is computed in.
+    #: The type that the expression is computed in.
     dtype: np.dtype = REAL
-    #: Cells that this one is computed from.
-    inputs: tuple["Cell", ...] = ()
+    #: Expressions that this one is computed from.
+    inputs: tuple["Expr", ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class Constant(Cell):
+class Constant(Expr):
     """A number."""
 
     value: Any
@@ -52,7 +52,7 @@ class Constant(Cell):
 
 
 @dataclass(frozen=True, eq=False)
-class Data(Cell):
+class Data(Expr):
     """One entry of each row of a data array; rows are read in float64, int64 or bool."""
 
     column: int
@@ -60,25 +60,25 @@ class Data(Cell):
     dtype: np.dtype
 
 
-class RowNumber(Cell):
+class RowNumber(Expr):
     """The number of the row itself, as in ``x[arange(N), k]``."""
 
     dtype = INTEGER
 
 
-class Length(Cell):
+class Length(Expr):
     """The number of rows, which shapes are made of."""
 
     dtype = INTEGER
 
 
 @dataclass(frozen=True, eq=False)
-class Lookup(Cell):
+class Lookup(Expr):
     """An entry of a constant vector, chosen by data."""
 
     table: np.ndarray
-    index: Cell
-    inputs: tuple[Cell, ...]
+    index: Expr
+    inputs: tuple[Expr, ...]
     dtype: np.dtype
 
 
@@ -89,7 +89,7 @@ class Gather:
     first: int
     step: int
     size: int
-    index: Cell
+    index: Expr
 
 
 Place = int | Gather
@@ -103,25 +103,25 @@ def places_of(place: Place) -> range:
 
 
 @dataclass(frozen=True)
-class Term:
-    """A number times data cells times a coordinate of the position."""
+class Monomial:
+    """A number times data expressions times a coordinate of the position."""
 
     factor: float
-    monomial: tuple[Cell, ...]
+    monomial: tuple[Expr, ...]
     place: Place
 
 
 @dataclass(frozen=True, eq=False)
-class Affine(Cell):
+class Affine(Expr):
     """A sum of terms, plus data."""
 
-    terms: tuple[Term, ...]
-    offset: Cell
+    terms: tuple[Monomial, ...]
+    offset: Expr
     is_data = False
 
 
 @dataclass(frozen=True, eq=False)
-class Argument(Cell):
+class Argument(Expr):
     """One of the linear forms that the log-likelihood of a row depends on."""
 
     number: int
@@ -129,25 +129,25 @@ class Argument(Cell):
 
 
 @dataclass(frozen=True, eq=False)
-class Apply(Cell):
-    """A scalar operation on cells."""
+class Apply(Expr):
+    """A scalar operation on expressions."""
 
     op: ScalarOp
-    inputs: tuple[Cell, ...]
+    inputs: tuple[Expr, ...]
 
     @cached_property
     def is_data(self) -> bool:  # type: ignore[override]
         """Whether all operands are."""
-        return all(cell.is_data for cell in self.inputs)
+        return all(expr.is_data for expr in self.inputs)
 
     @cached_property
     def dtype(self) -> np.dtype:  # type: ignore[override]
         """The type that PyTensor gives the result."""
-        return output_type(self.op, *(cell.dtype for cell in self.inputs))
+        return output_type(self.op, *(expr.dtype for expr in self.inputs))
 
 
-class Cells:
-    """Makes cells, each once.
+class ExprGraph:
+    """Makes expressions, each once.
 
     :meth:`node` computes in the types of its operands, as the model does. The other arithmetic
     brings together what the model keeps apart, and is done with real numbers: where the model has
@@ -155,25 +155,25 @@ class Cells:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple, Cell] = {}
+        self._known: dict[tuple, Expr] = {}
         # In order of their making, so that the same model gives the same sums in every process.
-        self._serial: dict[Cell, int] = {}
+        self._serial: dict[Expr, int] = {}
         #: Coordinates that stand for their logarithms: see `shapes`.
         self.logs: frozenset[int] = frozenset()
-        #: What rules returned, by rule and operands.
-        self.results: dict[tuple, Cell] = {}
+        #: Results of rules, by rule and operands.
+        self.results: dict[tuple, Expr] = {}
         #: Cholesky factors of matrices that are known to be products of them.
-        self.factors: dict[tuple[Cell, ...], np.ndarray] = {}
+        self.factors: dict[tuple[Expr, ...], np.ndarray] = {}
         self.zero = self.constant(0.0)
         self.one = self.constant(1.0)
         self.minus_one = self.constant(-1.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what rules returned, as they return it again."""
+        """Leave out results of rules, which they compute again."""
         return {**self.__dict__, "results": {}}
 
     def constant(self, value: Any) -> Constant:
-        """Return a number as a cell."""
+        """Return a number as an expression."""
         value = np.asarray(value)[()]
         key = (Constant, value.dtype.str, value.tobytes())
         return self._once(key, lambda: Constant(value, value.dtype))
@@ -190,7 +190,7 @@ class Cells:
         """Return the number of rows."""
         return self._once((Length,), Length)
 
-    def lookup(self, table: np.ndarray, index: Cell) -> Lookup:
+    def lookup(self, table: np.ndarray, index: Expr) -> Lookup:
         """Return the entry of `table` that `index` chooses."""
         key = (Lookup, table.dtype.str, table.tobytes(), index)
         return self._once(key, lambda: Lookup(table, index, (index,), table.dtype))
@@ -199,63 +199,63 @@ class Cells:
         """Return an argument of the log-likelihood."""
         return self._once((Argument, number), lambda: Argument(number))
 
-    def node(self, op: ScalarOp, operands: Sequence[Cell]) -> Cell:
+    def node(self, op: ScalarOp, operands: Sequence[Expr]) -> Expr:
         """Return an operation as it stands; constants are folded."""
         operands = tuple(operands)
-        numbers = [cell.value for cell in operands if isinstance(cell, Constant)]
+        numbers = [expr.value for expr in operands if isinstance(expr, Constant)]
         if len(numbers) == len(operands):
             with np.errstate(all="ignore"):
                 return self.constant(numpy_of(op)(*numbers))
         return self._once((Apply, op, *operands), lambda: Apply(op, operands))
 
-    def real(self, cell: Cell) -> Cell:
+    def real(self, expr: Expr) -> Expr:
         """Return data as real numbers."""
-        return cell if cell.dtype == REAL else self.node(scalar.convert_to_float64, (cell,))
+        return expr if expr.dtype == REAL else self.node(scalar.convert_to_float64, (expr,))
 
     def coordinate(self, place: Place) -> Affine:
         """Return a coordinate of the position."""
-        return self.affine((Term(1.0, (), place),), self.zero)
+        return self.affine((Monomial(1.0, (), place),), self.zero)
 
     def linear(self, affine: Affine) -> Affine:
-        """Return an affine cell without its offset."""
+        """Return an affine expression without its offset."""
         return self.affine(affine.terms, self.zero)
 
-    def scaled(self, affine: Affine, factor: Cell) -> Cell:
-        """Return an affine cell times data."""
+    def scaled(self, affine: Affine, factor: Expr) -> Expr:
+        """Return an affine expression times data."""
         number, others = self._factors(factor)
         scaled = (
-            Term(number * t.factor, self.ordered((*t.monomial, *others)), t.place)
+            Monomial(number * t.factor, self.ordered((*t.monomial, *others)), t.place)
             for t in affine.terms
         )
         terms = tuple(term for term in scaled if term.factor != 0.0)
         offset = self.times(affine.offset, factor)
         return self.affine(terms, offset) if terms else offset
 
-    def _factors(self, data: Cell) -> tuple[float, tuple[Cell, ...]]:
+    def _factors(self, data: Expr) -> tuple[float, tuple[Expr, ...]]:
         """Return the number in a product of data, and its other factors."""
         if isinstance(data, Constant):
             return float(data.value), ()
-        # What is multiplied in a small type can overflow there.
+        # Products in a small type can overflow there.
         if not (isinstance(data, Apply) and isinstance(data.op, scalar.Mul) and data.dtype == REAL):
             return 1.0, (data,)
         number = 1.0
-        others: tuple[Cell, ...] = ()
+        others: tuple[Expr, ...] = ()
         for part in data.inputs:
             own, rest = self._factors(part)
             number, others = number * own, (*others, *rest)
         return number, others
 
-    def total(self, affines: Sequence[Affine], offsets: Sequence[Cell]) -> Cell:
-        """Return a sum of affine cells and data."""
-        factors: dict[tuple[tuple[Cell, ...], Place], list[float]] = {}
+    def total(self, affines: Sequence[Affine], offsets: Sequence[Expr]) -> Expr:
+        """Return a sum of affine expressions and data."""
+        factors: dict[tuple[tuple[Expr, ...], Place], list[float]] = {}
         for term in (t for affine in affines for t in affine.terms):
             factors.setdefault((term.monomial, term.place), []).append(term.factor)
         sums = {key: sum_of(numbers) for key, numbers in factors.items()}
-        terms = tuple(Term(factor, *key) for key, factor in sums.items() if factor != 0.0)
+        terms = tuple(Monomial(factor, *key) for key, factor in sums.items() if factor != 0.0)
         offset = self.plus([*(a.offset for a in affines), *offsets])
         return self.affine(terms, offset) if terms else offset
 
-    def times(self, left: Cell, right: Cell) -> Cell:
+    def times(self, left: Expr, right: Expr) -> Expr:
         """Return a product of data, as one number times other factors."""
         (number, others), (more, rest) = self._factors(left), self._factors(right)
         number, others = number * more, self.ordered((*others, *rest))
@@ -266,36 +266,36 @@ class Cells:
         factors = others if number == 1.0 else (self.constant(number), *others)
         return factors[0] if len(factors) == 1 else self.node(scalar.mul, self._in_reals(factors))
 
-    def plus(self, cells: Sequence[Cell]) -> Cell:
+    def plus(self, exprs: Sequence[Expr]) -> Expr:
         """Return a sum of data."""
-        kept = [cell for cell in cells if cell is not self.zero]
+        kept = [expr for expr in exprs if expr is not self.zero]
         if not kept:
             return self.zero
         return kept[0] if len(kept) == 1 else self.node(scalar.add, self._in_reals(kept))
 
-    def _in_reals(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        has_reals = any(cell.dtype == REAL for cell in cells)
-        return cells if has_reals else [self.real(cells[0]), *cells[1:]]
+    def _in_reals(self, exprs: Sequence[Expr]) -> Sequence[Expr]:
+        has_reals = any(expr.dtype == REAL for expr in exprs)
+        return exprs if has_reals else [self.real(exprs[0]), *exprs[1:]]
 
-    def affine(self, terms: Sequence[Term], offset: Cell) -> Affine:
+    def affine(self, terms: Sequence[Monomial], offset: Expr) -> Affine:
         """Return a sum of terms, plus data."""
         ordered = tuple(sorted(terms, key=self._order_of_term))
         return self._once((Affine, ordered, offset), lambda: Affine(ordered, offset))
 
-    def ordered(self, cells: Sequence[Cell]) -> tuple[Cell, ...]:
-        """Return cells in the order in which they were made."""
-        return tuple(sorted(cells, key=self._serial.__getitem__))
+    def ordered(self, exprs: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Return expressions in the order in which they were made."""
+        return tuple(sorted(exprs, key=self._serial.__getitem__))
 
-    def _order_of_term(self, term: Term) -> tuple:
+    def _order_of_term(self, term: Monomial) -> tuple:
         place = term.place
         if isinstance(place, Gather):
             where = (place.first, 1 + self._serial[place.index])
         else:
             where = (place, 0)
-        return (*where, tuple(self._serial[cell] for cell in term.monomial))
+        return (*where, tuple(self._serial[expr] for expr in term.monomial))
 
     def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
         if key not in self._known:
-            cell = self._known[key] = make()
-            self._serial[cell] = len(self._serial)
+            expr = self._known[key] = make()
+            self._serial[expr] = len(self._serial)
         return self._known[key]

@@ -16,11 +16,11 @@ from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.data.storage import EvenRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
-from pymc_minibatch_mh.kernels.by_scales import ByScales
-from pymc_minibatch_mh.kernels.posterior import Surrogate
+from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.kernels.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.plan.violations import (
-    HeldAgainstBounds,
+    BoundCheck,
     audited,
     heavy_rows,
     sizes_of_many,
@@ -28,9 +28,9 @@ from pymc_minibatch_mh.plan.violations import (
     tell_of_unverified_bounds,
     typical_moves,
 )
-from pymc_minibatch_mh.reference.below import Below, below
-from pymc_minibatch_mh.reference.given_scales import by_scales
+from pymc_minibatch_mh.reference.lower_bounds import LowerBounds, lower_bounds
 from pymc_minibatch_mh.reference.mode import Calibration
+from pymc_minibatch_mh.reference.scale_conditional import scale_conditional
 from pymc_minibatch_mh.reference.target import Target
 
 GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]
@@ -38,7 +38,7 @@ GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
 
 
 @dataclass(frozen=True, eq=False)
-class Needs:
+class Requirements:
     """Facts of all rows that a method needs before it subsamples them.
 
     `calibration` asks for the sizes of remainders, to choose batches by, and for the rows that a
@@ -82,10 +82,15 @@ FEW_KEPT = 0.01
 _log = logging.getLogger("pymc")
 
 
-def require_drawn_ahead(needs: Needs, name: str) -> None:
+def require_drawn_ahead(requirements: Requirements, name: str) -> None:
     """Refuse methods that draw rows in another way than evenly or by derived bounds."""
-    others = needs.derived_ranges, needs.given, needs.in_memory, needs.touching is not None
-    if any(others) or needs.derived_bounds == needs.calibration:
+    others = (
+        requirements.derived_ranges,
+        requirements.given,
+        requirements.in_memory,
+        requirements.touching is not None,
+    )
+    if any(others) or requirements.derived_bounds == requirements.calibration:
         raise SettingError(
             f"{name!r}: data of Rows(...) are drawn ahead, evenly or by bounds that are derived "
             "from the model. This step draws them otherwise, reads all of them at every update or "
@@ -131,11 +136,11 @@ class Sought(NamedTuple):
     """The rows that a centre was sought for, and control variates of these, before others came."""
 
     n_rows: int
-    surrogate: Surrogate
+    reference: Reference
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Plan:
     """A model prepared for a method, never changed.
 
     `heavy` are the rows that tests on batches read at every update and never draw; `calibration` is
@@ -146,13 +151,13 @@ class Prepared:
     """
 
     target: Target
-    needs: Needs
-    surrogate: Surrogate
+    requirements: Requirements
+    reference: Reference
     calibration: Calibration | None = None
     heavy: np.ndarray | None = None
     tables: AnyTables | None = None
     violation: str | None = None
-    below: Below | None = None
+    lower_bounds: LowerBounds | None = None
     marginal: tuple[int, ...] = ()
     sought: Sought | None = None
 
@@ -199,29 +204,34 @@ class Prepared:
         """C M of moves between points of the Gaussian approximation, where it is bounded."""
         assert self.tables is not None
         rng = np.random.default_rng(PREPARATION_SEED)
-        return sizes_of_moves(self.target, self.surrogate, self.tables, rng)
+        return sizes_of_moves(self.target, self.reference, self.tables, rng)
 
     @cached_property
-    def by_scales(self) -> ByScales | None:
+    def scale_conditional(self) -> ScaleConditional | None:
         """The posterior as normal given the scales of a hierarchy, where that is of help."""
-        return by_scales(self.target, self.surrogate)
+        return scale_conditional(self.target, self.reference)
 
     def completed(self) -> Self:
         """Return this with all that is needed and was not found yet; BoundsError without bounds."""
-        found, needs = self, self.needs
-        if needs.calibration and found.calibration is None:
+        found, requirements = self, self.requirements
+        if requirements.calibration and found.calibration is None:
             found = found._calibrated()
-        bounded = needs.derives or needs.given
-        if found.tables is not None and bounded and found.tables.are_ranges != needs.ranges:
+        bounded = requirements.derives or requirements.given
+        if found.tables is not None and bounded and found.tables.are_ranges != requirements.ranges:
             # Those of another method on the same model, or of a file of its.
             found = replace(found, tables=None, violation=None)
         if found.tables is None and bounded:
-            found = replace(found, tables=self._derived() if needs.derives else self._given())
+            found = replace(
+                found, tables=self._derived() if requirements.derives else self._given()
+            )
             found = found._reading_heavy_rows()
-        if needs.touching is None:
-            found = replace(found, below=None)
-        elif found.below is None or found.below.xi != needs.touching:
-            found = replace(found, below=below(found.target, found.surrogate, needs.touching))
+        if requirements.touching is None:
+            found = replace(found, lower_bounds=None)
+        elif found.lower_bounds is None or found.lower_bounds.xi != requirements.touching:
+            found = replace(
+                found,
+                lower_bounds=lower_bounds(found.target, found.reference, requirements.touching),
+            )
         if found.tables is not None and found.violation is None:
             found = replace(found, violation=found.audited(PREPARATION_SEED))
         return found
@@ -229,24 +239,26 @@ class Prepared:
     def around(self, start: np.ndarray) -> Self:
         """Return the same around the mode that a search from `start` ends at."""
         rng = np.random.default_rng(PREPARATION_SEED)
-        surrogate, marginal = self.target.expansion(start, rng)
-        return replace(self._bare(), surrogate=surrogate, marginal=marginal).completed()
+        reference, marginal = self.target.expansion(start, rng)
+        return replace(
+            self._without_measurements(), reference=reference, marginal=marginal
+        ).completed()
 
-    def at(self, surrogate: Surrogate) -> Self:
+    def at(self, reference: Reference) -> Self:
         """Return this around another centre, with its control variates and the bounds there."""
-        own = self.surrogate
-        same = np.array_equal(surrogate.centre, own.centre)
-        if same and np.array_equal(surrogate.whitener, own.whitener):
-            return replace(self, surrogate=surrogate)
-        return replace(self._bare(), surrogate=surrogate).completed()
+        own = self.reference
+        same = np.array_equal(reference.centre, own.centre)
+        if same and np.array_equal(reference.whitener, own.whitener):
+            return replace(self, reference=reference)
+        return replace(self._without_measurements(), reference=reference).completed()
 
     @cached_property
-    def held(self) -> HeldAgainstBounds:
+    def held(self) -> BoundCheck:
         """Differences of stored rows, with their bounds."""
         functions, source = functions_of(self.target), self.target.source
         assert isinstance(source, StoredRows)
         bounds = self.tables.bounds if isinstance(self.tables, BlockTables) else None
-        return HeldAgainstBounds(self.target.passes.sums, bounds, functions[0], source)
+        return BoundCheck(self.target.full_data.sums, bounds, functions[0], source)
 
     def require_few_full_passes(
         self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
@@ -270,16 +282,16 @@ class Prepared:
         if self.tables is None:
             return ""
         rng = np.random.default_rng(seed)
-        return audited(self.target, self.surrogate, self.tables, rng, rows)
+        return audited(self.target, self.reference, self.tables, rng, rows)
 
-    def _bare(self) -> Self:
+    def _without_measurements(self) -> Self:
         nothing: dict[str, Any] = dict.fromkeys(("calibration", "heavy", "tables", "violation"))
-        return replace(self, **nothing, below=None, sought=None)
+        return replace(self, **nothing, lower_bounds=None, sought=None)
 
     def _calibrated(self) -> Self:
         """Return this with the remainders of the rows measured that are drawn."""
         rng = np.random.default_rng(PREPARATION_SEED)
-        measured, heavy = self.target.calibrate(self.surrogate, rng, seeks_heavy=True)
+        measured, heavy = self.target.calibrate(self.reference, rng, seeks_heavy=True)
         return replace(self, calibration=measured, heavy=heavy)
 
     def _reading_heavy_rows(self) -> Self:
@@ -290,51 +302,51 @@ class Prepared:
         if self.target.covariance is not None:
             return self
         rng = np.random.default_rng(PREPARATION_SEED)
-        moves = typical_moves(self.target, self.surrogate, self.tables, rng)
+        moves = typical_moves(self.target, self.reference, self.tables, rng)
         heavy = heavy_rows(self.tables, moves)
         return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
 
     def _derived(self) -> AnyTables:
         functions = functions_of(self.target)
-        support = self.target.split.lower, self.target.split.upper
+        support = self.target.factorization.lower, self.target.factorization.upper
         if not self.target.source.in_memory:
-            return BlockBounds(functions, self.surrogate, support).tables()
-        kind = RangesPass if self.needs.ranges else BoundsPass
-        return kind(functions, self.surrogate, support).tables()
+            return BlockBounds(functions, self.reference, support).tables()
+        kind = RangesPass if self.requirements.ranges else BoundsPass
+        return kind(functions, self.reference, support).tables()
 
     def _given(self) -> Tables:
-        needs = self.needs
-        if needs.ranges:
-            ranges = self._of_user(needs.given_ranges, Ranges, "ranges", "Ranges(low, high)")
-            return ranges.tables(self.n_rows, self.surrogate.inverse_temperature)
-        bounds = self._of_user(needs.given_bounds, Bounds, "bounds", "Bounds(c, metric)")
+        requirements = self.requirements
+        if requirements.ranges:
+            ranges = self._of_user(requirements.given_ranges, Ranges, "ranges", "Ranges(low, high)")
+            return ranges.tables(self.n_rows, self.reference.inverse_temperature)
+        bounds = self._of_user(requirements.given_bounds, Bounds, "bounds", "Bounds(c, metric)")
         return bounds.tables(self.n_rows)
 
     def _of_user[T](self, given: Any, kind: type[T], setting: str, call: str) -> T:
         """Return bounds or ranges of a user, or those that a function of theirs returns."""
         if not isinstance(given, kind):
-            given = given(self.target.split.unravel(self.surrogate.centre, {}))
+            given = given(self.target.factorization.unravel(self.reference.centre, {}))
         if not isinstance(given, kind):
             raise SettingError(
                 f"{setting}= is a function that returned a {type(given).__name__}. Return "
                 f"{call} for the centre that it is called with."
             )
-        tell_of_unverified_bounds(names_of_terms(self.target.split), setting)
+        tell_of_unverified_bounds(names_of_terms(self.target.factorization), setting)
         return given
 
 
-def full_passes_by_bounds(prepared: Prepared, most_drawn: float, rng: np.random.Generator) -> int:
+def full_passes_by_bounds(plan: Plan, most_drawn: float, rng: np.random.Generator) -> int:
     """Return how many of `MOVES` moves are forecast to read all rows, by their bounds."""
-    assert prepared.tables is not None
-    sizes = sizes_of_many(prepared.target, prepared.surrogate, prepared.tables, rng, MOVES)
+    assert plan.tables is not None
+    sizes = sizes_of_many(plan.target, plan.reference, plan.tables, rng, MOVES)
     # One that is not bounded reads all rows, however many may be drawn.
     return int(np.count_nonzero(~((sizes <= most_drawn) & (sizes < np.inf))))
 
 
-def tell_of_uneven(prepared: Prepared) -> None:
+def tell_of_uneven(plan: Plan) -> None:
     """Warn where chains fetch most stored rows in vain."""
-    tables = prepared.tables
-    if not isinstance(tables, BlockTables) or prepared.n_rows <= tables.most_at_once:
+    tables = plan.tables
+    if not isinstance(tables, BlockTables) or plan.n_rows <= tables.most_at_once:
         return
     share = max(tables.kept_share(table) for table in range(tables.n_tables))
     if share < FEW_KEPT:
@@ -342,13 +354,13 @@ def tell_of_uneven(prepared: Prepared) -> None:
             "%s: one of %s stored rows that chains fetch is used, as the bounds of rows in one "
             "block of %s differ so much: chains wait for rows. Sort the rows, those that fit the "
             "model worst last, or give the model arrays in memory.",
-            names_of_terms(prepared.target.split),
+            names_of_terms(plan.target.factorization),
             f"{1.0 / share:,.0f}",
             f"{tables.length:,}",
         )
 
 
-def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = None) -> None:
+def require_few(passes: int, plan: Plan, most_in_batch: float | None = None) -> None:
     """Refuse a model of which chains would read all stored rows again and again.
 
     `passes` of `MOVES` moves are forecast to do so, or looks at batches from `most_in_batch` rows
@@ -356,10 +368,10 @@ def require_few(passes: int, prepared: Prepared, most_in_batch: float | None = N
     """
     if passes <= MOST_PASSES:
         return
-    names = names_of_terms(prepared.target.split)
-    counted, rows = f"{passes:,} of {MOVES:,} moves would", f"all {prepared.n_rows:,} stored rows"
+    names = names_of_terms(plan.target.factorization)
+    counted, rows = f"{passes:,} of {MOVES:,} moves would", f"all {plan.n_rows:,} stored rows"
     cause = f"{counted} read {rows}, so that"
-    groups = ", such as fewer groups" if prepared.target.has_groups else ""
+    groups = ", such as fewer groups" if plan.target.has_groups else ""
     way_on = f"Use fewer parameters with more rows each{groups}"
     if most_in_batch is not None:
         cause = f"batches from {most_in_batch:,.0f} rows on read {rows}: {counted}, so that"

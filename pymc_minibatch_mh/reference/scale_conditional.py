@@ -1,4 +1,4 @@
-"""Tables of what the rest of a hierarchy is given its scales, and of the scales themselves.
+"""Tables of the conditional normals of a hierarchy given its scales, and of the scales.
 
 Rows enter as their quadratic around the centre, whose gradient is the average over the normal
 approximation; everything else is the prior part. Given scales, the best x and the precision there
@@ -18,16 +18,16 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.special import log_ndtr
 
-from pymc_minibatch_mh.kernels.by_scales import (
-    ByScales,
-    place_by_scales,
+from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.kernels.scale_conditional import (
+    ScaleConditional,
+    place_given_scales,
     size_of_work,
-    whiten_by_scales,
+    whiten_given_scales,
 )
-from pymc_minibatch_mh.kernels.posterior import Surrogate
-from pymc_minibatch_mh.reference.marginal import Given, Marginal, bend_of_rows
+from pymc_minibatch_mh.reference.full_data import Derivatives
+from pymc_minibatch_mh.reference.marginal import Given, Marginal, skewness_shift
 from pymc_minibatch_mh.reference.mode import whitening
-from pymc_minibatch_mh.reference.passes import Derivatives
 from pymc_minibatch_mh.reference.target import Target
 
 #: Scales at most, and numbers in all tables: their computation takes time, and each draw reads
@@ -50,43 +50,43 @@ FINE, BEYOND, LEAST_SLOPE = 100, 10, 0.5
 COMPARED, SEED = 400, 20_261_122
 
 
-def by_scales(target: "Target", surrogate: Surrogate) -> ByScales | None:
+def scale_conditional(target: "Target", reference: Reference) -> ScaleConditional | None:
     """Return the tables of a hierarchy; None where there is none, or where they do not help.
 
     Control variates of another order than 2 have none, nor those around a centre that nobody
     sought.
     """
-    if target.covariance is not None or surrogate.order != 2 or target.source.others.size:
+    if target.covariance is not None or reference.order != 2 or target.source.others.size:
         return None
-    if _near_an_end(target, surrogate):
+    if _near_an_end(target, reference):
         return None
-    scales = target.scales(surrogate.centre)
-    size = surrogate.centre.size - len(scales)
+    scales = target.scales(reference.centre)
+    size = reference.centre.size - len(scales)
     if not (0 < len(scales) <= MOST_SCALES and size):
         return None
     if len(scales) * (2 * FINER * MOST_KNOTS + 1) * size * (size + 1) // 2 > MOST_NUMBERS:
         return None
-    rows = _rows(target, surrogate)
-    marginal = Marginal.frozen(target.passes.prior, scales, surrogate.centre, rows)
+    rows = _rows(target, reference)
+    marginal = Marginal.frozen(target.full_data.prior, scales, reference.centre, rows)
     axes = _Axes.around(marginal)
     tables = None if axes is None else axes.tables()
-    return tables if tables is not None and _helps(target, surrogate, rows, tables) else None
+    return tables if tables is not None and _helps(target, reference, rows, tables) else None
 
 
-def _near_an_end(target: "Target", surrogate: Surrogate) -> bool:
+def _near_an_end(target: "Target", reference: Reference) -> bool:
     """Return whether a coordinate that ends at zero may get there."""
-    coordinates = target.split.coordinates
+    coordinates = target.factorization.reparametrization
     ends = [] if coordinates is None else sorted(coordinates.ends)
-    deviations = np.sqrt(np.sum(surrogate.factor[ends] ** 2, axis=1))
-    return bool((surrogate.centre[ends] < FAR * deviations).any())
+    deviations = np.sqrt(np.sum(reference.factor[ends] ** 2, axis=1))
+    return bool((reference.centre[ends] < FAR * deviations).any())
 
 
-def _rows(target: "Target", surrogate: Surrogate) -> Derivatives:
+def _rows(target: "Target", reference: Reference) -> Derivatives:
     """Return the tempered derivatives of the rows, of which the gradient is an average."""
-    beta, rng = surrogate.inverse_temperature, np.random.default_rng(SEED)
-    gradient = beta * surrogate.gradient
-    bend = bend_of_rows(target.passes, surrogate.centre, surrogate.factor, beta, rng)
-    return Derivatives(0.0, gradient + bend, beta * surrogate.hessian)
+    beta, rng = reference.inverse_temperature, np.random.default_rng(SEED)
+    gradient = beta * reference.gradient
+    skewness = skewness_shift(target.full_data, reference.centre, reference.factor, beta, rng)
+    return Derivatives(0.0, gradient + skewness, beta * reference.hessian)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class _Axes:
         roots = np.sqrt(values)
         return cls(marginal, best, (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T)
 
-    def tables(self) -> ByScales | None:
+    def tables(self) -> ScaleConditional | None:
         """Return the tables; None where the rest has no precision at the maximum."""
         middle = self._knot(self.best)
         if middle is None:
@@ -140,7 +140,7 @@ class _Axes:
             for table, part in ((means, 1), (whiteners, 2)):
                 lines = np.array([knot[part] for knot in knots]) - middle[part]
                 table[k] = _spline(np.arange(first, last + 1), lines)(asked)
-        return ByScales(
+        return ScaleConditional(
             np.ascontiguousarray(marginal.scales, dtype=np.int64),
             np.ascontiguousarray(marginal.rest, dtype=np.int64),
             np.ascontiguousarray(self.best.position[marginal.scales]),
@@ -211,10 +211,10 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
     logs = np.concatenate(
         [heights[0] - low * outer[::-1], spline(inner), heights[-1] + high * outer]
     )
-    cells = np.logaddexp(logs[:-1], logs[1:]) + np.log(0.5 * step)
-    below = np.concatenate([[logs[0] - np.log(low)], cells])
+    exprs = np.logaddexp(logs[:-1], logs[1:]) + np.log(0.5 * step)
+    below = np.concatenate([[logs[0] - np.log(low)], exprs])
     below = np.logaddexp.accumulate(below)
-    above = np.concatenate([cells, [logs[-1] - np.log(-high)]])
+    above = np.concatenate([exprs, [logs[-1] - np.log(-high)]])
     above = np.logaddexp.accumulate(above[::-1])[::-1]
     total = np.logaddexp(below[-1], logs[-1] - np.log(-high))
     # Each half by its own tail, so that none is lost to rounding.
@@ -234,24 +234,26 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
     return points - points[median] + ends[median], slopes
 
 
-def _helps(target: "Target", surrogate: Surrogate, rows: Derivatives, tables: ByScales) -> bool:
+def _helps(
+    target: "Target", reference: Reference, rows: Derivatives, tables: ScaleConditional
+) -> bool:
     """Compare independent moves by either distribution, on the prior part and the quadratic."""
-    rng, size = np.random.default_rng(SEED), surrogate.centre.size
+    rng, size = np.random.default_rng(SEED), reference.centre.size
     white = rng.standard_normal((2, COMPARED, size))
     work, places = np.zeros(size_of_work(tables)), np.empty((2, COMPARED, size))
-    places[0] = surrogate.centre + white[0] @ surrogate.factor.T
+    places[0] = reference.centre + white[0] @ reference.factor.T
     for place, numbers in zip(places[1], white[1], strict=True):
-        place_by_scales(tables, numbers, place, work)
+        place_given_scales(tables, numbers, place, work)
     pooled, densities = places.reshape(-1, size), np.empty((3, 2 * COMPARED))
     normal = np.empty(size)
     for k, place in enumerate(pooled):
-        way = place - surrogate.centre
-        whitened = surrogate.whitener @ way
-        log_volume = whiten_by_scales(tables, place, normal, work)
+        way = place - reference.centre
+        whitened = reference.whitener @ way
+        log_volume = whiten_given_scales(tables, place, normal, work)
         densities[0, k] = (
             target.log_prior(place) + rows.gradient @ way + 0.5 * way @ rows.hessian @ way
         )
-        densities[1, k] = np.log(np.diag(surrogate.whitener)).sum() - 0.5 * whitened @ whitened
+        densities[1, k] = np.log(np.diag(reference.whitener)).sum() - 0.5 * whitened @ whitened
         densities[2, k] = log_volume - 0.5 * normal @ normal
     return _acceptance(densities, 1) > _acceptance(densities, 0)
 

@@ -17,19 +17,24 @@ from pytensor.scalar import basic as scalar
 from pytensor.tensor.elemwise import Elemwise
 
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood.cells import (
+from pymc_minibatch_mh.likelihood.exprs import (
     Affine,
     Apply,
-    Cell,
     Constant,
+    Expr,
     Gather,
     Place,
     places_of,
 )
+from pymc_minibatch_mh.likelihood.factorization import (
+    Block,
+    Factorization,
+    Reparametrization,
+    reparametrized,
+)
 from pymc_minibatch_mh.likelihood.function import LinearForm, LoweredRow, lowered_rows
-from pymc_minibatch_mh.likelihood.maps import Scaled
+from pymc_minibatch_mh.likelihood.maps import NonCentred
 from pymc_minibatch_mh.likelihood.patterns import is_a, is_positive, reachable, without
-from pymc_minibatch_mh.likelihood.split import Block, Coordinates, Split, in_coordinates
 
 #: Entries that are scaled each by one of its own, at most: each becomes an expression of its own.
 MOST_ENTRIES = 25
@@ -54,7 +59,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Occurrence:
     """One way in which rows meet a coordinate: the term and the data that it is multiplied by.
 
     Beside the factors lie coordinates of what is no such function: entries that data choose. Those
@@ -89,9 +94,9 @@ def _places_in_column(column: Column) -> range:
 class _Times(NamedTuple):
     """All that multiplies a sum: also functions of entries that its own data choose."""
 
-    data: frozenset[Cell] = frozenset()
+    data: frozenset[Expr] = frozenset()
     factors: tuple[Factor, ...] = ()
-    chosen: tuple[Cell, ...] = ()
+    chosen: tuple[Expr, ...] = ()
     beside: frozenset[int] = frozenset()
     outside: frozenset[int] = frozenset()
 
@@ -100,7 +105,7 @@ class _Walk:
     """A walk down an expression, to all ways in which a row meets coordinates."""
 
     def __init__(self, row: LoweredRow) -> None:
-        self.found: defaultdict[Column, set[Meeting]] = defaultdict(set)
+        self.found: defaultdict[Column, set[Occurrence]] = defaultdict(set)
         self._term = row.term.name
         waiting = [(row.root, _Times())]
         seen = set(waiting)
@@ -111,26 +116,26 @@ class _Walk:
                     seen.add(after)
                     waiting.append(after)
 
-    def _inside(self, cell: Cell, times: _Times) -> list[tuple[Cell, _Times]]:
-        if cell.is_data:
+    def _inside(self, expr: Expr, times: _Times) -> list[tuple[Expr, _Times]]:
+        if expr.is_data:
             return []
-        if isinstance(cell, Affine):
-            self._meet(cell, times)
+        if isinstance(expr, Affine):
+            self._meet(expr, times)
             return []
-        if is_a(cell, scalar.Add):
-            return [(x, times) for x in cell.inputs]
-        if is_a(cell, scalar.Mul):
-            return self._of_product(cell, times)
-        outside = times.outside | _outside(cell, times.factors)
-        return [(x, _Times(outside=outside)) for x in cell.inputs]
+        if is_a(expr, scalar.Add):
+            return [(x, times) for x in expr.inputs]
+        if is_a(expr, scalar.Mul):
+            return self._of_product(expr, times)
+        outside = times.outside | _outside(expr, times.factors)
+        return [(x, _Times(outside=outside)) for x in expr.inputs]
 
-    def _of_product(self, cell: Cell, times: _Times) -> list[tuple[Cell, _Times]]:
-        known = [x for x in cell.inputs if x.is_data]
-        others = [x for x in cell.inputs if not x.is_data]
+    def _of_product(self, expr: Expr, times: _Times) -> list[tuple[Expr, _Times]]:
+        known = [x for x in expr.inputs if x.is_data]
+        others = [x for x in expr.inputs if not x.is_data]
         data = times.data.union(*map(_leaves, known))
         linear = [x for x in others if isinstance(x, Affine) or is_a(x, scalar.Add)]
-        chosen: set[Cell] = set()
-        after: list[tuple[Cell, _Times]] = []
+        chosen: set[Expr] = set()
+        after: list[tuple[Expr, _Times]] = []
         for x in linear:
             rest = without(others, x)
             if isinstance(x, Affine) and any(isinstance(y, Affine) and not factor(y) for y in rest):
@@ -148,8 +153,8 @@ class _Walk:
                 after.append((x, _Times(outside=_outside(x, every))))
         return after
 
-    def _meet(self, cell: Affine, times: _Times) -> None:
-        for term in cell.terms:
+    def _meet(self, expr: Affine, times: _Times) -> None:
+        for term in expr.terms:
             place = term.place
             all_data = self._term, times.data.union(*map(_leaves, term.monomial))
             if not isinstance(place, Gather):
@@ -160,74 +165,74 @@ class _Walk:
                 entries = [(*times.factors, *_factors(times.chosen, k)) for k in range(place.size)]
                 columns = {(k, 1, 1): x for k, x in zip(places_of(place), entries, strict=True)}
             for column, factors in columns.items():
-                self.found[column].add(Meeting(all_data, factors, times.beside, times.outside))
+                self.found[column].add(Occurrence(all_data, factors, times.beside, times.outside))
 
 
-def _outside(cell: Cell, factors: Sequence[Factor]) -> frozenset[int]:
+def _outside(expr: Expr, factors: Sequence[Factor]) -> frozenset[int]:
     """Return what multiplies a function of one coordinate; nothing for other functions."""
-    forms = [x for x in reachable(cell) if isinstance(x, Affine)]
+    forms = [x for x in reachable(expr) if isinstance(x, Affine)]
     if len(forms) != 1 or len(forms[0].terms) != 1:
         return frozenset()
     return frozenset[int]().union(*(x.places for x in factors if not x.divides))
 
 
-def _indices(cell: Cell) -> set[tuple[Cell, int]]:
+def _indices(expr: Expr) -> set[tuple[Expr, int]]:
     """Return by which data, and from how few, all of a sum is chosen; nothing if not all is."""
-    places = [term.place for term in cell.terms] if isinstance(cell, Affine) else []
+    places = [term.place for term in expr.terms] if isinstance(expr, Affine) else []
     found = {(p.index, p.size) for p in places if isinstance(p, Gather)}
     everywhere = all(isinstance(p, Gather) and p.size <= MOST_ENTRIES for p in places)
     return found if everywhere and len(found) == 1 else set()
 
 
-def _index_of(cell: Cell) -> tuple[Cell, int] | None:
+def _index_of(expr: Expr) -> tuple[Expr, int] | None:
     """Return by which data all is chosen that a function of entries depends on."""
-    found = [_indices(x) for x in reachable(cell) if isinstance(x, Affine)]
+    found = [_indices(x) for x in reachable(expr) if isinstance(x, Affine)]
     alike = bool(found) and all(len(x) == 1 and x == found[0] for x in found)
-    return next(iter(found[0])) if alike and factor(cell, 0) is not None else None
+    return next(iter(found[0])) if alike and factor(expr, 0) is not None else None
 
 
-def _factors(cells: Iterable[Cell], entry: int | None = None) -> list[Factor]:
-    """Return the cells that are functions of the position."""
-    return [known for cell in cells if (known := factor(cell, entry)) is not None]
+def _factors(exprs: Iterable[Expr], entry: int | None = None) -> list[Factor]:
+    """Return the expressions that are functions of the position."""
+    return [known for expr in exprs if (known := factor(expr, entry)) is not None]
 
 
-def _read_in(chosen: Sequence[Cell]) -> frozenset[int]:
-    forms = [x for cell in chosen for x in reachable(cell) if isinstance(x, Affine)]
+def _read_in(chosen: Sequence[Expr]) -> frozenset[int]:
+    forms = [x for expr in chosen for x in reachable(expr) if isinstance(x, Affine)]
     places = [term.place for form in forms for term in form.terms]
     return frozenset(p.first if isinstance(p, Gather) else p for p in places)
 
 
-def _leaves(cell: Cell) -> set[Cell]:
+def _leaves(expr: Expr) -> set[Expr]:
     """Return the factors of a product of data but its numbers."""
-    if isinstance(cell, Constant):
+    if isinstance(expr, Constant):
         return set()
-    if is_a(cell, scalar.Mul):
-        return set().union(*map(_leaves, cell.inputs))
-    return {cell}
+    if is_a(expr, scalar.Mul):
+        return set().union(*map(_leaves, expr.inputs))
+    return {expr}
 
 
-def factor(cell: Cell, entry: int | None = None) -> Factor | None:
+def factor(expr: Expr, entry: int | None = None) -> Factor | None:
     """Return a function of the position, or of the entry that data choose; else None."""
-    expression = _expression(cell, entry)
+    expression = _expression(expr, entry)
     if expression is None:
         return None
-    return Factor(expression, is_positive(cell), frozenset(_places(expression)))
+    return Factor(expression, is_positive(expr), frozenset(_places(expression)))
 
 
-def _expression(cell: Cell, entry: int | None) -> tuple | None:
-    if isinstance(cell, Constant):
-        return "number", float(cell.value)
-    if isinstance(cell, Affine):
-        offset = _expression(cell.offset, entry)
-        places = [_chosen_place(t.place, entry) for t in cell.terms]
-        if offset is None or None in places or any(t.monomial for t in cell.terms):
+def _expression(expr: Expr, entry: int | None) -> tuple | None:
+    if isinstance(expr, Constant):
+        return "number", float(expr.value)
+    if isinstance(expr, Affine):
+        offset = _expression(expr.offset, entry)
+        places = [_chosen_place(t.place, entry) for t in expr.terms]
+        if offset is None or None in places or any(t.monomial for t in expr.terms):
             return None
-        factors = (t.factor for t in cell.terms)
+        factors = (t.factor for t in expr.terms)
         return "linear", tuple(zip(factors, places, strict=True)), offset
-    if not isinstance(cell, Apply):
+    if not isinstance(expr, Apply):
         return None
-    inputs = [_expression(x, entry) for x in cell.inputs]
-    return None if None in inputs else ("apply", cell.op, *inputs)
+    inputs = [_expression(x, entry) for x in expr.inputs]
+    return None if None in inputs else ("apply", expr.op, *inputs)
 
 
 def _chosen_place(place: Place, entry: int | None) -> int | None:
@@ -281,29 +286,33 @@ class _Plan:
         return all(factor.positive for row in self.rows for factor in row[-1])
 
 
-def in_linear_coordinates(split: Split) -> Split:
+def in_linear_coordinates(factorization: Factorization) -> Factorization:
     """Return a model in coordinates in which rows are linear, or itself if nothing is to be mapped.
 
     The field ``coordinates`` says why a variable that rows meet in products is not mapped.
     """
     try:
-        rows = lowered_rows(split)
+        rows = lowered_rows(factorization)
     except BoundsError:
-        return split
-    met: defaultdict[Column, set[Meeting]] = defaultdict(set)
+        return factorization
+    met: defaultdict[Column, set[Occurrence]] = defaultdict(set)
     for row in rows:
         for column, ways in _Walk(row).found.items():
             met[column] |= ways
-    searches = [_Search(split, block, name, met) for block, name in real_blocks(split)]
-    scaled, refused = _mapped_together(split, searches)
+    searches = [
+        _Search(factorization, block, name, met) for block, name in real_blocks(factorization)
+    ]
+    scaled, refused = _mapped_together(factorization, searches)
     if not scaled and not refused:
-        return split
-    return in_coordinates(split, Coordinates(tuple(_located(split, scaled)), tuple(refused)))
+        return factorization
+    return reparametrized(
+        factorization, Reparametrization(tuple(_located(factorization, scaled)), tuple(refused))
+    )
 
 
 def _mapped_together(
-    split: Split, searches: Sequence["_Search"]
-) -> tuple[list[Scaled], list[tuple[str, str]]]:
+    factorization: Factorization, searches: Sequence["_Search"]
+) -> tuple[list[NonCentred], list[tuple[str, str]]]:
     """Return the maps of all blocks, which may share a scale, and why others have none."""
     refused: list[tuple[str, str]] = []
     while True:
@@ -320,7 +329,7 @@ def _mapped_together(
         if depending:
             continue
         scaled = [search.scaled(plan) for search in searches for plan in plans[search]]
-        left = _places_in(_forms(split, scaled)) if scaled else set()
+        left = _places_in(_forms(factorization, scaled)) if scaled else set()
         again = [search.keeps_out(plans[search], left) for search in searches]
         if not any(again):
             return scaled, refused
@@ -330,14 +339,14 @@ class _RefusedError(Exception):
     """Why a variable stays as it is."""
 
 
-def real_blocks(split: Split) -> list[tuple[Block, str]]:
+def real_blocks(factorization: Factorization) -> list[tuple[Block, str]]:
     """Return own blocks that can take any real value, and the names of their variables."""
     return [
         (block, name)
-        for block, name in zip(split.blocks, split.natural, strict=True)
-        if split.first <= block.start < block.stop
-        and np.isneginf(split.lower[block.start : block.stop]).all()
-        and np.isposinf(split.upper[block.start : block.stop]).all()
+        for block, name in zip(factorization.blocks, factorization.natural, strict=True)
+        if factorization.first <= block.start < block.stop
+        and np.isneginf(factorization.lower[block.start : block.stop]).all()
+        and np.isposinf(factorization.upper[block.start : block.stop]).all()
     ]
 
 
@@ -345,11 +354,15 @@ class _Search:
     """The search for the B of one block."""
 
     def __init__(
-        self, split: Split, block: Block, name: str, met: dict[Column, set[Meeting]]
+        self,
+        factorization: Factorization,
+        block: Block,
+        name: str,
+        met: dict[Column, set[Occurrence]],
     ) -> None:
         self.name = name
         self._is_bounded = block.name != name
-        self._split = split
+        self._split = factorization
         self._met = {
             column: ways for column, ways in met.items() if block.start <= column[0] < block.stop
         }
@@ -430,7 +443,7 @@ class _Search:
             )
         return [triangle]
 
-    def _common(self, ways: dict[Column, list[Meeting]]) -> dict[int, Factors]:
+    def _common(self, ways: dict[Column, list[Occurrence]]) -> dict[int, Factors]:
         """Return what multiplies each coordinate wherever it is met."""
         found: dict[int, Factors] = {}
         for column, of_column in ways.items():
@@ -452,7 +465,7 @@ class _Search:
                     f"is multiplied by {names}, which another step moves. Let this step move both"
                 )
 
-    def scaled(self, plan: _Plan) -> Scaled:
+    def scaled(self, plan: _Plan) -> NonCentred:
         """Return the map of a plan."""
         position = self._split.position
         rows = tuple(tuple(_product(entry, position) for entry in row) for row in plan.rows)
@@ -461,36 +474,38 @@ class _Search:
         size = "".join(names) if simple else f"f({', '.join(names)})"
         nowhere = (-1,) * len(plan.rows)
         words = f"{size} × {self.name}"
-        return Scaled(self.name, plan.places, words, position, rows, nowhere)
+        return NonCentred(self.name, plan.places, words, position, rows, nowhere)
 
 
-def _located(split: Split, scaled: Sequence[Scaled]) -> list[Scaled]:
+def _located(factorization: Factorization, scaled: Sequence[NonCentred]) -> list[NonCentred]:
     """Return maps with the locations that come with every α of one map and nowhere else."""
-    forms = _forms(split, scaled)
+    forms = _forms(factorization, scaled)
     mapped = {int(k) for one in scaled for k in one.places.flat}
     columns = [_coefficients(forms, set(map(int, p))) for one in scaled for p in one.places.T]
     found = [-1] * len(columns)
-    for block, _ in real_blocks(split):
+    for block, _ in real_blocks(factorization):
         for place in range(block.start, block.stop):
             alike = [k for k, c in enumerate(columns) if c == _coefficients(forms, {place})]
             if place not in mapped and len(alike) == 1 and found[alike[0]] < 0:
                 found[alike[0]] = place
     places = iter(found)
-    located = [_at(one, tuple(next(places) for _ in one.locations), split) for one in scaled]
-    left = _places_in(_forms(split, located))
+    located = [
+        _at(one, tuple(next(places) for _ in one.locations), factorization) for one in scaled
+    ]
+    left = _places_in(_forms(factorization, located))
     return [
         other if left.isdisjoint(other.locations) else one
         for one, other in zip(scaled, located, strict=True)
     ]
 
 
-def _at(one: Scaled, locations: tuple[int, ...], split: Split) -> Scaled:
-    shifts = dict.fromkeys(_name_at(split, k) for k in locations if k >= 0)
+def _at(one: NonCentred, locations: tuple[int, ...], factorization: Factorization) -> NonCentred:
+    shifts = dict.fromkeys(_name_at(factorization, k) for k in locations if k >= 0)
     return replace(one, locations=locations, words=" + ".join([*shifts, one.words]))
 
 
-def _name_at(split: Split, place: int) -> str:
-    names = zip(split.blocks, split.natural, strict=True)
+def _name_at(factorization: Factorization, place: int) -> str:
+    names = zip(factorization.blocks, factorization.natural, strict=True)
     return next(name for block, name in names if place < block.stop)
 
 
@@ -502,7 +517,7 @@ def _by_factors(common: dict[int, Factors]) -> list[_Plan]:
     return [_Plan(np.array(places)[:, None], ((common[places[0]],),)) for places in groups.values()]
 
 
-def _triangle(ways: dict[Column, list[Meeting]]) -> _Plan | None:
+def _triangle(ways: dict[Column, list[Occurrence]]) -> _Plan | None:
     """Return a triangular B: every entry of α goes with data of its own."""
     entries: dict[object, dict[Column, Factors]] = defaultdict(dict)
     for column, of_column in ways.items():
@@ -531,9 +546,9 @@ def _product(factors: Factors, position: Variable) -> Variable:
     return graphs[0] if len(graphs) == 1 else pt.mul(*graphs)
 
 
-def _forms(split: Split, scaled: Sequence[Scaled]) -> list[LinearForm]:
+def _forms(factorization: Factorization, scaled: Sequence[NonCentred]) -> list[LinearForm]:
     """Return the linear forms of the rows in new coordinates."""
-    there = in_coordinates(split, Coordinates(tuple(scaled)))
+    there = reparametrized(factorization, Reparametrization(tuple(scaled)))
     return [form for row in lowered_rows(there) for form in row.arguments.forms]
 
 

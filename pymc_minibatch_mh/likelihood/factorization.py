@@ -1,4 +1,4 @@
-"""A model, split into what is subsampled and what is not.
+"""Factorization of a model: a prior part, times terms of conditionally independent rows.
 
 Coordinates of the position in which rows are affine, in the place of the model's own variables.
 
@@ -29,8 +29,8 @@ from pytensor.tensor import as_tensor
 from pytensor.tensor.math import variadic_add
 from pytensor.xtensor.type import XTensorType
 
-from pymc_minibatch_mh.errors import UnsplittableModelError, refuse
-from pymc_minibatch_mh.likelihood.batch import BatchTerm, data_values
+from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
+from pymc_minibatch_mh.likelihood.batch import Likelihood, data_values
 from pymc_minibatch_mh.likelihood.derived import as_read, plain
 from pymc_minibatch_mh.likelihood.indices import require_indices_in_range
 from pymc_minibatch_mh.likelihood.inputs import (
@@ -53,7 +53,7 @@ from pymc_minibatch_mh.likelihood.weights import weigh
 
 
 @dataclass(frozen=True, eq=False)
-class Coordinates:
+class Reparametrization:
     """A map between positions and the model's own value variables, both ravelled.
 
     Parameters
@@ -128,7 +128,9 @@ class Coordinates:
         return sum((one.log_jacobian(position) for one in self.maps), start=pt.constant(0.0))
 
 
-def in_coordinates(split: "Split", coordinates: Coordinates) -> "Split":
+def reparametrized(
+    factorization: "Factorization", reparametrization: Reparametrization
+) -> "Factorization":
     """Return a split model whose position lies in other coordinates, with their Jacobian.
 
     Parameters
@@ -138,21 +140,27 @@ def in_coordinates(split: "Split", coordinates: Coordinates) -> "Split":
     coordinates
         The map.
     """
-    position = split.position.type("position")
-    own = split.prior, *(term.logp for term in split.terms), *split.natural.values()
-    prior, *graphs = clone_replace(list(own), {split.position: coordinates.graph(position)})
-    terms = [replace(t, logp=logp) for t, logp in zip(split.terms, graphs, strict=False)]
-    natural = dict(zip(split.natural, graphs[len(terms) :], strict=True))
-    lower, upper = coordinates.within(split.lower, split.upper)
+    position = factorization.position.type("position")
+    own = (
+        factorization.prior,
+        *(term.logp for term in factorization.terms),
+        *factorization.natural.values(),
+    )
+    prior, *graphs = clone_replace(
+        list(own), {factorization.position: reparametrization.graph(position)}
+    )
+    terms = [replace(t, logp=logp) for t, logp in zip(factorization.terms, graphs, strict=False)]
+    natural = dict(zip(factorization.natural, graphs[len(terms) :], strict=True))
+    lower, upper = reparametrization.within(factorization.lower, factorization.upper)
     return replace(
-        split,
+        factorization,
         position=position,
         lower=lower,
         upper=upper,
-        prior=prior + coordinates.log_jacobian(position),
+        prior=prior + reparametrization.log_jacobian(position),
         terms=tuple(terms),
         natural=natural,
-        coordinates=coordinates,
+        reparametrization=reparametrization,
     )
 
 
@@ -173,7 +181,7 @@ def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
 
 
 def support(model: pm.Model, variable: Variable) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of what a value variable can be, infinite where none is known.
+    """Return the ends of the support of a value variable, infinite where none is known.
 
     A transformed variable has the whole line for its value variable. One that is not, such as
     ``pm.Uniform("x", -3, 3, default_transform=None)``, keeps its support.
@@ -218,7 +226,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class Factorization:
     """The log-density of a model as a prior part plus a sum over rows.
 
     Parameters
@@ -247,7 +255,7 @@ class Split:
     arrays
         The constants and shared variables of the model that all of this is computed from.
     coordinates
-        What the position stands for where it is not the value variables themselves.
+        The reparametrisation, None where the position is the value variables themselves.
     """
 
     position: Variable
@@ -256,12 +264,12 @@ class Split:
     other_values: Variable
     others: tuple[Block, ...]
     prior: Variable
-    terms: tuple[BatchTerm, ...]
+    terms: tuple[Likelihood, ...]
     lower: np.ndarray
     upper: np.ndarray
     natural: dict[str, Variable]
     arrays: ModelArrays
-    coordinates: Coordinates | None = None
+    reparametrization: Reparametrization | None = None
 
     @property
     def size(self) -> int:
@@ -273,41 +281,45 @@ class Split:
         """Name of every coordinate of the position, such as ``beta[3]``."""
         names: list[str] = []
         for block in self.blocks:
-            cells = np.ndindex(*block.shape)
-            names += [f"{block.name}{list(cell)}" if cell else block.name for cell in cells]
+            exprs = np.ndindex(*block.shape)
+            names += [f"{block.name}{list(expr)}" if expr else block.name for expr in exprs]
         return names
 
     def positions(self, values: np.ndarray) -> np.ndarray:
         """Return the positions of ravelled value variables, of the same shape (..., d)."""
-        if self.coordinates is None:
+        if self.reparametrization is None:
             return values
         flat = values.reshape(-1, self.size)
-        return self.coordinates.positions(flat).reshape(values.shape)
+        return self.reparametrization.positions(flat).reshape(values.shape)
 
     def values(self, positions: np.ndarray) -> np.ndarray:
         """Return the ravelled value variables at positions, of the same shape (..., d)."""
-        if self.coordinates is None:
+        if self.reparametrization is None:
             return positions
         flat = positions.reshape(-1, self.size)
-        return self.coordinates.values(flat).reshape(positions.shape)
+        return self.reparametrization.values(flat).reshape(positions.shape)
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
         """Return positions with coordinates that are negative and cannot be so made positive."""
-        return positions if self.coordinates is None else self.coordinates.mirrored(positions)
+        return (
+            positions
+            if self.reparametrization is None
+            else self.reparametrization.mirrored(positions)
+        )
 
     @property
     def support_of_values(self) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the support of the ravelled value variables, shape (d,) each."""
         lower = self.lower.copy()
-        if self.coordinates is not None:
-            lower[sorted(self.coordinates.ends)] = -np.inf
+        if self.reparametrization is not None:
+            lower[sorted(self.reparametrization.ends)] = -np.inf
         return lower, self.upper
 
     def log_jacobian(self, position: np.ndarray) -> float:
         """Return log |∂ values / ∂ position|, which is part of the prior part."""
-        if self.coordinates is None:
+        if self.reparametrization is None:
             return 0.0
-        return float(self.coordinates.log_jacobians(position[None])[0])
+        return float(self.reparametrization.log_jacobians(position[None])[0])
 
     def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the position of a point given by the names of its value variables."""
@@ -353,7 +365,7 @@ def _ravelled(blocks: Sequence[Block], point: Mapping[str, np.ndarray]) -> np.nd
     return np.concatenate([NOTHING, *parts])
 
 
-def split(
+def factorize(
     model: pm.Model,
     vars: Sequence[Variable],
     observed: Sequence[str] | None = None,
@@ -362,7 +374,7 @@ def split(
     observation_dims: Sequence[str] = (),
     initial_point: dict[str, np.ndarray] | None = None,
     min_rows: int = MIN_ROWS,
-) -> Split:
+) -> Factorization:
     """Split the log-density of `model` into a prior part and per-observation terms.
 
     Parameters
@@ -375,7 +387,7 @@ def split(
         Names of the observed variables to subsample. By default every one with at least
         `min_rows` observations.
     weights
-        What the log-likelihood of each row is multiplied by: name -> array of shape (N,), or the
+        Weights of the rows' log-likelihoods: name -> array of shape (N,), or the
         array if one variable is subsampled.
     observation_dims
         Names of dims along which observations lie; by default they lie on the first axis.
@@ -386,7 +398,7 @@ def split(
 
     Raises
     ------
-    UnsplittableModelError
+    UnsupportedModelError
         If rows of a term cannot be proven to be independent given the parameters.
     SettingError
         If `observed`, `weights` or `observation_dims` do not fit the model.
@@ -428,7 +440,7 @@ def split(
     lower, upper = np.concatenate([_ends(model, block) for block in blocks], axis=1)
     first = _size(blocks[: len(expanded)])
     layout = position, blocks, first, other_values, others
-    return Split(*layout, prior, tuple(terms), lower, upper, free, arrays)
+    return Factorization(*layout, prior, tuple(terms), lower, upper, free, arrays)
 
 
 def summed(graphs: Sequence[Variable]) -> Variable:
@@ -437,7 +449,7 @@ def summed(graphs: Sequence[Variable]) -> Variable:
 
 
 def _of_other_steps(
-    model: pm.Model, vars: Sequence[Variable], terms: Sequence[BatchTerm]
+    model: pm.Model, vars: Sequence[Variable], terms: Sequence[Likelihood]
 ) -> tuple[list[Variable], list[Variable]]:
     """Return the variables of other steps that are expanded in, and those that are not."""
     in_rows = set(ancestors([term.logp for term in terms]))
@@ -485,14 +497,14 @@ def _blocks(vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]) -> tup
 
 def _check_own_variables(model: pm.Model, vars: Sequence[Variable]) -> None:
     if not vars:
-        raise UnsplittableModelError(
+        raise UnsupportedModelError(
             "vars= are empty or this model has no continuous free variable, and proposals move "
             "continuous variables only. Sample it with pm.sample()."
         )
     for variable in vars:
         if np.dtype(variable.dtype).kind != "f":
             name = model.values_to_rvs[variable].name
-            raise UnsplittableModelError(
+            raise UnsupportedModelError(
                 f"{name!r} is discrete, and proposals move continuous variables only. Leave it out "
                 "of vars=: pm.sample() gives it a step of its own."
             )
@@ -511,7 +523,7 @@ def _check_for_minibatches(model: pm.Model) -> None:
             )
 
 
-def _check_potentials(model: pm.Model, terms: Sequence[BatchTerm]) -> None:
+def _check_potentials(model: pm.Model, terms: Sequence[Likelihood]) -> None:
     arrays = [column.values for term in terms for column, _ in term.batches]
     for potential in model.potentials:
         above = list(ancestors([potential]))

@@ -19,7 +19,7 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.vectors import copy_to
 
 
-class ByScales(NamedTuple):
+class ScaleConditional(NamedTuple):
     """Tables of the distribution: they change nothing but how often moves are made."""
 
     #: Coordinates φ, shape (p,), and x, shape (n,).
@@ -124,7 +124,7 @@ def _inner_of_packed(whitener, begin, vector, size):
 
 
 @compiled()
-def whiten_by_scales(tables, position, white, work):
+def whiten_given_scales(tables, position, white, work):
     """Write u, then w of a position to `white`, shape (d,), by scratch of :func:`size_of_work`.
 
     Returned is log |∂(u, w)/∂θ| up to a constant: the density of the position is that of a standard
@@ -150,8 +150,8 @@ def whiten_by_scales(tables, position, white, work):
 
 
 @compiled()
-def place_by_scales(tables, white, position, work):
-    """Write the position of u and w, and return what :func:`whiten_by_scales` returns there."""
+def place_given_scales(tables, white, position, work):
+    """Write the position of u and w; return the value of :func:`whiten_given_scales` there."""
     count, size = tables.scales.size, tables.rest.size
     points, mean = work[:count], work[count : count + size]
     way, whitener = work[count + size : count + 2 * size], work[count + 2 * size :]
@@ -173,6 +173,6 @@ def place_by_scales(tables, white, position, work):
     return log_volume
 
 
-def size_of_work(tables: ByScales) -> int:
+def size_of_work(tables: ScaleConditional) -> int:
     """Return the entries of the scratch that these functions take."""
     return tables.scales.size + tables.rest.size + tables.mean.size + tables.whitener.size

@@ -1,4 +1,4 @@
-"""Damped Newton steps up a log-density, until it has a mode there or what is wrong is known."""
+"""Damped Newton search for the mode of a log-density, or for the reason why it has none."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.progress import report
-from pymc_minibatch_mh.reference import density as findings
+from pymc_minibatch_mh.reference import density as mode_errors
 from pymc_minibatch_mh.reference.density import (
     Density,
     Kink,
@@ -43,7 +43,7 @@ LONG_WAY = 3.0
 FITS, FITTED = 12, 0.25
 
 
-def climb(
+def newton_search(
     density: Density, start: np.ndarray, names: Sequence[str], tolerance: float
 ) -> tuple[Point, Density]:
     """Climb to a mode, whose Hessian is negative definite, and tell what has its mode there.
@@ -71,7 +71,7 @@ def climb(
 def first_found[Found](
     search: Callable[[np.ndarray], Found], starts: Iterable[np.ndarray]
 ) -> Found:
-    """Return what a search finds from the first start that leads to a mode.
+    """Return the result of a search from the first start that leads to a mode.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class _Path:
     def climbed(self, start: np.ndarray) -> Point:
         self._look_around(start)
         if not np.isfinite(self.here.total.value):
-            raise findings.start_without_density()
+            raise mode_errors.start_without_density()
         last = np.inf
         for k in range(MAX_STEPS):
             gradient, fresh = self.here.total.gradient, self.here.total.has_hessian
@@ -127,7 +127,7 @@ class _Path:
                 self._require_not_running(STEADY_MOVES)
                 if not self._moved(step, distance):
                     return self.here
-        raise findings.unsettled(
+        raise mode_errors.unsettled(
             self.names, MAX_STEPS, self.here.position, step, distance, self._worst(step)
         )
 
@@ -136,7 +136,7 @@ class _Path:
         self.here = self.density.at(position, hessian=True)
         gradient, hessian = self.here.total.gradient, self.here.total.hessian
         if np.isfinite(self.here.total.value) and not np.isfinite(gradient).all():
-            raise findings.not_finite(self.names, position, ~np.isfinite(gradient))
+            raise mode_errors.not_finite(self.names, position, ~np.isfinite(gradient))
         self.quadratic = quadratic_of(hessian)
 
     def _moved(self, step: np.ndarray, distance: float) -> bool:
@@ -144,7 +144,7 @@ class _Path:
         for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
             # Most full steps are taken, so that a Hessian which costs little is not for nothing.
-            hessian = halvings == 0 and self.density.passes.cheap_hessian
+            hessian = halvings == 0 and self.density.full_data.cheap_hessian
             there = self.density.at(self.here.position + length * step, hessian=hessian)
             if there.finite and self._is_better(there, step, length * distance**2):
                 self.here = self._farther(there, step) if halvings == 0 else there
@@ -159,12 +159,12 @@ class _Path:
             self._look_around(self.here.position)
             return not self.quadratic.concave
         if not self.quadratic.complete:
-            raise findings.not_finite(self.names, self.here.position, ~self.quadratic.known)
+            raise mode_errors.not_finite(self.names, self.here.position, ~self.quadratic.known)
         self._require_not_running(STEADY_MOVES_AT_END)
         if self._risen_alone():
             return True
         flattest = None if self.quadratic.concave else self.quadratic.flattest()
-        raise findings.stuck(
+        raise mode_errors.stuck(
             self.names,
             self.here.position,
             distance,
@@ -231,7 +231,7 @@ class _Path:
         """Step off a point where the gradient vanishes but the log-density is not concave."""
         way, value = self.quadratic.way_out(), self.here.total.value
         if way is None:
-            raise findings.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
+            raise mode_errors.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
         for halvings in range(MOST_HALVINGS):
             length = 0.5**halvings
             both = [
@@ -242,7 +242,7 @@ class _Path:
             if best is not None and best.total.value > value + 0.1 * length**2:
                 self._look_around(best.position)
                 return
-        raise findings.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
+        raise mode_errors.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
 
     def _require_not_running(self, moves: int) -> None:
         """Refuse a coordinate that goes on and on, while the log-density gains no curvature."""
@@ -257,14 +257,14 @@ class _Path:
         steady = (np.abs(np.sign(steps).sum(axis=0)) == moves) & (
             np.abs(steps[-1]) >= 0.5 * np.abs(steps[0])
         )
-        # What comes back from a step that went too far is on its way to a mode.
+        # A coordinate that comes back from a step too far is on its way to a mode.
         away = np.abs(path[-1] - self.been[0].position) > np.abs(path[0] - self.been[0].position)
         way = np.where(steady & away, np.abs(path[-1] - path[0]), 0.0)
-        # What may be zero has a long way there in its logarithm, at whose end it weighs no more.
+        # The logarithm of a variable that may be zero has a long way, without weight at its end.
         logs = self.density.logs
         way[logs[steps[-1][logs] < 0.0]] = 0.0
         if way.max() >= LONG_WAY:
-            raise findings.runs_away(
+            raise mode_errors.scale_collapses(
                 self.names, int(np.argmax(way)), path, [point.total.value for point in recent]
             )
 
