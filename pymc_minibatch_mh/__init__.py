@@ -10,14 +10,14 @@ from pymc_minibatch_mh.errors import MinibatchError
 
 if TYPE_CHECKING:
     from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges
-    from pymc_minibatch_mh.diagnostics.after.predictive import (
+    from pymc_minibatch_mh.diagnostics.audit import audit
+    from pymc_minibatch_mh.diagnostics.explain import explain
+    from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
+    from pymc_minibatch_mh.diagnostics.predictive import (
         log_likelihood,
         loo_subsample,
         posterior_predictive,
     )
-    from pymc_minibatch_mh.diagnostics.audit.audit import audit
-    from pymc_minibatch_mh.diagnostics.forecast.explain import explain
-    from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
     from pymc_minibatch_mh.kernels.batch import rows_gradient
     from pymc_minibatch_mh.likelihood.factorization import factorize
     from pymc_minibatch_mh.likelihood.stored import Rows
@@ -60,16 +60,16 @@ _ON_FIRST_USE = {
     "Rows": "likelihood.stored",
     "ScalableSubsamplingMH": "steps.factorized",
     "TunaMH": "steps.tuna",
-    "audit": "diagnostics.audit.audit",
-    "explain": "diagnostics.forecast.explain",
+    "audit": "diagnostics.audit",
+    "explain": "diagnostics.explain",
     "factorize": "likelihood.factorization",
-    "log_likelihood": "diagnostics.after.predictive",
-    "loo_subsample": "diagnostics.after.predictive",
+    "log_likelihood": "diagnostics.predictive",
+    "loo_subsample": "diagnostics.predictive",
     "overdispersed_initvals": "sampling.starts",
     "plot_audit": "diagnostics.plots",
     "plot_bounds": "diagnostics.plots",
     "plot_rows": "diagnostics.plots",
-    "posterior_predictive": "diagnostics.after.predictive",
+    "posterior_predictive": "diagnostics.predictive",
     "rows_gradient": "kernels.batch",
     "sample": "sampling.driver",
 }

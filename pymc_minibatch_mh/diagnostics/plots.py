@@ -9,8 +9,8 @@ from arviz_base import rcParams
 from arviz_plots import visuals as shapes
 from arviz_plots.plot_collection import PlotCollection
 
-from pymc_minibatch_mh.diagnostics.after.chosen_rows import trace_of
-from pymc_minibatch_mh.diagnostics.audit.audit import MARGIN, TOLERABLE_BIAS
+from pymc_minibatch_mh.diagnostics.audit import MARGIN, TOLERABLE_BIAS
+from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
 from pymc_minibatch_mh.errors import SettingError
 
 #: Log ratios beyond which pairs are drawn at the edge, and how far two moments are drawn apart.

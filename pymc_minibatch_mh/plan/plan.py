@@ -30,7 +30,7 @@ from pymc_minibatch_mh.plan.violations import (
 )
 from pymc_minibatch_mh.reference.lower_bounds import LowerBounds, lower_bounds
 from pymc_minibatch_mh.reference.mode import Calibration
-from pymc_minibatch_mh.reference.scale_conditional import scale_conditional
+from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.reference.target import Target
 
 GivenBounds = Bounds | Callable[[dict[str, np.ndarray]], Bounds]

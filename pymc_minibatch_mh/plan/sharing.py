@@ -35,7 +35,7 @@ from pymc_minibatch_mh.likelihood.inputs import Weights
 from pymc_minibatch_mh.likelihood.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.likelihood.weights import weights_of
 from pymc_minibatch_mh.plan.file import WatchedModel, key_of_reference, read
-from pymc_minibatch_mh.plan.maps import choose_shape_parametrization
+from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import (
     PREPARATION_SEED,
     Plan,

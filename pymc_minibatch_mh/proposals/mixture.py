@@ -17,6 +17,7 @@ rows do not hold them: a partial non-centring (Papaspiliopoulos, Roberts & Sköl
 Science 22:59-73, 2007, doi:10.1214/088342307000000014).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ import numpy as np
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import flag, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.normal_tail import log_share_above, normal_above
+from pymc_minibatch_mh.functions.log_erfc import log_erfc_at
 from pymc_minibatch_mh.kernels.roles import JUMP, ROWS, SQUARE_JUMP, TALLY_ACCEPT, TRIED, role_of
 from pymc_minibatch_mh.kernels.scale_conditional import (
     ScaleConditional,
@@ -36,6 +37,31 @@ from pymc_minibatch_mh.kernels.scale_conditional import (
 from pymc_minibatch_mh.kernels.vectors import inner_of_line
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.walk import tuned, walk_by
+
+# From this bound on, an exponential draw is kept more often than a normal one.
+_EXPONENTIAL_FROM = 0.5
+_HALF, _ROOT = math.log(0.5), math.sqrt(0.5)
+
+
+@compiled()
+def log_share_above(bound):
+    """Return the logarithm of the chance that a standard normal number exceeds a bound."""
+    return _HALF + log_erfc_at(_ROOT * bound)
+
+
+@compiled()
+def normal_above(bound, rng):
+    """Draw a standard normal number that exceeds a bound: Robert (1995), doi:10.1007/BF00143942."""
+    if not bound > _EXPONENTIAL_FROM:
+        draw = rng.standard_normal()
+        while not draw > bound:
+            draw = rng.standard_normal()
+        return draw
+    rate = 0.5 * (bound + math.sqrt(bound * bound + 4.0))
+    while True:
+        draw = bound + rng.standard_exponential() / rate
+        if rng.random() <= math.exp(-0.5 * (draw - rate) ** 2):
+            return draw
 
 
 class MixtureNumbers(NamedTuple):

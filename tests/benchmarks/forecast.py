@@ -16,7 +16,7 @@ from exact import DRAWS, PROBLEMS
 from figures import TURNS, run_chain
 
 import pymc_minibatch_mh as mb
-from pymc_minibatch_mh.diagnostics.forecast.recommend import condition_number
+from pymc_minibatch_mh.diagnostics.recommend import condition_number
 
 NAMES = ("logistic d=10, N=10^5", "logistic d=10, N=10^6", "flights, 27 coefficients")
 #: Draws of NUTS, and their seeds.

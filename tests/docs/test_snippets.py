@@ -13,7 +13,7 @@ import pytest
 from scipy.special import expit
 
 import pymc_minibatch_mh
-from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
+from pymc_minibatch_mh.diagnostics import recommend as nuts
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)

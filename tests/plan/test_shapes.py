@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh.diagnostics.forecast.explain import reparametrized, subsampled
+from pymc_minibatch_mh.diagnostics.explain import reparametrized, subsampled
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
-from pymc_minibatch_mh.plan.maps import choose_shape_parametrization
+from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, Mixture
 from pymc_minibatch_mh.reference.row_sums import BoundedMove

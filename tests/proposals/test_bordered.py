@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import norm, truncnorm
 
 from proposals.proposing import CENTRE, COVARIANCE, proposed
-from pymc_minibatch_mh.kernels.normal_tail import log_share_above, normal_above
-from pymc_minibatch_mh.proposals.mixture import BorderedNumbers
+from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, log_share_above, normal_above
 
 #: Coordinates that end at zero, after those of other steps.
 ENDS = {0: [2, 0], 1: [2]}

@@ -12,7 +12,7 @@ from pymc_minibatch_mh.kernels.scale_conditional import (
     whiten_given_scales,
 )
 from pymc_minibatch_mh.proposals.mixture import ByScalesNumbers
-from pymc_minibatch_mh.reference.scale_conditional import KNOT_GAP, NORMALS, _quantiles
+from pymc_minibatch_mh.reference.scale_tables import KNOT_GAP, NORMALS, _quantiles
 
 #: Two scales and a rest in between, as the three coordinates of `proposing`.
 SCALES, REST = np.array([2, 0]), np.array([1])

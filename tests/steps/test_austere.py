@@ -11,7 +11,7 @@ from every import every
 from exactness.enumeration import acceptance, sample_statistics, subsets
 from exactness.kernels import BETA, CHAINS, RULES
 from pymc_minibatch_mh import AustereMH, audit, explain
-from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
+from pymc_minibatch_mh.diagnostics import recommend as nuts
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.steps import austere
 from zoo import sample

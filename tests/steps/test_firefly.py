@@ -7,7 +7,7 @@ import pytest
 
 from altered import with_tables
 from pymc_minibatch_mh import audit, explain, overdispersed_initvals
-from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
+from pymc_minibatch_mh.diagnostics import recommend as nuts
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS
 from pymc_minibatch_mh.steps.firefly import UNKNOWN

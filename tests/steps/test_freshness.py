@@ -11,7 +11,7 @@ import pytest
 from conformance.harness import run
 from pymc_minibatch_mh import PenaltyMH
 from pymc_minibatch_mh.data import contents
-from pymc_minibatch_mh.diagnostics.audit.measure import frozen_as_sampled
+from pymc_minibatch_mh.diagnostics.bias import frozen_as_sampled
 from pymc_minibatch_mh.errors import StaleDataError
 from pymc_minibatch_mh.likelihood.weights import weights_of
 from pymc_minibatch_mh.plan.file import WatchedModel

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
-from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
+from pymc_minibatch_mh.diagnostics import recommend as nuts
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
 from pymc_minibatch_mh.plan.plan import Requirements
 from pymc_minibatch_mh.steps import penalty

@@ -8,7 +8,7 @@ import pytest
 import pymc_minibatch_mh
 import zoo
 from pymc_minibatch_mh import PoissonMH, Ranges, TunaMH, audit, explain
-from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
+from pymc_minibatch_mh.diagnostics import recommend as nuts
 from pymc_minibatch_mh.errors import BoundViolationError, SettingError
 from zoo import drawn, sample
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import xarray as xr
 
-from pymc_minibatch_mh.diagnostics.audit import audit as verdicts
+from pymc_minibatch_mh.diagnostics import audit as verdicts
 from pymc_minibatch_mh.steps import report
 
 #: A chain of which nine updates in ten read all rows.

@@ -7,7 +7,7 @@ import pytest
 
 from diagnostics.after import traces
 from pymc_minibatch_mh import loo_subsample
-from pymc_minibatch_mh.diagnostics.after.predictive import RowLogLikelihood
+from pymc_minibatch_mh.diagnostics.predictive import RowLogLikelihood
 from pymc_minibatch_mh.errors import MinibatchError, StaleDataError
 from statistical.budget import FAR
 

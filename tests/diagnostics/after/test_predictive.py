@@ -8,7 +8,7 @@ from scipy.stats import ks_2samp
 
 from diagnostics.after.traces import regression, regression_trace, trace_of
 from pymc_minibatch_mh import posterior_predictive
-from pymc_minibatch_mh.diagnostics.after.chosen_rows import BatchFunction
+from pymc_minibatch_mh.diagnostics.chosen_rows import BatchFunction
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from statistical.budget import LEVEL
 from tiers import fast

@@ -8,8 +8,8 @@ import pytest
 import xarray as xr
 
 from pymc_minibatch_mh import TunaMH, audit
-from pymc_minibatch_mh.diagnostics.audit.audit import on_acceptance
-from pymc_minibatch_mh.diagnostics.audit.measure import accepted
+from pymc_minibatch_mh.diagnostics.audit import on_acceptance
+from pymc_minibatch_mh.diagnostics.bias import accepted
 from zoo import sample
 
 #: Standard deviations: near by, beyond what a move brings back, and far off.

@@ -13,7 +13,7 @@ from diagnostics.after.traces import regression, regression_trace, trace_of
 from diagnostics.audit.rare import measured_bias, rare_rows
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, RandomWalk, TunaMH, audit
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
-from pymc_minibatch_mh.diagnostics.audit import audit as verdicts
+from pymc_minibatch_mh.diagnostics import audit as verdicts
 from pymc_minibatch_mh.errors import SettingError, StaleDataError
 from pymc_minibatch_mh.kernels.row_sums import largest_of
 from zoo import sample

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from pymc_minibatch_mh.diagnostics.audit.measure import Measured, as_normal, bias_of
+from pymc_minibatch_mh.diagnostics.bias import Measured, as_normal, bias_of
 
 STATES = np.arange(-4, 5)
 LOG_DENSITY = -0.16 * STATES**2 - 0.08 * STATES

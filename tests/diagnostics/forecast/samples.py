@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pymc_minibatch_mh.diagnostics.forecast.explanation import (
+from pymc_minibatch_mh.diagnostics.explanation import (
     Approximate,
     BoundTable,
     Certificate,

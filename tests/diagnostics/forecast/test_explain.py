@@ -11,10 +11,10 @@ from conformance.harness import run, same_state
 from pymc_minibatch_mh import PenaltyMH, Rows, TunaMH, explain
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.compiled import compiled_model
-from pymc_minibatch_mh.diagnostics.forecast import explain as entry
-from pymc_minibatch_mh.diagnostics.forecast import pilot
-from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts_module
-from pymc_minibatch_mh.diagnostics.forecast.pilot import error_of_mean, fly
+from pymc_minibatch_mh.diagnostics import explain as entry
+from pymc_minibatch_mh.diagnostics import pilot
+from pymc_minibatch_mh.diagnostics import recommend as nuts_module
+from pymc_minibatch_mh.diagnostics.pilot import error_of_mean, fly
 from pymc_minibatch_mh.errors import (
     BoundViolationError,
     FactorizationError,

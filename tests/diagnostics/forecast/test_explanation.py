@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from diagnostics.forecast.samples import EXPLANATION, NUTS_UNTIMED, WRITTEN
-from pymc_minibatch_mh.diagnostics.forecast.explanation import WIDTH, Section, as_html, as_text
+from pymc_minibatch_mh.diagnostics.explanation import WIDTH, Section, as_html, as_text
 
 
 def leaves(record):

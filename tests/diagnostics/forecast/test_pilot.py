@@ -4,9 +4,9 @@ import pytest
 from pytensor.compile.ops import wrap_py
 from pytensor.tensor.type import dscalar
 
-from pymc_minibatch_mh.diagnostics.forecast import recommend as nuts
-from pymc_minibatch_mh.diagnostics.forecast.pilot import effective_draws, error_of_mean
-from pymc_minibatch_mh.diagnostics.forecast.recommend import (
+from pymc_minibatch_mh.diagnostics import recommend as nuts
+from pymc_minibatch_mh.diagnostics.pilot import effective_draws, error_of_mean
+from pymc_minibatch_mh.diagnostics.recommend import (
     condition_number,
     nuts_forecast,
     nuts_untimed,

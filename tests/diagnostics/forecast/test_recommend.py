@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.forecast.samples import APPROXIMATE, FORECAST, NUTS_FORECAST, NUTS_UNTIMED
-from pymc_minibatch_mh.diagnostics.forecast.explanation import figure
-from pymc_minibatch_mh.diagnostics.forecast.recommend import (
+from pymc_minibatch_mh.diagnostics.explanation import figure
+from pymc_minibatch_mh.diagnostics.recommend import (
     UNDECIDED,
     WITHOUT_GRADIENT,
     recommend,

@@ -26,8 +26,8 @@ from scipy.special import ndtri, rel_entr, stdtr
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Acceptance, Probe, ProposedMove, RowsOfMove
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
-from pymc_minibatch_mh.diagnostics.after.chosen_rows import posterior_draws, stand_ins
-from pymc_minibatch_mh.diagnostics.after.predictive import values_of
+from pymc_minibatch_mh.diagnostics.chosen_rows import posterior_draws, stand_ins
+from pymc_minibatch_mh.diagnostics.predictive import values_of
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps.base import MinibatchStep
 

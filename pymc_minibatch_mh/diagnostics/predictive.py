@@ -20,7 +20,7 @@ from pytensor.tensor.type_other import NoneTypeT
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from pymc_minibatch_mh.diagnostics.after.chosen_rows import (
+from pymc_minibatch_mh.diagnostics.chosen_rows import (
     BatchFunction,
     observed_variable,
     of_chosen_rows,

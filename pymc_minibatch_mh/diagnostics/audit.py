@@ -12,8 +12,7 @@ from scipy.special import ndtri
 from pymc_minibatch_mh.chain.probe import Probe
 from pymc_minibatch_mh.checks import integer
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
-from pymc_minibatch_mh.diagnostics.after.chosen_rows import trace_of
-from pymc_minibatch_mh.diagnostics.audit.measure import (
+from pymc_minibatch_mh.diagnostics.bias import (
     MOMENTS,
     Accepted,
     Bias,
@@ -24,6 +23,7 @@ from pymc_minibatch_mh.diagnostics.audit.measure import (
     measured,
     value_draws,
 )
+from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
 from pymc_minibatch_mh.plan.violations import term_and_row

@@ -13,7 +13,7 @@ import pytensor
 from pytensor.gradient import NullTypeGradError
 from threadpoolctl import threadpool_limits
 
-from pymc_minibatch_mh.diagnostics.forecast.explanation import (
+from pymc_minibatch_mh.diagnostics.explanation import (
     Approximate,
     Forecast,
     NutsForecast,

@@ -15,7 +15,7 @@ from pytensor.scalar import basic as scalar
 from scipy.special import chdtrc
 
 from pymc_minibatch_mh.checks import flag, integer
-from pymc_minibatch_mh.diagnostics.forecast.explanation import (
+from pymc_minibatch_mh.diagnostics.explanation import (
     Approximate,
     BoundTable,
     Certificate,
@@ -27,8 +27,8 @@ from pymc_minibatch_mh.diagnostics.forecast.explanation import (
     NutsUntimed,
     SubsampledTerm,
 )
-from pymc_minibatch_mh.diagnostics.forecast.pilot import Pilot, fly, forecast
-from pymc_minibatch_mh.diagnostics.forecast.recommend import (
+from pymc_minibatch_mh.diagnostics.pilot import Pilot, fly, forecast
+from pymc_minibatch_mh.diagnostics.recommend import (
     nuts_forecast,
     nuts_untimed,
     recommend,

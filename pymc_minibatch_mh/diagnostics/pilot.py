@@ -11,7 +11,7 @@ import xarray as xr
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.points import perturbed_start, scale_collapses
-from pymc_minibatch_mh.diagnostics.forecast.explanation import Forecast, Memory
+from pymc_minibatch_mh.diagnostics.explanation import Forecast, Memory
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.progress import counting, report
 from pymc_minibatch_mh.steps.base import MinibatchStep

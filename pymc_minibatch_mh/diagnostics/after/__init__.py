@@ -1,1 +1,0 @@
-"""Quantities of chosen rows at the draws of a trace."""

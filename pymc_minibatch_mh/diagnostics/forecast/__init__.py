@@ -1,1 +1,0 @@
-"""The gain of subsampling, told before sampling."""
