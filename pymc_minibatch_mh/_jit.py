@@ -131,7 +131,7 @@ class _CacheFile(IndexDataCacheFile):
 
     Numba numbers the files of compiled functions in the order in which they come: two processes
     that begin with an empty cache would both write the first, and one would find the function of
-    the other there. Here a file is named after what it holds. A source is known by its contents,
+    the other there. Here a file is named after its contents. A source is known by its contents,
     as a copy of it has another time.
     """
 

@@ -22,7 +22,7 @@ PER_SECOND = 4.0
 
 @contextmanager
 def showing(stage: str) -> Iterator[None]:
-    """Show what is reported inside, from :data:`PATIENCE` seconds on, and remove it afterwards.
+    """Show the reports of a block, from :data:`PATIENCE` seconds on, and remove it afterwards.
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ class GraphPrior:
 
     @cached_property
     def _as_written(self) -> Callable:
-        # Nothing is compiled or rewritten for what is evaluated a few dozen times.
+        # Nothing is compiled or rewritten for graphs that are evaluated a few dozen times.
         return self._in_python(_AS_WRITTEN)
 
     @cached_property

@@ -141,7 +141,7 @@ class Layout:
         self._chosen: list[int] = []
         for a, form in enumerate(forms):
             self._add(a, pieces_of(form, leaves))
-        # What the context refers to by address has to be kept.
+        # Arrays that the context refers to by address have to be kept.
         self._factors_there = np.array(self._factors)
         self._kept = leaves.arrays
 

@@ -142,7 +142,7 @@ def _as(variable: Variable, dtype: np.dtype) -> Variable:
     return scalar.Cast(scalar.get_scalar_type(dtype.name))(variable)
 
 
-# Wrapped around functions of floats. What is not defined here is in their own globals.
+# Wrapped around functions of floats. Other names are in their own globals.
 
 
 def _rowwise(inputs, outputs):  # type: ignore[no-untyped-def]
@@ -195,7 +195,7 @@ def _compiled_as(wrapper: Any, signature: Any, composite: Composite) -> Any:
     if key is None:
         return _compile(wrapper, signature, graph, "")
     name = f"{key}{wrapper.__name__}"
-    # Held here: what nobody else holds is forgotten between two looks.
+    # Held here: values that nobody else holds are forgotten between two looks.
     function = _compiled.get(name)
     if function is None:
         function = _compiled[name] = _compile(wrapper, signature, graph, name)
@@ -246,7 +246,7 @@ def _operation(node: Node) -> tuple[Any, str | None]:
 def _key(graph: FunctionGraph) -> str | None:
     """Return the name of a graph on disk, None if an operation has none."""
     places: dict[Variable, Any] = {x: (0, k) for k, x in enumerate(graph.inputs)}
-    # What is kept on disk imports the module that it was made in: the name knows it.
+    # A function on disk imports the module that it was made in: the name knows it.
     lines = [__name__]
     for number, node in enumerate(graph.toposort(), start=1):
         _, operation = _operation(node)

@@ -42,7 +42,7 @@ def require_names(what: str, names: Iterable[str]) -> None:
 
 
 def common_length(lengths: Mapping[str, int]) -> int:
-    """Return the number of rows that all arrays have, of what each is and its length.
+    """Return the number of rows of all arrays, from their words and lengths.
 
     Raises
     ------
@@ -160,7 +160,7 @@ class ArrayRows:
         return self._context
 
 
-#: Types that numbers may be stored in; their places here are what compiled code knows them by.
+#: Types that numbers may be stored in; compiled code knows them by their places here.
 STORED = tuple(map(np.dtype, ("f8", "f4", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")))
 _F8, _F4, _I1, _I2, _I4, _I8, _U1, _U2, _U4, _U8 = range(10)
 

@@ -87,7 +87,7 @@ def shared_with(client: Any, value: Any) -> Any:
 def loaded(pickled: bytes) -> Any:
     """Return the pickled value, on a worker: the same object where it comes again.
 
-    A worker forgets what it got from another when its tasks are done, and would compile anew.
+    A worker forgets values of another when its tasks are done, and would compile anew.
     """
     return pickle.loads(pickled)  # noqa: S301 - it was pickled by the process that asks
 
@@ -200,7 +200,7 @@ class DaskStorage:
     def computed(self, names: Iterable[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
         """Yield the results on parts of the rows, by the workers that hold them.
 
-        A :class:`SourceError` names the rows that Dask cannot compute, and what it says.
+        A :class:`SourceError` names the rows that Dask cannot compute, and the reason.
         """
         names = list(names)
         results = self._results(names, parts, shared)

@@ -23,8 +23,8 @@ AGAIN = "Build Rows(...), the model and the step again on the file as it shall b
 class SourceFile:
     """A file, or an object of a store, as it was when it was opened.
 
-    Its size is in bytes; `changed` is when it was last written to, in ns, or what else its store
-    tells it by.
+    Its size is in bytes; `changed` is when it was last written to, in ns, or another stamp of its
+    store.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Scalar operations: those that PyTensor lacks, and what all of them are on data and in a graph.
+"""Scalar operations: those that PyTensor lacks, and all of them on data and in graphs.
 
 A file of this room makes its operation by its kernel, a compiled function of numbers. Calling SciPy
 back for each row would be thousands of times slower than the rest of an update, and would hold the
@@ -48,13 +48,13 @@ class Function(ScalarOp):
     has_order: bool
 
     def impl(self, *values: Any) -> Any:
-        """Return what PyTensor asks of a value."""
+        """Return the value, as PyTensor asks for it."""
         return self.kernel(*values)
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], cotangents: Sequence
     ) -> list[Variable]:
-        """Return what PyTensor asks of a derivative."""
+        """Return the derivatives, as PyTensor asks for them."""
         if self.has_order:
             slope = self(inputs[0] + number(1), *inputs[1:])
         elif self.slope is not None:
@@ -104,7 +104,7 @@ def compiled_by(op: type[ScalarOp], kernel: Any) -> None:
 
 @cache
 def _key(kernel: Any) -> str:
-    """Return the name of a kernel on disk, where PyTensor keeps what has it compiled in."""
+    """Return the name of a kernel on disk, where PyTensor keeps its callers."""
     key = sha256(f"{kernel.__module__} {kernel.__name__}".encode())
     for path in sorted(set(_files(kernel))):
         key.update(Path(path).read_bytes())
@@ -178,7 +178,7 @@ _PLAIN: dict[type[ScalarOp], Callable[..., np.ndarray]] = {
     scalar.Mul: lambda *values: reduce(np.multiply, values),
     scalar.Clip: np.clip,
 }
-#: What rounding can leave of terms that cancel, relative to the terms.
+#: Rounding error of terms that cancel, relative to the terms.
 _CANCELLED = 8.0 * float(np.finfo(np.float64).eps)
 
 

@@ -50,7 +50,7 @@ def ratio_at(part, whole):
 def change_doubt_at(change, step, doubt, sensitivity, slope):
     """Return the rounding error of a function's change, by that of its argument's step.
 
-    `sensitivity` is the relative error of the function's slope, and `slope` what it is at one end:
+    `sensitivity` is the relative error of the function's slope, and `slope` its value at one end:
     of a step that rounding has left nothing of, no ratio tells it.
     """
     rate = abs(change / step) if step != 0.0 else abs(slope)

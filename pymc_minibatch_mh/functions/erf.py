@@ -30,7 +30,7 @@ _SLOPES_OF_ERF = (
 )
 # From here on, closed forms cancel and the continued fraction of this depth has converged.
 TAIL, _DEPTH = 1.5, 70
-# Where exp(-x²) underflows, and where what decays is smaller than the least slack.
+# Where exp(-x²) underflows, and where decaying terms are below the least slack.
 LEFT, RIGHT = -40.0, 1e150
 
 

@@ -20,9 +20,9 @@ type Mask = NDArray[np.bool_]
 # Thousands of times the rounding errors of one operation and of NumPy's and SciPy's functions,
 # and still far too little to matter in a bound.
 RELATIVE = 1e-12
-# More than what underflow can lose.
+# More than underflow can lose.
 TINY = 1e-300
-#: What can be lost where terms of size one cancel.
+#: Rounding error where terms of size one cancel.
 CANCELLATION = 1e-15
 _LARGEST = np.finfo(np.float64).max
 # Written without branches, which lets LLVM do four intervals at a time.

@@ -14,7 +14,7 @@ def _identity(op: scalar.Identity, u: Interval, order: int) -> list[Interval]:
 
 @derivatives.register(scalar.Cast)
 def _cast(op: scalar.Cast, u: Interval, order: int) -> list[Interval]:
-    """Enclose what a cast to floating-point numbers stands for, which ignores its rounding."""
+    """Enclose a cast to floating-point numbers, without its rounding."""
     if not op.o_type.dtype.startswith("float"):
         raise NoRuleError(op)
     return _line(u, 1.0, order)
@@ -29,7 +29,7 @@ def _neg(op: scalar.Neg, u: Interval, order: int) -> list[Interval]:
 def _abs(op: scalar.Abs, u: Interval, order: int) -> list[Interval]:
     nearest = np.maximum(np.maximum(u.lo, -u.hi), 0.0)
     enclosures = _line(Interval(nearest, u.magnitude), 1.0, order)
-    # At the kink all slopes in between count, which bounds what |u| changes by.
+    # At the kink all slopes in between count, which bounds the change of |u|.
     slope = Interval(np.sign(u.lo), np.sign(u.hi))
     return [enclosures[0], slope, *outside(_touches_zero(u), enclosures[2:])][: order + 1]
 

@@ -1,4 +1,4 @@
-"""log(1 + x) / x, 1 at zero: what is left of n log(1 + x/n) once n has cancelled."""
+"""log(1 + x) / x, 1 at zero: the rest of n log(1 + x/n) once n has cancelled."""
 
 import math
 

@@ -9,7 +9,7 @@ from pytensor.scalar.basic import ScalarOp
 from pymc_minibatch_mh.functions.interval import CANCELLATION, Array, Interval, Mask
 from pymc_minibatch_mh.functions.rules import Shape, by_shape, derivatives, shaped
 
-# Beyond, what decays is smaller than the least slack, and its factors would overflow.
+# Beyond, decaying terms are below the least slack, and their factors would overflow.
 _FAR = 1e150
 _THIRD = math.sqrt(1.0 / 3.0)
 _ARCTAN = (

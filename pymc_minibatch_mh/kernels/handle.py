@@ -216,7 +216,7 @@ class LinkedRecord:
     """A record laid out for compiled code, and kernels that take it.
 
     Compiled code sees the arrays of the record themselves, and its numbers as they are now. The
-    record and what lies at its addresses, `keeps`, are kept alive.
+    record and the arrays at its addresses, `keeps`, are kept alive.
     """
 
     def __init__(self, record: Any, keeps: Any = None) -> None:

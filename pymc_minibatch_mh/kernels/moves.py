@@ -13,8 +13,8 @@ from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels.roles import BOUND_RATIO, BOUND_ROW
 
 #: Kinds of tables of c_i: sums over directions; over the joint length of the arguments; one
-#: argument; a metric that the user gave; what a row lies above its lower bound in the centre, which
-#: bounds how far it can fall in a move from there, and nothing else; widths of the ranges of
+#: argument; a metric that the user gave; the gap of a row above its lower bound in the centre,
+#: which bounds how far it can fall in a move from there, and nothing else; widths of the ranges of
 #: log-likelihoods, with M = 1.
 DIRECTIONAL, JOINT, SHARP, GIVEN, FROM_CENTRE, RANGE = range(6)
 

@@ -106,7 +106,7 @@ N_COUNTS = 18
 class Statistic(NamedTuple):
     """A statistic of a draw: type, meaning, and the entry that updates count it in, if they do.
 
-    What is averaged is divided by the number of updates.
+    Averages are divided by the number of updates.
     """
 
     dtype: type

@@ -85,7 +85,7 @@ def _curvature(logp, theta, factor, context):
 def skewness_of_prior(address, theta, factor, context, out):
     """Write how much the average over N(theta, L Lᵀ) tilts a ``LOGP`` along L's columns.
 
-    That is Lᵀ times what third derivatives add to the gradient, shape (d,).
+    That is Lᵀ times the third-order correction of the gradient, shape (d,).
     """
     logp = function_at(address, LOGP)
     for k in range(theta.size):

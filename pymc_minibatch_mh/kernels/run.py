@@ -183,7 +183,7 @@ def run(handle, n_updates, draws, counts):
     """Make draws of a chain, which ends at the last of them; return how many were made.
 
     Updates lie between draws: `n_updates` each. Positions overwrite `draws`, shape (draws, d), and
-    what updates count is added to `counts`, shape (draws, N_COUNTS). A violated bound, stored rows
+    counts of updates are added to `counts`, shape (draws, N_COUNTS). A violated bound, stored rows
     that could not be had or a move that went wrong end the chain with that update, at the old
     position: the draw that ended before its time counts as made.
     """

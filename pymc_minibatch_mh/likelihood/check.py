@@ -87,7 +87,7 @@ class ModelDensity:
     def stabilised(self, position: np.ndarray, others: np.ndarray) -> Reading:
         """Return it as PyMC's samplers have it: rewritten not to lose digits.
 
-        What rounding can still make of large terms that cancel is known beside it.
+        The rounding error of large terms that cancel is known beside it.
         """
         rounding, *values = self._stabilised(*self._pieces(position, others))
         return Reading(values[0], values[-1], rounding)
@@ -155,7 +155,7 @@ def check_split(
     Parameters
     ----------
     readings
-        Ways to compute the model's log-density at a position, by what they are called in messages.
+        Ways to compute the model's log-density at a position, by their names in messages.
         Each is only tried where those before it disagree with the parts.
     parts
         Position -> prior part and sum over rows.

@@ -153,7 +153,7 @@ def _indexed(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     _check_indices(op, x, arrays, indices)
     whole = x.axis not in slices or entries[x.axis] == slice(None)
     require(whole, op, "takes a part of the rows")
-    # What indexes lies where the first index array was, as NumPy has it for adjacent ones.
+    # Indexed axes lie where the first index array was, as NumPy has it for adjacent ones.
     before = [k for k in slices if k < first]
     after = [k for k in slices if k > first]
     sliced = x.exprs.transpose([*before, *arrays, *after])

@@ -92,7 +92,7 @@ class Difference:
 class Differences:
     """Differences of expressions in a move, each made once, by those of the arguments.
 
-    Everything is kept as it stands here: what is equal among real numbers is not among floats.
+    Everything is kept as it stands here: equal real numbers need not be equal floats.
     """
 
     def __init__(self, exprs: ExprGraph, arguments: Sequence[Difference]) -> None:

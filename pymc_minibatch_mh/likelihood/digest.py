@@ -19,7 +19,7 @@ _SILENT: Any = object.__repr__
 
 
 def split_digests(factorization: Factorization) -> dict[str, str]:
-    """Return digests of everything in a split model but its data: what -> digest.
+    """Return digests of everything in a factorization but its data: part -> digest.
 
     They do not depend on the process, so that they can be compared with stored ones.
     """
@@ -47,7 +47,7 @@ def graph_digest(output: Variable, known: Mapping[Variable, str]) -> str:
     output : Variable
         The result.
     known
-        Inputs of the graph and what they are called.
+        Inputs of the graph and their names.
     """
     tokens = dict(known)
 
@@ -85,9 +85,9 @@ def _operation(op: Op) -> str:
 
 
 def _described(value: Any, above: tuple[int, ...] = ()) -> str:
-    """Return what a property of an operation says in every process.
+    """Describe a property of an operation, equally in every process.
 
-    Objects that do not describe themselves are what they hold. Where that is unknown,
+    Objects that do not describe themselves are their contents. Where that is unknown,
     their address remains, so that two processes never take them for the same.
     """
     if id(value) in above:

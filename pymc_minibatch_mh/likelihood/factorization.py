@@ -59,7 +59,7 @@ class Reparametrization:
     Parameters
     ----------
     maps
-        Maps of a few coordinates each. No map depends on what another moves.
+        Maps of a few coordinates each. No map depends on coordinates that another moves.
     refused
         Names of others that rows meet in products, and why these are not mapped.
     """
@@ -74,7 +74,7 @@ class Reparametrization:
 
     @property
     def logs(self) -> set[int]:
-        """Coordinates whose logarithm, times a number, is what rows were written in."""
+        """Coordinates whose logarithm, times a number, rows were written in."""
         return set().union(*(one.logs for one in self.maps))
 
     def within(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -46,7 +46,7 @@ from pymc_minibatch_mh.likelihood.shapes import in_reciprocals
 MOST_ARGUMENTS = 10
 #: Arguments of a row beyond which its second derivatives are too many to be compiled.
 MOST_IN_ALL = 24
-#: Rounding errors of a combination of forms, relative to what is combined.
+#: Rounding errors of a combination of forms, relative to the forms.
 ROUNDED = 1e-14
 WAY_ON = (
     "Use BarkerMinibatchMH() or PenaltyMH(), which need no bounds, or pass bounds=Bounds(...) of "

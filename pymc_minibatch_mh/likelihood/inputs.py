@@ -101,7 +101,7 @@ def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
 
 
 def array_of(subject: str, values: Any) -> np.ndarray:
-    """Return what was given as numbers as an array; objects that are numbers as numbers.
+    """Return numbers of a user as an array; objects that are numbers as numbers.
 
     Parameters
     ----------
@@ -212,14 +212,14 @@ class ModelArrays:
         return type(self), ()
 
     def add(self, graphs: Sequence[Variable], owner: str) -> None:
-        """Collect what graphs are computed from.
+        """Collect the inputs of graphs.
 
         Parameters
         ----------
         graphs
-            Variables; what they share with graphs that were added before keeps its name.
+            Variables; inputs shared with graphs that were added before keep their names.
         owner
-            What an array without a name is called after.
+            The words for an array without a name.
         """
         waiting = list(reversed(graphs))
         while waiting:

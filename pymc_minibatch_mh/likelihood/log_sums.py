@@ -64,7 +64,7 @@ def parts_of(exprs: ExprGraph, root: Expr) -> Parts:
             if core not in known:
                 known[core] = _linear_terms(core)
         if any(known[core] is None for _, core in spread):
-            # What is written as one may cancel within, which its own parts would not.
+            # A sum that is written as one may cancel within, which its own parts would not.
             others.append(part)
             continue
         for data, core in spread:
@@ -75,7 +75,7 @@ def parts_of(exprs: ExprGraph, root: Expr) -> Parts:
 
 
 def _spread(exprs: ExprGraph, expr: Expr, data: Product = ()) -> list[tuple[Product, Expr]]:
-    """Return an expression as a sum of products of data with what is no such sum itself.
+    """Return an expression as a sum of products of data with expressions that are no such sums.
 
     A choice by data is the sum of both values, each times zero or one.
     """

@@ -41,7 +41,7 @@ class Map(ABC):
 
     @property
     def logs(self) -> set[int]:
-        """Coordinates whose logarithm, times a number, is what rows were written in."""
+        """Coordinates whose logarithm, times a number, rows were written in."""
         return set()
 
     def depends_on(self, place: int) -> bool:
@@ -172,7 +172,7 @@ def _solved(rows: Sequence[Sequence[Any]], shifted: Sequence[Any]) -> list[Any]:
 class InverseShape(Map):
     """Coordinates κ = exp(-v/power) in the place of v, elementwise: 1/shape, or 1/√shape.
 
-    What v is the logarithm of, such as the shape of a negative binomial, can be infinite to all
+    The variable exp(v), such as the shape of a negative binomial, can be infinite to all
     that data tell. In κ that is the end of the support, zero, which lies near and not far.
     """
 

@@ -50,7 +50,7 @@ class Factor:
 
     @property
     def divides(self) -> bool:
-        """Whether it is a reciprocal, such as exp(-x): what rows are divided by is their noise."""
+        """Whether it is a reciprocal, such as exp(-x): a divisor of rows is their noise."""
         kind, *parts = self.expression
         if kind != "apply" or not isinstance(parts[0], scalar.Exp):
             return kind == "apply" and isinstance(parts[0], scalar.Reciprocal)
@@ -62,7 +62,7 @@ class Factor:
 class Occurrence:
     """One way in which rows meet a coordinate: the term and the data that it is multiplied by.
 
-    Beside the factors lie coordinates of what is no such function: entries that data choose. Those
+    Beside the factors lie coordinates that are no such function: entries that data choose. Those
     outside multiply a function of the coordinate, as of a variable that is bounded.
     """
 
@@ -139,7 +139,7 @@ class _Walk:
         for x in linear:
             rest = without(others, x)
             if isinstance(x, Affine) and any(isinstance(y, Affine) and not factor(y) for y in rest):
-                # A slope of what data choose: the other of the two is met, times this one.
+                # A slope of entries that data choose: the other of the two occurs, times this one.
                 continue
             with_it = [y for y in rest if not factor(y) and _index_of(y) in _indices(x)]
             chosen.update(with_it)
@@ -169,7 +169,7 @@ class _Walk:
 
 
 def _outside(expr: Expr, factors: Sequence[Factor]) -> frozenset[int]:
-    """Return what multiplies a function of one coordinate; nothing for other functions."""
+    """Return the factors of a function of one coordinate; none for other functions."""
     forms = [x for x in reachable(expr) if isinstance(x, Affine)]
     if len(forms) != 1 or len(forms[0].terms) != 1:
         return frozenset()
@@ -369,11 +369,11 @@ class _Search:
         alone = [c for c, ways in met.items() if any(way.by_itself for way in ways)]
         places = {k for column in alone for k in _places_in_column(column)}
         factors = {f for ways in self._met.values() for way in ways for f in way.factors}
-        # What rows depend on beside the products, as on the scale of their own noise.
+        # Coordinates that rows read beside the products, such as the scale of their noise.
         self._kept_out = {f for f in factors if f.places & places}
 
     def keeps_out(self, plans: Sequence[_Plan], left: set[int]) -> bool:
-        """Leave out of B what rows still depend on in the coordinates of a plan."""
+        """Leave out of B the coordinates that rows still read after a candidate map."""
         again = {f for plan in plans for f in plan.factors if f.places & left}
         self._kept_out |= again
         return bool(again)
@@ -388,7 +388,7 @@ class _Search:
         return plans
 
     def _require_none_lost(self) -> None:
-        """Refuse in words what scales the block everywhere, but is in the rows besides."""
+        """Refuse a factor that scales the block everywhere, but is in the rows besides."""
         shared = [
             reduce(lambda x, y: x & y, (w.counted for w in ways)) for ways in self._met.values()
         ]
@@ -401,7 +401,7 @@ class _Search:
             )
 
     def _require_none_beside(self) -> None:
-        """Refuse in words what is multiplied by others in ways that no map undoes."""
+        """Refuse a block that is multiplied by others in ways that no map undoes."""
         ways = [way for found in self._met.values() for way in found]
         outside = set().union(*(way.outside for way in ways))
         if outside and self._is_bounded:
@@ -444,7 +444,7 @@ class _Search:
         return [triangle]
 
     def _common(self, ways: dict[Column, list[Occurrence]]) -> dict[int, Factors]:
-        """Return what multiplies each coordinate wherever it is met."""
+        """Return the common factor of each coordinate wherever it occurs."""
         found: dict[int, Factors] = {}
         for column, of_column in ways.items():
             shared = reduce(lambda x, y: x & y, (way.counted for way in of_column))
@@ -558,7 +558,7 @@ def _places_in(forms: Sequence[LinearForm]) -> set[int]:
 
 
 def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
-    """Return what some coordinates are multiplied by: form and data -> number."""
+    """Return the coefficients of some coordinates: form and data -> number."""
     found: defaultdict[tuple, float] = defaultdict(float)
     for k, form in enumerate(forms):
         for term in form.terms:

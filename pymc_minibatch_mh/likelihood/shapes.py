@@ -250,7 +250,7 @@ class _Reciprocals:
         return {place: [exprs.constant(power)]}, add(exprs, rest, inner)
 
     def exponential(self, expr: Apply) -> tuple[Logs, Expr] | None:
-        """Return a power of κ times the rest; of κ^-c log(1 + κ^c e^r) what is finite."""
+        """Return a power of κ times the rest; of κ^-c log(1 + κ^c e^r) the finite part."""
         exprs, (x,) = self._cells, expr.inputs
         parts = summands(x)
         for share in parts:
@@ -265,7 +265,7 @@ class _Reciprocals:
         return None if known is None else ({}, self._sized(*known))
 
     def _product(self, factors: Sequence[Expr]) -> Expr:
-        """Return a product; of (k m + d) log(1 + w/m), for a shape m, that of what is finite."""
+        """Return a product; of (k m + d) log(1 + w/m), for a shape m, that of the finite part."""
         exprs = self._cells
         for log in factors:
             known = self._share_in_log(log)

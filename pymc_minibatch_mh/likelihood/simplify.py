@@ -275,7 +275,7 @@ def _log_add_exp(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
 
 
 def log1p(exprs: ExprGraph, x: Expr) -> Expr:
-    """Return log(1 + x), of what completes a probability or an exponential."""
+    """Return log(1 + x), where x completes a probability or an exponential."""
     if is_a(x, scalar.Exp):
         return softplus(exprs, x.inputs[0])
     core, factor = scaled_core(exprs, x)

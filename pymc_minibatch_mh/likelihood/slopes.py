@@ -20,7 +20,7 @@ _STEPS = (
     scalar.LogicalComparison, scalar.AND, scalar.OR, scalar.XOR, scalar.Invert, scalar.Sign,
 )  # fmt: skip
 
-#: What a derivative is put together from; the rest of it stays as it stands.
+#: Operations that a derivative is rebuilt from; others stay as they are.
 _ARITHMETIC = (
     scalar.Add, scalar.Sub, scalar.Mul, scalar.TrueDiv, scalar.Neg, scalar.Reciprocal, scalar.Sqr,
     scalar.Exp, scalar.Log, scalar.Second, scalar.Identity,
@@ -93,7 +93,7 @@ def _outer(exprs: ExprGraph, expr: Apply, places: Sequence[int]) -> dict[int, Ex
 def _taken_over(
     exprs: ExprGraph, op: ScalarOp, given: Mapping[Variable, Expr], slope: Variable
 ) -> Expr:
-    """Return a scalar graph of what is given as an expression."""
+    """Return a scalar graph of given operands as an expression."""
     if isinstance(slope.type, NullType | DisconnectedType):
         raise LoweringError(op, "has no derivative")
     known = dict(given)

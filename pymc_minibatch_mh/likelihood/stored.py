@@ -342,9 +342,9 @@ class Rows(Sources):
     Parameters
     ----------
     **arrays
-        Name -> array, its rows on the first axis: a NumPy array, ``np.memmap``, or what NumPy sees
-        without a copy, such as a column of pandas or Polars, or an array of xarray. All have the
-        same length N; none is copied.
+        Name -> array, its rows on the first axis: a NumPy array, ``np.memmap``, or any array that
+        NumPy sees without a copy, such as a column of pandas or Polars, or an array of xarray.
+        All have the same length N; none is copied.
 
     Raises
     ------

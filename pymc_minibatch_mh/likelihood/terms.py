@@ -241,7 +241,7 @@ def term_of(
     observation_dims
         Names of dims along which observations lie: see :func:`observation_axis`.
     arrays
-        Takes what the log-likelihood is computed from.
+        Takes the inputs of the log-likelihood.
 
     Raises
     ------
@@ -308,7 +308,7 @@ def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Lik
 def _axis_of_logp(value: Variable, logp: Variable, axis: int) -> int | None:
     """Return where the observation axis lies in the log-likelihood, if it does."""
     if not has_dims(logp):
-        # What a distribution draws together lies on the last axes, and has one density.
+        # Numbers that are drawn together lie on the last axes, and have one density.
         return axis if axis < logp.type.ndim else None
     dim = value.type.dims[axis]
     return logp.type.dims.index(dim) if dim in logp.type.dims else None

@@ -27,7 +27,7 @@ def weigh(terms: Sequence[Likelihood], weights: Weights | None) -> None:
     terms
         The subsampled terms.
     weights
-        Name of an observed variable -> array of shape (N,), or what stands for a stored one; or
+        Name of an observed variable -> array of shape (N,), or the placeholder of a stored one; or
         the array, if there is one term. None for rows that all count once.
 
     Raises

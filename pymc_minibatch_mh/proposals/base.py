@@ -14,7 +14,7 @@ Tallies = np.ndarray
 class Proposal(ABC):
     """A move that is reversible with respect to a known density, and how it adapts.
 
-    A proposal is frozen and serves all chains. What changes in a chain lies in a record of its own:
+    A proposal is frozen and serves all chains. The state of a chain lies in a record of its own:
     a named tuple of floats, ints and arrays, whose class names the compiled move
     (:func:`pymc_minibatch_mh.kernels.roles.role_of`, ``propose``).
     """

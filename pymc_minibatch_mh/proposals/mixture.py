@@ -328,7 +328,7 @@ class Mixture(Proposal):
 def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
     """Return the least weight of the walk, from how far the posterior is from Gaussian.
 
-    A Gaussian posterior accepts all Laplace moves alike. What the boldest of them loses against the
+    A Gaussian posterior accepts all Laplace moves alike. The loss of the boldest one against the
     most local one is the share of moves that the Gaussian approximation fails: the walk is there
     for tails that are heavier. `total` are tallies, shape (components, N_TALLIES).
     """

@@ -290,7 +290,7 @@ class OwnMove(Proposal):
     batch_size: int = 0
     adapt: Callable[[np.ndarray, float], None] | None = None
     _compiled: Any = field(init=False, repr=False)
-    # Taken now: numba has frozen what the function uses.
+    # Taken now: numba has frozen the values that the function uses.
     _digest: str = field(init=False, repr=False)
     #: Its support is not known, such as a manifold, or points with a mass of their own.
     moves_without_rows = False

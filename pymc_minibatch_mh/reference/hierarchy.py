@@ -13,10 +13,10 @@ priors with kinks:
 1. A coordinate that no row reads is a scale where the prior's slope between two points, which
    differ in the coordinates that rows do read, changes with it.
 2. Of the others that no row reads, those in which the prior is quadratic are locations, and are
-   counted with the coordinates that rows read. What changes a slope among all of these is a scale,
-   as that of the groups of groups.
-3. What no row reads and is neither, such as a scale of scales, is a scale where the prior couples
-   it to scales alone.
+   counted with the coordinates that rows read. A coordinate that changes a slope among all of
+   these is a scale, as that of the groups of groups.
+3. A coordinate that no row reads and is neither, such as a scale of scales, is a scale where
+   the prior couples it to scales alone.
 
 Where nothing is a scale by this rule, a joint mode is sought.
 """

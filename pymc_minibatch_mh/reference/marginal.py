@@ -250,7 +250,7 @@ def smoothed(
 
     `rng` draws the rows that the average gradient is estimated from.
     """
-    # A second step, which would correct what the first moved, is not worth its pass with Hessian,
+    # A second step, which would correct the first one, is not worth its pass with Hessian,
     # but where scales move the rest follows.
     moved = None
     for _ in range(STEPS_WITH_SCALES if mode.marginal else 1):

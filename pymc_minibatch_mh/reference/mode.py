@@ -25,7 +25,7 @@ from pymc_minibatch_mh.reference.newton import first_found, newton_search
 #: Rows of the subsample that finds the neighbourhood of the mode, at least and per coordinate.
 SUBSAMPLE, SUBSAMPLE_PER_COORDINATE = 20_000, 50
 #: Distance from the mode, in posterior standard deviations, at which the search ends; and where
-#: what is left of it is made up for together with the way from the mode to the mean.
+#: the rest is corrected together with the way from the mode to the mean.
 TOLERANCE, LOOSE_TOLERANCE = 1e-3, 0.3
 #: The same for the subsample, whose mode is sqrt(N / rows) standard deviations off anyway.
 COARSE_TOLERANCE = 0.1
@@ -191,7 +191,7 @@ def calibrate(
     The batch size of a move is chosen from the resulting prediction, which is symmetric in the
     move and frozen while a chain runs: a batch size that reacts to the batch would bias the test.
 
-    Returns what was measured of the rows that are drawn, and the rows that are not: where
+    Returns the calibration of the rows that are drawn, and the rows that are not: where
     `seeks_heavy`, those that every update better reads, see :mod:`reference.heavy`.
     """
     count = int(np.clip(CALIBRATION_READS // full_data.n_rows, FEWEST_MOVES, MOST_MOVES))

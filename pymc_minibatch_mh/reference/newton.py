@@ -46,7 +46,7 @@ FITS, FITTED = 12, 0.25
 def newton_search(
     density: Density, start: np.ndarray, names: Sequence[str], tolerance: float
 ) -> tuple[Point, Density]:
-    """Climb to a mode, whose Hessian is negative definite, and tell what has its mode there.
+    """Climb to a mode, whose Hessian is negative definite, and return the density with it.
 
     That is `density`, or its average over kinks of the prior part. The search ends at a distance of
     `tolerance` posterior standard deviations; `names` are those of the coordinates, for messages.
@@ -54,7 +54,7 @@ def newton_search(
     Raises
     ------
     ModeError
-        If there is no mode on the way up; says what was found.
+        If there is no mode on the way up; says what was found there.
     """
     for _ in range(FITS):
         path = _Path(density, Names(names), tolerance)
@@ -76,7 +76,7 @@ def first_found[Found](
     Raises
     ------
     ModeError
-        If none does; tells what the first led to.
+        If none does, with the reason of the first.
     """
     errors = []
     for start in starts:

@@ -91,7 +91,7 @@ class RowSums:
 
     @contextmanager
     def bound_to(self, rows: np.ndarray | ArrayRows) -> Iterator[tuple[RowSpace, np.ndarray]]:
-        """Yield where rows lie in memory and their numbers there, after what they need is compiled.
+        """Yield where rows lie in memory and their numbers there, after compiling.
 
         Rows that are read and placed here live as long as this frame.
         """

@@ -135,7 +135,7 @@ class _Axes:
             heights = np.array([value for value, _, _ in knots])
             points[k], slopes[k] = _quantiles(heights - middle[0], -len(below))
             first, last = -len(below), len(above)
-            # Beyond its own last knots an axis has what it has there.
+            # Beyond its own last knots an axis is constant.
             asked = np.clip(np.arange(-low, high + 1) / FINER, first, last)
             for table, part in ((means, 1), (whiteners, 2)):
                 lines = np.array([knot[part] for knot in knots]) - middle[part]
@@ -227,7 +227,7 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
     )
     normal = -0.5 * NORMALS**2 - 0.5 * np.log(2.0 * np.pi)
     slopes = np.exp(normal - np.interp(ends, places, logs) + total)
-    # What slopes that are linear in between lead to, from the median on.
+    # Integrals of piecewise linear slopes, from the median on.
     steps = 0.5 * (slopes[1:] + slopes[:-1]) * np.diff(NORMALS)
     points = np.concatenate([[0.0], np.cumsum(steps)])
     median = NORMALS.size // 2

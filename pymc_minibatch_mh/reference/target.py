@@ -90,7 +90,7 @@ class LogFullData(FullData):
         """Return derivatives by logarithms, of those at a position."""
         slopes, second = np.ones(position.size), plain.hessian
         slopes[self._places] = position[self._places]
-        # A step that is far too long is refused for what it leads to, and made shorter.
+        # A step that is far too long is refused for its end, and made shorter.
         with np.errstate(over="ignore", invalid="ignore"):
             gradient = slopes * plain.gradient
             if plain.has_hessian:
