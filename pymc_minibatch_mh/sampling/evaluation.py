@@ -119,13 +119,9 @@ class BlockFunction:
 
     def __init__(self, blocks: Sequence[Block], variables: Sequence[Variable]) -> None:
         self._blocks = blocks
-        single = {
-            b.variable: pt.tensor(b.name, dtype=b.variable.dtype, shape=b.shape) for b in blocks
-        }
-        many = {
-            x: pt.tensor(x.name, dtype=x.dtype, shape=(None, *x.type.shape))
-            for x in single.values()
-        }
+        # `pt.tensor(name)` takes a name such as "a,b" for a dtype.
+        single = {b.variable: TensorType(b.variable.dtype, b.shape)(b.name) for b in blocks}
+        many = {x: TensorType(x.dtype, (None, *x.type.shape))(x.name) for x in single.values()}
         graphs = _in_tensors(variables, single)
         inside = _between(single.values(), graphs)
         _require_many_draws({v.owner for v in inside if v.owner is not None})

@@ -1,6 +1,7 @@
 import logging
 
 import numpy as np
+import pymc as pm
 import pytest
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
@@ -47,6 +48,17 @@ def test_what_serves_one_draw_only_is_evaluated_draw_by_draw(heard):
 
 def test_nothing_is_said_of_what_serves_many_draws(heard):
     values_of(models.one_by_one(), {"square"})
+    assert heard.text == ""
+
+
+def test_names_that_numpy_reads_as_dtypes_are_names(heard):
+    names = "1|g_sigma", "a,b"
+    with pm.Model() as model:
+        free = [pm.Normal(name, shape=2) for name in names]
+        pm.Deterministic("sum", free[0] + free[1])
+        models.rows(free[0][0])
+    positions, values = values_of(model, {"sum"})
+    np.testing.assert_array_equal(values["sum"], positions[:, :2] + positions[:, 2:])
     assert heard.text == ""
 
 
