@@ -405,7 +405,7 @@ def factorize(
     """
     model = model_of(model)
     vars = value_variables(model, vars)
-    _check_own_variables(model, vars)
+    require_continuous(model, vars)
     _check_for_minibatches(model)
     shapes, point = {v.name: v.type.shape for v in model.value_vars}, initial_point
     if point is not None or any(None in shape for shape in shapes.values()):
@@ -495,7 +495,8 @@ def _blocks(vars: Sequence[Variable], shapes: dict[str, tuple[int, ...]]) -> tup
     return tuple(blocks)
 
 
-def _check_own_variables(model: pm.Model, vars: Sequence[Variable]) -> None:
+def require_continuous(model: pm.Model, vars: Sequence[Variable]) -> None:
+    """Refuse to move nothing, or a discrete variable, by an UnsupportedModelError."""
     if not vars:
         raise UnsupportedModelError(
             "vars= are empty or this model has no continuous free variable, and proposals move "

@@ -142,11 +142,16 @@ def _checked_names(
 
 
 def _nothing_to_subsample(model: pm.Model, min_rows: int) -> UnsupportedModelError:
-    if model.observed_RVs or not model.potentials:
+    if model.observed_RVs:
         return UnsupportedModelError(
             f"observed= is not given, and no observed variable has {min_rows:,} rows or more, so "
             "that nothing is gained by subsampling. Sample with pm.NUTS(), or name the variables "
             'in observed=["..."].'
+        )
+    if not model.potentials:
+        return UnsupportedModelError(
+            "observed= is not given, and the model has no observed variable, so that there is "
+            "nothing to subsample. Declare the likelihood with observed=."
         )
     return UnsupportedModelError(
         f"{model.potentials[0].name!r} is a potential, which has no rows, and this model has no "

@@ -243,6 +243,9 @@ class SharedModel:
         The search for the mode starts at `start`; `given` is the file of a prepared step, or what
         was found of the first of these rows.
         """
+        if requirements.derives and target.factorization.discrete_in_rows:
+            # Refused, before the search for the mode compiles anything.
+            functions_of(target)
         if not target.source.in_memory:
             require_drawn_ahead(requirements, target.factorization.terms[0].name)
         key = tuple(key_of_reference(target).values())

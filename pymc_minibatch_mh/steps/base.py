@@ -434,6 +434,8 @@ def _restore(cls: type[MinibatchStep], state: dict[str, Any]) -> MinibatchStep:
 
 def step_of(step: Any) -> MinibatchStep:
     """Return the step that was given; SettingError if it is none of this package's."""
+    if isinstance(step, type) and issubclass(step, MinibatchStep):
+        raise SettingError(f"step={step.__name__} is a class. Pass {step.__name__}().")
     if not isinstance(step, MinibatchStep):
         raise SettingError(
             f"step={type(step).__name__} is no step method of this package. Pass the one that "

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from inspect import signature
 from os import PathLike
 from typing import Any, TypedDict
@@ -16,6 +17,7 @@ from pytensor.graph.basic import Variable
 from pymc_minibatch_mh.bounds.user_bounds import Bounds
 from pymc_minibatch_mh.checks import choice, flag, integer, is_number, positive
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.likelihood.factorization import require_continuous
 from pymc_minibatch_mh.likelihood.inputs import Weights, value_variables
 from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.sharing import ReadingSettings
@@ -177,8 +179,11 @@ def require_warm_up_for(schedule: Sequence[tuple[int, float]], tune: int) -> Non
 def own_variables(model: pm.Model, vars: Sequence[Variable] | None) -> list[Variable]:
     """Return the value variables of a step: those asked for, or all continuous ones."""
     if vars is None:
-        return [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
-    return value_variables(model, vars)
+        vars = [v for v in model.value_vars if np.dtype(v.dtype).kind == "f"]
+    own = value_variables(model, vars)
+    # Before the model's own point is compiled.
+    require_continuous(model, own)
+    return own
 
 
 def shared(step: type, given: SharedSettings) -> SharedSettings:
@@ -189,7 +194,10 @@ def shared(step: type, given: SharedSettings) -> SharedSettings:
     unknown = [name for name in given if name not in DEFAULTS]
     if unknown:
         known = sorted(signature(step).parameters.keys() - {"vars"})
-        raise SettingError(f"{unknown[0]}= is no setting of {step.__name__}. Choose from {known}.")
+        near = "".join(f" Did you mean {x!r}?" for x in get_close_matches(unknown[0], known, n=1))
+        raise SettingError(
+            f"{unknown[0]}= is no setting of {step.__name__}.{near} Choose from {known}."
+        )
     every = DEFAULTS | given
     # Of a step on the first of these rows, its plan.
     return every | {"prepared": getattr(every["prepared"], "plan", every["prepared"])}

@@ -4,10 +4,12 @@ import inspect
 import math
 
 import numpy as np
+import pymc as pm
+import pytensor
 import pytest
 
-from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk
-from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh import Mixture, PenaltyMH, RandomWalk, TunaMH
+from pymc_minibatch_mh.errors import BoundsError, SettingError, UnsupportedModelError
 from pymc_minibatch_mh.steps import base
 from zoo import METHODS, RANGED
 
@@ -118,3 +120,24 @@ def test_proposals_that_cannot_be_meant_are_refused():
     for build in PROPOSALS:
         with pytest.raises(SettingError, match=r"^\w+=.*\. [A-Z]"):
             build()
+
+
+def on_a_discrete_variable():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("level") + pm.Bernoulli("k", 0.5), observed=np.zeros(1_000))
+    return model
+
+
+def test_discrete_variables_are_refused_before_anything_is_compiled(monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("something was compiled")
+
+    model = on_a_discrete_variable()
+    start = model.initial_point()
+    monkeypatch.setattr(pytensor, "function", never)
+    monkeypatch.setattr(pm.Model, "initial_point", lambda _: start)
+    with pytest.raises(BoundsError, match="'y' depends on the discrete variable 'k'"):
+        TunaMH(model=model)
+    monkeypatch.setattr(pm.Model, "initial_point", never)
+    with pytest.raises(UnsupportedModelError, match="'k' is discrete"):
+        PenaltyMH([model["k"]], model=model)

@@ -13,6 +13,7 @@ from pymc_minibatch_mh import (
     Mixture,
     PenaltyMH,
     RandomWalk,
+    TunaMH,
     log_likelihood,
     loo_subsample,
     overdispersed_initvals,
@@ -125,6 +126,7 @@ for name, value in (
         lambda g, name=name, value=value: sample(g.step, **{name: value}),
     )
 sampling.gives("sample({})", lambda g: sample({}))
+sampling.gives("sample(TunaMH)", lambda g: sample(TunaMH))
 
 for value in ([], [0.5], [[1]], ["a"], [True], [[1], [2, 3]]):
     after.gives(

@@ -36,4 +36,9 @@ def few_rows(g):
     build_on(lambda: pm.Normal("y", pm.Normal("a"), observed=np.zeros(999)))
 
 
+@steps.gives("TunaMH() where nothing is observed")
+def nothing_observed(g):
+    build_on(lambda: pm.Normal("a"))
+
+
 CASES = [*dependent.cases, *steps.cases]

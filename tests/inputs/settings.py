@@ -62,6 +62,7 @@ every.gives(
 )
 every.setting("TunaMH", "initial_point", {"level": "low", "slope": 0.0})
 every.setting("TunaMH", "epsilon", 0.1)
+every.setting("TunaMH", "chii", 2.0)
 every.gives("TunaMH() outside of a model", lambda g: METHODS["TunaMH"]())
 every.gives("TunaMH(model='regression')", lambda g: METHODS["TunaMH"](model="regression"))
 every.gives("TunaMH(prepared=3)", lambda g: g.build("PenaltyMH", prepared=3))

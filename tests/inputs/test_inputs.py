@@ -32,7 +32,7 @@ def shared(model_of, step_of, tmp_path_factory):
 
 def well_formed(message):
     """Return whether a message names the variable, the cause and the fix, in that order."""
-    parts = rf"{NAMED} [a-z'].*\. ({DOING})\b.*\."
+    parts = rf"{NAMED} [a-z'].*[.?] ({DOING})\b.*\."
     return re.fullmatch(parts, message, re.DOTALL) is not None
 
 
