@@ -177,12 +177,20 @@ class _Cache(FunctionCache):
     that it was written by is compared first.
     """
 
-    told = False
+    told = compiles = False
 
     def __init__(self, function: Callable) -> None:
         super().__init__(function)
         numbas: Any = self._cache_file  # type: ignore[has-type]
         self._cache_file = _CacheFile(numbas, function.__code__.co_filename)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return a compiled function; None, said once, where it has to be compiled."""
+        found = super().load_overload(sig, target_context)
+        if found is None and not _Cache.compiles:
+            _Cache.compiles = True
+            _log.info("Compiling, once per machine and version of this package.")
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled function, where there is room; half-written files are removed."""

@@ -76,6 +76,18 @@ def test_an_index_tells_of_no_records_but_those_of_the_package(process, monkeypa
     assert file.load((other, "hashes")) is None
 
 
+def test_a_process_says_once_that_it_compiles(process, monkeypatch, caplog):
+    monkeypatch.setattr(_jit._Cache, "compiles", False)
+    with caplog.at_level("INFO", "pymc"):
+        for typed in (types.float64, types.int64):
+            compiled(process(), typed)
+    assert caplog.messages == ["Compiling, once per machine and version of this package."]
+    caplog.clear()
+    monkeypatch.setattr(_jit._Cache, "compiles", False)
+    compiled(process(), types.int64)
+    assert caplog.text == ""
+
+
 def test_a_function_is_found_by_what_its_source_holds(process, monkeypatch):
     compiled(process(), types.float64)
     monkeypatch.setattr("numba.core.caching._SourceFileBackedLocatorMixin.get_source_stamp", int)

@@ -1,6 +1,8 @@
 """The sampler's own error, measured after sampling with all rows."""
 
+import logging
 import math
+import time
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,7 +29,10 @@ from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
 from pymc_minibatch_mh.plan.violations import term_and_row
+from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
+
+_log = logging.getLogger("pymc")
 
 #: Bias in standard deviations of the draws up to which intervals keep their coverage: at a tenth,
 #: 95 % intervals still cover 94.9 %.
@@ -324,6 +329,8 @@ def audit(
             f"idata has {draws.draws} draws in a chain, too few to judge the sampler by. Draw "
             f"{FEWEST_DRAWS} or more."
         )
+    began = time.perf_counter()
+    _log.info("audit: reading %s for each of %d pairs.", report.rows_of(step.target), pairs)
     frozen = frozen_as_sampled(step, idata, draws, rng)
     probe = Probe(frozen.chain, rng)
     found = measured(step, draws, pairs, probe)
@@ -333,6 +340,7 @@ def audit(
     result = _dataset(step, found, bias, idata)
     rates = accepted(found, idata, frozen.number, bias.autocorrelation_time)
     result = result.merge(_checks(step, found, (bias, rates), idata, probe.n_top))
+    _log.info("audit: took %s.", report.in_words(time.perf_counter() - began))
     return result.assign_attrs(
         method=type(step).__name__,
         guarantee=frozen.chain.exactness,

@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.stats.convergence import log_warning, log_warnings, run_convergence_checks
+from pymc.util import get_untransformed_name, is_transformed_name
 
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.checks import flag, integer
@@ -29,7 +30,9 @@ def tell_of_run(step: MinibatchStep, plan: Plan) -> None:
     """Log the run that begins."""
     threads = min(plan.cores, plan.chains)
     _log.info("Sampling %s in %s", _number(plan.chains, "chain"), _number(threads, "thread"))
-    _log.info("%s: [%s]", type(step).__name__, ", ".join(str(v.name) for v in step.vars))
+    names = (str(v.name) for v in step.vars)
+    shown = (get_untransformed_name(x) if is_transformed_name(x) else x for x in names)
+    _log.info("%s: [%s]", type(step).__name__, ", ".join(shown))
 
 
 def tell_of_end(name: str, workers: Workers, seconds: float, interrupted: bool) -> None:
@@ -46,11 +49,11 @@ def tell_of_end(name: str, workers: Workers, seconds: float, interrupted: bool) 
             _number(len(chains), "chain"),
         )
     _log.info(
-        "Sampling %s for %s tune and %s draw iterations took %.1f seconds.",
+        "Sampling %s for %s tune and %s draw iterations took %s.",
         _number(len(chains), "chain"),
         f"{workers.plan.tune:_d}",
         f"{draws:_d}",
-        seconds,
+        report.in_words(seconds),
     )
 
 
@@ -161,7 +164,7 @@ def sample(
     seconds = time.perf_counter() - began
     step.chain = workers.chains[-1]
     tree = _tree(step, model, workers, kept, seconds)
-    tell_of_end(step.name, workers, seconds, interrupted)
+    tell_of_end(type(step).__name__, workers, seconds, interrupted)
     if compute_convergence_checks:
         log_warnings(run_convergence_checks(tree, model))
     return tree

@@ -140,6 +140,8 @@ class MinibatchStep(BlockedStep):
     program: Program
     _watched: WatchedModel
     _default_start: np.ndarray
+    #: Seconds that preparing it took.
+    seconds: float
     _adapts: bool
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
@@ -157,12 +159,9 @@ class MinibatchStep(BlockedStep):
     def __repr__(self) -> str:
         """Return such as "TunaMH(3 parameters, 10,000 rows of 'y', ...)"."""
         size = self.target.factorization.size - self.plan.reference.first
-        rows = " and ".join(
-            f"{t.n_rows:,} rows of {t.name!r}" for t in self.target.factorization.terms
-        )
         facts = [
             f"{size} parameter{'s' * (size != 1)}",
-            rows,
+            report.rows_of(self.target),
             self.guarantee.promise.value,
             f"order {self.plan.reference.order}",
         ]
@@ -181,6 +180,7 @@ class MinibatchStep(BlockedStep):
         method: Method,
         **given: Unpack[SharedSettings],
     ) -> None:
+        began = time.perf_counter()
         shared = check.shared(type(self), given)
         model, initial_point = model_of(shared["model"]), shared["initial_point"]
         settings = check.chain_settings(shared)
@@ -192,8 +192,9 @@ class MinibatchStep(BlockedStep):
         point = point_of(model, model.initial_point() if initial_point is None else initial_point)
         reading = check.reading_settings(shared, given_bounds=method.requirements.given)
         read = read_model(model, self.vars, point, reading)
-        tell_of_large(model, point, self.name)
-        report.tell_of_stored(self.name, read.target)
+        tell_of_large(model, point, name)
+        report.tell_of_stored(name, read.target)
+        report.tell_of_preparation(name, read.target)
         self._watched, factorization = read.watched, read.target.factorization
         asked, discrete = shared["taylor_order"], factorization.discrete_in_rows
         order = check.taylor_order_of(asked, discrete, shared["centre"], settings.schedule)
@@ -208,17 +209,14 @@ class MinibatchStep(BlockedStep):
         method = method.with_full_passes_above(limit)
         plan = read.plan_for(target, method.requirements, model, start, shared["prepared"])
         self.program = Program(
-            plan,
-            method,
-            settings.proposal,
-            settings.updates_per_draw,
-            settings.schedule,
-            moves,
+            plan, method, settings.proposal, settings.updates_per_draw, settings.schedule, moves
         )
         self.chain = Chain(self.program, rng, self._adapts)
         self.chain.handle_violation(plan.violation or "")
         method.require_subsampling(plan)
         self.chain.compile()
+        self.seconds = time.perf_counter() - began
+        report.tell_of_prepared(name, plan, self.seconds, self._leaves_default_start)
 
     def save(self, path: str | PathLike) -> None:
         """Write mode, sums and bounds to a file, for ``prepared=`` of a later step.
@@ -387,7 +385,7 @@ class MinibatchStep(BlockedStep):
         stats["scaling"] = chain.scaling
         stats["temperature"] = temperature
         stats["perf_counter_diff"] = time.perf_counter() - began
-        stats["warning"] = report.warning_of(self.name, chain.state, self.program)
+        stats["warning"] = report.warning_of(type(self).__name__, chain.state, self.program)
         return position_as_point(chain, point), [stats]
 
     def start(self, chain: Chain) -> None:
@@ -395,18 +393,24 @@ class MinibatchStep(BlockedStep):
 
         MinibatchError if the density is zero there.
         """
-        position, s = chain.position, self.plan.reference
-        far = np.sqrt(chdtri(position.size, FAR_TAIL))
+        position = chain.position
         left = chain.state.adapting and np.array_equal(position, self._default_start)
-        # Not a point that other steps share in, nor one around a centre that nobody sought.
-        left = left and s.first == 0 and self.target.covariance is None
-        if left and whitened_norm(s.whitener, position, s.centre) > far:
-            report.tell_of_new_start(self.name)
+        if left and self._leaves_default_start:
             position[:] = self.target.factorization.ravel(self.gaussian_draw(chain.rng, NEW_START))
         else:
-            report.tell_of_start(self.name, begin(chain))
+            report.tell_of_start(type(self).__name__, begin(chain))
         self.target.require_finite_start(position)
         chain.state.started = not chain.state.waiting
+
+    @property
+    def _leaves_default_start(self) -> bool:
+        """Whether chains that adapt start elsewhere than PyMC does, as that is far off."""
+        s, start = self.plan.reference, self._default_start
+        # Not a point that other steps share in, nor one around a centre that nobody sought.
+        if not self.adapts or s.first or self.target.covariance is not None:
+            return False
+        far = np.sqrt(chdtri(start.size, FAR_TAIL))
+        return bool(whitened_norm(s.whitener, start, s.centre) > far)
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw a point from the Gaussian approximation, `scale` times as wide."""

@@ -19,6 +19,7 @@ from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.likelihood.inputs import likelihoods_of
+from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.reference.target import Target
 
 _log = logging.getLogger("pymc")
@@ -159,13 +160,31 @@ def _warning(
     return SamplerWarning(kind, f"{name}: {text}", level, state.n_draws)
 
 
-def tell_of_new_start(name: str) -> None:
-    """Say that a chain does not start where PyMC would have it start."""
-    _log.info(
-        "%s: the starting point is far outside the posterior; this chain starts at a draw from the "
-        "widened Gaussian approximation instead. Pass other initvals= to choose.",
-        name,
-    )
+def rows_of(target: Target) -> str:
+    """Return such as "10,000 rows of 'y'"."""
+    return " and ".join(f"{t.n_rows:,} rows of {t.name!r}" for t in target.factorization.terms)
+
+
+def in_words(seconds: float) -> str:
+    """Return such as "2.5 seconds" or "38 milliseconds"."""
+    return f"{seconds:.1f} seconds" if seconds >= 1.0 else f"{1000.0 * seconds:.0f} milliseconds"
+
+
+def tell_of_preparation(name: str, target: Target) -> None:
+    """Say that a step is being prepared."""
+    _log.info("%s: preparing %s.", name, rows_of(target))
+
+
+def tell_of_prepared(name: str, plan: Plan, seconds: float, leaves_start: bool) -> None:
+    """Say how long preparation took, and that chains do not start where PyMC would start them."""
+    bounds = "without" if plan.tables is None else "with"
+    _log.info("%s: prepared in %s, %s bounds.", name, in_words(seconds), bounds)
+    if leaves_start:
+        _log.info(
+            "%s: chains start from draws around the posterior mode: the default start is far from "
+            "it. Pass initvals= to choose.",
+            name,
+        )
 
 
 #: A chain where all effects of a hierarchy are at their location.

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import re
 import threading
 
 import numpy as np
@@ -223,10 +224,14 @@ def test_a_model_that_needs_another_step_is_sent_to_pymcs_loop():
         sample(step)
 
 
-def test_a_trace_is_audited_in_the_state_that_its_last_chain_ended_in(model_of, prepared):
+def test_a_trace_is_audited_in_the_state_that_its_last_chain_ended_in(model_of, prepared, caplog):
     model, step = model_of("logistic"), prepared("logistic", "TunaMH")
     trace = sample(step, 400, tune=200, chains=2, thin=2, random_seed=3, progressbar=False)
-    found = audit(trace, step, pairs=20, random_seed=1, model=model)
+    with caplog.at_level(logging.INFO, logger="pymc"):
+        found = audit(trace, step, pairs=20, random_seed=1, model=model)
+    begin, end = (text for text in caplog.messages if text.startswith("audit:"))
+    assert begin == "audit: reading 5,000 rows of 'y' for each of 20 pairs."
+    assert re.fullmatch(r"audit: took [\d.]+ (milli)?seconds\.", end)
     assert found.attrs["state"] == "chain 1, as it ended"
     assert found.attrs["updates_per_draw"] == 2 * step.updates_per_draw
 
@@ -237,3 +242,13 @@ def test_convergence_checks_and_a_chain_are_told_of(prepared, caplog):
     assert "Sampling 2 chains in 2 threads" in caplog.text
     assert "for 100 tune and 200 draw iterations" in caplog.text
     assert "recommend running at least 4 chains" in caplog.text
+
+
+def test_variables_are_told_of_as_in_pymc(step_of, caplog):
+    step = step_of("student", "TunaMH")
+    with caplog.at_level(logging.INFO, logger="pymc"):
+        sample(step, 2, tune=2, chains=1, **QUIET)
+    names = [v.name.removesuffix("_log__") for v in step.vars]
+    assert f"TunaMH: [{', '.join(names)}]" in caplog.messages
+    assert "tau" in names
+    assert re.search(r"took \d+ milliseconds\.$|took [1-9][\d.]* seconds\.$", caplog.messages[-1])

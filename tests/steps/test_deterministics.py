@@ -170,7 +170,7 @@ def step_and_words(linear):
 
 def test_a_step_names_and_prices_them_before_sampling(step_and_words):
     _, (said,) = step_and_words
-    assert said.startswith("WARNING: penalty_minibatch_mh: pm.sample() evaluates and stores")
+    assert said.startswith("WARNING: PenaltyMH: pm.sample() evaluates and stores")
     assert "'mu', 6,000 values, 45.8 MiB." in said
     assert "pm.sample(..., var_names=['slope', 'double'])" in said
     assert "'double'," not in said.split("Leave them out")[0]
@@ -191,7 +191,7 @@ def test_what_is_added_later_is_told_as_well(caplog):
             if name == "new":
                 pm.Deterministic("new", slope**2 * np.ones(ROWS))
             caplog.clear()
-            tell_of_large(model, model.initial_point(), "penalty_minibatch_mh")
+            tell_of_large(model, model.initial_point(), "PenaltyMH")
             assert f"{name!r}, 6,000 values" in caplog.text
             assert "var_names=['slope'])" in caplog.text
 

@@ -1,10 +1,14 @@
 """Advice where most updates read all rows."""
 
+import logging
+import re
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import xarray as xr
 
+from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.diagnostics import audit as verdicts
 from pymc_minibatch_mh.steps import report
 
@@ -29,3 +33,22 @@ def test_fewer_groups_are_advised_where_there_are_groups(step_of, name, has_grou
         assert "fewer parameters with more rows each" in message
         assert ("such as fewer groups" in message) == has_groups
     assert ("How a hierarchy is written" in warned) == has_groups
+
+
+def test_preparation_and_starts_are_told_of_once_for_all_chains(model_of, caplog):
+    model = model_of("student_fixed")
+    start = model.initial_point()
+    with caplog.at_level(logging.INFO, logger="pymc"):
+        step = TunaMH(model=model)
+        for seed in (1, 2):
+            step.setup_chain(np.random.default_rng(seed), 10, 10)
+            step.step(dict(start))
+    begin, end, starts = (text for text in caplog.messages if not text.startswith("Compiling"))
+    assert begin == f"TunaMH: preparing {step.plan.n_rows:,} rows of 'y'."
+    assert re.fullmatch(r"TunaMH: prepared in [\d.]+ (milli)?seconds, with bounds\.", end)
+    assert starts.startswith("TunaMH: chains start from draws around the posterior mode")
+
+
+def test_short_times_are_told_in_milliseconds():
+    assert report.in_words(0.038) == "38 milliseconds"
+    assert report.in_words(2.53) == "2.5 seconds"
