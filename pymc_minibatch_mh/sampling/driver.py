@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -182,7 +183,7 @@ def _tree(
         step.target.factorization,
         kept,
         workers.kept.of(chains, draws, workers.plan.thin),
-        {"sampling_time": seconds, "tuning_steps": workers.plan.tune},
+        {"sampling_time": seconds, "tuning_steps": workers.plan.tune, **_provenance(step)},
         warm_up=None if workers.warm_up is None else workers.warm_up.of(chains, workers.plan.tune),
     )
     # Stats mean something only with the number of updates behind a draw.
@@ -191,6 +192,18 @@ def _tree(
         # Observed rows are not in the trace: this tells whether others are the same.
         tree["posterior"].attrs["rows"] = step.target.source.stamp
     return tree
+
+
+def _provenance(step: MinibatchStep) -> dict[str, str | float]:
+    """Return what a trace says of the step that drew it."""
+    return {
+        "step_library": "pymc_minibatch_mh",
+        "step_library_version": version("pymc-minibatch-mh"),
+        "step": type(step).__name__,
+        "step_settings": step.settings,
+        "step_guarantee": str(step.guarantee),
+        "preparation_time": step.seconds,
+    }
 
 
 def _started(

@@ -121,7 +121,7 @@ def datatree_of(
     factorization: Factorization,
     kept: Recorded,
     draws: Draws,
-    attrs: Mapping[str, float],
+    attrs: Mapping[str, str | float],
     *,
     warm_up: Draws | None = None,
 ) -> xr.DataTree:
@@ -167,7 +167,7 @@ def _dataset(
     model: pm.Model,
     arrays: Mapping[str, np.ndarray],
     sampled: Mapping[str, np.ndarray],
-    attrs: Mapping[str, float] | None = None,
+    attrs: Mapping[str, str | float] | None = None,
     with_dims: bool = True,
 ) -> xr.Dataset:
     """Return arrays as a group, whose first axes have the coordinates `sampled`."""
@@ -190,7 +190,7 @@ def _posterior(
     factorization: Factorization,
     variables: tuple[Variable, ...],
     draws: Draws,
-    attrs: Mapping[str, float],
+    attrs: Mapping[str, str | float],
 ) -> xr.Dataset:
     values = factorization.values(draws.positions)
     by_name = factorization.cut(values)
@@ -209,7 +209,7 @@ def _thinned(
     factorization: Factorization,
     kept: Recorded,
     draws: Draws,
-    attrs: Mapping[str, float],
+    attrs: Mapping[str, str | float],
 ) -> xr.Dataset:
     n_chains, n_draws = draws.positions.shape[:2]
     size = sum(one.bytes_per_draw for one, _ in kept.large)

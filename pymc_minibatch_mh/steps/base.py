@@ -142,6 +142,8 @@ class MinibatchStep(BlockedStep):
     _default_start: np.ndarray
     #: Seconds that preparing it took.
     seconds: float
+    #: Its settings that are not the defaults, in words.
+    settings: str
     _adapts: bool
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
@@ -188,6 +190,7 @@ class MinibatchStep(BlockedStep):
         moves = check.moves_without_rows_of(wanted, name, method)
         rng = generator_of("rng", shared["rng"])
         self.vars = check.own_variables(model, vars)
+        self.settings = check.in_words(type(self), self.__getnewargs_ex__()[1])
         self.tune = self._adapts = settings.tune
         point = point_of(model, model.initial_point() if initial_point is None else initial_point)
         reading = check.reading_settings(shared, given_bounds=method.requirements.given)

@@ -203,6 +203,22 @@ def shared(step: type, given: SharedSettings) -> SharedSettings:
     return every | {"prepared": getattr(every["prepared"], "plan", every["prepared"])}
 
 
+#: Settings that say nothing of the law of draws.
+_UNSAID = {"vars", "model", "rng", "initial_point", "compile_kwargs", "prepared", "blocked"}
+
+
+def in_words(step: type, given: Mapping[str, Any]) -> str:
+    """Return settings that are not the defaults, such as "chi=2.0, taylor_order=1"."""
+    known = signature(step).parameters
+    plain = str | bool | int | float | list | tuple | Proposal | None
+    said = {
+        name: repr(value) if isinstance(value, plain) else type(value).__name__
+        for name, value in given.items()
+        if name in known and name not in _UNSAID
+    }
+    return ", ".join(f"{x}={words}" for x, words in said.items() if words != repr(known[x].default))
+
+
 @dataclass(frozen=True)
 class ChainSettings:
     """Settings that chains run by; the temperature is the last of a schedule."""

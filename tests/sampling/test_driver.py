@@ -9,9 +9,10 @@ import numpy as np
 import pymc as pm
 import pytest
 
+import pymc_minibatch_mh
 import zoo
 from altered import with_tables
-from pymc_minibatch_mh import audit, sample
+from pymc_minibatch_mh import RandomWalk, TunaMH, audit, sample
 from pymc_minibatch_mh.errors import BoundViolationError, SettingError
 from pymc_minibatch_mh.sampling import driver, workers
 from pymc_minibatch_mh.sampling import workers as bars
@@ -252,3 +253,18 @@ def test_variables_are_told_of_as_in_pymc(step_of, caplog):
     assert f"TunaMH: [{', '.join(names)}]" in caplog.messages
     assert "tau" in names
     assert re.search(r"took \d+ milliseconds\.$|took [1-9][\d.]* seconds\.$", caplog.messages[-1])
+
+
+def test_a_trace_says_which_step_drew_it(model_of):
+    model = model_of("two_likelihoods")
+    step = TunaMH(model=model, chi=2.0, taylor_order=2, proposal=RandomWalk(), rng=3)
+    trace = sample(step, 4, tune=4, chains=1, **QUIET)
+    for group in ("posterior", "sample_stats"):
+        said = trace[group].attrs
+        assert said["step"] == "TunaMH"
+        assert said["step_library"] == "pymc_minibatch_mh"
+        assert said["step_library_version"] == pymc_minibatch_mh.__version__
+        assert said["step_settings"].startswith("chi=2.0, taylor_order=2, proposal=RandomWalk")
+        assert said["step_guarantee"] == "exact given valid bounds"
+        assert said["preparation_time"] > 0.0
+        assert said["sampling_time"] > 0.0
