@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -15,7 +16,8 @@ from pymc.util import get_untransformed_name, is_transformed_name
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.checks import flag, integer
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.likelihood.inputs import generator_of
+from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
+from pymc_minibatch_mh.sampling.resume import numbered_on, remember, resumed
 from pymc_minibatch_mh.sampling.starts import starts_of
 from pymc_minibatch_mh.sampling.trace import Recorded, datatree_of, recorded
 from pymc_minibatch_mh.sampling.workers import Bars, Plan, Workers
@@ -67,15 +69,18 @@ def sample(
     draws: int = 1_000,
     *,
     tune: int = 1_000,
-    chains: int = 4,
+    chains: int | None = None,
     cores: int | None = None,
     random_seed: Any = None,
     thin: int = 1,
     initvals: Any = None,
     var_names: Sequence[str] | None = None,
     progressbar: bool = True,
+    quiet: bool = False,
     discard_tuned_samples: bool = True,
     compute_convergence_checks: bool = True,
+    resume: xr.DataTree | None = None,
+    model: pm.Model | None = None,
 ) -> xr.DataTree:
     """Sample with one step, as fast as its updates are.
 
@@ -83,7 +88,9 @@ def sample(
     ten times an update. Here blocks of draws are made in compiled code, chains run as threads over
     one copy of data and bounds, and everything else is computed afterwards. The draws are the
     same: with equal seeds and starts, ``pm.sample`` draws them as well, to the last bit on the
-    unconstrained scale; transforms and deterministics can differ by rounding.
+    unconstrained scale; transforms and deterministics can differ by rounding. There is no
+    ``callback=``, which would have compiled code stop at every draw; an interrupt keeps the draws
+    that were made, and `resume` goes on from there.
 
     Parameters
     ----------
@@ -94,10 +101,10 @@ def sample(
     tune
         Draws of warm-up before them.
     chains
-        Number of chains.
+        Number of chains; by default as in :func:`pymc.sample`: as many as `cores`, and at least 2.
     cores
         Chains that run at the same time, as threads; by default as many as there are cores
-        that this process may use. The draws do not depend on it.
+        that this process may use, up to 4. The draws of a chain do not depend on it.
     thin
         Keep every `thin`-th draw after warm-up; the stats of a kept draw are those of all updates
         since the last one.
@@ -111,15 +118,25 @@ def sample(
         are named; they are then kept of a few draws, in the group ``posterior_thinned``.
     progressbar
         Whether to show how far chains are, with running means.
+    quiet
+        Whether to show nothing, neither progress nor log lines, as in :func:`pymc.sample`.
     discard_tuned_samples
         Whether to leave out the draws of warm-up, as in :func:`pymc.sample`.
     compute_convergence_checks
         Whether to check the chains for convergence, as :func:`pymc.sample` does.
+    resume
+        The trace that this step returned last. Its chains go on where they ended, with all that
+        their warm-up has learned, and draw what they would have drawn in one longer run: there is
+        no warm-up. A step remembers the ends of its last chains, also where it is pickled.
+    model
+        The model; by default the one that the step was built on. It is asked for where a step was
+        pickled.
 
     Returns
     -------
     DataTree
-        As of :func:`pymc.sample`. After an interrupt it holds the draws that were made.
+        As of :func:`pymc.sample`. After an interrupt it holds the draws that were made. With
+        `resume` it holds the further draws alone, which are numbered on.
 
     Raises
     ------
@@ -130,49 +147,96 @@ def sample(
     BoundViolationError
         If a row exceeds its bound, unless the step tolerates that.
     """
-    plan = Plan(
-        draws=integer("draws", draws),
-        tune=integer("tune", tune, 0),
-        chains=integer("chains", chains),
-        cores=integer("cores", usable_cores() if cores is None else cores),
-        thin=integer("thin", thin),
-    )
+    plan = _plan(draws, tune, chains, cores, thin)
     keeps_warm_up = not flag("discard_tuned_samples", discard_tuned_samples)
     step = step_of(step)
+    model = _model_of(step, model)
     if left := step.left_to_others:
         raise SettingError(
             f"{left[0]!r} is not moved by this {type(step).__name__}, and sample() runs no other "
             "step beside it. Use pm.sample(step=...), which gives it one."
         )
     step.require_unchanged()
+    shown = flag("progressbar", progressbar) and not flag("quiet", quiet)
+    with _hushed(quiet):
+        if resume is None:
+            begun = _begun(step, plan, initvals, random_seed)
+        else:
+            given = {"chains": chains, "initvals": initvals, "random_seed": random_seed}
+            plan, begun = resumed(step, model, plan, resume, given)
+        kept = recorded(model, step.target.factorization.unravel(begun[0].position, {}), var_names)
+        workers = Workers(plan, begun, keeps_warm_up)
+        tell_of_run(step, plan)
+        bars = Bars(plan.chains, plan.tune + plan.draws, shown=shown)
+        began = time.perf_counter()
+        interrupted = workers.run(bars)
+        seconds = time.perf_counter() - began
+        step.chain = workers.chains[-1]
+        tree = _tree(step, model, workers, kept, seconds, resume)
+        tell_of_end(type(step).__name__, workers, seconds, interrupted)
+        if compute_convergence_checks:
+            log_warnings(run_convergence_checks(tree, model))
+    return tree
+
+
+#: Chains where nothing is said of them, as in ``pm.sample``.
+FEWEST_CHAINS, MOST_CHAINS = 2, 4
+
+
+def _plan(draws: Any, tune: Any, chains: Any, cores: Any, thin: Any) -> Plan:
+    n_cores = integer("cores", min(MOST_CHAINS, usable_cores()) if cores is None else cores)
+    return Plan(
+        draws=integer("draws", draws),
+        tune=integer("tune", tune, 0),
+        chains=integer("chains", max(FEWEST_CHAINS, n_cores) if chains is None else chains),
+        cores=n_cores,
+        thin=integer("thin", thin),
+    )
+
+
+def _model_of(step: MinibatchStep, model: pm.Model | None) -> pm.Model:
+    if model is None:
+        return model_behind(step)
+    with model_of(model):
+        found = model_behind(step)
+    if found is not model:
+        raise SettingError(
+            f"model= is not the model that this {type(step).__name__} was built on. Leave it out."
+        )
+    return found
+
+
+@contextmanager
+def _hushed(quiet: bool) -> Iterator[None]:
+    level = _log.level
+    if quiet:
+        _log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        _log.setLevel(level)
+
+
+def _begun(step: MinibatchStep, plan: Plan, initvals: Any, random_seed: Any) -> list[Chain]:
+    """Return new chains at their starts."""
     require_warm_up_for(step.program.schedule, plan.tune)
-    model, factorization = model_behind(step), step.target.factorization
     rng = generator_of("random_seed", random_seed)
     generators = rng.spawn(plan.chains)
     for generator in generators:
         # As pm.sample does, for the starts of its chains: the same seeds mean the same draws.
         generator.integers(2**30)
     starts = starts_of(step, initvals, plan.chains, rng)
-    kept = recorded(model, factorization.unravel(starts[0], {}), var_names)
     adapting = step.adapts and plan.tune > 0
-    pairs = zip(generators, starts, strict=True)
-    workers = Workers(plan, [_started(step, g, adapting, s) for g, s in pairs], keeps_warm_up)
-    tell_of_run(step, plan)
-    shown = flag("progressbar", progressbar)
-    bars = Bars(plan.chains, plan.tune + plan.draws, shown=shown)
-    began = time.perf_counter()
-    interrupted = workers.run(bars)
-    seconds = time.perf_counter() - began
-    step.chain = workers.chains[-1]
-    tree = _tree(step, model, workers, kept, seconds)
-    tell_of_end(type(step).__name__, workers, seconds, interrupted)
-    if compute_convergence_checks:
-        log_warnings(run_convergence_checks(tree, model))
-    return tree
+    return [_started(step, g, adapting, s) for g, s in zip(generators, starts, strict=True)]
 
 
 def _tree(
-    step: MinibatchStep, model: pm.Model, workers: Workers, kept: Recorded, seconds: float
+    step: MinibatchStep,
+    model: pm.Model,
+    workers: Workers,
+    kept: Recorded,
+    seconds: float,
+    before: xr.DataTree | None,
 ) -> xr.DataTree:
     """Return the trace of all draws; KeyboardInterrupt if that came before there was any."""
     chains, draws = workers.complete()
@@ -182,7 +246,7 @@ def _tree(
         model,
         step.target.factorization,
         kept,
-        workers.kept.of(chains, draws, workers.plan.thin),
+        numbered_on(workers.kept.of(chains, draws, workers.plan.thin), before),
         {"sampling_time": seconds, "tuning_steps": workers.plan.tune, **_provenance(step)},
         warm_up=None if workers.warm_up is None else workers.warm_up.of(chains, workers.plan.tune),
     )
@@ -191,6 +255,7 @@ def _tree(
     if step.target.source.stamp:
         # Observed rows are not in the trace: this tells whether others are the same.
         tree["posterior"].attrs["rows"] = step.target.source.stamp
+    remember(step, [workers.chains[k] for k in chains], tree)
     return tree
 
 

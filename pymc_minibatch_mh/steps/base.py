@@ -144,6 +144,8 @@ class MinibatchStep(BlockedStep):
     seconds: float
     #: Its settings that are not the defaults, in words.
     settings: str
+    #: Digest of the positions, and states, where chains of ``sample`` ended that may go on.
+    ended: tuple[str, Sequence[tuple[ChainState, np.ndarray, np.random.Generator]]] = "", ()
     _adapts: bool
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:

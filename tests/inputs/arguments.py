@@ -127,6 +127,10 @@ for name, value in (
     )
 sampling.gives("sample({})", lambda g: sample({}))
 sampling.gives("sample(TunaMH)", lambda g: sample(TunaMH))
+sampling.gives("sample(step, resume={})", lambda g: sample(g.step, resume={}))
+sampling.gives(
+    "sample(step, chains=4, resume=trace)", lambda g: sample(g.step, chains=4, resume=g.trace())
+)
 
 for value in ([], [0.5], [[1]], ["a"], [True], [[1], [2, 3]]):
     after.gives(

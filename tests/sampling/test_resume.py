@@ -1,0 +1,101 @@
+"""Chains go on where those of a trace ended, as if they had never stopped."""
+
+import logging
+import pickle
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pymc_minibatch_mh import sample
+from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.sampling import driver
+from zoo import METHODS
+
+pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
+
+QUIET = {"quiet": True, "compute_convergence_checks": False}
+SETTINGS = {"tune": 120, "chains": 2, "random_seed": 5, **QUIET}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_runs_draw_what_one_does(prepared, method):
+    step = prepared("two_likelihoods", method)
+    whole = sample(step, 80, **SETTINGS)
+    first = sample(step, 50, **SETTINGS)
+    second = sample(step, 30, resume=first, **QUIET)
+    for group in ("posterior", "sample_stats"):
+        joined = xr.concat([first[group].dataset, second[group].dataset], "draw")
+        for name, values in whole[group].data_vars.items():
+            if name != "perf_counter_diff":
+                np.testing.assert_array_equal(joined[name], values)
+    assert second.posterior.attrs["tuning_steps"] == 0
+
+
+def test_a_trace_may_be_gone_on_from_again_and_again(model_of, prepared, tmp_path):
+    model, step = model_of("two_likelihoods"), prepared("two_likelihoods", "TunaMH")
+    whole = sample(step, 30, thin=3, **SETTINGS)
+    first = sample(step, 10, thin=3, **SETTINGS)
+    ended = step.ended
+    second = sample(step, 10, thin=3, resume=first, **QUIET)
+    first.to_netcdf(tmp_path / "first.nc")
+    stored = xr.open_datatree(tmp_path / "first.nc")
+    elsewhere, step.ended = pickle.loads(pickle.dumps(step)), ended
+    again = sample(step, 10, thin=3, resume=stored, **QUIET)
+    third = sample(elsewhere, 10, thin=3, resume=second, model=model, **QUIET)
+    assert again.posterior.equals(second.posterior)
+    names = [*first.posterior["draw"], *second.posterior["draw"], *third.posterior["draw"]]
+    np.testing.assert_array_equal(names, whole.posterior["draw"])
+    for name, values in third.posterior.data_vars.items():
+        np.testing.assert_array_equal(values, whole.posterior[name][:, 20:])
+
+
+def test_chains_that_an_interrupt_has_left_go_on_under_their_numbers(prepared, monkeypatch):
+    step = prepared("two_likelihoods", "TunaMH")
+    monkeypatch.setattr(driver.Workers, "complete", lambda self: ([1], 40))
+    first = sample(step, 40, **SETTINGS)
+    monkeypatch.undo()
+    second = sample(step, 40, resume=first, **QUIET)
+    whole = sample(step, 80, **SETTINGS)
+    assert second.posterior["chain"].to_numpy().tolist() == [1]
+    np.testing.assert_array_equal(second.posterior["slope"][0], whole.posterior["slope"][1, 40:])
+
+
+def test_other_traces_are_refused_by_name(prepared, model_of):
+    step = prepared("two_likelihoods", "TunaMH")
+    other = sample(prepared("student", "TunaMH"), 10, **SETTINGS)
+    penalty = prepared("two_likelihoods", "PenaltyMH")
+    trace = sample(step, 10, **SETTINGS)
+    for wrong, given, message in (
+        (step, other, "'effect', which is no variable of this model"),
+        (penalty, trace, "is a trace of TunaMH, not of this PenaltyMH"),
+        (step, "trace", "str is no trace"),
+    ):
+        with pytest.raises(SettingError, match=f"^resume=.*{message}"):
+            sample(wrong, 10, resume=given, **QUIET)
+    for name, value in (("chains", 2), ("initvals", {}), ("random_seed", 1)):
+        with pytest.raises(SettingError, match=f"^{name}= does not go with resume="):
+            sample(step, 10, resume=trace, **{name: value}, **QUIET)
+    sample(step, 10, **SETTINGS | {"random_seed": 6})
+    with pytest.raises(SettingError, match=r"^resume= is not the last trace of this TunaMH"):
+        sample(step, 10, resume=trace, **QUIET)
+    with pytest.raises(SettingError, match=r"^model= is not the model that this TunaMH was built"):
+        sample(step, 10, model=model_of("poisson"))
+
+
+def test_chains_are_as_many_as_in_pymc_and_may_be_quiet(prepared, monkeypatch, caplog):
+    step = prepared("two_likelihoods", "TunaMH")
+    for cores, chains in ((1, 2), (3, 3), (64, 4)):
+        monkeypatch.setattr(driver, "usable_cores", lambda cores=cores: cores)
+        with caplog.at_level(logging.INFO, logger="pymc"):
+            trace = sample(step, 4, tune=4, quiet=True)
+        assert trace.posterior.sizes["chain"] == chains
+        assert sample(step, 4, tune=4, cores=6, **QUIET).posterior.sizes["chain"] == 6
+    assert caplog.text == ""
+
+
+def test_a_model_is_given_to_a_step_that_left_it_behind(model_of, prepared):
+    step = pickle.loads(pickle.dumps(prepared("two_likelihoods", "TunaMH")))
+    sample(step, 4, tune=4, model=model_of("two_likelihoods"), **QUIET)
+    with pytest.raises(SettingError, match="has left its model in another process"):
+        sample(step, 4, **QUIET)
