@@ -1,6 +1,8 @@
 """Sphinx configuration."""
 
+import zlib
 from importlib.metadata import version as installed_version
+from pathlib import Path
 
 project = "pymc-minibatch-mh"
 author = "The pymc-minibatch-mh developers"
@@ -12,18 +14,82 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx_copybutton",
+    "sphinx_design",
 ]
 exclude_patterns = ["_build", "generated"]
 nitpicky = False
 
-myst_enable_extensions = ["dollarmath", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
 nb_execution_mode = "off"
 
 autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
+#: Names of other projects that the pages refer to, with their addresses: a build fetches nothing.
+ELSEWHERE = {
+    "pymc": (
+        "https://www.pymc.io/projects/docs/en/stable/",
+        {
+            "pymc.NUTS": "api/samplers.html",
+            "pymc.sample": "api/generated/pymc.sample.html",
+            "pymc.sample_posterior_predictive": (
+                "api/generated/pymc.sample_posterior_predictive.html"
+            ),
+        },
+    ),
+    "arviz": (
+        "https://python.arviz.org/projects/",
+        {
+            "arviz.loo": "stats/en/latest/api/index.html",
+            "arviz.plot_forest": "plots/en/latest/gallery/index.html",
+            "arviz.plot_trace": "plots/en/latest/gallery/index.html",
+            "arviz.summary": "stats/en/latest/api/index.html",
+        },
+    ),
+    "numpy": (
+        "https://numpy.org/doc/stable/",
+        {"numpy.ndarray": "reference/generated/numpy.ndarray.html"},
+    ),
+}
+
+
+def write_inventory(name: str, addresses: dict[str, str]) -> str:
+    """Write the names of one project as Sphinx reads them, and return the file's path."""
+    lines = "".join(f"{key} py:function 1 {page} -\n" for key, page in addresses.items())
+    head = f"# Sphinx inventory version 2\n# Project: {name}\n# Version:\n"
+    head += "# The remainder of this file is compressed using zlib.\n"
+    path = Path(__file__).with_name("_build") / "inventories" / f"{name}.inv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(head.encode() + zlib.compress(lines.encode()))
+    return str(path)
+
+
+intersphinx_mapping = {
+    name: (address, write_inventory(name, pages)) for name, (address, pages) in ELSEWHERE.items()
+}
+
 html_theme = "pydata_sphinx_theme"
-html_title = project
-html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
-myst_heading_anchors = 3
+html_title = f"{project} {release}"
+html_static_path = ["_static"]
+templates_path = ["_templates"]
+html_favicon = "_static/logo.svg"
+html_show_sourcelink = True
+#: Pages without a section of their own have no list of neighbours to show.
+html_sidebars = {"index": [], "gallery": []}
+html_theme_options = {
+    "header_links_before_dropdown": 6,
+    "logo": {
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+        "text": project,
+    },
+    "navbar_end": ["release", "theme-switcher"],
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc", "sourcelink"],
+    "show_prev_next": True,
+}
+copybutton_exclude = ".linenos, .gp, .go"
