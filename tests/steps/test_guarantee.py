@@ -1,10 +1,9 @@
 """What a method promises is declared by it, and everything that tells of it says the same."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from claims.sentences import section_of
 from pymc_minibatch_mh import Bounds, TunaMH, audit, explain
 from pymc_minibatch_mh.diagnostics import recommend as nuts
 from pymc_minibatch_mh.plan.method import Guarantee, Promise
@@ -16,7 +15,7 @@ from zoo import APPROXIMATE, EXACT, METHODS, sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PAGE = section_of("docs/choose.md", "## What is guaranteed")
 
 
 class BoundedBatches(penalty.PenaltyMethod):
@@ -81,8 +80,8 @@ def test_docstrings_say_what_is_declared(prepared, name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_readme_says_what_is_declared(prepared, name):
-    lines = [line for line in README.splitlines() if line.startswith("|") and f"`{name}`" in line]
+def test_the_page_says_what_is_declared(prepared, name):
+    lines = [line for line in PAGE.splitlines() if line.startswith("|") and f"`{name}`" in line]
     converges, *controlled = [line.strip("|").split("|")[-1].strip() for line in lines]
     promise = prepared("logistic", name).guarantee
     assert (converges == "**the posterior**, given valid bounds") == (name in EXACT)
