@@ -20,7 +20,7 @@ from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
 from pymc_minibatch_mh.sampling.resume import numbered_on, remember, resumed
 from pymc_minibatch_mh.sampling.starts import starts_of
 from pymc_minibatch_mh.sampling.trace import Recorded, datatree_of, recorded
-from pymc_minibatch_mh.sampling.workers import Bars, Plan, Workers
+from pymc_minibatch_mh.sampling.workers import Bars, RunSettings, Workers
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 from pymc_minibatch_mh.steps.settings import require_warm_up_for
@@ -29,10 +29,10 @@ from pymc_minibatch_mh.threads import usable_cores
 _log = logging.getLogger("pymc")
 
 
-def tell_of_run(step: MinibatchStep, plan: Plan) -> None:
+def tell_of_run(step: MinibatchStep, settings: RunSettings) -> None:
     """Log the run that begins."""
-    threads = min(plan.cores, plan.chains)
-    _log.info("Sampling %s in %s", _number(plan.chains, "chain"), _number(threads, "thread"))
+    threads = min(settings.cores, settings.chains)
+    _log.info("Sampling %s in %s", _number(settings.chains, "chain"), _number(threads, "thread"))
     names = (str(v.name) for v in step.vars)
     shown = (get_untransformed_name(x) if is_transformed_name(x) else x for x in names)
     _log.info("%s: [%s]", type(step).__name__, ", ".join(shown))
@@ -54,7 +54,7 @@ def tell_of_end(name: str, workers: Workers, seconds: float, interrupted: bool) 
     _log.info(
         "Sampling %s for %s tune and %s draw iterations took %s.",
         _number(len(chains), "chain"),
-        f"{workers.plan.tune:_d}",
+        f"{workers.settings.tune:_d}",
         f"{draws:_d}",
         report.in_words(seconds),
     )
@@ -147,7 +147,7 @@ def sample(
     BoundViolationError
         If a row exceeds its bound, unless the step tolerates that.
     """
-    plan = _plan(draws, tune, chains, cores, thin)
+    settings = _run_settings(draws, tune, chains, cores, thin)
     keeps_warm_up = not flag("discard_tuned_samples", discard_tuned_samples)
     step = step_of(step)
     model = _model_of(step, model)
@@ -160,14 +160,14 @@ def sample(
     shown = flag("progressbar", progressbar) and not flag("quiet", quiet)
     with _hushed(quiet):
         if resume is None:
-            begun = _begun(step, plan, initvals, random_seed)
+            begun = _begun(step, settings, initvals, random_seed)
         else:
             given = {"chains": chains, "initvals": initvals, "random_seed": random_seed}
-            plan, begun = resumed(step, model, plan, resume, given)
+            settings, begun = resumed(step, model, settings, resume, given)
         kept = recorded(model, step.target.factorization.unravel(begun[0].position, {}), var_names)
-        workers = Workers(plan, begun, keeps_warm_up)
-        tell_of_run(step, plan)
-        bars = Bars(plan.chains, plan.tune + plan.draws, shown=shown)
+        workers = Workers(settings, begun, keeps_warm_up)
+        tell_of_run(step, settings)
+        bars = Bars(settings.chains, settings.tune + settings.draws, shown=shown)
         began = time.perf_counter()
         interrupted = workers.run(bars)
         seconds = time.perf_counter() - began
@@ -183,9 +183,9 @@ def sample(
 FEWEST_CHAINS, MOST_CHAINS = 2, 4
 
 
-def _plan(draws: Any, tune: Any, chains: Any, cores: Any, thin: Any) -> Plan:
+def _run_settings(draws: Any, tune: Any, chains: Any, cores: Any, thin: Any) -> RunSettings:
     n_cores = integer("cores", min(MOST_CHAINS, usable_cores()) if cores is None else cores)
-    return Plan(
+    return RunSettings(
         draws=integer("draws", draws),
         tune=integer("tune", tune, 0),
         chains=integer("chains", max(FEWEST_CHAINS, n_cores) if chains is None else chains),
@@ -217,16 +217,18 @@ def _hushed(quiet: bool) -> Iterator[None]:
         _log.setLevel(level)
 
 
-def _begun(step: MinibatchStep, plan: Plan, initvals: Any, random_seed: Any) -> list[Chain]:
+def _begun(
+    step: MinibatchStep, settings: RunSettings, initvals: Any, random_seed: Any
+) -> list[Chain]:
     """Return new chains at their starts."""
-    require_warm_up_for(step.program.schedule, plan.tune)
+    require_warm_up_for(step.program.schedule, settings.tune)
     rng = generator_of("random_seed", random_seed)
-    generators = rng.spawn(plan.chains)
+    generators = rng.spawn(settings.chains)
     for generator in generators:
         # As pm.sample does, for the starts of its chains: the same seeds mean the same draws.
         generator.integers(2**30)
-    starts = starts_of(step, initvals, plan.chains, rng)
-    adapting = step.adapts and plan.tune > 0
+    starts = starts_of(step, initvals, settings.chains, rng)
+    adapting = step.adapts and settings.tune > 0
     return [_started(step, g, adapting, s) for g, s in zip(generators, starts, strict=True)]
 
 
@@ -246,12 +248,14 @@ def _tree(
         model,
         step.target.factorization,
         kept,
-        numbered_on(workers.kept.of(chains, draws, workers.plan.thin), before),
-        {"sampling_time": seconds, "tuning_steps": workers.plan.tune, **_provenance(step)},
-        warm_up=None if workers.warm_up is None else workers.warm_up.of(chains, workers.plan.tune),
+        numbered_on(workers.kept.of(chains, draws, workers.settings.thin), before),
+        {"sampling_time": seconds, "tuning_steps": workers.settings.tune, **_provenance(step)},
+        warm_up=None
+        if workers.warm_up is None
+        else workers.warm_up.of(chains, workers.settings.tune),
     )
     # Stats mean something only with the number of updates behind a draw.
-    tree["posterior"].attrs["thin"] = workers.plan.thin
+    tree["posterior"].attrs["thin"] = workers.settings.thin
     if step.target.source.stamp:
         # Observed rows are not in the trace: this tells whether others are the same.
         tree["posterior"].attrs["rows"] = step.target.source.stamp

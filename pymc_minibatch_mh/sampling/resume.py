@@ -12,7 +12,7 @@ import xarray as xr
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling.trace import Draws
-from pymc_minibatch_mh.sampling.workers import Plan
+from pymc_minibatch_mh.sampling.workers import RunSettings
 from pymc_minibatch_mh.steps.base import MinibatchStep
 
 
@@ -28,9 +28,13 @@ def remember(step: MinibatchStep, chains: Sequence[Chain], tree: xr.DataTree) ->
 
 
 def resumed(
-    step: MinibatchStep, model: pm.Model, plan: Plan, trace: Any, given: Mapping[str, Any]
-) -> tuple[Plan, list[Chain]]:
-    """Return the chains of a step that go on from its last trace, and a plan without warm-up.
+    step: MinibatchStep,
+    model: pm.Model,
+    settings: RunSettings,
+    trace: Any,
+    given: Mapping[str, Any],
+) -> tuple[RunSettings, list[Chain]]:
+    """Return the chains of a step that go on from its last trace, and settings without warm-up.
 
     SettingError if the trace is another one, or if one of the settings `given` is, which would have
     chains begin anew.
@@ -48,7 +52,7 @@ def resumed(
         chain.place(position, np.empty(0))
         # What is remembered stays as it is, and may be gone on from again.
         chains.append(chain.copy())
-    return replace(plan, chains=len(chains), tune=0), chains
+    return replace(settings, chains=len(chains), tune=0), chains
 
 
 def _require_last(step: MinibatchStep, model: pm.Model, trace: Any) -> None:

@@ -95,7 +95,7 @@ BLOCK_SECONDS, FIRST_BLOCK, GROWTH, MOST_DRAWS = 0.1, 5, 20, 20_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunSettings:
     """Draws of each chain, of warm-up and after it, of which every `thin`-th is kept."""
 
     draws: int
@@ -141,7 +141,7 @@ class Record:
 class Workers:
     """Chains that run at the same time, and end where their last draws are."""
 
-    plan: Plan
+    settings: RunSettings
     chains: list[Chain]
     keeps_warm_up: bool
     progress: list[ChainProgress] = field(init=False)
@@ -150,21 +150,26 @@ class Workers:
 
     def __post_init__(self) -> None:
         """Make room for all draws."""
-        plan, size = self.plan, self.chains[0].position.size
+        settings, size = self.settings, self.chains[0].position.size
         self.progress = [ChainProgress() for _ in self.chains]
-        self.kept = Record.empty(plan.chains, plan.draws, size)
+        self.kept = Record.empty(settings.chains, settings.draws, size)
         if self.keeps_warm_up:
-            self.warm_up = Record.empty(plan.chains, plan.tune, size)
+            self.warm_up = Record.empty(settings.chains, settings.tune, size)
         self._stop = Event()
         self._one_at_a_time = Lock()
 
     def run(self, bars: Bars) -> bool:
         """Make all draws; return whether an interrupt ended that."""
         interrupted, running = False, set[Future[None]]()
-        with bars, ThreadPoolExecutor(min(self.plan.cores, self.plan.chains)) as pool:
+        with (
+            bars,
+            ThreadPoolExecutor(min(self.settings.cores, self.settings.chains)) as pool,
+        ):
             try:
                 with HeldBack() as interrupt:
-                    running.update(pool.submit(self._sample, k) for k in range(self.plan.chains))
+                    running.update(
+                        pool.submit(self._sample, k) for k in range(self.settings.chains)
+                    )
                     self._watch(running, bars, interrupt)
             except KeyboardInterrupt:
                 interrupted = True
@@ -186,19 +191,19 @@ class Workers:
                 return
 
     def _sample(self, number: int) -> None:
-        plan, chain, progress = self.plan, self.chains[number], self.progress[number]
+        settings, chain, progress = self.settings, self.chains[number], self.progress[number]
         most = float(FIRST_BLOCK)
-        while progress.tuned < plan.tune and not self._stop.is_set():
-            window = min(plan.tune - progress.tuned, draws_until_adaptation(chain))
+        while progress.tuned < settings.tune and not self._stop.is_set():
+            window = min(settings.tune - progress.tuned, draws_until_adaptation(chain))
             most = self._advance(number, min(int(most), window), 1, self.warm_up)
         with self._one_at_a_time:
             if self._stop.is_set():
                 return
             chain.stop_adapting()
-        most = max(1.0, most / plan.thin)
-        while progress.drawn < plan.draws and not self._stop.is_set():
-            draws = min(int(most), plan.draws - progress.drawn)
-            most = self._advance(number, draws, plan.thin, self.kept)
+        most = max(1.0, most / settings.thin)
+        while progress.drawn < settings.draws and not self._stop.is_set():
+            draws = min(int(most), settings.draws - progress.drawn)
+            most = self._advance(number, draws, settings.thin, self.kept)
 
     def _advance(self, number: int, draws: int, thin: int, record: Record | None) -> float:
         """Make a block of draws; return how many the next one may have."""
