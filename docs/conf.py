@@ -1,5 +1,6 @@
 """Sphinx configuration."""
 
+import os
 import zlib
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -18,12 +19,22 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["_build", "generated"]
+exclude_patterns = ["_build", "generated", "jupyter_execute"]
 nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-nb_execution_mode = "off"
+# Notebooks share the compiled functions of the tests, which come before them.
+os.environ.setdefault(
+    "NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / "tests" / ".compiled" / "numba")
+)
+# A notebook is run when its cells have changed since they were run for `_build`.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(Path(__file__).with_name("_build") / "notebooks")
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+#: Logs of samplers.
+nb_output_stderr = "remove"
 
 autosummary_generate = True
 autodoc_typehints = "none"

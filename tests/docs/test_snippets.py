@@ -73,7 +73,16 @@ def run(code, namespace):
     "page",
     [
         f"docs/{name}.md"
-        for name in ("choose", "models", "use", "big-data", "before", "after", "bounds")
+        for name in (
+            "howto/when_not",
+            "choose",
+            "models",
+            "use",
+            "big-data",
+            "before",
+            "after",
+            "bounds",
+        )
     ],
 )
 def test_snippets_run_and_print_what_the_page_says(page, given):
