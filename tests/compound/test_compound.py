@@ -155,3 +155,19 @@ def test_chains_in_new_processes_are_those_of_one_process(model, start):
     serial = sample(model, steps, draws=50, tune=50)
     parallel = sample(model, steps, draws=50, tune=50, cores=2, mp_ctx=start)
     same_draws(serial, parallel)
+
+
+def test_statistics_of_two_steps_lie_in_the_order_of_the_steps(model):
+    """As the page on statistics says: PyMC names their dimension, and asks no step."""
+
+    def steps(model):
+        tempered = PenaltyMH([model["slope"]], temperature=2.0)
+        return [tempered, TunaMH([model["level"]]), pm.Metropolis([model["mean"]])]
+
+    stats = sample(model, steps, draws=5, tune=5).sample_stats
+    assert stats["temperature"].dims == ("chain", "draw", "temperature_dim_0")
+    np.testing.assert_array_equal(stats["temperature"][..., 0], 2.0)
+    np.testing.assert_array_equal(stats["temperature"][..., 1], 1.0)
+    own = stats.dataset[["n_obs", "temperature", "certified"]]
+    named = own.map(lambda one: one.rename({one.dims[2]: "step"}))
+    assert dict(named.sizes) == {"chain": 2, "draw": 5, "step": 2}
