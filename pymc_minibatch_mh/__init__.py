@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges
     from pymc_minibatch_mh.diagnostics.audit import audit
     from pymc_minibatch_mh.diagnostics.explain import explain
-    from pymc_minibatch_mh.diagnostics.plots import plot_audit, plot_bounds, plot_rows
+    from pymc_minibatch_mh.diagnostics.plots import (
+        plot_audit,
+        plot_bounds,
+        plot_rows,
+        plot_summary,
+    )
     from pymc_minibatch_mh.diagnostics.predictive import (
         log_likelihood,
         loo_subsample,
@@ -69,6 +74,7 @@ _ON_FIRST_USE = {
     "plot_audit": "diagnostics.plots",
     "plot_bounds": "diagnostics.plots",
     "plot_rows": "diagnostics.plots",
+    "plot_summary": "diagnostics.plots",
     "posterior_predictive": "diagnostics.predictive",
     "rows_gradient": "kernels.batch",
     "sample": "sampling.driver",
@@ -104,6 +110,7 @@ __all__ = [
     "plot_audit",
     "plot_bounds",
     "plot_rows",
+    "plot_summary",
     "posterior_predictive",
     "rows_gradient",
     "sample",

@@ -76,7 +76,7 @@ def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
     """Judge the bounds of a method that has any: no row of no pair may exceed its own."""
     ratios, exact = measured.rows["bound_ratio"], step.guarantee.is_exact
     if step.tables is None:
-        return ok(f"{step.name} relies on no bounds.")
+        return ok(f"{type(step).__name__} relies on no bounds.")
     inside = np.isfinite(ratios) | np.isposinf(ratios)
     if not inside.any():
         return warn(
@@ -162,7 +162,7 @@ def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict
     """Judge whether sums over batches are about normal, as approximate tests take them to be."""
     n_rows = step.plan.n_drawn
     if step.guarantee.is_exact:
-        return ok(f"{step.name} does not take batches for normal.")
+        return ok(f"{type(step).__name__} does not take batches for normal.")
     rows = measured.rows
     batch = measured.there["fewest_rows"] - (step.plan.n_rows - n_rows)
     part = np.isfinite(batch) & (2.0 * batch < n_rows) & np.isfinite(rows["skewness"])
@@ -264,7 +264,7 @@ def audit(
     From draws that lie evenly in the trace, the step proposes as it does while it samples. For
     each pair of draw and proposal all rows are read once, in blocks, and the step's own compiled
     test decides again and again on fresh rows, there and back. Six checks follow, each with a
-    verdict, "ok", "warn" or "fail", and a message.
+    verdict, "ok", "warn" or "fail", and a message; a line for each goes to the log.
 
     ``bounds``
         No row of any pair may exceed its bound (exact methods).
@@ -339,7 +339,8 @@ def audit(
     bias = bias_of(draws.positions(step), found, first, updates)
     result = _dataset(step, found, bias, idata)
     rates = accepted(found, idata, frozen.number, bias.autocorrelation_time)
-    result = result.merge(_checks(step, found, (bias, rates), idata, probe.n_top))
+    checks = _checks(step, found, (bias, rates), idata, probe.n_top)
+    result = result.merge(_told(checks))
     _log.info("audit: took %s.", report.in_words(time.perf_counter() - began))
     return result.assign_attrs(
         method=type(step).__name__,
@@ -359,10 +360,10 @@ def _checks(
     estimates: tuple[Bias, Accepted],
     trace: xr.DataTree,
     n_top: int,
-) -> xr.Dataset:
+) -> dict[str, Verdict]:
     bias, rates = estimates
     names = step.target.factorization.coordinate_names[step.target.factorization.first :]
-    checks = {
+    return {
         "bounds": on_bounds(step, found),
         "bias": on_bias(step, bias, names),
         "drift": on_drift(bias, names),
@@ -370,6 +371,13 @@ def _checks(
         "normality": on_normality(step, found, n_top),
         "trace": on_trace(step, trace),
     }
+
+
+def _told(checks: dict[str, Verdict]) -> xr.Dataset:
+    """Write a line for each check to the log, and return verdicts and messages."""
+    for check, (verdict, message) in checks.items():
+        level = logging.INFO if verdict == "ok" else logging.WARNING
+        _log.log(level, "audit: %s %s. %s", check, verdict, message)
     columns = zip(Verdict._fields, zip(*checks.values(), strict=True), strict=True)
     variables = {name: ("check", list(values)) for name, values in columns}
     return xr.Dataset(variables, {"check": list(checks)})

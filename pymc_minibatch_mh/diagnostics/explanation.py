@@ -43,15 +43,34 @@ def as_text(sections: list[Section]) -> str:
 
 
 def as_html(sections: list[Section]) -> str:
-    """Return sections as one HTML table; every text is escaped."""
+    """Return sections as HTML that unfolds, a table for each; every text is escaped."""
+    return "".join(
+        f"<details><summary>{escape(section.title)}</summary>{_table(section.lines)}</details>"
+        for section in sections
+    )
+
+
+def _table(lines: Lines) -> str:
     left = 'style="text-align:left"'
-    rows = []
-    for section in sections:
-        rows.append(f'<tr><th colspan="2" {left}>{escape(section.title)}</th></tr>')
-        for exprs in section.lines:
-            written = "".join(f"<td {left}>{escape(expr)}</td>" for expr in exprs)
-            rows.append(f"<tr>{written}</tr>")
-    return f"<table>{''.join(rows)}</table>"
+    rows = ("".join(f"<td {left}>{escape(text)}</td>" for text in line) for line in lines)
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+def summary_as_html(title: str, text: str, figures: Lines, share: float) -> str:
+    """Return a title, a text, figures with their labels beside each other, and a bar of a share."""
+    cells = "".join(
+        f'<span style="display:inline-block;margin-right:2.5em"><b>{escape(value)}</b><br>'
+        f"{escape(label)}</span>"
+        for label, value in figures
+    )
+    # A share that is too small for a pixel is still seen.
+    width = f"{min(max(share, 0.003), 1.0):.1%}"
+    bar = (
+        '<div style="background:#8884;height:8px;margin:.5em 0;max-width:40em">'
+        f'<div style="background:#1f77b4;height:8px;width:{width}"></div></div>'
+    )
+    head = f"<p><b>{escape(title)}</b> – {escape(text)}</p>"
+    return head + (f"<p>{cells}</p>{bar}" if figures else "")
 
 
 def figure(value: float) -> str:
@@ -403,8 +422,18 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
-        return as_html(self._sections())
+        """Return the verdict, three figures and a bar for notebooks; the rest unfolds."""
+        figures, share = [], 0.0
+        if self.forecast is not None:
+            share = self.forecast.rows_per_update / self.n_rows
+            rows = f"{figure(self.forecast.rows_per_update)} of {self.n_rows:,}"
+            figures = [
+                (f"observations per update of {self.method}", rows),
+                ("effective draws a second", figure(self.forecast.ess_per_second)),
+                ("share of updates on all rows", f"{self.forecast.full_pass_share:.1%}"),
+            ]
+        verdict = summary_as_html(self.recommended, self.reason, figures, share)
+        return verdict + as_html(self._sections())
 
     def _sections(self) -> list[Section]:
         sections = self._of_model()

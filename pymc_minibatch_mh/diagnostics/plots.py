@@ -1,24 +1,28 @@
-"""Plots of an audit, of the rows that were read, and of the bounds."""
+"""Plots of a trace, of its audit, of the observations that were evaluated, and of the bounds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import arviz as az
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import visuals as shapes
-from arviz_plots.plot_collection import PlotCollection
+from arviz_plots.plot_collection import PlotCollection, backend_from_object
 
-from pymc_minibatch_mh.diagnostics.audit import MARGIN, TOLERABLE_BIAS
+from pymc_minibatch_mh.diagnostics.audit import MARGIN, TOLERABLE_BIAS, updates_per_draw
 from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.steps.base import MinibatchStep, step_of
 
 #: Log ratios beyond which pairs are drawn at the edge, and how far two moments are drawn apart.
 FAR_RATIO, APART = 20.0, 0.1
-#: Size of two panels side by side, in inches.
-WIDE = (11.0, 4.0)
+#: Height of a figure and width of each of its panels, in dots.
+HEIGHT, WIDTH = 400, 550
 #: Visuals that are drawn into a panel; the others change its axes.
-ARTISTS = ("zero", "tolerable", "error", "bias", "interval", "tail", "bound")
+ARTISTS = ("zero", "tolerable", "error", "bias", "interval", "tail", "bound", "slowest", "ess")
+#: Effective draws that estimates of intervals need.
+ENOUGH_ESS = 400.0
 
 Visuals = Mapping[str, Mapping[str, Any] | bool]
 AesByVisuals = Mapping[str, Sequence[str]]
@@ -43,7 +47,8 @@ def plot_audit(
         Returned by :func:`audit`.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
         As in ArviZ's plots. Visuals are ``error``, ``bias``, ``interval``, ``zero``,
-        ``tolerable``, ``ticks``, ``legend``, ``xlabel`` and ``ylabel``; False leaves one out.
+        ``tolerable``, ``ticks``, ``legend``, ``title``, ``xlabel`` and ``ylabel``; False leaves
+        one out.
     stats
         ``tolerable``: the bias that lines are drawn at, in standard deviations of the draws.
 
@@ -60,7 +65,6 @@ def plot_audit(
     _require(dt, ("acceptance_error", "bias", "bias_mcse"), "what audit() returned")
     points = xr.Dataset({"acceptance_error": _errors(dt), "bias": _biases(dt)})
     pc_kwargs["aes"] = {"color": ["moment"], **pc_kwargs.get("aes", {})}
-    pc_kwargs["figure_kwargs"] = {"figsize": WIDE, **pc_kwargs.get("figure_kwargs", {})}
     figure = _Figure(points, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     figure.draw("zero", shapes.hline, _constant(points, 0.0), color="gray")
     level = float((stats or {}).get("tolerable", TOLERABLE_BIAS))
@@ -68,15 +72,16 @@ def plot_audit(
         figure.draw(
             "tolerable", shapes.hline, _constant(points[["bias"]], value), number, color="gray"
         )
-    figure.draw("error", shapes.scatter_xy, points[["acceptance_error"]])
+    figure.draw("error", shapes.scatter_xy, points[["acceptance_error"]], color="gray")
     figure.draw("bias", shapes.scatter_xy, points[["bias"]])
     figure.draw("interval", shapes.line_xy, xr.Dataset({"bias": _intervals(dt)}))
     names = [str(name) for name in dt["coordinate"].to_numpy()]
     places = np.arange(len(names))
     figure.draw("ticks", shapes.set_xticks, points[["bias"]], values=places, labels=names)
-    figure.label(points, "x", {"acceptance_error": "exact log ratio", "bias": "coordinate"})
     error = "error of the acceptance probability"
-    figure.label(points, "y", {"acceptance_error": error, "bias": "bias in sd of the draws"})
+    figure.label("x", {"acceptance_error": "exact log ratio", "bias": "parameter"})
+    figure.label("y", {"acceptance_error": error, "bias": "bias / posterior sd"})
+    figure.label("title", {"acceptance_error": "Audited decisions", "bias": "Bias of the moments"})
     figure.legend("moment")
     return figure.collection
 
@@ -92,15 +97,15 @@ def plot_rows(
     stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot how many rows updates read: the share of them that read more, on logarithmic axes.
+    """Plot the share of updates that evaluate as many observations, on logarithmic axes.
 
     Parameters
     ----------
     dt
         Returned by :func:`pymc.sample`.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
-        As in ArviZ's plots. Visuals are ``tail``, ``set_xscale``, ``set_yscale``,
-        ``xlabel`` and ``ylabel``.
+        As in ArviZ's plots. Visuals are ``tail``, ``xticks``, ``yticks``, ``legend``,
+        ``title``, ``xlabel`` and ``ylabel``.
     stats
         ``updates_per_draw``: how many updates a draw stands for, 1 unless it is said.
 
@@ -114,14 +119,12 @@ def plot_rows(
     SettingError
         If `dt` has no ``n_obs`` in its sample stats.
     """
-    sample_stats = _sample_stats(dt, "n_obs")
     updates = int((stats or {}).get("updates_per_draw", 1))
-    # An update that was rejected before a row was read has no place on a logarithmic axis.
-    rows = (sample_stats["n_obs"] / updates).clip(min=0.5).drop_vars("draw")
-    data = xr.Dataset({"n_obs": _tail(rows, "draw")})
+    data = xr.Dataset({"n_obs": _rows(_sample_stats(dt, "n_obs"), updates)})
     pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
     figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.tail(data, "rows per update", "share of updates that read as many")
+    figure.tail(data, *ROWS)
+    figure.legend("chain")
     return figure.collection
 
 
@@ -144,8 +147,8 @@ def plot_bounds(
         Returned by :func:`audit`: ratios over all rows, one for each pair. Or what
         :func:`pymc.sample` returned: ratios over the rows that were read, one for each draw.
     plot_collection, backend, labeller, aes_by_visuals, visuals, **pc_kwargs
-        As in ArviZ's plots. Visuals are ``tail``, ``bound``, ``set_xscale``,
-        ``set_yscale``, ``xlabel`` and ``ylabel``.
+        As in ArviZ's plots. Visuals are ``tail``, ``bound``, ``xticks``, ``yticks``,
+        ``legend``, ``title``, ``xlabel`` and ``ylabel``.
     stats
         ``bound``: where the line of the bound is drawn, 1 unless it is said.
 
@@ -173,10 +176,81 @@ def plot_bounds(
     if dim == "draw":
         pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
     figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
-    figure.tail(data, "largest change of a row, in its bound", "share that comes as close")
+    figure.tail(data, *BOUNDS)
     limit = float((stats or {}).get("bound", 1.0))
-    figure.draw("bound", shapes.vline, _constant(data, limit), color="gray")
+    figure.draw("bound", shapes.vline, _constant(data, np.log10(limit)), color="gray")
+    if dim == "draw":
+        figure.legend("chain")
     return figure.collection
+
+
+def plot_summary(
+    dt: xr.DataTree,
+    step: MinibatchStep,
+    *,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    aes_by_visuals: AesByVisuals | None = None,
+    visuals: Visuals | None = None,
+    stats: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot the cost and the quality of a trace in one figure.
+
+    Parameters
+    ----------
+    dt
+        Returned by :func:`pymc.sample` or :func:`sample`.
+    step
+        The step that sampled it.
+    plot_collection, backend, aes_by_visuals, visuals, **pc_kwargs
+        As in ArviZ's plots. Visuals are ``tail``, ``slowest``, ``ess``, ``bound``,
+        ``xticks``, ``yticks``, ``legend``, ``title``, ``xlabel`` and ``ylabel``.
+    stats
+        ``enough``: the effective sample size that a line is drawn at, 400 unless it is said.
+
+    Returns
+    -------
+    PlotCollection
+        Three panels: the observations that updates evaluate, the draws of the parameter with the
+        smallest effective sample size, and the effective sample sizes of all parameters.
+
+    Raises
+    ------
+    SettingError
+        If `dt` is not a trace of one of this package's steps, or `step` is none.
+    """
+    per_draw = updates_per_draw(step_of(step), trace_of("dt", dt))
+    rows = _rows(_sample_stats(dt, "n_obs"), per_draw)
+    name, slowest, sizes = _slowest(dt)
+    data = xr.Dataset({"n_obs": rows, "slowest": slowest, "ess": sizes})
+    pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
+    figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
+    figure.tail(data[["n_obs"]], *ROWS)
+    figure.draw("slowest", shapes.line_xy, data[["slowest"]], alpha=0.6)
+    figure.draw("ess", shapes.scatter_xy, data[["ess"]], color="gray")
+    enough = float((stats or {}).get("enough", ENOUGH_ESS))
+    figure.draw("bound", shapes.hline, _constant(data[["ess"]], np.log10(enough)), color="gray")
+    figure.decades(data[["ess"]], "y", 1)
+    figure.label("x", {"slowest": "draw", "ess": "parameter, in order of its size"}, 1)
+    figure.label("y", {"slowest": name, "ess": "bulk effective sample size"}, 1)
+    titles = {"slowest": "Parameter that mixes slowest", "ess": "Effective sample sizes"}
+    figure.label("title", titles, 1)
+    figure.legend("chain")
+    return figure.collection
+
+
+#: Title and labels of the axes: observations that updates evaluate, and ratios to bounds.
+ROWS = (
+    "Observations per update",
+    "observations evaluated (none: at 0.5)",
+    "share of updates with at least as many",
+)
+BOUNDS = (
+    "Largest change of an observation",
+    "largest |change| / bound",
+    "share with a ratio at least as large",
+)
 
 
 class _Figure:
@@ -194,7 +268,12 @@ class _Figure:
         if collection is None:
             pc_kwargs.setdefault("cols", ["__variable__"])
             backend = rcParams["plot.backend"] if backend is None else backend
+            size = {"figsize": (WIDTH * len(data.data_vars), HEIGHT), "figsize_units": "dots"}
+            if backend == "matplotlib":
+                size["layout"] = "constrained"
+            pc_kwargs["figure_kwargs"] = {**size, **pc_kwargs.get("figure_kwargs", {})}
             collection = PlotCollection.wrap(data, backend=backend, **pc_kwargs)
+            _drop_neutral(collection)
         self.collection = collection
         self._aes = dict(aes_by_visuals or {})
         self._visuals = dict(visuals or {})
@@ -216,29 +295,51 @@ class _Figure:
         self.collection.map(visual, key, data=data, ignore_aes=ignored, **settings)
 
     def tail(self, data: xr.Dataset, *labels: str) -> None:
-        """Draw shares of values that are as large, on logarithmic axes."""
+        """Draw shares of values that are as large, in logarithms: title, x and y label."""
         self.draw("tail", shapes.line_xy, data)
-        for shape in (shapes.set_xscale, shapes.set_yscale):
-            self.draw(shape.__name__, shape, data, scale="log")
-        for axis, text in zip("xy", labels, strict=True):
-            self.label(data, axis, dict.fromkeys(data.data_vars, text))
+        for place, text in zip(("title", "x", "y"), labels, strict=True):
+            self.label(place, dict.fromkeys(data.data_vars, text))
+        for axis in "xy":
+            self.decades(data, axis)
+
+    def decades(self, data: xr.Dataset, axis: str, number: int = 0) -> None:
+        """Mark the powers of ten on an axis of logarithms, which not all backends have."""
+        (values,) = data.sel(plot_axis=axis, drop=True).data_vars.values()
+        powers = np.arange(np.floor(float(values.min())), np.ceil(float(values.max())) + 1.0)
+        ticks = {"values": powers, "labels": [f"{10.0**power:g}" for power in powers]}
+        shape: Callable = {"x": shapes.set_xticks, "y": _set_yticks}[axis]
+        self.draw(f"{axis}ticks", shape, data, number, **ticks)
 
     def legend(self, dim: str) -> None:
         """Explain the colours of a dimension, unless the caller left that out."""
         if self._visuals.get("legend") is not False and self.collection.backend != "none":
             self.collection.add_legend(dim)
 
-    def label(self, data: xr.Dataset, axis: str, texts: Mapping[Any, str]) -> None:
-        """Label an axis of each panel."""
-        shape = {"x": shapes.labelled_x, "y": shapes.labelled_y}[axis]
-        for number, (name, text) in enumerate(texts.items()):
-            self.draw(f"{axis}label", shape, data[[name]], number, text=text)
+    def label(self, place: str, texts: Mapping[Any, str], first: int = 0) -> None:
+        """Write the title, or the label of the x or y axis, of the panel of each variable."""
+        shape = {
+            "x": shapes.labelled_x, "y": shapes.labelled_y, "title": shapes.labelled_title,
+        }[place]  # fmt: skip
+        visual = place if place == "title" else f"{place}label"
+        for number, (name, text) in enumerate(texts.items(), first):
+            self.draw(visual, shape, xr.Dataset({name: 0.0}), number, text=text)
+
+
+def _set_yticks(da: Any, target: Any, values: Any, labels: list[str], **kwargs: Any) -> Any:
+    """Set ticks of the y axis, which ArviZ does for the x axis alone."""
+    return backend_from_object(target).yticks(values, labels, target, **kwargs)
+
+
+def _drop_neutral(collection: PlotCollection) -> None:
+    """Leave the colour of variables without chains or moments out of the legend, as "∅"."""
+    for key, found in collection.aes.children.items():
+        if "neutral_element" in found.data_vars:
+            collection.update_aes_from_dataset(key, found.dataset.drop_vars("neutral_element"))
 
 
 def _errors(dt: xr.Dataset) -> xr.DataArray:
     near = dt["log_ratio"].clip(-FAR_RATIO, FAR_RATIO)
-    both = xr.concat([near, dt["acceptance_error"]], "plot_axis")
-    return both.drop_vars(["chain", "draw", "pair"]).assign_coords(plot_axis=["x", "y"])
+    return _points(near, dt["acceptance_error"]).drop_vars(["chain", "draw", "pair"])
 
 
 def _biases(dt: xr.Dataset, errors: float = 0.0) -> xr.DataArray:
@@ -246,8 +347,7 @@ def _biases(dt: xr.Dataset, errors: float = 0.0) -> xr.DataArray:
     bias = (dt["bias"] + errors * dt["bias_mcse"]).drop_vars("coordinate")
     shift = xr.DataArray([-APART, APART], {"moment": dt["moment"]}, "moment")
     place = xr.DataArray(np.arange(dt.sizes["coordinate"]), dims="coordinate") + shift
-    both = xr.concat(xr.broadcast(place, bias), "plot_axis")
-    return both.assign_coords(plot_axis=["x", "y"])
+    return _points(place, bias)
 
 
 def _intervals(dt: xr.Dataset) -> xr.DataArray:
@@ -258,13 +358,48 @@ def _intervals(dt: xr.Dataset) -> xr.DataArray:
     return line.transpose("plot_axis", "moment", "point")
 
 
+def _rows(sample_stats: xr.Dataset, updates: int) -> xr.DataArray:
+    # An update that was rejected before a row was read has no place on a logarithmic axis.
+    rows = (sample_stats["n_obs"] / updates).clip(min=0.5).drop_vars("draw")
+    return _tail(rows, "draw")
+
+
+def _slowest(dt: xr.DataTree) -> tuple[str, xr.DataArray, xr.DataArray]:
+    """Return name and draws of the parameter that mixes slowest, and all sizes in their order."""
+    posterior = dt["posterior"].to_dataset()
+    entries = posterior.to_stacked_array("entry", ["chain", "draw"])
+    values = entries.transpose("chain", "draw", "entry").to_numpy()
+    ess = az.ess(xr.Dataset({"x": (("chain", "draw", "entry"), values)}))["x"].to_numpy()
+    worst = int(np.nanargmin(ess))
+    variable, *labels = entries["entry"].to_numpy()[worst]
+    # A label of a dimension that the variable does not have is missing.
+    known = ", ".join(text for text in map(str, labels) if text != "nan")
+    chains = {"chain": posterior["chain"].to_numpy()}
+    draws = xr.DataArray(values[:, :, worst], chains, ("chain", "draw"))
+    ordered = xr.DataArray(np.sort(ess[np.isfinite(ess)]), dims="rank")
+    name = f"{variable}[{known}]" if known else str(variable)
+    sizes = _points(_numbers(ordered, "rank"), _log10(ordered))
+    return name, _points(_numbers(draws, "draw"), draws), sizes
+
+
 def _tail(values: xr.DataArray, dim: str) -> xr.DataArray:
-    """Return values in ascending order, and the share of values that are as large or larger."""
+    """Return log10 of values in ascending order, and of the share that is as large or larger."""
     ordered = xr.apply_ufunc(np.sort, values, input_core_dims=[[dim]], output_core_dims=[[dim]])
     count = ordered.notnull().sum(dim)
-    rank = xr.DataArray(np.arange(values.sizes[dim]), dims=dim)
-    share = (1.0 - rank / count).where(ordered.notnull())
-    both = xr.concat(xr.broadcast(ordered, share), "plot_axis")
+    share = (1.0 - _numbers(values, dim) / count).where(ordered.notnull())
+    return _log10(_points(ordered, share))
+
+
+def _log10(values: xr.DataArray) -> xr.DataArray:
+    return xr.apply_ufunc(np.log10, values)
+
+
+def _numbers(values: xr.DataArray, dim: str) -> xr.DataArray:
+    return xr.DataArray(np.arange(values.sizes[dim]), dims=dim)
+
+
+def _points(x: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
+    both = xr.concat(xr.broadcast(x, y), "plot_axis")
     return both.assign_coords(plot_axis=["x", "y"])
 
 

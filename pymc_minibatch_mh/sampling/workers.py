@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from rich import get_console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pymc_minibatch_mh.chain.chain import Chain, Draws, draws_until_adaptation
 from pymc_minibatch_mh.kernels import roles as entry
@@ -28,20 +28,18 @@ class ChainProgress:
     updates: int = 0
     accepted: float = 0.0
     rows: float = 0.0
-    full: int = 0
     seconds: float = 0.0
 
     def count(self, block: Draws, updates: int, seconds: float, *, tuning: bool) -> None:
         """Count a block of draws."""
         draws = len(block.positions)
         if not tuning and self.drawn == 0:
-            self.updates, self.accepted, self.rows, self.full, self.seconds = 0, 0.0, 0.0, 0, 0.0
+            self.updates, self.accepted, self.rows, self.seconds = 0, 0.0, 0.0, 0.0
         self.tuned += draws if tuning else 0
         self.drawn += 0 if tuning else draws
         self.updates += draws * updates
         self.accepted += block.counts[:, entry.ACCEPTED].sum()
         self.rows += block.counts[:, entry.N_OBS].sum()
-        self.full += int(block.counts[:, entry.FULL_PASS].sum())
         self.seconds += seconds
 
 
@@ -51,18 +49,17 @@ class Bars:
     def __init__(self, chains: int, draws: int, *, shown: bool) -> None:
         self._display = Progress(
             TextColumn("Chain {task.fields[number]}"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} draws"),
-            TextColumn("{task.fields[rows]:,.0f} rows an update"),
-            TextColumn("{task.fields[accepted]:.2f} accepted"),
-            TextColumn("{task.fields[full]:,} full passes"),
-            TextColumn("{task.fields[speed]:,.0f} updates/s"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            BarColumn(bar_width=None),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+            TextColumn("{task.fields[rows]:,.0f} rows/update"),
+            TextColumn("{task.fields[accepted]:.0%} accepted"),
+            TextColumn("{task.fields[speed]:,.0f}/s"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            expand=True,
             console=get_console(),
             disable=not (shown and is_watched()),
         )
-        nothing: dict[str, Any] = {"rows": 0.0, "accepted": 0.0, "full": 0, "speed": 0.0}
+        nothing: dict[str, Any] = {"rows": 0.0, "accepted": 0.0, "speed": 0.0}
         self._tasks = [
             self._display.add_task("", total=draws, number=number, **nothing)
             for number in range(chains)
@@ -84,7 +81,6 @@ class Bars:
                 completed=chain.tuned + chain.drawn,
                 rows=chain.rows / updates,
                 accepted=chain.accepted / updates,
-                full=chain.full,
                 speed=chain.updates / max(chain.seconds, 1e-9),
             )
 

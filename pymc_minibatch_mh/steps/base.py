@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import cached_property
+from html import escape
 from inspect import Parameter, Signature, cleandoc, signature
 from os import PathLike
 from typing import Any, ClassVar, Self, Unpack
@@ -64,6 +65,11 @@ def docstring_of(docstring: str) -> str:
     return cleandoc(docstring).replace(SHARED, settings)
 
 
+#: Attributes that completion shows.
+FOR_USERS = (
+    "exactness", "guarantee", "name", "plan", "rng", "sampling_state", "save", "seconds",
+    "settings", "step", "stop_tuning", "temperature", "tune", "updates_per_draw", "vars",
+)  # fmt: skip
 #: Parts of a key that say something as they are; the others are digests.
 IN_WORDS = ("method", "taylor_order", "temperature")
 
@@ -160,8 +166,24 @@ class MinibatchStep(BlockedStep):
         if cls.__doc__:
             cls.__doc__ = docstring_of(cls.__doc__)
 
+    def __dir__(self) -> list[str]:
+        """List the attributes for users: completion leaves out those that PyMC and rooms share."""
+        hidden = [name for name in super().__dir__() if name.startswith("_")]
+        return [*hidden, *FOR_USERS]
+
     def __repr__(self) -> str:
         """Return such as "TunaMH(3 parameters, 10,000 rows of 'y', ...)"."""
+        return f"{type(self).__name__}({', '.join(self._facts())})"
+
+    def _repr_html_(self) -> str:
+        """Return the same, the settings and the time of preparation as a list for notebooks."""
+        facts = [*self._facts(), f"prepared in {report.in_words(self.seconds)}"]
+        if self.settings:
+            facts.append(f"settings: {self.settings}")
+        items = "".join(f"<li>{escape(fact)}</li>" for fact in facts)
+        return f"<b>{type(self).__name__}</b><ul>{items}</ul>"
+
+    def _facts(self) -> list[str]:
         size = self.target.factorization.size - self.plan.reference.first
         facts = [
             f"{size} parameter{'s' * (size != 1)}",
@@ -175,7 +197,7 @@ class MinibatchStep(BlockedStep):
             )
         elif self.temperature != 1.0:
             facts.append(f"temperature {self.temperature:g}")
-        return f"{type(self).__name__}({', '.join(facts)})"
+        return facts
 
     @showing("Reading the model")
     def _prepare(

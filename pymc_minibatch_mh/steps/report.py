@@ -75,28 +75,17 @@ _WAITING = (
 
 def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list]]:
     """Return the columns of the progress bar and what they show before the first draw."""
+    # Of fixed width, as PyMC's own columns share what is left.
     columns = [
-        TextColumn("{task.fields[n_obs]:,}", table_column=Column("Rows", ratio=1)),
-        TextColumn("{task.fields[accept]:0.2f}", table_column=Column("Accept", ratio=1)),
-        TextColumn("{task.fields[full_pass]}", table_column=Column("Full passes", ratio=1)),
+        TextColumn("{task.fields[n_obs]:,}", table_column=Column("Rows", min_width=6)),
+        TextColumn("{task.fields[accept]:0.2f}", table_column=Column("Accept", min_width=6)),
     ]
-    return columns, {
-        "n_obs": [0] * n_chains,
-        "accept": [0.0] * n_chains,
-        "full_pass": [0] * n_chains,
-    }
+    return columns, {"n_obs": [0] * n_chains, "accept": [0.0] * n_chains}
 
 
 def progress_functions() -> tuple[Callable[[dict[str, Any]], dict[str, Any]]]:
     """Return the function that turns the stats of a draw into the fields of the columns."""
-    full_passes = 0
-
-    def update_stats(stats: dict[str, Any]) -> dict[str, Any]:
-        nonlocal full_passes
-        full_passes += stats["full_pass"]
-        return {"n_obs": stats["n_obs"], "accept": stats["accept"], "full_pass": full_passes}
-
-    return (update_stats,)
+    return (lambda stats: {name: stats[name] for name in ("n_obs", "accept")},)
 
 
 def warning_of(name: str, state: ChainState, program: Program) -> SamplerWarning | None:

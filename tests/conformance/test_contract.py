@@ -1,5 +1,7 @@
 """What PyMC expects of a step method, asked of every method."""
 
+import html
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -94,14 +96,24 @@ def test_setup_chain_forgets_everything(model, step):
 
 
 @every_method
-def test_progress_functions_report_rows_acceptance_and_full_passes(model, step):
+def test_progress_functions_report_rows_and_acceptance(model, step):
     columns, initial = step._progressbar_config(3)
-    assert len(columns) == len(initial) == 3
+    assert len(columns) == len(initial) == 2
     assert all(len(values) == 3 for values in initial.values())
     (update,) = step._make_progressbar_update_functions()
-    stats = {"n_obs": 7, "accept": 0.5, "full_pass": 1}
-    assert update(dict(stats)) == stats
-    assert update(dict(stats)) == {**stats, "full_pass": 2}
+    assert update({"n_obs": 7, "accept": 0.5, "full_pass": 1}) == {"n_obs": 7, "accept": 0.5}
+
+
+def test_completion_shows_what_users_need_and_a_notebook_the_facts(step_of):
+    step = step_of("logistic", "TunaMH", taylor_order=1)
+    public = [name for name in dir(step) if not name.startswith("_")]
+    assert len(public) <= 15
+    assert all(hasattr(step, name) for name in public)
+    shown = step._repr_html_()
+    name, facts = repr(step)[:-1].split("(", 1)
+    assert f"<b>{name}</b>" in shown
+    for fact in [*facts.split(", "), "settings: taylor_order=1", "prepared in"]:
+        assert html.escape(fact) in shown
 
 
 @every_method

@@ -1,11 +1,13 @@
 """Plots draw what they are given, in ArviZ's call shape, on the backend that is asked for."""
 
+import arviz as az
 import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
 
-from pymc_minibatch_mh import plot_audit, plot_bounds, plot_rows
+from pymc_minibatch_mh import plot_audit, plot_bounds, plot_rows, plot_summary, sample
+from pymc_minibatch_mh.errors import SettingError
 
 RNG = np.random.default_rng(3)
 PAIRS = 30
@@ -76,17 +78,57 @@ def test_tails_are_shares_of_updates(trace):
     first, second = lines(collection, "tail")
     for line, chain in zip((first, second), trace["sample_stats"]["n_obs"].to_numpy(), strict=True):
         rows, share = line.T
-        np.testing.assert_allclose(rows, np.maximum(np.sort(chain) / 2, 0.5))
-        np.testing.assert_allclose(share, 1.0 - np.arange(40) / 40)
-    assert collection.get_target("n_obs", {}).get_xscale() == "log"
+        np.testing.assert_allclose(10.0**rows, np.maximum(np.sort(chain) / 2, 0.5))
+        np.testing.assert_allclose(10.0**share, 1.0 - np.arange(40) / 40)
+    panel = collection.get_target("n_obs", {})
+    labels = [tick.get_text() for tick in panel.get_xticklabels()]
+    np.testing.assert_allclose(panel.get_xticks(), np.log10([float(text) for text in labels]))
 
 
 @pytest.mark.parametrize("kind", ["trace", "audited"])
 def test_bounds_are_drawn_against_one(kind, request):
     collection = plot_bounds(request.getfixturevalue(kind))
     (limit,) = artists(collection, "bound")
-    assert limit.get_xdata()[0] == 1.0
+    assert limit.get_xdata()[0] == 0.0
     assert len(lines(collection, "tail")) == (2 if kind == "trace" else 1)
+
+
+def legend_of(collection):
+    (legend,) = collection.viz["figure"].item().legends
+    return legend.get_title().get_text(), [text.get_text() for text in legend.get_texts()]
+
+
+def test_legends_name_moments_and_chains_alone(audited, trace):
+    assert legend_of(plot_audit(audited)) == ("moment", ["mean", "sd"])
+    assert legend_of(plot_rows(trace)) == ("chain", ["0", "1"])
+
+
+def test_a_summary_shows_the_rows_the_slowest_parameter_and_all_sizes(prepared):
+    step = prepared("logistic", "TunaMH")
+    trace = sample(step, 200, tune=200, chains=2, random_seed=4, progressbar=False, quiet=True)
+    sizes = az.ess(trace)["beta"].to_numpy()
+    collection = plot_summary(trace, step)
+    (points,) = artists(collection, "ess")
+    np.testing.assert_allclose(10.0 ** np.asarray(points.get_offsets())[:, 1], np.sort(sizes))
+    worst = int(np.argmin(sizes))
+    for chain, line in enumerate(lines(collection, "slowest")):
+        draws = trace["posterior"]["beta"].to_numpy()[chain, :, worst]
+        np.testing.assert_array_equal(line[:, 1], draws)
+    assert collection.get_target("slowest", {}).get_ylabel() == f"beta[{worst}]"
+    assert legend_of(collection)[0] == "chain"
+    with pytest.raises(SettingError, match="no step method"):
+        plot_summary(trace, "TunaMH")
+
+
+@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
+def test_other_backends_draw_the_same(backend, audited, trace, tmp_path):
+    for number, (plot, given) in enumerate(
+        [(plot_audit, audited), (plot_rows, trace), (plot_bounds, trace), (plot_bounds, audited)]
+    ):
+        collection = plot(given, backend=backend)
+        assert collection.backend == backend
+        collection.savefig(tmp_path / f"{number}.html")
+        assert (tmp_path / f"{number}.html").stat().st_size
 
 
 def test_visuals_can_be_left_out_and_changed(audited):

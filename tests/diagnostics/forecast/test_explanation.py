@@ -6,7 +6,13 @@ from html.parser import HTMLParser
 import pytest
 
 from diagnostics.forecast.samples import EXPLANATION, NUTS_UNTIMED, WRITTEN
-from pymc_minibatch_mh.diagnostics.explanation import WIDTH, Section, as_html, as_text
+from pymc_minibatch_mh.diagnostics.explanation import (
+    WIDTH,
+    Section,
+    as_html,
+    as_text,
+    summary_as_html,
+)
 
 
 def leaves(record):
@@ -94,8 +100,24 @@ def test_the_names_are_written_to_be_pasted():
 def test_everything_between_tags_is_escaped():
     hostile = "<script>alert('&')</script>"
     page = Text(as_html((Section(hostile, ((hostile, hostile),)),)))
-    assert page.tags == {"table", "tr", "th", "td"}
+    assert page.tags == {"details", "summary", "table", "tr", "td"}
     assert page.shown.count(hostile) == 3
+    summary = Text(summary_as_html(hostile, hostile, [(hostile, hostile)], 0.5))
+    assert summary.tags == {"p", "b", "span", "br", "div"}
+    assert summary.shown.count(hostile) == 4
+
+
+def test_a_notebook_shows_the_verdict_three_figures_and_a_bar():
+    seen, *_ = EXPLANATION._repr_html_().split("<details>")
+    shown = re.sub(r"\s+", " ", Text(seen).shown)
+    forecast = EXPLANATION.forecast
+    figures = f"9.87 of {EXPLANATION.n_rows:,}", written(forecast.ess_per_second), "2.3%"
+    for text in (EXPLANATION.recommended, EXPLANATION.reason, *figures):
+        assert text in shown
+    quarter = replace(forecast, rows_per_update=EXPLANATION.n_rows / 4)
+    assert "width:25.0%" in replace(EXPLANATION, forecast=quarter)._repr_html_()
+    refused = replace(EXPLANATION, forecast=None)._repr_html_()
+    assert "div" not in refused.split("<details>")[0]
 
 
 @pytest.mark.parametrize("label", ["short", "a label that is far longer than its column is wide"])
