@@ -6,7 +6,8 @@ from typing import Any
 import arviz as az
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
+from arviz_base import rcParams, xarray_var_iter
+from arviz_base.labels import BaseLabeller
 from arviz_plots import visuals as shapes
 from arviz_plots.plot_collection import PlotCollection, backend_from_object
 
@@ -21,8 +22,11 @@ FAR_RATIO, APART = 20.0, 0.1
 HEIGHT, WIDTH = 400, 550
 #: Visuals that are drawn into a panel; the others change its axes.
 ARTISTS = ("zero", "tolerable", "error", "bias", "interval", "tail", "bound", "slowest", "ess")
-#: Effective draws that estimates of intervals need.
+#: Effective draws below which R-hat and intervals are unreliable: Vehtari et al. (2021), section 4,
+#: doi:10.1214/20-BA1221.
 ENOUGH_ESS = 400.0
+#: Powers of ten that are marked on an axis.
+MOST_TICKS = 8
 
 Visuals = Mapping[str, Mapping[str, Any] | bool]
 AesByVisuals = Mapping[str, Sequence[str]]
@@ -218,7 +222,7 @@ def plot_summary(
     Raises
     ------
     SettingError
-        If `dt` is not a trace of one of this package's steps, or `step` is none.
+        If `dt` is not a trace of one of this package's steps or too short, or `step` is none.
     """
     per_draw = updates_per_draw(step_of(step), trace_of("dt", dt))
     rows = _rows(_sample_stats(dt, "n_obs"), per_draw)
@@ -304,25 +308,28 @@ class _Figure:
 
     def decades(self, data: xr.Dataset, axis: str, number: int = 0) -> None:
         """Mark the powers of ten on an axis of logarithms, which not all backends have."""
-        (values,) = data.sel(plot_axis=axis, drop=True).data_vars.values()
-        powers = np.arange(np.floor(float(values.min())), np.ceil(float(values.max())) + 1.0)
-        ticks = {"values": powers, "labels": [f"{10.0**power:g}" for power in powers]}
+        (found,) = data.sel(plot_axis=axis, drop=True).data_vars.values()
+        # A ratio to a bound of zero is infinite, and has no place.
+        values = found.where(np.isfinite(found))
+        first, last = np.floor(float(values.min())), np.ceil(float(values.max()))
+        powers = np.arange(first, last + 1.0, 1.0 + (last - first) // MOST_TICKS)
+        labels = [f"{10.0**power:g}" for power in powers]
         shape: Callable = {"x": shapes.set_xticks, "y": _set_yticks}[axis]
-        self.draw(f"{axis}ticks", shape, data, number, **ticks)
+        self.draw(f"{axis}ticks", shape, data, number, values=powers, labels=labels)
 
     def legend(self, dim: str) -> None:
-        """Explain the colours of a dimension, unless the caller left that out."""
-        if self._visuals.get("legend") is not False and self.collection.backend != "none":
+        """Explain the colours of a dimension, unless it has none or the caller left that out."""
+        coloured = any(dim in found.dims for found in self.collection.aes.children.values())
+        wanted = self._visuals.get("legend") is not False
+        if coloured and wanted and self.collection.backend != "none":
             self.collection.add_legend(dim)
 
     def label(self, place: str, texts: Mapping[Any, str], first: int = 0) -> None:
         """Write the title, or the label of the x or y axis, of the panel of each variable."""
-        shape = {
-            "x": shapes.labelled_x, "y": shapes.labelled_y, "title": shapes.labelled_title,
-        }[place]  # fmt: skip
         visual = place if place == "title" else f"{place}label"
         for number, (name, text) in enumerate(texts.items(), first):
-            self.draw(visual, shape, xr.Dataset({name: 0.0}), number, text=text)
+            panel = xr.Dataset({name: 0.0})
+            self.draw(visual, getattr(shapes, f"labelled_{place}"), panel, number, text=text)
 
 
 def _set_yticks(da: Any, target: Any, values: Any, labels: list[str], **kwargs: Any) -> Any:
@@ -367,18 +374,17 @@ def _rows(sample_stats: xr.Dataset, updates: int) -> xr.DataArray:
 def _slowest(dt: xr.DataTree) -> tuple[str, xr.DataArray, xr.DataArray]:
     """Return name and draws of the parameter that mixes slowest, and all sizes in their order."""
     posterior = dt["posterior"].to_dataset()
-    entries = posterior.to_stacked_array("entry", ["chain", "draw"])
-    values = entries.transpose("chain", "draw", "entry").to_numpy()
+    entries = list(xarray_var_iter(posterior, skip_dims={"chain", "draw"}))
+    values = np.stack([draws for *_, draws in entries], axis=-1)
     ess = az.ess(xr.Dataset({"x": (("chain", "draw", "entry"), values)}))["x"].to_numpy()
+    if np.isnan(ess).all():
+        raise SettingError("dt has too few draws for an effective sample size. Draw more.")
     worst = int(np.nanargmin(ess))
-    variable, *labels = entries["entry"].to_numpy()[worst]
-    # A label of a dimension that the variable does not have is missing.
-    known = ", ".join(text for text in map(str, labels) if text != "nan")
     chains = {"chain": posterior["chain"].to_numpy()}
     draws = xr.DataArray(values[:, :, worst], chains, ("chain", "draw"))
     ordered = xr.DataArray(np.sort(ess[np.isfinite(ess)]), dims="rank")
-    name = f"{variable}[{known}]" if known else str(variable)
-    sizes = _points(_numbers(ordered, "rank"), _log10(ordered))
+    name = BaseLabeller().make_label_flat(*entries[worst][:3])
+    sizes = _points(_numbers(ordered, "rank"), xr.apply_ufunc(np.log10, ordered))
     return name, _points(_numbers(draws, "draw"), draws), sizes
 
 
@@ -387,11 +393,7 @@ def _tail(values: xr.DataArray, dim: str) -> xr.DataArray:
     ordered = xr.apply_ufunc(np.sort, values, input_core_dims=[[dim]], output_core_dims=[[dim]])
     count = ordered.notnull().sum(dim)
     share = (1.0 - _numbers(values, dim) / count).where(ordered.notnull())
-    return _log10(_points(ordered, share))
-
-
-def _log10(values: xr.DataArray) -> xr.DataArray:
-    return xr.apply_ufunc(np.log10, values)
+    return xr.apply_ufunc(np.log10, _points(ordered, share))
 
 
 def _numbers(values: xr.DataArray, dim: str) -> xr.DataArray:

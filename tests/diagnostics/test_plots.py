@@ -5,6 +5,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import xarray as xr
+from arviz_plots import PlotCollection
 
 from pymc_minibatch_mh import plot_audit, plot_bounds, plot_rows, plot_summary, sample
 from pymc_minibatch_mh.errors import SettingError
@@ -20,8 +21,7 @@ def no_window():
         mpl.pyplot.close("all")
 
 
-@pytest.fixture(scope="module")
-def trace():
+def a_trace():
     rows = xr.DataArray(RNG.integers(0, 500, (2, 40)), dims=("chain", "draw"))
     stats = xr.Dataset({"n_obs": rows, "bound_ratio": rows / 500.0})
     coords = {"chain": [0, 1], "draw": np.arange(40)}
@@ -29,7 +29,11 @@ def trace():
 
 
 @pytest.fixture(scope="module")
-def audited():
+def trace():
+    return a_trace()
+
+
+def an_audit():
     pair = {name: ("pair", RNG.random(PAIRS)) for name in ("acceptance_error", "bound_ratio")}
     per_moment = (("moment", "coordinate"), np.array([[0.3, -0.2], [0.1, 0.0]]))
     return xr.Dataset(
@@ -47,6 +51,11 @@ def audited():
             "coordinate": ["a", "b"],
         },
     )
+
+
+@pytest.fixture(scope="module")
+def audited():
+    return an_audit()
 
 
 def points(collection, name):
@@ -98,9 +107,9 @@ def legend_of(collection):
     return legend.get_title().get_text(), [text.get_text() for text in legend.get_texts()]
 
 
-def test_legends_name_moments_and_chains_alone(audited, trace):
-    assert legend_of(plot_audit(audited)) == ("moment", ["mean", "sd"])
-    assert legend_of(plot_rows(trace)) == ("chain", ["0", "1"])
+def test_legends_name_moments_and_chains_alone():
+    assert legend_of(plot_audit(an_audit())) == ("moment", ["mean", "sd"])
+    assert legend_of(plot_rows(a_trace())) == ("chain", ["0", "1"])
 
 
 def test_a_summary_shows_the_rows_the_slowest_parameter_and_all_sizes(prepared):
@@ -116,8 +125,27 @@ def test_a_summary_shows_the_rows_the_slowest_parameter_and_all_sizes(prepared):
         np.testing.assert_array_equal(line[:, 1], draws)
     assert collection.get_target("slowest", {}).get_ylabel() == f"beta[{worst}]"
     assert legend_of(collection)[0] == "chain"
+    for backend in ("bokeh", "plotly"):
+        assert plot_summary(trace, step, backend=backend).backend == backend
     with pytest.raises(SettingError, match="no step method"):
         plot_summary(trace, "TunaMH")
+    with pytest.raises(SettingError, match="too few draws"):
+        plot_summary(trace.isel(draw=slice(0, 2)), step)
+
+
+def test_a_ratio_without_end_leaves_the_axis_as_it_is():
+    audited = an_audit()
+    ratios = audited["bound_ratio"].copy()
+    ratios[0], ratios[1] = np.inf, 1e-40
+    panel = plot_bounds(audited.assign(bound_ratio=ratios)).get_target("bound_ratio", {})
+    assert panel.get_xticks()[0] == -40.0
+    assert len(panel.get_xticks()) <= 9
+
+
+def test_a_collection_without_colours_has_no_legend(trace):
+    data = xr.Dataset({"n_obs": (("chain", "draw", "plot_axis"), np.ones((2, 40, 2)))})
+    own = PlotCollection.wrap(data, cols=["__variable__"], backend="matplotlib")
+    assert "legend" not in plot_rows(trace, plot_collection=own).viz.children
 
 
 @pytest.mark.parametrize("backend", ["bokeh", "plotly"])
