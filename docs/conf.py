@@ -19,7 +19,14 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["_build", "generated", "jupyter_execute"]
+exclude_patterns = [
+    "_build",
+    "generated",
+    "jupyter_execute",
+    # Generated, and included by pages.
+    "background/papers/results",
+    "background/peers.md",
+]
 nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

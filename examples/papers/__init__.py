@@ -7,5 +7,5 @@ that this package has for their methods, and writes what came out beside what th
     python -m uv run python -m papers.seita_mixture           # minutes: fewer trials
     python -m uv run python -m papers.seita_mixture --full    # the stored results
 
-``python -m papers.page`` then writes the stored results into the page of the documentation.
+``python -m papers.page`` then writes the stored results for the pages of the documentation.
 """

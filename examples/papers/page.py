@@ -1,9 +1,8 @@
-"""Write the stored results into the page of the documentation, with their figures.
+"""Write what the pages of the documentation include of the stored results, and their figures.
 
 cd examples && python -m papers.page
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,9 +10,9 @@ from papers.drawing import draw
 from papers.report import RESULTS, Cell, Claim, Report
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE, FIGURES = DOCS / "papers.md", DOCS / "figures" / "papers"
-#: What stands between the marks of an experiment is written here, the rest of the page by hand.
-MARKED = re.compile(r"<!-- results (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+PAGES, FIGURES = DOCS / "background" / "papers", DOCS / "figures" / "papers"
+#: One file per experiment, which the page of its paper includes.
+INCLUDED = PAGES / "results"
 CLAIMS = ["claim", "published", "asked", "measured", ""]
 
 
@@ -56,40 +55,44 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
 
 
+def folded(title: str, text: str) -> str:
+    """Return a part of a page that unfolds."""
+    return f":::{{dropdown}} {title}\n{text.rstrip()}\n:::\n"
+
+
 def block(name: str, report: Report) -> str:
-    """Return what the page says of an experiment."""
-    minutes = report.run["seconds"] / 60.0
-    parts = [f"`{report.run['command']}`, {number(float(f'{minutes:.2g}'))} minutes.\n"]
-    if report.differences:
-        parts.append("".join(f"- {each.rstrip('.')}.\n" for each in report.differences))
+    """Return the results of an experiment: its figure, and folded below it all figures."""
+    parts = []
+    if report.panels:
+        parts.append(f"![{report.source}](../../figures/papers/{name}.svg)\n")
     if report.claims:
         rows = [
             [c.what, c.published, asked(c), spread(c.measured, c.sd), "" if c.reached else "missed"]
             for c in report.claims
         ]
-        parts.append(table(CLAIMS, rows))
+        reached = sum(c.reached for c in report.claims)
+        title = f"{reached} of {len(rows)} figures in the expected range"
+        parts.append(folded(title, table(CLAIMS, rows)))
     for each in report.tables:
         rows = [list(map(cell, row)) for row in each.rows]
-        parts.append(f"{each.caption}:\n\n" + table(each.head, rows))
-    if report.panels:
-        parts.append(f"![{report.source}](figures/papers/{name}.svg)\n")
+        parts.append(folded(each.caption, table(each.head, rows)))
+    minutes = number(float(f"{report.run['seconds'] / 60.0:.2g}"))
+    differences = "".join(f" {each.rstrip('.')}." for each in report.differences)
+    parts.append(f"`{report.run['command']}`, {minutes} minutes.{differences}\n")
     return "\n".join(parts)
 
 
-def written(page: str) -> str:
-    """Return the page with all stored results in it."""
-
-    def replaced(match: re.Match[str]) -> str:
-        name = match[1]
-        report = Report.read(RESULTS / f"{name}.json")
-        return f"<!-- results {name} -->\n\n{block(name, report)}\n<!-- end -->"
-
-    return MARKED.sub(replaced, page)
+def written() -> dict[Path, str]:
+    """Return the files that the pages include, with their text."""
+    stored = sorted(RESULTS.glob("*.json"))
+    return {INCLUDED / f"{file.stem}.md": block(file.stem, Report.read(file)) for file in stored}
 
 
 def main() -> None:
-    """Write the page and all figures."""
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write all files and figures."""
+    INCLUDED.mkdir(exist_ok=True)
+    for included, text in written().items():
+        included.write_text(text, encoding="utf-8")
     for file in sorted(RESULTS.glob("*.json")):
         report = Report.read(file)
         if report.panels:

@@ -1,4 +1,4 @@
-"""Time per effective draw against the number of rows: docs/benchmarks.md.
+"""Time per effective draw against the number of rows: tests/benchmarks/README.md.
 
     OMP_NUM_THREADS=1 PYTHONPATH=tests python tests/benchmarks/against_n.py FOLDER [--rows N ...]
 

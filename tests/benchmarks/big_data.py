@@ -1,4 +1,4 @@
-"""Rows in files against rows in memory: docs/benchmarks.md.
+"""Rows in files against rows in memory: tests/benchmarks/README.md.
 
     OMP_NUM_THREADS=1 PYTHONPATH=tests python tests/benchmarks/big_data.py FOLDER [--rows N]
         [--compare N] [--only-arriving]

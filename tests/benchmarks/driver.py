@@ -1,4 +1,4 @@
-"""The driver in one thread and in two, beside ``pm.sample``: docs/benchmarks.md.
+"""The driver in one thread and in two, beside ``pm.sample``: tests/benchmarks/README.md.
 
     PYTHONPATH=tests:examples python tests/benchmarks/driver.py
 

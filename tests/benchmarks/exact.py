@@ -1,4 +1,4 @@
-"""The figures of the exact methods in docs/benchmarks.md, each measured by one command.
+"""The figures of the exact methods in tests/benchmarks/README.md, each measured by one command.
 
     python tests/benchmarks/exact.py sampling|walks|bounds|scaling
 

@@ -1,4 +1,4 @@
-"""The figures of docs/benchmarks.md, each measured by one command.
+"""The figures of tests/benchmarks/README.md, each measured by one command.
 
     python tests/benchmarks/figures.py sampling|scaling|setup|imports|compilation|memory|correction
 

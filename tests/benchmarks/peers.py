@@ -11,7 +11,7 @@ budget is not repeated.
 
 Results are written after each run. A file that exists is gone on with: runs that it has are not
 made again, those that failed are. ``python tests/benchmarks/peers_page.py`` makes the tables and
-the figure of docs/benchmarks.md from the stored results.
+the figure of tests/benchmarks/README.md from the stored results.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Tables and figure of docs/benchmarks.md from the stored results of ``peers.py``.
+"""Tables and figure of the comparison with other libraries, from the results of ``peers.py``.
 
     PYTHONPATH=.:tests:examples python tests/benchmarks/peers_page.py
 
@@ -23,7 +23,9 @@ from papers.report import Curve, Panel
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "peers.json"
 DOCS = HERE.parents[1] / "docs"
-PAGE, FIGURE = DOCS / "benchmarks.md", DOCS / "figures" / "peers.svg"
+PAGE, FIGURE = HERE / "README.md", DOCS / "figures" / "peers.svg"
+#: The table of ratios alone, which the documentation includes.
+SUMMARY = DOCS / "background" / "peers.md"
 MARKED = re.compile(r"<!-- peers -->\n.*?<!-- end -->", re.DOTALL)
 #: Sampler -> its title, in the order of the tables.
 TITLES = {
@@ -238,7 +240,8 @@ def headline(found: Results) -> str:
 def block(runs: Sequence[Record]) -> str:
     """Return all that the page has between its marks."""
     found = results(runs)
-    parts = [about(runs), headline(found), f"![Seconds to 1,000 draws](figures/{FIGURE.name})\n"]
+    figure = f"![Seconds to 1,000 draws](../../docs/figures/{FIGURE.name})\n"
+    parts = [about(runs), headline(found), figure]
     for problem in dict.fromkeys(problem for problem, _ in found):
         rows = [line(s, found[problem, s]) for s in TITLES if (problem, s) in found]
         parts.append(f"{DESCRIBED[problem].title}:\n\n" + table(HEADS, rows))
@@ -295,9 +298,10 @@ def written(page: str, runs: Sequence[Record]) -> str:
 
 
 def main() -> None:
-    """Write the page and the figure."""
+    """Write the page, the table of ratios and the figure."""
     runs = json.loads(RESULTS.read_text(encoding="utf-8"))["runs"]
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), runs), encoding="utf-8")
+    SUMMARY.write_text(headline(results(runs)), encoding="utf-8")
     draw(panels(results(runs)), FIGURE)
 
 

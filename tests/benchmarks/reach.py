@@ -1,4 +1,4 @@
-"""Models at the edges of what `TunaMH` reaches, beside NUTS: docs/benchmarks.md.
+"""Models at the edges of what `TunaMH` reaches, beside NUTS: tests/benchmarks/README.md.
 
     PYTHONPATH=tests:examples python tests/benchmarks/reach.py [row ...] [--nuts nutpie|pymc|none]
         [--seed SEED]

@@ -248,6 +248,8 @@ def test_the_page_shows_what_is_stored():
     assert page.count("<!-- peers -->") == 1
     assert peers_page.written(page, runs) == page
     assert peers_page.written(page, FLIGHTS) != page
+    summary = peers_page.SUMMARY.read_text(encoding="utf-8")
+    assert summary == peers_page.headline(peers_page.results(runs)) in page
 
 
 def test_the_figure_shows_what_is_stored(tmp_path):

@@ -1,4 +1,4 @@
-"""Passes by the workers of a Dask cluster, one and two of them: docs/benchmarks.md.
+"""Passes by the workers of a Dask cluster, one and two of them: tests/benchmarks/README.md.
 
     OMP_NUM_THREADS=1 PYTHONPATH=tests python tests/benchmarks/workers.py [--rows N] [--repeats N]
 

@@ -1,6 +1,6 @@
-"""The table of docs/models.md, from what the package does with every form.
+"""The tables of docs/reference/forms.md, from what the package does with every form.
 
-Run ``PYTHONPATH=tests python -m forms.table`` in the root of the repository to write it anew.
+Run ``PYTHONPATH=tests python -m forms.table`` in the root of the repository to write them anew.
 """
 
 import re
@@ -13,7 +13,7 @@ from forms.form import Form
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 
-PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "forms.md"
 MARKERS = ("<!-- forms: begin -->\n", "<!-- forms: end -->")
 HEAD = "| form | as written | accepted | certified | reason |\n| --- | --- | --- | --- | --- |\n"
 
@@ -24,7 +24,7 @@ def table(line_of: Callable[[Form], str]) -> str:
     parts = []
     for section in sections:
         rows = [line_of(form) for form in FORMS.values() if form.section == section]
-        parts.append(f"\n### {section}\n\n{HEAD}{''.join(rows)}")
+        parts.append(f"\n## {section}\n\n{HEAD}{''.join(rows)}")
     return "".join(parts) + "\n"
 
 

@@ -31,8 +31,8 @@ FAST = [*ACCEPTED][::2]
 
 def line_on_the_page(form):
     """Return what the page says of a form: the line that begins with its name, in its section."""
-    section = between(PAGE.read_text(encoding="utf-8"), MARKERS).split(f"### {form.section}\n")[1]
-    lines = section.split("\n### ")[0].splitlines(keepends=True)
+    section = between(PAGE.read_text(encoding="utf-8"), MARKERS).split(f"## {form.section}\n")[1]
+    lines = section.split("\n## ")[0].splitlines(keepends=True)
     return "".join(text for text in lines if text.startswith(f"| {form.name} |"))
 
 
