@@ -177,6 +177,8 @@ def is_positive(expr: Expr) -> bool:
         return any(map(is_positive, expr.inputs)) and all(map(is_nonnegative, expr.inputs))
     if is_a(expr, *_POSITIVE_OF_POSITIVE):
         return all(map(is_positive, expr.inputs))
+    if is_a(expr, scalar.Pow):
+        return is_positive(expr.inputs[0])
     if is_a(expr, scalar.Switch):
         return all(map(is_positive, expr.inputs[1:]))
     return is_a(expr, *_POSITIVE)

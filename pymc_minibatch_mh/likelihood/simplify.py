@@ -346,6 +346,8 @@ def power(exprs: ExprGraph, base: Expr, exponent: Expr) -> Expr:
             return reciprocal(exprs, base)
         if is_a(base, scalar.Exp):
             return exp(exprs, multiply(exprs, exponent, base.inputs[0]))
+        # Of one type, so that the same power is the same expression.
+        exponent = exponent if base.is_data else exprs.real(exponent)
         return exprs.node(scalar.pow, (base, exponent))
     return exp(exprs, multiply(exprs, exponent, logarithm(exprs, base)))
 

@@ -1,6 +1,7 @@
 """Small hierarchies in the spellings that people use, each with what rows are linear in."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -134,10 +135,10 @@ def horseshoe():
     return built
 
 
-def gaussian_process():
+def gaussian_process(covariance=pm.gp.cov.ExpQuad):
     with pm.Model() as built:
         eta, ell = pm.Exponential("eta", 1.0), pm.InverseGamma("ell", 2.0, 1.0)
-        gp = pm.gp.HSGP(m=[5], L=[3.0], cov_func=eta**2 * pm.gp.cov.ExpQuad(1, ls=ell))
+        gp = pm.gp.HSGP(m=[5], L=[3.0], cov_func=eta**2 * covariance(1, ls=ell))
         phi, psd = gp.prior_linearized(x[:, None])
         z = pm.Normal("z", shape=5)
         _bernoulli(phi @ (z * pt.sqrt(psd)))
@@ -230,6 +231,9 @@ SPELLINGS = {
     "ridge": Spelling(ridge, ("tau × z",)),
     "horseshoe": Spelling(horseshoe, ("f(tau, lam) × z",) * 6),
     "Gaussian process": Spelling(gaussian_process, ("f(eta, ell) × z",) * 5),
+    "Matérn process": Spelling(
+        partial(gaussian_process, pm.gp.cov.Matern52), ("f(eta, ell) × z",) * 5
+    ),
     "two likelihoods": Spelling(two_likelihoods, LEVEL),
     "precision": Spelling(precision, ("mu + kappa × z",)),
     "home and away": Spelling(home_and_away, ("tau × z",)),

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLA
 #: Spellings that between them have every kind of map.
 FEW = (
     "chosen, then scaled", "student rows", "crossed", "uniform scale", "nested", "correlated",
-    "horseshoe", "Gaussian process", "precision", "location scaled too", "sum of zero",
+    "horseshoe", "Matérn process", "precision", "location scaled too", "sum of zero",
     "scale of each",
 )  # fmt: skip
 SPELLED = every("spelling", fast(SPELLINGS, FEW))
