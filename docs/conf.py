@@ -96,8 +96,8 @@ html_static_path = ["_static"]
 templates_path = ["_templates"]
 html_favicon = "_static/logo.svg"
 html_show_sourcelink = True
-#: Pages without a section of their own have no list of neighbours to show.
-html_sidebars = {"index": [], "gallery": []}
+#: A page without a section of its own has no list of neighbours to show.
+html_sidebars = {"index": []}
 html_theme_options = {
     "header_links_before_dropdown": 6,
     "logo": {

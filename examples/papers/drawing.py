@@ -43,8 +43,13 @@ def draw(panels: Sequence[Panel], file: Path) -> None:
         figure = Figure(figsize=(WIDTH * columns, HEIGHT * lines), layout="constrained")
         for k, panel in enumerate(panels):
             _draw_panel(figure.add_subplot(lines, columns, k + 1), panel)
-        file.parent.mkdir(exist_ok=True)
-        figure.savefig(file, metadata={"Date": None, "Creator": None})
+        save(figure, file)
+
+
+def save(figure: Figure, file: Path) -> None:
+    """Write a figure to an SVG file, the same bytes each time."""
+    file.parent.mkdir(exist_ok=True)
+    figure.savefig(file, metadata={"Date": None, "Creator": None})
     # Lines of the file end without spaces, as everywhere in the repository.
     lines_written = file.read_text(encoding="utf-8").splitlines()
     file.write_text("\n".join(map(str.rstrip, lines_written)) + "\n", encoding="utf-8")

@@ -315,6 +315,12 @@ def audit(
         If `idata`, `step` and the model do not belong together; names the variable.
     StaleDataError
         If the model's data changed after the step was built.
+
+    Examples
+    --------
+    >>> with model:
+    ...     found = audit(trace, step, pairs=50)
+    >>> failed = found["check"][found["verdict"] == "fail"]
     """
     step = step_of(step)
     model = model_behind(step) if model is None else model_of(model)

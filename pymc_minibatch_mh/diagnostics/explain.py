@@ -360,6 +360,12 @@ def explain(
     ------
     SettingError
         If a setting is invalid.
+
+    Examples
+    --------
+    >>> found = explain(model)
+    >>> found.method, found.certificate.certified
+    ('TunaMH', True)
     """
     asked = _Asked(
         integer("draws", draws, LEAST_DRAWS),

@@ -65,6 +65,12 @@ def plot_audit(
     ------
     SettingError
         If `dt` is not the result of an audit.
+
+    Examples
+    --------
+    >>> with model:
+    ...     found = audit(trace, step, pairs=50)
+    >>> figure = plot_audit(found)
     """
     _require(dt, ("acceptance_error", "bias", "bias_mcse"), "what audit() returned")
     points = xr.Dataset({"acceptance_error": _errors(dt), "bias": _biases(dt)})
@@ -122,6 +128,10 @@ def plot_rows(
     ------
     SettingError
         If `dt` has no ``n_obs`` in its sample stats.
+
+    Examples
+    --------
+    >>> figure = plot_rows(trace)
     """
     updates = int((stats or {}).get("updates_per_draw", 1))
     data = xr.Dataset({"n_obs": _rows(_sample_stats(dt, "n_obs"), updates)})
@@ -165,6 +175,10 @@ def plot_bounds(
     ------
     SettingError
         If `dt` holds no ratio: approximate methods have no bounds.
+
+    Examples
+    --------
+    >>> figure = plot_bounds(trace)
     """
     found = dt if isinstance(dt, xr.Dataset) else _sample_stats(dt, "bound_ratio")
     _require(found, ("bound_ratio",), "what audit() or pm.sample() returned")
@@ -223,6 +237,10 @@ def plot_summary(
     ------
     SettingError
         If `dt` is not a trace of one of this package's steps or too short, or `step` is none.
+
+    Examples
+    --------
+    >>> figure = plot_summary(trace, step)
     """
     per_draw = updates_per_draw(step_of(step), trace_of("dt", dt))
     rows = _rows(_sample_stats(dt, "n_obs"), per_draw)

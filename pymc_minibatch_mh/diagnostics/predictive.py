@@ -122,6 +122,13 @@ def log_likelihood(
         If the rows cannot be proven to be independent given the parameters.
     SettingError
         If `rows`, `var_name` or `trace` do not fit the model.
+
+    Examples
+    --------
+    >>> with model:
+    ...     values = log_likelihood(trace, rows=[3, 42])
+    >>> values.dims
+    ('chain', 'draw', 'late_dim_0')
     """
     model = model_of(model)
     likelihood = RowLogLikelihood(model, var_name)
@@ -174,6 +181,13 @@ def posterior_predictive(
         If the draws of rows cannot be proven to be independent given the parameters.
     SettingError
         If `rows`, `var_name` or `trace` do not fit the model.
+
+    Examples
+    --------
+    >>> with model:
+    ...     drawn = posterior_predictive(trace, rows=range(100))
+    >>> drawn.sizes["late_dim_0"]
+    100
     """
     model = model_of(model)
     generator = generator_of("random_seed", random_seed)
@@ -358,6 +372,13 @@ def loo_subsample(
         If a row has no finite log-likelihood at the posterior mean.
     SettingError
         If `var_name` or `trace` do not fit the model.
+
+    Examples
+    --------
+    >>> with model:
+    ...     loo = loo_subsample(trace, observations=400)
+    >>> loo.subsample_size
+    400
 
     References
     ----------

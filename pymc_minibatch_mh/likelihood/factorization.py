@@ -402,6 +402,12 @@ def factorize(
         If rows of a term cannot be proven to be independent given the parameters.
     SettingError
         If `observed`, `weights` or `observation_dims` do not fit the model.
+
+    Examples
+    --------
+    >>> parts = factorize(model, model.value_vars)
+    >>> [(term.name, term.n_rows) for term in parts.terms]
+    [('late', 2000)]
     """
     model = model_of(model)
     vars = value_variables(model, vars)

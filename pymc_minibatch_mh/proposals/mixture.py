@@ -368,8 +368,8 @@ def Laplace(rho: float | tuple[float, ...] = LAPLACE_RHO) -> Mixture:  # noqa: N
 
     Examples
     --------
-    >>> Laplace(rho=(0.0,)).n_components
-    1
+    >>> Laplace(rho=(0.0, 0.9)).rho
+    (0.0, 0.9)
     """
     single = isinstance(rho, int | float | np.floating)
     return Mixture(rho=(rho,) if single else rho, walk_weight=0.0, scale_conditional=False)  # type: ignore[arg-type]

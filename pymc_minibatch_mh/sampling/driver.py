@@ -146,6 +146,12 @@ def sample(
         If the model's data changed after the step was built.
     BoundViolationError
         If a row exceeds its bound, unless the step tolerates that.
+
+    Examples
+    --------
+    >>> trace = sample(step, 1_000, tune=200, chains=2, random_seed=1)
+    >>> dict(trace.posterior.sizes)
+    {'chain': 2, 'draw': 1000, 'beta_dim_0': 3}
     """
     settings = _run_settings(draws, tune, chains, cores, thin)
     keeps_warm_up = not flag("discard_tuned_samples", discard_tuned_samples)

@@ -47,6 +47,12 @@ def overdispersed_initvals(
     SettingError
         If an argument is invalid, or if a variable has values along the dims of pymc.dims:
         PyMC takes no starting values of those.
+
+    Examples
+    --------
+    >>> starts = overdispersed_initvals(step, chains=4)
+    >>> len(starts), starts[0]["beta"].shape
+    (4, (3,))
     """
     step = step_of(step)
     width = positive("scale", scale)

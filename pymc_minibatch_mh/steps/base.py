@@ -1,5 +1,7 @@
 """A method as a step of ``pm.sample``."""
 
+import re
+import textwrap
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -42,6 +44,19 @@ from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings, require_w
 #: Stands in the docstring of a step class in place of the settings that all steps share.
 SHARED = """**settings
     Settings of all step methods: see :class:`SharedSettings`."""
+#: Ends the docstring of a step class.
+SEE_ALSO = """
+
+See Also
+--------
+pymc_minibatch_mh.steps.settings.SharedSettings : The settings of all steps, in full."""
+EXAMPLE = """
+
+Examples
+--------
+>>> with model:
+...     trace = pm.sample(10_000, step={name}())"""
+INDENTED: dict[str, Any] = {"initial_indent": "    ", "subsequent_indent": "    "}
 
 
 def signature_of(constructor: Callable[..., None]) -> Signature:
@@ -59,10 +74,25 @@ def signature_of(constructor: Callable[..., None]) -> Signature:
     return Signature([*named, *passed_on])
 
 
-def docstring_of(docstring: str) -> str:
-    """Return a docstring with the description of all shared settings in place of ``SHARED``."""
+def docstring_of(cls: type, docstring: str) -> str:
+    """Return the docstring of a step class with a sentence on each setting of all steps."""
+    own = cleandoc(docstring)
+    if SHARED not in own:
+        return own
     *_, settings = cleandoc(SharedSettings.__doc__ or "").partition("----------\n")
-    return cleandoc(docstring).replace(SHARED, settings)
+    complete = all(p.default is not Parameter.empty for p in signature(cls).parameters.values())
+    example = EXAMPLE.format(name=cls.__name__) if complete else ""
+    return own.replace(SHARED, _in_brief(settings)) + SEE_ALSO + example
+
+
+def _in_brief(settings: str) -> str:
+    """Return entries of a section of parameters with the first sentence of each."""
+    lines = []
+    for entry in re.split(r"\n(?=\S)", settings.strip()):
+        name, *text = entry.splitlines()
+        sentence, *_ = re.split(r"(?<=\.)\s", " ".join(line.strip() for line in text))
+        lines += [name, textwrap.fill(sentence, 95, **INDENTED)]
+    return "\n".join(lines)
 
 
 #: Attributes that completion shows.
@@ -164,7 +194,7 @@ class MinibatchStep(BlockedStep):
         super().__init_subclass__(**options)
         cls.__signature__ = signature_of(cls.__init__)
         if cls.__doc__:
-            cls.__doc__ = docstring_of(cls.__doc__)
+            cls.__doc__ = docstring_of(cls, cls.__doc__)
 
     def __dir__(self) -> list[str]:
         """List the attributes for users: completion leaves out those that PyMC and rooms share."""

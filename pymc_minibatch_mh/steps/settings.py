@@ -33,22 +33,22 @@ class SharedSettings(TypedDict, total=False):
     taylor_order
         Order of the control variates: "auto", 0, 1 or 2.
     centre
-        "auto" seeks the posterior's mode and expands around the mean nearby. "start" takes
-        `initial_point` as it is: no mode is sought, which the posterior need not have, nothing is
-        expanded (``taylor_order=0``), and no moves start elsewhere than PyMC does.
+        Centre of the control variates: "auto" is near the posterior's mode, "start" is
+        `initial_point`. With "start" no mode is sought, which the posterior need not have,
+        nothing is expanded (``taylor_order=0``), and no moves start elsewhere than PyMC does.
     covariance
-        With ``centre="start"``, what distances are measured by and moves are shaped by instead of
-        the posterior's covariance: an array of shape (d, d), by default the identity.
+        Array of shape (d, d) for distances and moves with ``centre="start"``, by default the
+        identity.
     coordinates
-        "auto" runs the chain in coordinates in which rows are linear, such as α = mu + tau z of a
-        hierarchy that is written with ``mu + tau * z``, and maps draws back to the model's own
-        variables: exact, by the Jacobian of the map. "model" runs it in the model's own, as "auto"
-        does where settings are in terms of them: ``centre="start"``, bounds or ranges of your own,
-        the covariance of a walk, a proposal of your own.
+        "auto" moves hierarchies in coordinates in which rows are linear, "model" in the model's
+        own. For ``mu + tau * z`` these are α = mu + tau z; draws are mapped back, and stay exact
+        by the Jacobian determinant of the map. "auto" does nothing where other settings are in
+        terms of the model's variables: ``centre="start"``, bounds or ranges of your own, the
+        covariance of a walk, a proposal of your own.
     proposal
         "auto", or a :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
     temperature
-        K > 0 raises the likelihood, and only it, to the power 1/K; above 1 it is flattened. The
+        Number K > 0 by which the log-likelihood is divided, or a schedule of such numbers. The
         trace is then one of the tempered posterior, and says so in the stat ``temperature``.
         A schedule ``[(0, 100), (400, 1)]`` starts at K = 100 and goes on at K = 1 from draw 400
         of warm-up on, which it has to end in: draws are kept at its last temperature only. Control
@@ -57,31 +57,30 @@ class SharedSettings(TypedDict, total=False):
     observed
         Names of the observed variables to subsample; by default all with 1,000 rows or more.
     weights
-        Factors of the log-likelihood of each row, such as survey weights, importance
-        weights or how often a row occurred: name of the observed variable -> array of shape (N,),
-        or the array if there is one such variable. Of rows in :class:`Rows` they are an array of
-        the same, ``rows.data("w")``. They scale the rows' bounds as well.
+        Factors of the log-likelihood of each row: an array of shape (N,), or one for each name of
+        an observed variable. They are survey weights, importance weights, or how often a row
+        occurred, and scale the rows' bounds as well. For rows in :class:`Rows` they are
+        an array of the same, ``rows.data("w")``.
     observation_dims
         Names of dims along which observations lie; by default they lie on the first axis.
     prepared
-        A file that ``step.save`` wrote for the same model and data: passes over all rows are then
-        read instead of made. Or a step on the same model whose rows, in :class:`Rows`, are the
-        first of these: then the new rows alone are read, unless they move the mode by more than
-        half a posterior standard deviation or are more than a quarter of all.
+        File of ``step.save``, or a step on the first of these rows, whose passes are reused. A file
+        belongs to the same model and data. Of a step on fewer rows, in :class:`Rows`, the new rows
+        alone are read, unless they move the mode by more than half a posterior standard
+        deviation or are more than a quarter of all.
     updates_per_draw
         Updates between two draws that are kept.
     full_pass_above
-        Rows above which a move is decided by all rows, exactly, instead of by as many drawn ones:
-        by default half of them, from where on a pass in order is as quick. With ``math.inf`` all
-        rows decide only where the test itself asks for them, as the tests were published.
+        Rows above which all rows decide a move, exactly; by default half of them. From there on a
+        pass in order is as quick. With ``math.inf`` all rows decide only where the test itself
+        asks for them, as the tests were published.
     moves_without_rows
-        How many moves follow each update that read no row: slice sampling by the prior part, along
-        one direction each that no row changes along, such as the scale of group effects, or a
-        location against the effects that it is added to. They are exact, whatever the method, and
-        models without such directions have none. "auto" takes each direction once, up to 10 of
-        them in turn. None is the default of :class:`OwnMove`, which may keep to a set of
-        positions, and all that :class:`FireflyMH` can make. Source: Neal (2003),
-        doi:10.1214/aos/1056562461.
+        Number of slice moves after each update, along directions that change no row. Such are the
+        scale of group effects, or a location against the effects that it is added to. The moves
+        are exact, whatever the method, and models without such directions have none. "auto" takes
+        each direction once, up to 10 of them in turn. None is the default of :class:`OwnMove`,
+        which may keep to a set of positions, and all that :class:`FireflyMH` can make. Source:
+        Neal (2003), doi:10.1214/aos/1056562461.
     tune
         Whether to adapt the proposal in warm-up.
     model, rng, initial_point, compile_kwargs, blocked

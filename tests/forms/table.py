@@ -1,4 +1,4 @@
-"""The tables of docs/reference/forms.md, from what the package does with every form.
+"""The tables of README.md, from what the package does with every form.
 
 Run ``PYTHONPATH=tests python -m forms.table`` in the root of the repository to write them anew.
 """
@@ -13,7 +13,7 @@ from forms.form import Form
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "forms.md"
+PAGE = Path(__file__).with_name("README.md")
 MARKERS = ("<!-- forms: begin -->\n", "<!-- forms: end -->")
 HEAD = "| form | as written | accepted | certified | reason |\n| --- | --- | --- | --- | --- |\n"
 

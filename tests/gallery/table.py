@@ -1,7 +1,7 @@
-"""The tables of the documentation's page on the gallery, made from ``results.json``.
+"""The tables of README.md, made from ``results.json``.
 
-Run ``PYTHONPATH=.:tests python tests/gallery/table.py`` in the root folder to write them into the
-page.
+Run ``PYTHONPATH=.:tests python tests/gallery/table.py`` in the root folder to write them
+there.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 from gallery.catalogue import EXAMPLES
 from gallery.run_gallery import FILE
 
-PAGE = Path(__file__).parents[2] / "docs" / "gallery.md"
+PAGE = Path(__file__).with_name("README.md")
 MARKED = re.compile(r"(<!-- table -->\n).*?(<!-- end -->)", re.DOTALL)
 VERDICTS = {"exact": "exact", "order 2": "read, no bounds"}
 

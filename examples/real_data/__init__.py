@@ -1,0 +1,24 @@
+"""Twelve models of real data, one module each, with a function that returns the model.
+
+    cd examples
+    python -m uv run --group gallery python -m real_data.run NAME
+
+samples one with `TunaMH` and with NUTS, and stores the figures that its page in the documentation
+shows; ``python -m real_data.page`` writes the pages.
+"""
+
+#: Modules with a model, in the order of the gallery.
+NAMES = (
+    "mothers_at_work",
+    "wages_by_state",
+    "doctor_visits",
+    "county_murders",
+    "happiness",
+    "employment",
+    "graduates_at_work",
+    "hours_of_mothers",
+    "veterans_homes",
+    "minutes_in_the_air",
+    "late_by_season",
+    "wages_with_outliers",
+)

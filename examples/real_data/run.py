@@ -1,0 +1,88 @@
+"""Sample models of real data with `TunaMH` and with NUTS, and store the figures of their pages.
+
+    cd examples
+    python -m uv run --group gallery python -m real_data.run [NAME ...]
+
+Two chains each, one after the other in one thread: `sample` with 5,000 + 20,000 draws, and NUTS of
+nutpie with 500 + 500. A name that has results is sampled anew.
+"""
+
+import argparse
+import json
+import time
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import arviz as az
+import nutpie
+import pymc as pm
+from xarray import DataTree
+
+import pymc_minibatch_mh as mb
+from real_data import NAMES
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+CHAINS, TUNE, DRAWS, NUTS_DRAWS = 2, 5_000, 20_000, 500
+PACKAGES = ("pymc", "pytensor", "nutpie", "arviz", "numpy", "numba")
+
+
+def summary(trace: DataTree) -> dict[str, list[float]]:
+    """Return mean, 5 %, 95 % and bulk ESS of each entry of the unknowns, by label."""
+    table = az.summary(trace, ci_prob=0.9, ci_kind="eti", round_to="none")
+    columns = table[["mean", "eti90_lb", "eti90_ub", "ess_bulk"]]
+    return {row[0]: [float(f"{x:.5g}") for x in row[1:]] for row in columns.itertuples()}
+
+
+def measured(model: pm.Model) -> dict[str, Any]:
+    """Sample a model both ways, and return the figures of its page."""
+    names = [variable.name for variable in model.free_RVs]
+    began = time.perf_counter()
+    step = mb.TunaMH(model=model, rng=1)
+    prepared = time.perf_counter() - began
+    run: dict[str, Any] = {"chains": CHAINS, "cores": 1, "random_seed": 1, "progressbar": False}
+    # Code that no other process has compiled is compiled here, and not in the time of sampling.
+    mb.sample(step, 10, tune=10, **run, quiet=True)
+    began = time.perf_counter()
+    trace = mb.sample(step, DRAWS, tune=TUNE, **run, var_names=names)
+    sampling = time.perf_counter() - began
+    began = time.perf_counter()
+    compiled = nutpie.compile_pymc_model(model, var_names=names)
+    compilation = time.perf_counter() - began
+    nuts = {"draws": NUTS_DRAWS, "tune": NUTS_DRAWS, "chains": CHAINS, "cores": 1, "seed": 1}
+    began = time.perf_counter()
+    of_nuts = summary(nutpie.sample(compiled, **nuts, progress_bar=False))
+    nuts_seconds = time.perf_counter() - began
+    stats, of_tuna = trace.sample_stats, summary(trace)
+    return {
+        "rows": int(step.target.source.n_rows),
+        "unknowns": len(of_tuna),
+        "prepared": prepared,
+        "seconds": sampling,
+        "rows_per_update": float(stats["n_obs"].mean()),
+        "acceptance": float(stats["accept"].mean()),
+        "full": float(stats["full_pass"].mean()),
+        "tuna": of_tuna,
+        "nuts_compilation": compilation,
+        "nuts_seconds": nuts_seconds,
+        "nuts": of_nuts,
+        "versions": {name: version(name) for name in PACKAGES},
+    }
+
+
+def main() -> None:
+    """Sample the models that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    for name in parser.parse_args().names or NAMES:
+        found = measured(import_module(f"real_data.{name}").model())
+        RESULTS.mkdir(exist_ok=True)
+        text = json.dumps(found, indent=1)
+        (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        print(name, {k: v for k, v in found.items() if isinstance(v, int | float)}, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The examples of the docstrings run, and print what they say."""
+
+import doctest
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_minibatch_mh
+from pymc_minibatch_mh import PoissonMH, TunaMH, sample
+
+PUBLIC = [getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__]
+SHOWN = [one for one in PUBLIC if ">>>" in (one.__doc__ or "")]
+#: Where log-likelihoods have ranges, as `PoissonMH` needs them.
+BOUNDED = {"lower": 0.45, "upper": 0.55, "default_transform": None}
+
+
+@pytest.fixture(scope="module")
+def given():
+    """What the examples take as given, and short runs in the place of those that they show."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([np.ones(2_000), rng.uniform(-1.0, 1.0, (2_000, 2))])
+    late = (rng.random(2_000) < 0.4).astype(np.int8)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 2.5, shape=3)
+        pm.Bernoulli("late", logit_p=X @ beta, observed=late)
+    step = TunaMH(model=model, rng=1)
+    trace = sample(step, 600, tune=200, chains=2, random_seed=1, progressbar=False, quiet=True)
+    names = {name: getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__}
+    return names | {"np": np, "model": model, "step": step, "trace": trace, "X": X, "late": late}
+
+
+@pytest.fixture
+def short_chains(monkeypatch):
+    sampled = pm.sample
+
+    def short(draws, step):
+        return sampled(10, tune=5, step=step, chains=1, cores=1, progressbar=False, quiet=True)
+
+    monkeypatch.setattr(pm, "sample", short)
+
+
+def uniform_model():
+    with pm.Model() as model:
+        p = pm.Uniform("p", **BOUNDED)
+        pm.Bernoulli("seen", p=p, observed=np.arange(2_000) % 2)
+    return model
+
+
+def test_examples_are_in_nearly_all_docstrings():
+    assert len(SHOWN) >= 24
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("short_chains")
+@pytest.mark.parametrize("public", SHOWN, ids=lambda one: one.__name__)
+def test_the_example_runs(public, given):
+    model = uniform_model() if public is PoissonMH else given["model"]
+    globs = {**given, "pm": pm, "model": model}
+    example = doctest.DocTestParser().get_doctest(public.__doc__, globs, public.__name__, None, 0)
+    said: list[str] = []
+    results = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
+    assert results.failed == 0, "".join(said)

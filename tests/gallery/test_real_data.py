@@ -1,0 +1,37 @@
+"""The gallery of the documentation: its models are read rightly, and its pages show the results."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from likelihood.evaluation import assert_read_rightly, split_of
+from real_data import NAMES, page
+from tiers import fast
+
+#: Largest distance of two means, in Monte Carlo errors of both.
+MEAN = 5.0
+#: Half of the width of a normal distribution's interval of 90 %, in standard deviations.
+HALF_WIDTH = 1.645
+
+
+def test_pages_are_those_of_the_results():
+    assert {file: file.read_text("utf-8") for file in page.written()} == page.written()
+    assert all((page.FIGURES / f"{name}.svg").exists() for name in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_posteriors_are_those_of_nuts(name):
+    result = page.stored(name)
+    labels = list(result["tuna"])
+    assert set(result["nuts"]) == set(labels)
+    tuna, nuts = (np.array([result[s][label] for label in labels]).T for s in page.SAMPLERS)
+    sd = (tuna[2] - tuna[1]) / (2.0 * HALF_WIDTH)
+    error = sd * np.sqrt(1.0 / tuna[3] + 1.0 / nuts[3])
+    assert np.abs((tuna[0] - nuts[0]) / error).max() < MEAN
+
+
+@pytest.mark.parametrize("name", fast(NAMES, ["mothers_at_work"]))
+def test_rows_are_those_of_the_model(name):
+    model = import_module(f"real_data.{name}").model()
+    assert_read_rightly(model, split_of(model))
