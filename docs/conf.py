@@ -21,7 +21,6 @@ extensions = [
 ]
 exclude_patterns = [
     "_build",
-    "generated",
     "jupyter_execute",
     # Generated, and included by pages.
     "background/papers/results",
@@ -44,7 +43,10 @@ nb_execution_timeout = 300
 nb_output_stderr = "remove"
 
 autosummary_generate = True
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+#: A longer signature has a line for each parameter.
+python_maximum_signature_line_length = 88
 numpydoc_show_class_members = False
 
 #: Names of other projects that the pages refer to, with their addresses: a build fetches nothing.

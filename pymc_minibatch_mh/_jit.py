@@ -172,7 +172,7 @@ class _CacheFile(IndexDataCacheFile):
 class _Cache(FunctionCache):
     """Numba's own, for one version of this package, and for disks that are full.
 
-    Numba compiles again what is in a file that has changed, and not what has it compiled in. An
+    Numba compiles again the functions of a file that has changed, and not their callers. An
     index names the classes of records that functions take, and these may have moved; the version
     that it was written by is compared first.
     """

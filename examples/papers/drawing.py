@@ -35,14 +35,22 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(panels: Sequence[Panel], file: Path) -> None:
-    """Write the panels to an SVG file, at most three beside each other."""
+def draw(panels: Sequence[Panel], file: Path, *, one_legend: bool = False) -> None:
+    """Write the panels to an SVG file, at most three beside each other.
+
+    One legend for all is that of the first panel, and lies beside them.
+    """
     columns = min(COLUMNS, len(panels))
     lines = math.ceil(len(panels) / columns)
     with plt.rc_context(STYLE):
         figure = Figure(figsize=(WIDTH * columns, HEIGHT * lines), layout="constrained")
         for k, panel in enumerate(panels):
-            _draw_panel(figure.add_subplot(lines, columns, k + 1), panel)
+            ax = figure.add_subplot(lines, columns, k + 1)
+            _draw_panel(ax, panel)
+            if not one_legend and len(panel.curves) > 1:
+                ax.legend()
+        if one_legend:
+            figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
         save(figure, file)
 
 
@@ -65,8 +73,6 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
         ax.locator_params(axis="x", nbins=6)
     if panel.log_y:
         ax.set_yscale("log")
-    if len(panel.curves) > 1:
-        ax.legend()
 
 
 def _draw_curve(ax: Axes, curve: Curve, colour: str) -> None:

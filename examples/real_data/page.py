@@ -162,13 +162,12 @@ def overview() -> str:
     for name in NAMES:
         result, (title, _) = stored(name), docstring(name)
         tuna, nuts = speeds(result)
-        ess = least_ess(result["nuts"])
-        ratio = number(tuna / nuts) if ess >= CONVERGED else "–"
-        figures = (result["rows_per_update"], tuna, nuts)
+        subject, kind = title.split(": ")
+        figures = [number(x) for x in (result["rows_per_update"], tuna, nuts)]
+        figures[-1] += "" if least_ess(result["nuts"]) >= CONVERGED else "\\*"
         size = (f"{result['rows']:,}", str(result["unknowns"]))
-        rows.append([f"[{title}]({name}.md)", *size, *map(number, figures), ratio])
-    head = ["model", "observations", "unknowns", "observations per update"]
-    head += ["`TunaMH`, ESS/s", "NUTS, ESS/s", "ratio"]
+        rows.append([f"[{subject}]({name}.md), {kind}", *size, *figures])
+    head = ["model", "rows", "unknowns", "rows per update", "`TunaMH`, ESS/s", "NUTS, ESS/s"]
     entries = "\n".join(NAMES)
     return f"""\
 # Gallery
@@ -179,8 +178,8 @@ beside that of NUTS, and the time of both.
 {table(head, rows)}
 ESS/s is the number of effective draws per second of warm-up and sampling, of the slowest unknown.
 Compilation and preparation come on top: they stand on each page. NUTS is nutpie's, with 500 + 500
-draws in each of two chains, and `TunaMH` ran with 5,000 + 20,000. A ratio is left out where NUTS
-has not converged in this time.
+draws in each of two chains, and `TunaMH` ran with 5,000 + 20,000. At a star, NUTS has not converged
+in this time, and needs a longer warm-up.
 
 Another 25 models, from PyMC's own gallery and manual, are sampled or refused with the reason in
 `tests/gallery/README.md` of the repository.

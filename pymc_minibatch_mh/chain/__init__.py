@@ -1,1 +1,1 @@
-"""One chain: what it runs on, what it is, and what it learns."""
+"""One chain: its program, its state, and its adaptation."""

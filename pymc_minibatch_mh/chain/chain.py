@@ -234,7 +234,7 @@ class Chain:
         """Return the records of this chain's compiled updates, laid out for them."""
         if self._linked is None:
             state, size, program = self._state, self.position.size, self.program
-            # First, as it may compile what the posterior's context then has the address of.
+            # First, as it may compile a function whose address the posterior's context then has.
             proposal = program.proposal.linked(state.proposal, program.plan)
             pool = self._drawn_ahead()
             move = Move(self.position, *(np.zeros(size) for _ in Move._fields[1:]))
@@ -391,7 +391,7 @@ def recentre(chain: Chain) -> None:
     try:
         plan = chain.plan.around(mean)
     except (ModeError, BoundsError) as reason:
-        # Any centre leaves the draws what they are; the old one has served all of warm-up.
+        # Draws have the same law for any centre; the old one has served all of warm-up.
         state.unmoved = str(reason)
         return
     chain.move_centre(plan)

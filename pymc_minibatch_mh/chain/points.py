@@ -31,7 +31,7 @@ STEP_OFF = 0.1
 #: along the scale alone a few are enough, while scale and location of effects that other steps move
 #: run away together, and slower.
 SWEEPS, MOST_MOVES = 200, 20_000
-#: How many conditional standard deviations are far, in excess of what is usual; and the share of
+#: How many conditional standard deviations are far, in excess of the usual number; and the share of
 #: that way that is no running away any more, where nobody knows the standard deviations.
 FAR, MUCH_LESS = 20.0, 0.125
 #: Of the moves that are tried, so that a start is judged the same in all processes.

@@ -18,7 +18,7 @@ from pymc_minibatch_mh.reference.row_sums import BoundedMove, Spread, SpreadIn
 CHUNK = 65_536
 #: Share of all rows that counts as the largest ones, and the most of them.
 TOP_SHARE, MOST_TOP_ROWS = 1e-3, 1_000
-#: Repetitions of a test: those that tell what one costs, the least and the most after them.
+#: Repetitions of a test: those that measure its cost, the least and the most after them.
 PILOT, FEWEST_REPETITIONS, MOST_REPETITIONS = 2, 2, 100
 #: Rows that the repetitions for one move may read, however few rows there are.
 LEAST_BUDGET = 30_000
@@ -78,7 +78,7 @@ class Probe:
         self._chain = chain.copy()
         test = chain.program.method.probed(self._chain.state.test)
         self._chain.change(test=test)
-        # Tests have a stream of their own, so that pairs do not depend on what they read.
+        # Tests have a stream of their own, so that pairs do not depend on the rows that they read.
         (self._rows_rng,) = rng.spawn(1)
         self._moves_rng = rng
         self._of_moves = generator_addresses(self._moves_rng)
@@ -108,7 +108,7 @@ class Probe:
         pilot = self._repeated(move, PILOT)
         if pilot[repeat.VIOLATED] > 0.0:
             return Acceptance(math.nan, math.nan, math.nan, math.nan)
-        # The pilot only sets their number: a mean that stops by what it has seen is biased.
+        # The pilot only sets their number: a mean that stops by its own draws is biased.
         affordable = max(self.n_rows, LEAST_BUDGET) * PILOT / max(pilot[repeat.ROWS], 1.0)
         repetitions = int(np.clip(affordable, FEWEST_REPETITIONS, MOST_REPETITIONS))
         outcomes = self._repeated(move, repetitions)

@@ -202,7 +202,7 @@ class Differences:
         step, doubt = chosen(here, yes.step, no.step), chosen(here, yes.doubt, no.doubt)
         error = chosen(here, yes.error, no.error)
         if here is not condition.after:
-            # Which branch is taken changed: what is left is to subtract.
+            # Another branch is taken: the values are subtracted.
             stays = self._cells.node(scalar.eq, (here, condition.after))
             step = chosen(stays, step, plain.subtract(after, before))
             doubt = chosen(stays, doubt, plain.sizes(before, after, yes.error, no.error))

@@ -57,7 +57,7 @@ class WatchedModel:
         return {**self.__dict__, "_model": None, "_declared": {}, "_given": {}}
 
     def require_unchanged(self, step: str) -> None:
-        """Refuse what changed, by a StaleDataError that names it and the step to build again."""
+        """Raise StaleDataError for changed data, with their name and the step to build again."""
         edited, changed = self._edited(), self._changed()
         if edited or changed:
             what, other = (edited, "another model") if edited else (changed, "other data")
@@ -101,7 +101,7 @@ def _difference(before: Declared, now: Declared) -> str:
     return ""
 
 
-#: Changes with what a file holds and with how it is computed.
+#: Changes with the contents of a file and with their computation.
 FORMAT = "pymc_minibatch_mh prepared step 9"
 #: Errors of reading a file of another kind, a damaged one or a folder.
 _NOT_SAVED = (
@@ -157,7 +157,7 @@ def write(path: str | PathLike, plan: Plan) -> None:
 
 def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Write a file as a whole or not at all; an OSError names the file."""
-    # A link stays one, and what is no file, such as a pipe, is written to.
+    # A link stays one, and a pipe or another path that is no file is written to.
     place = path.resolve()
     part = place.with_name(f"{place.name}.{os.getpid()}.part")
     if place.exists() and not place.is_file():

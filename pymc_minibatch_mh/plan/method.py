@@ -82,8 +82,8 @@ class Method(ABC):
     A method is frozen and serves all chains. All that changes in a chain, adapted settings and
     state of the test alike, lies in a record of its own: a named tuple of floats, ints and arrays,
     which is copied, pickled and resumed with the chain. The class of the record names the compiled
-    functions of the test (:func:`pymc_minibatch_mh.kernels.roles.role_of`): ``decide``, or ``plan``
-    and ``decide_batch`` for a test that looks at growing batches.
+    functions of the test (:func:`pymc_minibatch_mh.kernels.roles.role_of`): ``decide``, or
+    ``sample_size`` and ``decide_batch`` for a test that looks at growing batches.
     """
 
     #: Acceptance that a random walk aims at: that of exact Metropolis–Hastings.
@@ -155,7 +155,7 @@ class Method(ABC):
     def adapted(self, record: Any, totals: np.ndarray, plan: Plan, updates_per_draw: int) -> Any:
         """Return the record of a chain after a window of warm-up.
 
-        `totals`, shape (N_COUNTS,), have what updates counted, earlier windows with less weight.
+        `totals`, shape (N_COUNTS,), have the counts of updates, earlier windows with less weight.
         """
         return record
 

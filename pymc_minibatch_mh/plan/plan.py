@@ -58,7 +58,7 @@ class Requirements:
 
     @property
     def ranges(self) -> bool:
-        """Whether what bounds rows are ranges of their log-likelihoods."""
+        """Whether rows are bounded by ranges of their log-likelihoods."""
         return self.derived_ranges or self.given_ranges is not None
 
     @property

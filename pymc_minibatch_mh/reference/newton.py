@@ -54,7 +54,7 @@ def newton_search(
     Raises
     ------
     ModeError
-        If there is no mode on the way up; says what was found there.
+        If there is no mode on the way up; describes the last points.
     """
     for _ in range(FITS):
         path = _Path(density, Names(names), tolerance)

@@ -270,7 +270,7 @@ def _tree(
 
 
 def _provenance(step: MinibatchStep) -> dict[str, str | float]:
-    """Return what a trace says of the step that drew it."""
+    """Return the attributes of a trace about the step that drew it."""
     return {
         "step_library": "pymc_minibatch_mh",
         "step_library_version": version("pymc-minibatch-mh"),

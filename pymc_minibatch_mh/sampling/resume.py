@@ -50,7 +50,7 @@ def resumed(
         chain = Chain(step.program, rng, adapting=False)
         chain.state = state
         chain.place(position, np.empty(0))
-        # What is remembered stays as it is, and may be gone on from again.
+        # The remembered state stays as it is: chains may go on from it again.
         chains.append(chain.copy())
     return replace(settings, chains=len(chains), tune=0), chains
 

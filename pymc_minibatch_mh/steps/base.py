@@ -171,7 +171,7 @@ class MinibatchStep(BlockedStep):
 
     __signature__: ClassVar[Signature]
 
-    #: The chain that runs, and what all chains of this step run on.
+    #: The chain that runs, and the program of all chains of this step.
     chain: Chain
     program: Program
     _watched: WatchedModel

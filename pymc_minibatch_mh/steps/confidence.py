@@ -277,7 +277,7 @@ class ConfidenceMH(MinibatchStep):
     Guarantee: *approximate*. An update decides otherwise than Metropolis on all rows would with
     probability `delta` at most, at every pair of positions; with ``range="bounds"`` this holds
     given valid bounds. No bias of the posterior follows from it alone. The stat
-    ``error_estimate`` is what the looks of an update have spent of `delta`.
+    ``error_estimate`` is the part of `delta` that the looks of an update have spent.
 
     Parameters
     ----------

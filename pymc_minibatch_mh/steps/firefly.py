@@ -66,7 +66,7 @@ from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
 
-#: Rows that are read at a time: what is known of them fits on the stack.
+#: Rows that are read at a time: their figures fit on the stack.
 BLOCK = 1024
 #: In place of the number of bright rows: they have yet to be drawn.
 UNKNOWN = -1

@@ -143,7 +143,7 @@ class OwnTestMethod(BatchMethod):
     controls: str
     walk_target: float = 0.234
     _functions: tuple[Any, Any] = field(init=False, repr=False)
-    # Taken on building: numba has frozen what the functions use.
+    # Taken on building: numba has frozen the globals of the functions.
     _codes: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ keep each with probability φ_i(θ)/φ̄_i, which makes the times s_i that row i
 Poisson(φ_i(θ)); accept with min(1, exp(λ_c) Π_i [φ_i(θ')/φ_i(θ)]^s_i), λ_c the log ratio of prior
 and proposals. Log-likelihoods count relative to the centre θ̂: a constant per row cancels out of
 φ_i, as m_i is relative to the same one, and the rows' differences give just this. Control variates
-have no place here, since what is bounded is the log-likelihood itself.
+have no place here, since the log-likelihood itself is bounded.
 
 Guarantee
 ---------

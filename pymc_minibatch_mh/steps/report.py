@@ -74,8 +74,8 @@ _WAITING = (
 
 
 def progress_columns(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list]]:
-    """Return the columns of the progress bar and what they show before the first draw."""
-    # Of fixed width, as PyMC's own columns share what is left.
+    """Return the columns of the progress bar and their values before the first draw."""
+    # Of fixed width, as PyMC's own columns share the rest.
     columns = [
         TextColumn("{task.fields[n_obs]:,}", table_column=Column("Rows", min_width=6)),
         TextColumn("{task.fields[accept]:0.2f}", table_column=Column("Accept", min_width=6)),

@@ -34,7 +34,7 @@ and -U_i(θ) - φ_i(θ→θ') = -U_i(θ') - φ_i(θ'→θ) turns the second entr
 Rows that would be drawn nearly always are *heavy*, and fixed: every update reads them, their change
 counts with λ_c in the last decision, and C is that of the others.
 
-A pair may be decided by all rows instead, if what decides so is symmetric in θ and θ' and knows
+A pair may be decided by all rows instead, if that choice is symmetric in θ and θ' and knows
 no row that was drawn. Clipping a change to ± its bound is odd, hence the test still balances the
 pair, but for another ratio wherever a bound does not hold.
 
@@ -158,7 +158,7 @@ def accept_probability(cheap, log_product, delayed):
 
 @compiled(spliced=True)
 def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
-    """Read drawn rows, thin them, and return what the kept ones add to the log ratio.
+    """Read drawn rows, thin them, and return the sum of the kept ones in the log ratio.
 
     A row that exceeds its bound is clipped; the counts remember the one that does so most. `bounds`
     holds the number of the table, and the M and the C M of the move.
@@ -185,7 +185,7 @@ def _product_of_drawn(test, move, posterior, rng, drawn, bounds, counts):
 
 @compiled()
 def _product_of_all(move, posterior, bounds, informs, counts):
-    """Read all rows and return what they add to the log ratio; learn from a move that informs.
+    """Read all rows and return their sum in the log ratio; learn from a move that informs.
 
     The counts learn as from C M drawn rows: without this, a χ at which every move reads all rows
     could not be found to be too large.
@@ -245,7 +245,7 @@ def thin_rows(test, move, cheap, posterior, rng, counts):
         product = _product_of_all(move, posterior, bounds, informs, counts)
     counts[entry.N_LOOKS] += 1.0
     counts[entry.LOG_RATIO] = cheap + product
-    # Past the first stage of a delayed acceptance, what is left to decide is the product.
+    # Past the first stage of a delayed acceptance, the product is left to decide.
     probability = accept_probability(0.0 if test.delayed else cheap, product, 0.0)
     return (1.0 if rng.random() < probability else 0.0), probability, float(count)
 

@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "peers.json"
 DOCS = HERE.parents[1] / "docs"
 PAGE, FIGURE = HERE / "README.md", DOCS / "figures" / "peers.svg"
-#: The table of ratios alone, which the documentation includes.
+#: The first table without ratios, which the documentation includes.
 SUMMARY = DOCS / "background" / "peers.md"
 MARKED = re.compile(r"<!-- peers -->\n.*?<!-- end -->", re.DOTALL)
 #: Sampler -> its title, in the order of the tables.
@@ -212,8 +212,8 @@ def best(found: Results, problem: str, samplers: Sequence[str], figure: str) -> 
     return min(right, key=lambda cell: sign * getattr(cell, figure), default=None)
 
 
-def headline(found: Results) -> str:
-    """Return the table of ratios: ours to the best of each kind of peer."""
+def headline(found: Results, *, ratios: bool = True) -> str:
+    """Return the table of ours beside the best of each kind of peer."""
     headers = [
         "problem", "`sample`", "`pm.sample`", "HMCECS", "NUTS", "`sample` to HMCECS",
         "`sample` to NUTS", "ours to 1,000", "best peer to 1,000",
@@ -231,10 +231,12 @@ def headline(found: Results) -> str:
             None if cell is None else cell.to_enough
             for cell in (best(found, problem, kind, "to_enough") for kind in (OURS, PEERS))
         ]
-        ratios = [speeds[0] / x if speeds[0] and x else None for x in speeds[2:]]
-        cells = ["–" if x is None else number(x) for x in (*speeds, *ratios, *seconds)]
+        found_ratios = [speeds[0] / x if speeds[0] and x else None for x in speeds[2:]]
+        figures = [*speeds, *(found_ratios if ratios else []), *seconds]
+        cells = ["–" if x is None else number(x) for x in figures]
         rows.append([DESCRIBED[problem].title, *cells])
-    return table(headers, rows)
+    kept = [head for head in headers if ratios or " to " not in head or "1,000" in head]
+    return table(kept, rows)
 
 
 def block(runs: Sequence[Record]) -> str:
@@ -301,8 +303,8 @@ def main() -> None:
     """Write the page, the table of ratios and the figure."""
     runs = json.loads(RESULTS.read_text(encoding="utf-8"))["runs"]
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), runs), encoding="utf-8")
-    SUMMARY.write_text(headline(results(runs)), encoding="utf-8")
-    draw(panels(results(runs)), FIGURE)
+    SUMMARY.write_text(headline(results(runs), ratios=False), encoding="utf-8")
+    draw(panels(results(runs)), FIGURE, one_legend=True)
 
 
 if __name__ == "__main__":

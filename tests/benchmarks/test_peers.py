@@ -249,12 +249,15 @@ def test_the_page_shows_what_is_stored():
     assert peers_page.written(page, runs) == page
     assert peers_page.written(page, FLIGHTS) != page
     summary = peers_page.SUMMARY.read_text(encoding="utf-8")
-    assert summary == peers_page.headline(peers_page.results(runs)) in page
+    found = peers_page.results(runs)
+    assert summary == peers_page.headline(found, ratios=False)
+    assert peers_page.headline(found) in page
 
 
 def test_the_figure_shows_what_is_stored(tmp_path):
     runs = json.loads(peers_page.RESULTS.read_text(encoding="utf-8"))["runs"]
-    peers_page.draw(peers_page.panels(peers_page.results(runs)), tmp_path / "peers.svg")
+    panels = peers_page.panels(peers_page.results(runs))
+    peers_page.draw(panels, tmp_path / "peers.svg", one_legend=True)
     paths = [
         [
             x

@@ -8,9 +8,12 @@ import pytest
 
 import pymc_minibatch_mh
 from pymc_minibatch_mh import PoissonMH, TunaMH, sample
+from tiers import fast
 
 PUBLIC = [getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__]
 SHOWN = [one for one in PUBLIC if ">>>" in (one.__doc__ or "")]
+#: Examples of steps are written by one function: that of one step runs in the fast tier.
+FEW = [one for one in SHOWN if one is TunaMH or not one.__name__.endswith("MH")]
 #: Where log-likelihoods have ranges, as `PoissonMH` needs them.
 BOUNDED = {"lower": 0.45, "upper": 0.55, "default_transform": None}
 
@@ -53,7 +56,7 @@ def test_examples_are_in_nearly_all_docstrings():
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("short_chains")
-@pytest.mark.parametrize("public", SHOWN, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("public", fast(SHOWN, FEW), ids=lambda one: one.__name__)
 def test_the_example_runs(public, given):
     model = uniform_model() if public is PoissonMH else given["model"]
     globs = {**given, "pm": pm, "model": model}
