@@ -243,7 +243,7 @@ def require_stats(trace: xr.DataTree) -> None:
     if missing:
         raise SettingError(
             f"{missing[0]!r} is not among the sample_stats of the trace, so that none of this "
-            "package's steps drew it. Give what pm.sample(step=step) returned."
+            "package's steps drew it. Pass the trace that pm.sample(step=step) returns."
         )
 
 

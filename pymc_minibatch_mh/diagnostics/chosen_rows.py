@@ -18,7 +18,7 @@ def trace_of(name: str, trace: Any) -> xr.DataTree:
     """Return the trace that was given as `name`; SettingError if it is no tree of groups."""
     if not isinstance(trace, xr.DataTree):
         raise SettingError(
-            f"{name}={type(trace).__name__} is no trace. Give what pm.sample() returned."
+            f"{name}={type(trace).__name__} is no trace. Pass the trace that pm.sample() returns."
         )
     return trace
 
@@ -141,7 +141,9 @@ def posterior_draws(trace: xr.DataTree, model: pm.Model) -> dict[str, np.ndarray
     SettingError if the trace holds no posterior, or not all free variables of the model.
     """
     if "posterior" not in trace_of("trace", trace).children:
-        raise SettingError("trace= has no group 'posterior'. Give what pm.sample() returned.")
+        raise SettingError(
+            "trace= has no group 'posterior'. Pass the trace that pm.sample() returns."
+        )
     posterior = trace["posterior"]
     missing = [str(rv.name) for rv in model.free_RVs if rv.name not in posterior.data_vars]
     if missing:

@@ -72,7 +72,7 @@ def plot_audit(
     ...     found = audit(trace, step, pairs=50)
     >>> figure = plot_audit(found)
     """
-    _require(dt, ("acceptance_error", "bias", "bias_mcse"), "what audit() returned")
+    _require(dt, ("acceptance_error", "bias", "bias_mcse"), "the result of audit()")
     points = xr.Dataset({"acceptance_error": _errors(dt), "bias": _biases(dt)})
     pc_kwargs["aes"] = {"color": ["moment"], **pc_kwargs.get("aes", {})}
     figure = _Figure(points, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
@@ -181,7 +181,7 @@ def plot_bounds(
     >>> figure = plot_bounds(trace)
     """
     found = dt if isinstance(dt, xr.Dataset) else _sample_stats(dt, "bound_ratio")
-    _require(found, ("bound_ratio",), "what audit() or pm.sample() returned")
+    _require(found, ("bound_ratio",), "the result of audit() or a trace")
     dim = "pair" if "pair" in found["bound_ratio"].dims else "draw"
     ratios = found["bound_ratio"].drop_vars(["chain", "draw"] if dim == "pair" else "draw")
     ratios = ratios.where(ratios > 0.0)
@@ -431,7 +431,7 @@ def _sample_stats(dt: xr.DataTree, name: str) -> xr.Dataset:
     trace = trace_of("dt", dt)
     known = "sample_stats" in trace.children
     group = trace["sample_stats"].to_dataset() if known else xr.Dataset()
-    _require(group, (name,), "what pm.sample() returned, from a step of this package")
+    _require(group, (name,), "the trace of a step of this package")
     return group
 
 

@@ -59,7 +59,7 @@ def _require_last(step: MinibatchStep, model: pm.Model, trace: Any) -> None:
     name = type(step).__name__
     if not isinstance(trace, xr.DataTree) or "posterior" not in trace.children:
         raise SettingError(
-            f"resume={type(trace).__name__} is no trace. Pass what sample(step) returned."
+            f"resume={type(trace).__name__} is no trace. Pass the trace that sample(step) returns."
         )
     posterior = trace["posterior"]
     drew = posterior.attrs.get("step", "no step of sample()")
