@@ -48,7 +48,7 @@ def stored(name: str) -> Result:
 
 
 def docstring(name: str) -> tuple[str, str]:
-    """Return the title of a model, and what its data are."""
+    """Return the title of a model, and the description of its data."""
     text = ast.get_docstring(ast.parse((HERE / f"{name}.py").read_text(encoding="utf-8")))
     assert text is not None
     title, body = text.split("\n\n", 1)

@@ -53,7 +53,7 @@ def measured(model: pm.Model) -> dict[str, Any]:
     compilation = time.perf_counter() - began
     nuts = {"draws": NUTS_DRAWS, "tune": NUTS_DRAWS, "chains": CHAINS, "cores": 1, "seed": 1}
     began = time.perf_counter()
-    of_nuts = summary(nutpie.sample(compiled, **nuts, progress_bar=False))
+    nuts_trace = nutpie.sample(compiled, **nuts, progress_bar=False)
     nuts_seconds = time.perf_counter() - began
     stats, of_tuna = trace.sample_stats, summary(trace)
     return {
@@ -67,7 +67,7 @@ def measured(model: pm.Model) -> dict[str, Any]:
         "tuna": of_tuna,
         "nuts_compilation": compilation,
         "nuts_seconds": nuts_seconds,
-        "nuts": of_nuts,
+        "nuts": summary(nuts_trace),
         "versions": {name: version(name) for name in PACKAGES},
     }
 
