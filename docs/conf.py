@@ -4,6 +4,10 @@ import os
 import zlib
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from typing import Any
+
+from jupyter_cache import get_cache
+from jupyter_cache.executors import load_executor
 
 project = "pymc-minibatch-mh"
 author = "The pymc-minibatch-mh developers"
@@ -113,3 +117,22 @@ html_theme_options = {
     "show_prev_next": True,
 }
 copybutton_exclude = ".linenos, .gp, .go"
+
+
+def run_notebooks(app: Any) -> None:
+    """Run the notebooks that have changed side by side: Sphinx would run one after the other.
+
+    One that fails is not kept, so Sphinx runs it again and names its error.
+    """
+    cache = get_cache(nb_execution_cache_path)
+    for page in sorted(Path(app.srcdir, "tutorials").glob("*.md")):
+        if "file_format: mystnb" in page.read_text(encoding="utf-8"):
+            reader = {"name": "myst_nb_md", "type": "plugin"}
+            cache.add_nb_to_project(str(page), read_data=reader)
+    load_executor("local-parallel", cache).run_and_cache(timeout=nb_execution_timeout)
+
+
+def setup(app: Any) -> None:
+    """Have the notebooks run before the pages are read."""
+    if app.config.nb_execution_mode == "cache":
+        app.connect("builder-inited", run_notebooks)
