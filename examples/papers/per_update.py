@@ -129,7 +129,7 @@ class ChosenTest(NamedTuple):
 @role_of(ChosenTest, "sample_size")
 @compiled(inlined=True)
 def plan_of_chosen(noise: Any, n: Any, total: Any, test: Any) -> Any:
-    """Return the rows of the next look, as :func:`austere.plan` does."""
+    """Return the rows of the next look, as :func:`austere.sample_size` does."""
     return sample_size(noise, n, total, test)
 
 

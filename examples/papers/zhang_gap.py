@@ -33,7 +33,7 @@ TUNA, ALL = f"TunaMH, χ = {CHI:g}", "all rows"
 #: The χ of figure 1c, which the text does not have, and those sizes M that are sampled.
 CHIS, SAMPLED = (0.0, 0.1, 1.0, 10.0), (0.3, 3.0, 10.0)
 RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9)
-#: Settings of the approximate tests, as the package's `plan` and `decide_batch` take them.
+#: Settings of the approximate tests, as `sample_size` and `decide_batch` take them.
 TESTS: dict[str, tuple[Any, Any]] = {
     "Austere, ε = .05": (austere, austere.austere_test(0.05, batch_size=BATCH)),
     "Austere, ε = .01": (austere, austere.austere_test(0.01, batch_size=BATCH)),

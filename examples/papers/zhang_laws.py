@@ -2,7 +2,8 @@
 
 Rows of the same change are alike, so that only how many of each kind are drawn matters: two
 Poisson counts for the exact tests, one hypergeometric count a look for the approximate ones. What
-is summed are the functions that the steps run, `rate`, `thin`, `plan` and `decide_batch`.
+is summed are the functions that the steps run, `rate`, `thin`, `sample_size` and
+`decide_batch`.
 """
 
 from typing import Any
@@ -54,7 +55,7 @@ def batch_decision(changes: Array, counts: Array, module: Any, test: Any) -> tup
     changes, counts
         Changes and numbers of the two kinds of rows.
     module, test
-        Where `plan` and `decide_batch` are, and their settings.
+        Where `sample_size` and `decide_batch` are, and their settings.
     """
     total = int(counts.sum())
     uniforms = (np.arange(UNIFORMS) + 0.5) / UNIFORMS

@@ -210,7 +210,7 @@ def _rows_for_error(noise, n, total, test):
 @role_of(BarkerTest, "sample_size")
 @compiled(inlined=True)
 def sample_size(noise, n, total, test):
-    """Return the rows of the next look: see :func:`roles.plan`.
+    """Return the rows of the next look: see :func:`roles.sample_size`.
 
     "predict": b = ceil(1/(1/total + 0.7 sigma²/V)), or more for `max_error`. V has to be symmetric
     in the two positions, or the test is biased. "grow": `batch_size` more, whatever V is.

@@ -60,7 +60,7 @@ LinkedOwnTest.decide = look_until_decided  # type: ignore[attr-defined]
 @role_of(LinkedOwnTest, "sample_size")
 @compiled(inlined=True)
 def plan_own(noise, n, total, test):
-    """Ask the user's function how many rows to read: see :func:`roles.plan`."""
+    """Ask the user's function how many rows to read: see :func:`roles.sample_size`."""
     asked = function_at(test.sample_size_at, SAMPLE_SIZE)(noise, n, total, test.numbers)
     if asked < 0:
         return total
@@ -195,19 +195,19 @@ class OwnTestMH(MinibatchStep):
 
     Parameters
     ----------
-    plan
-        ``plan(noise, n, total, numbers) -> int``: how many rows the next look must have read.
-        `noise` is V, with V(1/b - 1/N) the predicted variance of the log ratio from b rows,
+    sample_size
+        ``sample_size(noise, n, total, numbers) -> int``: how many rows the next look must have
+        read. `noise` is V, with V(1/b - 1/N) the predicted variance of the log ratio from b rows,
         symmetric in the two positions; `n` rows were read, of `total`. Half of the rows or more
         stand for all of them. Rows that every update reads are in neither.
-    judge
-        ``judge(log_ratio, variance, skewness, n, total, uniform, numbers) -> (verdict, acceptance
-        probability, error estimate)``, all floats: 1 accepts, 0 rejects, -1 reads more. `uniform`
-        is the same number in [0, 1) at every look; with all rows the variance is 0.
-    numbers
-        Settings that both are handed, float64 of shape (k,).
+    decide_batch
+        ``decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers) -> (verdict,
+        acceptance probability, error estimate)``, all floats: 1 accepts, 0 rejects, -1 reads more.
+        `uniform` is the same number in [0, 1) at every look; with all rows the variance is 0.
     controls
         Which error the test controls, in words.
+    numbers
+        Settings that both are handed, float64 of shape (k,).
     walk_target
         Acceptance that a random walk aims at in warm-up.
     vars

@@ -109,7 +109,7 @@ def error_estimate(variance, skewness, n, total, test):
 def sample_size(noise, n, total, test):
     """Return the rows of the one batch, ceil(1/(1/total + 0.7 max_sd²/V)) or `batch_size`.
 
-    V has to be symmetric in the two positions, or the test is biased: see :func:`roles.plan`.
+    V has to be symmetric in the two positions, or the test is biased.
     """
     rows = rows_for_variance(noise, total, AIM * test.max_sd**2)
     return min(total, max(rows, test.batch_size))

@@ -1,6 +1,8 @@
 """The examples of the docstrings run, and print what they say."""
 
 import doctest
+import inspect
+import re
 
 import numpy as np
 import pymc as pm
@@ -48,6 +50,17 @@ def uniform_model():
         p = pm.Uniform("p", **BOUNDED)
         pm.Bernoulli("seen", p=p, observed=np.arange(2_000) % 2)
     return model
+
+
+def test_parameters_have_the_names_that_they_are_given_by():
+    parts = {one: re.split(r"\n(.+)\n-+\n", inspect.getdoc(one) or "") for one in PUBLIC}
+    found = {one: p[p.index("Parameters") + 1] for one, p in parts.items() if "Parameters" in p}
+    assert len(found) >= 24
+    for one, section in found.items():
+        lines = re.findall(r"^(\S.*)$", section, flags=re.MULTILINE)
+        names = ", ".join(line.partition(" : ")[0] for line in lines).split(", ")
+        known = inspect.signature(one).parameters.keys()
+        assert {name.lstrip("*") for name in names} <= known, one.__name__
 
 
 def test_examples_are_in_nearly_all_docstrings():

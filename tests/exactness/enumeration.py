@@ -1,8 +1,8 @@
 """Transition matrices of small chains, summed over every minibatch and every uniform.
 
-The functions that are enumerated are the shipped `plan` and `decide_batch`. The loop around them is
-the compiled one's: a look that would read half of the rows or more reads all of them, and heavy
-rows are read before the first look and never drawn.
+The functions that are enumerated are the shipped `sample_size` and `decide_batch`. The loop around
+them is the compiled one's: a look that would read half of the rows or more reads all of them, and
+heavy rows are read before the first look and never drawn.
 """
 
 from collections.abc import Callable
