@@ -88,19 +88,23 @@ DECISION = types.UniTuple(types.float64, 3)
 DECIDE = types.FunctionType(DECISION(types.int64, types.int64, types.float64, INDICES, VECTOR))
 
 
-# Entries that updates add to.
-ACCEPT, ACCEPTED, N_OBS, N_LOOKS, FULL_PASS, INVALID, ERROR, UNDERESTIMATED = range(8)
-# Entries that hold the value of the last update.
-LOG_RATIO, LOG_RATIO_STD = 8, 9
-#: Largest |dU_i|/(c_i M) that was seen, above 1 of a violated bound, and the row that had it.
-BOUND_RATIO, BOUND_ROW = 10, 11
-# Statistics for the choice of χ: Σ C M, their number; Σ of squared ratios, their number.
-SIZES, N_SIZES, SQUARED_RATIOS, N_RATIOS = range(12, 16)
-#: Rows that were bright in the last update of a firefly sampler.
-N_BRIGHT = 16
-#: Evaluations of the prior part by moves without rows.
-N_PRIOR = 17
-N_COUNTS = 18
+# Entries of the counts of a draw. A new one without a longer range fails here: compiled code does
+# not check where it writes.
+(
+    # Entries that updates add to.
+    ACCEPT, ACCEPTED, N_OBS, N_LOOKS, FULL_PASS, INVALID, ERROR, UNDERESTIMATED,
+    # Entries that hold the value of the last update.
+    LOG_RATIO, LOG_RATIO_STD,
+    # Largest |dU_i|/(c_i M) that was seen, above 1 of a violated bound, and the row that had it.
+    BOUND_RATIO, BOUND_ROW,
+    # Statistics for the choice of χ: Σ C M, their number; Σ of squared ratios, their number.
+    SIZES, N_SIZES, SQUARED_RATIOS, N_RATIOS,
+    # Rows that were bright in the last update of a firefly sampler.
+    N_BRIGHT,
+    # Evaluations of the prior part by moves without rows.
+    N_PRIOR,
+    N_COUNTS,
+) = range(19)  # fmt: skip
 
 
 class Statistic(NamedTuple):
@@ -176,6 +180,8 @@ def role_of(record: type, name: str) -> Callable[[Any], Any]:
 def propose(proposal, move, posterior, rng):
     """Write a proposal to `move.new`, with `move.there` as scratch.
 
+    Coordinates before `posterior.reference.first` belong to other steps, and are copied.
+
     Returns
     -------
     tuple
@@ -187,6 +193,10 @@ def propose(proposal, move, posterior, rng):
 
 def decide(test, move, cheap, posterior, rng, counts):
     """Decide on a move.
+
+    Rows are read by the functions of ``kernels/posterior.py``. The test adds to ``N_LOOKS``,
+    ``FULL_PASS``, ``INVALID`` and ``ERROR``, and sets ``LOG_RATIO`` and ``LOG_RATIO_STD``; the rest
+    that every update has is counted by its caller.
 
     Parameters
     ----------
