@@ -4,6 +4,8 @@ Run in the root of the repository, with ``PYTHONPATH=.:tests:examples``:
 
 ``python -m golden.record``
     Write the stored draws and the stored surface anew, which a change of draws has to say why.
+``python -m golden.record surface``
+    Write the stored surface anew, with names, settings and statistics that are new.
 ``python -m golden.record OLD NEW``
     Compare two commits on this machine, bit for bit.
 """
@@ -165,7 +167,8 @@ def main() -> None:
         told = differences(old, new)
         print("\n".join(told) or f"{len(new)} arrays agree bit for bit")
         sys.exit(bool(told))
-    np.savez_compressed(DRAWS, **recorded())
+    if sys.argv[1:] != ["surface"]:
+        np.savez_compressed(DRAWS, **recorded())
     SURFACE.write_text(json.dumps(surface(), indent=1) + "\n", encoding="utf-8")
 
 
