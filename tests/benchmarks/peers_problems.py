@@ -63,7 +63,7 @@ def _bernoulli(rng: np.random.Generator, logits: NDArray[np.float64]) -> NDArray
 
 
 def logistic(n_rows: int, size: int) -> Data:
-    """Draw a logistic regression with standard normal columns, the same as ``figures.py``."""
+    """Draw a logistic regression with standard normal columns."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((n_rows, size))
     return {"x": x, "y": _bernoulli(rng, x @ rng.normal(0.0, 0.4, size))}

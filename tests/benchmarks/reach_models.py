@@ -1,4 +1,4 @@
-"""Models at the edges of what `TunaMH` reaches, for ``reach.py``.
+"""Models of the benchmarks, most of them at the edges of what `TunaMH` reaches.
 
 Hierarchies come in both spellings: group effects drawn around their mean ("centred"), and standard
 normal effects that are scaled and shifted ("non-centred").
@@ -10,9 +10,18 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from benchmarks import reach_data
+from benchmarks import peers_problems, reach_data
 
 Array = NDArray[np.float64]
+
+
+def logistic(n_rows: int, size: int) -> pm.Model:
+    """Return a logistic regression with standard normal columns."""
+    data = peers_problems.logistic(n_rows, size)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 2.5, shape=size)
+        pm.Bernoulli("y", logit_p=data["x"] @ beta, observed=data["y"])
+    return model
 
 
 def effects(name: str, groups: int, *, centred: bool) -> pt.TensorVariable:
