@@ -30,14 +30,12 @@ class Example:
 
     Parameters
     ----------
-    name
-        Name in the tables.
+    build
+        Number of rows -> model.
     title
         Title of the original's page.
     source
         Repository and path of the original.
-    build
-        Number of rows -> model.
     expected
         "exact" (bounds are derived), "order 2" (read, but a row has no bound), or "refused".
     reason
@@ -58,10 +56,9 @@ class Example:
         What the original's statements needed to run, or what was chosen among its variants.
     """
 
-    name: str
+    build: Callable[[int], pm.Model]
     title: str
     source: str
-    build: Callable[[int], pm.Model]
     expected: str = "exact"
     reason: str = ""
     truth: Mapping[str, object] = field(default_factory=dict)
@@ -70,6 +67,21 @@ class Example:
     nuts_draws: int = 1_000
     starts_nuts: bool = False
     ported: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name in the tables."""
+        return self.build.__name__
+
+
+def example(title: str, source: str, **described):
+    """Describe a function that builds a model of the gallery."""
+
+    def decorate(build):
+        build.example = Example(build, title, source, **described)
+        return build
+
+    return decorate
 
 
 def verdict(example: Example, rows: int) -> tuple[str, str]:

@@ -84,7 +84,7 @@ def chained(rows):
     ],
 )
 def test_a_verdict_can_be_another_one(build, truth, found, reason):
-    example = Example("other", "", "", build, truth=truth)
+    example = Example(build, "", "", truth=truth)
     kind, message = verdict(example, ROWS)
     assert kind == found
     assert reason in message
