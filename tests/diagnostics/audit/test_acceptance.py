@@ -1,7 +1,5 @@
 """A trace that is anywhere else than its step left it is found, also where nothing moves."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -84,8 +82,7 @@ def rates(pairs, trace, number=0, temperature=1.0, times=1.0):
     }
     coords = {"chain": np.arange(len(trace))}
     tree = xr.DataTree.from_dict({"/sample_stats": xr.Dataset(stats, coords)})
-    measured = SimpleNamespace(there={"mean": np.asarray(pairs, dtype=float)})
-    return accepted(measured, tree, number, np.array([np.nan, times]))
+    return accepted(np.asarray(pairs, dtype=float), tree, number, np.array([np.nan, times]))
 
 
 def updates(*shares, draws=1_000, seed=75):
