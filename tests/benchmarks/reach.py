@@ -1,7 +1,6 @@
 """Models at the edges of what `TunaMH` reaches, beside NUTS: tests/benchmarks/README.md.
 
-    PYTHONPATH=tests:examples python tests/benchmarks/reach.py [row ...] [--nuts nutpie|pymc|none]
-        [--seed SEED]
+    PYTHONPATH=tests:examples python tests/benchmarks/reach.py [row ...] [--seed SEED]
 
 One chain of each, in one thread (set OMP_NUM_THREADS=1), one after the other in one process, so
 that ratios depend little on the machine. Nothing here is a test, and nothing is stored.
@@ -31,14 +30,9 @@ import pymc as pm
 import xarray as xr
 
 import pymc_minibatch_mh as mb
-
-# What a step imports when it is built is no part of building it.
-import pymc_minibatch_mh.steps.tuna
 from benchmarks import reach_models as models
 
 TUNE = 4_000
-#: Gradients that are timed, of each row.
-GRADIENTS = 20
 #: Seconds that a forecast chain of `TunaMH` may take; longer ones are cut, with their warm-up.
 LONGEST = 60.0
 
@@ -51,7 +45,7 @@ class Row(NamedTuple):
     build
         Returns the model.
     nuts
-        Draws of NUTS, and as many of warm-up; 0 times a gradient only.
+        Draws of NUTS, and as many of warm-up; 0 where it is not run.
     draws
         Draws of `TunaMH` after warm-up.
     reference
@@ -122,12 +116,6 @@ class Run(NamedTuple):
         return self.trace["posterior"].sizes["draw"] / self.seconds
 
     @property
-    def slowest(self) -> str:
-        """The variable that has an unknown of the smallest ESS."""
-        found = az.ess(self.trace)
-        return str(min(found.data_vars, key=lambda name: float(found[name].min())))
-
-    @property
     def speed(self) -> float:
         """ESS a second."""
         return self.ess / self.seconds
@@ -166,56 +154,21 @@ def minibatch(step: Any, draws: int, tune: int, seed: int) -> Run:
     return Run(trace, seconds * draws / (draws + tune))
 
 
-def nuts(model: pm.Model, draws: int, sampler: str, seed: int) -> Run:
-    """Run NUTS by nutpie or by PyMC's own code."""
-    if sampler == "nutpie":
-        # Not among what the project needs.
-        nutpie = import_module("nutpie")
-        compiled = nutpie.compile_pymc_model(model)
-        begin = time.process_time()
-        trace = nutpie.sample(
-            compiled,
-            draws=draws,
-            tune=draws,
-            chains=1,
-            cores=1,
-            seed=seed,
-            progress_bar=False,
-            save_warmup=True,
-        )
-        seconds = time.process_time() - begin
-    else:
-        clock = Clock()
-        with model:
-            trace = pm.sample(
-                draws,
-                tune=draws,
-                chains=1,
-                cores=1,
-                random_seed=seed,
-                nuts_sampler="pymc",
-                progressbar=False,
-                compute_convergence_checks=False,
-                discard_tuned_samples=False,
-            )
-        seconds = trace["posterior"].attrs["sampling_time"] * clock.share()
+def nuts(model: pm.Model, draws: int, seed: int) -> Run:
+    """Run NUTS by nutpie."""
+    # Not among what the project needs.
+    nutpie = import_module("nutpie")
+    compiled = nutpie.compile_pymc_model(model)
+    begin = time.process_time()
+    trace = nutpie.sample(
+        compiled, draws=draws, tune=draws, chains=1, cores=1, seed=seed, progress_bar=False,
+        save_warmup=True,
+    )  # fmt: skip
+    seconds = time.process_time() - begin
     steps = [
         float(trace[group]["n_steps"].sum()) for group in ("sample_stats", "warmup_sample_stats")
     ]
     return Run(trace, seconds * steps[0] / sum(steps))
-
-
-def gradient_seconds(model: pm.Model) -> float:
-    """Return the seconds that one gradient of all rows takes, the median of some."""
-    function = model.logp_dlogp_function(ravel_inputs=True)
-    function.set_extra_values({})
-    point = pm.blocking.DictToArrayBijection.map(model.initial_point())
-    seconds = []
-    for _ in range(GRADIENTS):
-        begin = time.process_time()
-        function(point)
-        seconds.append(time.process_time() - begin)
-    return float(np.median(seconds))
 
 
 def differences(one: Run, other: Run) -> tuple[float, float]:
@@ -232,48 +185,37 @@ def differences(one: Run, other: Run) -> tuple[float, float]:
 
 
 HEADS = (
-    "row", "unknowns", "ratio", "ratio to draws", "off, errors", "off, sds", "acceptance",
-    "rows/update", "updates on all rows", "forecast of these", "build s", "draws", "ESS",
-    "slowest", "ESS/s", "NUTS ESS", "NUTS ESS/s", "ms/gradient",
+    "row", "unknowns", "rows/update", "updates on all rows", "acceptance", "ESS/s", "ratio",
+    "ratio to draws", "off, errors", "off, sds", "NUTS ESS",
 )  # fmt: skip
 
 
-def measure(name: str, sampler: str, seed: int, references: dict[str, Run]) -> list[str]:
+def measure(name: str, seed: int, references: dict[str, Run]) -> list[str]:
     """Return the cells of a row."""
     row = ROWS[name]
     model = row.build()
-    begin = time.process_time()
-    with model:
-        step = mb.TunaMH()
-    built = time.process_time() - begin
+    step = mb.TunaMH(model=model)
     forecast = mb.explain(step, random_seed=seed).forecast
     cut = min(1.0, 1e6 * LONGEST / forecast.microseconds_per_update / (row.draws + TUNE))
     ours = minibatch(step, int(cut * row.draws), int(cut * TUNE), seed)
-    if row.nuts and sampler != "none":
-        references[name] = nuts(model, row.nuts, sampler, seed)
-    theirs = references.get(row.reference or name)
+    if row.nuts:
+        references[name] = nuts(model, row.nuts, seed)
     stats = ours.trace["sample_stats"]
-    cells = [name, str(step.target.factorization.size)]
-    if theirs is None:
-        cells += ["–"] * 4
-    else:
-        errors, deviations = differences(ours, theirs)
-        ratios = ours.speed / theirs.speed, ours.speed / theirs.draws_per_second
-        cells += [*(f"{x:,.1f}" for x in ratios), f"{errors:.1f}", f"{deviations:.3f}"]
-    cells += [
-        f"{float(stats['accepted_share'].mean()):.3f}",
+    cells = [
+        name,
+        str(step.target.factorization.size),
         f"{float(stats['n_obs'].mean()) / step.updates_per_draw:,.1f}",
         f"{float(stats['full_pass'].mean()) / step.updates_per_draw:.1%}",
-        f"{forecast.full_pass_share:.1%}",
-        f"{built:.1f}",
-        f"{ours.trace['posterior'].sizes['draw']:,}",
-        f"{ours.ess:,.0f}",
-        f"`{ours.slowest}`",
+        f"{float(stats['accepted_share'].mean()):.3f}",
         f"{ours.speed:,.1f}",
-        *(("–", "–") if theirs is None else (f"{theirs.ess:,.0f}", f"{theirs.speed:,.2f}")),
-        f"{1e3 * gradient_seconds(model):.2f}",
     ]
-    return cells
+    theirs = references.get(row.reference or name)
+    if theirs is None:
+        return cells + ["–"] * (len(HEADS) - len(cells))
+    errors, deviations = differences(ours, theirs)
+    ratios = ours.speed / theirs.speed, ours.speed / theirs.draws_per_second
+    cells += [f"{x:,.1f}" for x in ratios]
+    return [*cells, f"{errors:.1f}", f"{deviations:.3f}", f"{theirs.ess:,.0f}"]
 
 
 def main() -> None:
@@ -281,7 +223,6 @@ def main() -> None:
     logging.getLogger("pymc").setLevel(logging.ERROR)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("row", nargs="*", help=f"of {', '.join(ROWS)}; all by default")
-    parser.add_argument("--nuts", choices=("nutpie", "pymc", "none"), default="pymc")
     parser.add_argument("--seed", type=int, default=3)
     asked = parser.parse_args()
     if unknown := set(asked.row) - set(ROWS):
@@ -290,7 +231,7 @@ def main() -> None:
     print(f"| {' | '.join(HEADS)} |\n|{' --- |' * len(HEADS)}", flush=True)
     references: dict[str, Run] = {}
     for name in asked.row or ROWS:
-        print(f"| {' | '.join(measure(name, asked.nuts, asked.seed, references))} |", flush=True)
+        print(f"| {' | '.join(measure(name, asked.seed, references))} |", flush=True)
 
 
 if __name__ == "__main__":
