@@ -387,9 +387,11 @@ def _checks(
 def _with_labels(pairs: xr.Dataset, trace: xr.DataTree) -> xr.Dataset:
     """Return the measurements that an audit tells of, with labels of chains and draws."""
     posterior = trace["posterior"]
-    labels = {name: ("pair", posterior[name].to_numpy()[pairs[name]]) for name in ("chain", "draw")}
+    coords: dict[str, Any] = {"pair": np.arange(pairs.sizes["pair"])}
+    for name in ("chain", "draw"):
+        coords[name] = ("pair", posterior[name].to_numpy()[pairs[name]])
     told = pairs.drop_vars(["chain", "draw", "variance", "fewest_rows", "acceptance_back_mcse"])
-    return told.assign_coords(pair=np.arange(pairs.sizes["pair"]), **labels)
+    return told.assign_coords(coords)
 
 
 def _verdicts(checks: dict[str, Verdict]) -> xr.Dataset:
