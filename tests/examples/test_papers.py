@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import papers
+from every import every
 from papers import page
 from papers.report import RESULTS, Claim, Curve, Panel, Report, Table, curve, histogram, mean_sd
 from papers.runner import Size, measured
@@ -56,7 +57,7 @@ def test_experiments_run(script):
     found(script)
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@every("script", SCRIPTS)
 def test_results_are_stored_with_command_and_seed(script):
     stored = json.loads((RESULTS / f"{script}.json").read_text(encoding="utf-8"))
     assert stored["run"]["command"].startswith(f"python -m papers.{script} --full")

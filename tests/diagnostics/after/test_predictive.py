@@ -7,9 +7,10 @@ from pytensor.compile.mode import Mode
 from scipy.stats import ks_2samp
 
 from diagnostics.after.traces import regression, regression_trace, trace_of
+from every import every
 from pymc_minibatch_mh import posterior_predictive
 from pymc_minibatch_mh.diagnostics.chosen_rows import BatchFunction
-from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
+from pymc_minibatch_mh.errors import UnsupportedModelError
 from statistical.budget import LEVEL
 from tiers import fast
 
@@ -177,7 +178,7 @@ def noise(b, rng=None, size=None):
     return b + rng.standard_normal(size).cumsum()
 
 
-@pytest.mark.parametrize(
+@every(
     ("define", "cause"),
     [
         (walk_of_rows, "runs over the observations"),
@@ -192,9 +193,3 @@ def test_rows_that_need_the_others_are_refused(define, cause):
     message = rf"^'y': some of its rows .*{cause}.*pm\.sample_posterior_predictive\(\)"
     with pytest.raises(UnsupportedModelError, match=message):
         posterior_predictive(draws_of(model, 4), CHOSEN, model=model, var_name="y")
-
-
-def test_the_variable_has_to_be_named_where_there_are_several():
-    model = built(of_another)
-    with pytest.raises(SettingError, match=r"^var_name= is not given, .*\['first', 'y'\]"):
-        posterior_predictive(draws_of(model, 4), CHOSEN, model=model)

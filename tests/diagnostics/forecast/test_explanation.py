@@ -3,9 +3,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-
 from diagnostics.forecast.samples import EXPLANATION, NUTS_UNTIMED
+from every import every
 from pymc_minibatch_mh.diagnostics.explanation import (
     WIDTH,
     Section,
@@ -100,7 +99,7 @@ def test_a_notebook_shows_the_verdict_three_figures_and_a_bar():
     assert "div" not in refused.split("<details>")[0]
 
 
-@pytest.mark.parametrize("label", ["short", "a label that is far longer than its column is wide"])
+@every("label", ["short", "a label that is far longer than its column is wide"])
 def test_text_is_wrapped_in_columns(label):
     value = "word " * 60 + "a_word_that_is_longer_than_" + "a_line_" * 15
     lines = as_text((Section("Title", ((label, value),)),)).splitlines()
