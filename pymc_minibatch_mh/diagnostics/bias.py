@@ -1,15 +1,6 @@
 """Moves from draws of a trace, measured with all rows, and the bias of their errors.
 
-docs/after.md has the mathematics. The bias of E[f] is a mean over pairs of errors of the acceptance
-probability times changes of f, times Σ_j ρ_j over the autocorrelations of f from lag 0 on, in
-updates. For a draw every k updates, of which the trace tells τ = 1 + 2 Σ_j ρ_(jk), and ρ between
-draws as within the first one,
-
-    Σ_j ρ_j = (1 + τ)/2 · (1 - ρ^k)/(1 - ρ),    1 - ρ = E[a (f(θ') - f(θ))²] / (2 Var f),
-
-which is 1/(1 - ρ) where the autocorrelations are geometric. Moves without rows between the updates
-make it smaller in what they move, which is not counted: an estimate is too large rather than too
-small there.
+docs/after.md has the mathematics.
 """
 
 from collections.abc import Mapping
@@ -54,9 +45,16 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Val
 
     SettingError if the trace, the model and the step do not belong together; names the variable.
     """
-    _require_same_model(model, step)
+    blocks = step.target.factorization.blocks + step.target.factorization.others
+    names = {str(v.name) for v in model.value_vars}
+    for block in blocks:
+        if block.name not in names:
+            raise SettingError(
+                f"{block.name!r} is a variable of the step, but not of the model. Pass the model "
+                "that the step was built for, as model= or as the context."
+            )
     values = _transformed(posterior_draws(trace, model), model)
-    for block in step.target.factorization.blocks + step.target.factorization.others:
+    for block in blocks:
         shape = values[block.name].shape[2:]
         if shape != block.shape:
             raise SettingError(
@@ -64,16 +62,6 @@ def value_draws(trace: xr.DataTree, model: pm.Model, step: MinibatchStep) -> Val
                 "that they belong to different models. Give the step that sampled this trace."
             )
     return values
-
-
-def _require_same_model(model: pm.Model, step: MinibatchStep) -> None:
-    names = {str(v.name) for v in model.value_vars}
-    for block in step.target.factorization.blocks + step.target.factorization.others:
-        if block.name not in names:
-            raise SettingError(
-                f"{block.name!r} is a variable of the step, but not of the model. Pass the model "
-                "that the step was built for, as model= or as the context."
-            )
 
 
 def _transformed(draws: Mapping[str, np.ndarray], model: pm.Model) -> dict[str, np.ndarray]:
@@ -244,15 +232,13 @@ class Accepted(NamedTuple):
 def accepted(
     rates: np.ndarray, trace: xr.DataTree, number: int | None, times: np.ndarray
 ) -> Accepted:
-    """Compare `rates` of acceptance of audited moves with how often those of a trace were accepted.
+    """Compare `rates` of acceptance of audited moves with those of the updates of a trace.
 
-    Draws that are not of the step's posterior may lie where every move is rejected. Nothing moves
-    from there, so that nothing drifts; but the chain of the trace moved, as its stats say. Moves
-    that ended in a violated bound are left out, and updates of the trace count at its last
-    temperature. `number` is the chain whose frozen state proposed; None for a warm-up that was run
-    anew, whose moves may be accepted more often, and half as often. `times` are autocorrelation
-    times between draws of all moments: a chain that stays in a tail for long is rejected there
-    again and again.
+    Draws of another posterior may lie where every move is rejected, so that nothing drifts; but
+    the chain of the trace moved. Moves that ended in a violated bound are left out, and updates
+    count at the last temperature. `number` is the chain whose frozen state proposed, None for a
+    warm-up that was run anew: its moves may be accepted more often, and half as often. `times` are
+    autocorrelation times between draws, of all moments.
     """
     rates = rates[np.isfinite(rates)]
     own = float(rates.mean()) if rates.size else 0.0
