@@ -14,7 +14,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_minibatch_mh as mb
-from benchmarks.reach_models import logistic
+from benchmarks.models import logistic
 from diagnostics.audit.rare import measured_bias, rare_rows
 
 DRAWS, TUNE, PAIRS = 100_000, 1_000, 600

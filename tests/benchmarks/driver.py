@@ -18,7 +18,7 @@ import arviz as az
 import pymc as pm
 
 import pymc_minibatch_mh as mb
-from benchmarks.reach_models import logistic
+from benchmarks.models import logistic
 from flights import late_flights, load_table
 from quickstart import late_departures
 

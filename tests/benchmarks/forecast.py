@@ -16,7 +16,7 @@ import pymc as pm
 import xarray as xr
 
 import pymc_minibatch_mh as mb
-from benchmarks.reach_models import logistic
+from benchmarks.models import logistic
 from flights import late_flights, load_table
 from pymc_minibatch_mh.diagnostics.recommend import condition_number
 from quickstart import late_departures

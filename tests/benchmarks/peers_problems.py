@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import reach_data
+from benchmarks import tables
 
 type Data = dict[str, NDArray[Any]]
 
@@ -98,12 +98,12 @@ def hierarchy(n_rows: int, size: int, groups: int) -> Data:
 
 def flights() -> Data:
     """Return 50,000 late departures by 7 slopes and 104 destinations."""
-    return dict(zip(("x", "y", "group"), reach_data.destinations(50_000), strict=True))
+    return dict(zip(("x", "y", "group"), tables.destinations(50_000), strict=True))
 
 
 def covertype(n_rows: int) -> Data:
     """Return class 2 of Covertype against the rest."""
-    return dict(zip(("x", "y"), reach_data.covertype(n_rows, standardised=False), strict=True))
+    return dict(zip(("x", "y"), tables.covertype(n_rows), strict=True))
 
 
 PROBLEMS = {

@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_minibatch_mh as mb
-from benchmarks.reach_models import logistic
+from benchmarks.models import logistic
 from papers.drawing import draw
 from papers.report import Curve, Panel
 from pymc_minibatch_mh.steps.base import MinibatchStep
