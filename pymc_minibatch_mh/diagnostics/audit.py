@@ -348,7 +348,7 @@ def audit(
     updates = updates_per_draw(step, idata)
     first = step.target.factorization.first
     bias = bias_of(positions_of(draws, step), found, first, updates)
-    checks = _checks(step, (found, bias), idata, number, probe.n_top)
+    checks = _checks(step, found, bias, idata, number, probe.n_top)
     result = xr.merge([_with_labels(found, idata), bias, _verdicts(checks)])
     _log.info("audit: took %s.", report.in_words(time.perf_counter() - began))
     return result.assign_attrs(
@@ -365,13 +365,13 @@ def audit(
 
 def _checks(
     step: MinibatchStep,
-    found: tuple[xr.Dataset, xr.Dataset],
+    pairs: xr.Dataset,
+    bias: xr.Dataset,
     trace: xr.DataTree,
     number: int | None,
     n_top: int,
 ) -> dict[str, Verdict]:
     """Judge measured pairs and the bias of their errors."""
-    pairs, bias = found
     times = bias["autocorrelation_time"].to_numpy()
     rates = accepted(pairs["acceptance"].to_numpy(), trace, number, times)
     return {
