@@ -18,32 +18,21 @@ type Data = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Problem:
-    """A model of one of four families, and its data.
+    """A model of one of four families, and its data."""
 
-    Parameters
-    ----------
-    title
-        What the tables call it.
-    family
-        "logistic", "student", "negative_binomial" or "grouped".
-    rows
-        Number of rows, N.
-    data
-        Returns the arrays: "x" of shape (N, d), "y" of shape (N,), and "group" of shape (N,).
-    ours
-        Draws of the project's samplers through ``pm.sample``.
-    driver
-        Draws of the project's driver.
-    nuts
-        Draws of each NUTS, and as many of warm-up.
-    """
-
+    #: What the tables call it.
     title: str
+    #: "logistic", "student", "negative_binomial" or "grouped".
     family: str
+    #: Number of rows, N.
     rows: int
+    #: Returns the arrays: "x" of shape (N, d), "y" of shape (N,), and "group" of shape (N,).
     data: Callable[[], Data]
+    #: Draws of the project's samplers through ``pm.sample``.
     ours: int = 20_000
+    #: Draws of the project's driver.
     driver: int = 200_000
+    #: Draws of each NUTS, and as many of warm-up.
     nuts: int = 1_000
 
 

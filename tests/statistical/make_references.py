@@ -29,33 +29,23 @@ TUNE = 1_000
 
 @dataclass(frozen=True)
 class Kind:
-    """Posteriors of one file, and what their runs have to be.
+    """Posteriors of one file, and what their runs have to be."""
 
-    Parameters
-    ----------
-    file
-        Name of the file.
-    builders
-        Name of a posterior -> what builds its model.
-    coordinates
-        Returns the draws of every coordinate of a trace.
-    chains, draws, seed, accept
-        Settings of NUTS.
-    ess, rhat
-        Effective draws of every coordinate and of its squared deviation, and largest R-hat.
-    diverging
-        Largest share of trajectories that may diverge: near the neck of a funnel a few do.
-    """
-
+    #: Name of the file.
     file: str
+    #: Name of a posterior -> what builds its model.
     builders: dict[str, Callable[[], pm.Model]]
+    #: Returns the draws of every coordinate of a trace.
     coordinates: Callable
+    #: Settings of NUTS.
     chains: int
     draws: int
     seed: int
+    #: Effective draws of every coordinate and of its squared deviation, and largest R-hat.
     ess: float
     rhat: float
     accept: float = 0.8
+    #: Largest share of trajectories that may diverge: near the neck of a funnel a few do.
     diverging: float = 0.0
 
 
