@@ -49,25 +49,15 @@ def shown(console):
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
 
 
-def test_a_terminal_shows_the_first_and_the_last_that_is_done(terminal):
+def test_a_terminal_shows_the_first_and_the_last_that_is_done_and_then_nothing(terminal):
     with showing("Searching for the mode"):
         appeared()
-        report("Newton", "23/60, distance 4.1")
+        # Names in brackets are no markup.
+        report("Newton for beta[red] and beta[/red]", "23/60")
     assert "Searching for the mode 0:00:00" in shown(terminal)
-    assert "Newton 23/60, distance 4.1 0:00:00" in shown(terminal)
-
-
-def test_the_line_is_gone_afterwards(terminal):
-    with showing("Searching for the mode"):
-        appeared()
+    assert "Newton for beta[red] and beta[/red] 23/60 0:00:00" in shown(terminal)
     # Back to the start of the line, up, and erased.
     assert terminal.file.getvalue().endswith("\r\x1b[1A\x1b[2K")
-
-
-def test_names_in_brackets_are_no_markup(terminal):
-    with showing("Newton for beta[red] and beta[/red]"):
-        appeared()
-    assert "beta[red] and beta[/red]" in shown(terminal)
 
 
 @pytest.mark.parametrize(

@@ -22,3 +22,6 @@ NAMES = (
     "late_by_season",
     "wages_with_outliers",
 )
+#: Chains of both samplers, one after the other; draws of `TunaMH` after its warm-up, and of NUTS
+#: after as many of warm-up.
+CHAINS, TUNE, DRAWS, NUTS_DRAWS = 2, 5_000, 20_000, 500

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from papers.drawing import COLOURS, STYLE, save
 from papers.page import table
-from real_data import NAMES
+from real_data import CHAINS, DRAWS, NAMES, NUTS_DRAWS, TUNE
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"
@@ -114,7 +114,8 @@ def page(name: str) -> str:
     short = "" if least_ess(result["nuts"]) >= CONVERGED else NOT_CONVERGED
     versions = ", ".join(f"{k} {v}" for k, v in result["versions"].items())
     rows = [
-        ["draws after warm-up, two chains", "40,000", "1,000"],
+        ["draws after warm-up, two chains"]
+        + [f"{CHAINS * draws:,}" for draws in (DRAWS, NUTS_DRAWS)],
         ["compilation (NUTS) or preparation, seconds"]
         + [number(result[key]) for key in ("prepared", "nuts_compilation")],
         ["warm-up and draws, seconds", number(result["seconds"]), number(result["nuts_seconds"])],
@@ -140,7 +141,7 @@ The model has {result["rows"]:,} observations and {result["unknowns"]} unknowns.
 ```python
 from pymc_minibatch_mh import TunaMH, sample
 
-trace = sample(TunaMH(model=model()), 20_000, tune=5_000, chains=2)
+trace = sample(TunaMH(model=model()), {DRAWS:_}, tune={TUNE:_}, chains={CHAINS})
 ```
 
 ## TunaMH beside NUTS
@@ -169,6 +170,7 @@ def overview() -> str:
         rows.append([f"[{subject}]({name}.md), {kind}", *size, *figures])
     head = ["model", "rows", "unknowns", "rows per update", "`TunaMH`, ESS/s", "NUTS, ESS/s"]
     entries = "\n".join(NAMES)
+    of_nuts, of_tuna = f"{NUTS_DRAWS} + {NUTS_DRAWS}", f"{TUNE:,} + {DRAWS:,}"
     return f"""\
 # Gallery
 
@@ -177,8 +179,8 @@ beside that of NUTS, and the time of both.
 
 {table(head, rows)}
 ESS/s is the number of effective draws per second of warm-up and sampling, of the slowest unknown.
-Compilation and preparation come on top: they stand on each page. NUTS is nutpie's, with 500 + 500
-draws in each of two chains, and `TunaMH` ran with 5,000 + 20,000. At a star, NUTS has not converged
+Compilation and preparation come on top: they stand on each page. NUTS is nutpie's, with {of_nuts}
+draws in each of two chains, and `TunaMH` ran with {of_tuna}. At a star, NUTS has not converged
 in this time, and needs a longer warm-up.
 
 Another 25 models, from PyMC's own gallery and manual, are sampled or refused with the reason in

@@ -3,8 +3,8 @@
     cd examples
     python -m uv run --group gallery python -m real_data.run [NAME ...]
 
-Two chains each, one after the other in one thread: `sample` with 5,000 + 20,000 draws, and NUTS of
-nutpie with 500 + 500. A name that has results is sampled anew.
+The chains run one after the other in one thread, of `sample` and of nutpie's NUTS. A name that has
+results is sampled anew.
 """
 
 import argparse
@@ -21,11 +21,10 @@ import pymc as pm
 from xarray import DataTree
 
 import pymc_minibatch_mh as mb
-from real_data import NAMES
+from real_data import CHAINS, DRAWS, NAMES, NUTS_DRAWS, TUNE
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-CHAINS, TUNE, DRAWS, NUTS_DRAWS = 2, 5_000, 20_000, 500
 PACKAGES = ("pymc", "pytensor", "nutpie", "arviz", "numpy", "numba")
 
 

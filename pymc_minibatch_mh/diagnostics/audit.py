@@ -15,20 +15,17 @@ from pymc_minibatch_mh.chain.probe import Probe
 from pymc_minibatch_mh.checks import integer
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.diagnostics.bias import (
-    MOMENTS,
     Accepted,
-    Bias,
-    Measured,
     accepted,
     bias_of,
     frozen_as_sampled,
     measured,
+    positions_of,
     value_draws,
 )
 from pymc_minibatch_mh.diagnostics.chosen_rows import trace_of
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of
-from pymc_minibatch_mh.plan.violations import term_and_row
 from pymc_minibatch_mh.steps import report
 from pymc_minibatch_mh.steps.base import MinibatchStep, model_behind, step_of
 
@@ -72,20 +69,19 @@ def updates_per_draw(step: MinibatchStep, trace: xr.DataTree) -> int:
     return step.updates_per_draw * int(trace["posterior"].attrs.get("thin", 1))
 
 
-def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
+def on_bounds(step: MinibatchStep, pairs: xr.Dataset) -> Verdict:
     """Judge the bounds of a method that has any: no row of no pair may exceed its own."""
-    ratios, exact = measured.rows["bound_ratio"], step.guarantee.is_exact
+    ratios, exact = pairs["bound_ratio"].to_numpy(), step.guarantee.is_exact
     if step.tables is None:
         return ok(f"{type(step).__name__} relies on no bounds.")
-    inside = np.isfinite(ratios) | np.isposinf(ratios)
-    if not inside.any():
+    if np.isnan(ratios).all():
         return warn(
             f"{names_of_terms(step.target.factorization)}: no pair lies where bounds hold, so that "
             f"all rows decide. {'The draws are exact, but ' if exact else ''}PenaltyMH() or "
             "pm.NUTS() would be quicker."
         )
     worst = int(np.nanargmax(ratios))
-    name, row = term_and_row(step.target, int(measured.rows["bound_row"][worst]))
+    name, row = str(pairs["bound_term"].values[worst]), int(pairs["bound_row"][worst])
     if ratios[worst] <= 1.0:
         return ok(
             f"No row exceeds its bound; {name!r}, row {row}, comes closest: {ratios[worst]:.3g}."
@@ -99,24 +95,24 @@ def on_bounds(step: MinibatchStep, measured: Measured) -> Verdict:
     )
 
 
-def on_bias(step: MinibatchStep, bias: Bias, names: list[str]) -> Verdict:
+def on_bias(step: MinibatchStep, found: xr.Dataset) -> Verdict:
     """Judge the bias of the posterior's moments."""
-    if not np.isfinite(bias.estimate).all():
-        where = names[int(np.argwhere(~np.isfinite(bias.estimate))[0, 1])]
+    bias, mcse = found["bias"].to_numpy(), found["bias_mcse"].to_numpy()
+    names = found["coordinate"].values.tolist()
+    if not np.isfinite(bias).all():
         return fail(
-            f"{where!r} does not move in this trace, or has no pair to judge it by. Draw more, "
-            "from overdispersed_initvals(step, chains)."
+            f"{names[int(np.argwhere(~np.isfinite(bias))[0, 1])]!r} does not move in this trace, "
+            "or has no pair to judge it by. Draw more, from overdispersed_initvals(step, chains)."
         )
-    z = -ndtri(0.5 * FALSE_ALARM / bias.estimate.size)
-    surely = np.abs(bias.estimate) - z * bias.mcse
-    possibly = np.abs(bias.estimate) + MARGIN * bias.mcse
+    surely = np.abs(bias) + ndtri(0.5 * FALSE_ALARM / bias.size) * mcse
+    possibly = np.abs(bias) + MARGIN * mcse
     exact = step.guarantee.is_exact
     # Sums of differences of exact tests vanish up to rounding.
     proven = surely > (1e-6 if exact else TOLERABLE_BIAS)
     worst = np.unravel_index(np.argmax(surely if proven.any() else possibly), possibly.shape)
     what = (
-        f"{names[worst[1]]!r}: its posterior {MOMENTS[worst[0]]} is estimated to be off by "
-        f"{bias.estimate[worst]:+.2g} ± {bias.mcse[worst]:.2g} sd"
+        f"{names[worst[1]]!r}: its posterior {found['moment'].values[worst[0]]} is estimated to be "
+        f"off by {bias[worst]:+.2g} ± {mcse[worst]:.2g} sd"
     )
     if proven.any():
         fix = (
@@ -133,18 +129,19 @@ def on_bias(step: MinibatchStep, bias: Bias, names: list[str]) -> Verdict:
     return ok(f"{what}; no coordinate is worse.")
 
 
-def on_drift(bias: Bias, names: list[str]) -> Verdict:
+def on_drift(found: xr.Dataset) -> Verdict:
     """Judge whether the draws have the law that the sampler leaves invariant."""
-    drift = np.nan_to_num(np.abs(bias.drift))
-    worst = np.unravel_index(np.argmax(drift), drift.shape)
-    where = f"{names[worst[1]]!r}: its {MOMENTS[worst[0]]}"
-    if drift[worst] > -ndtri(0.5 * FALSE_ALARM / drift.size):
+    drift = found["drift"].to_numpy()
+    worst = np.unravel_index(np.argmax(np.nan_to_num(np.abs(drift))), drift.shape)
+    moment, name = found["moment"].values[worst[0]], found["coordinate"].values.tolist()[worst[1]]
+    z = np.nan_to_num(drift[worst])
+    if abs(z) > -ndtri(0.5 * FALSE_ALARM / drift.size):
         return fail(
-            f"{where} would move on in further updates (z = {bias.drift[worst]:+.1f}): the chains "
+            f"{name!r}: its {moment} would move on in further updates (z = {z:+.1f}): the chains "
             "have not arrived, or the trace is not of this step, model and data. Sample longer, "
             "or give the step that sampled it."
         )
-    return ok(f"{where} drifts most, by {drift[worst]:.1f} standard errors.")
+    return ok(f"{name!r}: its {moment} drifts most, by {abs(z):.1f} standard errors.")
 
 
 def on_acceptance(rates: Accepted) -> Verdict:
@@ -158,20 +155,20 @@ def on_acceptance(rates: Accepted) -> Verdict:
     )
 
 
-def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict:
+def on_normality(step: MinibatchStep, pairs: xr.Dataset, n_top: int) -> Verdict:
     """Judge whether sums over batches are about normal, as approximate tests take them to be."""
     n_rows = step.plan.n_drawn
     if step.guarantee.is_exact:
         return ok(f"{type(step).__name__} does not take batches for normal.")
-    rows = measured.rows
-    batch = measured.there["fewest_rows"] - (step.plan.n_rows - n_rows)
-    part = np.isfinite(batch) & (2.0 * batch < n_rows) & np.isfinite(rows["skewness"])
-    part &= rows["variance"] > 0.0
+    batch = pairs["fewest_rows"].to_numpy() - (step.plan.n_rows - n_rows)
+    part = np.isfinite(batch) & (2.0 * batch < n_rows) & np.isfinite(pairs["skewness"].to_numpy())
+    part &= pairs["variance"].to_numpy() > 0.0
     if not part.any():
         return ok("All rows decided every pair.")
-    batch, skewness = batch[part], np.abs(rows["skewness"][part])
+    rows = {name: x.to_numpy()[part] for name, x in pairs.data_vars.items()}
+    batch, skewness = batch[part], np.abs(rows["skewness"])
     beta = step.plan.reference.inverse_temperature
-    noise = beta * n_rows * np.sqrt(rows["variance"][part] * (1.0 / batch - 1.0 / n_rows))
+    noise = beta * n_rows * np.sqrt(rows["variance"] * (1.0 / batch - 1.0 / n_rows))
     # Where noise is small against 1, so is what its shape does to a smooth probability.
     weight = np.minimum(1.0, noise**3)
     edgeworth = float(np.mean(weight * EDGEWORTH * skewness / np.sqrt(batch)))
@@ -181,8 +178,8 @@ def on_normality(step: MinibatchStep, measured: Measured, n_top: int) -> Verdict
             f"The log ratio of a batch has a noise of {noise.max():.2g} at most, too little for "
             "its shape to matter."
         )
-    pull = float(np.median(np.sqrt(rows["largest_share"][part] * n_rows / batch)[mattering]))
-    half = np.mean(rows["top_share"][part][mattering] > 0.5)
+    pull = float(np.median(np.sqrt(rows["largest_share"] * n_rows / batch)[mattering]))
+    half = np.mean(rows["top_share"][mattering] > 0.5)
     top_rows = float(np.median(batch[mattering])) * n_top / n_rows
     enough = bool(half <= 0.5) or top_rows >= FEWEST_TOP_ROWS
     what = (
@@ -247,8 +244,20 @@ def require_stats(trace: xr.DataTree) -> None:
         )
 
 
+#: Where the state is from that is audited, if not from the trace.
+ANEW = "adapted anew, on draws of the trace"
 #: Draws of a chain below which autocorrelations say nothing.
 FEWEST_DRAWS = 50
+
+
+def require_draws(trace: xr.DataTree) -> None:
+    """Refuse a trace that is too short for autocorrelations."""
+    draws = trace["posterior"].sizes["draw"]
+    if draws < FEWEST_DRAWS:
+        raise SettingError(
+            f"idata has {draws} draws in a chain, too few to judge the sampler by. Draw "
+            f"{FEWEST_DRAWS} or more."
+        )
 
 
 def audit(
@@ -330,56 +339,62 @@ def audit(
     rng = generator_of("random_seed", random_seed)
     require_stats(trace_of("idata", idata))
     draws = value_draws(idata, model, step)
-    if draws.draws < FEWEST_DRAWS:
-        raise SettingError(
-            f"idata has {draws.draws} draws in a chain, too few to judge the sampler by. Draw "
-            f"{FEWEST_DRAWS} or more."
-        )
+    require_draws(idata)
     began = time.perf_counter()
     _log.info("audit: reading %s for each of %d pairs.", report.rows_of(step.target), pairs)
-    frozen = frozen_as_sampled(step, idata, draws, rng)
-    probe = Probe(frozen.chain, rng)
+    chain, number = frozen_as_sampled(step, idata, draws, rng)
+    probe = Probe(chain, rng)
     found = measured(step, draws, pairs, probe)
-    first = step.target.factorization.first
     updates = updates_per_draw(step, idata)
-    bias = bias_of(draws.positions(step), found, first, updates)
-    result = _dataset(step, found, bias, idata)
-    rates = accepted(found, idata, frozen.number, bias.autocorrelation_time)
-    checks = _checks(step, found, (bias, rates), idata, probe.n_top)
-    result = result.merge(_told(checks))
+    first = step.target.factorization.first
+    bias = bias_of(positions_of(draws, step), found, first, updates)
+    checks = _checks(step, found, bias, idata, number, probe.n_top)
+    result = xr.merge([_with_labels(found, idata), bias, _verdicts(checks)])
     _log.info("audit: took %s.", report.in_words(time.perf_counter() - began))
     return result.assign_attrs(
         method=type(step).__name__,
-        guarantee=frozen.chain.exactness,
-        pairs=len(found.chain),
+        guarantee=chain.exactness,
+        pairs=found.sizes["pair"],
         rows=probe.n_rows,
         top_rows=probe.n_top,
         random_seed=random_seed,
-        state=frozen.origin,
+        state=ANEW if number is None else f"chain {number}, as it ended",
         updates_per_draw=updates,
     )
 
 
 def _checks(
     step: MinibatchStep,
-    found: Measured,
-    estimates: tuple[Bias, Accepted],
+    pairs: xr.Dataset,
+    bias: xr.Dataset,
     trace: xr.DataTree,
+    number: int | None,
     n_top: int,
 ) -> dict[str, Verdict]:
-    bias, rates = estimates
-    names = step.target.factorization.coordinate_names[step.target.factorization.first :]
+    """Judge measured pairs and the bias of their errors."""
+    times = bias["autocorrelation_time"].to_numpy()
+    rates = accepted(pairs["acceptance"].to_numpy(), trace, number, times)
     return {
-        "bounds": on_bounds(step, found),
-        "bias": on_bias(step, bias, names),
-        "drift": on_drift(bias, names),
+        "bounds": on_bounds(step, pairs),
+        "bias": on_bias(step, bias),
+        "drift": on_drift(bias),
         "acceptance": on_acceptance(rates),
-        "normality": on_normality(step, found, n_top),
+        "normality": on_normality(step, pairs, n_top),
         "trace": on_trace(step, trace),
     }
 
 
-def _told(checks: dict[str, Verdict]) -> xr.Dataset:
+def _with_labels(pairs: xr.Dataset, trace: xr.DataTree) -> xr.Dataset:
+    """Return the measurements that an audit tells of, with labels of chains and draws."""
+    posterior = trace["posterior"]
+    coords: dict[str, Any] = {"pair": np.arange(pairs.sizes["pair"])}
+    for name in ("chain", "draw"):
+        coords[name] = ("pair", posterior[name].to_numpy()[pairs[name]])
+    told = pairs.drop_vars(["chain", "draw", "variance", "fewest_rows", "acceptance_back_mcse"])
+    return told.assign_coords(coords)
+
+
+def _verdicts(checks: dict[str, Verdict]) -> xr.Dataset:
     """Write a line for each check to the log, and return verdicts and messages."""
     for check, (verdict, message) in checks.items():
         level = logging.INFO if verdict == "ok" else logging.WARNING
@@ -387,40 +402,3 @@ def _told(checks: dict[str, Verdict]) -> xr.Dataset:
     columns = zip(Verdict._fields, zip(*checks.values(), strict=True), strict=True)
     variables = {name: ("check", list(values)) for name, values in columns}
     return xr.Dataset(variables, {"check": list(checks)})
-
-
-def _dataset(step: MinibatchStep, found: Measured, bias: Bias, trace: xr.DataTree) -> xr.Dataset:
-    factorization = step.target.factorization
-    terms = [
-        term_and_row(step.target, int(row)) if row >= 0 else ("", -1)
-        for row in found.rows["bound_row"]
-    ]
-    per_pair = {
-        "log_ratio": found.rows["log_ratio"],
-        "acceptance": found.there["mean"],
-        "acceptance_mcse": found.there["mcse"],
-        "acceptance_back": found.back["mean"],
-        "acceptance_error": found.error,
-        "acceptance_error_mcse": found.error_mcse,
-        "rows_read": found.there["rows"],
-        **{name: found.rows[name] for name in ("skewness", "largest_share", "top_share")},
-        "bound_ratio": found.rows["bound_ratio"],
-        "bound_term": np.array([name for name, _ in terms]),
-        "bound_row": np.array([row for _, row in terms]),
-    }
-    variables: dict[str, Any] = {name: ("pair", values) for name, values in per_pair.items()}
-    variables["position"] = (("pair", "dimension"), found.position)
-    variables["proposal"] = (("pair", "dimension"), found.new)
-    names = ["bias", "bias_mcse", "bias_bound", "drift", "autocorrelation_time"]
-    for name, values in zip(names, bias, strict=True):
-        variables[name] = (("moment", "coordinate"), values)
-    posterior = trace["posterior"]
-    coords = {
-        "pair": np.arange(len(found.chain)),
-        "chain": ("pair", posterior["chain"].to_numpy()[found.chain]),
-        "draw": ("pair", posterior["draw"].to_numpy()[found.draw]),
-        "dimension": factorization.coordinate_names,
-        "moment": list(MOMENTS),
-        "coordinate": factorization.coordinate_names[factorization.first :],
-    }
-    return xr.Dataset(variables, coords)

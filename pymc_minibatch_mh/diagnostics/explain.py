@@ -3,10 +3,9 @@
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -117,13 +116,14 @@ def _form(form: LinearForm, function: RowFunction, factorization: Factorization)
         groups.setdefault((data, _name_at(first, factorization)), []).append(term)
     words = ""
     for (data, block), terms in groups.items():
-        if len(terms) > 1:
-            text = f"{f'{data} × ' if data else ''}{block} ({len(terms)} terms)"
-            negative = False
+        negative = len(terms) == 1 and terms[0].factor < 0.0
+        text = f"{f'{data} × ' if data else ''}{block} ({len(terms)} terms)"
+        if len(terms) == 1:
+            text = _single(terms[0], function, factorization)
+        if words:
+            words += f" {'-' if negative else '+'} {text}"
         else:
-            text, negative = _single(terms[0], function, factorization), terms[0].factor < 0.0
-        sign = " - " if negative else " + "
-        words += sign + text if words else ("-" if negative else "") + text
+            words = f"-{text}" if negative else text
     return words
 
 
@@ -141,18 +141,15 @@ def _single(term: Monomial, function: RowFunction, factorization: Factorization)
     return " × ".join([*factors, coordinate])
 
 
-def _name_at(place: int, factorization: Factorization) -> str:
-    """Return the name of the block at a place, or of its stand-in in the chain."""
-    for one in (
-        factorization.reparametrization.maps if factorization.reparametrization is not None else ()
-    ):
-        if place in one.places:
-            return f"({one.words})"
-    return _block_at(place, factorization).name
-
-
 def _block_at(place: int, factorization: Factorization) -> Block:
     return next(block for block in factorization.blocks if place < block.stop)
+
+
+def _name_at(place: int, factorization: Factorization) -> str:
+    """Return the name of the block at a place, or of its stand-in in the chain."""
+    maps = factorization.reparametrization.maps if factorization.reparametrization else ()
+    words = (f"({one.words})" for one in maps if place in one.places)
+    return next(words, _block_at(place, factorization).name)
 
 
 def _data(expr: Expr, function: RowFunction, entries: bool) -> str:
@@ -398,24 +395,28 @@ def explain(
     return _of_step(step, model, asked, time.perf_counter() - began, why_not_exact)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Facts to be found out of a step."""
+class _Asked(NamedTuple):
+    """Settings of the pilots, and whether NUTS is timed."""
 
     draws: int
     tune: int
     rng: np.random.Generator
     nuts: bool
 
-    def pilot(self, step: MinibatchStep, model: pm.Model) -> Pilot:
-        return fly(step, model, self.draws, self.tune, self.rng)
 
-    def of_nuts(
-        self, model: pm.Model, point: Mapping[str, np.ndarray], covariance: np.ndarray | None
-    ) -> NutsUntimed | None:
-        if self.nuts:
-            return nuts_forecast(model, point, covariance)
-        return nuts_untimed(model, covariance)
+def _fly(step: MinibatchStep, model: pm.Model, asked: _Asked) -> Pilot:
+    return fly(step, model, asked.draws, asked.tune, asked.rng)
+
+
+def _of_nuts(
+    model: pm.Model,
+    point: Mapping[str, np.ndarray],
+    covariance: np.ndarray | None,
+    asked: _Asked,
+) -> NutsUntimed | None:
+    if asked.nuts:
+        return nuts_forecast(model, point, covariance)
+    return nuts_untimed(model, covariance)
 
 
 def _of_step(
@@ -425,16 +426,13 @@ def _of_step(
     seconds: float = float("nan"),
     why_not_exact: str = "",
 ) -> Explanation:
-    parts, method, n_rows = (
-        step.target.factorization,
-        type(step).__name__,
-        step.target.source.n_rows,
-    )
-    pilot = asked.pilot(step, model)
+    target, method = step.target, type(step).__name__
+    parts, n_rows = target.factorization, target.source.n_rows
+    pilot = _fly(step, model, asked)
     found = forecast(step, pilot, asked.tune, seconds)
     approximate = _approximate(step, model, found, asked)
     factor = step.plan.reference.factor
-    nuts = asked.of_nuts(model, pilot.point, factor @ factor.T)
+    nuts = _of_nuts(model, pilot.point, factor @ factor.T, asked)
     recommended, reason = recommend(method, n_rows, parts.size, found, nuts, approximate)
     large = large_deterministics(model, pilot.point)
     return Explanation(
@@ -444,12 +442,12 @@ def _of_step(
         reason=reason,
         n_rows=n_rows,
         size=parts.size,
-        terms=subsampled(parts, step.target.compiled.why_graph),
+        terms=subsampled(parts, target.compiled.why_graph),
         others=not_subsampled(model, parts, tuple(step.program.slices.steps)),
         coordinates=reparametrized(parts),
-        taylor_order=step.target.taylor_order,
+        taylor_order=target.taylor_order,
         order_reason=_why_order(step, parts),
-        centre=_what_centre(step),
+        centre=_words_of_centre(step),
         certificate=certificate(step, pilot.certified, why_not_exact),
         forecast=found,
         approximate=approximate,
@@ -475,7 +473,7 @@ def _approximate(
     if not step.guarantee.is_exact or exact.full_pass_share <= FULL_PASS_STRONG:
         return None
     other = penalty_beside(step, np.random.default_rng(asked.rng.integers(2**63)))
-    found = forecast(other, asked.pilot(other, model), asked.tune, float("nan"))
+    found = forecast(other, _fly(other, model, asked), asked.tune, float("nan"))
     return Approximate(type(other).__name__, other, found)
 
 
@@ -489,7 +487,7 @@ def _of_refused(
     own = check.own_variables(model, vars)
     start = {**model.initial_point(), **(settings.get("initial_point") or {})}
     reading: dict[str, Any] = {name: settings[name] for name in READING if name in settings}
-    nuts = asked.of_nuts(model, start, None)
+    nuts = _of_nuts(model, start, None, asked)
     recommended, reason = recommend_instead(nuts)
     if isinstance(error, ModeError):
         parts = factorize(model, own, **reading)
@@ -525,17 +523,17 @@ def _why_order(step: MinibatchStep, parts: Factorization) -> str:
     return f"set by taylor_order={order}; 'auto' would be 2"
 
 
-def _what_centre(step: MinibatchStep) -> str:
-    plan, target = step.plan, step.target
-    if target.covariance is not None:
+def _words_of_centre(step: MinibatchStep) -> str:
+    plan, parts = step.plan, step.target.factorization
+    if step.target.covariance is not None:
         return "the start, as centre='start' asks for"
     if not plan.marginal:
         return "near the mode of the joint density"
-    pairs, at = (
-        zip(target.factorization.blocks, target.factorization.natural, strict=True),
-        plan.marginal,
-    )
-    names = [repr(name) for b, name in pairs if any(b.start <= k < b.stop for k in at)]
+    names = [
+        repr(name)
+        for block, name in zip(parts.blocks, parts.natural, strict=True)
+        if any(block.start <= k < block.stop for k in plan.marginal)
+    ]
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     return (
         f"near the mode of the marginal density of {listed}, with all else integrated over, as the "

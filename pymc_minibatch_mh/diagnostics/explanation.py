@@ -178,9 +178,9 @@ class Certificate:
 
     def section(self) -> Section:
         """Return whether draws are exact, and by which bounds."""
-        lines = [("guarantee", self.guarantee)]
-        lines.append(("certified" if self.certified else "not certified", self.reason))
-        lines += [(f"table {k + 1}", table.in_words()) for k, table in enumerate(self.tables)]
+        certified = "certified" if self.certified else "not certified"
+        lines = [("guarantee", self.guarantee), (certified, self.reason)]
+        lines += [(f"table {k}", table.in_words()) for k, table in enumerate(self.tables, 1)]
         if self.n_heavy:
             others = "batches are drawn from all others"
             if self.tables:
@@ -250,6 +250,7 @@ class Forecast:
         """Return the figures of a method's pilot."""
         count = self.updates_per_draw
         per_draw = "one update" if count == 1 else f"{count:,} updates"
+        pilot = f"a pilot of {self.draws:,} draws after {self.tune:,} of warm-up, {per_draw} a draw"
         acceptance = f"{self.acceptance:.3f}"
         if self.acceptance_error:
             error = figure(self.acceptance_error)
@@ -258,35 +259,29 @@ class Forecast:
             f"{self.ess:,.0f} of {self.draws:,} for {self.worst}, the worst coordinate; twice "
             f"those of each half: {self.ess_low:,.0f} and {self.ess_high:,.0f}"
         )
-        pilot = f"a pilot of {self.draws:,} draws after {self.tune:,} of warm-up, {per_draw} a draw"
-        lines = [
-            ("rests on", pilot),
-            ("rows per update", f"{figure(self.rows_per_update)} ± {figure(self.rows_error)}"),
-            ("acceptance", acceptance),
-            ("updates on all rows", f"{self.full_pass_share:.1%}"),
-            ("time per update", f"{figure(self.microseconds_per_update)} µs"),
-            ("effective draws", effective),
-            ("effective draws a second", figure(self.ess_per_second)),
-        ]
-        if self.ess_per_second_in_blocks:
-            speed = figure(self.ess_per_second_in_blocks)
-            lines.append(("the same, by sample()", f"{speed} in each thread"))
-        return Section(f"Forecast of {method}", lines + self._costs())
-
-    def _costs(self) -> Lines:
         preparation = "not measured, what it takes had been prepared before"
         if not isnan(self.preparation_seconds):
             preparation = f"{self.preparation_seconds:.1f} s, compilation included"
-        lines = [("memory", self.memory.in_words()), ("preparation", preparation)]
-        if self.held:
-            held = (
-                f"{', '.join(self.held)}: other steps move them, and read all rows whenever they "
-                "do, which is in none of these figures"
-            )
-            lines.append(("held still", held))
-        if self.warning:
-            lines.append(("warning", self.warning))
-        return lines
+        in_blocks = self.ess_per_second_in_blocks
+        held = (
+            f"{', '.join(self.held)}: other steps move them, and read all rows whenever they do, "
+            "which is in none of these figures"
+        )
+        lines = {
+            "rests on": pilot,
+            "rows per update": f"{figure(self.rows_per_update)} ± {figure(self.rows_error)}",
+            "acceptance": acceptance,
+            "updates on all rows": f"{self.full_pass_share:.1%}",
+            "time per update": f"{figure(self.microseconds_per_update)} µs",
+            "effective draws": effective,
+            "effective draws a second": figure(self.ess_per_second),
+            "the same, by sample()": f"{figure(in_blocks)} in each thread" if in_blocks else "",
+            "memory": self.memory.in_words(),
+            "preparation": preparation,
+            "held still": held if self.held else "",
+            "warning": self.warning,
+        }
+        return Section(f"Forecast of {method}", [line for line in lines.items() if line[1]])
 
 
 @dataclass(frozen=True)

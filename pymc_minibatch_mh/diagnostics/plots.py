@@ -74,8 +74,7 @@ def plot_audit(
     """
     _require(dt, ("acceptance_error", "bias", "bias_mcse"), "the result of audit()")
     points = xr.Dataset({"acceptance_error": _errors(dt), "bias": _biases(dt)})
-    pc_kwargs["aes"] = {"color": ["moment"], **pc_kwargs.get("aes", {})}
-    figure = _Figure(points, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
+    figure = _Figure(points, "moment", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     figure.draw("zero", shapes.hline, _constant(points, 0.0), color="gray")
     level = float((stats or {}).get("tolerable", TOLERABLE_BIAS))
     for number, value in enumerate((-level, level)):
@@ -92,8 +91,7 @@ def plot_audit(
     figure.label("x", {"acceptance_error": "exact log ratio", "bias": "parameter"})
     figure.label("y", {"acceptance_error": error, "bias": "bias / posterior sd"})
     figure.label("title", {"acceptance_error": "Audited decisions", "bias": "Bias of the moments"})
-    figure.legend("moment")
-    return figure.collection
+    return figure.with_legend()
 
 
 def plot_rows(
@@ -135,11 +133,9 @@ def plot_rows(
     """
     updates = int((stats or {}).get("updates_per_draw", 1))
     data = xr.Dataset({"n_obs": _rows(_sample_stats(dt, "n_obs"), updates)})
-    pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
-    figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
+    figure = _Figure(data, "chain", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     figure.tail(data, *ROWS)
-    figure.legend("chain")
-    return figure.collection
+    return figure.with_legend()
 
 
 def plot_bounds(
@@ -191,15 +187,12 @@ def plot_bounds(
             "bound. Use plot_rows() or plot_audit()."
         )
     data = xr.Dataset({"bound_ratio": _tail(ratios, dim)})
-    if dim == "draw":
-        pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
-    figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
+    colour = "chain" if dim == "draw" else ""
+    figure = _Figure(data, colour, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     figure.tail(data, *BOUNDS)
     limit = float((stats or {}).get("bound", 1.0))
     figure.draw("bound", shapes.vline, _constant(data, np.log10(limit)), color="gray")
-    if dim == "draw":
-        figure.legend("chain")
-    return figure.collection
+    return figure.with_legend()
 
 
 def plot_summary(
@@ -246,8 +239,7 @@ def plot_summary(
     rows = _rows(_sample_stats(dt, "n_obs"), per_draw)
     name, slowest, sizes = _slowest(dt)
     data = xr.Dataset({"n_obs": rows, "slowest": slowest, "ess": sizes})
-    pc_kwargs["aes"] = {"color": ["chain"], **pc_kwargs.get("aes", {})}
-    figure = _Figure(data, plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
+    figure = _Figure(data, "chain", plot_collection, backend, aes_by_visuals, visuals, pc_kwargs)
     figure.tail(data[["n_obs"]], *ROWS)
     figure.draw("slowest", shapes.line_xy, data[["slowest"]], alpha=0.6)
     figure.draw("ess", shapes.scatter_xy, data[["ess"]], color="gray")
@@ -258,8 +250,7 @@ def plot_summary(
     figure.label("y", {"slowest": name, "ess": "bulk effective sample size"}, 1)
     titles = {"slowest": "Parameter that mixes slowest", "ess": "Effective sample sizes"}
     figure.label("title", titles, 1)
-    figure.legend("chain")
-    return figure.collection
+    return figure.with_legend()
 
 
 #: Title and labels of the axes: observations that updates evaluate, and ratios to bounds.
@@ -281,6 +272,7 @@ class _Figure:
     def __init__(
         self,
         data: xr.Dataset,
+        coloured_by: str,
         collection: PlotCollection | None,
         backend: str | None,
         aes_by_visuals: AesByVisuals | None,
@@ -289,6 +281,8 @@ class _Figure:
     ) -> None:
         if collection is None:
             pc_kwargs.setdefault("cols", ["__variable__"])
+            if coloured_by:
+                pc_kwargs["aes"] = {"color": [coloured_by], **pc_kwargs.get("aes", {})}
             backend = rcParams["plot.backend"] if backend is None else backend
             size = {"figsize": (WIDTH * len(data.data_vars), HEIGHT), "figsize_units": "dots"}
             if backend == "matplotlib":
@@ -296,7 +290,7 @@ class _Figure:
             pc_kwargs["figure_kwargs"] = {**size, **pc_kwargs.get("figure_kwargs", {})}
             collection = PlotCollection.wrap(data, backend=backend, **pc_kwargs)
             _drop_neutral(collection)
-        self.collection = collection
+        self.collection, self._coloured_by = collection, coloured_by
         self._aes = dict(aes_by_visuals or {})
         self._visuals = dict(visuals or {})
 
@@ -335,12 +329,13 @@ class _Figure:
         shape: Callable = {"x": shapes.set_xticks, "y": _set_yticks}[axis]
         self.draw(f"{axis}ticks", shape, data, number, values=powers, labels=labels)
 
-    def legend(self, dim: str) -> None:
-        """Explain the colours of a dimension, unless it has none or the caller left that out."""
-        coloured = any(dim in found.dims for found in self.collection.aes.children.values())
+    def with_legend(self) -> PlotCollection:
+        """Explain the colours, unless there are none or the caller left that out."""
+        dims = [dim for found in self.collection.aes.children.values() for dim in found.dims]
         wanted = self._visuals.get("legend") is not False
-        if coloured and wanted and self.collection.backend != "none":
-            self.collection.add_legend(dim)
+        if self._coloured_by in dims and wanted and self.collection.backend != "none":
+            self.collection.add_legend(self._coloured_by)
+        return self.collection
 
     def label(self, place: str, texts: Mapping[Any, str], first: int = 0) -> None:
         """Write the title, or the label of the x or y axis, of the panel of each variable."""

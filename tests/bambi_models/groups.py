@@ -35,6 +35,25 @@ RESPONSES = {
 EVERY = 10
 
 
+def responses(rng, eta):
+    """Return a response of every family for linear predictors, and numbers of trials."""
+    mean, chance = np.exp(eta), expit(eta)
+    trials = rng.integers(1, 13, eta.size)
+    grade = np.digitize(eta - LEVEL + rng.logistic(size=eta.size), [-1.0, 0.2, 1.3])
+    return {
+        "trials": trials,
+        "event": (rng.random(eta.size) < chance).astype(int),
+        "successes": rng.binomial(trials, chance),
+        "real": eta + 1.2 * rng.standard_normal(eta.size),
+        "heavy": eta + 1.2 * rng.standard_t(4, eta.size),
+        "count": rng.poisson(mean),
+        "spread": rng.poisson(mean * rng.gamma(2.0, 0.5, eta.size)),
+        "size": rng.gamma(3.0, mean / 3.0),
+        "share": np.clip(rng.beta(8.0 * chance, 8.0 * (1.0 - chance)), 1e-9, 1.0 - 1e-9),
+        "grade": pd.Categorical(grade, ordered=True),
+    }
+
+
 @cache
 def table(rows):
     """Return a predictor, groups, and a response for every family."""
@@ -42,31 +61,17 @@ def table(rows):
     x, group = rng.uniform(-1.0, 1.0, rows), rng.integers(0, GROUPS, rows)
     level, slope = np.array(SPREADS)[:, None] * rng.standard_normal((2, GROUPS))
     eta = LEVEL + level[group] + (SLOPE + slope[group]) * x
-    mean, chance = np.exp(eta), expit(eta)
-    trials = rng.integers(1, 13, rows)
-    grade = np.digitize(eta - LEVEL + rng.logistic(size=rows), [-1.0, 0.2, 1.3])
-    responses = {
-        "event": (rng.random(rows) < chance).astype(int),
-        "successes": rng.binomial(trials, chance),
-        "real": eta + 1.2 * rng.standard_normal(rows),
-        "heavy": eta + 1.2 * rng.standard_t(4, rows),
-        "count": rng.poisson(mean),
-        "spread": rng.poisson(mean * rng.gamma(2.0, 0.5, rows)),
-        "size": rng.gamma(3.0, mean / 3.0),
-        "share": np.clip(rng.beta(8.0 * chance, 8.0 * (1.0 - chance)), 1e-9, 1.0 - 1e-9),
-        "grade": pd.Categorical(grade, ordered=True),
-    }
-    return pd.DataFrame({"x": x, "trials": trials, "group": group.astype(str), **responses})
+    return pd.DataFrame({"x": x, "group": group.astype(str), **responses(rng, eta)})
 
 
-def built(family, effect, rows):
+def built(family, predictors, data, **settings):
     """Return a model with Bambi's default priors, not sampled."""
-    # Thresholds of grades take the place of an intercept; the inverse link of gamma allows
-    # means that are negative.
-    predictor = "0 + x" if family == "cumulative" else "x"
-    settings = {"link": "log"} if family == "gamma" else {}
-    formula = f"{RESPONSES[family]} ~ {predictor} + {EFFECTS[effect]}"
-    model = bambi.Model(formula, table(rows), family=family, **settings)
+    # Thresholds of grades take the place of an intercept; the inverse link of gamma, its default,
+    # allows means that are negative.
+    intercept = "0 + " if family == "cumulative" else ""
+    link = {"link": "log"} if family == "gamma" else {}
+    formula = f"{RESPONSES[family]} ~ {intercept}{predictors}"
+    model = bambi.Model(formula, data, family=family, **link, **settings)
     model.build()
     return model
 
@@ -99,7 +104,7 @@ class Run:
 
 def drawn(family, effect, rows, draws, tune):
     """Sample a model as Bambi has built it."""
-    model = built(family, effect, rows).backend.model
+    model = built(family, f"x + {EFFECTS[effect]}", table(rows)).backend.model
     step = TunaMH(model=model)
     names = [rv.name for rv in model.free_RVs]
     trace = sampled(model, step, draws, tune, random_seed=311, var_names=names)

@@ -1,18 +1,17 @@
 """Models that Bambi builds, with its default priors, are sampled as they stand."""
 
 import logging
-from dataclasses import dataclass
 from functools import cache
 
 import arviz as az
-import bambi
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import optimize
-from scipy.special import expit
 
 from adversary.subject import STABLE
+from bambi_models import groups
+from bambi_models.groups import LEVEL, RESPONSES, built, responses
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.steps.deterministics import large_deterministics, names_without
 from statistical.budget import FAR
@@ -23,80 +22,27 @@ from zoo import drawn
 pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")
 #: Enough for what is a large deterministic, and little else.
 ROWS = 5_000
-LEVEL, SLOPES = 0.3, (0.6, -0.4)
+SLOPES = 0.6, -0.4
 #: How far a mean may be from the mode besides Monte Carlo error, in posterior sds: skewness.
 SKEWNESS = 0.1
 
 
-@dataclass(frozen=True)
-class Flat:
-    """A family with two predictors.
-
-    Parameters
-    ----------
-    formula
-        Bambi's formula.
-    by_row
-        The deterministic with one value per row, and its shape in words.
-    settings
-        What Bambi's defaults are not taken for.
-    """
-
-    formula: str
-    by_row: str
-    settings: tuple[tuple[str, object], ...] = ()
-
-
-MODELS = {
-    "bernoulli": Flat("event ~ x + z", "'p', 5,000 values"),
-    "binomial": Flat("p(successes, trials) ~ x + z", "'p', 5,000 values"),
-    "gaussian": Flat("real ~ x + z", "'mu', 5,000 values"),
-    "t": Flat("heavy ~ x + z", "'mu', 5,000 values"),
-    "poisson": Flat("count ~ x + z", "'mu', 5,000 values"),
-    "negativebinomial": Flat("spread ~ x + z", "'mu', 5,000 values"),
-    # Bambi's own default, the inverse link, allows means that are negative.
-    "gamma": Flat("size ~ x + z", "'mu', 5,000 values", (("link", "log"),)),
-    "beta": Flat("share ~ x + z", "'mu', 5,000 values"),
-    # Of the four categories Bambi stores three.
-    "cumulative": Flat("grade ~ 0 + x + z", "'p', 5,000 × 3 values"),
-}
+#: Family -> the deterministic with one value per row; of the four categories Bambi stores three.
+BY_ROW = dict.fromkeys(RESPONSES, "'mu', 5,000 values")
+BY_ROW |= dict.fromkeys(("bernoulli", "binomial"), "'p', 5,000 values")
+BY_ROW["cumulative"] = "'p', 5,000 × 3 values"
 
 
 @cache
 def table():
-    """Return two predictors, groups that matter, and a response for every family."""
+    """Return two predictors and a response for every family."""
     rng = np.random.default_rng(301)
     x, z = rng.uniform(-1.0, 1.0, (2, ROWS))
-    eta = LEVEL + SLOPES[0] * x + SLOPES[1] * z
-    mean, chance = np.exp(eta), expit(eta)
-    group, effect = rng.integers(0, 8, ROWS), 0.7 * rng.standard_normal(8)
-    trials = rng.integers(1, 13, ROWS)
-    grade = np.digitize(eta - LEVEL + rng.logistic(size=ROWS), [-1.0, 0.2, 1.3])
-    responses = {
-        "event": rng.random(ROWS) < chance,
-        "grouped": rng.random(ROWS) < expit(eta + effect[group]),
-        "successes": rng.binomial(trials, chance),
-        "real": eta + 1.2 * rng.standard_normal(ROWS),
-        "heavy": eta + 1.2 * rng.standard_t(4, ROWS),
-        "count": rng.poisson(mean),
-        "spread": rng.poisson(mean * rng.gamma(2.0, 0.5, ROWS)),
-        "size": rng.gamma(3.0, mean / 3.0),
-        "share": np.clip(rng.beta(8.0 * chance, 8.0 * (1.0 - chance)), 1e-9, 1.0 - 1e-9),
-        "grade": pd.Categorical(grade, ordered=True),
-    }
-    whole = {name: y.astype(int) if y.dtype == bool else y for name, y in responses.items()}
-    return pd.DataFrame({"x": x, "z": z, "trials": trials, "group": group.astype(str), **whole})
-
-
-def built(formula, family, **settings):
-    model = bambi.Model(formula, table(), family=family, **settings)
-    model.build()
-    return model
+    return pd.DataFrame({"x": x, "z": z, **responses(rng, LEVEL + SLOPES[0] * x + SLOPES[1] * z)})
 
 
 def flat(family):
-    described = MODELS[family]
-    return built(described.formula, family, **dict(described.settings))
+    return built(family, "x + z", table())
 
 
 def laplace(model):
@@ -143,12 +89,12 @@ def names_of(model):
     return [rv.name for rv in model.free_RVs]
 
 
-@pytest.mark.parametrize("family", fast(MODELS, ("bernoulli", "poisson", "cumulative")))
+@pytest.mark.parametrize("family", fast(BY_ROW, ("bernoulli", "poisson", "cumulative")))
 def test_a_flat_model_is_sampled_as_it_is_built(family, caplog):
     model = flat(family).backend.model
     with caplog.at_level(logging.WARNING, logger="pymc_minibatch_mh"):
         step = TunaMH(model=model)
-    assert MODELS[family].by_row in caplog.text
+    assert BY_ROW[family] in caplog.text
     large = large_deterministics(model, model.initial_point())
     assert list(names_without(model, large)) == names_of(model)
     trace = drawn(model, step, 1_500, 500, random_seed=301, var_names=names_of(model))
@@ -175,7 +121,8 @@ def test_fit_takes_a_step():
 
 
 def test_effects_of_groups_are_bounded():
-    model = built("grouped ~ x + (1|group)", "bernoulli", noncentered=False).backend.model
+    data = groups.table(ROWS)
+    model = built("bernoulli", "x + (1|group)", data, noncentered=False).backend.model
     step = TunaMH(model=model)
     assert np.isfinite(step.tables.c).all()
 

@@ -1,6 +1,6 @@
 """What an audit costs, and how good its estimates are, as printed in docs/after.md.
 
-    PYTHONPATH=tests python tests/benchmarks/audit.py bias|cost
+    PYTHONPATH=tests:examples python tests/benchmarks/audit.py bias|cost
 
 Nothing here is a test: machines differ and are shared.
 """
@@ -12,9 +12,9 @@ import time
 
 import numpy as np
 import pymc as pm
-from figures import logistic_data, logistic_model
 
 import pymc_minibatch_mh as mb
+from benchmarks.models import logistic
 from diagnostics.audit.rare import measured_bias, rare_rows
 
 DRAWS, TUNE, PAIRS = 100_000, 1_000, 600
@@ -59,7 +59,7 @@ def bias() -> None:
 
 def cost() -> None:
     """Seconds and memory of 200 pairs with a million rows."""
-    model = logistic_model(*logistic_data(ROWS, SIZE))
+    model = logistic(ROWS, SIZE)
     print("step | seconds | growth of the peak memory, MiB | largest relative bias")
     for name in ("TunaMH", "BarkerMinibatchMH"):
         step = getattr(mb, name)(model=model)

@@ -18,7 +18,7 @@ import arviz as az
 import pymc as pm
 
 import pymc_minibatch_mh as mb
-from benchmarks.figures import logistic_data, logistic_model
+from benchmarks.models import logistic
 from flights import late_flights, load_table
 from quickstart import late_departures
 
@@ -40,12 +40,8 @@ class Problem(NamedTuple):
 
 
 PROBLEMS = {
-    "logistic, d = 10, N = 10⁶": Problem(
-        lambda: logistic_model(*logistic_data(1_000_000)), 500_000, 5
-    ),
-    "logistic, d = 50, N = 10⁵": Problem(
-        lambda: logistic_model(*logistic_data(100_000, 50)), 40_000, 3
-    ),
+    "logistic, d = 10, N = 10⁶": Problem(partial(logistic, 1_000_000, 10), 500_000, 5),
+    "logistic, d = 50, N = 10⁵": Problem(partial(logistic, 100_000, 50), 40_000, 3),
     "flights, d = 27, N = 325,724": Problem(
         lambda: late_departures(late_flights(load_table())), 40_000, 3
     ),

@@ -1,6 +1,6 @@
 """The forecasts of `explain` beside what was measured, as printed in docs/before.md.
 
-    python tests/benchmarks/forecast.py steps|nuts
+    PYTHONPATH=tests:examples python tests/benchmarks/forecast.py steps|nuts
 
 Nothing here is a test: machines differ and are shared.
 """
@@ -8,40 +8,61 @@ Nothing here is a test: machines differ and are shared.
 import argparse
 import logging
 import statistics
+from functools import partial
 
 import arviz as az
 import numpy as np
 import pymc as pm
-from exact import DRAWS, PROBLEMS
-from figures import TURNS, run_chain
+import xarray as xr
 
 import pymc_minibatch_mh as mb
+from benchmarks.models import logistic
+from flights import late_flights, load_table
 from pymc_minibatch_mh.diagnostics.recommend import condition_number
+from quickstart import late_departures
 
-NAMES = ("logistic d=10, N=10^5", "logistic d=10, N=10^6", "flights, 27 coefficients")
+PROBLEMS = {
+    "logistic d=10, N=10^5": partial(logistic, 100_000, 10),
+    "logistic d=10, N=10^6": partial(logistic, 1_000_000, 10),
+    "flights, 27 coefficients": lambda: late_departures(late_flights(load_table())),
+}
+TUNE, DRAWS, TURNS = 2_000, 40_000, 5
 #: Draws of NUTS, and their seeds.
 NUTS_DRAWS, SEEDS = 4_000, (1, 2)
+
+
+def sampled(step: object, **settings: int) -> xr.DataTree:
+    """Sample one chain through ``pm.sample``, in the context of a model."""
+    return pm.sample(
+        step=step,
+        chains=1,
+        cores=1,
+        progressbar=False,
+        compute_convergence_checks=False,
+        **settings,
+    )
 
 
 def steps() -> None:
     """Forecasts of pilots beside runs of TunaMH, in turns; one chain, default settings."""
     print("problem | rows forecast | measured | ESS/s forecast | measured | NUTS forecast")
-    for name in NAMES:
-        model = PROBLEMS[name]()
-        with model:
+    for name, build in PROBLEMS.items():
+        with build():
             step = mb.TunaMH()
-        found, runs = [], []
-        for turn in range(TURNS):
-            found.append(mb.explain(step, nuts=True, random_seed=turn))
-            runs.append(run_chain(model, step, DRAWS))
-        pilots = [e.forecast for e in found]
-        speeds = [p.ess_per_second for p in pilots]
-        measured = statistics.median(r["ess"] / r["seconds"] for r in runs)
+            found, rows, speeds = [], [], []
+            for turn in range(TURNS):
+                found.append(mb.explain(step, nuts=True, random_seed=turn))
+                trace = sampled(step, draws=DRAWS, tune=TUNE, random_seed=3)
+                seconds = trace["posterior"].attrs["sampling_time"] * DRAWS / (DRAWS + TUNE)
+                rows.append(float(trace["sample_stats"]["n_obs"].mean()))
+                speeds.append(float(az.ess(trace)["beta"].min()) / seconds)
+        pilot = found[0].forecast
+        forecasts = [e.forecast.ess_per_second for e in found]
         nuts = statistics.median(e.nuts.ess_per_second for e in found)
         print(
-            f"{name} | {pilots[0].rows_per_update:.2f} ± {pilots[0].rows_error:.2f} | "
-            f"{runs[0]['rows']:.2f} | {statistics.median(speeds):,.0f} "
-            f"({min(speeds):,.0f} to {max(speeds):,.0f}) | {measured:,.0f} | {nuts:,.1f}",
+            f"{name} | {pilot.rows_per_update:.2f} ± {pilot.rows_error:.2f} | {rows[0]:.2f} | "
+            f"{statistics.median(forecasts):,.0f} ({min(forecasts):,.0f} to "
+            f"{max(forecasts):,.0f}) | {statistics.median(speeds):,.0f} | {nuts:,.1f}",
             flush=True,
         )
 
@@ -75,17 +96,7 @@ def nuts_on_normal(precision: np.ndarray) -> tuple[float, float]:
         x = pm.Flat("x", shape=size, initval=np.ones(size))
         pm.Potential("density", -0.5 * (x @ (precision @ x)))
         traces = [
-            pm.sample(
-                NUTS_DRAWS,
-                tune=1_000,
-                chains=1,
-                cores=1,
-                random_seed=seed,
-                nuts_sampler="pymc",
-                quiet=True,
-                compute_convergence_checks=False,
-            )
-            for seed in SEEDS
+            sampled(pm.NUTS(), draws=NUTS_DRAWS, tune=1_000, random_seed=seed) for seed in SEEDS
         ]
     steps_made = [float(t["sample_stats"]["n_steps"].mean()) for t in traces]
     ess = [float(az.ess(t)["x"].min()) / NUTS_DRAWS for t in traces]

@@ -1,7 +1,7 @@
 """Samplers of tall data side by side: this project's, PyMC, nutpie and NumPyro.
 
-    python tests/benchmarks/peers.py --out FILE [--cells PATTERN ...] [--jobs 1] [--budget 120]
-        [--repeats 3] [--data FOLDER] [--caches FOLDER] [--stop SECONDS]
+    python tests/benchmarks/peers.py --out FILE [--cells PATTERN ...] [--budget 120] [--repeats 3]
+        [--data FOLDER] [--caches FOLDER]
 
 needs what the dependency group ``bench`` lists. Every run is a process of its own, in one thread on
 one core: `peers_cell`. A cell of the table, one sampler on one problem, is run once with empty
@@ -20,10 +20,8 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -61,10 +59,8 @@ class Settings:
     out: Path
     cells: Sequence[Cell]
     caches: Path
-    jobs: int = 1
     budget: float = 120.0
     repeats: int = 3
-    stop: float = float("inf")
 
 
 def cells_like(patterns: Sequence[str]) -> list[Cell]:
@@ -90,52 +86,33 @@ def stored(file: Path) -> list[Record]:
     return [run for run in json.loads(file.read_text())["runs"] if run["status"] != "failed"]
 
 
-@dataclass
-class Board:
-    """The runs that were made, and which is next."""
+def of(runs: Sequence[Record], cell: Cell) -> list[Record]:
+    """Return the runs of a cell."""
+    return [run for run in runs if (run["problem"], run["sampler"]) == cell]
 
-    settings: Settings
-    runs: list[Record]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    running: set[Cell] = field(default_factory=set)
-    began: float = field(default_factory=time.monotonic)
 
-    def of(self, cell: Cell) -> list[Record]:
-        """Return the runs of a cell."""
-        return [run for run in self.runs if (run["problem"], run["sampler"]) == cell]
+def wanted(runs: Sequence[Record], cell: Cell, repeats: int) -> bool:
+    """Whether a further run of a cell is to be made."""
+    made = of(runs, cell)
+    if cell[1] == REFERENCE or any(run["status"] != "ok" for run in made):
+        return not made
+    return not made or sum(not run["cold"] for run in made) < repeats
 
-    def wanted(self, cell: Cell) -> bool:
-        """Whether a further run of a cell is to be made."""
-        runs = self.of(cell)
-        if cell[1] == REFERENCE or any(run["status"] != "ok" for run in runs):
-            return not runs
-        return not runs or sum(not run["cold"] for run in runs) < self.settings.repeats
 
-    def take(self) -> Cell | None:
-        """Return a cell that was run least often, in an order that alternates; None at the end."""
-        with self.lock:
-            if time.monotonic() - self.began > self.settings.stop:
-                return None
-            open_ = [c for c in self.settings.cells if self.wanted(c) and c not in self.running]
-            if not open_:
-                return None
-            turn = min(len(self.of(cell)) for cell in open_)
-            least = [cell for cell in open_ if len(self.of(cell)) == turn]
-            cell = least[-(turn % 2)]
-            self.running.add(cell)
-            return cell
+def next_cell(runs: Sequence[Record], settings: Settings) -> Cell | None:
+    """Return a cell that was run least often, in an order that alternates; None at the end."""
+    left = [cell for cell in settings.cells if wanted(runs, cell, settings.repeats)]
+    turn = min((len(of(runs, cell)) for cell in left), default=0)
+    least = [cell for cell in left if len(of(runs, cell)) == turn]
+    return least[-(turn % 2)] if least else None
 
-    def put(self, cell: Cell, record: Record) -> None:
-        """Store a run."""
-        with self.lock:
-            self.running.discard(cell)
-            self.runs.append({"problem": cell[0], "sampler": cell[1], **record})
-            text = json.dumps({"runs": self.runs}, indent=None, separators=(",", ":"))
-            # One run a line: a file that can be compared and merged.
-            text = text.replace('{"problem"', '\n{"problem"')
-            part = self.settings.out.with_suffix(".part")
-            part.write_text(text + "\n", encoding="utf-8")
-            part.replace(self.settings.out)
+
+def store(runs: Sequence[Record], file: Path) -> None:
+    """Store the runs, one a line: a file that can be compared and merged."""
+    text = json.dumps({"runs": runs}, indent=None, separators=(",", ":"))
+    part = file.with_suffix(".part")
+    part.write_text(text.replace('{"problem"', '\n{"problem"') + "\n", encoding="utf-8")
+    part.replace(file)
 
 
 def environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
@@ -155,8 +132,9 @@ def environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
     return kept | ONE_THREAD | own
 
 
-def run(cell: Cell, seed: int, core: int, settings: Settings) -> Record:
+def run(cell: Cell, seed: int, settings: Settings) -> Record:
     """Run a cell in a process of its own on one core, and return its record."""
+    core = min(os.sched_getaffinity(0))
     folder = settings.caches / "-".join(cell)
     filled = folder / "filled"
     cold = not filled.exists()
@@ -167,7 +145,7 @@ def run(cell: Cell, seed: int, core: int, settings: Settings) -> Record:
         sys.executable, "-m", "benchmarks.peers_cell", *cell, "--record", str(file),
         "--seed", str(seed), "--budget", str(settings.budget), "--core", str(core),
     ]  # fmt: skip
-    about = {"cold": cold, "seed": seed, "budget": settings.budget, "jobs": settings.jobs}
+    about = {"cold": cold, "seed": seed, "budget": settings.budget, "jobs": 1}
     try:
         ended = subprocess.run(
             command,
@@ -195,27 +173,6 @@ def processor() -> str:
     return next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), "unknown")
 
 
-def cores_apart(folder: Path = Path("/sys/devices/system/cpu")) -> list[int]:
-    """Return the cores that this process may use, those that share hardware with others last."""
-
-    def sharing(core: int) -> int:
-        file = folder / f"cpu{core}" / "topology" / "thread_siblings_list"
-        listed = file.read_text().strip() if file.is_file() else str(core)
-        first = int(listed.replace("-", ",").split(",")[0])
-        return int(first != core)
-
-    return sorted(os.sched_getaffinity(0), key=lambda core: (sharing(core), core))
-
-
-def work(board: Board, core: int) -> None:
-    """Run cells on one core until there are none."""
-    while (cell := board.take()) is not None:
-        seed = 1 + len(board.of(cell)) + 1_000 * (cell[1] == REFERENCE)
-        record = run(cell, seed, core, board.settings)
-        board.put(cell, record)
-        print(line(cell, record), flush=True)
-
-
 def line(cell: Cell, record: Record) -> str:
     """Return what is printed of a run."""
     parts = [f"{':'.join(cell):<34}", record["status"], "cold" if record["cold"] else "warm"]
@@ -232,33 +189,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cells", nargs="*", default=["*"], help="such as 'logistic-10-*:tuna'")
-    parser.add_argument("--jobs", type=int, default=1, help="runs beside each other")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds of a run")
     parser.add_argument("--repeats", type=int, default=3, help="runs with filled caches")
     parser.add_argument("--data", type=Path, help="folder of covtype.npz and nycflights13.npz")
     parser.add_argument("--caches", type=Path, help="folder of the caches of compiled code")
-    parser.add_argument("--stop", type=float, default=float("inf"), help="begin no run after these")
     asked = parser.parse_args()
     if asked.data:
         os.environ["PYMC_MINIBATCH_MH_DATA"] = str(asked.data.resolve())
-    cores = cores_apart()
-    if asked.jobs > len(cores):
-        parser.error(f"--jobs {asked.jobs} need as many cores, and there are {len(cores)}.")
-    settings = Settings(
-        asked.out,
-        cells_like(asked.cells),
-        (asked.caches or Path(tempfile.gettempdir()) / "peers_caches").resolve(),
-        asked.jobs,
-        asked.budget,
-        asked.repeats,
-        asked.stop,
-    )
-    board = Board(settings, stored(asked.out))
-    workers = [threading.Thread(target=work, args=(board, core)) for core in cores[: asked.jobs]]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    caches = (asked.caches or Path(tempfile.gettempdir()) / "peers_caches").resolve()
+    settings = Settings(asked.out, cells_like(asked.cells), caches, asked.budget, asked.repeats)
+    runs = stored(asked.out)
+    while (cell := next_cell(runs, settings)) is not None:
+        seed = 1 + len(of(runs, cell)) + 1_000 * (cell[1] == REFERENCE)
+        record = run(cell, seed, settings)
+        runs.append({"problem": cell[0], "sampler": cell[1], **record})
+        store(runs, asked.out)
+        print(line(cell, record), flush=True)
 
 
 if __name__ == "__main__":

@@ -34,21 +34,14 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class Sampler:
-    """Where a sampler is, and what is imported for it.
+    """Where a sampler is, and what is imported for it."""
 
-    Parameters
-    ----------
-    module, function
-        Its function of a `Task`, and the module of this folder that has it.
-    imports
-        Libraries, in the order in which they are imported.
-    settings
-        Further arguments of the function.
-    """
-
+    #: Its function of a `Task`, and the module of this folder that has it.
     module: str
     function: str
+    #: Libraries, in the order in which they are imported.
     imports: tuple[str, ...]
+    #: Further arguments of the function.
     settings: dict[str, Any] = field(default_factory=dict)
 
     def load(self) -> Callable[[Task], Run]:

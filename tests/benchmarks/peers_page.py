@@ -61,17 +61,11 @@ HEADS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one sampler on one problem, beside the runs that are compared with.
+    """The runs of one sampler on one problem, beside the runs that are compared with."""
 
-    Parameters
-    ----------
-    runs
-        All runs of the cell.
-    reference
-        The run of the long chain, if there is one.
-    """
-
+    #: All runs of the cell.
     runs: Sequence[Record]
+    #: The run of the long chain, if there is one.
     reference: Record | None
 
     @property

@@ -11,39 +11,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import reach_data
+from benchmarks import tables
 
 type Data = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A model of one of four families, and its data.
+    """A model of one of four families, and its data."""
 
-    Parameters
-    ----------
-    title
-        What the tables call it.
-    family
-        "logistic", "student", "negative_binomial" or "grouped".
-    rows
-        Number of rows, N.
-    data
-        Returns the arrays: "x" of shape (N, d), "y" of shape (N,), and "group" of shape (N,).
-    ours
-        Draws of the project's samplers through ``pm.sample``.
-    driver
-        Draws of the project's driver.
-    nuts
-        Draws of each NUTS, and as many of warm-up.
-    """
-
+    #: What the tables call it.
     title: str
+    #: "logistic", "student", "negative_binomial" or "grouped".
     family: str
+    #: Number of rows, N.
     rows: int
+    #: Returns the arrays: "x" of shape (N, d), "y" of shape (N,), and "group" of shape (N,).
     data: Callable[[], Data]
+    #: Draws of the project's samplers through ``pm.sample``.
     ours: int = 20_000
+    #: Draws of the project's driver.
     driver: int = 200_000
+    #: Draws of each NUTS, and as many of warm-up.
     nuts: int = 1_000
 
 
@@ -63,7 +52,7 @@ def _bernoulli(rng: np.random.Generator, logits: NDArray[np.float64]) -> NDArray
 
 
 def logistic(n_rows: int, size: int) -> Data:
-    """Draw a logistic regression with standard normal columns, the same as ``figures.py``."""
+    """Draw a logistic regression with standard normal columns."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((n_rows, size))
     return {"x": x, "y": _bernoulli(rng, x @ rng.normal(0.0, 0.4, size))}
@@ -98,12 +87,12 @@ def hierarchy(n_rows: int, size: int, groups: int) -> Data:
 
 def flights() -> Data:
     """Return 50,000 late departures by 7 slopes and 104 destinations."""
-    return dict(zip(("x", "y", "group"), reach_data.destinations(50_000), strict=True))
+    return dict(zip(("x", "y", "group"), tables.destinations(50_000), strict=True))
 
 
 def covertype(n_rows: int) -> Data:
     """Return class 2 of Covertype against the rest."""
-    return dict(zip(("x", "y"), reach_data.covertype(n_rows, standardised=False), strict=True))
+    return dict(zip(("x", "y"), tables.covertype(n_rows), strict=True))
 
 
 PROBLEMS = {

@@ -71,25 +71,16 @@ class Task:
 
 @dataclass
 class Run:
-    """What a sampler did.
+    """What a sampler did."""
 
-    Parameters
-    ----------
-    draws
-        Unknown -> its draws after warm-up, the first axis along the draws.
-    warm_up
-        Draws of warm-up, or steps of an optimiser.
-    tune, sampling
-        Seconds of warm-up and after it.
-    finished
-        Whether all draws were made that were asked for.
-    note
-        What else is to be known, such as settings.
-    """
-
+    #: Unknown -> its draws after warm-up, the first axis along the draws.
     draws: dict[str, NDArray[np.float64]]
+    #: Draws of warm-up, or steps of an optimiser.
     warm_up: int
+    #: Seconds of warm-up and after it.
     tune: float
     sampling: float
+    #: Whether all draws were made that were asked for.
     finished: bool = True
+    #: What else is to be known, such as settings.
     note: dict[str, Any] = field(default_factory=dict)

@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_minibatch_mh as mb
-from benchmarks.peers_problems import logistic
+from benchmarks.models import logistic
 from papers.drawing import draw
 from papers.report import Curve, Panel
 from pymc_minibatch_mh.steps.base import MinibatchStep
@@ -37,10 +37,7 @@ def main() -> None:
     """Measure, print a table and draw the figure."""
     found = {kind.__name__: [] for kind in STEPS}
     for n_rows in SIZES:
-        data = logistic(n_rows, COEFFICIENTS)
-        with pm.Model() as model:
-            beta = pm.Normal("beta", 0.0, 2.5, shape=COEFFICIENTS)
-            pm.Bernoulli("y", logit_p=data["x"] @ beta, observed=data["y"])
+        model = logistic(n_rows, COEFFICIENTS)
         for kind in STEPS:
             found[kind.__name__].append(measured(model, kind))
             print(f"{n_rows:>9,} {kind.__name__:<18}", *np.round(found[kind.__name__][-1], 3))

@@ -17,7 +17,7 @@ import arviz as az
 import numpy as np
 
 import pymc_minibatch_mh as mb
-from benchmarks import reach_models as reach
+from benchmarks import models
 from gallery import models_hierarchies as gallery
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.kernels import roles as entry
@@ -25,9 +25,9 @@ from pymc_minibatch_mh.kernels import roles as entry
 TUNE, DRAWS = 2_000, 6_000
 ROWS = 20_000
 MODELS = {
-    "flights-50000": partial(reach.destinations, 50_000, centred=True),
-    "robust-slopes": reach.robust_slopes,
-    "small-groups": partial(reach.small_groups, centred=True),
+    "flights-50000": partial(models.destinations, 50_000),
+    "robust-slopes": models.robust_slopes,
+    "small-groups": models.small_groups,
     "radon_intercepts": partial(gallery.radon_intercepts, ROWS),
     "radon_covariation": partial(gallery.radon_covariation, ROWS),
     "rugby": partial(gallery.rugby, ROWS),

@@ -38,18 +38,13 @@ def of(problem, sampler, **figures):
     } | figures  # fmt: skip
 
 
-def board(tmp_path, cells=CELLS, **settings):
-    return peers.Board(peers.Settings(tmp_path / "out.json", cells, tmp_path, **settings), [])
-
-
-def made(board, **record):
-    """Run all that is wanted, one after the other."""
-    order = []
-    while (cell := board.take()) is not None:
+def made(runs=(), cells=CELLS, repeats=3, status="ok"):
+    """Return the cells that are run, one after the other, and all runs."""
+    settings, runs, order = peers.Settings(None, cells, None, repeats=repeats), [*runs], []
+    while (cell := peers.next_cell(runs, settings)) is not None:
         order.append(cell)
-        cold = not board.of(cell)
-        board.put(cell, {"status": "ok", "cold": cold} | record)
-    return order
+        runs.append(of(*cell, status=status, cold=not peers.of(runs, cell)))
+    return order, runs
 
 
 def test_the_script_names_all_problems_and_samplers():
@@ -68,44 +63,21 @@ def test_cells_are_chosen_by_patterns():
         peers.cells_like(["flihgts:*"])
 
 
-def test_turns_alternate_and_the_first_does_not_count(tmp_path):
-    order = made(board(tmp_path, repeats=2))
-    assert order == [*CELLS, *CELLS[::-1], *CELLS]
+def test_turns_alternate_the_first_does_not_count_and_one_reference_is_enough():
+    assert made(repeats=2)[0] == [*CELLS, *CELLS[::-1], *CELLS]
+    assert made(repeats=2, status="limit")[0] == CELLS
+    assert made(cells=[("a", "reference")])[0] == [("a", "reference")]
 
 
-def test_what_is_out_of_time_is_not_repeated(tmp_path):
-    assert made(board(tmp_path, repeats=2), status="limit") == CELLS
-
-
-def test_one_reference_is_enough(tmp_path):
-    assert made(board(tmp_path, [("a", "reference")], repeats=3)) == [("a", "reference")]
-
-
-def test_a_cell_runs_once_at_a_time(tmp_path):
-    one = board(tmp_path, CELLS[:1])
-    assert one.take() == CELLS[0]
-    assert one.take() is None
-
-
-def test_a_cut_run_goes_on_where_it_was(tmp_path):
-    first = board(tmp_path, repeats=1)
-    for _ in range(4):
-        first.put(first.take(), {"status": "ok", "cold": len(first.runs) < 3})
-    again = peers.Board(replace(first.settings), peers.stored(first.settings.out))
-    assert len(again.runs) == 4
-    assert made(again) == CELLS[1::-1]
+def test_a_cut_run_goes_on_where_it_was_and_failed_runs_are_made_again(tmp_path):
+    file = tmp_path / "out.json"
+    _, runs = made(repeats=1)
+    peers.store([*runs[:4], of("b", "x", status="failed")], file)
+    again = peers.stored(file)
+    assert again == runs[:4]
+    assert made(again, repeats=1)[0] == CELLS[1::-1]
     # Lines of the file are runs.
-    assert len(first.settings.out.read_text().splitlines()) == 1 + 6
-
-
-def test_failed_runs_are_made_again(tmp_path):
-    one = board(tmp_path, CELLS[:1])
-    made(one, status="failed")
-    assert peers.stored(one.settings.out) == []
-
-
-def test_no_run_begins_after_the_end(tmp_path):
-    assert made(board(tmp_path, stop=-1.0)) == []
+    assert len(file.read_text().splitlines()) == 1 + 5
 
 
 def test_a_run_has_one_thread_its_own_caches_and_the_repository(tmp_path):
@@ -118,15 +90,6 @@ def test_a_run_has_one_thread_its_own_caches_and_the_repository(tmp_path):
     ]  # fmt: skip
     assert found["PYTENSOR_FLAGS"] == f"a=b,base_compiledir={tmp_path / 'pytensor'}"
     assert found["JAX_ENABLE_X64"] == "1"
-
-
-def test_cores_that_share_hardware_come_last(tmp_path, monkeypatch):
-    for core, siblings in enumerate(("0-1", "0-1", "2,3", "2,3")):
-        topology = tmp_path / f"cpu{core}" / "topology"
-        topology.mkdir(parents=True)
-        (topology / "thread_siblings_list").write_text(f"{siblings}\n")
-    monkeypatch.setattr(peers.os, "sched_getaffinity", lambda _: {3, 2, 1, 0})
-    assert peers.cores_apart(tmp_path) == [0, 2, 1, 3]
 
 
 def test_a_clock_counts_nested_compilation_once():

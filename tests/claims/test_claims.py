@@ -1,9 +1,8 @@
 """Every claim of the pages stands in them word by word, and names tests that exist."""
 
-import pytest
-
 from claims.claims import CLAIMS, DEFINITIONS, SECTIONS
 from claims.sentences import sentences
+from every import every
 from nodes import exists
 
 EVERY_CLAIM = [(page, claim) for page, claims in CLAIMS.items() for claim in claims]
@@ -17,9 +16,7 @@ def test_claims_are_made_in_these_words():
         assert [claim for claim in [*claims, *DEFINITIONS[page]] if claim not in said] == []
 
 
-@pytest.mark.parametrize(
-    ("page", "heading"), [(p, h) for p, found in SECTIONS.items() for h in found]
-)
+@every(("page", "heading"), [(p, h) for p, found in SECTIONS.items() for h in found])
 def test_every_sentence_is_a_claim_or_a_definition(page, heading):
     sources = sentences(page, SOURCES) if heading is None and page.startswith("docs") else []
     said = [s for s in sentences(page, heading) if s not in sources]

@@ -28,11 +28,6 @@ def a_trace():
     return xr.DataTree.from_dict({"/sample_stats": stats.assign_coords(coords)})
 
 
-@pytest.fixture(scope="module")
-def trace():
-    return a_trace()
-
-
 def an_audit():
     pair = {name: ("pair", RNG.random(PAIRS)) for name in ("acceptance_error", "bound_ratio")}
     per_moment = (("moment", "coordinate"), np.array([[0.3, -0.2], [0.1, 0.0]]))
@@ -53,9 +48,7 @@ def an_audit():
     )
 
 
-@pytest.fixture(scope="module")
-def audited():
-    return an_audit()
+TRACE, AUDITED = a_trace(), an_audit()
 
 
 def points(collection, name):
@@ -70,22 +63,22 @@ def lines(collection, name):
     return [artist.get_xydata() for artist in artists(collection, name)]
 
 
-def test_errors_and_biases_are_at_their_places(audited):
-    collection = plot_audit(audited)
+def test_errors_and_biases_are_at_their_places():
+    collection = plot_audit(AUDITED)
     (errors,) = points(collection, "error")
-    np.testing.assert_allclose(errors[:, 1], audited["acceptance_error"])
+    np.testing.assert_allclose(errors[:, 1], AUDITED["acceptance_error"])
     assert errors[-1, 0] == -20.0
     biases = points(collection, "bias")
-    np.testing.assert_allclose([b[:, 1] for b in biases], audited["bias"])
+    np.testing.assert_allclose([b[:, 1] for b in biases], AUDITED["bias"])
     intervals = lines(collection, "interval")
     np.testing.assert_allclose(intervals[0][:2, 1], [0.2, 0.4])
     assert np.isnan(intervals[0][2]).any()
 
 
-def test_tails_are_shares_of_updates(trace):
-    collection = plot_rows(trace, stats={"updates_per_draw": 2})
+def test_tails_are_shares_of_updates():
+    collection = plot_rows(TRACE, stats={"updates_per_draw": 2})
     first, second = lines(collection, "tail")
-    for line, chain in zip((first, second), trace["sample_stats"]["n_obs"].to_numpy(), strict=True):
+    for line, chain in zip((first, second), TRACE["sample_stats"]["n_obs"].to_numpy(), strict=True):
         rows, share = line.T
         np.testing.assert_allclose(10.0**rows, np.maximum(np.sort(chain) / 2, 0.5))
         np.testing.assert_allclose(10.0**share, 1.0 - np.arange(40) / 40)
@@ -94,12 +87,12 @@ def test_tails_are_shares_of_updates(trace):
     np.testing.assert_allclose(panel.get_xticks(), np.log10([float(text) for text in labels]))
 
 
-@pytest.mark.parametrize("kind", ["trace", "audited"])
-def test_bounds_are_drawn_against_one(kind, request):
-    collection = plot_bounds(request.getfixturevalue(kind))
+@pytest.mark.parametrize(("given", "count"), [(TRACE, 2), (AUDITED, 1)])
+def test_bounds_are_drawn_against_one(given, count):
+    collection = plot_bounds(given)
     (limit,) = artists(collection, "bound")
     assert limit.get_xdata()[0] == 0.0
-    assert len(lines(collection, "tail")) == (2 if kind == "trace" else 1)
+    assert len(lines(collection, "tail")) == count
 
 
 def legend_of(collection):
@@ -108,8 +101,8 @@ def legend_of(collection):
 
 
 def test_legends_name_moments_and_chains_alone():
-    assert legend_of(plot_audit(an_audit())) == ("moment", ["mean", "sd"])
-    assert legend_of(plot_rows(a_trace())) == ("chain", ["0", "1"])
+    assert legend_of(plot_audit(AUDITED)) == ("moment", ["mean", "sd"])
+    assert legend_of(plot_rows(TRACE)) == ("chain", ["0", "1"])
 
 
 def test_a_summary_shows_the_rows_the_slowest_parameter_and_all_sizes(prepared):
@@ -134,24 +127,23 @@ def test_a_summary_shows_the_rows_the_slowest_parameter_and_all_sizes(prepared):
 
 
 def test_a_ratio_without_end_leaves_the_axis_as_it_is():
-    audited = an_audit()
-    ratios = audited["bound_ratio"].copy()
+    ratios = AUDITED["bound_ratio"].copy()
     ratios[0], ratios[1] = np.inf, 1e-40
-    panel = plot_bounds(audited.assign(bound_ratio=ratios)).get_target("bound_ratio", {})
+    panel = plot_bounds(AUDITED.assign(bound_ratio=ratios)).get_target("bound_ratio", {})
     assert panel.get_xticks()[0] == -40.0
     assert len(panel.get_xticks()) <= 9
 
 
-def test_a_collection_without_colours_has_no_legend(trace):
+def test_a_collection_without_colours_has_no_legend():
     data = xr.Dataset({"n_obs": (("chain", "draw", "plot_axis"), np.ones((2, 40, 2)))})
     own = PlotCollection.wrap(data, cols=["__variable__"], backend="matplotlib")
-    assert "legend" not in plot_rows(trace, plot_collection=own).viz.children
+    assert "legend" not in plot_rows(TRACE, plot_collection=own).viz.children
 
 
 @pytest.mark.parametrize("backend", ["bokeh", "plotly"])
-def test_other_backends_draw_the_same(backend, audited, trace, tmp_path):
+def test_other_backends_draw_the_same(backend, tmp_path):
     for number, (plot, given) in enumerate(
-        [(plot_audit, audited), (plot_rows, trace), (plot_bounds, trace), (plot_bounds, audited)]
+        [(plot_audit, AUDITED), (plot_rows, TRACE), (plot_bounds, TRACE), (plot_bounds, AUDITED)]
     ):
         collection = plot(given, backend=backend)
         assert collection.backend == backend
@@ -159,10 +151,10 @@ def test_other_backends_draw_the_same(backend, audited, trace, tmp_path):
         assert (tmp_path / f"{number}.html").stat().st_size
 
 
-def test_visuals_can_be_left_out_and_changed(audited):
+def test_visuals_can_be_left_out_and_changed():
     visuals = {"zero": False, "bias": {"color": "black"}, "legend": False}
-    collection = plot_audit(audited, visuals=visuals)
+    collection = plot_audit(AUDITED, visuals=visuals)
     assert "zero" not in collection.viz
-    again = plot_audit(audited, backend="none")
+    again = plot_audit(AUDITED, backend="none")
     assert again.backend == "none"
     assert "error" in again.viz

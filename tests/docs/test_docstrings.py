@@ -9,6 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_minibatch_mh
+from docs.taken import taken
 from pymc_minibatch_mh import PoissonMH, TunaMH, sample
 from tiers import fast
 
@@ -23,16 +24,10 @@ BOUNDED = {"lower": 0.45, "upper": 0.55, "default_transform": None}
 @pytest.fixture(scope="module")
 def given():
     """What the examples take as given, and short runs in the place of those that they show."""
-    rng = np.random.default_rng(5)
-    X = np.column_stack([np.ones(2_000), rng.uniform(-1.0, 1.0, (2_000, 2))])
-    late = (rng.random(2_000) < 0.4).astype(np.int8)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0.0, 2.5, shape=3)
-        pm.Bernoulli("late", logit_p=X @ beta, observed=late)
-    step = TunaMH(model=model, rng=1)
+    names = taken()
+    step = TunaMH(model=names["model"], rng=1)
     trace = sample(step, 600, tune=200, chains=2, random_seed=1, progressbar=False, quiet=True)
-    names = {name: getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__}
-    return names | {"np": np, "model": model, "step": step, "trace": trace, "X": X, "late": late}
+    return names | {"step": step, "trace": trace}
 
 
 @pytest.fixture
@@ -72,7 +67,7 @@ def test_examples_are_in_nearly_all_docstrings():
 @pytest.mark.parametrize("public", fast(SHOWN, FEW), ids=lambda one: one.__name__)
 def test_the_example_runs(public, given):
     model = uniform_model() if public is PoissonMH else given["model"]
-    globs = {**given, "pm": pm, "model": model}
+    globs = {**given, "model": model}
     example = doctest.DocTestParser().get_doctest(public.__doc__, globs, public.__name__, None, 0)
     said: list[str] = []
     results = doctest.DocTestRunner(verbose=False).run(example, out=said.append)

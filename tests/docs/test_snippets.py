@@ -10,9 +10,8 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytest
-from scipy.special import expit
 
-import pymc_minibatch_mh
+from docs.taken import taken
 from pymc_minibatch_mh.diagnostics import recommend as nuts
 
 ROOT = Path(__file__).parents[2]
@@ -25,15 +24,7 @@ NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 @pytest.fixture(scope="module")
 def given():
     """What the pages take as given: a model, its data, and the imports of earlier pages."""
-    rng = np.random.default_rng(5)
-    X = np.column_stack([np.ones(2_000), rng.uniform(-1.0, 1.0, (2_000, 2))])
-    late = (rng.random(2_000) < expit(X @ [-0.5, 1.0, 0.5])).astype(np.int8)
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0.0, 2.5, shape=3)
-        pm.Bernoulli("late", logit_p=X @ beta, observed=late)
-    public = {name: getattr(pymc_minibatch_mh, name) for name in pymc_minibatch_mh.__all__}
-    own = {"pm": pm, "az": az, "np": np, "model": model, "beta": beta, "X": X, "late": late}
-    return own | public
+    return taken() | {"az": az}
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import pymc_minibatch_mh
+from every import every
 
 PACKAGE = Path(pymc_minibatch_mh.__file__).parent
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ def test_the_page_has_twelve_messages():
     assert len(MESSAGES) == 12
 
 
-@pytest.mark.parametrize("message", MESSAGES)
+@every("message", MESSAGES)
 def test_a_message_of_the_page_is_given(message, given):
     for part in " ".join(message.split()).split("…"):
         words = part.strip()

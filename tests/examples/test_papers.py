@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import papers
+from every import every
 from papers import page
 from papers.report import RESULTS, Claim, Curve, Panel, Report, Table, curve, histogram, mean_sd
 from papers.runner import Size, measured
@@ -56,7 +57,7 @@ def test_experiments_run(script):
     found(script)
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@every("script", SCRIPTS)
 def test_results_are_stored_with_command_and_seed(script):
     stored = json.loads((RESULTS / f"{script}.json").read_text(encoding="utf-8"))
     assert stored["run"]["command"].startswith(f"python -m papers.{script} --full")
@@ -85,38 +86,20 @@ def test_another_result_would_show(monkeypatch, tmp_path):
     assert "| 1,000,000 | missed |" in text
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "measured", "reached"),
-    [
-        (1.0, 2.0, 1.0, True),
-        (1.0, 2.0, 2.0, True),
-        (1.0, 2.0, 0.99, False),
-        (1.0, 2.0, 2.01, False),
-        (None, 2.0, -5.0, True),
-        (None, 2.0, 2.01, False),
-        (1.0, None, 9.0, True),
-        (1.0, None, 0.99, False),
-        (1.0, 2.0, np.nan, False),
-    ],
-)
-def test_a_claim_is_reached_between_its_limits(low, high, measured, reached):
-    assert Claim("", "", low, high, measured).reached is reached
+def test_a_claim_is_reached_between_its_limits():
+    for limits, reached, missed in (
+        ((1.0, 2.0), (1.0, 2.0), (0.99, 2.01, np.nan)),
+        ((None, 2.0), (-5.0,), (2.01,)),
+        ((1.0, None), (9.0,), (0.99,)),
+    ):
+        assert all(Claim("", "", *limits, x).reached for x in reached), limits
+        assert not any(Claim("", "", *limits, x).reached for x in missed), limits
 
 
-@pytest.mark.parametrize(
-    ("x", "text"),
-    [
-        (0.0, "0"),
-        (182.34, "182.3"),
-        (65_758.9, "65,759"),
-        (-1_307.0, "-1,307"),
-        (0.0047, "0.0047"),
-        (5.4e-8, "5.40e-8"),
-        (3e7, "3.00e7"),
-    ],
-)
-def test_numbers_are_written_with_the_digits_that_count(x, text):
-    assert page.number(x) == text
+def test_numbers_are_written_with_the_digits_that_count():
+    numbers = (0.0, 182.34, 65_758.9, -1_307.0, 0.0047, 5.4e-8, 3e7)
+    words = "0", "182.3", "65,759", "-1,307", "0.0047", "5.40e-8", "3.00e7"
+    assert tuple(map(page.number, numbers)) == words
 
 
 def test_means_are_given_with_deviations_over_trials():

@@ -3,7 +3,8 @@
 from gallery import models_hierarchies, models_outcomes, models_refused, models_regressions
 
 EXAMPLES = {
-    example.name: example
+    name: found.example
     for module in (models_regressions, models_hierarchies, models_outcomes, models_refused)
-    for example in module.EXAMPLES
+    for name, found in vars(module).items()
+    if hasattr(found, "example")
 }

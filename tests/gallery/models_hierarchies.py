@@ -5,7 +5,10 @@ import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import expit
 
-from gallery.record import GALLERY, Example
+from gallery.record import GALLERY, example
+
+MULTILEVEL = GALLERY + "generalized_linear_models/multilevel_modeling"
+MULTILEVEL_TITLE = "A Primer on Bayesian Methods for Multilevel Modeling"
 
 COUNTIES, CORRELATED_COUNTIES, TEAMS, PLAYERS = 85, 20, 6, 30
 
@@ -30,6 +33,13 @@ def houses(rng, rows, counties):
     return rng.integers(0, counties, rows), (rng.random(rows) < 0.17).astype(float)
 
 
+@example(
+    MULTILEVEL_TITLE,
+    MULTILEVEL,
+    truth=RADON,
+    nuts_draws=500,
+    ported="the varying-intercept model, 85 counties",
+)
 def radon_intercepts(rows: int) -> pm.Model:
     rng = np.random.default_rng(402)
     county, floor = houses(rng, rows, COUNTIES)
@@ -57,6 +67,13 @@ COVARIATION = {
 }
 
 
+@example(
+    MULTILEVEL_TITLE,
+    MULTILEVEL,
+    truth=COVARIATION,
+    nuts_draws=500,
+    ported=f"the non-centred model with covariation, {CORRELATED_COUNTIES} counties",
+)
 def radon_covariation(rows: int) -> pm.Model:
     rng = np.random.default_rng(404)
     county, floor = houses(rng, rows, CORRELATED_COUNTIES)
@@ -97,6 +114,11 @@ RUGBY = {
 }
 
 
+@example(
+    "A Hierarchical model for Rugby prediction",
+    GALLERY + "case_studies/rugby_analytics",
+    truth=RUGBY,
+)
 def rugby(rows: int) -> pm.Model:
     rng = np.random.default_rng(407)
     home_idx = rng.integers(0, TEAMS, rows)
@@ -131,6 +153,13 @@ FOULS = {
 }
 
 
+@example(
+    "NBA Foul Analysis with Item Response Theory",
+    GALLERY + "case_studies/item_response_nba",
+    truth=FOULS,
+    nuts_draws=500,
+    ported=f"{PLAYERS} players in each role",
+)
 def item_response(rows: int) -> pm.Model:
     rng = np.random.default_rng(410)
     disadvantaged, committing = rng.integers(0, PLAYERS, (2, rows))
@@ -150,43 +179,3 @@ def item_response(rows: int) -> pm.Model:
         eta = pm.Deterministic("eta", theta[disadvantaged] - b[committing])
         pm.Bernoulli("y", logit_p=eta, observed=foul_called)
     return model
-
-
-MULTILEVEL = GALLERY + "generalized_linear_models/multilevel_modeling"
-MULTILEVEL_TITLE = "A Primer on Bayesian Methods for Multilevel Modeling"
-EXAMPLES = [
-    Example(
-        "radon_intercepts",
-        MULTILEVEL_TITLE,
-        MULTILEVEL,
-        radon_intercepts,
-        truth=RADON,
-        nuts_draws=500,
-        ported="the varying-intercept model, 85 counties",
-    ),
-    Example(
-        "radon_covariation",
-        MULTILEVEL_TITLE,
-        MULTILEVEL,
-        radon_covariation,
-        truth=COVARIATION,
-        nuts_draws=500,
-        ported=f"the non-centred model with covariation, {CORRELATED_COUNTIES} counties",
-    ),
-    Example(
-        "rugby",
-        "A Hierarchical model for Rugby prediction",
-        GALLERY + "case_studies/rugby_analytics",
-        rugby,
-        truth=RUGBY,
-    ),
-    Example(
-        "item_response",
-        "NBA Foul Analysis with Item Response Theory",
-        GALLERY + "case_studies/item_response_nba",
-        item_response,
-        truth=FOULS,
-        nuts_draws=500,
-        ported=f"{PLAYERS} players in each role",
-    ),
-]

@@ -6,7 +6,10 @@ import pytensor.tensor as pt
 from pymc.distributions.transforms import ordered
 from scipy.special import ndtr, softmax
 
-from gallery.record import GALLERY, Example
+from gallery.record import GALLERY, example
+
+GLM, CASES = GALLERY + "generalized_linear_models/", GALLERY + "case_studies/"
+MIXTURES, SURVIVAL = GALLERY + "mixture_models/", GALLERY + "survival_analysis/"
 
 BEST = {
     "group1_mean": 101.5,
@@ -17,6 +20,7 @@ BEST = {
 }
 
 
+@example("Bayesian Estimation Supersedes the T-Test", CASES + "BEST", truth=BEST)
 def best(rows: int) -> pm.Model:
     rng = np.random.default_rng(501)
     iq_drug = 101.5 + 2.0 * rng.standard_t(4, rows)
@@ -40,6 +44,13 @@ def best(rows: int) -> pm.Model:
 RATINGS = {"sigma": 0.5, "cutpoints": np.linspace(1.0, 7.0, 7), "beta": [0.08, 0.2, 1.4]}
 
 
+@example(
+    "Regression Models with Ordered Categorical Outcomes",
+    GLM + "GLM-ordinal-regression",
+    truth=RATINGS,
+    nuts_draws=500,
+    ported="model 3, logit; univariate_ordered is now called ordered",
+)
 def ordinal_outcome(rows: int) -> pm.Model:
     rng = np.random.default_rng(502)
     salary = rng.normal(40.0, 10.0, rows)
@@ -64,6 +75,13 @@ def ordinal_outcome(rows: int) -> pm.Model:
 HEATING = {"beta_ic": -0.0015, "beta_oc": -0.007, "alpha": [1.3, 1.5, 1.7, 0.3]}
 
 
+@example(
+    "Discrete Choice and Random Utility Models",
+    GLM + "GLM-discrete-choice_models",
+    truth=HEATING,
+    nuts_draws=500,
+    ported="model 2",
+)
 def discrete_choice(rows: int) -> pm.Model:
     rng = np.random.default_rng(503)
     installation = rng.normal([820.0, 980.0, 780.0, 920.0], 150.0, (rows, 4))
@@ -94,6 +112,7 @@ def discrete_choice(rows: int) -> pm.Model:
 CLUSTERS = {"μ": [-5.0, 0.0, 5.0], "σ": [0.5, 2.0, 0.75], "w": [1 / 3, 1 / 3, 1 / 3]}
 
 
+@example("Gaussian Mixture Model", MIXTURES + "gaussian_mixture_model", truth=CLUSTERS)
 def gaussian_mixture(rows: int) -> pm.Model:
     rng = np.random.default_rng(504)
     idx = rng.integers(0, 3, rows)
@@ -109,6 +128,13 @@ def gaussian_mixture(rows: int) -> pm.Model:
 FORESTS = {"frac": [0.45, 0.30, 0.15, 0.09, 0.01], "conc": 6.0}
 
 
+@example(
+    "Dirichlet mixtures of multinomials",
+    MIXTURES + "dirichlet_mixture_of_multinomials",
+    truth=FORESTS,
+    nuts_draws=500,
+    ported="the marginalised model",
+)
 def dirichlet_multinomial(rows: int) -> pm.Model:
     rng = np.random.default_rng(505)
     total_count, k = 50, 5
@@ -131,6 +157,13 @@ def dirichlet_multinomial(rows: int) -> pm.Model:
 MASTECTOMY = {"lambda0": np.linspace(0.02, 0.05, 12), "beta": 0.8}
 
 
+@example(
+    "Bayesian Survival Analysis",
+    SURVIVAL + "survival_analysis",
+    truth=MASTECTOMY,
+    nuts_draws=500,
+    ported="the proportional hazards model, 12 intervals",
+)
 def survival(rows: int) -> pm.Model:
     rng = np.random.default_rng(506)
     interval_length, horizon = 3, 36.0
@@ -159,6 +192,12 @@ def survival(rows: int) -> pm.Model:
 WEIBULL = {"alpha": -10.8, "r": 1.2}
 
 
+@example(
+    "Reparameterizing the Weibull Accelerated Failure Time Model",
+    SURVIVAL + "weibull_aft",
+    truth=WEIBULL,
+    ported="parameterisation 2",
+)
 def weibull(rows: int) -> pm.Model:
     rng = np.random.default_rng(507)
     lifetime = np.exp(10.8 / 1.2) * rng.weibull(1.2, rows)
@@ -182,6 +221,12 @@ def phi(x):
     return 0.5 + 0.5 * pt.erf(x / pt.sqrt(2.0))
 
 
+@example(
+    "Model building and expansion for golf putting",
+    CASES + "putting_workflow",
+    truth=PUTTS,
+    ported="the model of angle and distance",
+)
 def golf(rows: int) -> pm.Model:
     rng = np.random.default_rng(508)
     distance, tries = rng.uniform(2.0, 50.0, rows), rng.integers(1, 21, rows)
@@ -208,75 +253,3 @@ def golf(rows: int) -> pm.Model:
         p = p_good_angle * p_good_distance
         pm.Binomial("success", n=tries_, p=p, observed=successes, dims="obs_id")
     return model
-
-
-GLM, CASES = GALLERY + "generalized_linear_models/", GALLERY + "case_studies/"
-MIXTURES, SURVIVAL = GALLERY + "mixture_models/", GALLERY + "survival_analysis/"
-EXAMPLES = [
-    Example(
-        "best",
-        "Bayesian Estimation Supersedes the T-Test",
-        CASES + "BEST",
-        best,
-        truth=BEST,
-    ),
-    Example(
-        "ordinal_outcome",
-        "Regression Models with Ordered Categorical Outcomes",
-        GLM + "GLM-ordinal-regression",
-        ordinal_outcome,
-        truth=RATINGS,
-        nuts_draws=500,
-        ported="model 3, logit; univariate_ordered is now called ordered",
-    ),
-    Example(
-        "discrete_choice",
-        "Discrete Choice and Random Utility Models",
-        GLM + "GLM-discrete-choice_models",
-        discrete_choice,
-        truth=HEATING,
-        nuts_draws=500,
-        ported="model 2",
-    ),
-    Example(
-        "gaussian_mixture",
-        "Gaussian Mixture Model",
-        MIXTURES + "gaussian_mixture_model",
-        gaussian_mixture,
-        truth=CLUSTERS,
-    ),
-    Example(
-        "dirichlet_multinomial",
-        "Dirichlet mixtures of multinomials",
-        MIXTURES + "dirichlet_mixture_of_multinomials",
-        dirichlet_multinomial,
-        truth=FORESTS,
-        nuts_draws=500,
-        ported="the marginalised model",
-    ),
-    Example(
-        "survival",
-        "Bayesian Survival Analysis",
-        SURVIVAL + "survival_analysis",
-        survival,
-        truth=MASTECTOMY,
-        nuts_draws=500,
-        ported="the proportional hazards model, 12 intervals",
-    ),
-    Example(
-        "weibull",
-        "Reparameterizing the Weibull Accelerated Failure Time Model",
-        SURVIVAL + "weibull_aft",
-        weibull,
-        truth=WEIBULL,
-        ported="parameterisation 2",
-    ),
-    Example(
-        "golf",
-        "Model building and expansion for golf putting",
-        CASES + "putting_workflow",
-        golf,
-        truth=PUTTS,
-        ported="the model of angle and distance",
-    ),
-]

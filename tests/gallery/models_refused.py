@@ -7,9 +7,16 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.exceptions import ImputationWarning
 
-from gallery.record import GALLERY, MANUAL, Example
+from gallery.record import GALLERY, MANUAL, example
 
 
+@example(
+    "Hierarchical Partial Pooling",
+    GALLERY + "case_studies/hierarchical_partial_pooling",
+    expected="refused",
+    reason="one value per observation ('theta')",
+    ported="without the player who comes after the others",
+)
 def baseball(rows: int) -> pm.Model:
     rng = np.random.default_rng(601)
     at_bats = rng.integers(20, 60, rows)
@@ -23,6 +30,12 @@ def baseball(rows: int) -> pm.Model:
     return model
 
 
+@example(
+    "Stochastic Volatility model",
+    GALLERY + "case_studies/stochastic_volatility",
+    expected="refused",
+    reason="one value per observation ('volatility')",
+)
 def stochastic_volatility(rows: int) -> pm.Model:
     rng = np.random.default_rng(602)
     path = np.cumsum(rng.normal(scale=0.02, size=rows)) - 4.0
@@ -37,6 +50,12 @@ def stochastic_volatility(rows: int) -> pm.Model:
     return model
 
 
+@example(
+    "Gaussian Processes: Latent Variable Implementation",
+    GALLERY + "gaussian_processes/GP-Latent",
+    expected="refused",
+    reason="the observations lie inside Cholesky",
+)
 def latent_process(rows: int) -> pm.Model:
     rng = np.random.default_rng(603)
     X = np.linspace(0.0, 10.0, rows)[:, None]
@@ -53,6 +72,13 @@ def latent_process(rows: int) -> pm.Model:
     return model
 
 
+@example(
+    "Introductory Overview of PyMC",
+    MANUAL + "core_notebooks/pymc_overview",
+    expected="refused",
+    reason="missing values",
+    ported="case study 2, coal mining disasters",
+)
 def disasters(rows: int) -> pm.Model:
     rng = np.random.default_rng(604)
     years = np.arange(1851, 1851 + rows)
@@ -69,6 +95,12 @@ def disasters(rows: int) -> pm.Model:
     return model
 
 
+@example(
+    "Variational Inference: Bayesian Neural Networks",
+    GALLERY + "variational_inference/bayesian_neural_network_advi",
+    expected="refused",
+    reason="total_size",
+)
 def neural_network(rows: int) -> pm.Model:
     rng = np.random.default_rng(605)
     angle, label = rng.uniform(0.0, np.pi, rows), rng.integers(0, 2, rows)
@@ -97,49 +129,3 @@ def neural_network(rows: int) -> pm.Model:
         act_out = pm.math.sigmoid(pm.math.dot(act_2, weights_2_out))
         pm.Bernoulli("out", act_out, observed=label, total_size=rows)
     return model
-
-
-EXAMPLES = [
-    Example(
-        "baseball",
-        "Hierarchical Partial Pooling",
-        GALLERY + "case_studies/hierarchical_partial_pooling",
-        baseball,
-        "refused",
-        "one value per observation ('theta')",
-        ported="without the player who comes after the others",
-    ),
-    Example(
-        "stochastic_volatility",
-        "Stochastic Volatility model",
-        GALLERY + "case_studies/stochastic_volatility",
-        stochastic_volatility,
-        "refused",
-        "one value per observation ('volatility')",
-    ),
-    Example(
-        "latent_process",
-        "Gaussian Processes: Latent Variable Implementation",
-        GALLERY + "gaussian_processes/GP-Latent",
-        latent_process,
-        "refused",
-        "the observations lie inside Cholesky",
-    ),
-    Example(
-        "disasters",
-        "Introductory Overview of PyMC",
-        MANUAL + "core_notebooks/pymc_overview",
-        disasters,
-        "refused",
-        "missing values",
-        ported="case study 2, coal mining disasters",
-    ),
-    Example(
-        "neural_network",
-        "Variational Inference: Bayesian Neural Networks",
-        GALLERY + "variational_inference/bayesian_neural_network_advi",
-        neural_network,
-        "refused",
-        "total_size",
-    ),
-]

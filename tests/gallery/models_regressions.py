@@ -6,11 +6,14 @@ import pytensor.tensor as pt
 from scipy.interpolate import BSpline
 from scipy.special import expit
 
-from gallery.record import GALLERY, Example
+from gallery.record import GALLERY, example
+
+GLM = GALLERY + "generalized_linear_models/"
 
 ROBUST = {"intercept": 1.0, "slope": 2.0, "sigma": 0.5}
 
 
+@example("GLM: Robust Linear Regression", GLM + "GLM-robust", truth=ROBUST)
 def robust(rows: int) -> pm.Model:
     rng = np.random.default_rng(301)
     x = np.linspace(0.0, 1.0, rows)
@@ -28,6 +31,7 @@ def robust(rows: int) -> pm.Model:
 LOGISTIC = {"b": [-0.5, 1.0, -1.0, 2.0]}
 
 
+@example("Out-Of-Sample Predictions", GLM + "GLM-out-of-sample-predictions", truth=LOGISTIC)
 def logistic_interaction(rows: int) -> pm.Model:
     rng = np.random.default_rng(302)
     x1, x2 = rng.normal(scale=2.0, size=(2, rows))
@@ -57,6 +61,7 @@ def sneezes(rng, rows):
     return alcohol, nomeds, np.exp(log_mean)
 
 
+@example("GLM: Poisson Regression", GLM + "GLM-poisson-regression", truth=SNEEZES)
 def poisson_interaction(rows: int) -> pm.Model:
     rng = np.random.default_rng(303)
     alcohol, nomeds, mean = sneezes(rng, rows)
@@ -78,6 +83,11 @@ NEGATIVE_BINOMIAL = {
 }
 
 
+@example(
+    "GLM: Negative Binomial Regression",
+    GLM + "GLM-negative-binomial-regression",
+    truth=NEGATIVE_BINOMIAL,
+)
 def negative_binomial(rows: int) -> pm.Model:
     rng = np.random.default_rng(304)
     alcohol, nomeds, mean = sneezes(rng, rows)
@@ -97,6 +107,9 @@ def negative_binomial(rows: int) -> pm.Model:
 MODERATION = {"β0": 30.0, "β1": 2.0, "β2": -0.02, "β3": -0.1, "σ": 4.0}
 
 
+@example(
+    "Bayesian moderation analysis", GALLERY + "case_studies/moderation_analysis", truth=MODERATION
+)
 def moderation(rows: int) -> pm.Model:
     rng = np.random.default_rng(305)
     hours, age = rng.uniform(0.0, 15.0, rows), rng.uniform(18.0, 80.0, rows)
@@ -122,6 +135,12 @@ SPLINE = {
 }
 
 
+@example(
+    "Splines",
+    GALLERY + "howto/spline",
+    truth=SPLINE,
+    ported="the B-spline basis comes from SciPy, and the observations have a coordinate",
+)
 def spline(rows: int) -> pm.Model:
     rng = np.random.default_rng(306)
     year = np.sort(rng.uniform(801.0, 2015.0, rows))
@@ -142,6 +161,12 @@ def spline(rows: int) -> pm.Model:
 CENSORED = {"slope": 1.0, "intercept": 0.0, "σ": 2.0}
 
 
+@example(
+    "Bayesian regression with truncated or censored data",
+    GLM + "GLM-truncated-censored-regression",
+    truth=CENSORED,
+    ported="the censored regression",
+)
 def censored(rows: int) -> pm.Model:
     rng = np.random.default_rng(307)
     bounds = [-5, 5]
@@ -167,6 +192,15 @@ FEATURES = {
 }
 
 
+@example(
+    "GLM-ordinal-features",
+    GLM + "GLM-ordinal-features",
+    expected="order 2",
+    reason="different linear combinations of the parameters in each row",
+    truth=FEATURES,
+    no_mode="runs away",
+    ported="model B",
+)
 def ordinal_features(rows: int) -> pm.Model:
     rng = np.random.default_rng(308)
     d450, d455 = rng.integers(0, 4, rows), rng.integers(0, 5, rows)
@@ -195,70 +229,3 @@ def ordinal_features(rows: int) -> pm.Model:
         mu = pt.dot(x, b.T) + nu_d450[idx_d450] + nu_d455[idx_d455]
         pm.Normal("phcs_hat", mu=mu, sigma=epsilon, observed=phcs, dims="oid")
     return model
-
-
-GLM = GALLERY + "generalized_linear_models/"
-EXAMPLES = [
-    Example(
-        "robust",
-        "GLM: Robust Linear Regression",
-        GLM + "GLM-robust",
-        robust,
-        truth=ROBUST,
-    ),
-    Example(
-        "logistic_interaction",
-        "Out-Of-Sample Predictions",
-        GLM + "GLM-out-of-sample-predictions",
-        logistic_interaction,
-        truth=LOGISTIC,
-    ),
-    Example(
-        "poisson_interaction",
-        "GLM: Poisson Regression",
-        GLM + "GLM-poisson-regression",
-        poisson_interaction,
-        truth=SNEEZES,
-    ),
-    Example(
-        "negative_binomial",
-        "GLM: Negative Binomial Regression",
-        GLM + "GLM-negative-binomial-regression",
-        negative_binomial,
-        truth=NEGATIVE_BINOMIAL,
-    ),
-    Example(
-        "moderation",
-        "Bayesian moderation analysis",
-        GALLERY + "case_studies/moderation_analysis",
-        moderation,
-        truth=MODERATION,
-    ),
-    Example(
-        "spline",
-        "Splines",
-        GALLERY + "howto/spline",
-        spline,
-        truth=SPLINE,
-        ported="the B-spline basis comes from SciPy, and the observations have a coordinate",
-    ),
-    Example(
-        "censored",
-        "Bayesian regression with truncated or censored data",
-        GLM + "GLM-truncated-censored-regression",
-        censored,
-        truth=CENSORED,
-        ported="the censored regression",
-    ),
-    Example(
-        "ordinal_features",
-        "GLM-ordinal-features",
-        GLM + "GLM-ordinal-features",
-        ordinal_features,
-        "order 2",
-        "different linear combinations of the parameters in each row",
-        truth=FEATURES,
-        no_mode="runs away",
-        ported="model B",
-    ),
-]

@@ -26,50 +26,47 @@ GALLERY, MANUAL = "pymc-devs/pymc-examples: examples/", "pymc-devs/pymc: docs/so
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A model of PyMC's gallery, with the statements of the original and simulated tall data.
+    """A model of PyMC's gallery, with the statements of the original and simulated tall data."""
 
-    Parameters
-    ----------
-    name
-        Name in the tables.
-    title
-        Title of the original's page.
-    source
-        Repository and path of the original.
-    build
-        Number of rows -> model.
-    expected
-        "exact" (bounds are derived), "order 2" (read, but a row has no bound), or "refused".
-    reason
-        A part of the message that says why it is not "exact".
-    truth
-        The values that data are simulated with: name of a free variable -> value.
-    no_mode
-        A part of the message with which the search for the mode ends, where it finds none.
-    reads_all
-        Whether it is sampled, but not worth it: its mode is so far from the posterior that most
-        updates read all rows.
-    nuts_draws
-        Draws of NUTS for each chain, after as many of warm-up: fewer where its trees are deep.
-    starts_nuts
-        Whether NUTS starts where this package does, as from its own start it may end up in a mode
-        that has no weight.
-    ported
-        What the original's statements needed to run, or what was chosen among its variants.
-    """
-
-    name: str
-    title: str
-    source: str
+    #: Number of rows -> model.
     build: Callable[[int], pm.Model]
+    #: Title of the original's page.
+    title: str
+    #: Repository and path of the original.
+    source: str
+    #: "exact" (bounds are derived), "order 2" (read, but a row has no bound), or "refused".
     expected: str = "exact"
+    #: A part of the message that says why it is not "exact".
     reason: str = ""
+    #: The values that data are simulated with: name of a free variable -> value.
     truth: Mapping[str, object] = field(default_factory=dict)
+    #: A part of the message with which the search for the mode ends, where it finds none.
     no_mode: str = ""
+    #: Whether it is sampled, but not worth it: its mode is so far from the posterior that most
+    #: updates read all rows.
     reads_all: bool = False
+    #: Draws of NUTS for each chain, after as many of warm-up: fewer where its trees are deep.
     nuts_draws: int = 1_000
+    #: Whether NUTS starts where this package does, as from its own start it may end up in a mode
+    #: that has no weight.
     starts_nuts: bool = False
+    #: What the original's statements needed to run, or what was chosen among its variants.
     ported: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name in the tables."""
+        return self.build.__name__
+
+
+def example(title: str, source: str, **described):
+    """Describe a function that builds a model of the gallery."""
+
+    def decorate(build):
+        build.example = Example(build, title, source, **described)
+        return build
+
+    return decorate
 
 
 def verdict(example: Example, rows: int) -> tuple[str, str]:

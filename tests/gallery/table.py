@@ -63,20 +63,10 @@ def sampled_row(example, result):
 
 
 SAMPLED = [
-    "model",
-    "original",
-    "verdict",
-    "sampler",
-    "d",
-    "rows per update",
-    "updates on all rows",
-    "acceptance",
-    "means off by sd (by MCSE)",
-    "ratio of sds",
-    "preparation (s)",
-    "ESS/s with preparation, NUTS = 1",
-    "without",
-]
+    "model", "original", "verdict", "sampler", "d", "rows per update", "updates on all rows",
+    "acceptance", "means off by sd (by MCSE)", "ratio of sds", "preparation (s)",
+    "ESS/s with preparation, NUTS = 1", "without",
+]  # fmt: skip
 
 
 def tables(results):

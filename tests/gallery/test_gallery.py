@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from every import every
 from gallery.catalogue import EXAMPLES
 from gallery.record import TALL, Example, verdict
 from gallery.run_gallery import CHAINS, FILE, measured, sampled
@@ -37,7 +38,7 @@ def stored():
     return json.loads(FILE.read_text())["results"]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@every("name", EXAMPLES)
 def test_the_verdict_is_the_recorded_one(name):
     found, message = live(name)
     assert found == EXAMPLES[name].expected
@@ -76,7 +77,7 @@ def chained(rows):
     return model
 
 
-@pytest.mark.parametrize(
+@every(
     ("build", "truth", "found", "reason"),
     [
         (kinked, {"mu": 0.0}, "order 2", "no bound over the trust region"),
@@ -84,7 +85,7 @@ def chained(rows):
     ],
 )
 def test_a_verdict_can_be_another_one(build, truth, found, reason):
-    example = Example("other", "", "", build, truth=truth)
+    example = Example(build, "", "", truth=truth)
     kind, message = verdict(example, ROWS)
     assert kind == found
     assert reason in message

@@ -5,6 +5,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
+from every import every
 from likelihood.evaluation import assert_read_rightly, split_of
 from real_data import NAMES, page
 from tiers import fast
@@ -20,7 +21,7 @@ def test_pages_are_those_of_the_results():
     assert all((page.FIGURES / f"{name}.svg").exists() for name in NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_posteriors_are_those_of_nuts(name):
     result = page.stored(name)
     labels = list(result["tuna"])

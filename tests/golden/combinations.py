@@ -113,29 +113,19 @@ def distance(here, there):
 
 @dataclass(frozen=True)
 class Combination:
-    """One way to sample.
+    """One way to sample."""
 
-    Parameters
-    ----------
-    model
-        Writes the model, given a folder for the rows that it stores.
-    method
-        Name of the step's class.
-    settings
-        Settings of the step; a `partial` is one that is made with it, as making it compiles it.
-    pymc
-        Whether ``pm.sample`` makes the draws, and not the package's own driver.
-    thin
-        Which draws the driver keeps.
-    rounding
-        How far draws of another processor may be, relative and absolute.
-    """
-
+    #: Writes the model, given a folder for the rows that it stores.
     model: Callable[[Path], pm.Model]
+    #: Name of the step's class.
     method: str
+    #: Settings of the step; a `partial` is one that is made with it, as making it compiles it.
     settings: dict[str, Any] = field(default_factory=dict)
+    #: Whether ``pm.sample`` makes the draws, and not the package's own driver.
     pymc: bool = False
+    #: Which draws the driver keeps.
     thin: int = 1
+    #: How far draws of another processor may be, relative and absolute.
     rounding: float = 1e-9
 
     def step(self, model: pm.Model) -> Any:

@@ -30,8 +30,8 @@ from pymc_minibatch_mh.kernels.roles import STATS
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
-#: What was recorded; old names -> new names, where any changed since.
-DRAWS, SURFACE, RENAMED = (FOLDER / f for f in ("draws.npz", "surface.json", "renamed.json"))
+#: What was recorded.
+DRAWS, SURFACE = FOLDER / "draws.npz", FOLDER / "surface.json"
 TUNE, KEPT, SEED = 100, 100, 77
 #: Seconds differ from run to run.
 TIMED = "perf_counter_diff"
@@ -78,38 +78,12 @@ def _settings(name: str) -> list[str]:
     return list(inspect.signature(thing).parameters)
 
 
-def new_names(kind: str) -> dict[str, str]:
-    """Return old name -> new name of the "names", "settings" or "statistics" that were renamed."""
-    return json.loads(RENAMED.read_text(encoding="utf-8"))[kind]
-
-
-def under_new_names(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return recorded draws with their statistics under the names of today."""
-    new = new_names("statistics")
-    parts = {key: key.rpartition(".") for key in found}
-    return {f"{head}.{new.get(name, name)}": found[key] for key, (head, _, name) in parts.items()}
-
-
 def stored(name: str) -> dict[str, np.ndarray]:
     """Return the stored draws of a combination: "kind.name" -> array."""
     with np.load(DRAWS, allow_pickle=False) as file:
-        own = {key.partition("/")[2]: file[key] for key in file.files if key.startswith(f"{name}/")}
-    return under_new_names(own)
-
-
-def surface_under_new_names() -> dict[str, dict]:
-    """Return the stored surface as it reads after the renames since."""
-    names, settings, statistics = map(new_names, ("names", "settings", "statistics"))
-    old = json.loads(SURFACE.read_text(encoding="utf-8"))
-    return {
-        "names": {
-            names.get(name, name): [settings.get(f"{name}.{own}", own) for own in taken]
-            for name, taken in old["names"].items()
-        },
-        "statistics": {
-            statistics.get(name, name): kind for name, kind in old["statistics"].items()
-        },
-    }
+        return {
+            key.partition("/")[2]: file[key] for key in file.files if key.startswith(f"{name}/")
+        }
 
 
 def recorded() -> dict[str, np.ndarray]:
@@ -157,7 +131,7 @@ def of_commit(commit: str) -> dict[str, np.ndarray]:
             check=True,
         )
         with np.load(file, allow_pickle=False) as found:
-            return under_new_names(dict(found))
+            return dict(found)
 
 
 def main() -> None:

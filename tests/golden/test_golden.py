@@ -1,10 +1,12 @@
 """Draws, statistics and public names are those that were recorded."""
 
+import json
+
 import numpy as np
 import pytest
 
 from golden.combinations import COMBINATIONS
-from golden.record import differences, drawn, stored, surface, surface_under_new_names
+from golden.record import SURFACE, differences, drawn, stored, surface
 
 
 def assert_same(found, expected, rounding=1e-9):
@@ -48,7 +50,7 @@ def test_draws_are_those_that_were_recorded(name, tmp_path):
 
 def test_names_settings_and_statistics_are_those_that_were_recorded():
     words = "PYTHONPATH=.:tests:examples python -m golden.record surface writes what is new"
-    assert surface() == surface_under_new_names(), words
+    assert surface() == json.loads(SURFACE.read_text(encoding="utf-8")), words
 
 
 def test_a_draw_that_changed_is_noticed():

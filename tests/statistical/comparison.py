@@ -36,22 +36,21 @@ class Distance:
         return standing_out and self.alarm < TRACE_LEVEL
 
 
+def gaps(own, figures):
+    """Return how far mean and sd of draws are from a reference, and the Monte Carlo errors."""
+    off = abs(own.mean() - figures["mean"]), abs(own.std(ddof=1) - figures["sd"])
+    errors = [
+        np.hypot(float(az.mcse(own, method=kind)), figures[f"mcse_{kind}"])
+        for kind in ("mean", "sd")
+    ]
+    return [*off, *errors]
+
+
 def distance(trace, reference):
     """Compare a trace with figures of a reference, coordinate by coordinate."""
-    rows = []
     draws = coordinates(trace)
     assert set(draws) == set(reference)
-    for name, own in draws.items():
-        figures = reference[name]
-        sd = figures["sd"]
-        rows.append(
-            (
-                abs(own.mean() - figures["mean"]) / sd,
-                abs(own.std(ddof=1) / sd - 1.0),
-                np.hypot(float(az.mcse(own, method="mean")), figures["mcse_mean"]) / sd,
-                np.hypot(float(az.mcse(own, method="sd")), figures["mcse_sd"]) / sd,
-            )
-        )
-    noise = np.array(rows)[:, 2:]
-    alarm = 2.0 * norm.sf([MEAN, SD] / noise).sum()
+    rows = np.array([gaps(x, reference[name]) for name, x in draws.items()])
+    rows /= np.array([[reference[name]["sd"]] for name in draws])
+    alarm = 2.0 * norm.sf([MEAN, SD] / rows[:, 2:]).sum()
     return Distance(*np.max(rows, axis=0), alarm)

@@ -113,14 +113,3 @@ def test_tempering_mutants_are_noticed(model_of, step_of, tempered, name):
     step = TEMPERED_MUTANTS[name](step_of("two_likelihoods", "PenaltyMH", temperature=4.0))
     trace = drawn(model_of("two_likelihoods"), step, FEW_DRAWS, TUNE, random_seed=SEED)
     assert not distance(trace, tempered).small
-
-
-@pytest.mark.parametrize("method", fast(METHODS, MAIN))
-def test_a_temperature_of_four_doubles_the_width_under_a_flat_prior(
-    model_of, step_of, references, method
-):
-    step = step_of("logistic", method, temperature=4.0)
-    trace = drawn(model_of("logistic"), step, FEW_DRAWS, TUNE, random_seed=SEED)
-    widths = trace.posterior["beta"].std(("chain", "draw")).to_numpy()
-    narrow = [figures["sd"] for figures in references["logistic"].values()]
-    assert widths == pytest.approx(2.0 * np.array(narrow), rel=0.1)

@@ -28,7 +28,7 @@ def probabilities(log_ratios, variances, skewnesses, n=ROWS, **given):
 
 def batches():
     """Return noises of log ratios, their estimated variances, and skewnesses."""
-    x = LAWS["exponential"][0](np.random.default_rng(1), (BATCHES, ROWS))
+    x = LAWS["exponential"](np.random.default_rng(1), (BATCHES, ROWS))
     scale = np.sqrt(AIM * SIGMA**2 * ROWS)
     mean, spread = x.mean(axis=1), x.std(axis=1)
     skewness = ((x - mean[:, None]) ** 3).mean(axis=1) / spread**3

@@ -2,14 +2,13 @@
 
 import json
 
-import pytest
-
+from every import every
 from verification.page import FIGURES, PAGE, between, figures, tables
 
 MADE = tables()
 
 
-@pytest.mark.parametrize("name", MADE)
+@every("name", MADE)
 def test_the_page_shows_what_is_stored(name):
     assert between(PAGE.read_text(encoding="utf-8"), name) == MADE[name]
 

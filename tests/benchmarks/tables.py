@@ -1,4 +1,4 @@
-"""Data of real tables, for the models of ``reach.py`` and ``peers.py``; NumPy is all it imports."""
+"""Data of real tables, for the models of the benchmarks; NumPy is all it imports."""
 
 import os
 from pathlib import Path
@@ -23,11 +23,11 @@ def destinations(n_rows: int) -> tuple[Array, NDArray[np.int8], NDArray[np.int64
     return x[chosen], flights.late[chosen], group[chosen]
 
 
-def covertype(n_rows: int, *, standardised: bool) -> tuple[Array, NDArray[np.int8]]:
+def covertype(n_rows: int) -> tuple[Array, NDArray[np.int8]]:
     """Return a design of 10 measurements and indicators, and whether a row is of class 2.
 
     One wilderness area and one soil are left out, and what is constant among the chosen rows.
-    Measurements are standardised in any case, indicators only if asked for.
+    Measurements are standardised.
     """
     with np.load(Path(os.environ[DATA_FOLDER_VARIABLE]) / "covtype.npz") as stored:
         chosen = np.random.default_rng(1).permutation(len(stored["X"]))[:n_rows]
@@ -41,6 +41,4 @@ def covertype(n_rows: int, *, standardised: bool) -> tuple[Array, NDArray[np.int
         for codes in (area, soil)
     ]
     indicators = np.column_stack(kinds).astype(float)
-    if standardised:
-        indicators = (indicators - indicators.mean(axis=0)) / indicators.std(axis=0)
     return np.column_stack([np.ones(n_rows), scaled, indicators]), (cover == 2).astype(np.int8)
