@@ -274,30 +274,27 @@ class ConfidenceMethod(Method):
 class ConfidenceMH(MinibatchStep):
     """Metropolis–Hastings decided by concentration bounds on growing batches.
 
-    Guarantee: *approximate*. An update decides otherwise than Metropolis on all rows would with
-    probability `delta` at most, at every pair of positions; with ``range="bounds"`` this holds
-    given valid bounds. No bias of the posterior follows from it alone. The stat
-    ``error_estimate`` is the part of `delta` that the looks of an update have spent.
+    Guarantee: *approximate*. Controlled is the probability `delta` that an update decides otherwise
+    than all rows would, at every pair of positions, given valid bounds; the bias of the posterior
+    is not: see the page "Approximate methods". The stat ``error_estimate`` is the part of `delta`
+    that an update has spent.
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
-    batch_size
+    batch_size : int
         Rows of the first look.
-    gamma
-        Factor above 1 by which batches grow from look to look.
-    p
-        Power above 1 by which the levels of the looks fall: δ_k = (p - 1) δ/(p k^p), k = 2, 3, ...
-    delta
-        δ in (0, 1).
-    range
-        Where the range of the rows' differences comes from. "bounds": from the bounds that are
-        derived for every row; a move outside of the region in which they hold reads all rows.
-        "scan": from all rows, at every update, and their standard deviation as well, as in the
-        comparison of Seita et al. (2017). An update then reads all rows before its first batch,
-        and they are counted in ``n_obs`` and ``full_pass``; what a comparison would count is
-        ``batch_size`` · ``gamma`` ** (``n_looks`` - 1), or all rows where ``log_ratio_std`` is 0.
+    gamma : float above 1
+        Factor by which batches grow from look to look.
+    p : float above 1
+        Power in the levels of the looks, δ_k = (p - 1) δ/(p k^p), k = 2, 3, ...
+    delta : float in (0, 1)
+        δ.
+    range : {"bounds", "scan"}
+        Where the range of the rows' differences comes from: bounds that are derived for every row,
+        or, as Seita et al. (2017) compared, a scan of all rows before each first batch, which
+        ``n_obs`` and ``full_pass`` count.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 

@@ -363,33 +363,25 @@ class FireflyMethod(Method):
 
 
 class FireflyMH(MinibatchStep):
-    """Exact Metropolis–Hastings that reads the rows which are bright (Firefly Monte Carlo).
+    """Exact Metropolis–Hastings that evaluates the bright observations (Firefly Monte Carlo).
 
-    Guarantee: *exact given valid bounds*. Every row has a lower bound of its likelihood, and is
-    bright or dark; a move reads bright rows only. Which rows are bright is part of the chain's
-    state, so that draws are correlated through it as well. The lower bounds are made of the
-    expansion around the mode and of the bounds that :class:`TunaMH` uses: they are tight at the
-    mode, as in the published FlyMC-MAP. Every row that is read is checked against its own. Moves
-    that begin or end outside the region in which bounds hold are decided by all rows, which is
-    exact and counted in the stat ``full_pass``, as are the updates that draw anew which rows are
-    bright: the first one of a chain, and the one after such a move.
-
-    An update reads the bright rows twice, and a share `q` of the dark ones. The stat ``n_bright``
-    has the number of bright rows.
+    Guarantee: *exact given valid bounds*. Each row has a lower bound of its likelihood, and is
+    bright or dark; a move reads the bright rows, twice, and a share `q` of the dark ones. Which
+    rows are bright is part of the chain's state, through which draws are correlated as well; the
+    stat ``n_bright`` counts them. All rows decide moves that leave the region of the bounds (stat
+    ``full_pass``). See the page "Bounds and exactness".
 
     Parameters
     ----------
-    vars
-        Variables to move: all of the model, as brightness belongs to the values of all of them.
-    q
-        Probability in (0, 1] with which an update proposes a dark row to become bright: more rows
-        read, and brightness that is forgotten sooner. A good one is about the share of the rows
-        that are bright.
-    bound
-        "map": lower bounds that are made of the expansion and of derived bounds. "untuned": the
-        published ones, quadratic in the parameters, for logistic regressions (Jaakkola and Jordan,
-        touching at ξ = 1.5) and for Student-t errors of a known scale (touching at errors of 1.5
-        scales). They know nothing of the posterior: about as many rows are bright at every N.
+    vars : list of variables, optional
+        All variables of the model, as brightness depends on all of them.
+    q : float in (0, 1]
+        Probability with which an update proposes a dark row to become bright; best is about the
+        share of bright rows.
+    bound : {"map", "untuned"}
+        Lower bounds: from the expansion at the mode and derived bounds, or the published quadratic
+        ones, for logistic regressions and Student-t errors of known scale. These hold whatever the
+        model, and make far more rows bright.
     bounds, on_violation
         As in :class:`TunaMH`, for ``bound="map"``.
     **settings
@@ -398,7 +390,7 @@ class FireflyMH(MinibatchStep):
     Raises
     ------
     BoundsError
-        If a row has no bound, or the model goes through an operation without a rule.
+        If a row has no bound, or the model uses an operation without a rule.
     BoundViolationError
         While sampling, if a row exceeds its bound.
 

@@ -140,16 +140,17 @@ class PenaltyMethod(BatchMethod):
 
 
 class PenaltyMH(MinibatchStep):
-    """Metropolis–Hastings whose ratio is lowered by the noise of a batch.
+    """Metropolis–Hastings whose ratio is lowered by the noise of a batch of observations.
 
-    Guarantee: *approximate*. The error of the acceptance probability that is controlled is that
-    of a noise which is not quite normal and whose variance is estimated.
+    Guarantee: *approximate*. The error of the acceptance probability is estimated for every update
+    (stat ``error_estimate``): noise that is not quite normal, and a variance that is estimated. The
+    page "Approximate methods" says which errors remain.
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
-    batch_size
+    batch_size : int
         Rows of the smallest batch.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
@@ -157,8 +158,8 @@ class PenaltyMH(MinibatchStep):
     Raises
     ------
     SettingError
-        If a setting is invalid; or if the model's rows are stored and more than one of 10,000
-        updates is forecast to read all of them.
+        If a setting is invalid, or if the rows are stored and more than one of 10,000 updates is
+        forecast to read all of them.
 
     References
     ----------

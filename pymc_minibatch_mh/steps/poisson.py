@@ -221,42 +221,35 @@ def _ranges_of(setting: Any) -> Any:
 
 
 class PoissonMH(MinibatchStep):
-    """Exact Metropolis–Hastings that draws rows by how large their log-likelihoods are.
+    """Exact Metropolis–Hastings that draws observations by how large their log-likelihoods are.
 
-    Guarantee: *exact given valid bounds*, here on the log-likelihood of every row itself, from
-    below and from above, for every value of the parameters. They are derived from the model's
-    graph, with outward rounding, where that is possible: where parameters have bounded priors, such
-    as ``pm.Uniform``, or the likelihood is bounded by itself. Every row that is read is checked
-    against its range. Every update reads λ + L rows on average, L the sum of the ranges' widths,
-    and all rows where that is more than half of them, which is counted in the stat ``full_pass``.
-
-    This is a published method, there to reproduce; :class:`TunaMH` knows the size of a move, and
-    reads far fewer rows.
+    Guarantee: *exact given valid bounds*, here on each row's log-likelihood itself, from below and
+    above, for every value of the parameters. They are derived where priors are bounded, such as
+    ``pm.Uniform``, or the likelihood is. Every update reads λ + L rows on average, L the sum of the
+    ranges' widths, and all rows where that is more than `full_pass_above` (stat ``full_pass``).
+    :class:`TunaMH` reads far fewer. See the page "Bounds and exactness".
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
-    lam
-        λ > 0: a larger one reads more rows and accepts more often. "auto" is L², as published,
-        which keeps the variance of the log ratio at or below 1, lowered to where a quarter of the
-        rows are read, but not below L.
-    ranges
-        Ranges of your own instead of derived ones: ``Ranges(low, high)``, or a function that
-        returns them for the centre θ̂ (value variable's name -> array).
-    on_violation
-        "raise" ends sampling where a log-likelihood is out of its range; "warn" goes on and marks
-        the trace.
+    lam : float or "auto"
+        λ > 0: a larger one reads more rows and accepts more often. "auto" is L², as published, or
+        as much as reads a quarter of the rows, but at least L.
+    ranges : Ranges or function, optional
+        Ranges of your own instead of derived ones, or a function that returns them for the centre
+        (variable's name -> array).
+    on_violation : {"raise", "warn"}
+        Whether a row out of its range ends sampling, or marks the trace.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     BoundsError
-        If the log-likelihood of a row has no range, as with normal priors, or the model goes
-        through an operation without a rule.
+        If a row has no range, as with normal priors.
     BoundViolationError
-        While sampling, if a log-likelihood is out of its range.
+        While sampling, if a row is out of its range.
 
     References
     ----------
