@@ -47,6 +47,7 @@ def gap(matrix):
 def of(matrix, target):
     """Return the figures that are stored for an approximate test."""
     return {
+        "total variation": total_variation(matrix, target),
         "drift": drift(matrix, target),
         "imbalance": imbalance(matrix, target),
         "gap": gap(matrix),

@@ -96,17 +96,10 @@ def counts_of(mean):
     return counts, masses[counts]
 
 
-def log_products(rule, move, shares=None, most_often=np.inf):
+def log_products(rule, move, shares=None):
     """Return the log products over the kept rows, and their probabilities.
 
-    Parameters
-    ----------
-    rule, move
-        What is enumerated.
-    shares
-        Probabilities of the rows to be drawn (None: c_i/C).
-    most_often
-        Number of times that a kept row counts at most.
+    `shares` are the probabilities of the rows to be drawn (None: c_i/C).
     """
     size = move.bounds.sum()
     expected = rule.rate(size, move.settings)
@@ -117,7 +110,7 @@ def log_products(rule, move, shares=None, most_often=np.inf):
         keep, log_ratio = rule.thin(change, bound, size, move.settings)
         counts, masses = counts_of(expected * share * keep)
         added = np.zeros(len(counts))
-        added[counts > 0] = np.minimum(counts[counts > 0], most_often) * log_ratio
+        added[counts > 0] = counts[counts > 0] * log_ratio
         products = np.add.outer(products, added).ravel()
         weights = np.multiply.outer(weights, masses).ravel()
         matters = weights >= NEGLIGIBLE

@@ -113,11 +113,6 @@ def test_the_state_of_a_chain_with_other_lower_bounds_is_refused(prepared, untun
         untuned.sampling_state = prepared("logistic", "FireflyMH").sampling_state
 
 
-def test_other_steps_have_no_bright_rows(model_of, prepared):
-    trace = sample(model_of("logistic"), prepared("logistic", "TunaMH"), 50, 20, random_seed=7)
-    assert not trace.sample_stats["n_bright"].any()
-
-
 def test_an_audit_draws_bright_rows_anew_and_leaves_the_chain_alone(model_of, prepared):
     model, step = model_of("logistic"), prepared("logistic", "FireflyMH")
     trace = sample(model, step, 300, 200, random_seed=9)
