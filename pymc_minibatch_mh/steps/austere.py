@@ -4,20 +4,11 @@ The uniform is drawn first. Metropolis accepts iff the exact log ratio exceeds l
 look tests that with t = (D* - log uniform)/s and n - 1 degrees of freedom, which is the paper's
 statistic on the mean difference against mu_0 = (log uniform - cheap part)/N. It stops when the
 tail beyond |t| is below epsilon and reads `batch_size` more rows otherwise. With another boundary
-than 0.5, early looks have a smaller tail: that of the normal limit G_0 (n/N)^(0.5 - boundary).
+than 0.5, early looks have a smaller tail, as in the paper's supplement: that of the normal limit
+G_0 (n/N)^(0.5 - boundary).
 
-Guarantee
----------
-Approximate: epsilon controls the error of one look, not of the chain, and only for batches whose
-mean is about normal. A batch that misses rare rows stops early and wrongly. A batch of equal
-differences, up to rounding, is undecided, unless all rows were equal in every move that was
-measured on all rows. With all rows read the decision is exact Metropolis; at epsilon 0 every update
-reads all rows at once, and the test is exact.
-
-References
-----------
-Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
-budget", ICML, doi:10.48550/arXiv.1304.5299; boundaries: its supplement.
+A batch that misses rare rows stops early and wrongly. A batch of equal differences, up to
+rounding, is undecided, unless all rows were equal in every move that was measured on all rows.
 """
 
 import math

@@ -6,19 +6,9 @@ C_sigma. The two auxiliary variables are integrated out, so one uniform decides:
 
     p = sum_j m_j Phi((D* + c_j) / sqrt(sigma^2 - s^2)),    accept iff uniform < p.
 
-Guarantee
----------
-Approximate. Were D* normal with variance s^2, the acceptance probability would be Barker's up to
-the certified error of C_sigma; the error estimate says how far a batch is from that. With all
-rows read the test is exact. With `batch_rule="predict"` the size of a batch depends on nothing
-that the batch shows; `batch_rule="grow"` is the published rule, whose stopping biases D*.
-
-References
-----------
-Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for
-Metropolis-Hastings", UAI, doi:10.48550/arXiv.1610.06848. Barker (1965), "Monte Carlo
-calculations of the radial distribution functions for a proton-electron plasma", Australian
-Journal of Physics 18, doi:10.1071/PH650119.
+Were D* normal with variance s^2, the acceptance probability would be that of Barker (1965),
+doi:10.1071/PH650119, up to the certified error of C_sigma; the error estimate says how far a batch
+is from that. With all rows read the test is exact.
 """
 
 import math

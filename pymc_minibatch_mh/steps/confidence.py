@@ -6,34 +6,21 @@ n rows, drawn without replacement, stops where the mean of theirs is further fro
 
     c_n = s sqrt(2 log(3/δ_k)/n) + 3 R log(3/δ_k)/n,      δ_k = (p - 1) δ/(p k^p),
 
-an empirical Bernstein bound: s has divisor n, and R is at least the range of the l_i. Otherwise
-the next look has gamma times as many rows, until all of them decide: with "bounds" already where
-it would exceed `full_pass_above`, by default half of them.
+an empirical Bernstein bound (Audibert, Munos, Szepesvári 2009, doi:10.1016/j.tcs.2009.01.016): s
+has divisor n, and R is at least the range of the l_i. Otherwise the next look has gamma times as
+many rows, until all of them decide: with "bounds" already where it would exceed
+`full_pass_above`. Looks count from k = 2.
 
     range     s                      R                    rows beside the batches
     bounds    of the batch           2 M max c_i          none
     scan      of all rows            2 max|l_i|           all of them, at every update
 
 "bounds" takes c_i and M from the derived table that serves the move, and reads all rows where
-none does. "scan" is the test as its comparison in Seita et al. (2017) was run: it knows the result
-before it looks at a batch, and is there to reproduce figures. Looks count from k = 2 in both.
+none does. "scan" is the test as its comparison in Seita et al. (2017) was run.
 
-Guarantee
----------
-Approximate. An update decides otherwise than Metropolis on all rows, for the same u, with
-probability Σ_{k>=2} δ_k < δ/p at most: by the bound on every look, and added up over looks. It
-holds for every pair of positions, if no l_i is outside of R, which the scan makes sure of, and
-which is checked of every row that is read otherwise. What the errors do to the posterior it does
-not say. With all rows read the decision is exact.
-
-References
-----------
-Bardenet, Doucet, Holmes (2014), "Towards scaling up Markov chain Monte Carlo: an adaptive
-subsampling approach", International Conference on Machine Learning 31. Audibert, Munos,
-Szepesvári (2009), "Exploration-exploitation tradeoff using variance estimates in multi-armed
-bandits", Theoretical Computer Science 410, doi:10.1016/j.tcs.2009.01.016. Seita, Pan, Chen, Canny
-(2017), "An efficient minibatch acceptance test for Metropolis-Hastings", UAI,
-doi:10.48550/arXiv.1610.06848.
+An update decides otherwise than Metropolis on all rows, for the same u, with probability
+Σ_{k>=2} δ_k < δ/p at most, at every pair of positions, if no l_i is outside of R: the scan makes
+sure of that, and every row that is read otherwise is checked.
 """
 
 import math
@@ -152,25 +139,18 @@ def decide_batch(log_ratio, width, uniform):
 
 
 @compiled(spliced=True)
-def _hold_against_bounds(posterior, read, table, m, counts):
-    """Count the largest |l_i| of rows that were read, in units of c_i M, and its row."""
-    rows, differences, scales = read
-    c, beta = posterior.tables.c[table], posterior.reference.inverse_temperature
-    for i in range(rows.size):
-        bound = c[rows[i]] * m
-        hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
-
-
-@compiled(spliced=True)
 def _look_at_more(posterior, move, drawn, bounds, moments, counts):
     """Read more rows; return number, mean and central sums of all that were read."""
     count = drawn.size
     differences, scales = scratch(count, np.float64), scratch(count, np.float64)
     rows = scratch(count, np.int64)
     read_drawn(posterior, move, drawn, rows, differences, scales)
-    if bounds[0] >= 0:
-        read = (rows, differences, scales)
-        _hold_against_bounds(posterior, read, bounds[0], bounds[1], counts)
+    table, m = bounds
+    if table >= 0:
+        c, beta = posterior.tables.c[table], posterior.reference.inverse_temperature
+        for i in range(count):
+            bound = c[rows[i]] * m
+            hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
     return add_moments(moments[0], moments[1], moments[2], moments[3], differences, count)
 
 

@@ -34,11 +34,6 @@ Guarantee
 Exact given valid bounds: the law of θ is the posterior under the joint one, which both parts of an
 update keep. Draws are correlated through the bright rows as well: a move can only go as far as they
 let it, and a row that is not proposed stays dark.
-
-References
-----------
-Maclaurin, Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data", Conference on
-Uncertainty in Artificial Intelligence 30, arXiv:1403.5693.
 """
 
 import math
@@ -56,7 +51,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, smallest_table
 from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
-from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
+from pymc_minibatch_mh.kernels.posterior import change_of_all_rows, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import copy_to, scratch
 from pymc_minibatch_mh.likelihood.inputs import model_of
@@ -263,15 +258,6 @@ def log_ratio_of_move(cheap, sizes, odds):
     return cheap - (sizes[1] - sizes[0]) + (odds[1] - odds[0])
 
 
-@compiled()
-def _change_of_all(move, posterior, counts):
-    """Read all rows; return their change, tempered."""
-    change, _ = read_all(posterior, move, posterior.tables.c[0, :0])
-    counts[entry.FULL_PASS] += 1.0
-    counts[entry.INVALID] += not np.isfinite(change)
-    return posterior.reference.inverse_temperature * change
-
-
 @compiled(spliced=True)
 def _follow(test, position):
     """Forget which rows are bright if that does not belong to a position."""
@@ -308,7 +294,7 @@ def decide_by_bright_rows(test, move, cheap, posterior, rng, counts):
         log_ratio = log_ratio_of_move(cheap, sizes, (odds_here, odds_there))
     else:
         n_bright = n_read = own.rows.size
-        log_ratio = cheap + _change_of_all(move, posterior, counts)
+        log_ratio = cheap + change_of_all_rows(posterior, move, counts)
     counts[entry.N_BRIGHT] = n_bright
     counts[entry.LOG_RATIO] = log_ratio
     probability = math.exp(min(0.0, log_ratio)) if log_ratio > -np.inf else 0.0

@@ -1,11 +1,4 @@
-"""A test of a user's own, on batches of rows.
-
-Guarantee
----------
-Approximate: whoever writes the test says which error it controls. With all rows read it should be
-exact, as that is what the loop does where a batch would exceed
-`full_pass_above`, by default half of the rows.
-"""
+"""A test of a user's own, on batches of rows; with all rows read it should be exact."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -24,11 +24,6 @@ Exact given valid ranges: with π ∝ π_c exp(Σ β ℓ_i), the joint density o
 
 has no sum over all rows any more. An update draws s given θ, and then makes a Metropolis–Hastings
 step in θ given s. Where R is above the limit on drawn rows, all of them decide, at every move.
-
-References
-----------
-Zhang, De Sa (2019), "Poisson-minibatching for Gibbs sampling with convergence rate guarantees",
-Advances in Neural Information Processing Systems 32, arXiv:1911.09771.
 """
 
 import math
@@ -47,9 +42,8 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.draw import draw_alias
-from pymc_minibatch_mh.kernels.looks import NO_BOUNDS
 from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
-from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
+from pymc_minibatch_mh.kernels.posterior import change_of_all_rows, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
@@ -160,10 +154,7 @@ def weigh_rows(test, move, cheap, posterior, rng, counts):
                 return -1.0, 0.0, float(count)
     else:
         count = posterior.space.term_starts[-1]
-        change, _ = read_all(posterior, move, NO_BOUNDS)
-        product = posterior.reference.inverse_temperature * change
-        counts[entry.FULL_PASS] += 1.0
-        counts[entry.INVALID] += not np.isfinite(change)
+        product = change_of_all_rows(posterior, move, counts)
     counts[entry.N_LOOKS] += 1.0
     counts[entry.LOG_RATIO] = cheap + product
     counts[entry.LOG_RATIO_STD] = 0.0

@@ -37,15 +37,6 @@ counts with λ_c in the last decision, and C is that of the others.
 A pair may be decided by all rows instead, if that choice is symmetric in θ and θ' and knows
 no row that was drawn. Clipping a change to ± its bound is odd, hence the test still balances the
 pair, but for another ratio wherever a bound does not hold.
-
-References
-----------
-Zhang, Cooper, De Sa (2020), "Asymptotically optimal exact minibatch Metropolis-Hastings",
-Advances in Neural Information Processing Systems 33, arXiv:2006.11677.
-Prado, Nemeth, Sherlock (2024), "Metropolis-Hastings with scalable subsampling",
-arXiv:2407.19602.
-Cornish, Vanetti, Bouchard-Côté, Deligiannidis, Doucet (2019), "Scalable Metropolis-Hastings for
-exact Bayesian inference with large datasets", ICML 36, arXiv:1901.09881.
 """
 
 import math
