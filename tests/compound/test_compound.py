@@ -10,8 +10,8 @@ import pytest
 from compound.models import posterior_of_shared, posterior_of_switched, shared, switched
 from conformance.harness import same_draws
 from every import every
-from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
-from pymc_minibatch_mh.errors import BoundsError, SettingError, UnsupportedModelError
+from pymc_minibatch_mh import PenaltyMH, TunaMH
+from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.kernels.roles import STATS
 from statistical.budget import FAR
 
@@ -128,14 +128,6 @@ def test_rows_that_depend_on_a_discrete_variable_take_order_zero():
     assert step.target.taylor_order == 0
     trace = sample(model, lambda _: [step], draws=3_000)
     assert largest_error(trace, posterior_of_switched()) < FAR
-
-
-def test_rows_that_depend_on_a_discrete_variable_have_no_bounds_and_no_expansion():
-    with switched():
-        with pytest.raises(BoundsError, match=r"^'y' depends on the discrete variable 'shifted'"):
-            TunaMH()
-        with pytest.raises(SettingError, match=r"discrete variable 'shifted'. Use taylor_order=0"):
-            BarkerMinibatchMH(taylor_order=2)
 
 
 def test_a_discrete_variable_cannot_be_asked_for(model):

@@ -9,7 +9,7 @@ import pytest
 
 from exactness import law
 from exactness import poisson as enumeration
-from exactness.enumeration import stationary_law
+from exactness.enumeration import total_variation
 from exactness.poisson import RULES, Rule, accept, chains, matrices, transition_matrix
 from pymc_minibatch_mh.steps import tuna as poisson
 from tiers import fast
@@ -18,10 +18,6 @@ EXACT = json.loads(law.EXACT_FILE.read_text())
 #: Rules that between them have every form, χ or none, a second stage and pairs of too many rows.
 SOME = ("best", "best, too many rows", "best, delayed", "paper", "MH-SS", "factorized")
 every_rule = pytest.mark.parametrize("name", fast(RULES, SOME))
-
-
-def distance(chain, matrix):
-    return 0.5 * np.abs(stationary_law(matrix) - chain.target()).sum()
 
 
 def test_chains_have_room_to_be_wrong():
@@ -240,7 +236,7 @@ def distances_of_mutant(name):
     """Give the distances of a mutant on the chains with mixtures and states outside."""
     rule, replaced = MUTANTS[name]
     mutant = Rule(RULES[rule], **replaced)
-    return (distance(c, transition_matrix(c, mutant)) for c in chains()[3::8])
+    return (total_variation(transition_matrix(c, mutant), c.target()) for c in chains()[3::8])
 
 
 @pytest.mark.parametrize("name", MUTANTS)

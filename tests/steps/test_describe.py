@@ -5,11 +5,8 @@ import pickle
 import pydoc
 import re
 
-import pytest
-
 from every import every
 from pymc_minibatch_mh import OwnTestMH, PenaltyMH, TunaMH
-from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings
 from zoo import METHODS
 
@@ -65,13 +62,6 @@ def test_a_prepared_your_own_shows_what_it_takes():
     assert shown["temperature"].default == 4.0
     assert str(inspect.signature(Fixed)) == "()"
     assert inspect.getdoc(Fixed) == TunaMH.__doc__
-
-
-def test_a_setting_that_no_step_has_is_refused_with_those_that_the_signature_shows(model_of):
-    with pytest.raises(SettingError, match=r"^epsilon= is no setting of TunaMH") as refusal:
-        TunaMH(model=model_of("poisson"), epsilon=0.1)
-    known = re.findall(r"'(\w+)'", str(refusal.value))
-    assert known == sorted(inspect.signature(TunaMH).parameters.keys() - {"vars"})
 
 
 def test_a_step_says_what_it_is(prepared):

@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, OwnTestMH, PenaltyMH, TunaMH
+from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, OwnTestMH, PenaltyMH
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError
@@ -199,14 +199,3 @@ def test_a_test_of_ones_own_draws_ahead_as_well():
     step = OwnTestMH(sample_size, decide_batch, controls="noise", model=model)
     draws = chain_of(step, 3).advance(100)
     assert (draws.counts[:, entry.N_OBS] == 150.0).all()
-
-
-def test_steps_on_one_model_share_what_was_found():
-    _, model, storage = stored.logistic()
-    TunaMH(model=model)
-    one = PenaltyMH(model=model)
-    asked = storage.reads
-    other = AustereMH(model=model)
-    assert storage.reads == asked
-    assert one.tables is None
-    assert other.plan.calibration is one.plan.calibration
