@@ -24,16 +24,10 @@ probability q, and accepts with probability min(1, o_i/q); it proposes each brig
 dark, and accepts with probability min(1, q/o_i). That balances every pair of sets of bright rows.
 Dark rows that are not proposed are neither read nor looked at.
 
-Where θ or θ' lies outside of all tables there is no bound. Such a pair is decided by all rows, with
-the sets summed out; if the move is accepted, the bright rows are drawn from their law given θ' when
-they are next needed. So they are at the start of a chain, too. Whether a pair is such a pair is
-symmetric in θ and θ', and does not depend on the rows that are bright.
-
-Guarantee
----------
-Exact given valid bounds: the law of θ is the posterior under the joint one, which both parts of an
-update keep. Draws are correlated through the bright rows as well: a move can only go as far as they
-let it, and a row that is not proposed stays dark.
+Where θ or θ' lies outside of all tables there is no bound. Such a pair, which is symmetric in θ
+and θ' and does not depend on the rows that are bright, is decided by all rows, with the sets summed
+out; if the move is accepted, the bright rows are drawn from their law given θ' when they are next
+needed, as at the start of a chain.
 """
 
 import math

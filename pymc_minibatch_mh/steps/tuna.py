@@ -267,13 +267,11 @@ def best_chi(
 
     The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance a =
     2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves: an independence move that
-    is accepted with probability a has an effective sample of a/(2 - a) per update. Up to χ <= 1e6
-    and to 0.01 % in χ; to a quarter, where moves that read all rows make it jump.
+    is accepted with probability a has an effective sample of a/(2 - a) per update.
 
-    `sizes` are C M of typical moves; those that read all rows whatever χ is are left out.
-    `mean_square` is the mean of (dU_i/(c_i M))² over drawn rows, in [0, 1], and `row_cost` the cost
-    of a row in units of all else that an update costs. Above `max_rate` expected rows all rows
-    decide, without noise, at the cost of as many.
+    `sizes` are C M of typical moves, `mean_square` is the mean of (dU_i/(c_i M))² over drawn rows,
+    and `row_cost` the cost of a row in units of all else that an update costs. Above `max_rate`
+    expected rows all rows decide, without noise, at the cost of as many.
     """
     moves = np.asarray(sizes, dtype=np.float64)
     moves = moves[(moves > 0.0) & (moves < math.inf) & (moves <= max_rate)]
