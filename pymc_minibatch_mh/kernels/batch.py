@@ -75,17 +75,11 @@ def rows_gradient(rows, position, out):
         The batch that the move was handed.
     position : ndarray, shape (d,)
     out : ndarray, shape (d,)
-        Overwritten with β N/b Σ ∇ℓ_i, unconstrained scale; zero without rows.
-
-    Returns
-    -------
-    float
-        β N/b Σ ℓ_i.
+        Overwritten with β N/b Σ ∇ℓ_i, unconstrained scale; zero without rows. The value β N/b Σ ℓ_i
+        is returned.
     """
-    numbers, ends = (
-        np.empty(rows.drawn.size, np.int64),
-        np.empty(rows.space.term_starts.size - 1, np.int64),
-    )
+    numbers = np.empty(rows.drawn.size, np.int64)
+    ends = np.empty(rows.space.term_starts.size - 1, np.int64)
     arrange(rows.drawn, 0, rows.drawn.size, rows.space.term_starts, numbers, ends)
     sums = np.zeros(1 + position.size)
     derivatives = function_at(rows.derivatives, DERIVATIVES)

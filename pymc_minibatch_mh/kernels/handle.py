@@ -228,10 +228,9 @@ class LinkedRecord:
         self._entries: dict[Any, Callable[..., Any]] = {}
 
     def entry(self, kernel: Any, *others: types.Type) -> Callable[..., Any]:
-        """Return a kernel compiled for records of this type, called with an address first.
+        """Return a kernel compiled for records of this type, which is called with an address.
 
-        The first argument of `kernel` is a handle; callers keep to the types of the others, which
-        nothing checks any more.
+        Callers keep to the types of the other arguments, which nothing checks any more.
         """
         if kernel not in self._entries:
             signature = (Handle(self.type), *others)

@@ -236,9 +236,8 @@ def full_passes_of(test, reference, moves, total, limit, rng):
     """Return how many of some moves a test would read all rows for.
 
     Batches are simulated: of normal noise with the predicted variance, around the log ratio that a
-    move has under the Gaussian approximation. Without a prediction only the first look is known.
-    `moves` are whitened ends, shape (moves, 2, d); rows are drawn from `total`, and looks read all
-    from `limit` on.
+    move has under the Gaussian approximation. `moves` are whitened ends, shape (moves, 2, d); looks
+    at `limit` rows or more, of the `total` that are drawn from, read all.
     """
     passes = 0
     for k in range(moves.shape[0]):

@@ -14,7 +14,7 @@ from pymc_minibatch_mh.kernels.draw import (
     number_through,
 )
 from pymc_minibatch_mh.kernels.handle import function_at
-from pymc_minibatch_mh.kernels.roles import EVALUATE, LOGP
+from pymc_minibatch_mh.kernels.roles import EVALUATE, FULL_PASS, INVALID, LOGP
 from pymc_minibatch_mh.kernels.vectors import inner_by, scratch
 
 
@@ -186,3 +186,12 @@ def read_all(posterior, move, c):
         count = read_block(posterior, move, first, rows, differences, scales)
         change, squares = _add_block(rows[:count], differences, c, change, squares)
     return change, squares
+
+
+@compiled()
+def change_of_all_rows(posterior, move, counts):
+    """Read all rows, which is counted; return their change, tempered."""
+    change, _ = read_all(posterior, move, posterior.tables.c[0, :0])
+    counts[FULL_PASS] += 1.0
+    counts[INVALID] += not np.isfinite(change)
+    return posterior.reference.inverse_temperature * change

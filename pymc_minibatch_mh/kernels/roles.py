@@ -157,17 +157,10 @@ _IN_PLACE: dict[str, Any] = {
 
 
 def role_of(record: type, name: str) -> Callable[[Any], Any]:
-    """Return a decorator that makes a compiled function the one for a type of records.
+    """Return a decorator that makes a compiled function the one of a role for a type of records.
 
     Its text is compiled in the place of the role, with the options of :func:`_jit.compiled` that
     are the default: not for one that reassociates.
-
-    Parameters
-    ----------
-    record
-        A named tuple class.
-    name
-        Name of a role below.
     """
 
     def assign(function: Any) -> Any:
@@ -180,80 +173,40 @@ def role_of(record: type, name: str) -> Callable[[Any], Any]:
 def propose(proposal, move, posterior, rng):
     """Write a proposal to `move.new`, with `move.there` as scratch.
 
-    Coordinates before `posterior.reference.first` belong to other steps, and are copied.
-
-    Returns
-    -------
-    tuple
-        log q(position | new) - log q(new | position), and the component that was drawn; -1 for a
-        move that went wrong, which ends the run.
+    Coordinates before `posterior.reference.first` belong to other steps, and are copied. Returned
+    are log q(position | new) - log q(new | position), and the component that was drawn: -1 for a
+    move that went wrong, which ends the run.
     """
     raise NotImplementedError
 
 
 def decide(test, move, cheap, posterior, rng, counts):
-    """Decide on a move.
+    """Decide on a move, of which `cheap` is the part of the log ratio that needs no row.
 
     Rows are read by the functions of ``kernels/posterior.py``. The test adds to ``N_LOOKS``,
-    ``FULL_PASS``, ``INVALID`` and ``ERROR``, and sets ``LOG_RATIO`` and ``LOG_RATIO_STD``; the rest
-    that every update has is counted by its caller.
-
-    Parameters
-    ----------
-    test : named tuple
-        Settings and state of the test.
-    move : Move
-    cheap
-        Part of the log ratio that needs no row.
-    posterior : Posterior
-    rng : numpy.random.Generator
-    counts : ndarray, shape (N_COUNTS,)
-        Added to.
-
-    Returns
-    -------
-    tuple of float
-        Verdict (1 accept, 0 reject, -1 a bound was violated); acceptance probability; rows read.
+    ``FULL_PASS``, ``INVALID`` and ``ERROR`` of the counts, shape (N_COUNTS,), and sets
+    ``LOG_RATIO`` and ``LOG_RATIO_STD``; the rest is counted by its caller. Returned are, as floats,
+    the verdict (1 accept, 0 reject, -1 a bound was violated), the acceptance probability and the
+    rows read.
     """
     raise NotImplementedError
 
 
 def sample_size(noise, n, total, test):
-    """Return how many rows the next look must have read.
+    """Return how many rows the next look must have read, of which `n` were drawn so far.
 
-    Parameters
-    ----------
-    noise
-        V, with V(1/b - 1/total) the predicted variance of the log ratio from b rows.
-    n, total
-        Rows drawn so far, and all that are drawn from: without the heavy ones, which are read at
-        every update.
-    test : named tuple
-        Settings of the test.
+    V(1/b - 1/total), V the `noise`, is the predicted variance of the log ratio from b rows; `total`
+    rows are drawn from: all but the heavy ones, which are read at every update.
     """
     raise NotImplementedError
 
 
 def decide_batch(log_ratio, variance, skewness, n, total, uniform, test):
-    """Return the verdict of a look.
+    """Return the verdict of a look at `n` of the `total` rows that are drawn from.
 
-    Parameters
-    ----------
-    log_ratio, variance
-        Estimated log ratio, and the estimate of its variance.
-    skewness
-        Of the rows' differences.
-    n, total
-        Rows drawn, and all that are drawn from.
-    uniform
-        Uniform number in [0, 1), the same at every look.
-    test : named tuple
-        Settings of the test.
-
-    Returns
-    -------
-    tuple of float
-        Verdict (1 accept, 0 reject, -1 read more); acceptance probability; error estimate.
+    Given are the estimated log ratio, the estimate of its variance, the skewness of the rows'
+    differences, and a number in [0, 1) that is the same at every look. Returned are, as floats, the
+    verdict (1 accept, 0 reject, -1 read more), the acceptance probability and an error estimate.
     """
     raise NotImplementedError
 

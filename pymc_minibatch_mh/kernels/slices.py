@@ -3,12 +3,7 @@
 Rows of a hierarchy read the effects of groups, and not their location and scale. Along a direction
 that no row depends on the posterior is the prior part, which takes no row to evaluate: a move there
 leaves the posterior as it is, whatever the test of the other updates is. A slice is stepped out
-and shrunk, which is exact for any width.
-
-References
-----------
-Neal (2003), "Slice sampling", Annals of Statistics 31(3), figures 3 and 5,
-doi:10.1214/aos/1056562461.
+and shrunk, which is exact for any width: Neal (2003), figures 3 and 5, doi:10.1214/aos/1056562461.
 """
 
 from typing import NamedTuple

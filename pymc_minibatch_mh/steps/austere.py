@@ -4,20 +4,11 @@ The uniform is drawn first. Metropolis accepts iff the exact log ratio exceeds l
 look tests that with t = (D* - log uniform)/s and n - 1 degrees of freedom, which is the paper's
 statistic on the mean difference against mu_0 = (log uniform - cheap part)/N. It stops when the
 tail beyond |t| is below epsilon and reads `batch_size` more rows otherwise. With another boundary
-than 0.5, early looks have a smaller tail: that of the normal limit G_0 (n/N)^(0.5 - boundary).
+than 0.5, early looks have a smaller tail, as in the paper's supplement: that of the normal limit
+G_0 (n/N)^(0.5 - boundary).
 
-Guarantee
----------
-Approximate: epsilon controls the error of one look, not of the chain, and only for batches whose
-mean is about normal. A batch that misses rare rows stops early and wrongly. A batch of equal
-differences, up to rounding, is undecided, unless all rows were equal in every move that was
-measured on all rows. With all rows read the decision is exact Metropolis; at epsilon 0 every update
-reads all rows at once, and the test is exact.
-
-References
-----------
-Korattikara, Chen, Welling (2014), "Austerity in MCMC land: cutting the Metropolis-Hastings
-budget", ICML, doi:10.48550/arXiv.1304.5299; boundaries: its supplement.
+A batch that misses rare rows stops early and wrongly. A batch of equal differences, up to
+rounding, is undecided, unless all rows were equal in every move that was measured on all rows.
 """
 
 import math
@@ -158,32 +149,30 @@ class AustereMethod(BatchMethod):
 class AustereMH(MinibatchStep):
     """Metropolis–Hastings decided by a sequential t-test on growing batches.
 
-    Guarantee: *approximate*. `epsilon` is the level of the t-test at one look; it is neither the
-    error of the acceptance probability nor a bias of the posterior, and no such figure follows
-    from it alone (`examples/papers/sequential.py` computes the error of a whole decision). With
-    ``epsilon=0`` every update reads all rows: the usual Metropolis–Hastings test, which is *exact*.
+    Guarantee: *approximate*. Controlled is the error of a t-test at one look (`epsilon`), not that
+    of the acceptance probability or of the posterior: see the page "Approximate methods". With
+    ``epsilon=0`` all rows decide, as in the usual Metropolis–Hastings, which is *exact*.
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
-    batch_size
+    batch_size : int
         Rows that each look adds.
-    epsilon
-        Tail probability below which a look decides, in [0, 0.5]. At 0 all rows decide, at 0.5 the
-        first look.
-    boundary
-        α in the limits G_0 π^(0.5 - α) of the looks' statistics, in [0.5, 1], with π the share of
-        the rows that was read and G_0 the normal quantile of 1 - `epsilon`. At 0.5 every look has
-        the level `epsilon`; above, early looks have a smaller one.
+    epsilon : float in [0, 0.5]
+        Tail probability below which a look decides. At 0 all rows decide, at 0.5 the first look.
+    boundary : float in [0.5, 1]
+        α in the limits G_0 π^(0.5 - α) of the looks' statistics, with π the share of rows that were
+        read and G_0 the normal quantile of 1 - `epsilon`. At 0.5 all looks have the level
+        `epsilon`; above, early looks have a smaller one.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     SettingError
-        If a setting is invalid; or if the model's rows are stored and more than one of 10,000
-        updates is forecast to read all of them.
+        If a setting is invalid, or if the rows are stored and more than one of 10,000 updates is
+        forecast to read all of them.
 
     References
     ----------

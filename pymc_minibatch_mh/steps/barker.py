@@ -6,19 +6,9 @@ C_sigma. The two auxiliary variables are integrated out, so one uniform decides:
 
     p = sum_j m_j Phi((D* + c_j) / sqrt(sigma^2 - s^2)),    accept iff uniform < p.
 
-Guarantee
----------
-Approximate. Were D* normal with variance s^2, the acceptance probability would be Barker's up to
-the certified error of C_sigma; the error estimate says how far a batch is from that. With all
-rows read the test is exact. With `batch_rule="predict"` the size of a batch depends on nothing
-that the batch shows; `batch_rule="grow"` is the published rule, whose stopping biases D*.
-
-References
-----------
-Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for
-Metropolis-Hastings", UAI, doi:10.48550/arXiv.1610.06848. Barker (1965), "Monte Carlo
-calculations of the radial distribution functions for a proton-electron plasma", Australian
-Journal of Physics 18, doi:10.1071/PH650119.
+Were D* normal with variance s^2, the acceptance probability would be that of Barker (1965),
+doi:10.1071/PH650119, up to the certified error of C_sigma; the error estimate says how far a batch
+is from that. With all rows read the test is exact.
 """
 
 import math
@@ -258,41 +248,38 @@ class BarkerMethod(BatchMethod):
 
 
 class BarkerMinibatchMH(MinibatchStep):
-    """Metropolis–Hastings with Barker's test, decided by a batch of rows.
+    """Metropolis–Hastings with Barker's test, decided by a batch of observations.
 
-    Guarantee: *approximate*. The error of the acceptance probability is estimated for every
-    update (stat ``error_estimate``), and `max_error` makes batches large enough to keep the
-    predicted error below a limit.
+    Guarantee: *approximate*. The error of the acceptance probability is estimated for every update
+    (stat ``error_estimate``), and batches can be sized for it (`max_error`). The page "Approximate
+    methods" says which errors remain.
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
-    batch_size
+    batch_size : int
         Rows of the smallest batch.
-    sigma
-        Standard deviation that the noise of a batch is topped up to, in (0.5, 1.7]. Rows go like
-        1/sigma²; the certified error of the correction is 1.6e-5 at 1.2 and 5.4e-8 at 1.
-    batch_rule
-        "predict" sizes a batch from the move alone, before a row is read. "grow" is the
-        published rule, which reads on until the batch's own noise is below sigma; its stopping
-        biases the decision, and it is there to reproduce published results.
-    max_error
-        Largest predicted error of the acceptance probability; None for no such condition.
-    error_bound
-        "edgeworth", an estimate of the leading error terms, or "novak", the published bound.
-    skew_correction
-        Whether to correct the acceptance probability for the skewness that a batch shows, in
-        batches sized by "predict". It lowers the error for skewed rows, which ``error_estimate``
-        goes on to state as it is without.
+    sigma : float in (0.5, 1.7]
+        Standard deviation that the noise of a batch is topped up to. Rows go like 1/sigma²; the
+        correction's own error is 1.6e-5 at 1.2 and 5.4e-8 at 1.
+    batch_rule : {"predict", "grow"}
+        Size a batch by the move alone, before a row is read, or, as published, read on until its
+        noise is below sigma, which biases decisions.
+    max_error : float, optional
+        Largest predicted error of the acceptance probability.
+    error_bound : {"edgeworth", "novak"}
+        Estimate of the leading error terms, or the published bound.
+    skew_correction : bool
+        Whether the acceptance probability is corrected for the batch's skewness, with "predict".
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     SettingError
-        If a setting is invalid; or if the model's rows are stored and more than one of 10,000
-        updates is forecast to read all of them.
+        If a setting is invalid, or if the rows are stored and more than one of 10,000 updates is
+        forecast to read all of them.
 
     References
     ----------

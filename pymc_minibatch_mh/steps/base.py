@@ -1,7 +1,5 @@
 """A method as a step of ``pm.sample``."""
 
-import re
-import textwrap
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -44,19 +42,30 @@ from pymc_minibatch_mh.steps.settings import DEFAULTS, SharedSettings, require_w
 #: Stands in the docstring of a step class in place of the settings that all steps share.
 SHARED = """**settings
     Settings of all step methods: see :class:`SharedSettings`."""
+IN_BRIEF = """taylor_order, centre, covariance, coordinates
+    Control variates: order, centre and metric; coordinates that hierarchies are moved in.
+proposal, temperature
+    Proposal, and the number K > 0 that divides the log-likelihood.
+observed, weights, observation_dims
+    Observed variables to subsample, weights of their rows, and dims along which rows lie.
+prepared, updates_per_draw
+    Preparation to reuse, and updates between two draws.
+full_pass_above, moves_without_rows, tune
+    Rows above which all rows decide, slice moves that need no row, and adaptation in warm-up.
+model, rng, initial_point, compile_kwargs, blocked
+    As in PyMC's own step methods."""
 #: Ends the docstring of a step class.
 SEE_ALSO = """
 
 See Also
 --------
-pymc_minibatch_mh.steps.settings.SharedSettings : The settings of all steps, in full."""
+pymc_minibatch_mh.steps.settings.SharedSettings : These settings in full."""
 EXAMPLE = """
 
 Examples
 --------
 >>> with model:
 ...     trace = pm.sample(10_000, step={name}())"""
-INDENTED: dict[str, Any] = {"initial_indent": "    ", "subsequent_indent": "    "}
 
 
 def signature_of(constructor: Callable[..., None]) -> Signature:
@@ -75,24 +84,13 @@ def signature_of(constructor: Callable[..., None]) -> Signature:
 
 
 def docstring_of(cls: type, docstring: str) -> str:
-    """Return the docstring of a step class with a sentence on each setting of all steps."""
+    """Return the docstring of a step class with the settings of all steps in brief."""
     own = cleandoc(docstring)
     if SHARED not in own:
         return own
-    *_, settings = cleandoc(SharedSettings.__doc__ or "").partition("----------\n")
     complete = all(p.default is not Parameter.empty for p in signature(cls).parameters.values())
     example = EXAMPLE.format(name=cls.__name__) if complete else ""
-    return own.replace(SHARED, _in_brief(settings)) + SEE_ALSO + example
-
-
-def _in_brief(settings: str) -> str:
-    """Return entries of a section of parameters with the first sentence of each."""
-    lines = []
-    for entry in re.split(r"\n(?=\S)", settings.strip()):
-        name, *text = entry.splitlines()
-        sentence, *_ = re.split(r"(?<=\.)\s", " ".join(line.strip() for line in text))
-        lines += [name, textwrap.fill(sentence, 95, **INDENTED)]
-    return "\n".join(lines)
+    return own.replace(SHARED, IN_BRIEF) + SEE_ALSO + example
 
 
 #: Attributes that completion shows.

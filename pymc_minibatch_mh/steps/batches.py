@@ -79,11 +79,7 @@ def student_tail(t, degrees):
     """Return P(T > t) of Student's t with `degrees` >= 1 degrees of freedom, for t >= 0.
 
     The absolute error is below 1e-11 for every t and every number of degrees. Below 30 degrees
-    it is half an incomplete beta function; from 30 on, Hill's normal deviate.
-
-    References
-    ----------
-    G. W. Hill (1970), "Algorithm 395: Student's t-distribution", Communications of the ACM 13,
+    it is half an incomplete beta function; from 30 on, the normal deviate of Hill (1970),
     doi:10.1145/355598.362775.
     """
     if not t < math.inf:

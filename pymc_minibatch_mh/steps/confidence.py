@@ -6,34 +6,21 @@ n rows, drawn without replacement, stops where the mean of theirs is further fro
 
     c_n = s sqrt(2 log(3/δ_k)/n) + 3 R log(3/δ_k)/n,      δ_k = (p - 1) δ/(p k^p),
 
-an empirical Bernstein bound: s has divisor n, and R is at least the range of the l_i. Otherwise
-the next look has gamma times as many rows, until all of them decide: with "bounds" already where
-it would exceed `full_pass_above`, by default half of them.
+an empirical Bernstein bound (Audibert, Munos, Szepesvári 2009, doi:10.1016/j.tcs.2009.01.016): s
+has divisor n, and R is at least the range of the l_i. Otherwise the next look has gamma times as
+many rows, until all of them decide: with "bounds" already where it would exceed
+`full_pass_above`. Looks count from k = 2.
 
     range     s                      R                    rows beside the batches
     bounds    of the batch           2 M max c_i          none
     scan      of all rows            2 max|l_i|           all of them, at every update
 
 "bounds" takes c_i and M from the derived table that serves the move, and reads all rows where
-none does. "scan" is the test as its comparison in Seita et al. (2017) was run: it knows the result
-before it looks at a batch, and is there to reproduce figures. Looks count from k = 2 in both.
+none does. "scan" is the test as its comparison in Seita et al. (2017) was run.
 
-Guarantee
----------
-Approximate. An update decides otherwise than Metropolis on all rows, for the same u, with
-probability Σ_{k>=2} δ_k < δ/p at most: by the bound on every look, and added up over looks. It
-holds for every pair of positions, if no l_i is outside of R, which the scan makes sure of, and
-which is checked of every row that is read otherwise. What the errors do to the posterior it does
-not say. With all rows read the decision is exact.
-
-References
-----------
-Bardenet, Doucet, Holmes (2014), "Towards scaling up Markov chain Monte Carlo: an adaptive
-subsampling approach", International Conference on Machine Learning 31. Audibert, Munos,
-Szepesvári (2009), "Exploration-exploitation tradeoff using variance estimates in multi-armed
-bandits", Theoretical Computer Science 410, doi:10.1016/j.tcs.2009.01.016. Seita, Pan, Chen, Canny
-(2017), "An efficient minibatch acceptance test for Metropolis-Hastings", UAI,
-doi:10.48550/arXiv.1610.06848.
+An update decides otherwise than Metropolis on all rows, for the same u, with probability
+Σ_{k>=2} δ_k < δ/p at most, at every pair of positions, if no l_i is outside of R: the scan makes
+sure of that, and every row that is read otherwise is checked.
 """
 
 import math
@@ -152,25 +139,18 @@ def decide_batch(log_ratio, width, uniform):
 
 
 @compiled(spliced=True)
-def _hold_against_bounds(posterior, read, table, m, counts):
-    """Count the largest |l_i| of rows that were read, in units of c_i M, and its row."""
-    rows, differences, scales = read
-    c, beta = posterior.tables.c[table], posterior.reference.inverse_temperature
-    for i in range(rows.size):
-        bound = c[rows[i]] * m
-        hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
-
-
-@compiled(spliced=True)
 def _look_at_more(posterior, move, drawn, bounds, moments, counts):
     """Read more rows; return number, mean and central sums of all that were read."""
     count = drawn.size
     differences, scales = scratch(count, np.float64), scratch(count, np.float64)
     rows = scratch(count, np.int64)
     read_drawn(posterior, move, drawn, rows, differences, scales)
-    if bounds[0] >= 0:
-        read = (rows, differences, scales)
-        _hold_against_bounds(posterior, read, bounds[0], bounds[1], counts)
+    table, m = bounds
+    if table >= 0:
+        c, beta = posterior.tables.c[table], posterior.reference.inverse_temperature
+        for i in range(count):
+            bound = c[rows[i]] * m
+            hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
     return add_moments(moments[0], moments[1], moments[2], moments[3], differences, count)
 
 
@@ -274,30 +254,27 @@ class ConfidenceMethod(Method):
 class ConfidenceMH(MinibatchStep):
     """Metropolis–Hastings decided by concentration bounds on growing batches.
 
-    Guarantee: *approximate*. An update decides otherwise than Metropolis on all rows would with
-    probability `delta` at most, at every pair of positions; with ``range="bounds"`` this holds
-    given valid bounds. No bias of the posterior follows from it alone. The stat
-    ``error_estimate`` is the part of `delta` that the looks of an update have spent.
+    Guarantee: *approximate*. Controlled is the probability `delta` that an update decides otherwise
+    than all rows would, at every pair of positions, given valid bounds; the bias of the posterior
+    is not: see the page "Approximate methods". The stat ``error_estimate`` is the part of `delta`
+    that an update has spent.
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
-    batch_size
+    batch_size : int
         Rows of the first look.
-    gamma
-        Factor above 1 by which batches grow from look to look.
-    p
-        Power above 1 by which the levels of the looks fall: δ_k = (p - 1) δ/(p k^p), k = 2, 3, ...
-    delta
-        δ in (0, 1).
-    range
-        Where the range of the rows' differences comes from. "bounds": from the bounds that are
-        derived for every row; a move outside of the region in which they hold reads all rows.
-        "scan": from all rows, at every update, and their standard deviation as well, as in the
-        comparison of Seita et al. (2017). An update then reads all rows before its first batch,
-        and they are counted in ``n_obs`` and ``full_pass``; what a comparison would count is
-        ``batch_size`` · ``gamma`` ** (``n_looks`` - 1), or all rows where ``log_ratio_std`` is 0.
+    gamma : float above 1
+        Factor by which batches grow from look to look.
+    p : float above 1
+        Power in the levels of the looks, δ_k = (p - 1) δ/(p k^p), k = 2, 3, ...
+    delta : float in (0, 1)
+        δ.
+    range : {"bounds", "scan"}
+        Where the range of the rows' differences comes from: bounds that are derived for every row,
+        or, as Seita et al. (2017) compared, a scan of all rows before each first batch, which
+        ``n_obs`` and ``full_pass`` count.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 

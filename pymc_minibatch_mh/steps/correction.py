@@ -7,11 +7,9 @@ gives D plus noise that is close to N(0, sigma^2), so the test draws X_corr from
 
 instead of X. No exact C_sigma exists for any sigma > 0. The one tabulated here is discrete and
 symmetric and minimises the largest distance between the two distribution functions, which is
-the largest error that it can add to an acceptance probability.
-
-Source: Seita, Pan, Chen, Canny (2017), "An efficient minibatch acceptance test for
-Metropolis-Hastings", UAI, doi:10.48550/arXiv.1610.06848. The linear programme replaces the
-paper's ridge regression, whose error is larger and whose density has negative parts.
+the largest error that it can add to an acceptance probability. The linear programme replaces the
+ridge regression of Seita et al. (2017), doi:10.48550/arXiv.1610.06848, whose error is larger and
+whose density has negative parts.
 """
 
 from dataclasses import dataclass

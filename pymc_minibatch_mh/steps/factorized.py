@@ -38,20 +38,27 @@ class _WithoutChi(MinibatchStep):
 
 
 class FactorizedMH(_WithoutChi):
-    """Exact Metropolis–Hastings in which every row has a veto.
+    """Exact Metropolis–Hastings in which every observation has a veto.
 
-    Guarantee: *exact given valid bounds*, as :class:`TunaMH`. With control variates this is the
-    scalable Metropolis–Hastings of the reference (SMH), with ``taylor_order=0`` the truncated
-    factorised one. A kept row rejects the move, so that it accepts least often of the three.
+    Guarantee: *exact given valid bounds*, as :class:`TunaMH`, which accepts more often. With
+    control variates this is the scalable Metropolis–Hastings of the reference (SMH), with
+    ``taylor_order=0`` the truncated factorised one (TFMH).
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
     delayed_acceptance, bounds, on_violation
         As in :class:`TunaMH`.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
+
+    Raises
+    ------
+    BoundsError
+        If a row has no bound, or the model uses an operation without a rule.
+    BoundViolationError
+        While sampling, if a row exceeds its bound.
 
     References
     ----------
@@ -64,19 +71,26 @@ class FactorizedMH(_WithoutChi):
 
 
 class ScalableSubsamplingMH(_WithoutChi):
-    """Exact Metropolis–Hastings with the fewest rows that the bounds allow (MH-SS).
+    """Exact Metropolis–Hastings with the fewest observations that the bounds allow (MH-SS).
 
-    Guarantee: *exact given valid bounds*, as :class:`TunaMH`, of which this is the case χ = 0. It
-    reads C M rows in expectation, and accepts a little less often than a larger χ.
+    Guarantee: *exact given valid bounds*, as :class:`TunaMH`, of which this is the case χ = 0: it
+    reads the fewest rows, and accepts a little less often than with a larger χ.
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
     delayed_acceptance, bounds, on_violation
         As in :class:`TunaMH`.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
+
+    Raises
+    ------
+    BoundsError
+        If a row has no bound, or the model uses an operation without a rule.
+    BoundViolationError
+        While sampling, if a row exceeds its bound.
 
     References
     ----------

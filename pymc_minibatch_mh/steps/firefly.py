@@ -24,21 +24,10 @@ probability q, and accepts with probability min(1, o_i/q); it proposes each brig
 dark, and accepts with probability min(1, q/o_i). That balances every pair of sets of bright rows.
 Dark rows that are not proposed are neither read nor looked at.
 
-Where θ or θ' lies outside of all tables there is no bound. Such a pair is decided by all rows, with
-the sets summed out; if the move is accepted, the bright rows are drawn from their law given θ' when
-they are next needed. So they are at the start of a chain, too. Whether a pair is such a pair is
-symmetric in θ and θ', and does not depend on the rows that are bright.
-
-Guarantee
----------
-Exact given valid bounds: the law of θ is the posterior under the joint one, which both parts of an
-update keep. Draws are correlated through the bright rows as well: a move can only go as far as they
-let it, and a row that is not proposed stays dark.
-
-References
-----------
-Maclaurin, Adams (2014), "Firefly Monte Carlo: exact MCMC with subsets of data", Conference on
-Uncertainty in Artificial Intelligence 30, arXiv:1403.5693.
+Where θ or θ' lies outside of all tables there is no bound. Such a pair, which is symmetric in θ
+and θ' and does not depend on the rows that are bright, is decided by all rows, with the sets summed
+out; if the move is accepted, the bright rows are drawn from their law given θ' when they are next
+needed, as at the start of a chain.
 """
 
 import math
@@ -56,7 +45,7 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, ask_for_bounds, smallest_table
 from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
-from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
+from pymc_minibatch_mh.kernels.posterior import change_of_all_rows, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import copy_to, scratch
 from pymc_minibatch_mh.likelihood.inputs import model_of
@@ -263,15 +252,6 @@ def log_ratio_of_move(cheap, sizes, odds):
     return cheap - (sizes[1] - sizes[0]) + (odds[1] - odds[0])
 
 
-@compiled()
-def _change_of_all(move, posterior, counts):
-    """Read all rows; return their change, tempered."""
-    change, _ = read_all(posterior, move, posterior.tables.c[0, :0])
-    counts[entry.FULL_PASS] += 1.0
-    counts[entry.INVALID] += not np.isfinite(change)
-    return posterior.reference.inverse_temperature * change
-
-
 @compiled(spliced=True)
 def _follow(test, position):
     """Forget which rows are bright if that does not belong to a position."""
@@ -308,7 +288,7 @@ def decide_by_bright_rows(test, move, cheap, posterior, rng, counts):
         log_ratio = log_ratio_of_move(cheap, sizes, (odds_here, odds_there))
     else:
         n_bright = n_read = own.rows.size
-        log_ratio = cheap + _change_of_all(move, posterior, counts)
+        log_ratio = cheap + change_of_all_rows(posterior, move, counts)
     counts[entry.N_BRIGHT] = n_bright
     counts[entry.LOG_RATIO] = log_ratio
     probability = math.exp(min(0.0, log_ratio)) if log_ratio > -np.inf else 0.0
@@ -363,33 +343,25 @@ class FireflyMethod(Method):
 
 
 class FireflyMH(MinibatchStep):
-    """Exact Metropolis–Hastings that reads the rows which are bright (Firefly Monte Carlo).
+    """Exact Metropolis–Hastings that evaluates the bright observations (Firefly Monte Carlo).
 
-    Guarantee: *exact given valid bounds*. Every row has a lower bound of its likelihood, and is
-    bright or dark; a move reads bright rows only. Which rows are bright is part of the chain's
-    state, so that draws are correlated through it as well. The lower bounds are made of the
-    expansion around the mode and of the bounds that :class:`TunaMH` uses: they are tight at the
-    mode, as in the published FlyMC-MAP. Every row that is read is checked against its own. Moves
-    that begin or end outside the region in which bounds hold are decided by all rows, which is
-    exact and counted in the stat ``full_pass``, as are the updates that draw anew which rows are
-    bright: the first one of a chain, and the one after such a move.
-
-    An update reads the bright rows twice, and a share `q` of the dark ones. The stat ``n_bright``
-    has the number of bright rows.
+    Guarantee: *exact given valid bounds*. Each row has a lower bound of its likelihood, and is
+    bright or dark; a move reads the bright rows, twice, and a share `q` of the dark ones. Which
+    rows are bright is part of the chain's state, through which draws are correlated as well; the
+    stat ``n_bright`` counts them. All rows decide moves that leave the region of the bounds (stat
+    ``full_pass``). See the page "Bounds and exactness".
 
     Parameters
     ----------
-    vars
-        Variables to move: all of the model, as brightness belongs to the values of all of them.
-    q
-        Probability in (0, 1] with which an update proposes a dark row to become bright: more rows
-        read, and brightness that is forgotten sooner. A good one is about the share of the rows
-        that are bright.
-    bound
-        "map": lower bounds that are made of the expansion and of derived bounds. "untuned": the
-        published ones, quadratic in the parameters, for logistic regressions (Jaakkola and Jordan,
-        touching at ξ = 1.5) and for Student-t errors of a known scale (touching at errors of 1.5
-        scales). They know nothing of the posterior: about as many rows are bright at every N.
+    vars : list of variables, optional
+        All variables of the model, as brightness depends on all of them.
+    q : float in (0, 1]
+        Probability with which an update proposes a dark row to become bright; best is about the
+        share of bright rows.
+    bound : {"map", "untuned"}
+        Lower bounds: from the expansion at the mode and derived bounds, or the published quadratic
+        ones, for logistic regressions and Student-t errors of known scale. These hold whatever the
+        model, and make far more rows bright.
     bounds, on_violation
         As in :class:`TunaMH`, for ``bound="map"``.
     **settings
@@ -398,7 +370,7 @@ class FireflyMH(MinibatchStep):
     Raises
     ------
     BoundsError
-        If a row has no bound, or the model goes through an operation without a rule.
+        If a row has no bound, or the model uses an operation without a rule.
     BoundViolationError
         While sampling, if a row exceeds its bound.
 

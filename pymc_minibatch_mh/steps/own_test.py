@@ -1,11 +1,4 @@
-"""A test of a user's own, on batches of rows.
-
-Guarantee
----------
-Approximate: whoever writes the test says which error it controls. With all rows read it should be
-exact, as that is what the loop does where a batch would exceed
-`full_pass_above`, by default half of the rows.
-"""
+"""A test of a user's own, on batches of rows; with all rows read it should be exact."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -188,29 +181,29 @@ def own_test(numbers: Sequence[float]) -> OwnTest:
 
 
 class OwnTestMH(MinibatchStep):
-    """Metropolis–Hastings decided by a test of your own, on batches of rows.
+    """Metropolis–Hastings decided by a test of your own, on batches of observations.
 
-    Guarantee: *approximate*. You say which error your test controls; nothing is known of it but
-    what :func:`audit` measures.
+    Guarantee: *approximate*. You name the error that your test controls; :func:`audit` measures
+    its effect. The page "Extending" has an example of both functions, which numba compiles.
 
     Parameters
     ----------
-    sample_size
-        ``sample_size(noise, n, total, numbers) -> int``: how many rows the next look must have
-        read. `noise` is V, with V(1/b - 1/N) the predicted variance of the log ratio from b rows,
-        symmetric in the two positions; `n` rows were read, of `total`. Half of the rows or more
-        stand for all of them. Rows that every update reads are in neither.
-    decide_batch
-        ``decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers) -> (verdict,
-        acceptance probability, error estimate)``, all floats: 1 accepts, 0 rejects, -1 reads more.
-        `uniform` is the same number in [0, 1) at every look; with all rows the variance is 0.
-    controls
-        Which error the test controls, in words.
-    numbers
-        Settings that both are handed, float64 of shape (k,).
-    walk_target
+    sample_size : function
+        ``sample_size(noise, n, total, numbers) -> int``: rows that the next look must have read.
+        V(1/b - 1/N), with V `noise` and N `total`, is the predicted variance of the log ratio from
+        b rows, the same for a move and its way back; `n` rows were read. Rows that every update
+        reads are in neither. More than `full_pass_above` stand for all.
+    decide_batch : function
+        ``decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers)`` returns three
+        floats: 1 to accept, 0 to reject or -1 to read on; the acceptance probability; an error
+        estimate. `uniform` is one number in [0, 1) for all looks; of all rows the variance is 0.
+    controls : str
+        The error that the test controls, in words.
+    numbers : sequence of float
+        Settings that both functions are handed.
+    walk_target : float
         Acceptance that a random walk aims at in warm-up.
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.

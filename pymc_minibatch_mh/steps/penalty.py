@@ -6,22 +6,13 @@ s^2, so the test accepts with
 
     p = min(1, exp(D* - u)),    u = s^2/2 + s^4/(4(n+1)) + s^6/(3(n+1)(n+3)).
 
-Guarantee
----------
-Approximate. Exact detailed balance needs normal noise of known variance; the series u leaves an
-error of order s^4/n^2 for normal rows (0.085 s^4/n^2 covers quadrature for n >= 10, s <= 2), and
-skewness one of order s/sqrt(n): see `error_estimate`. The series is asymptotic in s^2/n and
-wants s^2 < n/4. With all rows read the test is exact Metropolis. The size of a batch depends on
-nothing that the batch shows.
+The series is asymptotic in s^2/n and wants s^2 < n/4. It leaves an error of order s^4/n^2 for
+normal rows (0.085 s^4/n^2 covers quadrature for n >= 10, s <= 2), and skewness one of order
+s/sqrt(n): see `error_estimate`. With all rows read the test is exact Metropolis.
 
 A batch without replacement from N rows has a less variable s^2, with 1 + 1/(1/(n-1) - 1/(N-1))
 in the place of n. Using that in u is nevertheless wrong, since D* is then no longer independent
 of s^2: E exp(D* - u) is .9 % off at n=11, N=24, s=1 with it and .07 % with n.
-
-References
-----------
-Ceperley, Dewing (1999), "The penalty method for random walks with uncertain energies", Journal
-of Chemical Physics 110, doi:10.1063/1.478034.
 """
 
 import math
@@ -56,25 +47,22 @@ class PenaltyTest(NamedTuple):
     skewness: float
     third_moment: float
     kappa: float
-    #: Standard deviation of the log ratio that batches are kept below.
-    max_sd: float
 
 
 PenaltyTest.decide = look_until_decided  # type: ignore[attr-defined]
 
 
+#: Standard deviation of the log ratio that batches are kept below. Up to 1.349 the test accepts at
+#: least as often as Barker's at every log ratio; its acceptance falls like exp(-MAX_SD²/8).
+MAX_SD = 1.2
 # sup of the standard normal density, and of |z| times it.
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _SLOPE = math.exp(-0.5) * _DENSITY
 
 
-def penalty_test(max_sd: float = 1.2, *, batch_size: int = 100) -> PenaltyTest:
-    """Check the settings of :class:`PenaltyMH`, and return the record of a chain.
-
-    Up to `max_sd` = 1.349 the test accepts at least as often as Barker's at every log ratio; its
-    acceptance falls like exp(-max_sd²/8).
-    """
-    return PenaltyTest(integer("batch_size", batch_size, 2), **UNMEASURED, max_sd=max_sd)
+def penalty_test(*, batch_size: int = 100) -> PenaltyTest:
+    """Check the setting of :class:`PenaltyMH`, and return the record of a chain."""
+    return PenaltyTest(integer("batch_size", batch_size, 2), **UNMEASURED)
 
 
 @compiled(inlined=True)
@@ -107,11 +95,11 @@ def error_estimate(variance, skewness, n, total, test):
 @role_of(PenaltyTest, "sample_size")
 @compiled(inlined=True)
 def sample_size(noise, n, total, test):
-    """Return the rows of the one batch, ceil(1/(1/total + 0.7 max_sd²/V)) or `batch_size`.
+    """Return the rows of the one batch, ceil(1/(1/total + 0.7 MAX_SD²/V)) or `batch_size`.
 
     V has to be symmetric in the two positions, or the test is biased.
     """
-    rows = rows_for_variance(noise, total, AIM * test.max_sd**2)
+    rows = rows_for_variance(noise, total, AIM * MAX_SD**2)
     return min(total, max(rows, test.batch_size))
 
 
@@ -140,16 +128,17 @@ class PenaltyMethod(BatchMethod):
 
 
 class PenaltyMH(MinibatchStep):
-    """Metropolis–Hastings whose ratio is lowered by the noise of a batch.
+    """Metropolis–Hastings whose ratio is lowered by the noise of a batch of observations.
 
-    Guarantee: *approximate*. The error of the acceptance probability that is controlled is that
-    of a noise which is not quite normal and whose variance is estimated.
+    Guarantee: *approximate*. The error of the acceptance probability is estimated for every update
+    (stat ``error_estimate``): noise that is not quite normal, and a variance that is estimated. The
+    page "Approximate methods" says which errors remain.
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
-    batch_size
+    batch_size : int
         Rows of the smallest batch.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
@@ -157,8 +146,8 @@ class PenaltyMH(MinibatchStep):
     Raises
     ------
     SettingError
-        If a setting is invalid; or if the model's rows are stored and more than one of 10,000
-        updates is forecast to read all of them.
+        If a setting is invalid, or if the rows are stored and more than one of 10,000 updates is
+        forecast to read all of them.
 
     References
     ----------

@@ -24,11 +24,6 @@ Exact given valid ranges: with π ∝ π_c exp(Σ β ℓ_i), the joint density o
 
 has no sum over all rows any more. An update draws s given θ, and then makes a Metropolis–Hastings
 step in θ given s. Where R is above the limit on drawn rows, all of them decide, at every move.
-
-References
-----------
-Zhang, De Sa (2019), "Poisson-minibatching for Gibbs sampling with convergence rate guarantees",
-Advances in Neural Information Processing Systems 32, arXiv:1911.09771.
 """
 
 import math
@@ -47,9 +42,8 @@ from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.draw import draw_alias
-from pymc_minibatch_mh.kernels.looks import NO_BOUNDS
 from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
-from pymc_minibatch_mh.kernels.posterior import read_all, read_drawn
+from pymc_minibatch_mh.kernels.posterior import change_of_all_rows, read_drawn
 from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
@@ -160,10 +154,7 @@ def weigh_rows(test, move, cheap, posterior, rng, counts):
                 return -1.0, 0.0, float(count)
     else:
         count = posterior.space.term_starts[-1]
-        change, _ = read_all(posterior, move, NO_BOUNDS)
-        product = posterior.reference.inverse_temperature * change
-        counts[entry.FULL_PASS] += 1.0
-        counts[entry.INVALID] += not np.isfinite(change)
+        product = change_of_all_rows(posterior, move, counts)
     counts[entry.N_LOOKS] += 1.0
     counts[entry.LOG_RATIO] = cheap + product
     counts[entry.LOG_RATIO_STD] = 0.0
@@ -221,42 +212,35 @@ def _ranges_of(setting: Any) -> Any:
 
 
 class PoissonMH(MinibatchStep):
-    """Exact Metropolis–Hastings that draws rows by how large their log-likelihoods are.
+    """Exact Metropolis–Hastings that draws observations by how large their log-likelihoods are.
 
-    Guarantee: *exact given valid bounds*, here on the log-likelihood of every row itself, from
-    below and from above, for every value of the parameters. They are derived from the model's
-    graph, with outward rounding, where that is possible: where parameters have bounded priors, such
-    as ``pm.Uniform``, or the likelihood is bounded by itself. Every row that is read is checked
-    against its range. Every update reads λ + L rows on average, L the sum of the ranges' widths,
-    and all rows where that is more than half of them, which is counted in the stat ``full_pass``.
-
-    This is a published method, there to reproduce; :class:`TunaMH` knows the size of a move, and
-    reads far fewer rows.
+    Guarantee: *exact given valid bounds*, here on each row's log-likelihood itself, from below and
+    above, for every value of the parameters. They are derived where priors are bounded, such as
+    ``pm.Uniform``, or the likelihood is. Every update reads λ + L rows on average, L the sum of the
+    ranges' widths, and all rows where that is more than `full_pass_above` (stat ``full_pass``).
+    :class:`TunaMH` reads far fewer. See the page "Bounds and exactness".
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
-    lam
-        λ > 0: a larger one reads more rows and accepts more often. "auto" is L², as published,
-        which keeps the variance of the log ratio at or below 1, lowered to where a quarter of the
-        rows are read, but not below L.
-    ranges
-        Ranges of your own instead of derived ones: ``Ranges(low, high)``, or a function that
-        returns them for the centre θ̂ (value variable's name -> array).
-    on_violation
-        "raise" ends sampling where a log-likelihood is out of its range; "warn" goes on and marks
-        the trace.
+    lam : float or "auto"
+        λ > 0: a larger one reads more rows and accepts more often. "auto" is L², as published, or
+        as much as reads a quarter of the rows, but at least L.
+    ranges : Ranges or function, optional
+        Ranges of your own instead of derived ones, or a function that returns them for the centre
+        (variable's name -> array).
+    on_violation : {"raise", "warn"}
+        Whether a row out of its range ends sampling, or marks the trace.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     BoundsError
-        If the log-likelihood of a row has no range, as with normal priors, or the model goes
-        through an operation without a rule.
+        If a row has no range, as with normal priors.
     BoundViolationError
-        While sampling, if a log-likelihood is out of its range.
+        While sampling, if a row is out of its range.
 
     References
     ----------

@@ -30,59 +30,58 @@ class SharedSettings(TypedDict, total=False):
 
     Parameters
     ----------
-    taylor_order
-        Order of the control variates: "auto", 0, 1 or 2.
-    centre
-        Centre of the control variates: "auto" is near the posterior's mode, "start" is
-        `initial_point`. With "start" no mode is sought, which the posterior need not have,
-        nothing is expanded (``taylor_order=0``), and no moves start elsewhere than PyMC does.
-    covariance
-        Array of shape (d, d) for distances and moves with ``centre="start"``, by default the
-        identity.
-    coordinates
-        "auto" moves hierarchies in coordinates in which rows are linear, "model" in the model's
-        own. For ``mu + tau * z`` these are α = mu + tau z; draws are mapped back, and stay exact
-        by the Jacobian determinant of the map. "auto" does nothing where other settings are in
-        terms of the model's variables: ``centre="start"``, bounds or ranges of your own, the
+    taylor_order : {"auto", 0, 1, 2}
+        Order of the control variates.
+    centre : {"auto", "start"}
+        Their centre: near the posterior's mode, or `initial_point`. With "start" no mode is
+        sought, which the posterior need not have, nothing is expanded (``taylor_order=0``), and no
+        moves start elsewhere than PyMC does.
+    covariance : array of shape (d, d), optional
+        Metric of distances and moves with ``centre="start"``. By default it is the identity.
+    coordinates : {"auto", "model"}
+        "auto" moves hierarchies in coordinates in which rows are linear. "model" moves the model's
+        own. For ``mu + tau * z`` the former are α = mu + tau z; draws are mapped back, and stay
+        exact by the Jacobian determinant of the map. "auto" does nothing where other settings are
+        in terms of the model's variables: ``centre="start"``, bounds or ranges of your own, the
         covariance of a walk, a proposal of your own.
-    proposal
-        "auto", or a :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
-    temperature
-        Number K > 0 by which the log-likelihood is divided, or a schedule of such numbers. The
-        trace is then one of the tempered posterior, and says so in the stat ``temperature``.
-        A schedule ``[(0, 100), (400, 1)]`` starts at K = 100 and goes on at K = 1 from draw 400
-        of warm-up on, which it has to end in: draws are kept at its last temperature only. Control
-        variates hold the temperature, so that a schedule goes with ``taylor_order=0`` alone, which
-        "auto" then is. Source: Seita et al. (2017), section 6.2, doi:10.48550/arXiv.1610.06848.
-    observed
-        Names of the observed variables to subsample; by default all with 1,000 rows or more.
-    weights
-        Factors of the log-likelihood of each row: an array of shape (N,), or one for each name of
-        an observed variable. They are survey weights, importance weights, or how often a row
+    proposal : Proposal or "auto"
+        Such as :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
+    temperature : float or list of (draw, float)
+        K > 0, which divides the log-likelihood. The trace is then one of the tempered posterior,
+        and says so in the stat ``temperature``. A schedule ``[(0, 100), (400, 1)]`` starts at
+        K = 100 and goes on at K = 1 from draw 400 of warm-up on, which it has to end in: draws are
+        kept at its last temperature only. Control variates hold the temperature, so that a schedule
+        goes with ``taylor_order=0`` alone, which "auto" then is. Source: Seita et al. (2017),
+        section 6.2, doi:10.48550/arXiv.1610.06848.
+    observed : list of str, optional
+        Observed variables to subsample; by default all with 1,000 rows or more.
+    weights : array of shape (N,) or dict, optional
+        Factors of the rows' log-likelihoods. A dictionary has one array for each name of an
+        observed variable. They are survey weights, importance weights, or how often a row
         occurred, and scale the rows' bounds as well. For rows in :class:`Rows` they are
         an array of the same, ``rows.data("w")``.
-    observation_dims
-        Names of dims along which observations lie; by default they lie on the first axis.
-    prepared
-        File of ``step.save``, or a step on the first of these rows, whose passes are reused. A file
+    observation_dims : tuple of str
+        Dims along which observations lie; by default the first axis.
+    prepared : path or step, optional
+        File of ``step.save``, or a step on the first of these rows, to take over. A file
         belongs to the same model and data. Of a step on fewer rows, in :class:`Rows`, the new rows
         alone are read, unless they move the mode by more than half a posterior standard
         deviation or are more than a quarter of all.
-    updates_per_draw
+    updates_per_draw : int
         Updates between two draws that are kept.
-    full_pass_above
-        Rows above which all rows decide a move, exactly; by default half of them. From there on a
-        pass in order is as quick. With ``math.inf`` all rows decide only where the test itself
-        asks for them, as the tests were published.
-    moves_without_rows
-        Number of slice moves after each update, along directions that change no row. Such are the
+    full_pass_above : float or "auto"
+        Rows above which all rows decide; by default half of them. From there on a pass in order is
+        as quick. With ``math.inf`` all rows decide only where the test itself asks for them, as the
+        tests were published.
+    moves_without_rows : int or "auto"
+        Slice moves after each update, along directions that change no row. Such are the
         scale of group effects, or a location against the effects that it is added to. The moves
         are exact, whatever the method, and models without such directions have none. "auto" takes
         each direction once, up to 10 of them in turn. None is the default of :class:`OwnMove`,
         which may keep to a set of positions, and all that :class:`FireflyMH` can make. Source:
         Neal (2003), doi:10.1214/aos/1056562461.
-    tune
-        Whether to adapt the proposal in warm-up.
+    tune : bool
+        Whether to adapt in warm-up.
     model, rng, initial_point, compile_kwargs, blocked
         As in PyMC's own step methods. `initial_point` is where the search for the mode starts.
     """

@@ -37,15 +37,6 @@ counts with λ_c in the last decision, and C is that of the others.
 A pair may be decided by all rows instead, if that choice is symmetric in θ and θ' and knows
 no row that was drawn. Clipping a change to ± its bound is odd, hence the test still balances the
 pair, but for another ratio wherever a bound does not hold.
-
-References
-----------
-Zhang, Cooper, De Sa (2020), "Asymptotically optimal exact minibatch Metropolis-Hastings",
-Advances in Neural Information Processing Systems 33, arXiv:2006.11677.
-Prado, Nemeth, Sherlock (2024), "Metropolis-Hastings with scalable subsampling",
-arXiv:2407.19602.
-Cornish, Vanetti, Bouchard-Côté, Deligiannidis, Doucet (2019), "Scalable Metropolis-Hastings for
-exact Bayesian inference with large datasets", ICML 36, arXiv:1901.09881.
 """
 
 import math
@@ -276,13 +267,11 @@ def best_chi(
 
     The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance a =
     2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves: an independence move that
-    is accepted with probability a has an effective sample of a/(2 - a) per update. Up to χ <= 1e6
-    and to 0.01 % in χ; to a quarter, where moves that read all rows make it jump.
+    is accepted with probability a has an effective sample of a/(2 - a) per update.
 
-    `sizes` are C M of typical moves; those that read all rows whatever χ is are left out.
-    `mean_square` is the mean of (dU_i/(c_i M))² over drawn rows, in [0, 1], and `row_cost` the cost
-    of a row in units of all else that an update costs. Above `max_rate` expected rows all rows
-    decide, without noise, at the cost of as many.
+    `sizes` are C M of typical moves, `mean_square` is the mean of (dU_i/(c_i M))² over drawn rows,
+    and `row_cost` the cost of a row in units of all else that an update costs. Above `max_rate`
+    expected rows all rows decide, without noise, at the cost of as many.
     """
     moves = np.asarray(sizes, dtype=np.float64)
     moves = moves[(moves > 0.0) & (moves < math.inf) & (moves <= max_rate)]
@@ -426,41 +415,37 @@ def chi_of(chi: float | str, spectral_gap_ratio: float | None) -> float | None:
 
 
 class TunaMH(MinibatchStep):
-    """Exact Metropolis–Hastings that reads a Poisson number of rows.
+    """Exact Metropolis–Hastings that evaluates a Poisson number of observations.
 
-    Guarantee: *exact given valid bounds*. The bounds of all rows are derived from the model's
-    graph, with outward rounding, and every row that is read is checked against its own; bounds of
-    your own are checked as well, but nobody has derived them. Moves outside the region in which
-    the bounds hold, and moves that would read more rows than `full_pass_above`, are decided by all
-    rows, which is exact and counted in the stat ``full_pass``.
+    Guarantee: *exact given valid bounds*. Bounds of all rows are derived from the model, and every
+    row that is read is checked against its own. Moves that leave the region of the bounds, or would
+    read more rows than `full_pass_above`, are decided by all rows (stat ``full_pass``). See the
+    page "Bounds and exactness".
 
     Parameters
     ----------
-    vars
+    vars : list of variables, optional
         Variables to move; by default all continuous ones. Other steps move the rest.
-    chi
-        χ >= 0: a larger one reads more rows and accepts more often. "auto" chooses it in warm-up
-        for most draws per second.
-    form
-        "best", with the largest intensities that the bounds allow, or "paper", as published.
-        Both read as many rows; "best" accepts at least as often.
-    spectral_gap_ratio
-        κ in (0, 1): sets χ so that the spectral gap is at least κ times that of a test on all
-        rows, by the published guarantee, which is very loose. Instead of `chi`.
-    delayed_acceptance
-        Whether the cheap part of the ratio decides first, before a row is read.
-    bounds
-        Bounds of your own instead of derived ones: ``Bounds(c, metric)``, or a function that
-        returns them for the centre of the expansion (value variable's name -> array).
-    on_violation
-        "raise" ends sampling where a row exceeds its bound; "warn" goes on and marks the trace.
+    chi : float or "auto"
+        χ >= 0: a larger one reads more rows and accepts more often. "auto" chooses it in warm-up.
+    form : {"best", "paper"}
+        Intensities: the largest that bounds allow, or those published, which accept less often.
+    spectral_gap_ratio : float in (0, 1), optional
+        Instead of `chi`: share of the spectral gap of Metropolis–Hastings that is surely kept.
+    delayed_acceptance : bool
+        Whether the part of the ratio that needs no row decides first.
+    bounds : Bounds or function, optional
+        Bounds of your own, or a function that returns them for the centre of the expansion
+        (variable's name -> array).
+    on_violation : {"raise", "warn"}
+        Whether a row beyond its bound ends sampling, or marks the trace.
     **settings
         Settings of all step methods: see :class:`SharedSettings`.
 
     Raises
     ------
     BoundsError
-        If a row has no bound, or the model goes through an operation without a rule.
+        If a row has no bound, or the model uses an operation without a rule.
     BoundViolationError
         While sampling, if a row exceeds its bound.
 

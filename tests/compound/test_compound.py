@@ -9,8 +9,9 @@ import pytest
 
 from compound.models import posterior_of_shared, posterior_of_switched, shared, switched
 from conformance.harness import same_draws
-from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
-from pymc_minibatch_mh.errors import BoundsError, SettingError, UnsupportedModelError
+from every import every
+from pymc_minibatch_mh import PenaltyMH, TunaMH
+from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.kernels.roles import STATS
 from statistical.budget import FAR
 
@@ -88,32 +89,25 @@ def test_posterior_beside_steps_of_pymc(model, reference, method, other):
     assert float(trace.sample_stats["full_pass"].mean()) < 0.05
 
 
-def test_a_step_that_does_not_follow_the_others_is_noticed(model, reference):
+@every(
+    ("stale", "draws"),
+    [
+        ({"slope": -1.1}, (1_500, 600)),
+        # In the prior alone.
+        ({"mean": -2.0, "wide": 0}, (300, 200)),
+    ],
+)
+def test_a_step_that_does_not_follow_the_others_is_noticed(model, reference, stale, draws):
     class Deaf(TunaMH):
         def step(self, point):
-            deaf = {**point, "slope": np.asarray(-1.1)}
-            moved, stats = super().step(deaf)
-            return {**moved, "slope": point["slope"]}, stats
+            moved, stats = super().step(point | {k: np.asarray(v) for k, v in stale.items()})
+            return point | {"level": moved["level"]}, stats
 
     def steps(model):
         rest = [pm.Metropolis([model[name]]) for name in ("mean", "slope")]
         return [Deaf([model["level"]]), *rest, pm.BinaryGibbsMetropolis([model["wide"]])]
 
-    assert largest_error(sample(model, steps, 1_500), reference) > 8.0
-
-
-def test_a_prior_that_does_not_follow_the_others_is_noticed(model, reference):
-    class Deaf(TunaMH):
-        def step(self, point):
-            deaf = {**point, "mean": np.asarray(-2.0), "wide": np.asarray(0)}
-            moved, stats = super().step(deaf)
-            return {**point, "level": moved["level"]}, stats
-
-    def steps(model):
-        rest = [pm.Metropolis([model[name]]) for name in ("mean", "slope")]
-        return [Deaf([model["level"]]), *rest, pm.BinaryGibbsMetropolis([model["wide"]])]
-
-    assert largest_error(sample(model, steps, 300, 200), reference) > 8.0
+    assert largest_error(sample(model, steps, *draws), reference) > 8.0
 
 
 def test_by_default_a_step_leaves_discrete_variables_to_pymc(model, reference):
@@ -134,14 +128,6 @@ def test_rows_that_depend_on_a_discrete_variable_take_order_zero():
     assert step.target.taylor_order == 0
     trace = sample(model, lambda _: [step], draws=3_000)
     assert largest_error(trace, posterior_of_switched()) < FAR
-
-
-def test_rows_that_depend_on_a_discrete_variable_have_no_bounds_and_no_expansion():
-    with switched():
-        with pytest.raises(BoundsError, match=r"^'y' depends on the discrete variable 'shifted'"):
-            TunaMH()
-        with pytest.raises(SettingError, match=r"discrete variable 'shifted'. Use taylor_order=0"):
-            BarkerMinibatchMH(taylor_order=2)
 
 
 def test_a_discrete_variable_cannot_be_asked_for(model):

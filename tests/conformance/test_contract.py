@@ -10,7 +10,7 @@ from pymc.sampling.mcmc import assign_step_methods
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import Competence
 
-from conformance.harness import run, same_draws
+from conformance.harness import same_draws
 from pymc_minibatch_mh import overdispersed_initvals
 from pymc_minibatch_mh.errors import StaleDataError
 from pymc_minibatch_mh.kernels.roles import STATS
@@ -84,18 +84,6 @@ def test_earlier_chains_leave_no_trace(model, step):
 
 
 @every_method
-def test_setup_chain_forgets_everything(model, step):
-    def draws():
-        step.setup_chain(np.random.default_rng(2), 200, 0)
-        return run(step, model.initial_point(), 120)[0]
-
-    first = draws()
-    step.stop_tuning()
-    step.step(model.initial_point())
-    np.testing.assert_array_equal(draws(), first)
-
-
-@every_method
 def test_progress_functions_report_rows_and_acceptance(model, step):
     columns, initial = step._progressbar_config(3)
     assert len(columns) == len(initial) == 2
@@ -139,25 +127,6 @@ def test_data_set_after_construction_are_noticed_before_sampling(model, method):
         with model:
             pm.set_data({"X": X})
     assert sample(model, step, 10, 10).posterior.sizes["draw"] == 10
-
-
-@every_method
-def test_a_draw_of_several_updates_is_as_many_draws_of_one(model, prepared, step, method):
-    several = prepared(MODELS[method], method, updates_per_draw=5)
-    ends, rows = [], []
-    for one, draws in ((step, 20), (several, 4)):
-        one.setup_chain(np.random.default_rng(3), 0, draws)
-        point, stats = model.initial_point(), []
-        for _ in range(draws):
-            point, (row,) = one.step(point)
-            stats.append(row)
-        ends.append(next(iter(point.values())))
-        rows.append(stats)
-    np.testing.assert_array_equal(*ends)
-    few, many = rows[1], rows[0]
-    assert sum(row["n_obs"] for row in few) == sum(row["n_obs"] for row in many)
-    accepts = [np.mean([row["accept"] for row in stats]) for stats in rows]
-    assert accepts[0] == pytest.approx(accepts[1])
 
 
 @pytest.mark.parametrize("method", SOME_METHODS)

@@ -17,8 +17,18 @@ from numba import njit
 BELOW_ONE = 1.0 - 2.0**-53
 
 
+class Tempered:
+    """A discrete state space with a log-prior, log-likelihoods and an inverse temperature."""
+
+    def target(self):
+        """Return the tempered posterior, shape (S,)."""
+        log_weights = self.log_prior + self.inverse_temperature * self.log_likelihood.sum(axis=1)
+        weights = np.exp(log_weights - log_weights.max())
+        return weights / weights.sum()
+
+
 @dataclass(frozen=True)
-class Chain:
+class Chain(Tempered):
     """A discrete state space with its log-prior, shape (S,), and log-likelihoods, shape (S, N).
 
     Rows of `heavy` are read by every update.
@@ -28,12 +38,6 @@ class Chain:
     log_likelihood: np.ndarray
     inverse_temperature: float
     heavy: tuple[int, ...] = ()
-
-    def target(self):
-        """Return the tempered posterior, shape (S,)."""
-        log_weights = self.log_prior + self.inverse_temperature * self.log_likelihood.sum(axis=1)
-        weights = np.exp(log_weights - log_weights.max())
-        return weights / weights.sum()
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,6 @@ def stationary_law(matrix):
     return np.linalg.solve(equations, np.eye(len(matrix))[-1])
 
 
-def total_variation(chain, rule):
-    """Return the distance of the chain's stationary law to its target."""
-    law = stationary_law(transition_matrix(chain, rule))
-    return 0.5 * np.abs(law - chain.target()).sum()
+def total_variation(matrix, target):
+    """Return the distance of the stationary law to the target."""
+    return 0.5 * float(np.abs(stationary_law(matrix) - target).sum())

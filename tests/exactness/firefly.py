@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from exactness.compiled import posterior_of
+from exactness.enumeration import Tempered
 from exactness.toys import jump, rows_of
 from kernels.chain import Loop, line
 from pymc_minibatch_mh.kernels import roles as entry
@@ -26,7 +27,7 @@ CENTRE = np.zeros(1)
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(Tempered):
     """Positions on a line, rows, and a mixture of proposals.
 
     Shapes: positions and log_prior (S,), log_likelihood and expansion (S, N), remainder_at_centre
@@ -47,12 +48,6 @@ class Chain:
     @property
     def n_rows(self):
         return self.log_likelihood.shape[1]
-
-    def target(self):
-        """Return the tempered posterior of the positions, shape (S,)."""
-        log_weights = self.log_prior + self.inverse_temperature * self.log_likelihood.sum(axis=1)
-        weights = np.exp(log_weights - log_weights.max())
-        return weights / weights.sum()
 
     def tables(self):
         """Return the bounds as kernels read them."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from exactness import poisson
-from exactness.enumeration import stationary_law, transition_matrix
+from exactness.enumeration import total_variation, transition_matrix
 from exactness.kernels import CHAINS, RULES
 
 FILE = Path(__file__).with_name("laws.json")
@@ -21,11 +21,6 @@ def is_one_of_moves(matrix):
     """Return whether a matrix has probabilities in its lines."""
     # The diagonal is what is left of 1.
     return matrix.min() >= -1e-14 and np.abs(matrix.sum(axis=1) - 1.0).max() <= 1e-14
-
-
-def total_variation(matrix, target):
-    """Return the distance of the stationary law to the target."""
-    return 0.5 * float(np.abs(stationary_law(matrix) - target).sum())
 
 
 def drift(matrix, target):
@@ -47,6 +42,7 @@ def gap(matrix):
 def of(matrix, target):
     """Return the figures that are stored for an approximate test."""
     return {
+        "total variation": total_variation(matrix, target),
         "drift": drift(matrix, target),
         "imbalance": imbalance(matrix, target),
         "gap": gap(matrix),

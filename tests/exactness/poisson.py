@@ -13,7 +13,7 @@ import numpy as np
 from numba import vectorize
 from scipy.special import expit
 
-from exactness.enumeration import stationary_law
+from exactness.enumeration import Tempered
 from pymc_minibatch_mh.steps import tuna as poisson
 
 #: Probabilities of counts and of vectors of counts that are taken for 0.
@@ -29,7 +29,7 @@ def accept(cheap, log_product, delayed):
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(Tempered):
     """A discrete state space, its rows, and a mixture of proposals.
 
     Shapes: log_prior (S,), log_likelihood and expansion (S, N), weights (K,), proposals
@@ -46,12 +46,6 @@ class Chain:
     sizes: np.ndarray
     outside: np.ndarray
     heavy: tuple[int, ...] = ()
-
-    def target(self):
-        """Return the tempered posterior, shape (S,)."""
-        log_weights = self.log_prior + self.inverse_temperature * self.log_likelihood.sum(axis=1)
-        weights = np.exp(log_weights - log_weights.max())
-        return weights / weights.sum()
 
 
 @dataclass(frozen=True)
@@ -96,17 +90,10 @@ def counts_of(mean):
     return counts, masses[counts]
 
 
-def log_products(rule, move, shares=None, most_often=np.inf):
+def log_products(rule, move, shares=None):
     """Return the log products over the kept rows, and their probabilities.
 
-    Parameters
-    ----------
-    rule, move
-        What is enumerated.
-    shares
-        Probabilities of the rows to be drawn (None: c_i/C).
-    most_often
-        Number of times that a kept row counts at most.
+    `shares` are the probabilities of the rows to be drawn (None: c_i/C).
     """
     size = move.bounds.sum()
     expected = rule.rate(size, move.settings)
@@ -117,7 +104,7 @@ def log_products(rule, move, shares=None, most_often=np.inf):
         keep, log_ratio = rule.thin(change, bound, size, move.settings)
         counts, masses = counts_of(expected * share * keep)
         added = np.zeros(len(counts))
-        added[counts > 0] = np.minimum(counts[counts > 0], most_often) * log_ratio
+        added[counts > 0] = counts[counts > 0] * log_ratio
         products = np.add.outer(products, added).ravel()
         weights = np.multiply.outer(weights, masses).ravel()
         matters = weights >= NEGLIGIBLE
@@ -147,8 +134,8 @@ def acceptance(rule, move):
     return weights @ rule.accept(move.cheap, move.known + products, delayed)
 
 
-def transition_matrix(chain, rule):
-    """Return the transition matrix, shape (S, S)."""
+def mixture_matrix(chain, accepted):
+    """Return the transition matrix, shape (S, S), by the chances accepted(i, j, component)."""
     states = len(chain.log_prior)
     matrix = np.zeros((states, states))
     for i in range(states):
@@ -156,16 +143,16 @@ def transition_matrix(chain, rule):
             if i == j:
                 continue
             for k, weight in enumerate(chain.weights):
-                accepted = acceptance(rule, rule.move(chain, rule.settings, i, j, k))
-                matrix[i, j] += weight * chain.proposals[k, i, j] * accepted
+                matrix[i, j] += weight * chain.proposals[k, i, j] * accepted(i, j, k)
         matrix[i, i] = 1.0 - matrix[i].sum()
     return matrix
 
 
-def total_variation(chain, rule):
-    """Return the distance of the chain's stationary law to its target."""
-    law = stationary_law(transition_matrix(chain, rule))
-    return 0.5 * np.abs(law - chain.target()).sum()
+def transition_matrix(chain, rule):
+    """Return the transition matrix of a rule."""
+    return mixture_matrix(
+        chain, lambda *pair: acceptance(rule, rule.move(chain, rule.settings, *pair))
+    )
 
 
 def logistic(predictor, response):

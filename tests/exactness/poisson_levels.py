@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exactness.compiled import Compiled, posterior_of
-from exactness.enumeration import stationary_law
-from exactness.poisson import NEGLIGIBLE, accept, counts_of
+from exactness.poisson import NEGLIGIBLE, accept, counts_of, mixture_matrix
 from exactness.toys import jump, rows_of
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.kernels.moves import RANGE
@@ -68,23 +67,14 @@ def acceptance(chain, rule, cheap, i, j):
 
 
 def transition_matrix(chain, rule):
-    """Return the transition matrix, shape (S, S)."""
-    states = len(chain.log_prior)
-    matrix = np.zeros((states, states))
-    for i in range(states):
-        for j in range(states):
-            for weight, q in zip(chain.weights, chain.proposals, strict=True):
-                if i != j:
-                    cheap = chain.log_prior[j] - chain.log_prior[i] + np.log(q[j, i] / q[i, j])
-                    matrix[i, j] += weight * q[i, j] * acceptance(chain, rule, cheap, i, j)
-        matrix[i, i] = 1.0 - matrix[i].sum()
-    return matrix
+    """Return the transition matrix of a rule."""
 
+    def accepted(i, j, k):
+        q = chain.proposals[k]
+        cheap = chain.log_prior[j] - chain.log_prior[i] + np.log(q[j, i] / q[i, j])
+        return acceptance(chain, rule, cheap, i, j)
 
-def total_variation(chain, rule):
-    """Return the distance of the chain's stationary law to its target."""
-    law = stationary_law(transition_matrix(chain, rule))
-    return 0.5 * np.abs(law - chain.target()).sum()
+    return mixture_matrix(chain, accepted)
 
 
 def compiled(chain, settings):

@@ -125,18 +125,3 @@ def test_a_cheap_part_at_a_stale_value_is_noticed():
     curved = [d for d, (order, *_) in zip(distances, DESIGN, strict=True) if order == 2]
     assert min(curved) > 1e-4
     assert max(curved) > 0.05
-
-
-def test_bounds_of_another_value_are_noticed():
-    def of_another_value(joint):
-        smallest = min(chain.sizes.max() for chain in joint.given)
-        given = [
-            replace(c, sizes=np.minimum(c.sizes, 0.5 * smallest), outside=np.zeros(STATES, bool))
-            for c in joint.given
-        ]
-        return Joint(given)
-
-    distances = [
-        distance(of_another_value(joint), lambda _: Rule(RULES["best"])) for joint in joints()
-    ]
-    assert max(distances) > 1e-3

@@ -9,7 +9,7 @@ import pytest
 
 from exactness import law
 from exactness import poisson as enumeration
-from exactness.enumeration import stationary_law
+from exactness.enumeration import total_variation
 from exactness.poisson import RULES, Rule, accept, chains, matrices, transition_matrix
 from pymc_minibatch_mh.steps import tuna as poisson
 from tiers import fast
@@ -18,10 +18,6 @@ EXACT = json.loads(law.EXACT_FILE.read_text())
 #: Rules that between them have every form, χ or none, a second stage and pairs of too many rows.
 SOME = ("best", "best, too many rows", "best, delayed", "paper", "MH-SS", "factorized")
 every_rule = pytest.mark.parametrize("name", fast(RULES, SOME))
-
-
-def distance(chain, matrix):
-    return 0.5 * np.abs(stationary_law(matrix) - chain.target()).sum()
 
 
 def test_chains_have_room_to_be_wrong():
@@ -42,8 +38,11 @@ def test_chains_have_room_to_be_wrong():
 
 @every_rule
 def test_stationary_law_is_the_target(name):
-    distances = [distance(*pair) for pair in zip(chains(), matrices(name), strict=True)]
-    assert max(distances) <= 1e-12
+    found = law.worst(chains(), matrices(name))
+    assert found["total variation"] <= 1e-12
+    # As the page has it, up to rounding.
+    assert found == pytest.approx(EXACT[name], rel=0, abs=1e-10)
+    assert found["chains"] >= 50
 
 
 @every_rule
@@ -55,16 +54,6 @@ def test_one_step_keeps_the_target(name):
         assert law.drift(moves, chain.target()) <= 1e-12
         assert law.imbalance(moves, chain.target()) <= 1e-14
         assert law.gap(moves) > 1e-4
-
-
-@every_rule
-def test_stored_figures_are_within_rounding(name):
-    stored = EXACT[name]
-    assert stored["chains"] == len(chains()) >= 50
-    assert max(stored["total variation"], stored["drift"]) <= 1e-12
-    assert stored["imbalance"] <= 1e-14
-    gaps = [law.gap(moves) for moves in matrices(name)]
-    assert stored["gap"] == pytest.approx(min(gaps), rel=0, abs=1e-10)
 
 
 ORDER = [
@@ -134,17 +123,8 @@ def scaled_bounds(factor):
     return moving(lambda move, *_: {"bounds": factor * move.bounds})
 
 
-def temperature_missing_from_changes(move, chain, *_):
-    return {"changes": move.changes / chain.inverse_temperature}
-
-
 def temperature_missing_from_bounds(move, chain, *_):
     return {"bounds": move.bounds / chain.inverse_temperature}
-
-
-def temperature_missing_from_expansion(move, chain, i, j, _):
-    total = chain.expansion.sum(axis=1)
-    return {"cheap": move.cheap + (1.0 - chain.inverse_temperature) * (total[j] - total[i])}
 
 
 def larger_bound_upwards(move, chain, i, j, _):
@@ -167,10 +147,6 @@ def proposal_ratio_dropped(move, chain, *pair):
 def ratio_of_the_wrong_component(move, chain, i, j, component):
     right = log_ratio_of_proposals(chain, i, j, component)
     return {"cheap": move.cheap - right + log_ratio_of_proposals(chain, i, j, 1 - component)}
-
-
-def prior_counted_twice(move, chain, i, j, _):
-    return {"cheap": move.cheap + chain.log_prior[j] - chain.log_prior[i]}
 
 
 def all_rows_upwards(move, *_):
@@ -196,15 +172,6 @@ def of_two_forms(keep_form, ratio_form):
         return keep, poisson.thin(change, bound, size, poisson.poisson_test(ratio_form, chi))[1]
 
     return {"thin": thin}
-
-
-def counted_once(rule, move):
-    return enumeration.log_products(rule, move, most_often=1)
-
-
-def drawn_evenly(rule, move):
-    rows = len(move.bounds)
-    return enumeration.log_products(rule, move, shares=np.full(rows, 1.0 / rows))
 
 
 def all_rows_after_a_violation(rule, move):
@@ -239,25 +206,16 @@ MUTANTS = {
     "bounds x 0.75, paper": ("paper", scaled_bounds(0.75)),
     "bounds x 0.75, factorized": ("factorized", scaled_bounds(0.75)),
     "bounds x 0.75, delayed": ("best, delayed", scaled_bounds(0.75)),
-    "changes without temperature": ("best", moving(temperature_missing_from_changes)),
     "bounds without temperature": ("best", moving(temperature_missing_from_bounds)),
-    "expansion without temperature": ("best", moving(temperature_missing_from_expansion)),
     "M not symmetric": ("best", moving(larger_bound_upwards)),
-    "M not symmetric, MH-SS": ("MH-SS", moving(larger_bound_upwards)),
-    "M not symmetric, paper": ("paper", moving(larger_bound_upwards)),
     "chi of the direction": ("best", moving(chi_of_the_direction)),
-    "chi of the direction, paper": ("paper", moving(chi_of_the_direction)),
     "proposal ratio dropped": ("best", moving(proposal_ratio_dropped)),
     "ratio of the wrong component": ("best", moving(ratio_of_the_wrong_component)),
-    "prior counted twice": ("best", moving(prior_counted_twice)),
     "all rows upwards": ("best", moving(all_rows_upwards)),
     "all rows on the way out": ("best", moving(all_rows_on_the_way_out)),
     "log ratio inverted": ("best", {"thin": sign_inverted}),
-    "log ratio inverted, paper": ("paper", {"thin": sign_inverted}),
     "best's thinning, paper's ratio": ("best", of_two_forms("best", "paper")),
     "paper's thinning, best's ratio": ("best", of_two_forms("paper", "best")),
-    "repeated rows counted once": ("best", {"log_products": counted_once}),
-    "rows drawn evenly": ("best", {"log_products": drawn_evenly}),
     "rows of chi not drawn": ("best", {"rate": rate_without_chi}),
     "all rows after a violation": (
         "best",
@@ -266,10 +224,6 @@ MUTANTS = {
     "second stage inverted": (
         "best, delayed",
         {"accept": second_stage_inverted, "accept_by_all_rows": second_stage_inverted},
-    ),
-    "everything in the second stage": (
-        "best, delayed",
-        {"accept": everything_in_the_second_stage},
     ),
     "full ratio in the second stage of all rows": (
         "best, delayed",
@@ -282,7 +236,7 @@ def distances_of_mutant(name):
     """Give the distances of a mutant on the chains with mixtures and states outside."""
     rule, replaced = MUTANTS[name]
     mutant = Rule(RULES[rule], **replaced)
-    return (distance(c, transition_matrix(c, mutant)) for c in chains()[3::8])
+    return (total_variation(transition_matrix(c, mutant), c.target()) for c in chains()[3::8])
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -293,14 +247,3 @@ def test_mutant_is_not_exact(name):
 def test_bias_grows_with_the_violation():
     little, much = (np.median([*distances_of_mutant(f"bounds x {f}")]) for f in (0.75, 0.5))
     assert 1e-3 < 2.0 * little < much
-
-
-def test_full_ratio_in_the_second_stage_is_no_small_mistake():
-    name = "full ratio in the second stage of all rows"
-    assert any(found > 0.1 for found in distances_of_mutant(name))
-
-
-def test_a_violated_bound_drifts():
-    chain = chains()[3]
-    rule = Rule(RULES["best"], thin=lambda change, *rest: (1.0, 0.5 * change))
-    assert law.drift(transition_matrix(chain, rule), chain.target()) > 1e-4

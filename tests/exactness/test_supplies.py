@@ -7,14 +7,15 @@ held against a loop in Python that takes rows from a plain list, decision by dec
 """
 
 from dataclasses import replace
-from functools import partial
-from itertools import product
+from functools import cache, partial
+from itertools import permutations, product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from chain.supplied import KEY, pool_of, sequence, tables_of
+from every import every
 from exactness import poisson as enumeration
 from exactness.compiled import grouped, posterior_of
 from exactness.poisson import RULES, Rule, accept, acceptance, logistic, random_chain
@@ -38,6 +39,7 @@ MOST_DRAWN = 22
 NAMES = ("best", "paper", "MH-SS", "factorized", "best, delayed", "best, too many rows")
 
 
+@cache
 def small_chain(seed):
     """Three states and three rows, of which few are drawn."""
     rng = np.random.default_rng(seed)
@@ -51,12 +53,7 @@ def small_chain(seed):
 def in_order(rule, move, shares=None, again=0.0):
     """Return log products, and their probabilities, over sequences of rows that come next.
 
-    Parameters
-    ----------
-    rule, move, shares
-        As in :func:`exactness.poisson.log_products`.
-    again
-        Chance that the next row is the last one once more, which is a mistake.
+    `again` is the chance that the next row is the last one once more, which is a mistake.
     """
     size = move.bounds.sum()
     shares = move.bounds / size if shares is None else shares
@@ -93,49 +90,41 @@ def in_order(rule, move, shares=None, again=0.0):
     return products, np.array(list(found.values()))
 
 
-@pytest.mark.parametrize("name", NAMES)
+def flows(name, log_products):
+    """Return the flows between states of two chains, and what they are of drawn rows."""
+    found = []
+    for seed, (i, j) in product((1, 2), permutations(range(3), 2)):
+        chain = small_chain(seed)
+        move = enumeration.move(chain, RULES[name], i, j, 0)
+        share = chain.target()[i] * chain.proposals[0, i, j]
+        rules = Rule(RULES[name], log_products=log_products), Rule(RULES[name])
+        found.append([(seed, i, j), *(share * acceptance(rule, move) for rule in rules)])
+    return found
+
+
+def imbalance(found):
+    there = {pair: flow for pair, flow, _ in found}
+    return max(abs(flow - there[seed, j, i]) for (seed, i, j), flow in there.items())
+
+
+@every("name", NAMES)
 def test_rows_that_come_next_decide_as_rows_that_are_drawn(name):
-    for seed in (1, 2):
-        chain, flows = small_chain(seed), {}
-        drawn, next_ones = Rule(RULES[name]), Rule(RULES[name], log_products=in_order)
-        target = chain.target()
-        for i, j in product(range(3), range(3)):
-            if i == j:
-                continue
-            move = enumeration.move(chain, RULES[name], i, j, 0)
-            found = acceptance(next_ones, move)
-            assert found == pytest.approx(acceptance(drawn, move), abs=1e-13)
-            flows[i, j] = target[i] * chain.proposals[0, i, j] * found
-        for (i, j), flow in flows.items():
-            assert abs(flow - flows[j, i]) <= 1e-14
-
-
-def imbalance(name, log_products):
-    worst = 0.0
-    for seed in (1, 2):
-        chain, flows = small_chain(seed), np.zeros((3, 3))
-        for i, j in product(range(3), range(3)):
-            if i != j:
-                move = enumeration.move(chain, RULES[name], i, j, 0)
-                rule = Rule(RULES[name], log_products=log_products)
-                flows[i, j] = chain.target()[i] * chain.proposals[0, i, j] * acceptance(rule, move)
-        worst = max(worst, np.abs(flows - flows.T).max())
-    return worst
+    found = flows(name, in_order)
+    _, next_ones, drawn = zip(*found, strict=True)
+    np.testing.assert_allclose(next_ones, drawn, rtol=0.0, atol=1e-13)
+    assert imbalance(found) <= 1e-14
 
 
 #: What a supply could do wrong, and a shipped rule that notices.
 WRONG = {
-    "a row that comes twice": lambda rule, move: in_order(rule, move, again=0.5),
-    "rows of another table": lambda rule, move: in_order(
-        rule, move, shares=move.bounds[::-1] / move.bounds.sum()
-    ),
-    "rows drawn evenly": lambda rule, move: in_order(rule, move, shares=np.full(3, 1.0 / 3.0)),
+    "a row that comes twice": {"again": 0.5},
+    "rows drawn evenly": {"shares": np.full(3, 1.0 / 3.0)},
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_supplies_are_not_exact(what):
-    assert imbalance("best", WRONG[what]) > 1e-5
+@every("mistake", WRONG.values(), ids=WRONG)
+def test_wrong_supplies_are_not_exact(mistake):
+    assert imbalance(flows("best", partial(in_order, **mistake))) > 1e-5
 
 
 # The loop.

@@ -192,33 +192,6 @@ def test_no_row_of_two_arguments_changes_by_more(order, kind, d):
     assert best.max() <= 1.0
 
 
-@pytest.mark.parametrize(("name", "d_third"), [("logistic", 3**0.5 / 18.0), ("sin", 1.0)])
-def test_functions_that_rows_are_made_of(name, d_third):
-    rng = np.random.default_rng(20)
-    a, b = pairs_of_positions(rng, 3)
-    near = np.abs(a).max(axis=1) < 100.0
-    a, b = a[near], b[near]
-    x, centre = rng.standard_normal(a.shape), 2.0 * rng.standard_normal(len(a))
-    if name == "sin":
-        slopes = [np.sin(centre), np.cos(centre), -np.sin(centre)]
-        value = np.sin
-    else:
-        p = 1.0 / (1.0 + np.exp(-centre))
-        slopes = [np.logaddexp(0.0, centre), p, p * (1.0 - p)]
-        value = lambda u: np.logaddexp(0.0, u)  # noqa: E731
-
-    def remainder_at(position):
-        u = (x * position).sum(axis=1)
-        taken = slopes[0] + slopes[1] * u + 0.5 * slopes[2] * u * u
-        return value(centre + u) - taken, np.abs(taken) + np.abs(u)
-
-    (here, size), (there, other) = remainder_at(a), remainder_at(b)
-    change = np.maximum(np.abs(there - here) - 1e-14 * (1.0 + size + other), 0.0)
-    bound = d_third * np.linalg.norm(x, axis=1) ** 3 * sizes(a, b, 2, SHARP)
-    assert (change <= bound).all()
-    assert (change > 0.8 * bound).any()
-
-
 @every_kind
 def test_sizes_are_symmetric_bit_by_bit(order, kind):
     rng = np.random.default_rng(30)

@@ -8,14 +8,7 @@ import pytest
 from exactness.compiled import ON_BATCHES, by_looks
 from exactness.kernels import CHAINS, RULES
 from exactness.toys import rows_of
-from kernels.chain import draws_of
-from pymc_minibatch_mh import Mixture
-from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
-from pymc_minibatch_mh.kernels.bound_tables import no_tables
-from pymc_minibatch_mh.kernels.handle import address_of
-from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
-from pymc_minibatch_mh.kernels.roles import EVALUATE_SIGNATURE, LOGP_SIGNATURE
 from pymc_minibatch_mh.steps import austere
 from statistical.budget import FAR
 
@@ -50,39 +43,6 @@ def test_several_updates_in_one_call_are_as_many_calls():
         expected = counts[:, column].reshape(-1, 3).sum(axis=1)
         np.testing.assert_array_equal(of_three[:, column], expected)
     assert chain.proposal.furthest[0] < 1e-12
-
-
-@compiled(LOGP_SIGNATURE)
-def standard_normal(position, context):
-    return -0.5 * (position**2).sum()
-
-
-@compiled(EVALUATE_SIGNATURE)
-def linear(position, new, centre, rows, ends, context, differences, scales):
-    for i in range(rows.size):
-        differences[i] = 0.0
-        for j in range(new.size):
-            differences[i] += 0.05 * np.sin(rows[i] + 3.0 * j) * (new[j] - position[j])
-
-
-@pytest.mark.parametrize("size", [2, 7, 16])
-def test_draws_do_not_depend_on_how_many_are_made_in_a_call(size):
-    rng = np.random.default_rng(25)
-    factor = np.tril(0.1 * rng.standard_normal((size, size))) + np.eye(size)
-    whitener = np.ascontiguousarray(np.tril(np.linalg.inv(factor)))
-    centre, zero = 0.3 * rng.standard_normal(size), np.zeros(size)
-    reference = Reference(centre, factor, whitener, zero, np.zeros((size, size)), 1, 0.5)
-    space = RowSpace(np.array([0, 1_000]), np.zeros(0, dtype=np.int64))
-    addresses = address_of(standard_normal), address_of(linear)
-    posterior = Posterior(*addresses, space, reference, no_tables())
-    test = RULES["barker"].settings._replace(kappa=1e3)
-    given = posterior, Mixture(scale=0.2).record(size), test, centre
-    whole, counts = draws_of(*given, count=2_000, seed=26)
-    assert 0.1 < counts[:, entry.ACCEPTED].mean() < 0.9
-    for calls in (3, 2_000):
-        cut, of_cut = draws_of(*given, count=2_000, seed=26, calls=calls)
-        np.testing.assert_array_equal(cut, whole)
-        np.testing.assert_array_equal(of_cut, counts)
 
 
 def test_counts_are_of_rows_and_looks():

@@ -107,13 +107,11 @@ def large_counts(n_rows=4_096):
     return both(likelihood, {"x": x, "y": y})
 
 
-def groups(n_rows=100_000, wrong=None):
-    """Effects chosen by an index array, one entry of which may be out of range."""
+def groups(n_rows=100_000):
+    """Effects chosen by an index array."""
     rng = np.random.default_rng(7)
     group = rng.integers(0, 5, n_rows).astype(np.int8)
     y = 0.2 * group + rng.standard_t(4, n_rows)
-    if wrong is not None:
-        group[wrong] = 7
 
     def likelihood(data):
         effect = pm.Normal("effect", 0.0, 1.0, shape=5)

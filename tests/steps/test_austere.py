@@ -87,13 +87,6 @@ def test_all_rows_read_is_metropolis():
             assert (p, error) == (min(1.0, math.exp(log_ratio)), 0.0)
 
 
-@every("n", [500, BIG])
-def test_infinite_and_undefined_log_ratios(n):
-    assert austere.decide_batch(math.nan, math.nan, math.nan, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
-    assert austere.decide_batch(-math.inf, math.nan, 0.0, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
-    assert austere.decide_batch(math.inf, math.nan, 0.0, n, BIG, 0.999, DEFAULT) == (1, 1, 0)
-
-
 def test_every_look_adds_a_batch():
     assert [austere.sample_size(1.0, n, 250, DEFAULT) for n in (0, 100, 200)] == [100, 200, 250]
 

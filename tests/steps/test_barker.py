@@ -17,17 +17,6 @@ def probability(log_ratio, variance, settings=DEFAULT):
     return barker.decide_batch(log_ratio, variance, 0.0, 500, BIG, 0.5, settings)[1]
 
 
-def test_settings_hold_the_table():
-    table = correction_table(1.2)
-    np.testing.assert_array_equal(DEFAULT.atoms, table.atoms)
-    np.testing.assert_array_equal(DEFAULT.masses, table.masses)
-    assert DEFAULT.tails[0] == pytest.approx(1.0, abs=1e-14)
-    assert DEFAULT.tails[-1] == 0.0
-    later = [table.masses[j:].sum() for j in range(table.masses.size)]
-    np.testing.assert_allclose(DEFAULT.tails[:-1], later, rtol=1e-13)
-    assert (DEFAULT.sigma, DEFAULT.table_error) == (table.sigma, table.error)
-
-
 @every("sigma", [1.0, 1.2])
 @every("variance", [0.0, 0.3, 0.9, 0.999])
 def test_probability_is_the_sum_over_atoms(sigma, variance):
@@ -57,13 +46,6 @@ def test_normal_noise_of_known_variance_gives_barkers_acceptance(sigma, share):
         assert abs(averaged - expit(exact)) <= table.error + 1e-9
 
 
-def test_both_directions_add_to_one():
-    for log_ratio in np.linspace(0.0, 30.0, 61):
-        for variance in (0.0, 1.0, 1.44, 2.0):
-            both = probability(log_ratio, variance) + probability(-log_ratio, variance)
-            assert both == pytest.approx(1.0, abs=1e-14)
-
-
 def test_variance_above_sigma_squared_leaves_the_correction_alone():
     table = correction_table(1.2)
     for log_ratio in (-2.03, 0.0, 0.31):
@@ -72,28 +54,6 @@ def test_variance_above_sigma_squared_leaves_the_correction_alone():
         expected = pytest.approx(above + tied / 2.0, abs=1e-14)
         assert probability(log_ratio, 1.2**2) == expected
         assert probability(log_ratio, math.inf) == expected
-
-
-@every("log_ratio", [-1.3, 0.0, 0.7])
-def test_verdict_compares_the_uniform_with_the_probability(log_ratio):
-    p = probability(log_ratio, 0.8)
-    for uniform, verdict in ((0.0, 1.0), (p * (1 - 1e-12), 1.0), (p, 0.0), (0.999, 0.0)):
-        assert barker.decide_batch(log_ratio, 0.8, 0.0, 500, BIG, uniform, DEFAULT)[0] == verdict
-
-
-def test_all_rows_read_is_exact():
-    for log_ratio in (-800.0, -2.0, 0.0, 5.0, 800.0):
-        p = barker.decide_batch(log_ratio, 0.0, 9.0, BIG, BIG, 0.5, DEFAULT)[1:]
-        assert p == (pytest.approx(expit(log_ratio), rel=1e-15), 0.0)
-
-
-@every("n", [500, BIG])
-@every("rule", ["predict", "grow"])
-def test_infinite_and_undefined_log_ratios(n, rule):
-    settings = barker.barker_test(batch_rule=rule)
-    assert barker.decide_batch(math.nan, math.nan, math.nan, n, BIG, 0.0, settings) == (0, 0, 0)
-    assert barker.decide_batch(-math.inf, math.nan, 0.0, n, BIG, 0.0, settings) == (0, 0, 0)
-    assert barker.decide_batch(math.inf, math.nan, 0.0, n, BIG, 0.999, settings) == (1, 1, 0)
 
 
 @every("spread", [1e2, 1e4, 3e5])

@@ -89,14 +89,6 @@ def test_a_look_decides_where_the_threshold_is_out_of_reach():
             assert p == pytest.approx(min(1.0, math.exp(log_ratio)), rel=1e-14)
 
 
-def test_all_rows_read_is_metropolis():
-    for log_ratio in (-2.0, -0.1, 0.4):
-        for uniform in (0.0, 0.1, 0.5, 0.95):
-            verdict, p = confidence.decide_batch(log_ratio, 0.0, uniform)
-            assert verdict == (uniform < math.exp(log_ratio))
-            assert p == min(1.0, math.exp(log_ratio))
-
-
 @every("width", [0.0, 3.0, math.nan])
 def test_infinite_and_undefined_log_ratios(width):
     assert confidence.decide_batch(math.nan, width, 0.0) == (0, 0)

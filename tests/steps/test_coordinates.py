@@ -21,7 +21,6 @@ from pymc_minibatch_mh import (
 from pymc_minibatch_mh import sample as sample_in_blocks
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.settings import DEFAULTS
-from zoo import sample
 
 ROWS, GROUPS = 4_000, 6
 
@@ -77,14 +76,6 @@ def test_draws_hold_the_models_own_variables():
     np.testing.assert_allclose(posterior["effect"].values, built, rtol=1e-12)
     # Given the others, z is near standard normal in none of its draws: it moves with them.
     assert 0.3 < z.std() < 3.0
-
-
-def test_the_loop_of_pymc_stays_in_the_models_own_variables():
-    model = hierarchy("non-centred")
-    trace = sample(model, step_of("non-centred"), 300, 300, chains=1, random_seed=4)
-    built = trace.posterior["mu"] + trace.posterior["tau"] * trace.posterior["z"]
-    np.testing.assert_allclose(trace.posterior["effect"].values, built.values, rtol=1e-12)
-    assert float(trace.sample_stats["accepted_share"].mean()) > 0.3
 
 
 def test_a_point_is_where_its_step_put_it():

@@ -7,9 +7,8 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, OwnTestMH, PenaltyMH, TunaMH
+from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, OwnTestMH, PenaltyMH
 from pymc_minibatch_mh.chain.chain import Chain
-from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels import roles as entry
@@ -101,21 +100,6 @@ def test_rows_that_every_update_reads_are_read_where_they_lie(name):
     assert draws.counts[:, entry.N_OBS].min() >= heavy.size + 100
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_the_error_of_log_ratios_is_that_of_batches_in_memory(name):
-    """Batches of stored rows have the noise that batches have, about the same log ratio."""
-    found = []
-    for step in steps(name, "rare_group")[:2]:
-        centre, factor = step.reference.centre, step.reference.factor
-        probe = Probe(chain_of(step, 2), np.random.default_rng(4))
-        move = ProposedMove(centre, centre + factor @ np.array([1.0, -0.5, 0.8]), 0.1)
-        found.append((probe.rows(move), probe.acceptance(move)))
-    (held, held_accepts), (read, read_accepts) = found
-    np.testing.assert_allclose(read[:5], held[:5], rtol=1e-5)
-    assert read_accepts.rows == pytest.approx(held_accepts.rows, rel=0.05)
-    assert read_accepts.mean == pytest.approx(held_accepts.mean, abs=0.15)
-
-
 def test_rows_that_arrive_are_measured_with_the_others():
     arrays = stored.logistic(9_000)[2]._arrays
 
@@ -155,26 +139,6 @@ def test_what_a_storage_raises_reaches_the_user_and_the_chain_goes_on(name):
     finally:
         storage.error = None
     assert np.isfinite(chain.advance(50).positions).all()
-
-
-def test_what_a_storage_raises_in_a_full_pass_reaches_the_user():
-    _, step, storage = steps("penalty", "logistic")
-    program = step.program
-    method = program.method.with_full_passes_above(2.0)
-    all_rows = Program(program.plan, method, program.proposal)
-    chain = Chain(all_rows, np.random.default_rng(3), adapting=False)
-    chain.state.started = True
-    chain.kernel_state()
-    before, asked = chain.position.copy(), storage.reads
-    storage.error = GoneError("no such disk")
-    try:
-        with pytest.raises(GoneError, match="no such disk"):
-            chain.advance(50)
-    finally:
-        storage.error = None
-    assert storage.reads == asked + 1
-    np.testing.assert_array_equal(chain.position, before)
-    assert np.isfinite(chain.advance(3).positions).all()
 
 
 # What is refused, and what is not.
@@ -235,14 +199,3 @@ def test_a_test_of_ones_own_draws_ahead_as_well():
     step = OwnTestMH(sample_size, decide_batch, controls="noise", model=model)
     draws = chain_of(step, 3).advance(100)
     assert (draws.counts[:, entry.N_OBS] == 150.0).all()
-
-
-def test_steps_on_one_model_share_what_was_found():
-    _, model, storage = stored.logistic()
-    TunaMH(model=model)
-    one = PenaltyMH(model=model)
-    asked = storage.reads
-    other = AustereMH(model=model)
-    assert storage.reads == asked
-    assert one.tables is None
-    assert other.plan.calibration is one.plan.calibration

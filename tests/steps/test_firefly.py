@@ -10,7 +10,6 @@ from pymc_minibatch_mh import audit, explain, overdispersed_initvals
 from pymc_minibatch_mh.diagnostics import recommend as nuts
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import RADIUS
-from pymc_minibatch_mh.steps.firefly import UNKNOWN
 from zoo import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of samples is too small")
@@ -38,20 +37,6 @@ def advanced(step, start, draws):
         start, (own,) = step.step(start)
         stats.append(own)
     return start, {name: np.array([own[name] for own in stats]) for name in stats[0]}
-
-
-def test_rows_are_drawn_once_and_then_by_their_share(step, start):
-    assert brightness(step).n_bright[0] == UNKNOWN
-    _, stats = advanced(step, start, 80)
-    n, bright = step.target.source.n_rows, stats["n_bright"]
-    assert stats["full_pass"][0] == 1
-    assert stats["n_obs"][0] == n + bright[0]
-    assert not stats["full_pass"][1:].any()
-    # A tenth of the dark rows, and the bright ones at both ends.
-    expected = 0.1 * (n - bright[:-1]) + bright[:-1] + bright[1:]
-    assert stats["n_obs"][1:].mean() == pytest.approx(expected.mean(), rel=0.03)
-    assert brightness(step).n_bright[0] == bright[-1]
-    assert (np.sort(brightness(step).rows) == np.arange(n)).all()
 
 
 def test_bright_rows_of_another_place_are_not_used(step, start):
@@ -111,11 +96,6 @@ def test_untuned_lower_bounds_need_no_derived_ones(untuned):
 def test_the_state_of_a_chain_with_other_lower_bounds_is_refused(prepared, untuned):
     with pytest.raises(SettingError, match="differs in the settings of its test"):
         untuned.sampling_state = prepared("logistic", "FireflyMH").sampling_state
-
-
-def test_other_steps_have_no_bright_rows(model_of, prepared):
-    trace = sample(model_of("logistic"), prepared("logistic", "TunaMH"), 50, 20, random_seed=7)
-    assert not trace.sample_stats["n_bright"].any()
 
 
 def test_an_audit_draws_bright_rows_anew_and_leaves_the_chain_alone(model_of, prepared):

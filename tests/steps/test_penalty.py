@@ -61,19 +61,6 @@ def test_verdict_and_probability():
     assert penalty.decide_batch(9.0, 0.8, 0.0, 200, BIG, 0.999, DEFAULT)[:2] == (1.0, 1.0)
 
 
-def test_all_rows_read_is_metropolis():
-    for log_ratio in (-800.0, -2.0, 0.0, 800.0):
-        decided = penalty.decide_batch(log_ratio, 0.0, 3.0, BIG, BIG, 0.5, DEFAULT)
-        assert decided[1:] == (pytest.approx(math.exp(min(0.0, log_ratio)), rel=1e-15), 0.0)
-
-
-@every("n", [500, BIG])
-def test_infinite_and_undefined_log_ratios(n):
-    assert penalty.decide_batch(math.nan, math.nan, math.nan, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
-    assert penalty.decide_batch(-math.inf, math.nan, 0.0, n, BIG, 0.0, DEFAULT) == (0, 0, 0)
-    assert penalty.decide_batch(math.inf, math.nan, 0.0, n, BIG, 0.999, DEFAULT) == (1, 1, 0)
-
-
 def test_batch_is_sized_for_the_largest_deviation():
     rows = penalty.sample_size(1e4, 0, BIG, DEFAULT)
     aim = 0.7 * 1.2**2

@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 
@@ -17,19 +15,6 @@ def test_thinning_leaves_the_published_intensity(lam):
         # Of R = λ + L rows on average, this one is drawn with probability M_i/L.
         kept = (lam + total) * width / total * levels.keep_probability(share, lam / total)
         assert kept == pytest.approx(lam * width / total + share * width, rel=1e-13)
-
-
-def test_the_log_ratio_is_that_of_the_intensities():
-    for share, new, raised in RNG.random((200, 3)):
-        found = levels.log_growth(share, new, raised)
-        assert found == pytest.approx(math.log((raised + new) / (raised + share)), abs=1e-14)
-        assert found == pytest.approx(-levels.log_growth(new, share, raised), abs=1e-14)
-    assert levels.log_growth(1.0, 0.0, 1e-3) == pytest.approx(math.log(1e-3 / 1.001))
-
-
-def test_ends_of_a_range_are_kept_always_and_seldom():
-    assert levels.keep_probability(1.0, 0.25) == 1.0
-    assert levels.keep_probability(0.0, 0.25) == pytest.approx(0.2)
 
 
 @every(

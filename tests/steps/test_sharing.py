@@ -137,14 +137,6 @@ def test_what_is_shared_goes_with_the_model():
     assert [known() for known in watch] == [None, None]
 
 
-def test_chains_of_two_steps_do_not_touch_each_other():
-    other, model = logistic(), logistic()
-    alone = draws_of(other, TunaMH(model=other))
-    first, second = TunaMH(model=model), TunaMH(model=model)
-    draws_of(model, second)
-    np.testing.assert_array_equal(draws_of(model, first), alone)
-
-
 def test_steps_beside_others_keep_the_values_of_these():
     rng = np.random.default_rng(2)
     with pm.Model() as model:

@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 import pytest
-from numba import njit
 from scipy.special import expit, ndtr, stdtr
 
 from every import every
+from pymc_minibatch_mh.steps import austere, barker, penalty
 from pymc_minibatch_mh.steps.batches import logistic, normal_cdf, student_tail
 
 
@@ -40,9 +40,19 @@ def test_logistic_at_the_infinities():
     assert logistic(1.3) == pytest.approx(expit(1.3), rel=1e-15)
 
 
-def test_functions_can_be_called_from_compiled_code():
-    @njit
-    def called(x):
-        return normal_cdf(x), logistic(x), student_tail(x, 7.0)
+BIG = 10**6
+#: Tests on batches, whose decisions have the same ends.
+TESTS = [
+    (austere, austere.austere_test()),
+    (barker, barker.barker_test()),
+    (barker, barker.barker_test(batch_rule="grow")),
+    (penalty, penalty.penalty_test()),
+]
 
-    assert called(0.4) == (normal_cdf(0.4), logistic(0.4), student_tail(0.4, 7.0))
+
+@every("n", [500, BIG])
+@every(("module", "test"), TESTS)
+def test_infinite_and_undefined_log_ratios(module, test, n):
+    assert module.decide_batch(math.nan, math.nan, math.nan, n, BIG, 0.0, test) == (0, 0, 0)
+    assert module.decide_batch(-math.inf, math.nan, 0.0, n, BIG, 0.0, test) == (0, 0, 0)
+    assert module.decide_batch(math.inf, math.nan, 0.0, n, BIG, 0.999, test) == (1, 1, 0)

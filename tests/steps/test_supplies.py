@@ -11,12 +11,12 @@ from scipy.special import log_expit
 
 from conformance.harness import run, same_draws
 from interrupts import interrupted_after
-from pymc_minibatch_mh import MinibatchError, ScalableSubsamplingMH, TunaMH, threads
+from pymc_minibatch_mh import MinibatchError, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds.block_tables import BLOCK, BlockBounds
 from pymc_minibatch_mh.chain import chain as warmup
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.probe import Probe, ProposedMove
-from pymc_minibatch_mh.errors import SourceError, UnsupportedModelError
+from pymc_minibatch_mh.errors import SourceError
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL
 from pymc_minibatch_mh.kernels.moves import JOINT
@@ -126,19 +126,6 @@ def test_chains_in_processes_draw_what_they_draw_in_one(tmp_path):
     same_draws(*(sampled(model, step, 60, 60, by=sample, cores=k, random_seed=5) for k in (1, 2)))
 
 
-@pytest.mark.parametrize("cores", [1, 3])
-def test_neither_cores_nor_delays_change_a_draw(monkeypatch, cores):
-    _model, step = scalar_step()
-    expected = chain_of(step, 7).advance(150)
-    _, again, storage = stored.scalar()
-    storage.delay = 0.003
-    monkeypatch.setattr(threads, "usable_cores", lambda: cores)
-    late = TunaMH(model=again, taylor_order=0)
-    found = chain_of(late, 7).advance(150)
-    np.testing.assert_array_equal(found.positions, expected.positions)
-    np.testing.assert_array_equal(found.counts, expected.counts)
-
-
 # What is sampled.
 
 
@@ -223,20 +210,6 @@ class GoneError(OSError):
     """What a storage of one's own raises."""
 
 
-def test_what_a_storage_raises_in_a_full_pass_reaches_the_user():
-    _, step, storage = steps("heavy_tails")
-    chain = chain_of(step, 8)
-    chain.place(np.array([30.0]), np.zeros(0))
-    storage.error = GoneError("no such disk")
-    asked = storage.reads
-    with pytest.raises(GoneError, match="no such disk"):
-        chain.advance(200)
-    assert storage.reads == asked + 1
-    np.testing.assert_array_equal(chain.position, 30.0)
-    storage.error = None
-    assert np.isfinite(chain.advance(5).positions).all()
-
-
 def test_no_update_follows_a_pass_that_has_failed():
     """All moves are decided by all rows here, and those that were tried are counted."""
     _, model, storage = stored.heavy_tails()
@@ -301,25 +274,11 @@ def test_data_that_were_edited_end_sampling():
 # What is refused.
 
 
-def test_an_index_out_of_range_is_refused_with_its_row():
-    _, model, _ = stored.groups(wrong=73_201)
-    with pytest.raises(UnsupportedModelError, match=r"chooses entry 7 in row 73201 of .* 5 ent"):
-        TunaMH(model=model)
-
-
 def test_a_row_that_is_not_finite_is_named():
     _, model, storage = stored.logistic(100_000)
     storage._arrays["x"][73_201] = np.nan
     with pytest.raises(MinibatchError, match=r"'y' has .* not finite .* first in row 73201\."):
         TunaMH(model=model)
-
-
-def test_other_forms_of_the_test_draw_ahead_as_well():
-    model, step = scalar_step(ScalableSubsamplingMH)
-    first = chain_of(step, 3).advance(200)
-    assert first.counts[:, entry.N_OBS].sum() > 1_000
-    np.testing.assert_array_equal(first.positions, chain_of(step, 3).advance(200).positions)
-    assert model.initial_point() is not None
 
 
 def test_all_rows_say_of_a_move_what_they_say_in_memory():
