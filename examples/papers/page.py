@@ -52,15 +52,20 @@ def measured(claim: Claim) -> str:
     return figure if claim.reached else f"{figure}, missed: {expected(claim)}"
 
 
+def is_number(published: str) -> bool:
+    """Return whether a paper gives a number, and not an ordering such as "below 1"."""
+    return published.lstrip("-")[:1].isdigit()
+
+
 def block(name: str, report: Report) -> str:
     """Return the results of an experiment: its figure, and a folded table beside the paper.
 
-    The table leaves out comparisons of our own that came out as expected.
+    The table has the paper's numbers, and every figure that missed its expected range.
     """
     parts = []
     if report.panels:
         parts.append(f"![{report.source}](../../figures/papers/{name}.svg)\n")
-    shown = [c for c in report.claims if c.published != "-" or not c.reached]
+    shown = [c for c in report.claims if is_number(c.published) or not c.reached]
     if shown:
         reached = sum(c.reached for c in report.claims)
         title = f"{reached} of {len(report.claims)} figures in the expected range"

@@ -147,9 +147,11 @@ def test_figures_are_drawn_alike_from_the_same_results(tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
-def test_comparisons_of_our_own_are_shown_where_they_missed():
-    claims = [Claim("a", "-", None, 1.0, 0.5), Claim("b", "-", None, 1.0, 2.0)]
+def test_the_table_has_the_numbers_of_the_paper_and_what_missed():
+    figures = [("a", "-", 0.5), ("b", "-", 2.0), ("c", "below 1", 0.5), ("d", "0.4 ± 0.1", 0.5)]
+    claims = [Claim(what, published, None, 1.0, x) for what, published, x in figures]
     text = page.block("x", Report("", claims, run={"seconds": 60.0, "command": "c"}))
-    assert "1 of 2 figures" in text
+    assert "3 of 4 figures" in text
+    assert "| b | - | 2, missed: ≤ 1 |\n| d | 0.4 ± 0.1 | 0.5 |" in text
     assert "| a |" not in text
-    assert "| b | - | 2, missed: ≤ 1 |" in text
+    assert "| c |" not in text
