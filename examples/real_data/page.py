@@ -112,14 +112,8 @@ def page(name: str) -> str:
     left_out = len(result["tuna"]) - sum(map(len, shown.values()))
     note = f", the first {ENTRIES} of each variable" if left_out else ""
     short = "" if least_ess(result["nuts"]) >= CONVERGED else NOT_CONVERGED
-    rows = [
-        ["preparation, or compilation (NUTS), seconds"]
-        + [number(result[key]) for key in ("prepared", "nuts_compilation")],
-        ["warm-up and draws, seconds", number(result["seconds"]), number(result["nuts_seconds"])],
-        ["ESS/s", number(tuna), number(nuts)],
-        ["observations per update or gradient"]
-        + [number(result[key]) for key in ("rows_per_update", "rows")],
-    ]
+    timed = ("prepared", "seconds", "nuts_compilation", "nuts_seconds")
+    took = {key: f"{number(result[key])} s" for key in timed}
     return f"""\
 # {title}
 
@@ -138,7 +132,11 @@ The model has {result["rows"]:,} observations and {result["unknowns"]} unknowns.
 
 Posterior means and 90 % intervals{note}.
 
-{table(["", "`TunaMH`", "NUTS"], rows)}{short}"""
+`TunaMH` took {took["prepared"]} of preparation and {took["seconds"]} of sampling, with
+{number(result["rows_per_update"])} observations per update: {number(tuna)} ESS/s.
+NUTS took {took["nuts_compilation"]} of compilation and {took["nuts_seconds"]} of sampling:
+{number(nuts)} ESS/s.
+{short}"""
 
 
 def overview() -> str:
