@@ -54,7 +54,7 @@ def measured(claim: Claim) -> str:
 
 def is_number(published: str) -> bool:
     """Return whether a paper gives a number, and not an ordering such as "below 1"."""
-    return published.lstrip("-")[:1].isdigit()
+    return published.removeprefix("about ").lstrip("-")[:1].isdigit()
 
 
 def block(name: str, report: Report) -> str:
