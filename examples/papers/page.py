@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from papers.drawing import draw
-from papers.report import RESULTS, Cell, Claim, Report
+from papers.report import RESULTS, Claim, Report
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES, FIGURES = DOCS / "background" / "papers", DOCS / "figures" / "papers"
 #: One file per experiment, which the page of its paper includes.
 INCLUDED = PAGES / "results"
-CLAIMS = ["claim", "published", "asked", "measured", ""]
+CLAIMS = ["figure", "published", "measured"]
 
 
 def number(x: float) -> str:
@@ -30,17 +30,8 @@ def spread(mean: float, sd: float | None) -> str:
     return f"{number(mean)} ± {number(float(f'{sd:.2g}'))}" if sd else number(mean)
 
 
-def cell(value: Cell | Sequence[float]) -> str:
-    """Return a cell of a table."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    return number(value) if isinstance(value, int | float) else spread(*value)
-
-
-def asked(claim: Claim) -> str:
-    """Return where a claim has to lie."""
+def expected(claim: Claim) -> str:
+    """Return the expected range of a claim."""
     if claim.low is None or claim.high is None:
         limits = (("≤", claim.high), ("≥", claim.low))
         return " ".join(f"{sign} {number(limit)}" for sign, limit in limits if limit is not None)
@@ -55,27 +46,31 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
 
 
-def folded(title: str, text: str) -> str:
-    """Return a part of a page that unfolds."""
-    return f":::{{dropdown}} {title}\n{text.rstrip()}\n:::\n"
+def measured(claim: Claim) -> str:
+    """Return the measured figure, and the expected range if it lies outside."""
+    figure = spread(claim.measured, claim.sd)
+    return figure if claim.reached else f"{figure}, missed: {expected(claim)}"
+
+
+def is_number(published: str) -> bool:
+    """Return whether a paper gives a number, and not an ordering such as "below 1"."""
+    return published.removeprefix("about ").lstrip("-")[:1].isdigit()
 
 
 def block(name: str, report: Report) -> str:
-    """Return the results of an experiment: its figure, and folded below it all figures."""
+    """Return the results of an experiment: its figure, and a folded table beside the paper.
+
+    The table has the paper's numbers, and every figure that missed its expected range.
+    """
     parts = []
     if report.panels:
         parts.append(f"![{report.source}](../../figures/papers/{name}.svg)\n")
-    if report.claims:
-        rows = [
-            [c.what, c.published, asked(c), spread(c.measured, c.sd), "" if c.reached else "missed"]
-            for c in report.claims
-        ]
+    shown = [c for c in report.claims if is_number(c.published) or not c.reached]
+    if shown:
         reached = sum(c.reached for c in report.claims)
-        title = f"{reached} of {len(rows)} figures in the expected range"
-        parts.append(folded(title, table(CLAIMS, rows)))
-    for each in report.tables:
-        rows = [list(map(cell, row)) for row in each.rows]
-        parts.append(folded(each.caption, table(each.head, rows)))
+        title = f"{reached} of {len(report.claims)} figures in the expected range"
+        rows = table(CLAIMS, [[c.what, c.published, measured(c)] for c in shown])
+        parts.append(f":::{{dropdown}} {title}\n{rows}:::\n")
     minutes = number(float(f"{report.run['seconds'] / 60.0:.2g}"))
     differences = "".join(f" {each.rstrip('.')}." for each in report.differences)
     parts.append(f"`{report.run['command']}`, {minutes} minutes.{differences}\n")

@@ -112,20 +112,8 @@ def page(name: str) -> str:
     left_out = len(result["tuna"]) - sum(map(len, shown.values()))
     note = f", the first {ENTRIES} of each variable" if left_out else ""
     short = "" if least_ess(result["nuts"]) >= CONVERGED else NOT_CONVERGED
-    versions = ", ".join(f"{k} {v}" for k, v in result["versions"].items())
-    rows = [
-        ["draws after warm-up, two chains"]
-        + [f"{CHAINS * draws:,}" for draws in (DRAWS, NUTS_DRAWS)],
-        ["compilation (NUTS) or preparation, seconds"]
-        + [number(result[key]) for key in ("prepared", "nuts_compilation")],
-        ["warm-up and draws, seconds", number(result["seconds"]), number(result["nuts_seconds"])],
-        ["effective draws of the slowest unknown"]
-        + [number(least_ess(result[key])) for key in SAMPLERS],
-        ["effective draws per second", number(tuna), number(nuts)],
-        ["observations per update or gradient"]
-        + [number(result[key]) for key in ("rows_per_update", "rows")],
-        ["accepted moves", f"{result['acceptance']:.0%}", "–"],
-    ]
+    timed = ("prepared", "seconds", "nuts_compilation", "nuts_seconds")
+    took = {key: f"{number(result[key])} s" for key in timed}
     return f"""\
 # {title}
 
@@ -138,23 +126,17 @@ The model has {result["rows"]:,} observations and {result["unknowns"]} unknowns.
 :start-at: import
 ```
 
-```python
-from pymc_minibatch_mh import TunaMH, sample
-
-trace = sample(TunaMH(model=model()), {DRAWS:_}, tune={TUNE:_}, chains={CHAINS})
-```
-
 ## TunaMH beside NUTS
 
 ![Posterior means and 90 % intervals of TunaMH and NUTS](../figures/gallery/{name}.svg)
 
 Posterior means and 90 % intervals{note}.
 
-{table(["", "`TunaMH`", "NUTS (nutpie)"], rows)}{short}
-Measured on a shared machine with two cores, one chain after the other, with the code of `TunaMH`
-in its caches, by
-`python -m uv run --group gallery python -m real_data.run {name}` in `examples/` ({versions}).
-"""
+`TunaMH` took {took["prepared"]} of preparation and {took["seconds"]} of sampling, with
+{number(result["rows_per_update"])} observations per update: {number(tuna)} ESS/s.
+NUTS took {took["nuts_compilation"]} of compilation and {took["nuts_seconds"]} of sampling:
+{number(nuts)} ESS/s.
+{short}"""
 
 
 def overview() -> str:
@@ -170,21 +152,31 @@ def overview() -> str:
         rows.append([f"[{subject}]({name}.md), {kind}", *size, *figures])
     head = ["model", "rows", "unknowns", "rows per update", "`TunaMH`, ESS/s", "NUTS, ESS/s"]
     entries = "\n".join(NAMES)
-    of_nuts, of_tuna = f"{NUTS_DRAWS} + {NUTS_DRAWS}", f"{TUNE:,} + {DRAWS:,}"
+    (versions,) = {", ".join(f"{k} {v}" for k, v in stored(n)["versions"].items()) for n in NAMES}
     return f"""\
 # Gallery
 
-Twelve models of real data, which packages on PyPI ship. Each page has the code, the posterior
-beside that of NUTS, and the time of both.
+Twelve models of real data, from packages on PyPI. Each page has the code, the posterior beside
+that of NUTS, and the time of both.
 
 {table(head, rows)}
-ESS/s is the number of effective draws per second of warm-up and sampling, of the slowest unknown.
-Compilation and preparation come on top: they stand on each page. NUTS is nutpie's, with {of_nuts}
-draws in each of two chains, and `TunaMH` ran with {of_tuna}. At a star, NUTS has not converged
-in this time, and needs a longer warm-up.
+ESS/s is the number of effective draws of the slowest unknown per second of warm-up and sampling.
+Preparation and compilation come on top. At a star, NUTS has not converged, and needs a longer
+warm-up.
 
-Another 25 models, from PyMC's own gallery and manual, are sampled or refused with the reason in
-`tests/gallery/README.md` of the repository.
+Each model was sampled in {CHAINS} chains on a shared machine with two cores, one chain after the
+other, with the code of `TunaMH` in its caches. nutpie's NUTS made {NUTS_DRAWS} draws after
+{NUTS_DRAWS} of warm-up, and `TunaMH` {DRAWS:,} after {TUNE:,}:
+
+```python
+from pymc_minibatch_mh import TunaMH, sample
+
+trace = sample(TunaMH(model=model()), {DRAWS:_}, tune={TUNE:_}, chains={CHAINS})
+```
+
+In `examples/`, `python -m uv run --group gallery python -m real_data.run NAME` repeats a run
+({versions}). `tests/gallery/README.md` in the repository has another 25 models, from PyMC's own
+gallery and manual.
 
 ```{{toctree}}
 :hidden:

@@ -5,7 +5,7 @@ With p = softmax(l) and D the derivative along a direction, the second and the t
     Var(Dl) + E D²l    and    E(Dl - E Dl)³ + 3 Cov(Dl, D²l) + E D³l,
 
 central moments under p where exponents are linear. Other summands of a log-likelihood are bounded
-by partial derivatives, and added. docs/bounds.md has the bounds of the moments, with their proof.
+by partial derivatives, and added. docs/background/derivation.md proves the bounds of the moments.
 """
 
 from collections.abc import Sequence

@@ -141,7 +141,7 @@ class BoundTable:
     #: In posterior standard deviations, and the probability of a normal posterior beyond it.
     radius: float
     left_with_probability: float
-    #: Which bound it is: see docs/bounds.md.
+    #: Which bound it is: see docs/background/derivation.md.
     kind: str
     #: Σ c_i over all rows, and over those that are drawn: all but the heavy ones.
     total: float

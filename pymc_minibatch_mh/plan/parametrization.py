@@ -1,4 +1,4 @@
-"""The choice between logarithms and reciprocals of shape parameters: docs/bounds.md.
+"""The choice between logarithms and reciprocals of shape parameters: docs/background/derivation.md.
 
 Each is measured around the mode of a subsample: by the rows that an update would read, and by the
 distance of the posterior from the truncated normal distribution that moves are drawn from.

@@ -15,10 +15,10 @@ SECTIONS = {
     "docs/choose.md": ["## What is guaranteed"],
     "docs/guarantees.md": [None],
     "docs/bounds.md": [
-        "## What *exact given valid bounds* means",
+        "## The guarantee",
+        "## Unsupported models",
+        "## Full-data evaluations",
+        "## Violated bounds",
         "## Rounding",
-        "## Outside the trust region",
-        "## When a bound is violated",
-        "## What is refused, and why",
     ],
 }

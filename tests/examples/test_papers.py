@@ -11,7 +11,7 @@ import pytest
 import papers
 from every import every
 from papers import page
-from papers.report import RESULTS, Claim, Curve, Panel, Report, Table, curve, histogram, mean_sd
+from papers.report import RESULTS, Claim, Curve, Panel, Report, curve, histogram, mean_sd
 from papers.runner import Size, measured
 
 SCRIPTS = sorted(
@@ -46,7 +46,9 @@ def test_an_experiment_runs_from_data_to_page(tmp_path):
     report.write(file)
     stored = Report.read(file)
     assert page.block("stored", stored) == page.block("stored", report)
-    assert f"| Barker: rows a test | {rows.published} | 140 to 215 |" in page.block("x", report)
+    assert f"| Barker: rows a test | {rows.published} | {page.measured(rows)} |" in page.block(
+        "x", report
+    )
 
 
 # PyTensor keeps no file of a function that holds a large table of data.
@@ -64,7 +66,7 @@ def test_results_are_stored_with_command_and_seed(script):
     assert stored["run"].keys() == {"command", "seed", "seconds", "python", "versions"}
 
 
-def test_the_pages_show_all_that_is_stored():
+def test_the_pages_show_the_stored_results():
     files = {path: path.read_text(encoding="utf-8") for path in page.INCLUDED.glob("*.md")}
     assert files == page.written()
     pages = "".join(path.read_text(encoding="utf-8") for path in page.PAGES.glob("*.md"))
@@ -83,7 +85,7 @@ def test_another_result_would_show(monkeypatch, tmp_path):
     Report(report.source, [changed, *others], run=report.run).write(tmp_path / f"{SMOKE}.json")
     monkeypatch.setattr(page, "RESULTS", tmp_path)
     (text,) = page.written().values()
-    assert "| 1,000,000 | missed |" in text
+    assert "| 1,000,000, missed: 140 to 215 |" in text
 
 
 def test_a_claim_is_reached_between_its_limits():
@@ -105,9 +107,8 @@ def test_numbers_are_written_with_the_digits_that_count():
 def test_means_are_given_with_deviations_over_trials():
     assert mean_sd([1.0, 3.0]) == (2.0, pytest.approx(np.sqrt(2.0)))
     assert mean_sd([1.0]) == (1.0, 0.0)
-    assert page.cell((182.31, 11.42)) == "182.3 ± 11"
-    assert page.cell((2.0, 0.0)) == "2"
-    assert page.cell(None) == ""
+    assert page.spread(182.31, 11.42) == "182.3 ± 11"
+    assert page.spread(2.0, 0.0) == "2"
 
 
 def test_long_curves_are_thinned_evenly():
@@ -129,9 +130,11 @@ def test_figures_are_drawn_alike_from_the_same_results(tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
-def test_tables_have_a_line_for_each_row():
-    report = Report(
-        "", tables=[Table("rows", ["a", "b"], [["x", 1.0]])], run={"seconds": 60.0, "command": "c"}
-    )
-    folded = ":::{dropdown} rows\n| a | b |\n| --- | --- |\n| x | 1 |\n:::\n"
-    assert folded in page.block("x", report)
+def test_the_table_has_the_numbers_of_the_paper_and_what_missed():
+    figures = [("a", "-", 0.5), ("b", "-", 2.0), ("c", "below 1", 0.5), ("d", "0.4 ± 0.1", 0.5)]
+    claims = [Claim(what, published, None, 1.0, x) for what, published, x in figures]
+    text = page.block("x", Report("", claims, run={"seconds": 60.0, "command": "c"}))
+    assert "3 of 4 figures" in text
+    assert "| b | - | 2, missed: ≤ 1 |\n| d | 0.4 ± 0.1 | 0.5 |" in text
+    assert "| a |" not in text
+    assert "| c |" not in text
