@@ -143,9 +143,7 @@ def _single(term: Monomial, function: RowFunction, factorization: Factorization)
 
 def _name_at(place: int, factorization: Factorization) -> str:
     """Return the name of the block at a place, or of its stand-in in the chain."""
-    for one in (
-        factorization.reparametrization.maps if factorization.reparametrization is not None else ()
-    ):
+    for one in factorization.maps:
         if place in one.places:
             return f"({one.words})"
     return _block_at(place, factorization).name
@@ -214,10 +212,8 @@ def _term(parts: Factorization, term: Likelihood, why_graph: str) -> SubsampledT
 
 def reparametrized(parts: Factorization) -> tuple[InCoordinates, ...]:
     """List the reparametrised variables, and those that could not be, with the reason."""
-    if parts.reparametrization is None:
-        return ()
-    mapped = [InCoordinates(one.name, one.words) for one in parts.reparametrization.maps]
-    refused = [InCoordinates(name, "", why) for name, why in parts.reparametrization.refused]
+    mapped = [InCoordinates(one.name, one.words) for one in parts.maps]
+    refused = [InCoordinates(name, "", why) for name, why in parts.refused]
     return (*dict.fromkeys(mapped), *refused)
 
 
