@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import permutations
 
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
@@ -265,24 +266,23 @@ class _Reciprocals:
         return None if known is None else ({}, self._sized(*known))
 
     def _product(self, factors: Sequence[Expr]) -> Expr:
-        """Return a product; of (k m + d) log(1 + w/m), for a shape m, that of the finite part."""
+        """Return a product; of (k m + d) log(1 + w/m), for a shape m, its finite parts."""
         exprs = self._exprs
-        for log in factors:
+        for log, sum_of_shape in permutations(factors, 2):
             known = self._share_in_log(log)
-            for sum_of_shape in factors if known is not None else ():
-                whole = self._fraction_of(sum_of_shape)
-                parts = None if known is None or whole is None else known[1].parts_of(whole)
-                if known is not None and parts is not None:
-                    size = self.closed(known[0])
-                    inner = multiply(exprs, size, self._of(known[1].inverted))
-                    scale, rest = map(exprs.constant, parts)
-                    total = add(
-                        exprs,
-                        multiply(exprs, scale, size, exprs.node(log1p_ratio, (inner,))),
-                        multiply(exprs, rest, exprs.node(scalar.log1p, (inner,))),
-                    )
-                    others = without(without(factors, log), sum_of_shape)
-                    return multiply(exprs, total, *map(self.closed, others))
+            whole = None if known is None else self._fraction_of(sum_of_shape)
+            parts = None if known is None or whole is None else known[1].parts_of(whole)
+            if known is None or parts is None:
+                continue
+            size, (scale, rest) = self.closed(known[0]), map(exprs.constant, parts)
+            inner = multiply(exprs, size, self._of(known[1].inverted))
+            total = add(
+                exprs,
+                multiply(exprs, scale, size, exprs.node(log1p_ratio, (inner,))),
+                multiply(exprs, rest, exprs.node(scalar.log1p, (inner,))),
+            )
+            others = without(without(factors, log), sum_of_shape)
+            return multiply(exprs, total, *map(self.closed, others))
         return multiply(exprs, *map(self.closed, factors))
 
     def _fraction_of(self, expr: Expr) -> Fraction | None:
@@ -311,15 +311,12 @@ class _Reciprocals:
         """Return the fraction that an expression is the logarithm of."""
         if is_a(expr, scalar.Log):
             return self._fraction_of(expr.inputs[0])
+        less_one: Fraction | None = None
         if is_a(expr, scalar.Log1p):
-            found = self._fraction_of(expr.inputs[0])
-        else:
-            found = (
-                self._exponential_fraction(expr.inputs[0])
-                if is_a(expr, scalar_math.Softplus)
-                else None
-            )
-        return None if found is None else found.plus(1.0)
+            less_one = self._fraction_of(expr.inputs[0])
+        elif is_a(expr, scalar_math.Softplus):
+            less_one = self._exponential_fraction(expr.inputs[0])
+        return None if less_one is None else less_one.plus(1.0)
 
     def _share_in_log(self, expr: Expr) -> tuple[Expr, Fraction] | None:
         """Return w and m of log(1 + w/m), for a fraction m."""
