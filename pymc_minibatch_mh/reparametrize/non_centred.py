@@ -172,10 +172,11 @@ class _Search:
         self._is_bounded = block.name != name
         self._factorization = factorization
         self._known = {c: ways for c, ways in known.items() if block.start <= c[0] < block.stop}
-        alone = [c for c, ways in known.items() if any(way.by_itself for way in ways)]
         factors = {f for ways in self._known.values() for way in ways for f in way.factors}
+        alone = (c for c, ways in known.items() if any(way.by_itself for way in ways))
         # Coordinates that rows read beside the products, such as the scale of their noise.
-        self._kept_out = {f for f in factors if any(f.places.intersection(c) for c in alone)}
+        places = set[int]().union(*alone)
+        self._kept_out = {f for f in factors if f.places & places}
 
     def keeps_out(self, maps: Sequence[NonCentred], left: set[int]) -> bool:
         """Leave out of B the coordinates that rows still read after a candidate map."""
@@ -314,9 +315,10 @@ def _located(factorization: Factorization, maps: Sequence[NonCentred]) -> list[N
     columns = [_coefficients(forms, set(map(int, p))) for one in maps for p in one.places.T]
     found = [-1] * len(columns)
     for block, _ in factorization.real_blocks:
-        for place in range(block.start, block.stop):
-            alike = [k for k, c in enumerate(columns) if c == _coefficients(forms, {place})]
-            if place not in moved and len(alike) == 1 and found[alike[0]] < 0:
+        for place in sorted({*range(block.start, block.stop)} - moved):
+            own = _coefficients(forms, {place})
+            alike = [k for k, column in enumerate(columns) if column == own]
+            if len(alike) == 1 and found[alike[0]] < 0:
                 found[alike[0]] = place
     places = iter(found)
     located = [_at(one, tuple(next(places) for _ in one.locations), factorization) for one in maps]
