@@ -15,6 +15,7 @@ AS_IN_PYMC = {"sampling/driver.py: sample"}
 #: Lines that a room may take, with docstrings. A capability that needs more says what it replaces.
 BUDGETS = {
     "(top)": 705, "data": 2_130, "functions": 2_090, "likelihood": 8_460, "kernels": 3_140,
+    "reparametrize": 1_210,
     "proposals": 1_300, "compiled": 1_580, "reference": 3_190, "bounds": 2_320, "plan": 1_570,
     "chain": 1_120, "steps": 4_215, "sampling": 1_310, "diagnostics": 3_360,
 }  # fmt: skip
@@ -34,6 +35,7 @@ ARROWS = {
     "data": {"_jit", "errors", "threads"},
     "functions": {"_jit", "errors"},
     "likelihood": {"data", "errors", "functions", "progress"},
+    "reparametrize": {"errors", "functions", "likelihood"},
     "kernels": {"_jit", "data", "threads"},
     "proposals": {"_jit", "checks", "data", "errors", "functions", "kernels"},
     "compiled": {"data", "errors", "functions", "kernels", "likelihood"},
@@ -41,7 +43,10 @@ ARROWS = {
     "bounds": {
         "compiled", "data", "errors", "functions", "kernels", "likelihood", "progress", "reference",
     },
-    "plan": {"bounds", "compiled", "data", "errors", "kernels", "likelihood", "reference"},
+    "plan": {
+        "bounds", "compiled", "data", "errors", "kernels", "likelihood", "reference",
+        "reparametrize",
+    },
     "chain": {"errors", "kernels", "plan", "proposals", "reference", "threads"},
     "steps": {
         "_jit", "bounds", "chain", "checks", "data", "errors", "kernels", "likelihood", "plan",

@@ -141,7 +141,7 @@ class Program:
         """Whether a position may be another one after it was a point of the model."""
         factorization = self.plan.target.factorization
         single = any(block.variable.dtype != "float64" for block in factorization.blocks)
-        return single or factorization.reparametrization is not None
+        return single or bool(factorization.maps)
 
     def posterior(
         self, others: np.ndarray, temperature: float | None = None, pool: Prefetcher | None = None

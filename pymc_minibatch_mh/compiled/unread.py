@@ -8,12 +8,15 @@ coordinates are known, where the position enters them through pieces of it, cut 
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.subtensor import Subtensor, get_constant_idx
 from scipy.linalg import qr, solve_triangular
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.likelihood.exprs import Monomial, places_of
@@ -40,14 +43,11 @@ def unread_directions(
     if isinstance(functions, BoundsError):
         return np.eye(factorization.size)[_not_in(_pieces(factorization), factorization)]
     forms = [form for function in functions for form in function.arguments]
-    classes = _Classes(factorization.size)
-    for form in forms:
-        for part in _parts(form):
-            classes.join_gathers(part)
-    equations = [classes.equation(part) for form in forms for part in _parts(form)]
+    parts = [part for form in forms for part in _parts(form)]
+    labels = _classes(parts, factorization.size)
+    equations = [_equation(part, labels) for part in parts]
     # Variables of other steps stay where they are.
-    equations += [{classes.of(k): 1.0} for k in range(factorization.first)]
-    labels = np.array([classes.of(k) for k in range(factorization.size)])
+    equations += [{int(own): 1.0} for own in labels[: factorization.first]]
     solutions = list(_solutions(equations, set(labels.tolist())))
     found = np.zeros((len(solutions), factorization.size))
     for line, solution in zip(found, solutions, strict=True):
@@ -57,44 +57,32 @@ def unread_directions(
     return found[order]
 
 
-class _Classes:
-    """Coordinates that a direction has to be the same in: those that data choose from."""
-
-    def __init__(self, size: int) -> None:
-        self._above = list(range(size))
-
-    def of(self, place: int) -> int:
-        """Return the class of a coordinate, by its first one."""
-        while self._above[place] != place:
-            self._above[place] = self._above[self._above[place]]
-            place = self._above[place]
-        return place
-
-    def join_gathers(self, part: Sequence[Monomial]) -> None:
-        """Join the coordinates that data choose from."""
-        for term in part:
-            places = places_of(term.place)
-            first = self.of(places[0])
-            for place in places[1:]:
-                one, other = sorted((first, self.of(place)))
-                self._above[other] = first = one
-
-    def equation(self, part: Sequence[Monomial]) -> Equation:
-        """Return the sum of terms with the same data as an equation, without cancelled ones."""
-        total, sizes = defaultdict[int, float](float), defaultdict[int, float](float)
-        for term in part:
-            own = self.of(places_of(term.place)[0])
-            total[own] += term.factor
-            sizes[own] += abs(term.factor)
-        return {own: x for own, x in total.items() if abs(x) > ROUNDED * sizes[own]}
-
-
 def _parts(form: LinearForm) -> list[list[Monomial]]:
     """Return the terms of a form by the data that they are multiplied by."""
     parts = defaultdict[Hashable, list[Monomial]](list)
     for term in form.terms:
         parts[frozenset(Counter(term.monomial).items())].append(term)
     return list(parts.values())
+
+
+def _classes(parts: Sequence[Sequence[Monomial]], size: int) -> np.ndarray:
+    """Return the class of every coordinate, the same for those that data choose from."""
+    places = [places_of(term.place) for part in parts for term in part]
+    pairs = [pair for chosen in places for pair in pairwise(chosen)]
+    ends = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    links = coo_array((np.ones(len(pairs)), tuple(ends)), shape=(size, size))
+    _, labels = connected_components(links, directed=False)
+    return np.asarray(labels)
+
+
+def _equation(part: Sequence[Monomial], labels: np.ndarray) -> Equation:
+    """Return the sum of terms with the same data as an equation, without cancelled ones."""
+    total, sizes = defaultdict[int, float](float), defaultdict[int, float](float)
+    for term in part:
+        own = int(labels[places_of(term.place)[0]])
+        total[own] += term.factor
+        sizes[own] += abs(term.factor)
+    return {own: x for own, x in total.items() if abs(x) > ROUNDED * sizes[own]}
 
 
 def _solutions(equations: Sequence[Equation], unknowns: set[int]) -> Iterator[Equation]:

@@ -147,8 +147,7 @@ def _block_at(place: int, factorization: Factorization) -> Block:
 
 def _name_at(place: int, factorization: Factorization) -> str:
     """Return the name of the block at a place, or of its stand-in in the chain."""
-    maps = factorization.reparametrization.maps if factorization.reparametrization else ()
-    words = (f"({one.words})" for one in maps if place in one.places)
+    words = (f"({one.words})" for one in factorization.maps if place in one.places)
     return next(words, _block_at(place, factorization).name)
 
 
@@ -211,10 +210,8 @@ def _term(parts: Factorization, term: Likelihood, why_graph: str) -> SubsampledT
 
 def reparametrized(parts: Factorization) -> tuple[InCoordinates, ...]:
     """List the reparametrised variables, and those that could not be, with the reason."""
-    if parts.reparametrization is None:
-        return ()
-    mapped = [InCoordinates(one.name, one.words) for one in parts.reparametrization.maps]
-    refused = [InCoordinates(name, "", why) for name, why in parts.reparametrization.refused]
+    mapped = [InCoordinates(one.name, one.words) for one in parts.maps]
+    refused = [InCoordinates(name, "", why) for name, why in parts.refused]
     return (*dict.fromkeys(mapped), *refused)
 
 

@@ -158,7 +158,7 @@ class ExprGraph:
         self._known: dict[tuple, Expr] = {}
         # In order of their making, so that the same model gives the same sums in every process.
         self._serial: dict[Expr, int] = {}
-        #: Coordinates that stand for their logarithms: see `shapes`.
+        #: Coordinates that stand for their logarithms until a map has rewritten the row.
         self.logs: frozenset[int] = frozenset()
         #: Results of rules, by rule and operands.
         self.results: dict[tuple, Expr] = {}

@@ -1,17 +1,14 @@
 """Factorization of a model: a prior part, times terms of conditionally independent rows.
 
-Coordinates of the position in which rows are affine, in the place of the model's own variables.
-
-A model that is written as ``mu + tau * z[group]`` has rows that are products of parameters. In
-α = mu + tau z they are linear, as in the same model written with ``Normal(mu, tau)``. Whatever the
-map, density and draws are those of the model: the density is multiplied by the Jacobian of the map,
-which is exact, and draws are mapped back. See Papaspiliopoulos, Roberts & Sköld (2007),
-doi:10.1214/088342307000000014, on both ways to write a hierarchy.
+Maps put other coordinates in the place of the model's own variables. Whatever the map, density and
+draws are those of the model: the density is multiplied by the Jacobian of the map, which is exact,
+and draws are mapped back.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pymc as pm
@@ -32,6 +29,7 @@ from pytensor.xtensor.type import XTensorType
 from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import Likelihood, data_values
 from pymc_minibatch_mh.likelihood.derived import as_read, plain
+from pymc_minibatch_mh.likelihood.exprs import Expr, ExprGraph
 from pymc_minibatch_mh.likelihood.indices import require_indices_in_range
 from pymc_minibatch_mh.likelihood.inputs import (
     ModelArrays,
@@ -40,7 +38,6 @@ from pymc_minibatch_mh.likelihood.inputs import (
     model_of,
     value_variables,
 )
-from pymc_minibatch_mh.likelihood.maps import Map
 from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.terms import (
     MIN_ROWS,
@@ -51,117 +48,94 @@ from pymc_minibatch_mh.likelihood.terms import (
 )
 from pymc_minibatch_mh.likelihood.weights import weigh
 
+#: Where values lie in the position, and the values there: graphs, or arrays of shape (n, ...).
+Placed = tuple[np.ndarray, Any]
+
 
 @dataclass(frozen=True, eq=False)
-class Reparametrization:
-    """A map between positions and the model's own value variables, both ravelled.
+class Map(ABC):
+    """A one-to-one map of a few coordinates; it depends on none that another map moves.
 
-    Parameters
-    ----------
-    maps
-        Maps of a few coordinates each. No map depends on coordinates that another moves.
-    refused
-        Names of others that rows meet in products, and why these are not mapped.
+    It moves the variable `name`, at `places` of the position, to coordinates that `words` name.
+    Positions and values are arrays of shape (d, ...); positions can be graphs of shape (d,).
     """
 
-    maps: tuple[Map, ...]
-    refused: tuple[tuple[str, str], ...] = ()
+    name: str
+    places: np.ndarray
+    words: str
+    #: Whether its coordinates begin at 0, where rows are written in their logarithms.
+    begins_at_zero: ClassVar[bool] = False
 
     @property
-    def ends(self) -> set[int]:
-        """Coordinates that lie between 0 and infinity."""
-        return set().union(*(one.ends for one in self.maps))
+    def moved(self) -> set[int]:
+        """Coordinates that stand for other than the model's own variables."""
+        return {int(k) for k in self.places.flat}
 
     @property
-    def logs(self) -> set[int]:
-        """Coordinates whose logarithm, times a number, rows were written in."""
-        return set().union(*(one.logs for one in self.maps))
+    def coordinates(self) -> set[int]:
+        """Coordinates that the map moves or depends on."""
+        return self.moved
 
-    def within(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of the support of positions, from those of values, both shaped (d,)."""
-        places = sorted(self.ends)
-        lower, upper = lower.copy(), upper.copy()
-        lower[places], upper[places] = 0.0, np.inf
-        return lower, upper
+    @abstractmethod
+    def own(self, position: Any) -> list[Placed]:
+        """Return the model's own variables in the place of coordinates that are moved."""
 
-    def depend_on(self, place: int) -> bool:
-        """Whether maps depend on a coordinate, or move it."""
-        return any(one.depends_on(place) for one in self.maps)
+    @abstractmethod
+    def mapped(self, values: np.ndarray) -> list[Placed]:
+        """Return the coordinates that the model's own variables are moved to."""
 
-    def mirrored(self, positions: np.ndarray) -> np.ndarray:
-        """Return positions, of any shape, with negative ones that begin at 0 made positive."""
-        places, found = sorted(self.ends), positions.copy()
-        found[..., places] = np.abs(found[..., places])
-        return found
+    @abstractmethod
+    def log_jacobian(self, position: Any) -> Any:
+        """Return log |∂ values / ∂ position|, of shape (...)."""
 
-    def values(self, positions: np.ndarray) -> np.ndarray:
-        """Return the model's own variables at positions, both of shape (n, d)."""
-        values = positions.copy()
-        for one in self.maps:
-            one.set_values(positions, values)
-        return values
-
-    def positions(self, values: np.ndarray) -> np.ndarray:
-        """Return the positions of the model's own variables, both of shape (n, d)."""
-        positions = values.copy()
-        for one in self.maps:
-            one.set_positions(values, positions)
-        return positions
-
-    def graph(self, position: Variable) -> Variable:
-        """Return the graph of the model's own variables at a position."""
-        (size,) = position.type.shape
-        order, entries, n_entries = np.arange(size), [position], size
-        for places, graph in (placed for one in self.maps for placed in one.graphs(position)):
-            order[places] = n_entries + np.arange(places.size)
-            entries.append(graph)
-            n_entries += places.size
-        return pt.concatenate(entries)[order]
-
-    def log_jacobians(self, positions: np.ndarray) -> np.ndarray:
-        """Return log |∂ values / ∂ position| at positions of shape (n, d), shape (n,)."""
-        found = (one.log_jacobians(positions) for one in self.maps)
-        return sum(found, start=np.zeros(len(positions)))
-
-    def log_jacobian(self, position: Variable) -> Variable:
-        """Return the graph of log |∂ values / ∂ position|."""
-        return sum((one.log_jacobian(position) for one in self.maps), start=pt.constant(0.0))
+    @staticmethod
+    def rewritten(exprs: ExprGraph, row: Expr) -> Expr:
+        """Return a row that was taken apart, for coordinates of all maps of this class."""
+        return row
 
 
-def reparametrized(
-    factorization: "Factorization", reparametrization: Reparametrization
-) -> "Factorization":
-    """Return a split model whose position lies in other coordinates, with their Jacobian.
-
-    Parameters
-    ----------
-    split
-        The model in its own variables.
-    coordinates
-        The map.
-    """
+def reparametrized(factorization: "Factorization", maps: Sequence[Map]) -> "Factorization":
+    """Return a factorization in the coordinates of further maps, with their Jacobian."""
     position = factorization.position.type("position")
-    own = (
+    graphs = (
         factorization.prior,
         *(term.logp for term in factorization.terms),
         *factorization.natural.values(),
     )
-    prior, *graphs = clone_replace(
-        list(own), {factorization.position: reparametrization.graph(position)}
-    )
+    own = {factorization.position: _graph_of_values(position, maps)}
+    prior, *graphs = clone_replace(list(graphs), own)
     terms = [replace(t, logp=logp) for t, logp in zip(factorization.terms, graphs, strict=False)]
-    natural = dict(zip(factorization.natural, graphs[len(terms) :], strict=True))
-    lower, upper = reparametrization.within(factorization.lower, factorization.upper)
+    lower = factorization.lower.copy()
+    for one in maps:
+        lower[one.places] = 0.0 if one.begins_at_zero else lower[one.places]
     return replace(
         factorization,
         position=position,
         lower=lower,
-        upper=upper,
-        prior=prior + reparametrization.log_jacobian(position),
+        prior=prior + sum(one.log_jacobian(position) for one in maps),
         terms=tuple(terms),
-        natural=natural,
-        reparametrization=reparametrization,
+        natural=dict(zip(factorization.natural, graphs[len(terms) :], strict=True)),
+        maps=(*factorization.maps, *maps),
     )
+
+
+def _graph_of_values(position: Variable, maps: Sequence[Map]) -> Variable:
+    """Return the graph of the value variables at a position."""
+    (size,) = position.type.shape
+    order, entries, n_entries = np.arange(size), [position], size
+    for places, graph in (placed for one in maps for placed in one.own(position)):
+        order[places] = n_entries + np.arange(places.size)
+        entries.append(graph)
+        n_entries += places.size
+    return pt.concatenate(entries)[order]
+
+
+def _replaced(x: np.ndarray, parts: Sequence[Placed]) -> np.ndarray:
+    """Return an array of shape (..., d) with other entries in some places."""
+    found = x.copy()
+    for places, values in parts:
+        found[..., places] = np.moveaxis(values, 0, -1)
+    return found
 
 
 def natural(model: pm.Model, values: Sequence[Variable]) -> dict[str, Variable]:
@@ -254,8 +228,10 @@ class Factorization:
         `other_values`.
     arrays
         The constants and shared variables of the model that all of this is computed from.
-    coordinates
-        The reparametrisation, None where the position is the value variables themselves.
+    maps
+        Maps of a few coordinates each, none where the position is the value variables themselves.
+    refused
+        Names of others that rows have in products, and why these are not mapped.
     """
 
     position: Variable
@@ -269,7 +245,8 @@ class Factorization:
     upper: np.ndarray
     natural: dict[str, Variable]
     arrays: ModelArrays
-    reparametrization: Reparametrization | None = None
+    maps: tuple[Map, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
 
     @property
     def size(self) -> int:
@@ -285,41 +262,53 @@ class Factorization:
             names += [f"{block.name}{list(expr)}" if expr else block.name for expr in exprs]
         return names
 
+    @property
+    def real_blocks(self) -> list[tuple[Block, str]]:
+        """Own blocks that can take any real value, and the names of their variables."""
+        return [
+            (block, name)
+            for block, name in zip(self.blocks, self.natural, strict=True)
+            if self.first <= block.start < block.stop
+            and np.isneginf(self.lower[block.start : block.stop]).all()
+            and np.isposinf(self.upper[block.start : block.stop]).all()
+        ]
+
+    def name_at(self, place: int) -> str:
+        """Return the name of the free variable that a coordinate belongs to."""
+        names = zip(self.blocks, self.natural, strict=True)
+        return next(name for block, name in names if place < block.stop)
+
+    @property
+    def boundary(self) -> list[int]:
+        """Coordinates of maps that begin at 0, where they may have their mode."""
+        return sorted({k for one in self.maps if one.begins_at_zero for k in one.moved})
+
     def positions(self, values: np.ndarray) -> np.ndarray:
         """Return the positions of ravelled value variables, of the same shape (..., d)."""
-        if self.reparametrization is None:
-            return values
-        flat = values.reshape(-1, self.size)
-        return self.reparametrization.positions(flat).reshape(values.shape)
+        first = np.moveaxis(values, -1, 0)
+        return _replaced(values, [part for one in self.maps for part in one.mapped(first)])
 
     def values(self, positions: np.ndarray) -> np.ndarray:
         """Return the ravelled value variables at positions, of the same shape (..., d)."""
-        if self.reparametrization is None:
-            return positions
-        flat = positions.reshape(-1, self.size)
-        return self.reparametrization.values(flat).reshape(positions.shape)
+        first = np.moveaxis(positions, -1, 0)
+        return _replaced(positions, [part for one in self.maps for part in one.own(first)])
 
     def mirrored(self, positions: np.ndarray) -> np.ndarray:
         """Return positions with coordinates that are negative and cannot be so made positive."""
-        return (
-            positions
-            if self.reparametrization is None
-            else self.reparametrization.mirrored(positions)
-        )
+        found = positions.copy()
+        found[..., self.boundary] = np.abs(found[..., self.boundary])
+        return found
 
     @property
     def support_of_values(self) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the support of the ravelled value variables, shape (d,) each."""
         lower = self.lower.copy()
-        if self.reparametrization is not None:
-            lower[sorted(self.reparametrization.ends)] = -np.inf
+        lower[self.boundary] = -np.inf
         return lower, self.upper
 
     def log_jacobian(self, position: np.ndarray) -> float:
         """Return log |∂ values / ∂ position|, which is part of the prior part."""
-        if self.reparametrization is None:
-            return 0.0
-        return float(self.reparametrization.log_jacobians(position[None])[0])
+        return float(sum(one.log_jacobian(position) for one in self.maps))
 
     def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return the position of a point given by the names of its value variables."""

@@ -40,7 +40,6 @@ from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.log_sums import arguments_at_once
 from pymc_minibatch_mh.likelihood.lower import Tensor, filled, lower, single
 from pymc_minibatch_mh.likelihood.patterns import coefficients_of, without
-from pymc_minibatch_mh.likelihood.shapes import in_reciprocals
 
 #: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
 MOST_ARGUMENTS = 10
@@ -127,8 +126,7 @@ def lowered_rows(factorization: Factorization) -> list[LoweredRow]:
 
 def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
     exprs = ExprGraph()
-    if factorization.reparametrization is not None:
-        exprs.logs = frozenset(factorization.reparametrization.logs)
+    exprs.logs = frozenset(factorization.boundary)
     try:
         (root,) = np.ravel(lower(exprs, term.logp, _leaves(exprs, term, factorization)).exprs)
     except LoweringError as error:
@@ -136,7 +134,9 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
             f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
             f"for it. {WAY_ON}"
         ) from error
-    return LoweredRow(term, exprs, in_reciprocals(exprs, root) if exprs.logs else root)
+    for kind in dict.fromkeys(type(one) for one in factorization.maps):
+        root = kind.rewritten(exprs, root)
+    return LoweredRow(term, exprs, root)
 
 
 def row_functions(factorization: Factorization) -> list[RowFunction]:

@@ -14,9 +14,9 @@ from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.errors import BoundsError, ModeError
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.factorization import Factorization
-from pymc_minibatch_mh.likelihood.inverse_shape import in_inverse_shape, shapes_of
 from pymc_minibatch_mh.reference.mode import COARSE_TOLERANCE, reference_at
 from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reparametrize.inverse_shape import in_inverse_shape, shapes_of
 
 #: Rows whose mode stands for that of all, evenly spread.
 FEW = 20_000
@@ -33,19 +33,17 @@ MOST_SHAPES = 4
 
 
 def choose_shape_parametrization(
-    own: Factorization,
     factorization: Factorization,
     point: Mapping[str, np.ndarray],
     compile_kwargs: Mapping[str, Any] | None,
 ) -> Target:
     """Return a model with reciprocals of shapes as coordinates, where these are much better.
 
-    `own` is the model in its own variables, `split` the same, or in other coordinates; the search
-    for the mode starts at `point`.
+    The search for the mode starts at `point`.
     """
     best, cost = Target(factorization, 2, 1.0, compile_kwargs), -1.0
-    for name in shapes_of(own)[:MOST_SHAPES]:
-        tried = (in_inverse_shape(own, best.factorization, name, power) for power in POWERS)
+    for name in shapes_of(factorization)[:MOST_SHAPES]:
+        tried = (in_inverse_shape(best.factorization, name, power) for power in POWERS)
         others = [Target(found, 2, 1.0, compile_kwargs) for found in tried if found is not None]
         if not others:
             continue

@@ -32,7 +32,6 @@ from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.inputs import Weights
-from pymc_minibatch_mh.likelihood.non_centred import in_linear_coordinates
 from pymc_minibatch_mh.likelihood.weights import weights_of
 from pymc_minibatch_mh.plan.file import WatchedModel, key_of_reference, read
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
@@ -46,6 +45,7 @@ from pymc_minibatch_mh.plan.plan import (
     require_same_again,
 )
 from pymc_minibatch_mh.reference.target import Target
+from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 
 _log = logging.getLogger("pymc")
 
@@ -296,9 +296,7 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
 
 def _products(target: Target) -> str:
     """Return which products of parameters rows have and keep, and why."""
-    coordinates = target.factorization.reparametrization
-    refused = coordinates.refused if coordinates is not None else ()
-    return " ".join(f"{name!r} {reason}." for name, reason in refused)
+    return " ".join(f"{name!r} {reason}." for name, reason in target.factorization.refused)
 
 
 #: The last that was read of every model that is still in use.
@@ -331,8 +329,8 @@ def read_model(
         initial_point=point,
     )
     if reading.in_linear_coordinates:
-        linear = in_linear_coordinates(parts)
-        target = choose_shape_parametrization(parts, linear, point, reading.compile_kwargs)
+        parts = in_linear_coordinates(parts)
+        target = choose_shape_parametrization(parts, point, reading.compile_kwargs)
     else:
         target = Target(parts, 2, 1.0, reading.compile_kwargs)
     watched = WatchedModel(model, parts.arrays, weights_of(parts.terms))

@@ -152,8 +152,7 @@ def propose_above_zero(numbers, move, posterior, rng):
 def bordered(record: Any, plan: Any) -> Any:
     """Return numbers of a mixture as they are, or with those of coordinates that end at zero."""
     target, reference = plan.target, plan.reference
-    coordinates = target.factorization.reparametrization
-    ends = [] if coordinates is None else sorted(coordinates.ends)
+    ends = target.factorization.boundary
     if not ends:
         return record
     centre, first = reference.centre, reference.first

@@ -75,8 +75,7 @@ def scale_conditional(target: "Target", reference: Reference) -> ScaleConditiona
 
 def _near_an_end(target: "Target", reference: Reference) -> bool:
     """Return whether a coordinate that ends at zero may get there."""
-    coordinates = target.factorization.reparametrization
-    ends = [] if coordinates is None else sorted(coordinates.ends)
+    ends = target.factorization.boundary
     deviations = np.sqrt(np.sum(reference.factor[ends] ** 2, axis=1))
     return bool((reference.centre[ends] < FAR * deviations).any())
 

@@ -354,8 +354,7 @@ class Target:
     @property
     def _ends(self) -> list[int]:
         """Coordinates that begin at 0, as reciprocals of shapes, and may have their mode there."""
-        coordinates = self.factorization.reparametrization
-        return sorted(coordinates.ends) if coordinates is not None else []
+        return self.factorization.boundary
 
     def condition_on(self, point: Mapping[str, np.ndarray]) -> None:
         """Take the values of the variables outside the position from a point."""

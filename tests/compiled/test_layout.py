@@ -1,5 +1,7 @@
 """Linear forms as the kernels read them, against matrices of coefficients."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -40,8 +42,8 @@ def parts_of(mean, scale=None):
     return split_of(model)
 
 
-def forms_of(mean, scale=None):
-    (function,) = row_functions(parts_of(mean, scale))
+def forms_of(mean):
+    (function,) = row_functions(parts_of(mean))
     return function
 
 
@@ -71,9 +73,17 @@ WRITINGS = {
 }
 
 
+@cache
+def with_scale(writing):
+    """Return a model with two arguments, and the function of its rows."""
+    parts = parts_of(WRITINGS[writing], scale)
+    (function,) = row_functions(parts)
+    return parts, function
+
+
 @every("writing", WRITINGS)
 def test_forms_are_those_of_the_coefficients(writing):
-    function = forms_of(WRITINGS[writing], scale)
+    _, function = with_scale(writing)
     assert len(function.arguments) == 2
     centre, factor = RNG.normal(size=10), np.tril(RNG.normal(size=(10, 10)))
     rows = np.array([0, 3, N - 1, 3, 17])
@@ -120,8 +130,7 @@ def derived(parts, theta, rows):
 
 @every("writing", WRITINGS)
 def test_gradient_and_hessian_are_products_with_the_coefficients(writing):
-    parts = parts_of(WRITINGS[writing], scale)
-    (function,) = row_functions(parts)
+    parts, function = with_scale(writing)
     theta, rows = 0.3 * RNG.normal(size=10), np.arange(N - 1)
     data = RowData(function, rows)
     matrices = [

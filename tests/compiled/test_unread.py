@@ -99,6 +99,7 @@ def compiled(model):
 
 @every("name", FOUND)
 def test_directions_are_those_that_change_no_row(name):
+    """Linear forms are zero along them, and there are no others: ranks of all linear forms."""
     build, expected = FOUND[name]
     parts = compiled(build())
     names = parts.factorization.coordinate_names
@@ -108,24 +109,18 @@ def test_directions_are_those_that_change_no_row(name):
     assert sorted(map(sorted, moved)) == sorted(map(sorted, expected))
     singles = [len(one) == 1 for one in moved]
     assert singles == sorted(singles, reverse=True)
-
-
-@every("name", FOUND)
-def test_with_the_forms_of_rows_they_span_all(name):
-    """No row changes along them, and there are no others: ranks of all linear forms."""
-    parts = compiled(FOUND[name][0]())
-    size, forms = parts.factorization.size, []
+    size, forms = len(names), []
     for function in parts.row_functions:
         rows = np.arange(function.n_rows)
         place = placed(function, rows, np.zeros(size), np.eye(size), directions=True)
         forms.append(place.whitened.reshape(-1, size))
     forms = np.vstack(forms)
-    np.testing.assert_allclose(forms @ parts.unread.T, 0.0, atol=1e-14)
+    np.testing.assert_allclose(forms @ found.T, 0.0, atol=1e-14)
     if not name.startswith("small"):
-        assert np.linalg.matrix_rank(forms, tol=1e-10) + len(parts.unread) == size
+        assert np.linalg.matrix_rank(forms, tol=1e-10) + len(found) == size
 
 
-@every("name", ["rugby", "crossed", "one sum", "student"])
+@every("name", ["crossed", "one sum"])
 def test_log_likelihoods_stay_as_they_are(name):
     model = FOUND[name][0]()
     target = Target(factorize(model, model.value_vars, min_rows=ROWS), 0, 1.0, None)

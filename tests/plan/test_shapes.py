@@ -20,11 +20,8 @@ FAR = {POISSON: negative_binomial, NORMAL: student}
 
 def words_of(model):
     """Return the shapes whose reciprocals a model is moved in."""
-    parts = own(model)
-    coordinates = choose_shape_parametrization(
-        parts, parts, model.initial_point(), None
-    ).factorization.reparametrization
-    return [] if coordinates is None else [shape.words for shape in coordinates.maps]
+    target = choose_shape_parametrization(own(model), model.initial_point(), None)
+    return [shape.words for shape in target.factorization.maps]
 
 
 def prepared(model, power=1):
@@ -46,9 +43,7 @@ def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
 
 def test_explanations_name_the_reciprocal():
     model = negative_binomial(rows=ROWS)
-    parts = choose_shape_parametrization(
-        own(model), own(model), model.initial_point(), None
-    ).factorization
+    parts = choose_shape_parametrization(own(model), model.initial_point(), None).factorization
     (mapped,) = reparametrized(parts)
     assert (mapped.words, mapped.refused) == ("1/alpha", "")
     assert "(1/alpha)" in subsampled(parts)[0].arguments
@@ -65,7 +60,7 @@ def test_a_shape_that_is_a_precision_stays_a_logarithm():
 
 def test_the_centre_lies_inside_and_the_metric_is_that_of_the_density(far):
     target, reference = far.target, far.reference
-    (place,) = target.factorization.reparametrization.ends
+    (place,) = target.factorization.boundary
     assert 0.0 < reference.centre[place] < 6.0 * np.linalg.norm(reference.factor[place])
     passes = target.full_data
     hessian = passes.likelihood(reference.centre, hessian=True).hessian
@@ -89,7 +84,7 @@ def test_an_update_reads_few_rows(far):
 def test_no_row_exceeds_its_bound_near_zero(far):
     """Moves from and to positions with reciprocals of 0, and all over the trust regions."""
     target, reference, tables = far.target, far.reference, far.tables
-    (place,) = target.factorization.reparametrization.ends
+    (place,) = target.factorization.boundary
     rng, largest, bounded = np.random.default_rng(1), [], 0
     for move in range(60):
         noise = [1.0, 2.5][move % 2] * rng.standard_normal((2, target.factorization.size))
@@ -114,4 +109,4 @@ def test_moves_have_the_mean_of_the_normal_approximation(far):
     slope = reference.gradient + passes.prior(reference.centre, hessian=False).gradient
     mean = reference.factor @ reference.factor.T @ slope
     assert (found.factor @ found.tilt) == pytest.approx(mean[order], rel=1e-6)
-    assert set(order[: found.n_ends]) == far.target.factorization.reparametrization.ends
+    assert [*order[: found.n_ends]] == far.target.factorization.boundary

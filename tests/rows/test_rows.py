@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from every import every
 from pymc_minibatch_mh import PenaltyMH, TunaMH, factorize
 from pymc_minibatch_mh.data import Column
 from pymc_minibatch_mh.errors import FactorizationError
@@ -141,7 +142,7 @@ def test_arrays_are_neither_copied_nor_converted(matrix):
     assert held(regression_of(*matrix), matrix[0])
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32])
+@every("dtype", [np.uint8, np.uint16, np.int32])
 def test_small_integers_in_data_stay_small(dtype):
     rows = drawn(ROWS)
     with pm.Model() as model:

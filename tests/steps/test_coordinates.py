@@ -91,7 +91,7 @@ def test_a_point_is_where_its_step_put_it():
 
 def test_the_models_own_coordinates_can_be_asked_for():
     factorization = TunaMH(model=hierarchy("non-centred"), coordinates="model").target.factorization
-    assert factorization.reparametrization is None
+    assert factorization.maps == ()
 
 
 def _still(position, new, rng, state, metric, rows):

@@ -9,10 +9,13 @@ import pytest
 from scipy.stats import norm
 
 from compound.models import data, expectation, grid
+from every import every
 from likelihood.evaluation import positions, rows_of_batch, rows_of_whole, split_of
 from pymc_minibatch_mh import PenaltyMH, TunaMH
-from pymc_minibatch_mh.bounds.bounds_pass import TOTAL
+from pymc_minibatch_mh.bounds.bounds_pass import TOTAL, BoundsPass
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.likelihood.function import row_functions
 from statistical.budget import FAR
 from zoo import drawn
 
@@ -40,7 +43,7 @@ def repeated():
     return model_of(*(np.repeat(values, counts()) for values in data(82, 0.3, -0.5, rows=ROWS)))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float64", "float32", "float16", "bool", ">f8"])
+@every("dtype", ["int8", "float64", "float32", "float16", "bool", ">f8"])
 def test_rows_are_multiplied_by_their_weights(dtype):
     model = weighted()
     weights = (np.arange(ROWS) % 3 != 0).astype(dtype)
@@ -51,6 +54,19 @@ def test_rows_are_multiplied_by_their_weights(dtype):
         plain = rows_of_whole(model, parts, "y", position)
         found = rows_of_batch(parts, term, position, rows)
         np.testing.assert_allclose(found, plain[rows] * weights[rows].astype(float), rtol=1e-12)
+
+
+def bounds_of(order, weights):
+    parts = split_of(weighted(), weights=weights)
+    one, zero = np.eye(parts.size), np.zeros(parts.size)
+    reference = Reference(zero, 0.1 * one, 10.0 * one, zero, one, order, 1.0)
+    return BoundsPass(row_functions(parts), reference, (parts.lower, parts.upper)).tables().c
+
+
+@every("order", [0, 1, 2])
+def test_bounds_of_weighted_rows_are_bounds_times_weights(order):
+    plain, heavy = (bounds_of(order, w) for w in (np.ones(ROWS), counts()))
+    np.testing.assert_allclose(heavy[0], counts() * plain[0], rtol=1e-6)
 
 
 def test_integer_weights_have_the_mode_the_sums_and_the_bounds_of_repeated_rows():

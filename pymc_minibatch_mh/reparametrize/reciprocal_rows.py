@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import permutations
 
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
@@ -113,7 +114,7 @@ Logs = dict[Place, list[Expr]]
 
 
 def in_reciprocals(exprs: ExprGraph, root: Expr) -> Expr:
-    """Return an expression in κ, of one in which ``cells.logs`` stand for their logarithms."""
+    """Return an expression in κ, of one in which ``exprs.logs`` stand for logarithms."""
     return _Reciprocals(exprs).closed(root)
 
 
@@ -121,12 +122,12 @@ class _Reciprocals:
     """Expressions as c log κ + the rest, the rest in κ."""
 
     def __init__(self, exprs: ExprGraph) -> None:
-        self._cells = exprs
+        self._exprs = exprs
         self._known: dict[Expr, tuple[Logs, Expr]] = {}
 
     def closed(self, expr: Expr) -> Expr:
         """Return an expression in κ."""
-        exprs, (logs, rest) = self._cells, self._split(expr)
+        exprs, (logs, rest) = self._exprs, self._split(expr)
         parts = [
             multiply(exprs, factor, exprs.node(scalar.log, (exprs.coordinate(place),)))
             for place, factors in logs.items()
@@ -140,7 +141,7 @@ class _Reciprocals:
         return self._known[expr]
 
     def _computed(self, expr: Expr) -> tuple[Logs, Expr]:
-        exprs = self._cells
+        exprs = self._exprs
         if expr.is_data:
             return {}, expr
         if isinstance(expr, Affine):
@@ -164,7 +165,7 @@ class _Reciprocals:
         return {}, exprs.node(expr.op, [self.closed(x) for x in expr.inputs])
 
     def _of_affine(self, expr: Affine) -> tuple[Logs, Expr]:
-        exprs, logs = self._cells, Logs()
+        exprs, logs = self._exprs, Logs()
         own = [term for term in expr.terms if exprs.logs.issuperset(places_of(term.place))]
         rest = [term for term in expr.terms if term not in own]
         for term in own:
@@ -177,16 +178,16 @@ class _Reciprocals:
         for of, _ in parts:
             for place, factors in of.items():
                 logs.setdefault(place, []).extend(factors)
-        return logs, add(self._cells, *(rest for _, rest in parts))
+        return logs, add(self._exprs, *(rest for _, rest in parts))
 
     def _times(self, data: Expr, parts: tuple[Logs, Expr]) -> tuple[Logs, Expr]:
         logs, rest = parts
-        scaled = {k: [self._cells.times(data, x) for x in of] for k, of in logs.items()}
-        return scaled, multiply(self._cells, data, rest)
+        scaled = {k: [self._exprs.times(data, x) for x in of] for k, of in logs.items()}
+        return scaled, multiply(self._exprs, data, rest)
 
     def gamma_ratio(self, expr: Apply) -> tuple[Logs, Expr] | None:
         """Take log Γ(c/κ^p + y) - log Γ(c/κ^p + z) apart, or that of a linear fraction of κ^p."""
-        exprs, (x, y, z) = self._cells, expr.inputs
+        exprs, (x, y, z) = self._exprs, expr.inputs
         shifted = self._half_apart(x, y, z)
         if shifted is not None:
             return self._gamma_of_fraction(*shifted)
@@ -216,11 +217,11 @@ class _Reciprocals:
             return None
         if sum_of((abs(sum_of((first, -last))), -0.5)) != 0.0:
             return None
-        ends = self._cells.constant(0.5), self._cells.zero
+        ends = self._exprs.constant(0.5), self._exprs.zero
         return (shape.plus(min(first, last)), *(ends if first > last else ends[::-1]))
 
     def _gamma_of_fraction(self, shape: Fraction, y: Expr, z: Expr) -> tuple[Logs, Expr]:
-        exprs = self._cells
+        exprs = self._exprs
         gap = self._total([y, exprs.times(exprs.minus_one, z)])
         logs, rest = self._times(gap, self._log_of(shape))
         inverse = self._of(shape.inverted)
@@ -239,7 +240,7 @@ class _Reciprocals:
 
     def softplus(self, expr: Apply) -> tuple[Logs, Expr] | None:
         """Return log(1 + κ^c e^r), of which c log κ is taken out if c is negative."""
-        exprs, (x,) = self._cells, expr.inputs
+        exprs, (x,) = self._exprs, expr.inputs
         known = self._power(x)
         if known is None:
             return None
@@ -251,7 +252,7 @@ class _Reciprocals:
 
     def exponential(self, expr: Apply) -> tuple[Logs, Expr] | None:
         """Return a power of κ times the rest; of κ^-c log(1 + κ^c e^r) the finite part."""
-        exprs, (x,) = self._cells, expr.inputs
+        exprs, (x,) = self._exprs, expr.inputs
         parts = summands(x)
         for share in parts:
             inside = self._power(share.inputs[0]) if is_a(share, LogSoftplus) else None
@@ -265,24 +266,23 @@ class _Reciprocals:
         return None if known is None else ({}, self._sized(*known))
 
     def _product(self, factors: Sequence[Expr]) -> Expr:
-        """Return a product; of (k m + d) log(1 + w/m), for a shape m, that of the finite part."""
-        exprs = self._cells
-        for log in factors:
+        """Return a product; of (k m + d) log(1 + w/m), for a shape m, its finite parts."""
+        exprs = self._exprs
+        for log, sum_of_shape in permutations(factors, 2):
             known = self._share_in_log(log)
-            for sum_of_shape in factors if known is not None else ():
-                whole = self._fraction_of(sum_of_shape)
-                parts = None if known is None or whole is None else known[1].parts_of(whole)
-                if known is not None and parts is not None:
-                    size = self.closed(known[0])
-                    inner = multiply(exprs, size, self._of(known[1].inverted))
-                    scale, rest = map(exprs.constant, parts)
-                    total = add(
-                        exprs,
-                        multiply(exprs, scale, size, exprs.node(log1p_ratio, (inner,))),
-                        multiply(exprs, rest, exprs.node(scalar.log1p, (inner,))),
-                    )
-                    others = without(without(factors, log), sum_of_shape)
-                    return multiply(exprs, total, *map(self.closed, others))
+            whole = None if known is None else self._fraction_of(sum_of_shape)
+            parts = None if known is None or whole is None else known[1].parts_of(whole)
+            if known is None or parts is None:
+                continue
+            size, (scale, rest) = self.closed(known[0]), map(exprs.constant, parts)
+            inner = multiply(exprs, size, self._of(known[1].inverted))
+            total = add(
+                exprs,
+                multiply(exprs, scale, size, exprs.node(log1p_ratio, (inner,))),
+                multiply(exprs, rest, exprs.node(scalar.log1p, (inner,))),
+            )
+            others = without(without(factors, log), sum_of_shape)
+            return multiply(exprs, total, *map(self.closed, others))
         return multiply(exprs, *map(self.closed, factors))
 
     def _fraction_of(self, expr: Expr) -> Fraction | None:
@@ -297,7 +297,7 @@ class _Reciprocals:
             inner = self._fraction_of(expr.inputs[0])
             found = None if inner is None else inner.inverted
         elif is_a(expr, scalar.Mul):
-            core, factor = scaled_core(self._cells, expr)
+            core, factor = scaled_core(self._exprs, expr)
             scale, inner = number(factor), None if core is expr else self._fraction_of(core)
             found = None if inner is None or scale is None else inner.times(scale)
         elif is_a(expr, scalar.Add):
@@ -311,19 +311,16 @@ class _Reciprocals:
         """Return the fraction that an expression is the logarithm of."""
         if is_a(expr, scalar.Log):
             return self._fraction_of(expr.inputs[0])
+        less_one: Fraction | None = None
         if is_a(expr, scalar.Log1p):
-            found = self._fraction_of(expr.inputs[0])
-        else:
-            found = (
-                self._exponential_fraction(expr.inputs[0])
-                if is_a(expr, scalar_math.Softplus)
-                else None
-            )
-        return None if found is None else found.plus(1.0)
+            less_one = self._fraction_of(expr.inputs[0])
+        elif is_a(expr, scalar_math.Softplus):
+            less_one = self._exponential_fraction(expr.inputs[0])
+        return None if less_one is None else less_one.plus(1.0)
 
     def _share_in_log(self, expr: Expr) -> tuple[Expr, Fraction] | None:
         """Return w and m of log(1 + w/m), for a fraction m."""
-        exprs = self._cells
+        exprs = self._exprs
         if is_a(expr, scalar.Log1p):
             factors = factors_of(expr.inputs[0])
             for factor in (x for x in factors if is_a(x, scalar.Reciprocal)):
@@ -349,7 +346,7 @@ class _Reciprocals:
         return Fraction.exponential(known[0], known[1], math.exp(offset))
 
     def _log_of(self, fraction: Fraction) -> tuple[Logs, Expr]:
-        exprs, power, parts = self._cells, 0.0, list[Expr]()
+        exprs, power, parts = self._exprs, 0.0, list[Expr]()
         for sign, linear in ((1.0, fraction.above), (-1.0, fraction.below)):
             count, offset, slope = logarithm(linear)
             power += sign * count * fraction.power
@@ -364,10 +361,10 @@ class _Reciprocals:
     def _of(self, fraction: Fraction) -> Expr:
         """Return a linear fraction as it is computed."""
         above, below = (self._linear(fraction, x) for x in (fraction.above, fraction.below))
-        return divide(self._cells, above, below)
+        return divide(self._exprs, above, below)
 
     def _linear(self, fraction: Fraction, linear: Linear) -> Expr:
-        exprs, (offset, slope) = self._cells, map(self._cells.constant, linear)
+        exprs, (offset, slope) = self._exprs, map(self._exprs.constant, linear)
         power = self._raised(fraction.place, fraction.power)
         return add(exprs, offset, multiply(exprs, slope, power))
 
@@ -384,13 +381,13 @@ class _Reciprocals:
         """Return κ^c e^r."""
         raised = self._raised(place, power)
         none = number(rest) == 0.0
-        return raised if none else multiply(self._cells, raised, exp(self._cells, rest))
+        return raised if none else multiply(self._exprs, raised, exp(self._exprs, rest))
 
     def _log1p(self, place: Place, power: float, rest: Expr) -> Expr:
-        return self._cells.node(scalar.log1p, (self._sized(place, power, rest),))
+        return self._exprs.node(scalar.log1p, (self._sized(place, power, rest),))
 
     def _raised(self, place: Place, power: float) -> Expr:
-        exprs, base = self._cells, self._cells.coordinate(place)
+        exprs, base = self._exprs, self._exprs.coordinate(place)
         if power == 1.0:
             return base
         if power == 2.0:
@@ -414,7 +411,7 @@ class _Reciprocals:
 
     def _total(self, parts: list[Expr]) -> Expr:
         """Return a sum of data, in which equal terms cancel."""
-        exprs = self._cells
+        exprs = self._exprs
         factors: dict[Expr, list[float]] = {}
         for part in parts:
             _collect(exprs, part, 1.0, factors)

@@ -1,31 +1,71 @@
-"""Shape parameters in gamma functions of rows, and models with their reciprocals as coordinates."""
+"""Coordinates κ = 1/shape or 1/√shape, for shape parameters in gamma functions of rows."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
-from pymc_minibatch_mh.likelihood.exprs import Affine, Apply, Expr, places_of
+from pymc_minibatch_mh.likelihood.exprs import Affine, Apply, Expr, ExprGraph, places_of
 from pymc_minibatch_mh.likelihood.factorization import (
     Block,
     Factorization,
-    Reparametrization,
+    Map,
+    Placed,
     reparametrized,
 )
 from pymc_minibatch_mh.likelihood.function import LoweredRow, lowered_rows
-from pymc_minibatch_mh.likelihood.maps import InverseShape
-from pymc_minibatch_mh.likelihood.non_centred import real_blocks
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, reachable, scaled_core, summands
+from pymc_minibatch_mh.reparametrize.reciprocal_rows import in_reciprocals
 
-#: How the reciprocal, and its root, are written; those of a shape in an interval.
+#: Spelling of the reciprocal and of its root; and of a shape in an interval.
 _WORDS = {1: "1/{}", 2: "1/√{}"}
 _WORDS_OF_INTERVALS = {
     1: "(upper - {0})/({0} - lower)",
     2: "√((upper - {0})/({0} - lower))",
 }
+
+
+@dataclass(frozen=True, eq=False)
+class InverseShape(Map):
+    """Coordinates κ = exp(-v/power) in the place of v, elementwise: 1/shape, or 1/√shape.
+
+    The variable exp(v), such as the shape of a negative binomial, can be infinite to all
+    that data tell. In κ that is the end of the support, zero, which lies near and not far.
+    """
+
+    power: int
+    begins_at_zero = True
+
+    def own(self, position: Any) -> list[Placed]:
+        """Return v."""
+        return [(self.places, self._log_shape(position))]
+
+    def mapped(self, values: np.ndarray) -> list[Placed]:
+        """Return κ."""
+        with np.errstate(over="ignore"):
+            return [(self.places, np.exp(values[self.places] / -self.power))]
+
+    def log_jacobian(self, position: Any) -> Any:
+        """Return the sum of log(power/κ)."""
+        logs = self._log_shape(position).sum(axis=0) / self.power
+        return logs + self.places.size * np.log(self.power)
+
+    def _log_shape(self, position: Any) -> Any:
+        log = pt.log if isinstance(position, Variable) else np.log
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return -float(self.power) * log(position[self.places])
+
+    @staticmethod
+    def rewritten(exprs: ExprGraph, row: Expr) -> Expr:
+        """Return a row in κ, of one that is written in log κ."""
+        return in_reciprocals(exprs, row)
 
 
 def shapes_of(factorization: Factorization) -> list[str]:
@@ -37,34 +77,29 @@ def shapes_of(factorization: Factorization) -> list[str]:
     places = {place for row in rows for place in _places_of_shapes(row)}
     return [
         block.name
-        for block, _ in real_blocks(factorization)
+        for block, _ in factorization.real_blocks
         if places.intersection(range(block.start, block.stop))
     ]
 
 
-def in_inverse_shape(
-    factorization: Factorization, there: Factorization, name: str, power: int
-) -> Factorization | None:
-    """Return a model with the reciprocal of a shape among the coordinates that it has already.
+def in_inverse_shape(factorization: Factorization, name: str, power: int) -> Factorization | None:
+    """Return a model with the reciprocal of a shape as coordinate, besides its other maps.
 
     `name` is the value variable that is the shape's logarithm; power 2 is the reciprocal's root.
     None where rows are not smooth in it, or where another map depends on the shape.
     """
-    known = there.reparametrization or Reparametrization(())
     block = next(block for block in factorization.blocks if block.name == name)
     places = np.arange(block.start, block.stop)
-    if any(known.depend_on(int(k)) for k in places):
+    if any(one.coordinates.intersection(places.tolist()) for one in factorization.maps):
         return None
     shape = InverseShape(name, places, _words_of(factorization, block, power), power)
-    found = reparametrized(factorization, Reparametrization((*known.maps, shape), known.refused))
+    found = reparametrized(factorization, [shape])
     return found if all(map(_is_smooth, lowered_rows(found))) else None
 
 
 def _words_of(factorization: Factorization, block: Block, power: int) -> str:
     """Return κ in words: of a variable that PyMC maps to the real line, by its own ends."""
-    name = dict(zip((x.name for x in factorization.blocks), factorization.natural, strict=True))[
-        block.name
-    ]
+    name = factorization.name_at(block.start)
     if name == block.name:
         return _WORDS[power].format(f"exp({name})")
     if not block.name.endswith("_interval__"):

@@ -7,25 +7,32 @@ from likelihood.evaluation import evaluate, function_of, split_of
 from pymc_minibatch_mh.likelihood.check import ModelDensity
 
 
-def check_that_the_map_leads_back(parts, values):
-    """Check that a map is one to one, and return the position of the values."""
+def check_the_map(model, parts, values, seed=4):
+    """Check a map at some values of the model's own variables, and the density nearby."""
+    check_that_it_leads_back(parts, values)
+    check_the_jacobian(parts, values)
+    check_free_variables(model, parts, values)
+    nearby = values + 0.3 * np.random.default_rng(seed).standard_normal(values.size)
+    check_that_parts_add_up(model, parts, values, nearby)
+
+
+def check_that_it_leads_back(parts, values):
     positions = parts.positions(values)
     np.testing.assert_allclose(parts.values(positions), values, rtol=1e-12, atol=1e-13)
     many = np.stack([values, 1.1 * values])
     np.testing.assert_array_equal(parts.positions(many)[0], positions)
     assert np.abs(positions - values).max() > 0.01
-    return positions
 
 
 def check_the_jacobian(parts, values):
-    """Compare the Jacobian with the numerical one, and with that of the graph."""
+    """Compare the Jacobian with the numerical one, and with the one of the graph."""
     position = parts.positions(values)
     step = 1e-6 * np.eye(parts.size)
     slopes = (parts.values(position + step) - parts.values(position - step)) / 2e-6
     _, log_size = np.linalg.slogdet(slopes)
     assert parts.log_jacobian(position) == pytest.approx(log_size, abs=1e-6)
     there = parts.position.type("there")
-    graph = evaluate([there], parts.reparametrization.log_jacobian(there), [position])
+    graph = evaluate([there], sum(one.log_jacobian(there) for one in parts.maps), [position])
     assert graph == pytest.approx(log_size, abs=1e-6)
 
 

@@ -1,0 +1,355 @@
+"""Coordinates α = a + B z, in which rows are linear that depend on z as part of a + B z alone.
+
+A model that is written as ``mu + tau * z[group]`` has rows that are products of parameters. In
+α = mu + tau z they are linear, as in the same model written with ``Normal(mu, tau)``. See
+Papaspiliopoulos, Roberts & Sköld (2007), doi:10.1214/088342307000000014, on both ways to write a
+hierarchy.
+
+With its Jacobian, every map is exact. That rows are linear in α is seen by taking them apart again
+in the new coordinates; a map that does not bring that about is dropped, and the reason is kept.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_, mul
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+
+from pymc_minibatch_mh.errors import BoundsError
+from pymc_minibatch_mh.likelihood.exprs import places_of
+from pymc_minibatch_mh.likelihood.factorization import (
+    Block,
+    Factorization,
+    Map,
+    Placed,
+    reparametrized,
+)
+from pymc_minibatch_mh.likelihood.function import LinearForm, lowered_rows
+from pymc_minibatch_mh.reparametrize.occurrences import (
+    MOST_ENTRIES,
+    Column,
+    Factor,
+    Factors,
+    Occurrence,
+    occurrences,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class NonCentred(Map):
+    """Coordinates α_g = a + B z_g in the place of z_g, for all groups g.
+
+    Each z_g lies in a row of `places`, shape (G, q), and a_1..a_q at `locations`, -1 for zero. B is
+    given by rows of its lower triangle, whose entries are products of factors. These have the same
+    values in positions and in the model's own variables. The diagonal is positive.
+    """
+
+    scale: tuple[tuple[Factors, ...], ...]
+    locations: tuple[int, ...]
+
+    @property
+    def factors(self) -> set[Factor]:
+        """All factors in B."""
+        return {factor for row in self.scale for entry in row for factor in entry}
+
+    @property
+    def scales(self) -> set[int]:
+        """Coordinates that B depends on."""
+        return {place for factor in self.factors for place in factor.places}
+
+    @property
+    def coordinates(self) -> set[int]:
+        """Coordinates that the map moves or depends on."""
+        return {*self.moved, *self.locations, *self.scales}
+
+    @property
+    def is_one_to_one(self) -> bool:
+        """Whether the diagonal of B is known to be positive."""
+        return all(factor.positive for row in self.scale for factor in row[-1])
+
+    def own(self, position: Any) -> list[Placed]:
+        """Return z of B z = α - a, by forward substitution."""
+        z: list[Any] = []
+        for row, places, location in zip(
+            self._scale_at(position), self.places.T, self.locations, strict=True
+        ):
+            right = position[places] - _location(position, location)
+            for entry, known in zip(row[:-1], z, strict=True):
+                right = right - entry * known
+            z.append(right / row[-1])
+        return list(zip(self.places.T, z, strict=True))
+
+    def mapped(self, values: np.ndarray) -> list[Placed]:
+        """Return α."""
+        z = [values[places] for places in self.places.T]
+        sums = [sum(map(mul, row, z)) for row in self._scale_at(values)]
+        return [
+            (places, total + _location(values, location))
+            for places, total, location in zip(self.places.T, sums, self.locations, strict=True)
+        ]
+
+    def log_jacobian(self, position: Any) -> Any:
+        """Return -G log |B|."""
+        log = pt.log if isinstance(position, Variable) else np.log
+        return -sum(len(self.places) * log(row[-1]) for row in self._scale_at(position))
+
+    def _scale_at(self, position: Any) -> list[list[Any]]:
+        return [[_product(entry, position) for entry in row] for row in self.scale]
+
+
+def _location(position: Any, place: int) -> Any:
+    return position[place] if place >= 0 else 0.0
+
+
+def _product(factors: Factors, position: Any) -> Any:
+    """Return a product of factors; without any, of a triangle's entry, zero."""
+    values = [factor.at(position) for factor in factors.elements()]
+    return reduce(mul, values) if values else np.float64(0.0)
+
+
+class _RefusedError(Exception):
+    """Why a variable stays as it is."""
+
+
+def in_linear_coordinates(factorization: Factorization) -> Factorization:
+    """Return a model in coordinates in which rows are linear, or itself if nothing is to be mapped.
+
+    The field ``refused`` says why a variable that rows have in products is not mapped.
+    """
+    try:
+        known = occurrences(lowered_rows(factorization))
+    except BoundsError:
+        return factorization
+    blocks = factorization.real_blocks
+    searches = [_Search(factorization, block, name, known) for block, name in blocks]
+    maps, refused = _mapped_together(factorization, searches)
+    if maps:
+        factorization = reparametrized(factorization, _located(factorization, maps))
+    return replace(factorization, refused=tuple(refused)) if refused else factorization
+
+
+def _mapped_together(
+    factorization: Factorization, searches: Sequence["_Search"]
+) -> tuple[list[NonCentred], list[tuple[str, str]]]:
+    """Return the maps of all blocks, which may share a scale, and why others have none."""
+    refused: list[tuple[str, str]] = []
+    while True:
+        found: dict[_Search, list[NonCentred]] = {}
+        for search in searches:
+            try:
+                found[search] = search.maps()
+            except _RefusedError as reason:
+                refused.append((search.name, str(reason)))
+        moved = set[int]().union(*(one.moved for maps in found.values() for one in maps))
+        depending = [one for one in found if any(x.scales & moved for x in found[one])]
+        refused += [(one.name, "is multiplied by what is mapped too") for one in depending]
+        searches = [one for one in found if found[one] and one not in depending]
+        if depending:
+            continue
+        maps = [one for search in searches for one in found[search]]
+        left = _places_in(_forms(factorization, maps)) if maps else set()
+        again = [search.keeps_out(found[search], left) for search in searches]
+        if not any(again):
+            return maps, refused
+
+
+class _Search:
+    """The search for the B of one block."""
+
+    def __init__(
+        self,
+        factorization: Factorization,
+        block: Block,
+        name: str,
+        known: Mapping[Column, set[Occurrence]],
+    ) -> None:
+        self.name = name
+        self._is_bounded = block.name != name
+        self._factorization = factorization
+        self._known = {c: ways for c, ways in known.items() if block.start <= c[0] < block.stop}
+        factors = {f for ways in self._known.values() for way in ways for f in way.factors}
+        alone = (c for c, ways in known.items() if any(way.by_itself for way in ways))
+        # Coordinates that rows read beside the products, such as the scale of their noise.
+        places = set[int]().union(*alone)
+        self._kept_out = {f for f in factors if f.places & places}
+
+    def keeps_out(self, maps: Sequence[NonCentred], left: set[int]) -> bool:
+        """Leave out of B the coordinates that rows still read after a candidate map."""
+        again = {f for one in maps for f in one.factors if f.places & left}
+        self._kept_out |= again
+        return bool(again)
+
+    def maps(self) -> list[NonCentred]:
+        """Return maps of the groups of the block, none if rows have it in no product."""
+        maps = self._maps()
+        if not maps:
+            self._require_none_lost()
+            self._require_none_beside()
+        for one in maps:
+            self._require_valid(one)
+        return [replace(one, words=self._words(one)) for one in maps]
+
+    def _require_none_lost(self) -> None:
+        """Refuse a factor that scales the block everywhere, but is in the rows besides."""
+        shared = [_shared(ways) for ways in self._known.values()]
+        lost = {f for factors in shared for f in factors if f in self._kept_out and not f.divides}
+        if lost:
+            names = self._names({k for f in lost for k in f.places})
+            raise _RefusedError(
+                f"is multiplied by {names} in rows, which also depend on {names} by itself, so "
+                "that no coordinates make them linear in it"
+            )
+
+    def _require_none_beside(self) -> None:
+        """Refuse a block that is multiplied by others in ways that no map undoes."""
+        ways = [way for found in self._known.values() for way in found]
+        outside = set().union(*(way.outside for way in ways))
+        if outside and self._is_bounded:
+            names = self._names(outside)
+            raise _RefusedError(
+                f"is bounded and multiplied by {names} in rows, so that coordinates in which they "
+                f"are linear would have bounds that move with {names}"
+            )
+        beside = set().union(*(way.beside for way in ways))
+        if beside:
+            raise _RefusedError(
+                f"is multiplied by entries of {self._names(beside)} that data choose, which is "
+                f"undone for {MOST_ENTRIES} entries at most, and where the same data choose all of "
+                "what they multiply"
+            )
+
+    def _require_valid(self, one: NonCentred) -> None:
+        names = self._names(one.scales)
+        if not one.is_one_to_one:
+            raise _RefusedError(
+                f"is multiplied by a function of {names} that is not known to be positive, so "
+                "that coordinates in which rows are linear would not be one to one"
+            )
+        if min(one.scales) < self._factorization.first:
+            raise _RefusedError(
+                f"is multiplied by {names}, which another step moves. Let this step move both"
+            )
+
+    def _names(self, places: Iterable[int]) -> str:
+        return ", ".join(sorted({repr(self._factorization.name_at(k)) for k in places}))
+
+    def _words(self, one: NonCentred) -> str:
+        names = dict.fromkeys(map(self._factorization.name_at, sorted(one.scales)))
+        simple = len(one.scale) == 1 and len(names) == 1
+        size = "".join(names) if simple else f"f({', '.join(names)})"
+        return f"{size} × {self.name}"
+
+    def _maps(self) -> list[NonCentred]:
+        """Return maps of the groups of the block; none where nothing multiplies it."""
+        ways = {
+            column: [
+                replace(way, factors=tuple(f for f in way.factors if f not in self._kept_out))
+                for way in ways
+            ]
+            for column, ways in self._known.items()
+        }
+        if not any(way.factors for found in ways.values() for way in found):
+            return []
+        common: dict[int, Factors] = {}
+        for column, of_column in ways.items():
+            shared = _shared(of_column)
+            common |= {k: common[k] & shared if k in common else shared for k in column}
+        if all(common.values()):
+            return self._by_factors(common)
+        triangle = self._triangle(ways)
+        if triangle is None:
+            raise _RefusedError(
+                "is multiplied by other parameters in some places of the rows and not in others, "
+                "so that no coordinates make them linear in it"
+            )
+        return [triangle]
+
+    def _map(self, places: np.ndarray, scale: Sequence[tuple[Factors, ...]]) -> NonCentred:
+        return NonCentred(self.name, places, "", tuple(scale), (-1,) * len(scale))
+
+    def _by_factors(self, common: Mapping[int, Factors]) -> list[NonCentred]:
+        """Return a B of one number for the coordinates that share it."""
+        groups: defaultdict[frozenset, list[int]] = defaultdict(list)
+        for place, factors in sorted(common.items()):
+            groups[frozenset(factors.items())].append(place)
+        return [
+            self._map(np.array(places)[:, None], [(common[places[0]],)])
+            for places in groups.values()
+        ]
+
+    def _triangle(self, ways: Mapping[Column, Sequence[Occurrence]]) -> NonCentred | None:
+        """Return a triangular B: every entry of α goes with data of its own."""
+        entries: defaultdict[tuple, dict[Column, Factors]] = defaultdict(dict)
+        for column, of_column in ways.items():
+            for way in of_column:
+                entry = entries[way.term, way.data]
+                if entry.setdefault(column, way.counted) != way.counted:
+                    return None
+        order: list[Column] = []
+        rows = []
+        for row in sorted(entries.values(), key=len):
+            new = [column for column in row if column not in order]
+            if len(new) != 1:
+                return None
+            order += new
+            rows.append(tuple(row.get(column, Counter()) for column in order))
+        if len(set(map(len, order))) != 1 or len(order) != len(ways):
+            return None
+        return self._map(np.stack(order, axis=1), rows)
+
+
+def _shared(ways: Iterable[Occurrence]) -> Factors:
+    """Return the factors that all occurrences have."""
+    return reduce(and_, (way.counted for way in ways))
+
+
+def _located(factorization: Factorization, maps: Sequence[NonCentred]) -> list[NonCentred]:
+    """Return maps with the locations that come with every α of one map and nowhere else."""
+    forms = _forms(factorization, maps)
+    moved = set[int]().union(*(one.moved for one in maps))
+    columns = [_coefficients(forms, set(map(int, p))) for one in maps for p in one.places.T]
+    found = [-1] * len(columns)
+    for block, _ in factorization.real_blocks:
+        for place in sorted({*range(block.start, block.stop)} - moved):
+            own = _coefficients(forms, {place})
+            alike = [k for k, column in enumerate(columns) if column == own]
+            if len(alike) == 1 and found[alike[0]] < 0:
+                found[alike[0]] = place
+    places = iter(found)
+    located = [_at(one, tuple(next(places) for _ in one.locations), factorization) for one in maps]
+    left = _places_in(_forms(factorization, located))
+    return [
+        other if left.isdisjoint(other.locations) else one
+        for one, other in zip(maps, located, strict=True)
+    ]
+
+
+def _at(one: NonCentred, locations: tuple[int, ...], factorization: Factorization) -> NonCentred:
+    shifts = dict.fromkeys(factorization.name_at(k) for k in locations if k >= 0)
+    return replace(one, locations=locations, words=" + ".join([*shifts, one.words]))
+
+
+def _forms(factorization: Factorization, maps: Sequence[NonCentred]) -> list[LinearForm]:
+    """Return the linear forms of the rows in new coordinates."""
+    rows = lowered_rows(reparametrized(factorization, maps))
+    return [form for row in rows for form in row.arguments.forms]
+
+
+def _places_in(forms: Sequence[LinearForm]) -> set[int]:
+    """Return the coordinates that forms depend on."""
+    return {k for form in forms for term in form.terms for k in places_of(term.place)}
+
+
+def _coefficients(forms: Sequence[LinearForm], places: set[int]) -> dict:
+    """Return the coefficients of some coordinates: form and data -> number."""
+    found: defaultdict[tuple, float] = defaultdict(float)
+    for k, form in enumerate(forms):
+        for term in form.terms:
+            if places.issuperset(places_of(term.place)):
+                found[k, term.monomial] += term.factor
+    return dict(found)

@@ -1,0 +1,254 @@
+"""Products of coordinates in rows: the factors that multiply each, as functions of the position."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Variable
+from pytensor.scalar import basic as scalar
+from pytensor.tensor.elemwise import Elemwise
+
+from pymc_minibatch_mh.functions.base import numpy_of
+from pymc_minibatch_mh.likelihood.exprs import (
+    Affine,
+    Apply,
+    Constant,
+    Expr,
+    Gather,
+    Place,
+    places_of,
+)
+from pymc_minibatch_mh.likelihood.function import LoweredRow
+from pymc_minibatch_mh.likelihood.patterns import is_a, is_positive, reachable, without
+
+#: Entries that are scaled each by one of its own, at most: each becomes an expression of its own.
+MOST_ENTRIES = 25
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A function of the position without data: an operation and operands, as nested tuples."""
+
+    expression: tuple
+    positive: bool
+
+    @property
+    def places(self) -> frozenset[int]:
+        """Coordinates that it depends on."""
+        return frozenset(_places(self.expression))
+
+    @property
+    def divides(self) -> bool:
+        """Whether it is a reciprocal, such as exp(-x): a divisor of rows is their noise."""
+        kind, *parts = self.expression
+        if kind != "apply" or not isinstance(parts[0], scalar.Exp):
+            return kind == "apply" and isinstance(parts[0], scalar.Reciprocal)
+        inner = parts[1]
+        return inner[0] == "linear" and all(k < 0.0 for k, _ in inner[1])
+
+    def at(self, position: Any) -> Any:
+        """Return its value at a graph of shape (d,), or at an array of shape (d, ...)."""
+        return _value(self.expression, position)
+
+
+Factors = Counter[Factor]
+
+
+def _value(expression: tuple, position: Any) -> Any:
+    kind, *parts = expression
+    if kind == "number":
+        return np.float64(parts[0])
+    if kind == "linear":
+        terms, offset = parts
+        summed = [position[place] if k == 1.0 else k * position[place] for k, place in terms]
+        known = [] if offset[1:] == (0.0,) else [_value(offset, position)]
+        return reduce(add, [*summed, *known])
+    op, *operands = parts
+    function = Elemwise(op) if isinstance(position, Variable) else numpy_of(op)
+    return function(*(_value(x, position) for x in operands))
+
+
+def _places(expression: tuple) -> set[int]:
+    kind, *parts = expression
+    if kind == "number":
+        return set()
+    if kind == "linear":
+        return {place for _, place in parts[0]}
+    return set().union(*map(_places, parts[1:]))
+
+
+def factor(expr: Expr, entry: int | None = None) -> Factor | None:
+    """Return a function of the position, or of the entry that data choose; else None."""
+    expression = _expression(expr, entry)
+    return None if expression is None else Factor(expression, is_positive(expr))
+
+
+def _expression(expr: Expr, entry: int | None) -> tuple | None:
+    if isinstance(expr, Constant):
+        return "number", float(expr.value)
+    if isinstance(expr, Affine):
+        offset = _expression(expr.offset, entry)
+        places = [_chosen_place(t.place, entry) for t in expr.terms]
+        if offset is None or None in places or any(t.monomial for t in expr.terms):
+            return None
+        factors = (t.factor for t in expr.terms)
+        return "linear", tuple(zip(factors, places, strict=True)), offset
+    if not isinstance(expr, Apply):
+        return None
+    inputs = [_expression(x, entry) for x in expr.inputs]
+    return None if None in inputs else ("apply", expr.op, *inputs)
+
+
+def _chosen_place(place: Place, entry: int | None) -> int | None:
+    if not isinstance(place, Gather):
+        return place
+    return None if entry is None else place.first + place.step * entry
+
+
+def _factors(exprs: Iterable[Expr], entry: int | None = None) -> list[Factor]:
+    """Return the expressions that are functions of the position."""
+    return [known for expr in exprs if (known := factor(expr, entry)) is not None]
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One way in which rows of a term depend on a coordinate: all that multiplies it there.
+
+    `chosen` are functions of entries that the coordinate's own data choose; `beside` has
+    coordinates that other data choose. Those `outside` multiply a function of the coordinate, as of
+    a variable that is bounded.
+    """
+
+    term: str
+    data: frozenset[Expr] = frozenset()
+    factors: tuple[Factor, ...] = ()
+    chosen: tuple[Expr, ...] = ()
+    beside: frozenset[int] = frozenset()
+    outside: frozenset[int] = frozenset()
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether no other coordinate multiplies it as it is."""
+        return not any(factor.expression[0] == "linear" for factor in self.factors)
+
+    @property
+    def counted(self) -> Factors:
+        """How often each factor is there."""
+        return Counter(self.factors)
+
+
+#: Coordinates that occur in one way, whether or not data choose among them.
+Column = range
+
+
+def occurrences(rows: Iterable[LoweredRow]) -> dict[Column, set[Occurrence]]:
+    """Return all ways in which rows depend on coordinates."""
+    found: defaultdict[Column, set[Occurrence]] = defaultdict(set)
+    for row in rows:
+        waiting = [(row.root, Occurrence(row.term.name))]
+        seen = set(waiting)
+        while waiting:
+            expr, way = waiting.pop()
+            if isinstance(expr, Affine):
+                for column, there in _in_terms(expr, way):
+                    found[column].add(there)
+                continue
+            for after in _inside(expr, way):
+                if after not in seen:
+                    seen.add(after)
+                    waiting.append(after)
+    return found
+
+
+def _in_terms(expr: Affine, way: Occurrence) -> Iterator[tuple[Column, Occurrence]]:
+    """Yield the coordinates of an affine expression that occurs in some way."""
+    for term in expr.terms:
+        places = places_of(term.place)
+        here = replace(way, data=way.data.union(*map(_leaves, term.monomial)), chosen=())
+        if isinstance(term.place, Gather) and way.chosen:
+            for entry, place in enumerate(places):
+                factors = (*way.factors, *_factors(way.chosen, entry))
+                yield range(place, place + 1), replace(here, factors=factors)
+        else:
+            yield places, here
+
+
+def _inside(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
+    """Return the operands of an expression that is not affine, and how each occurs."""
+    if expr.is_data:
+        return []
+    if is_a(expr, scalar.Add):
+        return [(x, way) for x in expr.inputs]
+    if is_a(expr, scalar.Mul):
+        return _in_product(expr, way)
+    there = Occurrence(way.term, outside=way.outside | _outside(expr, way.factors))
+    return [(x, there) for x in expr.inputs]
+
+
+def _in_product(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
+    data = way.data.union(*(_leaves(x) for x in expr.inputs if x.is_data))
+    others = [x for x in expr.inputs if not x.is_data]
+    linear = [x for x in others if isinstance(x, Affine) or is_a(x, scalar.Add)]
+    chosen: set[Expr] = set()
+    after: list[tuple[Expr, Occurrence]] = []
+    for x in linear:
+        rest = without(others, x)
+        unknown = [y for y in rest if not factor(y)]
+        if isinstance(x, Affine) and any(isinstance(y, Affine) for y in unknown):
+            # A slope of entries that data choose: the other of the two occurs, times this one.
+            continue
+        with_it = [y for y in unknown if _index_of(y) in _indices(x)]
+        chosen.update(with_it)
+        beside = way.beside | _read_in([y for y in unknown if y not in with_it])
+        factors = (*way.factors, *_factors(rest))
+        after.append((x, Occurrence(way.term, data, factors, tuple(with_it), beside)))
+    for x in others:
+        if x not in linear and x not in chosen and not (linear and factor(x)):
+            outside = _outside(x, [*way.factors, *_factors(others)])
+            after.append((x, Occurrence(way.term, outside=outside)))
+    return after
+
+
+def _affines(expr: Expr) -> list[Affine]:
+    return [x for x in reachable(expr) if isinstance(x, Affine)]
+
+
+def _outside(expr: Expr, factors: Sequence[Factor]) -> frozenset[int]:
+    """Return the factors of a function of one coordinate; none for other functions."""
+    forms = _affines(expr)
+    if len(forms) != 1 or len(forms[0].terms) != 1:
+        return frozenset()
+    return frozenset[int]().union(*(x.places for x in factors if not x.divides))
+
+
+def _indices(expr: Expr) -> set[tuple[Expr, int]]:
+    """Return by which data, and from how few, all of a sum is chosen; nothing if not all is."""
+    places = [term.place for term in expr.terms] if isinstance(expr, Affine) else []
+    found = {(p.index, p.size) for p in places if isinstance(p, Gather)}
+    everywhere = all(isinstance(p, Gather) and p.size <= MOST_ENTRIES for p in places)
+    return found if everywhere and len(found) == 1 else set()
+
+
+def _index_of(expr: Expr) -> tuple[Expr, int] | None:
+    """Return by which data all is chosen that a function of entries depends on."""
+    found = [_indices(x) for x in _affines(expr)]
+    alike = bool(found) and all(len(x) == 1 and x == found[0] for x in found)
+    return next(iter(found[0])) if alike and factor(expr, 0) is not None else None
+
+
+def _read_in(chosen: Sequence[Expr]) -> frozenset[int]:
+    terms = [term for expr in chosen for x in _affines(expr) for term in x.terms]
+    return frozenset(places_of(term.place)[0] for term in terms)
+
+
+def _leaves(expr: Expr) -> set[Expr]:
+    """Return the factors of a product of data but its numbers."""
+    if isinstance(expr, Constant):
+        return set()
+    if is_a(expr, scalar.Mul):
+        return set().union(*map(_leaves, expr.inputs))
+    return {expr}
