@@ -4,11 +4,8 @@ Passes over the rows and maximisations that read none alternate: the scales φ b
 :mod:`pymc_minibatch_mh.reference.marginal`, then a Newton step in the rest x at the new scales. The
 quadratic of the rows means something near the best x only, so that φ stays until x is near it.
 
-Coordinates without a joint mode: scales of hierarchies, and others that act like them.
-
 In ``alpha ~ Normal(mu, tau)`` the prior's curvature in alpha changes with tau and not with mu.
-Hence the rule, in which a *slope between two points* stands for a curvature, so that it also sees
-priors with kinks:
+Hence the rule for scales, by *slopes between two points*, which see priors with kinks as well:
 
 1. A coordinate that no row reads is a scale where the prior's slope between two points, which
    differ in the coordinates that rows do read, changes with it.
@@ -17,8 +14,6 @@ priors with kinks:
    these is a scale, as that of the groups of groups.
 3. A coordinate that no row reads and is neither, such as a scale of scales, is a scale where
    the prior couples it to scales alone.
-
-Where nothing is a scale by this rule, a joint mode is sought.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +23,7 @@ from itertools import chain
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.likelihood.exprs import Gather
+from pymc_minibatch_mh.likelihood.exprs import places_of
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference import density as mode_errors
@@ -53,15 +48,9 @@ Prior = Callable[..., Derivatives]
 
 def read_by_forms(functions: Sequence[RowFunction], size: int) -> np.ndarray:
     """Return which coordinates appear in the linear forms of rows, bool, shape (d,)."""
+    forms = [form for function in functions for form in function.arguments]
     read = np.zeros(size, dtype=bool)
-    for function in functions:
-        for form in function.arguments:
-            for term in form.terms:
-                place = term.place
-                if isinstance(place, Gather):
-                    read[place.first + place.step * np.arange(place.size)] = True
-                else:
-                    read[place] = True
+    read[[k for form in forms for term in form.terms for k in places_of(term.place)]] = True
     return read
 
 
@@ -185,12 +174,7 @@ def find_marginal_mode(
     """Find the mode of the scales with the rest integrated over, and that of the rest there.
 
     Arguments are those of :func:`pymc_minibatch_mh.reference.mode.find_mode`; no row reads
-    `scales`.
-
-    Raises
-    ------
-    ModeError
-        If there is no mode; names the parameters.
+    `scales`. ModeError names the parameters without a mode.
     """
     start = np.array(start, dtype=np.float64)
     search = _Search(full_data, scales, Names(names), max(tolerance, SETTLED * np.sqrt(start.size)))
@@ -254,9 +238,7 @@ class _Search:
     def __init__(
         self, full_data: FullData, scales: Sequence[int], names: Names, tolerance: float
     ) -> None:
-        self._passes = full_data
-        self._names = names
-        self._tolerance = tolerance
+        self._full_data, self._names, self._tolerance = full_data, names, tolerance
         self._scales = np.array(scales, dtype=np.int64)
         self._rest = np.setdiff1d(np.arange(len(names.all)), self._scales)
         # Untransformed variables have no unit of distance.
@@ -264,11 +246,7 @@ class _Search:
         self._reach = np.where(transformed, REACH, np.inf)
 
     def found_from_several(
-        self,
-        start: np.ndarray,
-        weight: float,
-        rows: np.ndarray | None,
-        rng: np.random.Generator,
+        self, start: np.ndarray, weight: float, rows: np.ndarray | None, rng: np.random.Generator
     ) -> Mode:
         """Search from `start`, and where that leads nowhere from the origin and points around."""
         around = (start + rng.uniform(-jitter, jitter, start.size) for jitter in JITTERS)
@@ -278,7 +256,7 @@ class _Search:
 
     def found(self, start: np.ndarray, weight: float, rows: np.ndarray | None) -> Mode:
         """Search from a start."""
-        place = self._climbed(Density(self._passes, weight, rows), start)
+        place = self._climbed(Density(self._full_data, weight, rows), start)
         steady = np.zeros(self._scales.size)
         for k in range(MAX_PASSES):
             marginal = place.marginal()

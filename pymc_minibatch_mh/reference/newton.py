@@ -49,12 +49,8 @@ def newton_search(
     """Climb to a mode, whose Hessian is negative definite, and return the density with it.
 
     That is `density`, or its average over kinks of the prior part. The search ends at a distance of
-    `tolerance` posterior standard deviations; `names` are those of the coordinates, for messages.
-
-    Raises
-    ------
-    ModeError
-        If there is no mode on the way up; describes the last points.
+    `tolerance` posterior standard deviations. ModeError describes the last points of a way up that
+    leads to no mode.
     """
     for _ in range(FITS):
         path = _Path(density, Names(names), tolerance)
@@ -73,10 +69,7 @@ def first_found[Found](
 ) -> Found:
     """Return the result of a search from the first start that leads to a mode.
 
-    Raises
-    ------
-    ModeError
-        If none does, with the reason of the first.
+    Where none does, the ModeError of the first is raised.
     """
     errors = []
     for start in starts:
@@ -174,16 +167,16 @@ class _Path:
         )
 
     def _is_better(self, there: Point, step: np.ndarray, expected: float) -> bool:
-        value, size = self.here.total.value, abs(self.here.total.value)
-        rise = there.total.value - value - 1e-4 * expected
+        size = abs(self.here.total.value)
+        rise = there.total.value - self.here.total.value - 1e-4 * expected
         if not self.density.kinks and rise >= -(ROUNDING * size + 1e-6):
             return True
+        slope, slope_there = self.here.total.gradient @ step, there.total.gradient @ step
         # Of large terms that cancel, as with counts of a billion, a value may be all rounding.
-        slope = float(self.here.total.gradient @ step)
-        if slope < SLOPES_TELL**2 and abs(there.total.gradient @ step) <= 0.5 * slope:
+        if slope < SLOPES_TELL**2 and abs(slope_there) <= 0.5 * slope:
             return True
         # Where the value is blurred, a slope that has not turned round by much tells the same.
-        onward = there.total.gradient @ step >= -0.5 * (self.here.total.gradient @ step)
+        onward = slope_there >= -0.5 * slope
         return bool(onward and (self.density.kinks or rise >= -(SINGLE_ROUNDING * size + 1e-6)))
 
     def _farther(self, there: Point, step: np.ndarray) -> Point:
@@ -229,17 +222,12 @@ class _Path:
 
     def _leave_saddle(self) -> None:
         """Step off a point where the gradient vanishes but the log-density is not concave."""
-        way, value = self.quadratic.way_out(), self.here.total.value
-        if way is None:
-            raise mode_errors.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
-        for halvings in range(MOST_HALVINGS):
-            length = 0.5**halvings
-            both = [
-                self.density.at(self.here.position + side * length * way, hessian=False)
-                for side in (1.0, -1.0)
-            ]
+        way, here = self.quadratic.way_out(), self.here
+        for length in [] if way is None else 0.5 ** np.arange(MOST_HALVINGS):
+            ends = here.position + length * way, here.position - length * way
+            both = [self.density.at(end, hessian=False) for end in ends]
             best = max((p for p in both if p.finite), key=lambda p: p.total.value, default=None)
-            if best is not None and best.total.value > value + 0.1 * length**2:
+            if best is not None and best.total.value > here.total.value + 0.1 * length**2:
                 self._look_around(best.position)
                 return
         raise mode_errors.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))

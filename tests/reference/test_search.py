@@ -333,10 +333,10 @@ def test_a_subsample_saves_passes_over_all_rows(many_rows, read):
 
 def test_a_centre_takes_three_passes_over_all_rows(many_rows, read, monkeypatch):
     target = Target(factorize(many_rows, many_rows.value_vars), 2, 1.0, None)
-    found = target.expand(np.zeros(2), np.random.default_rng(0))
+    found = target.expand(np.zeros(2), np.random.default_rng(0))[0]
     assert sum(rows is None for rows, _ in read) == 3
     monkeypatch.setattr(target_module, "MANY_ROWS", 10**9)
-    patient = target.expand(np.zeros(2), np.random.default_rng(0))
+    patient = target.expand(np.zeros(2), np.random.default_rng(0))[0]
     assert np.linalg.norm(found.whitener @ (found.centre - patient.centre)) < 0.03
 
 
