@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -129,23 +128,23 @@ def write(path: str | PathLike, plan: Plan) -> None:
     """Write a prepared step to a file, over one that is there unless that fails with an OSError."""
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
-    arrays = _prefixed("reference", plan.reference._asdict())
+    arrays = _prefixed("reference", plan.reference)
     arrays["marginal"] = np.array(plan.marginal, dtype=np.int64)
     if plan.calibration is not None:
-        arrays |= _prefixed("calibration", asdict(plan.calibration))
+        arrays |= _prefixed("calibration", plan.calibration)
         if plan.heavy is not None:
             arrays["heavy_in_batches"] = plan.heavy
     tables = plan.tables
     if isinstance(tables, Tables) and tables.verified:
         arrays |= {name: np.asarray(getattr(tables, name)) for name in OF_TABLES}
         if tables.groups is not None:
-            arrays |= _prefixed("groups", tables.groups._asdict())
+            arrays |= _prefixed("groups", tables.groups)
     arrays["key"] = np.asarray(json.dumps(_key_of_file(plan.target)))
     _write_whole(Path(path), arrays)
 
 
-def _prefixed(record: str, fields: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    return {f"{record}_{name}": np.asarray(value) for name, value in fields.items()}
+def _prefixed(name: str, record: Any) -> dict[str, np.ndarray]:
+    return {f"{name}_{field}": np.asarray(value) for field, value in record._asdict().items()}
 
 
 def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -177,22 +176,24 @@ def read(path: str | PathLike, target: Target) -> Plan:
             f"prepared={str(path)!r} was saved for a model that differs in {differs}. Leave it out "
             "to prepare the step anew, and save it again."
         )
-    fields: dict[str, Any] = {name: stored[f"reference_{name}"] for name in Reference._fields}
-    fields |= {name: int(fields[name]) for name in ("order", "first")}
-    fields |= {name: float(fields[name]) for name in ("inverse_temperature", "relative")}
     calibration, tables = None, None
     if "calibration_kappa" in stored:
-        names = Calibration.__dataclass_fields__
-        calibration = Calibration(**{n: float(stored[f"calibration_{n}"]) for n in names})
+        calibration = _record(stored, "calibration", Calibration)
     if "headers" in stored:
-        tables = Tables(stored["headers"], stored["c"], float(stored["looseness"]))
-        tables = tables.reading_always(stored["heavy"])
-    if tables is not None and "groups_each" in stored:
-        shared, own, each = (stored[f"groups_{name}"] for name in Groups._fields)
-        tables = replace(tables, groups=Groups(shared, own, int(each)))
-    heavy = stored.get("heavy_in_batches")
-    found = Plan(target, Requirements(), Reference(**fields), calibration, heavy, tables)
-    return replace(found, marginal=tuple(map(int, stored["marginal"])))
+        groups = _record(stored, "groups", Groups) if "groups_each" in stored else None
+        headers, c, looseness, heavy = (stored[name] for name in OF_TABLES)
+        tables = Tables(headers, c, float(looseness), heavy=heavy, groups=groups)
+    reference, in_batches = _record(stored, "reference", Reference), stored.get("heavy_in_batches")
+    marginal = tuple(map(int, stored["marginal"]))
+    return Plan(
+        target, Requirements(), reference, calibration, in_batches, tables, marginal=marginal
+    )
+
+
+def _record(stored: dict[str, np.ndarray], name: str, kind: Any) -> Any:
+    """Return a named tuple of arrays and numbers."""
+    values = [stored[f"{name}_{field}"] for field in kind._fields]
+    return kind(*(value if value.ndim else value.item() for value in values))
 
 
 def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
@@ -223,7 +224,7 @@ def _names(stored: dict[str, np.ndarray]) -> set[str]:
     """Return the names that a file must hold."""
     names = {"key", "marginal", *(f"reference_{name}" for name in Reference._fields)}
     if "calibration_kappa" in stored:
-        names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
+        names |= {f"calibration_{name}" for name in Calibration._fields}
     if "groups_each" in stored:
         names |= {f"groups_{name}" for name in Groups._fields}
     return names | (set(OF_TABLES) if "headers" in stored else set())

@@ -180,26 +180,19 @@ class FullData:
             products += own_products
         return Derivatives(float(sums[0]), sums[1:], 0.5 * (products + products.T))
 
-    def values(self, theta: np.ndarray) -> np.ndarray:
-        """Return the log-likelihood of every row, shape (N,)."""
-        return np.concatenate(list(self._over(partial(values_at, theta))))
+    def values(self, theta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """Return the log-likelihood of each of `rows`, by default of all."""
+        return np.concatenate(list(self._over(partial(values_at, theta), rows)))
 
     def first_not_finite(self, theta: np.ndarray, start: int = 0) -> int:
         """Return the first row from `start` on without a finite log-likelihood; there is one."""
-
-        def is_finite(first: int, last: int) -> bool:
-            rows = np.arange(first, last, dtype=np.int64)
-            return bool(np.isfinite(self.likelihood(theta, hessian=False, rows=rows).value))
-
         # Numbers of all rows are not held at once: there may be more of them than memory.
-        chunks = chunks_of(self.n_rows, SOUGHT_ROWS, start)
-        wrong = (chunk for chunk in chunks if not is_finite(chunk.start, chunk.stop))
-        chunk = next(wrong, chunks[-1])
-        low, high = chunk.start, chunk.stop
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if is_finite(low, middle) else (low, middle)
-        return low
+        for chunk in chunks_of(self.n_rows, SOUGHT_ROWS, start):
+            rows = np.arange(chunk.start, chunk.stop, dtype=np.int64)
+            finite = np.isfinite(self.values(theta, rows))
+            if not finite.all():
+                return chunk.start + int(np.argmin(finite))
+        return self.n_rows - 1
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part."""

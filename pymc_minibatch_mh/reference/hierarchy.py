@@ -27,7 +27,7 @@ from pymc_minibatch_mh.likelihood.exprs import places_of
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference import density as mode_errors
-from pymc_minibatch_mh.reference.density import Density, Names, Point, averaged
+from pymc_minibatch_mh.reference.density import Density, Point, averaged
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
 from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
@@ -62,14 +62,12 @@ def read_by_full_data(full_data: FullData, start: np.ndarray) -> np.ndarray:
 
 
 def scales_of(prior: Prior, read: np.ndarray, start: np.ndarray) -> tuple[int, ...]:
-    """Return the coordinates that are scales by the rule of this module, asked for near `start`.
+    """Return the scales by the rule of this module, near `start`, where rows read some coordinates.
 
-    The coordinates that rows read are `read`, bool, shape (d,).
+    Those are `read`, bool, shape (d,).
     """
     unread = [int(k) for k in np.flatnonzero(~read)]
-    if not unread:
-        return ()
-    probe = _Probe.near(prior, start)
+    probe = _Probe.near(prior, start) if unread else None
     if probe is None:
         return ()
     scales = {k for k in unread if probe.changes_slopes(k, read)}
@@ -177,7 +175,7 @@ def find_marginal_mode(
     `scales`. ModeError names the parameters without a mode.
     """
     start = np.array(start, dtype=np.float64)
-    search = _Search(full_data, scales, Names(names), max(tolerance, SETTLED * np.sqrt(start.size)))
+    search = _Search(full_data, scales, names, max(tolerance, SETTLED * np.sqrt(start.size)))
     rows = rows_of_few(full_data, start.size, rng)
     if rows is None:
         return search.found_from_several(start, inverse_temperature, None, rng)
@@ -236,13 +234,13 @@ class _Search:
     """A search for the mode of `scales` and of the rest there, from any start."""
 
     def __init__(
-        self, full_data: FullData, scales: Sequence[int], names: Names, tolerance: float
+        self, full_data: FullData, scales: Sequence[int], names: Sequence[str], tolerance: float
     ) -> None:
         self._full_data, self._names, self._tolerance = full_data, names, tolerance
         self._scales = np.array(scales, dtype=np.int64)
-        self._rest = np.setdiff1d(np.arange(len(names.all)), self._scales)
+        self._rest = np.setdiff1d(np.arange(len(names)), self._scales)
         # Untransformed variables have no unit of distance.
-        transformed = [names.all[int(k)].partition("[")[0].endswith("__") for k in self._scales]
+        transformed = [names[int(k)].partition("[")[0].endswith("__") for k in self._scales]
         self._reach = np.where(transformed, REACH, np.inf)
 
     def found_from_several(
@@ -280,7 +278,9 @@ class _Search:
             steady = self._steady(steady, move, best)
             place = self._moved(place, best)
         worst = int(np.argmax(np.abs(step)))
-        raise mode_errors.unsettled(self._names, MAX_PASSES, place.position, step, distance, worst)
+        raise mode_errors.unsettled(
+            self._names, worst, MAX_PASSES, place.position, step[worst], distance
+        )
 
     def _is_all_of_reach(self, move: np.ndarray) -> np.ndarray:
         return np.abs(move) > 0.999 * self._reach
@@ -298,7 +298,7 @@ class _Search:
 
     def _climbed(self, density: Density, position: np.ndarray) -> _Place:
         """Climb to the neighbourhood of the best x at the scales of a position."""
-        names = [self._names.all[int(k)] for k in self._rest]
+        names = [self._names[int(k)] for k in self._rest]
         near = 0.5 * CALM * np.sqrt(self._rest.size)
         density = replace(density, rest=self._rest, fixed=position)
         point, density = newton_search(density, position[self._rest], names, near)

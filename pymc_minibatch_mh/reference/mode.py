@@ -6,6 +6,7 @@ scores of rows does: for a model that fits, the two agree.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
@@ -110,8 +111,7 @@ FEWEST_MOVES, MOST_MOVES = 4, 32
 COVERED = 0.9
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(NamedTuple):
     """Moments of the differences of rows that are drawn, over moves like those of a chain.
 
     The variance of βN times the difference of one row is predicted as κ M(θ, θ')². The others are

@@ -11,7 +11,6 @@ from pymc_minibatch_mh.reference import density as mode_errors
 from pymc_minibatch_mh.reference.density import (
     Density,
     Kink,
-    Names,
     Point,
     Quadratic,
     are_known,
@@ -53,7 +52,7 @@ def newton_search(
     leads to no mode.
     """
     for _ in range(FITS):
-        path = _Path(density, Names(names), tolerance)
+        path = _Path(density, names, tolerance)
         mode = path.climbed(start)
         kinks, quadratic = path.density.kinks, quadratic_of(mode.total.hessian)
         fitting = [replace(k, deviation=quadratic.deviation_along(k.normal)) for k in kinks]
@@ -85,7 +84,7 @@ class _Path:
     """One climb: where it has been, and the quadratic that it steps by."""
 
     density: Density
-    names: Names
+    names: Sequence[str]
     tolerance: float
     been: list[Point] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
@@ -120,9 +119,8 @@ class _Path:
                 self._require_not_running(STEADY_MOVES)
                 if not self._moved(step, distance):
                     return self.here
-        raise mode_errors.unsettled(
-            self.names, MAX_STEPS, self.here.position, step, distance, self._worst(step)
-        )
+        worst, position = self._worst(step), self.here.position
+        raise mode_errors.unsettled(self.names, worst, MAX_STEPS, position, step[worst], distance)
 
     def _look_around(self, position: np.ndarray) -> None:
         """Take derivatives with the Hessian."""

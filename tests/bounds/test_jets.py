@@ -9,7 +9,7 @@ from every import every
 from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.functions.interval import Interval
 
-POINTS = 3
+POINTS = 2
 # Numerical differentiation of fourth order takes long: one point of one row.
 FOURTH = {"lengths": (4,), "rows": (3,), "count": 1}
 
