@@ -87,9 +87,9 @@ def drawn_of(
 class BlockTables:
     """Bounds of all rows over nested trust regions, by blocks of `length` rows.
 
-    Heads are those of :class:`~pymc_minibatch_mh.bounds.tables.Tables`; `largest`, raised a little,
-    and `sums` are of the c_i of every block, shape (T, blocks). `bounds` bounds any rows anew, and
-    of at most `most_at_once` rows all c_i are computed for a supply.
+    `headers` are those of :class:`~pymc_minibatch_mh.bounds.tables.Tables`; `largest`, raised a
+    little, and `sums` are of the c_i of every block, shape (T, blocks). `bounds` bounds any rows
+    anew, and all at once where they are at most `most_at_once`.
     """
 
     headers: np.ndarray
@@ -237,8 +237,7 @@ ROUNDING = 1e-6
 class Regions(NamedTuple):
     """Nested trust regions, and the pieces into which arguments of each term are cut in each.
 
-    `served` are the number of the region, that of c_i or c̃_i there, and the kind of every table;
-    none before all rows are bounded.
+    `served` are the number of the region, that of c_i or c̃_i there, and the kind of every table.
     """
 
     radii: Sequence[float]

@@ -243,9 +243,7 @@ class BoundsPass(RowPass):
         trials = [_Trial(self, function) for function in self._functions]
         self._groups = self._worthwhile_groups(trials)
         radii = self._radii(trials)
-        plans: list[list[Sequence[int]]] = [
-            [trial.pieces(radius) for trial in trials] for radius in radii[:1]
-        ]
+        plans: list[list[Sequence[int]]] = [[trial.pieces(radii[0]) for trial in trials]]
         plans += [[trial.whole for trial in trials] for _ in radii[1:]]
         return trials, radii, plans
 

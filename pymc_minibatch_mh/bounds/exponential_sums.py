@@ -33,9 +33,8 @@ ROUNDED = 1.0 + 100.0 * RELATIVE
 class Exponents:
     """The exponents l_k of some rows at the centre of a trust region, shape (rows, K).
 
-    `weights` are their gradients in the arguments, shape (rows, K, m); `norms` (rows, m) and `gram`
-    (rows, m, m) belong to the arguments' whitened gradients; `turns`, g_k, shape (rows, K), is by
-    how much the whitened gradient of an exponent may differ within the region.
+    `weights` are their gradients in the arguments, shape (rows, K, m); `norms` and `gram` belong to
+    the arguments' whitened gradients, which `turns` bounds the change of within the region.
     """
 
     values: Interval
@@ -86,10 +85,9 @@ class Exponents:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Bounds of moments of the change of exponents along any direction, shapes (rows,).
+    """Bounds of the shares p_k, shape (rows, K), and of moments along any direction.
 
-    Those of the shares p_k, shape (rows, K), of the variance, the third central moment, and the
-    mean of |z_k - E z|³.
+    These are the variance, the third central moment and the mean of |z_k - E z|³, shapes (rows,).
     """
 
     shares: Array
@@ -145,10 +143,7 @@ LEAST_DIRECTION = 2.0 / (3.0 * np.sqrt(3.0))
 def log_sum_bounds(
     log_sum: LogSum, data: RowData, place: Geometry, radius: float, order: int
 ) -> tuple[Array, Array]:
-    """Bound derivatives of the logarithm of a sum of exponentials of linear functions.
-
-    Returned are c_i for M along directions and for M of lengths, at temperature 1, shapes (rows,).
-    """
+    """Return c_i and c̃_i, at temperature 1, of the logarithm of a sum of linear exponentials."""
     factor = np.abs(_value(log_sum.factor, data)[0])
     found = moments(_linear_exponents(log_sum, data, place), radius)
     if order == 2:
@@ -309,9 +304,8 @@ def _own(
 ) -> Array:
     """Return the bounds of a sum that is no softmax, shape (2, rows)."""
     if parts.mixture:
-        found = mixture_bounds(
-            function, parts.mixture, data, place, region.radius, region.order
-        ) * region.inverse_temperature  # fmt: skip
+        found = mixture_bounds(function, parts.mixture, data, place, region.radius, region.order)
+        found *= region.inverse_temperature
         return np.stack([found / (LEAST_DIRECTION if region.order == 3 else 0.5), found])
     rest = parts.others[0]
     if len(parts.others) > 1:

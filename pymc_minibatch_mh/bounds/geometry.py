@@ -170,9 +170,8 @@ def _patterns(function: RowFunction, parts: Sequence[_Part], sparse: Sequence[_P
 class Geometry:
     """The arguments u_a of some rows around a centre θ̂, in the metric ‖δ‖² = δᵀAδ.
 
-    `centres` are u_a(θ̂), `norms` n_a = ‖∇u_a‖ in the dual metric, of shape (rows,) or (), so that
-    |u_a(θ) - u_a(θ̂)| <= n_a ‖θ - θ̂‖; `whitened` Lᵀ∇u_a, shape (rows, d) or (1, d), L Lᵀ = A⁻¹, of
-    no rows where there is one argument.
+    `centres` are u_a(θ̂), `norms` n_a = ‖∇u_a‖ in the dual metric, shape (rows,) or (), and
+    `whitened` Lᵀ∇u_a, L Lᵀ = A⁻¹, shape (rows, d) or (1, d), of no rows where one is alone.
     """
 
     centres: tuple[Interval, ...]
@@ -258,8 +257,7 @@ def within_support(
 ) -> list[Interval]:
     """Return the parts of boxes in which arguments that are a coordinate each can lie.
 
-    Moves that leave the support are refused before a row is read, so that both ends of a move, and
-    all that lies between them, are inside.
+    Moves that leave the support are refused before a row is read.
     """
     result = []
     for form, box in zip(function.arguments, boxes, strict=True):

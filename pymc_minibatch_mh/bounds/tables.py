@@ -39,12 +39,9 @@ _log = logging.getLogger("pymc")
 
 def without_cached(value: Any) -> dict[str, Any]:
     """Return the attributes of a value but for its cached properties, which are made again."""
-    cached = {k for cls in type(value).__mro__ for k, v in vars(cls).items() if _is_cached(v)}
+    own = type(value)
+    cached = {name for name in dir(own) if isinstance(getattr(own, name), cached_property)}
     return {name: held for name, held in vars(value).items() if name not in cached}
-
-
-def _is_cached(attribute: Any) -> bool:
-    return isinstance(attribute, cached_property)
 
 
 def _sent(c: np.ndarray, mapped: Any) -> np.ndarray | MappedArrays | None:
@@ -105,10 +102,9 @@ class Tables:
     """Bounds of all rows.
 
     `headers`, shape (T, 3), are radius, kind and Σc_i of every table, smallest radius first; `c`,
-    shape (T, N), float32, is rounded up. `looseness` is Σc_i over that of enclosures of zero
-    radius, at the smallest radius. Bounds that are not `verified` are a user's, as is `metric`.
-    `heavy` rows are read at every update: see :mod:`plan.violations`. With `groups` M is the
-    largest of groups of rows.
+    shape (T, N), is float32. `looseness` is the least Σc_i over that of enclosures of zero radius.
+    Bounds that are not `verified` are a user's, as is `metric`. `heavy` rows are read at every
+    update. With `groups` M is the largest of groups of rows.
     """
 
     headers: np.ndarray

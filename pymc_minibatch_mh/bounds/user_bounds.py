@@ -4,9 +4,8 @@ Relative to their values at a centre θ̂, log-likelihoods satisfy
 
     -m_i <= β [ℓ_i(θ) - ℓ_i(θ̂)] <= M_i - m_i    for every θ,    so that 0 <= m_i <= M_i.
 
-They are enclosed over the box that the supports of the parameters span, the value at the centre by
-the same expression. The first table holds the M_i, which bound the change of a row in any move, and
-the second, which serves no move, the m_i.
+They are enclosed over the box that the supports of the parameters span. The first table holds the
+M_i, which bound the change of a row in any move, and the second, which serves no move, the m_i.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ from pymc_minibatch_mh.bounds.jets import Jets
 from pymc_minibatch_mh.bounds.remainder import branches_by_data, cut
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.errors import BoundsError, SettingError
-from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval, Mask
+from pymc_minibatch_mh.functions.interval import RELATIVE, Array, Interval
 from pymc_minibatch_mh.functions.rules import NoRuleError
 from pymc_minibatch_mh.kernels.moves import DIRECTIONAL, GIVEN, RANGE
 from pymc_minibatch_mh.likelihood.exprs import Expr
@@ -60,7 +59,9 @@ class RangesPass(RowPass):
         pieces = [self._pieces(function) for function in self._functions]
         ends = np.empty((2, self._n_rows))
         self._fill(ends, lambda k, data: self._relative(self._functions[k], data, pieces[k]))
-        self._require_bounded(np.isfinite(ends).all(axis=0))
+        bounded = np.isfinite(ends).all(axis=0)
+        if not bounded.all():
+            raise self._without_range(int(np.argmin(bounded)))
         widened = self._reference.inverse_temperature * (1.0 + RELATIVE)
         return table_of_ranges(*(widened * ends), verified=True)
 
@@ -98,13 +99,11 @@ class RangesPass(RowPass):
 
         return best_cuts(function, total, few=0.0)
 
-    def _require_bounded(self, bounded: Mask) -> None:
-        if bounded.all():
-            return
-        function, row = self._term_of(int(np.argmin(bounded)))
+    def _without_range(self, row: int) -> BoundsError:
+        function, row = self._term_of(row)
         data = RowData(function, np.array([row]))
         boxes = box_of_support(function, data, *self._support)
-        raise explain_without_range(function, data, boxes, row)
+        return explain_without_range(function, data, boxes, row)
 
 
 def _value(data: RowData, box: Sequence[Interval], root: Expr) -> Interval:

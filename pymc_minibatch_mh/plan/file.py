@@ -1,13 +1,8 @@
-"""A prepared step in a file: all that passes over all rows have found, and its key.
-
-The file is a NumPy archive of arrays and text, read without pickle, with digests of the data, of
-the graphs and of the settings that the sums depend on.
-"""
+"""A prepared step in a file: a NumPy archive without pickle, with digests of data and graphs."""
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -36,11 +31,9 @@ Declared = dict[Variable, tuple[Any, Any]]
 class WatchedModel:
     """A model, its arrays and those that a step was given, as they were when it was built.
 
-    Arrays can be edited in place, and a shared variable can be given another array of the same
-    numbers, so that all of their bytes are compared, and nothing else of them. Graphs cannot
-    change, but variables can come, go, or get other values and transforms. A pickle leaves the
-    model behind, as nobody can change it in another process, and here it is not kept alive.
-    `contents` are those of all arrays.
+    Arrays can be edited in place or replaced, so that all of their bytes are compared. Graphs
+    cannot change, but variables can come, go, or get other values and transforms. The model is not
+    kept alive, and a pickle leaves it behind.
     """
 
     def __init__(
@@ -103,6 +96,8 @@ def _difference(before: Declared, now: Declared) -> str:
 
 #: Changes with the contents of a file and with their computation.
 FORMAT = "pymc_minibatch_mh prepared step 9"
+#: Fields of tables of bounds that a file holds.
+OF_TABLES = ("headers", "c", "looseness", "heavy")
 #: Errors of reading a file of another kind, a damaged one or a folder.
 _NOT_SAVED = (
     AttributeError, BadZipFile, EOFError, IsADirectoryError, KeyError, TypeError, ValueError,
@@ -133,26 +128,23 @@ def write(path: str | PathLike, plan: Plan) -> None:
     """Write a prepared step to a file, over one that is there unless that fails with an OSError."""
     if not isinstance(path, str | PathLike):
         raise SettingError(f"path={path!r} is no path. Give that of the file to write.")
-    arrays = {f"reference_{k}": np.asarray(v) for k, v in plan.reference._asdict().items()}
+    arrays = _prefixed("reference", plan.reference)
     arrays["marginal"] = np.array(plan.marginal, dtype=np.int64)
     if plan.calibration is not None:
-        measured = asdict(plan.calibration)
-        arrays |= {f"calibration_{k}": np.asarray(v) for k, v in measured.items()}
+        arrays |= _prefixed("calibration", plan.calibration)
         if plan.heavy is not None:
             arrays["heavy_in_batches"] = plan.heavy
     tables = plan.tables
     if isinstance(tables, Tables) and tables.verified:
-        arrays |= {
-            "headers": tables.headers,
-            "c": tables.c,
-            "looseness": np.asarray(tables.looseness),
-        }
-        arrays["heavy"] = tables.heavy
+        arrays |= {name: np.asarray(getattr(tables, name)) for name in OF_TABLES}
         if tables.groups is not None:
-            found = tables.groups._asdict()
-            arrays |= {f"groups_{name}": np.asarray(value) for name, value in found.items()}
+            arrays |= _prefixed("groups", tables.groups)
     arrays["key"] = np.asarray(json.dumps(_key_of_file(plan.target)))
     _write_whole(Path(path), arrays)
+
+
+def _prefixed(name: str, record: Any) -> dict[str, np.ndarray]:
+    return {f"{name}_{field}": np.asarray(value) for field, value in record._asdict().items()}
 
 
 def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -176,29 +168,32 @@ def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def read(path: str | PathLike, target: Target) -> Plan:
-    """Read a prepared step, if it belongs to a model.
-
-    SettingError if the file is no prepared step; StaleDataError, which names the first difference,
-    if it belongs to other data, another model or other settings.
-    """
+    """Read a prepared step: SettingError if a file is none, StaleDataError if it is of another."""
     stored = _arrays(path)
-    _require_same(str(path), json.loads(str(stored["key"])), _key_of_file(target))
-    fields: dict[str, Any] = {name: stored[f"reference_{name}"] for name in Reference._fields}
-    fields |= {name: int(fields[name]) for name in ("order", "first")}
-    fields |= {name: float(fields[name]) for name in ("inverse_temperature", "relative")}
+    differs = first_difference(json.loads(str(stored["key"])), _key_of_file(target))
+    if differs:
+        raise StaleDataError(
+            f"prepared={str(path)!r} was saved for a model that differs in {differs}. Leave it out "
+            "to prepare the step anew, and save it again."
+        )
     calibration, tables = None, None
     if "calibration_kappa" in stored:
-        names = Calibration.__dataclass_fields__
-        calibration = Calibration(**{n: float(stored[f"calibration_{n}"]) for n in names})
+        calibration = _record(stored, "calibration", Calibration)
     if "headers" in stored:
-        tables = Tables(stored["headers"], stored["c"], float(stored["looseness"]))
-        tables = tables.reading_always(stored["heavy"])
-    if tables is not None and "groups_each" in stored:
-        shared, own, each = (stored[f"groups_{name}"] for name in Groups._fields)
-        tables = replace(tables, groups=Groups(shared, own, int(each)))
-    heavy = stored.get("heavy_in_batches")
-    found = Plan(target, Requirements(), Reference(**fields), calibration, heavy, tables)
-    return replace(found, marginal=tuple(map(int, stored["marginal"])))
+        groups = _record(stored, "groups", Groups) if "groups_each" in stored else None
+        headers, c, looseness, heavy = (stored[name] for name in OF_TABLES)
+        tables = Tables(headers, c, float(looseness), heavy=heavy, groups=groups)
+    reference, in_batches = _record(stored, "reference", Reference), stored.get("heavy_in_batches")
+    marginal = tuple(map(int, stored["marginal"]))
+    return Plan(
+        target, Requirements(), reference, calibration, in_batches, tables, marginal=marginal
+    )
+
+
+def _record(stored: dict[str, np.ndarray], name: str, kind: Any) -> Any:
+    """Return a named tuple of arrays and numbers."""
+    values = [stored[f"{name}_{field}"] for field in kind._fields]
+    return kind(*(value if value.ndim else value.item() for value in values))
 
 
 def _arrays(path: str | PathLike) -> dict[str, np.ndarray]:
@@ -229,19 +224,10 @@ def _names(stored: dict[str, np.ndarray]) -> set[str]:
     """Return the names that a file must hold."""
     names = {"key", "marginal", *(f"reference_{name}" for name in Reference._fields)}
     if "calibration_kappa" in stored:
-        names |= {f"calibration_{name}" for name in Calibration.__dataclass_fields__}
+        names |= {f"calibration_{name}" for name in Calibration._fields}
     if "groups_each" in stored:
         names |= {f"groups_{name}" for name in Groups._fields}
-    return names | ({"c", "looseness", "heavy"} if "headers" in stored else set())
-
-
-def _require_same(path: str, stored: dict[str, str], current: dict[str, str]) -> None:
-    what = first_difference(stored, current)
-    if what:
-        raise StaleDataError(
-            f"prepared={path!r} was saved for a model that differs in {what}. Leave it out to "
-            "prepare the step anew, and save it again."
-        )
+    return names | (set(OF_TABLES) if "headers" in stored else set())
 
 
 def first_difference(given: dict[str, str], own: dict[str, str]) -> str:

@@ -25,10 +25,7 @@ class Promise(StrEnum):
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The guarantee of a method, declared and never inferred from its use of bounds.
-
-    An approximate method names the error that it controls; the others have an empty string there.
-    """
+    """The guarantee of a method, and the error that it controls if it is approximate."""
 
     promise: Promise
     controls: str = ""
@@ -79,11 +76,10 @@ STORED_SHARE, STORED_LEAST = 1 / 400, 4096.0
 class Method(ABC):
     """A test and everything about it that a chain must know.
 
-    A method is frozen and serves all chains. All that changes in a chain, adapted settings and
-    state of the test alike, lies in a record of its own: a named tuple of floats, ints and arrays,
-    which is copied, pickled and resumed with the chain. The class of the record names the compiled
-    functions of the test (:func:`pymc_minibatch_mh.kernels.roles.role_of`): ``decide``, or
-    ``sample_size`` and ``decide_batch`` for a test that looks at growing batches.
+    A method is frozen and serves all chains. All that changes in a chain lies in a record: a named
+    tuple of floats, ints and arrays. Its class names the compiled functions of the test
+    (:func:`pymc_minibatch_mh.kernels.roles.role_of`): ``decide``, or ``sample_size`` and
+    ``decide_batch`` for a test that looks at growing batches.
     """
 
     #: Acceptance that a random walk aims at: that of exact Metropolis–Hastings.
@@ -146,10 +142,7 @@ class Method(ABC):
         return record
 
     def require_subsampling(self, plan: Plan) -> None:
-        """Refuse settings with which typical moves would read all rows, by a SettingError.
-
-        By default that is known before sampling only of rows that are stored.
-        """
+        """Refuse settings with which typical moves would read all rows that are stored."""
         plan.require_few_full_passes(self.most_drawn(plan))
 
     def adapted(self, record: Any, totals: np.ndarray, plan: Plan, updates_per_draw: int) -> Any:
@@ -160,8 +153,5 @@ class Method(ABC):
         return record
 
     def probed(self, record: Any) -> Any:
-        """Return the record for decisions that are made one by one, each as if it were the first.
-
-        A test that remembers updates draws its memory anew for each of them.
-        """
+        """Return the record for decisions one by one, each as if it were the first."""
         return record

@@ -1,7 +1,7 @@
 """All that passes over all rows have found: control variates, their remainders, bounds."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -15,7 +15,7 @@ from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.data.storage import EvenRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
-from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
+from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.likelihood.function import RowFunction
@@ -24,12 +24,12 @@ from pymc_minibatch_mh.plan.violations import (
     audited,
     heavy_rows,
     sizes_of_many,
-    sizes_of_moves,
     tell_of_unverified_bounds,
     typical_moves,
 )
 from pymc_minibatch_mh.reference.lower_bounds import LowerBounds, lower_bounds
-from pymc_minibatch_mh.reference.mode import Calibration
+from pymc_minibatch_mh.reference.mode import Calibration, calibrate
+from pymc_minibatch_mh.reference.row_sums import BoundedMove
 from pymc_minibatch_mh.reference.scale_tables import scale_conditional
 from pymc_minibatch_mh.reference.target import Target
 
@@ -41,11 +41,9 @@ GivenRanges = Ranges | Callable[[dict[str, np.ndarray]], Ranges]
 class Requirements:
     """Facts of all rows that a method needs before it subsamples them.
 
-    `calibration` asks for the sizes of remainders, to choose batches by, and for the rows that a
-    batch would hardly ever contain though they matter: they are read at every update. Bounds or
-    ranges are derived from the model or a user's. `touching` is ξ, where quadratic lower bounds
-    touch rows. `in_memory` says that rows are found by their numbers, or drawn otherwise than by
-    bounds.
+    `calibration` asks for the sizes of remainders, to choose batches by, and for heavy rows. Bounds
+    or ranges are derived from the model or a user's. Quadratic lower bounds touch rows at ξ,
+    `touching`. `in_memory` says that rows are found by their numbers, or drawn without bounds.
     """
 
     calibration: bool = False
@@ -118,9 +116,7 @@ def require_same_again(target: Target) -> None:
             )
 
 
-#: Seed of what is random outside of a chain's own generator, so that equal models are prepared in
-#: the same way: rows and other starts of the search for the mode, points at which the parts are
-#: compared with the model, moves that calibrate, that set a test or that audit bounds.
+#: Seed of all that is random before a chain runs, so that equal models are prepared alike.
 PREPARATION_SEED = 20_170_808
 
 
@@ -143,11 +139,10 @@ class Sought(NamedTuple):
 class Plan:
     """A model prepared for a method, never changed.
 
-    `heavy` are the rows that tests on batches read at every update and never draw; `calibration` is
-    of the others. `violation` is what rows had against the bounds, empty for nothing. Each of
-    these, like `tables` and `below`, is None where it was not asked for. `marginal` are the scales
-    of a hierarchy whose marginal density the centre was sought by, and `sought` its rows, if more
-    have arrived since.
+    `heavy` are the rows that tests on batches read at every update; `calibration` is of the others.
+    `violation` is an objection of rows to the bounds, or empty. All of these are None where they
+    were not asked for. The centre was sought by the marginal density of the scales `marginal`, and
+    by the rows `sought`, if more have arrived since.
     """
 
     target: Target
@@ -201,10 +196,10 @@ class Plan:
 
     @cached_property
     def typical_sizes(self) -> list[float]:
-        """C M of moves between points of the Gaussian approximation, where it is bounded."""
+        """C M of typical moves where they are bounded, C that of the rows that are drawn."""
         assert self.tables is not None
-        rng = np.random.default_rng(PREPARATION_SEED)
-        return sizes_of_moves(self.target, self.reference, self.tables, rng)
+        totals = self.tables.heads_of_drawn[:, TOTAL]
+        return [float(totals[move.table] * move.m) for move in self._typical_moves(self.tables)]
 
     @cached_property
     def scale_conditional(self) -> ScaleConditional | None:
@@ -221,17 +216,13 @@ class Plan:
             # Those of another method on the same model, or of a file of its.
             found = replace(found, tables=None, violation=None)
         if found.tables is None and bounded:
-            found = replace(
-                found, tables=self._derived() if requirements.derives else self._given()
-            )
-            found = found._reading_heavy_rows()
+            tables = self._derived() if requirements.derives else self._given()
+            found = replace(found, tables=self._reading_heavy_rows(tables))
         if requirements.touching is None:
             found = replace(found, lower_bounds=None)
         elif found.lower_bounds is None or found.lower_bounds.xi != requirements.touching:
-            found = replace(
-                found,
-                lower_bounds=lower_bounds(found.target, found.reference, requirements.touching),
-            )
+            below = lower_bounds(found.target, found.reference, requirements.touching)
+            found = replace(found, lower_bounds=below)
         if found.tables is not None and found.violation is None:
             found = replace(found, violation=found.audited(PREPARATION_SEED))
         return found
@@ -239,10 +230,9 @@ class Plan:
     def around(self, start: np.ndarray) -> Self:
         """Return the same around the mode that a search from `start` ends at."""
         rng = np.random.default_rng(PREPARATION_SEED)
-        reference, marginal = self.target.expansion(start, rng)
-        return replace(
-            self._without_measurements(), reference=reference, marginal=marginal
-        ).completed()
+        reference, marginal = self.target.expand(start, rng)
+        found = replace(self._without_measurements(), reference=reference, marginal=marginal)
+        return found.completed()
 
     def at(self, reference: Reference) -> Self:
         """Return this around another centre, with its control variates and the bounds there."""
@@ -265,8 +255,8 @@ class Plan:
     ) -> None:
         """Refuse stored rows of which more than one pass in `MOVES` updates is forecast.
 
-        Forecasts are made by bounds, for at most `most_drawn` rows without a pass, or by
-        `forecast`.
+        A pass decides where more than `most_drawn` rows would be drawn; `forecast` counts them
+        where bounds do not.
         """
         if self.target.source.in_memory:
             return
@@ -290,21 +280,26 @@ class Plan:
 
     def _calibrated(self) -> Self:
         """Return this with the remainders of the rows measured that are drawn."""
-        rng = np.random.default_rng(PREPARATION_SEED)
-        measured, heavy = self.target.calibrate(self.reference, rng, seeks_heavy=True)
+        target, rng = self.target, np.random.default_rng(PREPARATION_SEED)
+        # Heavy rows are known only where typical moves are: around a mode.
+        sought = target.covariance is None
+        measured, heavy = calibrate(
+            target.full_data, target.taylor_order, self.reference, rng, seeks_heavy=sought
+        )
         return replace(self, calibration=measured, heavy=heavy)
 
-    def _reading_heavy_rows(self) -> Self:
-        """Return this with the rows that every update reads; none where no mode was sought."""
-        assert self.tables is not None
-        if isinstance(self.tables, BlockTables) or self.tables.are_ranges:
-            return self
-        if self.target.covariance is not None:
-            return self
+    def _typical_moves(self, tables: AnyTables) -> Iterator[BoundedMove]:
         rng = np.random.default_rng(PREPARATION_SEED)
-        moves = typical_moves(self.target, self.reference, self.tables, rng)
-        heavy = heavy_rows(self.tables, moves)
-        return replace(self, tables=self.tables.reading_always(heavy)) if heavy.size else self
+        return typical_moves(self.target, self.reference, tables, rng)
+
+    def _reading_heavy_rows(self, tables: AnyTables) -> AnyTables:
+        """Return tables with the rows that every update reads; none where no mode was sought."""
+        if isinstance(tables, BlockTables) or tables.are_ranges:
+            return tables
+        if self.target.covariance is not None:
+            return tables
+        heavy = heavy_rows(tables, self._typical_moves(tables))
+        return tables.reading_always(heavy) if heavy.size else tables
 
     def _derived(self) -> AnyTables:
         functions = functions_of(self.target)
@@ -361,10 +356,9 @@ def tell_of_uneven(plan: Plan) -> None:
 
 
 def require_few(passes: int, plan: Plan, most_in_batch: float | None = None) -> None:
-    """Refuse a model of which chains would read all stored rows again and again.
+    """Refuse a model of which more than one pass over all stored rows in `MOVES` is forecast.
 
-    `passes` of `MOVES` moves are forecast to do so, or looks at batches from `most_in_batch` rows
-    on.
+    Passes are those of moves, or those of looks at batches from `most_in_batch` rows on.
     """
     if passes <= MOST_PASSES:
         return

@@ -1,8 +1,7 @@
 """Models that steps in a process share: graphs, compiled functions, sums over the rows.
 
-Where rows arrive, only these are read: their sums around the old centre are added to the others',
-and their bounds hold over the same trust regions, both exactly. That is as good as long as the mode
-has moved by a fraction of a standard deviation since the centre was sought.
+Of rows that arrive, sums and bounds around the old centre are added to the others', which is exact,
+and as good as long as the mode has moved by a fraction of a standard deviation.
 """
 
 import logging
@@ -33,7 +32,7 @@ from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.inputs import Weights
 from pymc_minibatch_mh.likelihood.weights import weights_of
-from pymc_minibatch_mh.plan.file import WatchedModel, key_of_reference, read
+from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of_reference, read
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import (
     PREPARATION_SEED,
@@ -60,10 +59,8 @@ AUDITED_AGAIN = 300
 def appended(before: Plan, target: Target, start: np.ndarray) -> Plan | None:
     """Return a model prepared on its first rows, which are stored, extended by the others.
 
-    None where all has to be found anew, which is said with the reason. New rows have to have a
-    likelihood at `start`, shape (d,); old ones were asked when they were prepared. SettingError if
-    rows are not stored, StaleDataError if model or first rows are others, MinibatchError if the
-    start, or a new row there, has no density.
+    None where all has to be found anew. SettingError if rows are not stored, StaleDataError if
+    model or first rows are others, MinibatchError if a new row has no density at the start.
     """
     _require_same(before, target)
     n_before, n_rows = before.n_rows, target.source.n_rows
@@ -134,11 +131,10 @@ def _require_same(before: Plan, target: Target) -> None:
             "build anew. Leave it out, or give both models their data by Rows(...)."
         )
     ours, theirs = split_digests(target.factorization), split_digests(old.factorization)
-    settings = "taylor_order", "inverse_temperature"
-    differs = next((what for what in {**ours, **theirs} if ours.get(what) != theirs.get(what)), "")
-    differs = differs or next((x for x in settings if getattr(old, x) != getattr(target, x)), "")
-    if not differs and not _are_equal(old.covariance, target.covariance):
-        differs = "covariance"
+    settings = "taylor_order", "inverse_temperature", "covariance"
+    differs = first_difference(theirs, ours) or next(
+        (x for x in settings if not np.array_equal(getattr(old, x), getattr(target, x))), ""
+    )
     if differs:
         raise StaleDataError(
             f"prepared= is a step on a model that differs in {differs}. Leave it out."
@@ -171,20 +167,13 @@ def _read_before(columns: tuple[Column, ...], rows: np.ndarray) -> tuple[Column,
         ) from error
 
 
-def _are_equal(one: np.ndarray | None, other: np.ndarray | None) -> bool:
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
-
-
 #: Rows that tell at once whether a start has a density.
 START_ROWS = 100_000
 
 
 @dataclass(frozen=True)
 class ReadingSettings:
-    """How a user wants a model to be read.
-
-    Observed variables are None for all large ones; in linear coordinates rows may be linear.
-    """
+    """How a user wants a model to be read; `observed` is None for all large variables."""
 
     observed: Sequence[str] | None
     weights: Weights | None
@@ -240,8 +229,7 @@ class SharedModel:
     ) -> Plan:
         """Find, by passes over all rows, no more than a method needs.
 
-        The search for the mode starts at `start`; `given` is the file of a prepared step, or what
-        was found of the first of these rows.
+        `given` is the file of a prepared step, or the plan of the first of these rows.
         """
         if requirements.derives and target.factorization.discrete_in_rows:
             # Refused, before the search for the mode compiles anything.
@@ -277,7 +265,7 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
     target.require_finite(start, START_ROWS)
     rng = np.random.default_rng(PREPARATION_SEED)
     try:
-        reference, marginal = target.expansion(start, rng)
+        reference, marginal = target.expand(start, rng)
     except ModeError as error:
         # Data that change, or a row that has no density, are the better reason.
         require_same_again(target)
@@ -309,16 +297,13 @@ def read_model(
     point: dict[str, np.ndarray],
     reading: ReadingSettings,
 ) -> SharedModel:
-    """Read a model, unless a step has asked for the same and nothing has changed since.
+    """Read a model for a step that moves `vars` from `point` on, unless one has asked for the same.
 
-    The step moves the value variables `vars`, from `point` on. UnsupportedModelError if rows
-    cannot be proven to be independent given the parameters; SettingError if settings do not fit the
-    model.
+    UnsupportedModelError if rows cannot be proven to be independent given the parameters;
+    SettingError if settings do not fit the model.
     """
-    request = _request(model, vars, point, reading)
-    known = _known.get(model)
-    is_same = request is not None and known is not None and known.request == request
-    if is_same and known is not None and known.watched.is_unchanged:
+    request, known = _request(model, vars, point, reading), _known.get(model)
+    if known and request and known.request == request and known.watched.is_unchanged:
         return known
     parts = factorize(
         model,

@@ -1,15 +1,13 @@
 """Audits of bounds before a chain relies on them, and rows that every update reads.
 
 A few rows can hold nearly all of C = Σ c_i. They are read at every update, and all others drawn by
-bounds that are then small: docs/bounds.md. Which rows these are is fixed before sampling, so that
-the test stays exact. Tests without bounds have heavy rows of their own: :mod:`reference.heavy`.
+bounds that are then small (docs/bounds.md). Tests without bounds have :mod:`reference.heavy`.
 """
 
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +18,7 @@ from pymc_minibatch_mh.data.storage import StoredRows, consecutive
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import (
     NO_DIRECTIONS,
-    TOTAL,
+    NO_ROWS,
     BoundTables,
     sizes_between,
     table_of_move,
@@ -31,19 +29,18 @@ from pymc_minibatch_mh.kernels.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
 from pymc_minibatch_mh.reference.full_data import over_rows
 from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, WORTHWHILE
-from pymc_minibatch_mh.reference.row_sums import BoundedMove, RowSums, ratio_in
+from pymc_minibatch_mh.reference.row_sums import BoundedMove, RowSums, Spread, SpreadIn
 from pymc_minibatch_mh.reference.target import Target
 
 
 def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
-    """Return the rows, in order, that are better read at every update than drawn.
+    """Return the rows, in order, that typical moves draw so often that reading always is cheaper.
 
-    A row is drawn c_i M times on average in a move of size M. It is read always where that exceeds
-    the ratio of the two costs in a typical move; none where no move is bounded, or little is saved.
+    There are none where no move is bounded, or little is saved.
     """
     moves = list(typical)
     if not moves:
-        return np.empty(0, np.int64)
+        return NO_ROWS
     served = [move.table for move in moves]
     table = max(set(served), key=served.count)
     drawn = tables.c[table] * np.median([move.m for move in moves if move.table == table])
@@ -52,7 +49,7 @@ def heavy_rows(tables: Tables, typical: Iterable[BoundedMove]) -> np.ndarray:
     light = all_drawn - float(drawn[heavy].sum(dtype=np.float64))
     # A move that would read more than all rows reads all of them.
     worthwhile = heavy.size + light <= WORTHWHILE * min(all_drawn, drawn.size)
-    return heavy.astype(np.int64) if worthwhile else np.empty(0, np.int64)
+    return heavy.astype(np.int64) if worthwhile else NO_ROWS
 
 
 #: Directions that moves are measured without, at most: leaving one out takes time at every update.
@@ -64,7 +61,7 @@ def whitened_directions(
 ) -> np.ndarray:
     """Return directions along which no row changes, orthonormal after whitening: shape (n, d).
 
-    They are orthogonal to whitened forms. There are none where there would be more than `most`.
+    There are none where there would be more than `most`.
     """
     directions = target.compiled.unread
     if not 0 < len(directions) <= most:
@@ -73,23 +70,9 @@ def whitened_directions(
     return np.ascontiguousarray(basis.T)
 
 
-class RatioToBounds(NamedTuple):
-    """Ask for the largest |dU_i| / (c_i M) of rows in a move."""
-
-    move: BoundedMove
-
-    def found(self, sums: RowSums, read: ArrayRows, c: np.ndarray) -> tuple[float, int]:
-        """Return the ratio of rows that were read, and the place of the row that has it."""
-        return ratio_in(self.move, c, sums, read)
-
-
 @dataclass(frozen=True, eq=False)
 class BoundCheck:
-    """Bounds and changes of rows; a pickle has none of them.
-
-    Asked is for a `move`, and for what is found of the sums, of rows that were read and of their
-    c_i.
-    """
+    """Changes of stored rows in moves, beside their bounds; a pickle has no rows."""
 
     sums: RowSums
     bounds: BlockBounds | None
@@ -99,13 +82,13 @@ class BoundCheck:
     def __reduce__(self) -> tuple:
         return BoundCheck, (self.sums, self.bounds, without_rows(self.function), None)
 
-    def of_rows(self, rows: np.ndarray, asked: Any) -> Any:
-        """Return the answer for rows by their numbers, which are read here."""
+    def of_rows(self, rows: np.ndarray, asked: SpreadIn) -> Spread:
+        """Return the spread of rows by their numbers, which are read here."""
         assert self.source is not None
         return self.of_read(self.source.read(consecutive(rows)), asked)
 
-    def of_read(self, read: ArrayRows, asked: Any) -> Any:
-        """Return the answer for rows that were read, in whatever process."""
+    def of_read(self, read: ArrayRows, asked: SpreadIn) -> Spread:
+        """Return the spread of rows that were read, in whatever process."""
         c = None
         if asked.move.table >= 0:
             assert self.bounds is not None
@@ -133,8 +116,7 @@ def audited(
 ) -> str:
     """Return an objection to bounds, or an empty string; SettingError if a metric is negative.
 
-    Moves are between points of the Gaussian approximation. Stored rows that are asked are evenly
-    spread ones, or `rows`, and of many evenly spread ones of these.
+    Stored rows are held against them in part: evenly spread ones, by default of all, or of `rows`.
     """
     moves = MOVES
     if tables.verified:
@@ -142,16 +124,16 @@ def audited(
     # A position outside of the support is refused before a row is read.
     support = target.factorization.lower, target.factorization.upper
     for move in islice(typical_moves(target, reference, tables, rng, support), moves):
+        here, there, centre = move.ends
         if isinstance(tables, Tables) and tables.are_ranges:
-            for place in (move.position, move.new):
+            for place in (here, there):
                 ratio, row = _furthest_out(target, reference, tables, place)
                 if not ratio <= 1.0:
-                    ends = reference.centre, place
-                    return violation_message(target, row, *ends, ratio, of_range=True)
+                    return violation_message(target, row, centre, place, ratio, of_range=True)
             continue
         ratio, row = _largest_ratio(target, tables, move, rows)
         if not ratio <= 1.0:
-            return violation_message(target, row, move.position, move.new, ratio)
+            return violation_message(target, row, here, there, ratio)
     return ""
 
 
@@ -169,12 +151,10 @@ def _largest_ratio(
     elif rows.size > CHANGES:
         rows = rows[np.linspace(0, rows.size - 1, CHANGES).astype(np.int64)]
     work = BoundCheck(full_data.sums, tables.bounds, tables.bounds.function, target.source)
-    asked = RatioToBounds(move)
+    asked = SpreadIn(move, 0, NO_ROWS, n_top=1)
     chunks = np.array_split(rows, -(-rows.size // CHUNK))
     found = over_rows(work, target.source, [(chunk, asked) for chunk in chunks], "Checking bounds")
-    return max(
-        (ratio, int(chunk[place])) for chunk, (ratio, place) in zip(chunks, found, strict=True)
-    )
+    return max((own.ratio, int(chunk[own.row])) for chunk, own in zip(chunks, found, strict=True))
 
 
 def _furthest_out(
@@ -208,15 +188,6 @@ def sizes_of_many(
     return sizes
 
 
-def sizes_of_moves(
-    target: Target, reference: Reference, tables: AnyTables, rng: np.random.Generator
-) -> list[float]:
-    """Return C M of typical moves where they are bounded, C that of the rows that are drawn."""
-    moves = typical_moves(target, reference, tables, rng)
-    totals = tables.heads_of_drawn[:, TOTAL]
-    return [float(totals[move.table] * move.m) for move in moves]
-
-
 def typical_moves(
     target: Target,
     reference: Reference,
@@ -236,10 +207,7 @@ def moves_of_chains(
     rng: np.random.Generator,
     support: tuple[np.ndarray, np.ndarray] = (np.asarray(-np.inf), np.asarray(np.inf)),
 ) -> Iterator[BoundedMove | None]:
-    """Make moves between points of the Gaussian approximation without end; None if unbounded.
-
-    They are measured as those of a chain: without directions that no row depends on.
-    """
+    """Make moves between points of the Gaussian approximation without end; None if unbounded."""
     arrays = _arrays(target, reference, tables)
     while True:
         noise = rng.standard_normal((2, reference.centre.size))
@@ -285,10 +253,7 @@ def violation_message(
     *,
     of_range: bool = False,
 ) -> str:
-    """Return the message about a row that exceeded its bound in a move from `position` to `new`.
-
-    A row that left its range is `ratio` halves of the range's width away from the middle of it.
-    """
+    """Return the message about a row that exceeded its bound in a move, or left its range."""
     name, inside = term_and_row(target, row)
     show = np.array2string
     exceeds, what = f"changes by {ratio:.3g} times its bound", "bounds"

@@ -46,15 +46,8 @@ def chunks_of(
 ) -> list[slice]:
     """Return all rows from `start` on, at most `step` consecutive ones at a time.
 
-    Parameters
-    ----------
-    n_rows, step, start
-        Number of all rows, most rows at a time, and the first row.
-    cuts
-        Where rows begin that lie elsewhere than those before: no chunk has rows of both, unless
-        few of either.
-    whole
-        Chunks begin at a multiple of this after `start`, which divides `step`.
+    At `cuts` begin rows that lie elsewhere than those before: no chunk has rows of both, unless few
+    of either. Chunks begin at a multiple of `whole` after `start`, which divides `step`.
     """
     ends, least = [start], min(LEAST, step)
     for cut in (start + (place - start) // whole * whole for place in cuts if place > start):
@@ -81,28 +74,18 @@ class RowWork(Protocol):
 def over_rows(
     work: RowWork, source: ArrayRows, asked: Sequence[tuple[Chunk, Any]], label: str = READING
 ) -> Iterator[Any]:
-    """Yield the results of `work` on chunks of rows, in their order, where the rows are.
-
-    `asked` has the chunks, the rows of each in their order, and the question on them.
-    """
-    if not (isinstance(source, StoredRows) and source.has_workers):
-
-        def here(one: tuple[Chunk, Any]) -> Any:
-            chunk, what = one
-            if isinstance(chunk, slice):
-                chunk = np.arange(chunk.start, chunk.stop, dtype=np.int64)
-            return work.of_rows(chunk, what)
-
-        yield from on_all_cores(here, asked, label)
+    """Yield the answers of `work` to questions on chunks of rows, where the rows are."""
+    if isinstance(source, StoredRows) and source.has_workers:
+        yield from _counted(source.computed(work, *zip(*asked, strict=True)), len(asked), label)
         return
-    results = source.computed(work, *zip(*asked, strict=True))
-    if len(asked) == 1:
-        yield from results
-        return
-    with counting(label, len(asked)) as advance:
-        for found in results:
-            advance()
-            yield found
+
+    def here(one: tuple[Chunk, Any]) -> Any:
+        chunk, what = one
+        if isinstance(chunk, slice):
+            chunk = np.arange(chunk.start, chunk.stop, dtype=np.int64)
+        return work.of_rows(chunk, what)
+
+    yield from on_all_cores(here, asked, label)
 
 
 def on_all_cores(
@@ -112,7 +95,16 @@ def on_all_cores(
     if len(chunks) == 1:
         yield work(chunks[0])
         return
-    with counting(label, len(chunks)) as advance, closing(in_threads(work, chunks)) as results:
+    with closing(in_threads(work, chunks)) as results:
+        yield from _counted(results, len(chunks), label)
+
+
+def _counted(results: Iterator[Any], count: int, label: str) -> Iterator[Any]:
+    """Yield results and report their number, unless there is only one."""
+    if count == 1:
+        yield from results
+        return
+    with counting(label, count) as advance:
         for result in results:
             advance()
             yield result
@@ -188,26 +180,19 @@ class FullData:
             products += own_products
         return Derivatives(float(sums[0]), sums[1:], 0.5 * (products + products.T))
 
-    def values(self, theta: np.ndarray) -> np.ndarray:
-        """Return the log-likelihood of every row, shape (N,)."""
-        return np.concatenate(list(self._over(partial(values_at, theta))))
+    def values(self, theta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """Return the log-likelihood of each of `rows`, by default of all."""
+        return np.concatenate(list(self._over(partial(values_at, theta), rows)))
 
     def first_not_finite(self, theta: np.ndarray, start: int = 0) -> int:
         """Return the first row from `start` on without a finite log-likelihood; there is one."""
-
-        def is_finite(first: int, last: int) -> bool:
-            rows = np.arange(first, last, dtype=np.int64)
-            return bool(np.isfinite(self.likelihood(theta, hessian=False, rows=rows).value))
-
         # Numbers of all rows are not held at once: there may be more of them than memory.
-        chunks = chunks_of(self.n_rows, SOUGHT_ROWS, start)
-        wrong = (chunk for chunk in chunks if not is_finite(chunk.start, chunk.stop))
-        chunk = next(wrong, chunks[-1])
-        low, high = chunk.start, chunk.stop
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if is_finite(low, middle) else (low, middle)
-        return low
+        for chunk in chunks_of(self.n_rows, SOUGHT_ROWS, start):
+            rows = np.arange(chunk.start, chunk.stop, dtype=np.int64)
+            finite = np.isfinite(self.values(theta, rows))
+            if not finite.all():
+                return chunk.start + int(np.argmin(finite))
+        return self.n_rows - 1
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part."""
@@ -216,10 +201,7 @@ class FullData:
     def skewness(
         self, theta: np.ndarray, factor: np.ndarray, rows: np.ndarray | None
     ) -> np.ndarray:
-        """Return by how much the average gradient of rows over N(θ, L Lᵀ) differs from that at θ.
-
-        L, lower triangular, is `factor`; `rows` are row numbers, by default all.
-        """
+        """Return the average gradient of rows over N(θ, L Lᵀ), L the `factor`, less that at θ."""
         if self.sums.skewness is not None:
             return np.sum(list(self._over(partial(bend_at, theta, factor), rows)), axis=0)
 
@@ -247,8 +229,7 @@ class FullData:
     ) -> list[MoveMoments]:
         """Return moments over rows of the differences that each of some moves makes.
 
-        Order and centre are those of the expansion. Rows that are left out, in order, do not count;
-        the rows that change most are collected where they are asked for.
+        Rows that are left out, in order, do not count; `largest` collects those that change most.
         """
         chunks, asked = self._all_rows, []
         for chunk in chunks:
@@ -279,10 +260,7 @@ class FullData:
         return sum(self._over(partial(change_in, order, move)))
 
     def largest_ratio(self, move: BoundedMove, c: np.ndarray) -> tuple[float, int]:
-        """Return the largest |dU_i| / (c_i M) of rows in memory in a move, and the row that has it.
-
-        The c_i of all rows are float32.
-        """
+        """Return the largest |dU_i| / (c_i M) of rows in memory in a move, and its row."""
         return max(self._over(partial(ratio_in, move, c)))
 
     def _over(self, asked: Callable, rows: np.ndarray | None = None) -> Iterator[Any]:

@@ -1,10 +1,8 @@
 """Rows that a batch would hardly ever contain, though the log ratio of a move needs them.
 
-A batch that is drawn from all rows alike knows nothing of a group of twenty rows in a hundred
-thousand: most batches have none of them, so that their noise looks small and is not, and the few
-batches that have one overrate it thousands of times. Such rows are better read at every update.
-Which rows these are is measured in moves between points of the posterior, before sampling, so that
-a test is as good as it was whichever they are.
+Most batches have none of a group of twenty rows in a hundred thousand, so that their noise looks
+small and is not, and the few that have one overrate it thousands of times. Such rows are better
+read at every update. They are found in moves between points of the posterior, before sampling.
 """
 
 from typing import NamedTuple
@@ -73,12 +71,10 @@ class Largest:
         return np.sort(self._found.rows)
 
     def look_again(self, differences: np.ndarray, noise: np.ndarray, further: np.ndarray) -> None:
-        """Take in further moves, of which the known rows alone tell.
+        """Add moves for which only the known rows, in order, were evaluated: (J, n) `differences`.
 
-        In four moves a group can go unnoticed whose effect is hardly moved by any. Its rows stand
-        out all the same, so that more moves of these few tell: `differences`, shape (J, n), are of
-        the known rows in order. What the noise of the moves before is predicted to go with,
-        `noise`, and the same of the `further` ones tell the sums over all other rows.
+        A group can go unnoticed in four moves that hardly change its effect. The sums over all
+        other rows are in proportion to the predicted noise of the moves, before and `further`.
         """
         assert self._found is not None
         found, order = self._found, np.argsort(self._found.rows)
@@ -95,9 +91,8 @@ class Largest:
     def heavy(self, counted: np.ndarray) -> np.ndarray:
         """Return the rows that every update better reads, in order; none where that saves little.
 
-        Of the rows that change most as many are read always as makes the cost of an update least:
-        theirs, and that of a batch of the others whose noise is both small and about normal, on
-        average over the moves that are `counted`: those that lead to no row without a density.
+        Their number makes the cost of an update least: theirs, and that of a batch of the others,
+        on average over the moves that are `counted`, which lead to no row without a density.
         """
         if self._found is None or not counted.any():
             return NO_ROWS
@@ -133,9 +128,8 @@ class Largest:
 def batch_rows(squares: np.ndarray, cubes: np.ndarray, n_rows: int) -> np.ndarray:
     """Return how many rows a batch needs for a noise of the log ratio that is small and normal.
 
-    Given are Σx² and Σ|x|³ of all N rows' changes x_i. A batch of b rows estimates their sum with
-    variance N Σx²/b, and the skewness of its noise moves the acceptance probability by up to
-    N² Σ|x|³/(24 b²), where it is about 1 wide.
+    Of Σx² and Σ|x|³ over all N rows' changes, a batch of b rows has the variance N Σx²/b, and an
+    error of the acceptance probability by skewness of up to N² Σ|x|³/(24 b²).
     """
     skew = np.sqrt(cubes / (24.0 * ERROR))
     # Without replacement: as N is reached, nothing is left to chance.

@@ -4,11 +4,8 @@ Passes over the rows and maximisations that read none alternate: the scales φ b
 :mod:`pymc_minibatch_mh.reference.marginal`, then a Newton step in the rest x at the new scales. The
 quadratic of the rows means something near the best x only, so that φ stays until x is near it.
 
-Coordinates without a joint mode: scales of hierarchies, and others that act like them.
-
 In ``alpha ~ Normal(mu, tau)`` the prior's curvature in alpha changes with tau and not with mu.
-Hence the rule, in which a *slope between two points* stands for a curvature, so that it also sees
-priors with kinks:
+Hence the rule for scales, by *slopes between two points*, which see priors with kinks as well:
 
 1. A coordinate that no row reads is a scale where the prior's slope between two points, which
    differ in the coordinates that rows do read, changes with it.
@@ -17,8 +14,6 @@ priors with kinks:
    these is a scale, as that of the groups of groups.
 3. A coordinate that no row reads and is neither, such as a scale of scales, is a scale where
    the prior couples it to scales alone.
-
-Where nothing is a scale by this rule, a joint mode is sought.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,11 +23,11 @@ from itertools import chain
 import numpy as np
 
 from pymc_minibatch_mh.errors import ModeError
-from pymc_minibatch_mh.likelihood.exprs import Gather
+from pymc_minibatch_mh.likelihood.exprs import places_of
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference import density as mode_errors
-from pymc_minibatch_mh.reference.density import Density, Names, Point, averaged
+from pymc_minibatch_mh.reference.density import Density, Point, averaged
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.marginal import Given, Marginal
 from pymc_minibatch_mh.reference.mode import JITTERS, TOLERANCE, Mode, rows_of_few
@@ -53,15 +48,9 @@ Prior = Callable[..., Derivatives]
 
 def read_by_forms(functions: Sequence[RowFunction], size: int) -> np.ndarray:
     """Return which coordinates appear in the linear forms of rows, bool, shape (d,)."""
+    forms = [form for function in functions for form in function.arguments]
     read = np.zeros(size, dtype=bool)
-    for function in functions:
-        for form in function.arguments:
-            for term in form.terms:
-                place = term.place
-                if isinstance(place, Gather):
-                    read[place.first + place.step * np.arange(place.size)] = True
-                else:
-                    read[place] = True
+    read[[k for form in forms for term in form.terms for k in places_of(term.place)]] = True
     return read
 
 
@@ -73,14 +62,12 @@ def read_by_full_data(full_data: FullData, start: np.ndarray) -> np.ndarray:
 
 
 def scales_of(prior: Prior, read: np.ndarray, start: np.ndarray) -> tuple[int, ...]:
-    """Return the coordinates that are scales by the rule of this module, asked for near `start`.
+    """Return the scales by the rule of this module, near `start`, where rows read some coordinates.
 
-    The coordinates that rows read are `read`, bool, shape (d,).
+    Those are `read`, bool, shape (d,).
     """
     unread = [int(k) for k in np.flatnonzero(~read)]
-    if not unread:
-        return ()
-    probe = _Probe.near(prior, start)
+    probe = _Probe.near(prior, start) if unread else None
     if probe is None:
         return ()
     scales = {k for k in unread if probe.changes_slopes(k, read)}
@@ -185,15 +172,10 @@ def find_marginal_mode(
     """Find the mode of the scales with the rest integrated over, and that of the rest there.
 
     Arguments are those of :func:`pymc_minibatch_mh.reference.mode.find_mode`; no row reads
-    `scales`.
-
-    Raises
-    ------
-    ModeError
-        If there is no mode; names the parameters.
+    `scales`. ModeError names the parameters without a mode.
     """
     start = np.array(start, dtype=np.float64)
-    search = _Search(full_data, scales, Names(names), max(tolerance, SETTLED * np.sqrt(start.size)))
+    search = _Search(full_data, scales, names, max(tolerance, SETTLED * np.sqrt(start.size)))
     rows = rows_of_few(full_data, start.size, rng)
     if rows is None:
         return search.found_from_several(start, inverse_temperature, None, rng)
@@ -252,23 +234,17 @@ class _Search:
     """A search for the mode of `scales` and of the rest there, from any start."""
 
     def __init__(
-        self, full_data: FullData, scales: Sequence[int], names: Names, tolerance: float
+        self, full_data: FullData, scales: Sequence[int], names: Sequence[str], tolerance: float
     ) -> None:
-        self._passes = full_data
-        self._names = names
-        self._tolerance = tolerance
+        self._full_data, self._names, self._tolerance = full_data, names, tolerance
         self._scales = np.array(scales, dtype=np.int64)
-        self._rest = np.setdiff1d(np.arange(len(names.all)), self._scales)
+        self._rest = np.setdiff1d(np.arange(len(names)), self._scales)
         # Untransformed variables have no unit of distance.
-        transformed = [names.all[int(k)].partition("[")[0].endswith("__") for k in self._scales]
+        transformed = [names[int(k)].partition("[")[0].endswith("__") for k in self._scales]
         self._reach = np.where(transformed, REACH, np.inf)
 
     def found_from_several(
-        self,
-        start: np.ndarray,
-        weight: float,
-        rows: np.ndarray | None,
-        rng: np.random.Generator,
+        self, start: np.ndarray, weight: float, rows: np.ndarray | None, rng: np.random.Generator
     ) -> Mode:
         """Search from `start`, and where that leads nowhere from the origin and points around."""
         around = (start + rng.uniform(-jitter, jitter, start.size) for jitter in JITTERS)
@@ -278,7 +254,7 @@ class _Search:
 
     def found(self, start: np.ndarray, weight: float, rows: np.ndarray | None) -> Mode:
         """Search from a start."""
-        place = self._climbed(Density(self._passes, weight, rows), start)
+        place = self._climbed(Density(self._full_data, weight, rows), start)
         steady = np.zeros(self._scales.size)
         for k in range(MAX_PASSES):
             marginal = place.marginal()
@@ -302,7 +278,9 @@ class _Search:
             steady = self._steady(steady, move, best)
             place = self._moved(place, best)
         worst = int(np.argmax(np.abs(step)))
-        raise mode_errors.unsettled(self._names, MAX_PASSES, place.position, step, distance, worst)
+        raise mode_errors.unsettled(
+            self._names, worst, MAX_PASSES, place.position, step[worst], distance
+        )
 
     def _is_all_of_reach(self, move: np.ndarray) -> np.ndarray:
         return np.abs(move) > 0.999 * self._reach
@@ -320,7 +298,7 @@ class _Search:
 
     def _climbed(self, density: Density, position: np.ndarray) -> _Place:
         """Climb to the neighbourhood of the best x at the scales of a position."""
-        names = [self._names.all[int(k)] for k in self._rest]
+        names = [self._names[int(k)] for k in self._rest]
         near = 0.5 * CALM * np.sqrt(self._rest.size)
         density = replace(density, rest=self._rest, fixed=position)
         point, density = newton_search(density, position[self._rest], names, near)

@@ -23,11 +23,11 @@ ROUNDING = 1e-9
 class LowerBounds:
     """Quadratic lower bounds in the place of expansions, and gaps in the place of remainders.
 
-    The bounds touch at ξ: see :func:`gap_of`; `reference` is their sum around the centre. The gaps,
-    float32, are β times the gap of each row above its lower bound in the centre, rounded up.
+    The bounds touch rows at ξ (:func:`gap_of`); `reference` is their sum. The `gaps`, float32, are
+    β times those of each row in the centre, rounded up.
     """
 
-    target: "Target"
+    target: Target
     xi: float
     reference: Reference
     gaps: np.ndarray
@@ -59,16 +59,8 @@ class LowerBounds:
         return {name: value for name, value in self.__dict__.items() if name not in compiled}
 
 
-def lower_bounds(target: "Target", reference: Reference, xi: float) -> LowerBounds:
-    """Bound all rows from below, with one pass over them for each of the sums.
-
-    Centre and metric are those of `reference`; the bounds touch at ξ.
-
-    Raises
-    ------
-    BoundsError
-        If rows have no quadratic lower bound.
-    """
+def lower_bounds(target: Target, reference: Reference, xi: float) -> LowerBounds:
+    """Bound all rows from below around a centre; BoundsError if rows have no quadratic bound."""
     gaps = FullData(_placed(target, xi), target.compiled.prior, target.source)
     whole, own = (p.likelihood(reference.centre, hessian=True) for p in (target.full_data, gaps))
     beta, values = reference.inverse_temperature, gaps.values(reference.centre)
@@ -80,7 +72,7 @@ def lower_bounds(target: "Target", reference: Reference, xi: float) -> LowerBoun
     return LowerBounds(target, xi, sums, rounded)
 
 
-def _placed(target: "Target", xi: float) -> PlacedFormRows:
+def _placed(target: Target, xi: float) -> PlacedFormRows:
     functions = target.row_functions
     if isinstance(functions, BoundsError):
         raise functions

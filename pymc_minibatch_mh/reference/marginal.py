@@ -6,11 +6,8 @@ minus ½ log|A(φ)|, A(φ) the precision of x given φ: Laplace's approximation 
 by Rue, Martino & Chopin, JRSS B 71:319-392, 2009, doi:10.1111/j.1467-9868.2008.00700.x). It has a
 maximum where the joint density grows without bound, and reads no row: their quadratic is frozen.
 
-From the mode to the mean: a centre that a skewed posterior balances on.
-
-Moves drawn around the mode of a skewed posterior miss its mass on one side. The centre at which
-the gradient vanishes *on average over the Gaussian approximation* is the mean, up to terms of
-third order. Any centre leaves a test exact; this one is accepted more often.
+Moves around the mode of a skewed posterior miss its mass on one side. The centre at which the
+gradient vanishes *on average over the Gaussian approximation* is the mean, up to third order.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,10 +36,9 @@ MOST_ITERATIONS, NO_SLOPE, NO_RISE = 30, 1e-2, 1e-8
 
 @dataclass(frozen=True)
 class Given:
-    """The best x for given scales, in the order of the model's coordinates with these.
+    """The best x for given scales, log π₀ + the quadratic of the rows there, and A with a factor.
 
-    There `value` is log π₀ + the quadratic of the rows, `precision` A, shape (n, n), with its
-    Cholesky factor as of :func:`scipy.linalg.cho_factor`.
+    The `factor` is one of :func:`scipy.linalg.cho_factor`.
     """
 
     position: np.ndarray
@@ -61,8 +57,7 @@ class Given:
 class Marginal:
     """V of the coordinates `scales`, with the rows' quadratic in the `rest` frozen at an anchor.
 
-    `slope` and `curvature` are the gradient of the tempered log-likelihood in x there and minus its
-    Hessian.
+    `slope` is the gradient in x of the tempered log-likelihood there, `curvature` its -Hessian.
     """
 
     prior: Callable[..., Derivatives]
@@ -129,10 +124,7 @@ class Marginal:
         return cho_solve(given.factor, given.prior.hessian[np.ix_(self.rest, self.scales)])
 
     def value_and_gradient(self, given: Given) -> tuple[float, np.ndarray]:
-        """Return V and its gradient, by differences of the precision along the response.
-
-        V is -inf at the end of where the prior has finite derivatives, as it is beyond.
-        """
+        """Return V, -inf where the prior has no finite derivatives, and its gradient."""
         own = -given.prior.hessian[self._block]
         turns = np.array([self._bent(given, STEP * w) - own for w in self.ways(given).T])
         if not np.isfinite(turns).all():
@@ -154,10 +146,7 @@ class Marginal:
         return -there.hessian[self._block]
 
     def curvature_at(self, given: Given) -> np.ndarray:
-        """Return minus the Hessian of V, shape (p, p): how well the posterior knows the scales.
-
-        NaN beside the end of where the prior has finite derivatives.
-        """
+        """Return minus the Hessian of V, shape (p, p), NaN where the prior has none nearby."""
         hessian, ways = given.prior.hessian, self.ways(given)
         cross = hessian[np.ix_(self.scales, self.rest)] @ ways[self.rest]
         own = -hessian[np.ix_(self.scales, self.scales)] - cross
@@ -246,23 +235,17 @@ STEPS_WITH_SCALES, WORTH_ANOTHER = 3, 0.1
 def smoothed(
     full_data: FullData, mode: Mode, inverse_temperature: float, rng: np.random.Generator
 ) -> Mode:
-    """Move a mode towards the mean of the posterior, or leave it where moving is of no use.
-
-    `rng` draws the rows that the average gradient is estimated from.
-    """
+    """Move a mode towards the mean of the posterior, or leave it where moving is of no use."""
     # A second step, which would correct the first one, is not worth its pass with Hessian,
     # but where scales move the rest follows.
-    moved = None
+    moved = mode
     for _ in range(STEPS_WITH_SCALES if mode.marginal else 1):
-        further = _moved(full_data, moved or mode, inverse_temperature, rng)
+        further = _moved(full_data, moved, inverse_temperature, rng)
         if further is None:
             break
-        way = further.position - (moved or mode).position
-        moved = further
+        way, moved = further.position - moved.position, further
         if _distance(further, way) < WORTH_ANOTHER:
             break
-    if moved is None:
-        return mode
     far = _distance(mode, moved.position - mode.position) > TRUSTED * np.sqrt(mode.position.size)
     return mode if far else moved
 
@@ -274,10 +257,7 @@ def skewness_shift(
     weight: float,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return by how much the average gradient of weighted rows differs from that in the centre.
-
-    Of many rows it is estimated from some, which are drawn.
-    """
+    """Return, from a draw of many rows, their weighted average gradient less that in the centre."""
     rows = None
     if full_data.n_rows > SUBSAMPLE:
         rows = np.sort(rng.choice(full_data.n_rows, SUBSAMPLE, replace=False))

@@ -1,14 +1,12 @@
 """The posterior mode, by damped Newton steps: on a subsample first, then on all rows.
 
-A centre and a scale for posteriors with kinks, from the scores of rows.
-
 Where a log-likelihood has kinks its Hessian says nothing of its width, but the spread of the
-scores of rows does: for a model that fits, the two agree. Any centre and scale leave a test
-exact; good ones only make it fast. Control variates of order 0 need no more.
+scores of rows does: for a model that fits, the two agree.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
@@ -17,6 +15,7 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS
 from pymc_minibatch_mh.kernels.looks import unit_noise
 from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.progress import report
 from pymc_minibatch_mh.reference.density import WAY_ON, Density
 from pymc_minibatch_mh.reference.full_data import Derivatives, FullData
 from pymc_minibatch_mh.reference.heavy import Largest
@@ -62,23 +61,9 @@ def find_mode(
 ) -> Mode:
     """Find the mode of the tempered posterior and the sums of derivatives there.
 
-    Parameters
-    ----------
-    passes, inverse_temperature
-        Passes over the rows, whose log-likelihood is multiplied by β.
-    start : ndarray, shape (d,)
-        A position with finite log-density.
-    names
-        Name of each coordinate, for messages.
-    rng
-        Draws the subsample, and other starts where the first leads nowhere.
-    tolerance
-        Distance from the mode, in posterior standard deviations, at which the search ends.
-
-    Raises
-    ------
-    ModeError
-        If the log-posterior is flat or unbounded along some direction; names the parameters.
+    The search ends at a distance of `tolerance` posterior standard deviations; `rng` draws the
+    subsample, and other starts where the first leads nowhere. ModeError names the parameters along
+    which the log-posterior is flat or unbounded.
     """
     start = np.array(start, dtype=np.float64)
     whole = Density(full_data, inverse_temperature)
@@ -126,13 +111,11 @@ FEWEST_MOVES, MOST_MOVES = 4, 32
 COVERED = 0.9
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(NamedTuple):
     """Moments of the differences of rows that are drawn, over moves like those of a chain.
 
-    The variance of βN times the difference of one row is predicted as κ M(θ, θ')²; the others are
-    the largest |skewness| over rows and the largest standardised third absolute moment that were
-    seen.
+    The variance of βN times the difference of one row is predicted as κ M(θ, θ')². The others are
+    the largest |skewness| and the largest standardised third absolute moment over rows.
     """
 
     kappa: float
@@ -186,14 +169,13 @@ def calibrate(
     *,
     seeks_heavy: bool = False,
 ) -> tuple[Calibration, np.ndarray]:
-    """Measure the remainders on all rows, over moves from the Gaussian approximation.
+    """Measure the remainders of all rows, over moves from the Gaussian approximation.
 
-    The batch size of a move is chosen from the resulting prediction, which is symmetric in the
-    move and frozen while a chain runs: a batch size that reacts to the batch would bias the test.
-
-    Returns the calibration of the rows that are drawn, and the rows that are not: where
-    `seeks_heavy`, those that every update better reads, see :mod:`reference.heavy`.
+    The batch size of a move is chosen by this prediction, which is symmetric in the move and frozen
+    while a chain runs: a batch size that reacts to the batch would bias the test. Returned are the
+    calibration of the rows that are drawn, and the heavy rows (:mod:`reference.heavy`), if sought.
     """
+    report("Measuring the remainders of rows")
     count = int(np.clip(CALIBRATION_READS // full_data.n_rows, FEWEST_MOVES, MOST_MOVES))
     moves, centre = _typical_moves(count, reference, rng), reference.centre
     largest = Largest(full_data.n_rows, reference.inverse_temperature) if seeks_heavy else None
@@ -224,10 +206,7 @@ def _typical_moves(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Draw moves between points of the Gaussian approximation."""
     noise = rng.standard_normal((count, 2, reference.centre.size))
-    return [
-        (reference.centre + reference.factor @ a, reference.centre + reference.factor @ b)
-        for a, b in noise
-    ]
+    return [tuple(reference.centre + reference.factor @ z for z in pair) for pair in noise]
 
 
 #: Groups of rows whose scores are compared, and rows of a group.
@@ -246,12 +225,7 @@ def find_centre(
 ) -> Mode:
     """Climb to the neighbourhood of the mode by Fisher scoring with the scores of groups of rows.
 
-    Arguments are those of :func:`find_mode`.
-
-    Raises
-    ------
-    ModeError
-        If the log-posterior has no scale or no mode.
+    Arguments are those of :func:`find_mode`; ModeError if the log-posterior has no scale or mode.
     """
     density, position = Density(full_data, inverse_temperature), np.array(start, dtype=np.float64)
     for _ in range(MAX_STEPS):

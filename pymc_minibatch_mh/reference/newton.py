@@ -11,7 +11,6 @@ from pymc_minibatch_mh.reference import density as mode_errors
 from pymc_minibatch_mh.reference.density import (
     Density,
     Kink,
-    Names,
     Point,
     Quadratic,
     are_known,
@@ -49,15 +48,11 @@ def newton_search(
     """Climb to a mode, whose Hessian is negative definite, and return the density with it.
 
     That is `density`, or its average over kinks of the prior part. The search ends at a distance of
-    `tolerance` posterior standard deviations; `names` are those of the coordinates, for messages.
-
-    Raises
-    ------
-    ModeError
-        If there is no mode on the way up; describes the last points.
+    `tolerance` posterior standard deviations. ModeError describes the last points of a way up that
+    leads to no mode.
     """
     for _ in range(FITS):
-        path = _Path(density, Names(names), tolerance)
+        path = _Path(density, names, tolerance)
         mode = path.climbed(start)
         kinks, quadratic = path.density.kinks, quadratic_of(mode.total.hessian)
         fitting = [replace(k, deviation=quadratic.deviation_along(k.normal)) for k in kinks]
@@ -73,10 +68,7 @@ def first_found[Found](
 ) -> Found:
     """Return the result of a search from the first start that leads to a mode.
 
-    Raises
-    ------
-    ModeError
-        If none does, with the reason of the first.
+    Where none does, the ModeError of the first is raised.
     """
     errors = []
     for start in starts:
@@ -92,7 +84,7 @@ class _Path:
     """One climb: where it has been, and the quadratic that it steps by."""
 
     density: Density
-    names: Names
+    names: Sequence[str]
     tolerance: float
     been: list[Point] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
@@ -127,9 +119,8 @@ class _Path:
                 self._require_not_running(STEADY_MOVES)
                 if not self._moved(step, distance):
                     return self.here
-        raise mode_errors.unsettled(
-            self.names, MAX_STEPS, self.here.position, step, distance, self._worst(step)
-        )
+        worst, position = self._worst(step), self.here.position
+        raise mode_errors.unsettled(self.names, worst, MAX_STEPS, position, step[worst], distance)
 
     def _look_around(self, position: np.ndarray) -> None:
         """Take derivatives with the Hessian."""
@@ -174,16 +165,16 @@ class _Path:
         )
 
     def _is_better(self, there: Point, step: np.ndarray, expected: float) -> bool:
-        value, size = self.here.total.value, abs(self.here.total.value)
-        rise = there.total.value - value - 1e-4 * expected
+        size = abs(self.here.total.value)
+        rise = there.total.value - self.here.total.value - 1e-4 * expected
         if not self.density.kinks and rise >= -(ROUNDING * size + 1e-6):
             return True
+        slope, slope_there = self.here.total.gradient @ step, there.total.gradient @ step
         # Of large terms that cancel, as with counts of a billion, a value may be all rounding.
-        slope = float(self.here.total.gradient @ step)
-        if slope < SLOPES_TELL**2 and abs(there.total.gradient @ step) <= 0.5 * slope:
+        if slope < SLOPES_TELL**2 and abs(slope_there) <= 0.5 * slope:
             return True
         # Where the value is blurred, a slope that has not turned round by much tells the same.
-        onward = there.total.gradient @ step >= -0.5 * (self.here.total.gradient @ step)
+        onward = slope_there >= -0.5 * slope
         return bool(onward and (self.density.kinks or rise >= -(SINGLE_ROUNDING * size + 1e-6)))
 
     def _farther(self, there: Point, step: np.ndarray) -> Point:
@@ -229,17 +220,12 @@ class _Path:
 
     def _leave_saddle(self) -> None:
         """Step off a point where the gradient vanishes but the log-density is not concave."""
-        way, value = self.quadratic.way_out(), self.here.total.value
-        if way is None:
-            raise mode_errors.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))
-        for halvings in range(MOST_HALVINGS):
-            length = 0.5**halvings
-            both = [
-                self.density.at(self.here.position + side * length * way, hessian=False)
-                for side in (1.0, -1.0)
-            ]
+        way, here = self.quadratic.way_out(), self.here
+        for length in [] if way is None else 0.5 ** np.arange(MOST_HALVINGS):
+            ends = here.position + length * way, here.position - length * way
+            both = [self.density.at(end, hessian=False) for end in ends]
             best = max((p for p in both if p.finite), key=lambda p: p.total.value, default=None)
-            if best is not None and best.total.value > value + 0.1 * length**2:
+            if best is not None and best.total.value > here.total.value + 0.1 * length**2:
                 self._look_around(best.position)
                 return
         raise mode_errors.flat(self.names, np.abs(self.quadratic.vectors[:, 0]))

@@ -1,7 +1,6 @@
-"""Sums over some rows in memory: functions, whose partials are sent to where rows are read.
+"""Sums over some rows: functions whose partials are sent to where rows are read.
 
-A question is a function of the compiled rows, :class:`RowSums`, and of rows: their numbers, or
-rows that were read. A partial of it has the rest, and is small where it is pickled.
+Their last arguments are the compiled rows, :class:`RowSums`, and rows by their numbers, or read.
 """
 
 import math
@@ -29,10 +28,7 @@ Moves = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 class BoundedMove(NamedTuple):
-    """A move of an order, and the table of bounds that serves it with its M; -1 where none does.
-
-    Its `ends` are the position, the new one and the centre of the expansion.
-    """
+    """A move of an order, and the table of bounds that serves it with its M; -1 where none does."""
 
     order: int
     ends: Move
@@ -40,22 +36,11 @@ class BoundedMove(NamedTuple):
     m: float
     inverse_temperature: float
 
-    @property
-    def position(self) -> np.ndarray:
-        """Where it begins."""
-        return self.ends[0]
-
-    @property
-    def new(self) -> np.ndarray:
-        """Where it ends."""
-        return self.ends[1]
-
 
 class RowSums:
     """The rows of a split model as compiled functions, for rows wherever they are read.
 
-    A pickle has the expressions of stored rows and none of the rows: another process compiles them
-    anew, for rows that it has read.
+    A pickle has the expressions of stored rows, which another process compiles, and no rows.
     """
 
     def __init__(self, rows: PlacedRows, source: ArrayRows) -> None:
@@ -65,7 +50,7 @@ class RowSums:
         self.space = RowSpace(source.term_starts, rows.context)
 
     def __reduce__(self) -> tuple:
-        return _of_no_rows, (self._rows,)
+        return RowSums, (self._rows, ArrayRows((), [0]))
 
     @cached_property
     def derivatives(self) -> Callable:
@@ -103,10 +88,6 @@ class RowSums:
         assert isinstance(self._rows, StoredFormRows)
         placed = self._rows.on(rows)
         yield RowSpace(rows.term_starts, placed.context), np.arange(rows.n_rows)
-
-
-def _of_no_rows(rows: StoredFormRows) -> RowSums:
-    return RowSums(rows, ArrayRows((), [0]))
 
 
 def derivatives_at(
@@ -173,10 +154,7 @@ def moments_in(
     sums: RowSums,
     rows: Any,
 ) -> tuple[list[tuple], Changes | None]:
-    """Return the moments of each move, and the largest changes by places of their rows.
-
-    Rows at the places `left_out` do not count.
-    """
+    """Return the moments of each move but for the rows at some places, and the largest changes."""
     address = address_of(sums.evaluate(order))
     with sums.bound_to(rows) as (space, numbers):
         places = np.delete(np.arange(numbers.size), left_out)
@@ -197,9 +175,8 @@ def ratio_in(move: BoundedMove, c: np.ndarray, sums: RowSums, rows: Any) -> tupl
 class Spread(NamedTuple):
     """How the differences of some rows spread.
 
-    `known` is the sum of the differences of the heavy rows; n, mean and central sums of order 2 and
-    3, and the smallest and the largest are of the others. The largest |dU_i|/(c_i M) and its row
-    are NaN and -1 without bounds.
+    `known` is the sum over the heavy rows; n, mean and central sums of order 2 and 3, and the
+    extremes are of the others. `ratio` is the largest |dU_i|/(c_i M), NaN without bounds.
     """
 
     known: float
@@ -221,7 +198,7 @@ class Spread(NamedTuple):
 class SpreadIn(NamedTuple):
     """Ask how the differences of consecutive rows from `first` on spread in a move.
 
-    Every update reads the rows `heavy`; asked for are the `n_top` smallest and largest differences.
+    Every update reads the rows `heavy`; of the differences `n_top` at either end are kept.
     """
 
     move: BoundedMove
@@ -244,8 +221,8 @@ class SpreadIn(NamedTuple):
             m, beta = self.move.m, self.move.inverse_temperature
             ratio, place = kernels.largest_of(differences, scales, c, m, beta)
             row = self.first + place
-        between = self.first, self.first + differences.size
-        inside = self.heavy[slice(*np.searchsorted(self.heavy, between))] - self.first
+        between = np.searchsorted(self.heavy, (self.first, self.first + rows.size))
+        inside = self.heavy[slice(*between)] - self.first
         known, drawn = float(differences[inside].sum()), np.delete(differences, inside)
         moments = add_moments(0, 0.0, 0.0, 0.0, drawn, drawn.size)
         return Spread(known, moments, extremes(drawn, self.n_top), ratio, row)

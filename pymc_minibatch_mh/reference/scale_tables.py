@@ -1,14 +1,9 @@
 """Tables of the conditional normals of a hierarchy given its scales, and of the scales.
 
-Rows enter as their quadratic around the centre, whose gradient is the average over the normal
-approximation; everything else is the prior part. Given scales, the best x and the precision there
-are those of :mod:`pymc_minibatch_mh.reference.marginal`, exact where the effects are normal, and
-its V is the log-density of the scales. All are computed along one axis for each scale: those of the
-symmetric root of V's curvature, which are the scales themselves where V does not couple them.
-
-Proposals that are drawn by the tables correct for all that is approximate here. Where a comparison
-without rows says that they would be accepted less often than those of the normal approximation,
-there are none.
+Rows enter as their quadratic around the centre. Given scales, the best x, the precision there and
+the log-density V are those of :mod:`pymc_minibatch_mh.reference.marginal`, computed along one axis
+for each scale: those of the symmetric root of V's curvature. Proposals by the tables correct for
+all that is approximate here; there are none where they would be accepted less often than others.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,12 +45,8 @@ FINE, BEYOND, LEAST_SLOPE = 100, 10, 0.5
 COMPARED, SEED = 400, 20_261_122
 
 
-def scale_conditional(target: "Target", reference: Reference) -> ScaleConditional | None:
-    """Return the tables of a hierarchy; None where there is none, or where they do not help.
-
-    Control variates of another order than 2 have none, nor those around a centre that nobody
-    sought.
-    """
+def scale_conditional(target: Target, reference: Reference) -> ScaleConditional | None:
+    """Return the tables of a hierarchy; None where there is none, or where they do not help."""
     if target.covariance is not None or reference.order != 2 or target.source.others.size:
         return None
     if _near_an_end(target, reference):
@@ -73,14 +64,14 @@ def scale_conditional(target: "Target", reference: Reference) -> ScaleConditiona
     return tables if tables is not None and _helps(target, reference, rows, tables) else None
 
 
-def _near_an_end(target: "Target", reference: Reference) -> bool:
+def _near_an_end(target: Target, reference: Reference) -> bool:
     """Return whether a coordinate that ends at zero may get there."""
     ends = target.factorization.boundary
     deviations = np.sqrt(np.sum(reference.factor[ends] ** 2, axis=1))
     return bool((reference.centre[ends] < FAR * deviations).any())
 
 
-def _rows(target: "Target", reference: Reference) -> Derivatives:
+def _rows(target: Target, reference: Reference) -> Derivatives:
     """Return the tempered derivatives of the rows, of which the gradient is an average."""
     beta, rng = reference.inverse_temperature, np.random.default_rng(SEED)
     gradient = beta * reference.gradient
@@ -92,7 +83,7 @@ def _rows(target: "Target", reference: Reference) -> Derivatives:
 class _Axes:
     """The density V of the scales around its maximum, along one axis for each of them.
 
-    `spread` and `narrow` are the symmetric roots of the inverse of V's curvature, and of that.
+    `spread` and `narrow` are the symmetric roots of the inverse of V's curvature, and of itself.
     """
 
     marginal: Marginal
@@ -193,29 +184,26 @@ def _spline(knots: np.ndarray, heights: np.ndarray) -> Callable[..., np.ndarray]
 
 
 def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return z as a function of standard normal numbers, and its slopes, from its log-density.
+    """Return z as a function of standard normal numbers, and its slopes.
 
-    The log-density, up to a constant, is given at knots, of which the one at 0 has the number 0.
+    The `heights` are its log-density at knots, up to a constant; that at 0 has the number 0.
     """
     knots = KNOT_GAP * (first + np.arange(heights.size))
     inner = np.linspace(knots[0], knots[-1], 1 + FINE * (knots.size - 1))
     step = inner[1] - inner[0]
     outer = step * np.arange(1, 1 + FINE * BEYOND)
     spline = _spline(knots, heights)
-    low, high = (
-        max(float(spline(knots[0], 1)), LEAST_SLOPE),
-        min(float(spline(knots[-1], 1)), -LEAST_SLOPE),
-    )
+    low = max(float(spline(knots[0], 1)), LEAST_SLOPE)
+    high = min(float(spline(knots[-1], 1)), -LEAST_SLOPE)
     places = np.concatenate([knots[0] - outer[::-1], inner, knots[-1] + outer])
     logs = np.concatenate(
         [heights[0] - low * outer[::-1], spline(inner), heights[-1] + high * outer]
     )
     exprs = np.logaddexp(logs[:-1], logs[1:]) + np.log(0.5 * step)
-    below = np.concatenate([[logs[0] - np.log(low)], exprs])
-    below = np.logaddexp.accumulate(below)
-    above = np.concatenate([exprs, [logs[-1] - np.log(-high)]])
-    above = np.logaddexp.accumulate(above[::-1])[::-1]
-    total = np.logaddexp(below[-1], logs[-1] - np.log(-high))
+    first_tail, last_tail = logs[0] - np.log(low), logs[-1] - np.log(-high)
+    below = np.logaddexp.accumulate([first_tail, *exprs])
+    above = np.logaddexp.accumulate([last_tail, *exprs[::-1]])[::-1]
+    total = np.logaddexp(below[-1], last_tail)
     # Each half by its own tail, so that none is lost to rounding.
     lower, upper = NORMALS[NORMALS <= 0.0], NORMALS[NORMALS > 0.0]
     ends = np.concatenate(
@@ -234,7 +222,7 @@ def _quantiles(heights: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _helps(
-    target: "Target", reference: Reference, rows: Derivatives, tables: ScaleConditional
+    target: Target, reference: Reference, rows: Derivatives, tables: ScaleConditional
 ) -> bool:
     """Compare independent moves by either distribution, on the prior part and the quadratic."""
     rng, size = np.random.default_rng(SEED), reference.centre.size
@@ -258,10 +246,9 @@ def _helps(
 
 
 def _acceptance(densities: np.ndarray, which: int) -> float:
-    """Return the estimated acceptance of independent moves that are drawn by one distribution.
+    """Return the estimated acceptance of independent moves by one of two distributions.
 
-    `densities`, shape (3, 2n), are logarithms of the one that is aimed at, and of two others, at n
-    draws of each of these, of which `which` numbers one.
+    `densities`, shape (3, 2n), are logarithms of the target and of both, at n draws of each.
     """
     aimed, *drawn = densities
     weights = aimed - np.logaddexp(*drawn)

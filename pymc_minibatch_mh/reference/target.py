@@ -1,15 +1,7 @@
-"""A model prepared for subsampling: read, compiled, expanded around its mode.
+"""A model prepared for subsampling: compiled, and expanded around its mode.
 
-The centre of a posterior that lies at the end of its support.
-
-A shape parameter that data do not tell from infinity has a reciprocal κ near 0, and the maximum of
-the likelihood may lie below it. Where the density times κ has its maximum, κ is near its mean: for
-a normal density with mean m and standard deviation s that is cut off at 0 the maximum is
-[m + √(m² + 4 s²)]/2, which is s for m = 0 (mean .8 s) and .303 s for m = -3 s (mean .283 s), and
-m + s²/m for large m. There the expansion is made, its gradient included.
-
-Times κ it is the density of log κ, and in log κ the maximum is sought: no step leads out of the
-support, so that none is shortened for all coordinates because of one.
+The reciprocal κ of a shape that data do not tell from infinity ends at 0, and the maximum of its
+likelihood may lie below. The maximum of the density of log κ is inside, and near the mean of κ.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,9 +34,7 @@ from pymc_minibatch_mh.reference.marginal import smoothed
 from pymc_minibatch_mh.reference.mode import (
     LOOSE_TOLERANCE,
     TOLERANCE,
-    Calibration,
     Mode,
-    calibrate,
     find_centre,
     find_mode,
     plain_reference,
@@ -70,32 +60,32 @@ class LogFullData(FullData):
         places: Sequence[int],
     ) -> None:
         super().__init__(rows, prior, source)
-        self.logs = self._places = np.array(places)
+        self.logs = np.array(places)
 
     def prior(self, theta: np.ndarray, *, hessian: bool) -> Derivatives:
         """Return derivatives of the prior part, which has the Jacobian."""
-        position = without_logs(theta, self._places)
+        position = without_logs(theta, self.logs)
         found = self._chained(position, super().prior(position, hessian=hessian))
-        found.gradient[self._places] += 1.0
-        return replace(found, value=found.value + float(theta[self._places].sum()))
+        found.gradient[self.logs] += 1.0
+        return replace(found, value=found.value + float(theta[self.logs].sum()))
 
     def likelihood(
         self, theta: np.ndarray, *, hessian: bool, rows: np.ndarray | None = None
     ) -> Derivatives:
         """Return derivatives of the summed log-likelihood of `rows`, by default of all."""
-        position = without_logs(theta, self._places)
+        position = without_logs(theta, self.logs)
         return self._chained(position, super().likelihood(position, hessian=hessian, rows=rows))
 
     def _chained(self, position: np.ndarray, plain: Derivatives) -> Derivatives:
         """Return derivatives by logarithms, of those at a position."""
-        slopes, second = np.ones(position.size), plain.hessian
-        slopes[self._places] = position[self._places]
+        slopes, second, logs = np.ones(position.size), plain.hessian, self.logs
+        slopes[logs] = position[logs]
         # A step that is far too long is refused for its end, and made shorter.
         with np.errstate(over="ignore", invalid="ignore"):
             gradient = slopes * plain.gradient
             if plain.has_hessian:
                 second = slopes[:, None] * plain.hessian * slopes
-                second[self._places, self._places] += gradient[self._places]
+                second[logs, logs] += gradient[logs]
         return Derivatives(plain.value, gradient, second)
 
 
@@ -124,16 +114,16 @@ def mode_without_logs(
 ) -> Mode:
     """Return the mode of a :class:`LogFullData`, in the coordinates of the model.
 
-    The gradient need not vanish there. The precision is that of the coordinates themselves, with as
-    little of the curvature of log κ as makes it positive definite and no wider than that allows.
+    The gradient need not vanish there. The precision has as little of the curvature of log κ as
+    makes it positive definite and not too wide.
     """
     position = without_logs(mode.position, places)
     likelihood = full_data.likelihood(position, hessian=True, rows=rows)
-    border = np.zeros(position.size)
-    border[places] = position[places] ** -2.0
     slopes = np.ones(position.size)
     slopes[places] = 1.0 / position[places]
     whole = slopes[:, None] * mode.precision * slopes
+    border = np.zeros(position.size)
+    border[places] = position[places] ** -2.0
     alone = whole - np.diag(border)
     if not mode.marginal:
         prior = full_data.prior(position, hessian=True)
@@ -166,21 +156,9 @@ MANY_ROWS = 100_000
 class Target:
     """The tempered posterior of a split model, as a cheap part and remainders of rows.
 
-    Parameters
-    ----------
-    split, compiled
-        The model, and the same compiled where another target has it.
-    taylor_order
-        Order of the control variates.
-    inverse_temperature
-        β, which multiplies the log-likelihood only.
-    compile_kwargs
-        Passed on to :func:`pytensor.function`.
-    covariance : ndarray, shape (d, d), optional
-        The metric of distances from the centre where the centre is the start; None where
-        centre and covariance are sought.
-
-    A pickle has no compiled functions: numba's closures do not survive in another process.
+    The log-likelihood is multiplied by β, the inverse temperature. With a `covariance`, shape
+    (d, d), of distances from it, the centre is the start; without, both are sought. A pickle has no
+    compiled functions: numba's closures do not survive in another process.
     """
 
     #: Place in the context of the address of the variables outside the position.
@@ -208,10 +186,7 @@ class Target:
         inverse_temperature: float,
         covariance: np.ndarray | None = None,
     ) -> "Target":
-        """Return the same model with another order or temperature, sharing compiled functions.
-
-        The variables outside of the position have values of their own in it.
-        """
+        """Return the model with another order or temperature, and the same compiled functions."""
         factorization, compiled = self.factorization, self.compiled
         return Target(factorization, taylor_order, inverse_temperature, None, covariance, compiled)
 
@@ -257,14 +232,13 @@ class Target:
         """Compiled prior part (``LOGP``)."""
         return self.full_data.log_prior
 
-    def expand(self, start: np.ndarray, rng: np.random.Generator) -> Reference:
-        """Find a centre from `start`, unless it is one, and build control variates there."""
-        return self.expansion(start, rng)[0]
-
-    def expansion(
+    def expand(
         self, start: np.ndarray, rng: np.random.Generator
     ) -> tuple[Reference, tuple[int, ...]]:
-        """Return control variates, and the scales whose marginal density has its mode there."""
+        """Find a centre from `start`, unless it is one, and build control variates there.
+
+        Returned with them are the scales whose marginal density has its mode there.
+        """
         if self.covariance is not None:
             plain = plain_reference(start, self.covariance, self.inverse_temperature)
             return plain._replace(first=self.factorization.first), ()
@@ -278,17 +252,6 @@ class Target:
             mode = smoothed(self.full_data, mode, self.inverse_temperature, rng)
         reference = reference_at(mode, self.taylor_order, self.inverse_temperature)
         return reference._replace(first=self.factorization.first), mode.marginal
-
-    def calibrate(
-        self, reference: Reference, rng: np.random.Generator, *, seeks_heavy: bool = False
-    ) -> tuple[Calibration, np.ndarray]:
-        """Measure the remainders of rows, for tests that choose batches by their size.
-
-        Rows that every update better reads are known only where typical moves are: around a mode.
-        """
-        report("Measuring the remainders of rows")
-        seeks_heavy = seeks_heavy and self.covariance is None
-        return calibrate(self.full_data, self.taylor_order, reference, rng, seeks_heavy=seeks_heavy)
 
     def mode(
         self, start: np.ndarray, rng: np.random.Generator, tolerance: float = TOLERANCE

@@ -10,7 +10,6 @@ import pytest
 
 from bounds.certified import fit
 from every import every
-from pymc_minibatch_mh.bounds import block_tables as block_bounds
 from pymc_minibatch_mh.bounds import block_tables as blocks
 from pymc_minibatch_mh.bounds.block_tables import BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
@@ -98,7 +97,7 @@ def every_case(tables):
     return EveryCase((weights.sum(), np.lcm.reduce(lengths), 30))
 
 
-def counts_of(tables, most_fetched=None):
+def counts_of(tables):
     """Return how often each row is drawn in all cases together, which is its chance exactly."""
     rng = every_case(tables)
     places = np.lcm.reduce([4, 3])
@@ -239,7 +238,7 @@ def pair(name, order, rows=1_003):
     support = (fitted.factorization.lower, fitted.factorization.upper)
     with pytest.MonkeyPatch.context() as patch:
         for number, size in (("BLOCK", 16), ("CHUNK", 64), ("BLOCK_ROWS", 256)):
-            patch.setattr(block_bounds, number, size)
+            patch.setattr(blocks, number, size)
         found = BlockBounds(stored(fitted), reference, support).tables()
         # Which groups of rows there are is not asked of stored rows.
         patch.setattr(BoundsPass, "_worthwhile_groups", lambda *_: None)
@@ -264,7 +263,7 @@ def test_the_largest_of_every_block_are_no_less_and_hardly_more(name, order):
     exact = np.maximum.reduceat(tables.c.astype(float), np.arange(0, 1_003, 16), axis=1)
     assert found.largest.shape == exact.shape == (len(tables.headers), 63)
     assert (found.largest > exact).all()
-    assert (found.largest <= exact * (1.0 + 2.0 * block_bounds.ROUNDING)).all()
+    assert (found.largest <= exact * (1.0 + 2.0 * blocks.ROUNDING)).all()
 
 
 @every(("name", "order"), [("bernoulli_logit", 2), ("student_fixed", 2)])

@@ -3,7 +3,6 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 
 from every import every
-from pymc_minibatch_mh.bounds import remainder
 from pymc_minibatch_mh.bounds.remainder import directional, joint, ways, weighted
 
 ROWS = 300
@@ -58,8 +57,8 @@ def test_joint_bounds_of_two_arguments_are_close_to_the_maximum(order):
 
 
 @every_order
-@every("m", [3, 4])
-def test_joint_bounds_of_more_arguments_are_norms(m, order):
+@every("m", [1, 3, 4])
+def test_joint_bounds_of_one_argument_and_of_more_arguments_are_norms(m, order):
     rng = np.random.default_rng(2)
     s = np.abs(rng.standard_normal((m, 4_000))) ** 1.5
     terms = terms_of(m, order)
@@ -67,7 +66,7 @@ def test_joint_bounds_of_more_arguments_are_norms(m, order):
     assert (bound >= form(terms, m, order, s / np.linalg.norm(s, axis=0)).max(axis=1)).all()
     every = [terms[tuple(sorted(o))] for o in product(range(m), repeat=order + 1)]
     norm = np.sqrt(sum(np.broadcast_to(term, ROWS) ** 2 for term in every))
-    np.testing.assert_allclose(bound, norm, rtol=1e-11)
+    np.testing.assert_allclose(np.broadcast_to(bound, ROWS), norm, rtol=1e-11)
 
 
 @every_order
@@ -77,12 +76,6 @@ def test_joint_bounds_grow_with_correlations_and_with_temperature(order):
     bound = joint(terms, correlation, order, 0.5)
     expected = 0.5 * correlation ** ((order + 1) / 2) * joint(terms, np.ones(()), order, 1.0)
     np.testing.assert_allclose(bound, expected, rtol=1e-11)
-
-
-def test_one_argument_has_one_bound():
-    terms = {(0, 0, 0): np.arange(5.0)}
-    np.testing.assert_allclose(joint(terms, np.ones(()), 2, 1.0), np.arange(5.0), rtol=1e-11)
-    np.testing.assert_allclose(directional(terms, 1.0), np.arange(5.0), rtol=1e-11)
 
 
 def test_terms_are_derivatives_times_norms():
@@ -100,11 +93,3 @@ def test_a_derivative_without_bound_leaves_none(m):
         for bound in (directional(terms, 1.0), joint(terms, np.ones(()), 2, 1.0)):
             assert np.isfinite(bound[0])
             assert bound[1] == np.inf
-
-
-def test_a_grid_without_what_it_misses_is_too_small(monkeypatch):
-    angles = np.linspace(0.0, 0.5 * np.pi, 2_001)
-    terms = terms_of(2, 2)
-    exact = form(terms, 2, 2, np.stack([np.cos(angles), np.sin(angles)])).max(axis=1)
-    monkeypatch.setattr(remainder.np, "cos", lambda x, plain=np.cos: plain(x) if x > 0.2 else 1.0)
-    assert not (joint(terms, np.ones(()), 2, 1.0) >= exact).all()

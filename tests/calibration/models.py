@@ -19,22 +19,10 @@ import zoo
 
 @dataclass(frozen=True)
 class Simulator:
-    """A model and how its parameters and observations are drawn.
+    """A model, how unconstrained parameters and observations are drawn, and their log-densities.
 
-    Parameters
-    ----------
-    build
-        Returns the PyMC model with any observations.
-    prior
-        Generator -> the unconstrained parameters, an array of shape (d,) in the model's order.
-    log_prior
-        Draws of shape (L, d) -> their log-density before the data, shape (L,), up to a constant.
-    observe
-        Parameters and a generator -> name of each observed variable -> its observations.
-    log_likelihood
-        Draws of shape (L, d) and observations -> the log-likelihood of all rows, shape (L,).
-    names
-        Names of the d parameters.
+    Log-densities are of draws of shape (L, d), up to a constant; `observe` returns the observations
+    by the names of variables; `names` are those of the d parameters.
     """
 
     build: Callable
@@ -43,6 +31,14 @@ class Simulator:
     observe: Callable
     log_likelihood: Callable
     names: tuple[str, ...]
+
+
+def normal_prior(mean, sd, size=None):
+    """Return how independent normal parameters are drawn, and their log-density."""
+    return (
+        lambda rng: rng.normal(mean, sd, size),
+        lambda draws: norm.logpdf(draws, mean, sd).sum(-1),
+    )
 
 
 def bernoulli_sum(logit, y):
@@ -56,11 +52,7 @@ def two_likelihoods():
     rows, more = (model.rvs_to_values[model[name]].data.size for name in ("seen", "measured"))
     x = np.random.default_rng(13).standard_normal(rows)
 
-    def prior(rng):
-        return rng.normal(0.0, [0.02, 0.03])
-
-    def log_prior(draws):
-        return norm.logpdf(draws, 0.0, [0.02, 0.03]).sum(-1)
+    prior, log_prior = normal_prior(0.0, [0.02, 0.03])
 
     def observe(theta, rng):
         return {
@@ -89,11 +81,7 @@ def poisson(rows=1_500):
             pm.Poisson("counts", mu=mu, observed=np.arange(rows) % 4)
         return model
 
-    def prior(rng):
-        return rng.normal([0.5, 0.6], [0.03, 0.05])
-
-    def log_prior(draws):
-        return norm.logpdf(draws, [0.5, 0.6], [0.03, 0.05]).sum(-1)
+    prior, log_prior = normal_prior([0.5, 0.6], [0.03, 0.05])
 
     def observe(theta, rng):
         return {"counts": rng.poisson(np.exp(theta[0] + theta[1] * x))}
@@ -116,11 +104,7 @@ def student_scales(rows=1_500):
             pm.StudentT("y", nu=4, mu=0.0, sigma=sigma[group], observed=any_data)
         return model
 
-    def prior(rng):
-        return rng.normal(0.0, 0.05, 2)
-
-    def log_prior(draws):
-        return norm.logpdf(draws, 0.0, 0.05).sum(-1)
+    prior, log_prior = normal_prior(0.0, 0.05, size=2)
 
     def observe(theta, rng):
         return {"y": np.exp(theta[group]) * rng.standard_t(4, rows)}

@@ -61,18 +61,10 @@ def two_sided(below, above):
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Ranks among the draws of a posterior, over replications.
+    """Ranks of the truth among the `KEPT` draws, shape (replications, quantities).
 
-    Parameters
-    ----------
-    ranks : ndarray, shape (replications, quantities)
-        How many of the ``KEPT`` draws lie below the truth.
-    names
-        The quantities: the parameters, then log-prior and log-likelihood.
-    autocorrelation
-        That of successive draws, largest over the quantities, averaged over replications.
-    full_passes
-        Share of the updates that read all rows.
+    Quantities are the parameters, log-prior and log-likelihood. The autocorrelation is that of
+    successive draws, the largest over quantities; `full_passes` is a share of the updates.
     """
 
     ranks: np.ndarray

@@ -9,17 +9,31 @@ from scipy import special
 
 from pymc_minibatch_mh.functions.base import numpy_of
 from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
+from pymc_minibatch_mh.functions.gamma_rise import GammaRise, gamma_rise_at
 from pymc_minibatch_mh.functions.log1p_ratio import Log1pRatio
 from pymc_minibatch_mh.functions.log_any import LogAny
 from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 from pymc_minibatch_mh.likelihood.exprs import Affine, Constant, Data, Gather, Lookup
 
+
+def _log_any(u):
+    rare = np.exp(np.minimum(u, 0.0))
+    near = np.where(u < -20.0, u - 0.5 * rare, np.log(-np.expm1(-rare)))
+    return np.where(u > 0.0, np.log1p(-np.exp(-np.exp(u))), near)
+
+
+def _log_softplus(u):
+    rare = u - 0.5 * np.exp(np.minimum(u, 0.0))
+    return np.where(u < -20.0, rare, np.log(np.logaddexp(0.0, u)))
+
+
 PLAIN = {
     GammaRatio: lambda u, a, b: special.gammaln(u + a) - special.gammaln(u + b),
-    Log1pRatio: lambda u: np.log1p(u) / u,
-    LogAny: lambda u: np.log(-np.expm1(-np.exp(u))),
-    LogSoftplus: lambda u: np.log(np.logaddexp(0.0, u)),
+    GammaRise: np.vectorize(gamma_rise_at, otypes=[float]),
+    Log1pRatio: lambda u: np.where(u == 0.0, 1.0, np.log1p(u) / np.where(u == 0.0, 1.0, u)),
+    LogAny: _log_any,
+    LogSoftplus: _log_softplus,
     LogErfc: lambda u: special.log_ndtr(-np.sqrt(2.0) * u) + np.log(2.0),
     scalar_math.Softplus: lambda u: np.logaddexp(0.0, u),
 }

@@ -11,7 +11,8 @@ from likelihood.evaluation import at_points
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.errors import SettingError, UnsupportedModelError
 from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.plan.violations import RatioToBounds, typical_moves
+from pymc_minibatch_mh.plan.violations import typical_moves
+from pymc_minibatch_mh.reference.row_sums import SpreadIn
 from pymc_minibatch_mh.reference.target import Target
 
 N = 6_000
@@ -104,7 +105,7 @@ def logp_of_rows(parts):
 def test_the_parts_are_compared_with_the_model(pair):
     model, stored, _ = pair
     rng = np.random.default_rng(2)
-    reference = stored.expand(np.zeros(stored.factorization.size), rng)
+    reference = stored.expand(np.zeros(stored.factorization.size), rng)[0]
     stored.check(model, reference, rng)
 
 
@@ -114,8 +115,8 @@ def test_a_row_changes_by_no_more_than_its_bound():
     assert [term.name for term in target.factorization.terms] == ["y and t"]
     rows, ratios = np.arange(N), []
     for move in typical_moves(target, reference, tables, np.random.default_rng(3)):
-        held = step.chain.plan.held
-        ratios += [held.of_rows(rows, RatioToBounds(move))[0]]
+        asked = SpreadIn(move, 0, np.empty(0, np.int64), n_top=1)
+        ratios.append(step.chain.plan.held.of_rows(rows, asked).ratio)
     assert 0.01 < max(ratios) <= 1.0
 
 

@@ -27,7 +27,7 @@ def words_of(model):
 def prepared(model, power=1):
     target = Target(reciprocal(model, power), 2, 1.0, None)
     start = target.factorization.ravel(model.initial_point())
-    reference = target.expand(start, np.random.default_rng(0))
+    reference = target.expand(start, np.random.default_rng(0))[0]
     return Plan(target, Requirements(derived_bounds=True), reference).completed()
 
 

@@ -36,6 +36,14 @@ def averaged_skewness(likelihood, theta, factor, rows):
     return np.sum(around, axis=0) - len(factor) * gradient(theta)
 
 
+def passes_of(likelihood, prior, n_rows=2_000, **more):
+    """Return functions as passes over rows and prior."""
+    return SimpleNamespace(
+        n_rows=n_rows, cheap_hessian=False, logs=np.arange(0), likelihood=likelihood, prior=prior,
+        **more,
+    )  # fmt: skip
+
+
 def logistic_passes(X, y, prior_precision):
     """Passes over a logistic regression with independent normal priors; precision 0 is flat."""
 
@@ -50,12 +58,10 @@ def logistic_passes(X, y, prior_precision):
     def skewness(theta, factor, rows):
         return averaged_skewness(likelihood, theta, factor, rows)
 
-    return SimpleNamespace(
+    return passes_of(
+        likelihood,
+        prior,
         n_rows=len(y),
-        cheap_hessian=False,
-        logs=np.arange(0),
-        likelihood=likelihood,
-        prior=prior,
         skewness=skewness,
         skewness_of_prior=lambda theta, factor: np.zeros(theta.size),
     )
@@ -80,6 +86,4 @@ def hierarchy_passes(means, weight):
         value = -len(means) * theta[0] - 0.5 * squares
         return derivatives(value, gradient, curvature, hessian=hessian)
 
-    return SimpleNamespace(
-        n_rows=1_000, cheap_hessian=False, logs=np.arange(0), likelihood=likelihood, prior=prior
-    )
+    return passes_of(likelihood, prior, n_rows=1_000)

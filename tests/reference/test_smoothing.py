@@ -8,7 +8,7 @@ from pymc_minibatch_mh.errors import ModeError
 from pymc_minibatch_mh.reference import marginal as smoothing
 from pymc_minibatch_mh.reference.marginal import smoothed
 from pymc_minibatch_mh.reference.mode import find_centre, find_mode
-from reference.formulas import derivatives, logistic_passes, quadratic
+from reference.formulas import derivatives, logistic_passes, passes_of, quadratic
 
 N, SIZE = 600, 5
 NAMES = [f"b[{k}]" for k in range(SIZE)]
@@ -68,24 +68,16 @@ def test_a_subsample_will_do(skewed, monkeypatch):
 
 
 def test_a_normal_posterior_keeps_its_mode():
-    class Normal:
-        n_rows = 100
-        cheap_hessian, logs = False, np.arange(0)
-
-        def likelihood(self, theta, *, hessian, rows=None):
-            return quadratic(np.ones(2), 50.0 * np.eye(2), theta, hessian=hessian)
-
-        def prior(self, theta, *, hessian):
-            return quadratic(np.zeros(2), np.eye(2), theta, hessian=hessian)
-
-        def skewness(self, theta, factor, rows):
-            return np.zeros(2)
-
-        def skewness_of_prior(self, theta, factor):
-            return np.zeros(2)
-
-    mode = find_mode(Normal(), np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))
-    assert smoothed(Normal(), mode, 1.0, np.random.default_rng(2)) is mode
+    normal = passes_of(
+        lambda theta, *, hessian, rows=None: quadratic(
+            np.ones(2), 50.0 * np.eye(2), theta, hessian=hessian
+        ),
+        lambda theta, *, hessian: quadratic(np.zeros(2), np.eye(2), theta, hessian=hessian),
+        skewness=lambda theta, factor, rows: np.zeros(2),
+        skewness_of_prior=lambda theta, factor: np.zeros(2),
+    )
+    mode = find_mode(normal, np.zeros(2), 1.0, ["a", "b"], np.random.default_rng(0))
+    assert smoothed(normal, mode, 1.0, np.random.default_rng(2)) is mode
 
 
 class Kinked:

@@ -1,3 +1,4 @@
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,38 +24,28 @@ ORDERS = (0, 1, 2)
 BETAS = (1.0, 0.2)
 
 
-@pytest.fixture(scope="module")
-def target_of():
-    """Targets of one model at every order and temperature, on the same compiled functions."""
+@cache
+def compiled():
+    """The model at order 2, whose compiled functions serve every order and temperature."""
     with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, 2.0, shape=3)
         pm.Bernoulli("y", logit_p=pm.math.dot(X, beta), observed=y)
-    first = Target(factorize(model, model.value_vars), 2, 1.0, None)
-
-    def build(order, beta):
-        return first.with_order_and_temperature(order, beta)
-
-    return build
+    return Target(factorize(model, model.value_vars), 2, 1.0, None)
 
 
-@pytest.fixture(scope="module")
-def setting_of(target_of):
-    def build(order, beta=1.0):
-        target = target_of(order, beta)
-        mode = target.mode(np.zeros(3), np.random.default_rng(1))
-        reference = reference_at(mode, order, beta)
-        rng = np.random.default_rng(2)
-        theta, new = reference.centre + 2.0 * rng.normal(size=(2, 3)) @ reference.factor.T
-        return SimpleNamespace(
-            target=target, mode=mode, reference=reference, theta=theta, new=new, order=order
-        )
-
-    return build
+def setting_of(order, beta=1.0):
+    target = compiled().with_order_and_temperature(order, beta)
+    mode = target.mode(np.zeros(3), np.random.default_rng(1))
+    reference = reference_at(mode, order, beta)
+    rng = np.random.default_rng(2)
+    theta, new = reference.centre + 2.0 * rng.normal(size=(2, 3)) @ reference.factor.T
+    return SimpleNamespace(
+        target=target, mode=mode, reference=reference, theta=theta, new=new, order=order
+    )
 
 
-def compiled_change(s, rows, target=None):
-    target = target or s.target
-    space, address = target.full_data.space, address_of(target.evaluate)
+def compiled_change(s, rows):
+    space, address = s.target.full_data.space, address_of(s.target.evaluate)
     rows, ends = np.array(rows, dtype=np.int64), (s.theta, s.new, s.reference.centre)
     n, mean, *_ = moments_of_move(address, ends, space, rows, np.empty(rows.size))
     return n * mean
@@ -76,42 +67,27 @@ def log_likelihoods(theta):
     return logistic_rows(X, y, theta, 0)[0]
 
 
-def assert_remainders_change_as_by_formula(s, target=None):
+@every("order", ORDERS)
+def test_differences_of_remainders_are_those_by_formula(order):
+    s = setting_of(order)
     change = log_likelihoods(s.new) - log_likelihoods(s.theta)
     change -= expansion(s, s.new) - expansion(s, s.theta)
-    for row in range(0, N, 40):
-        found = compiled_change(s, [row], target)
-        np.testing.assert_allclose(found, change[row], rtol=1e-8, atol=1e-13)
+    found = [compiled_change(s, [row]) for row in range(0, N, 40)]
+    np.testing.assert_allclose(found, change[::40], rtol=1e-8, atol=1e-13)
 
 
-def assert_parts_add_up(s, reference=None, target=None):
-    """β Σ remainders + expansion is the change of the tempered log-likelihood."""
-    reference = reference or s.reference
-    beta = s.reference.inverse_temperature
-    total = beta * compiled_change(s, range(N), target)
-    total += expansion_change(reference, s.theta, s.new)
+@every("beta", BETAS)
+@every("order", ORDERS)
+def test_expansion_and_remainders_add_up_to_the_log_likelihood(order, beta):
+    s = setting_of(order, beta)
+    total = beta * compiled_change(s, range(N)) + expansion_change(s.reference, s.theta, s.new)
     expected = beta * (log_likelihoods(s.new).sum() - log_likelihoods(s.theta).sum())
     assert abs(expected) > 0.1 * beta
     assert total == pytest.approx(expected, rel=1e-9)
 
 
-def assert_factor_of_the_inverse(factor, precision):
-    np.testing.assert_allclose(factor @ factor.T, np.linalg.inv(precision), rtol=1e-10)
-
-
 @every("order", ORDERS)
-def test_differences_of_remainders_are_those_by_formula(setting_of, order):
-    assert_remainders_change_as_by_formula(setting_of(order))
-
-
-@every("beta", BETAS)
-@every("order", ORDERS)
-def test_expansion_and_remainders_add_up_to_the_log_likelihood(setting_of, order, beta):
-    assert_parts_add_up(setting_of(order, beta))
-
-
-@every("order", ORDERS)
-def test_a_move_and_its_return_cancel(setting_of, order):
+def test_a_move_and_its_return_cancel(order):
     s = setting_of(order)
     there = expansion_change(s.reference, s.theta, s.new)
     assert expansion_change(s.reference, s.new, s.theta) == pytest.approx(-there, rel=1e-12)
@@ -125,7 +101,7 @@ def variance_of(s, theta, new):
     return moments.variance
 
 
-def test_higher_orders_leave_smaller_remainders(setting_of):
+def test_higher_orders_leave_smaller_remainders():
     left = []
     for order in ORDERS:
         s = setting_of(order)
@@ -134,9 +110,10 @@ def test_higher_orders_leave_smaller_remainders(setting_of):
 
 
 @every("beta", BETAS)
-def test_factor_and_whitener_belong_to_the_precision(setting_of, beta):
+def test_factor_and_whitener_belong_to_the_precision(beta):
     s = setting_of(2, beta)
-    assert_factor_of_the_inverse(s.reference.factor, s.mode.precision)
+    covariance = s.reference.factor @ s.reference.factor.T
+    np.testing.assert_allclose(covariance, np.linalg.inv(s.mode.precision), rtol=1e-10)
     np.testing.assert_allclose(s.reference.whitener @ s.reference.factor, np.eye(3), atol=1e-12)
     assert (np.triu(s.reference.whitener, 1) == 0.0).all()
     hessian = logistic_rows(X, y, s.reference.centre, 2)[2].sum(0)
@@ -145,7 +122,7 @@ def test_factor_and_whitener_belong_to_the_precision(setting_of, beta):
 
 
 @every("order", ORDERS)
-def test_predicted_spread_covers_most_moves(setting_of, order):
+def test_predicted_spread_covers_most_moves(order):
     s = setting_of(order)
     rng = np.random.default_rng(3)
     calibration, _ = calibrate(s.target.full_data, s.target.taylor_order, s.reference, rng)
@@ -157,40 +134,3 @@ def test_predicted_spread_covers_most_moves(setting_of, order):
         covered += N**2 * variance_of(s, theta, new) <= noise
     assert covered >= 40
     assert calibration.third_absolute >= calibration.skewness >= 0.0
-
-
-# Each mutant is a plausible mistake in the expansion.
-
-
-def test_mutant_without_the_second_order_of_rows_is_caught(setting_of):
-    s, first = setting_of(2), setting_of(1).target
-    with pytest.raises(AssertionError):
-        assert_remainders_change_as_by_formula(s, first)
-    with pytest.raises(AssertionError):
-        assert_parts_add_up(s, target=first)
-
-
-@every("part", ["gradient", "hessian"])
-def test_mutant_without_a_part_of_the_expansion_is_caught(setting_of, part):
-    s = setting_of(2)
-    mutant = s.reference._replace(**{part: np.zeros_like(getattr(s.reference, part))})
-    with pytest.raises(AssertionError):
-        assert_parts_add_up(s, mutant)
-
-
-def test_mutant_that_forgets_the_temperature_is_caught(setting_of):
-    s = setting_of(2, 0.2)
-    with pytest.raises(AssertionError):
-        assert_parts_add_up(s, s.reference._replace(inverse_temperature=1.0))
-
-
-def test_mutant_with_another_centre_is_caught(setting_of):
-    s = setting_of(2)
-    with pytest.raises(AssertionError):
-        assert_parts_add_up(s, s.reference._replace(centre=s.reference.centre + 0.01))
-
-
-def test_mutant_with_the_transposed_factor_is_caught(setting_of):
-    s = setting_of(2)
-    with pytest.raises(AssertionError):
-        assert_factor_of_the_inverse(np.ascontiguousarray(s.reference.factor.T), s.mode.precision)

@@ -37,7 +37,7 @@ def nothing_is_searched(monkeypatch):
     def refuse(*_):
         raise AssertionError("a pass that the file should spare")
 
-    monkeypatch.setattr(Target, "expansion", refuse)
+    monkeypatch.setattr(Target, "expand", refuse)
     monkeypatch.setattr(BoundsPass, "tables", refuse)
 
 

@@ -31,13 +31,13 @@ def logistic(seed=5):
 def expansions(monkeypatch):
     """Orders and temperatures at which a model was expanded."""
     found = []
-    expand = Target.expansion
+    expand = Target.expand
 
     def counted(self, *arguments):
         found.append((self.taylor_order, self.inverse_temperature))
         return expand(self, *arguments)
 
-    monkeypatch.setattr(Target, "expansion", counted)
+    monkeypatch.setattr(Target, "expand", counted)
     return found
 
 
