@@ -54,7 +54,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
 )
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowFunction, row_functions
-from pymc_minibatch_mh.likelihood.lower import Tensor, lower
+from pymc_minibatch_mh.likelihood.lower import lower
 from pymc_minibatch_mh.likelihood.slopes import Slopes
 
 _REWRITES = RewriteDatabaseQuery(
@@ -206,7 +206,7 @@ def _expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
     position = np.empty(factorization.size, dtype=object)
     for k in range(factorization.size):
         position[k] = exprs.coordinate(k)
-    (root,) = np.ravel(lower(exprs, prior, {factorization.position: Tensor(position, None)}).exprs)
+    (root,) = np.ravel(lower(exprs, prior, {factorization.position: position}))
     return _in_arguments(exprs, root)
 
 

@@ -380,7 +380,7 @@ def _as_diagonal(op: AllocDiag, node: Apply, axis: int, walk: Walk) -> Variable:
 @batch_of.register(CumOp)
 def _running_total(op: CumOp, node: Apply, axis: int, walk: Walk) -> Variable:
     (x,) = node.inputs
-    if op.axis is None or op.axis % x.type.ndim == axis:
+    if op.axis == axis:
         raise MixedRowsError(op, f"{called(op)} runs over the observations")
     return op.make_node(walk.rows(x, axis)).outputs[0]
 

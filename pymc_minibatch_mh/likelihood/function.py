@@ -34,11 +34,10 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Lookup,
     LoweringError,
     Monomial,
-    RowNumber,
 )
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.log_sums import arguments_at_once
-from pymc_minibatch_mh.likelihood.lower import Tensor, filled, lower, single
+from pymc_minibatch_mh.likelihood.lower import Tensor, constants, filled, lower
 from pymc_minibatch_mh.likelihood.patterns import coefficients_of, without
 from pymc_minibatch_mh.likelihood.shapes import in_reciprocals
 
@@ -130,7 +129,7 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
     if factorization.reparametrization is not None:
         exprs.logs = frozenset(factorization.reparametrization.logs)
     try:
-        (root,) = np.ravel(lower(exprs, term.logp, _leaves(exprs, term, factorization)).exprs)
+        (root,) = np.ravel(lower(exprs, term.logp, _leaves(exprs, term, factorization)))
     except LoweringError as error:
         raise BoundsError(
             f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
@@ -180,12 +179,12 @@ def _leaves(
 ) -> dict[Variable, Tensor]:
     position = [exprs.coordinate(k) for k in range(factorization.size)]
     leaves = {
-        factorization.position: Tensor(np.array(position, dtype=object), None),
-        term.length: Tensor(single(exprs.length()), None),
+        factorization.position: np.array(position, dtype=object),
+        term.length: constants(exprs, np.int64(1)),
     }
     for number, (column, batch) in enumerate(term.batches):
         entry = partial(exprs.data, number, dtype=np.dtype(batch.type.dtype))
-        leaves[batch] = Tensor(filled(column.row_shape, entry)[np.newaxis], 0)
+        leaves[batch] = filled(column.row_shape, entry)[np.newaxis]
     return leaves
 
 
@@ -353,8 +352,6 @@ class RowData:
         if isinstance(expr, Data):
             column = self.function.columns[expr.column]
             return read_entries(column, self.rows, expr.entry).astype(expr.dtype, copy=False)
-        if isinstance(expr, RowNumber):
-            return self.rows
         if isinstance(expr, Lookup):
             return expr.table[np.asarray(self.value(expr.index), dtype=np.int64)]
         if isinstance(expr, Apply):

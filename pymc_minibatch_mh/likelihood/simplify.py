@@ -36,8 +36,6 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Constant,
     Expr,
     ExprGraph,
-    Length,
-    require,
 )
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
@@ -117,11 +115,8 @@ def apply(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
     Raises
     ------
     LoweringError
-        If it takes the parameters out of the real numbers, or computes with the number of rows.
+        If it takes the parameters out of the real numbers.
     """
-    if any(isinstance(expr, Length) for expr in operands):
-        require(isinstance(op, scalar.Cast), op, "computes with the number of rows")
-        return operands[0]
     if all(expr.is_data for expr in operands):
         return operands[1] if isinstance(op, scalar.Second) else exprs.node(op, operands)
     if isinstance(op, ORDERS):
