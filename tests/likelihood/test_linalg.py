@@ -171,67 +171,44 @@ def test_scales_of_a_diagonal_covariance_cancel():
 # Each mutant is a plausible mistake; the graph that is named must notice it.
 
 
-def other_triangle(monkeypatch):
-    right = linalg._substituted
-
-    def wrong(matrix, b, exprs, *, lower, unit=False):
-        return right(matrix, b, exprs, lower=not lower, unit=unit)
-
-    monkeypatch.setattr(linalg, "_substituted", wrong)
+substituted, columns = linalg._substituted, linalg._columns
 
 
-def full_diagonal(monkeypatch):
-    right = linalg._substituted
-
-    def wrong(matrix, b, exprs, *, lower, unit=False):
-        return right(matrix, b, exprs, lower=lower)
-
-    monkeypatch.setattr(linalg, "_substituted", wrong)
+def other_triangle(matrix, b, exprs, *, lower, unit=False):
+    return substituted(matrix, b, exprs, lower=not lower, unit=unit)
 
 
-def any_matrix_is_a_factor(monkeypatch):
-    monkeypatch.setattr(linalg, "_is_factor", lambda matrix: matrix.shape[0] == matrix.shape[1])
+def full_diagonal(matrix, b, exprs, *, lower, unit=False):
+    return substituted(matrix, b, exprs, lower=lower)
 
 
-def columns_in_reverse(monkeypatch):
-    right = linalg._columns
-
-    def wrong(op, b, solve):
-        return right(op, b[::-1], solve)
-
-    monkeypatch.setattr(linalg, "_columns", wrong)
+def half_of_the_solution(factor, b, exprs):
+    return substituted(factor, b, exprs, lower=True)
 
 
-def half_of_the_solution(monkeypatch):
-    monkeypatch.setattr(
-        linalg,
-        "_solved_by",
-        lambda factor, b, exprs: linalg._substituted(factor, b, exprs, lower=True),
-    )
-
-
-def pivot_anywhere(monkeypatch):
-    monkeypatch.setattr(linalg, "number", lambda expr: None)
-
-
-def no_root(monkeypatch):
-    monkeypatch.setattr(linalg, "root", lambda exprs, x: x)
-
-
+#: Name -> what is replaced, by what, and the graph that notices.
 MUTANTS = {
-    "the other triangle is read": (other_triangle, "upper"),
-    "a unit diagonal is overlooked": (full_diagonal, "unit diagonal"),
-    "any matrix is a factor": (any_matrix_is_a_factor, "factor of a negative one's product"),
-    "columns in reverse": (columns_in_reverse, "rows on their side"),
-    "half of the solution": (half_of_the_solution, "from a factor"),
-    "a pivot of zero": (pivot_anywhere, "solved, the first pivot zero"),
-    "roots are forgotten": (no_root, "factor"),
+    "the other triangle is read": ("_substituted", other_triangle, "upper"),
+    "a unit diagonal is overlooked": ("_substituted", full_diagonal, "unit diagonal"),
+    "any matrix is a factor": (
+        "_is_factor",
+        lambda matrix: matrix.shape[0] == matrix.shape[1],
+        "factor of a negative one's product",
+    ),
+    "columns in reverse": (
+        "_columns",
+        lambda op, b, solve: columns(op, b[::-1], solve),
+        "rows on their side",
+    ),
+    "half of the solution": ("_solved_by", half_of_the_solution, "from a factor"),
+    "a pivot of zero": ("number", lambda expr: None, "solved, the first pivot zero"),
+    "roots are forgotten": ("root", lambda exprs, x: x, "factor"),
 }
 
 
 @every("name", MUTANTS)
 def test_mutant_is_caught(name, monkeypatch):
-    change, graph = MUTANTS[name]
+    *change, graph = MUTANTS[name]
     assert is_right(GRAPHS[graph]())
-    change(monkeypatch)
+    monkeypatch.setattr(linalg, *change)
     assert not is_right(GRAPHS[graph]())

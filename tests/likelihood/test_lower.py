@@ -151,44 +151,46 @@ def test_what_is_no_expression_is_refused(name):
 # Each mutant is a plausible mistake; the graph that is named must notice it.
 
 
+#: Name -> what is replaced where, by what, and the case that notices.
 MUTANTS = {
     "indices are counted from the end in the wrong place": (
-        lambda m: m.setattr(
-            choice,
-            "_is_chosen",
-            lambda exprs, index, k, count: exprs.node(
-                pt.eq.scalar_op, (index, exprs.constant(np.int64(k)))
-            ),
+        choice,
+        "_is_chosen",
+        lambda exprs, index, k, count: exprs.node(
+            pt.eq.scalar_op, (index, exprs.constant(np.int64(k)))
         ),
         "choice among columns",
     ),
     "factors of coordinates are forgotten": (
-        lambda m: m.setattr(choice, "multiply", lambda exprs, factor, x: x),
+        choice,
+        "multiply",
+        lambda exprs, factor, x: x,
         "choice of sums",
     ),
     "offsets are forgotten": (
-        lambda m: m.setattr(choice, "add", lambda exprs, first, *rest: first),
+        choice,
+        "add",
+        lambda exprs, first, *rest: first,
         "choice with offsets",
     ),
     "only the first kind is chosen from": (
-        lambda m: m.setattr(
-            choice, "_pick_by_kind", lambda exprs, choices, index, kinds: choices[kinds[0][0]]
-        ),
+        choice,
+        "_pick_by_kind",
+        lambda exprs, choices, index, kinds: choices[kinds[0][0]],
         "choice of two kinds",
     ),
     "factors are paired in any order": (
-        lambda m: m.setattr(choice, "_in_order", lambda expr: expr.inputs[::-1]),
+        choice,
+        "_in_order",
+        lambda expr: expr.inputs[::-1],
         "choice of choices",
     ),
-    "cumulated products are sums": (
-        lambda m: m.setattr(choice, "multiply", choice.add),
-        "cumulated",
-    ),
+    "cumulated products are sums": (choice, "multiply", choice.add, "cumulated"),
 }
 
 
 @every("name", MUTANTS)
 def test_mutant_is_caught(name, monkeypatch):
-    change, graph = MUTANTS[name]
-    change(monkeypatch)
+    *change, graph = MUTANTS[name]
+    monkeypatch.setattr(*change)
     assert not is_right(GRAPHS[graph]())
