@@ -37,16 +37,10 @@ _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
 
 
 class Reading(NamedTuple):
-    """A model's own log-density at one point, computed in one of several ways.
+    """A model's own log-density at one point, and the rounding error that it may have.
 
-    Parameters
-    ----------
-    value
-        With numbers made of constants in double precision.
-    written
-        With these numbers as the model has them.
-    rounding
-        Rounding error that the value may have, where it is known.
+    `value` is it with numbers made of constants in double precision, `written` with them as the
+    model has them.
     """
 
     value: float
@@ -58,15 +52,6 @@ class ModelDensity:
     """The model's own log-density, as a function of the position and the other values.
 
     It runs in Python: nothing is compiled for a handful of evaluations.
-
-    Parameters
-    ----------
-    model
-        A PyMC model.
-    split
-        Its parts.
-    rows : ndarray of int64, optional
-        The rows whose log-likelihood counts, where they are stored; by default all.
     """
 
     def __init__(
@@ -150,24 +135,9 @@ def check_split(
     points: Sequence[np.ndarray],
     names: Sequence[str],
 ) -> None:
-    """Compare the parts with the whole at some points.
+    """Refuse parts that differ from the whole by more than rounding at one of some points.
 
-    Parameters
-    ----------
-    readings
-        Ways to compute the model's log-density at a position, by their names in messages.
-        Each is only tried where those before it disagree with the parts.
-    parts
-        Position -> prior part and sum over rows.
-    points
-        Positions with finite log-density.
-    names
-        Observed variables that were split, for messages.
-
-    Raises
-    ------
-    FactorizationError
-        If all ways differ from the parts by more than rounding.
+    Each way to compute the whole, `readings`, is only tried where those before it disagree.
     """
     for point in points:
         prior, rows = parts(point)

@@ -44,15 +44,7 @@ def plain(variable: Variable) -> Variable:
 def as_read(
     outputs: Sequence[Variable], replacements: Mapping[Variable, Variable]
 ) -> dict[Variable, Variable]:
-    """Return the replacements in `outputs`, so that tensors can take the place of variables.
-
-    Parameters
-    ----------
-    outputs
-        Graphs.
-    replacements
-        Variable, with dims or without -> tensor.
-    """
+    """Return the replacements in `outputs`, so that tensors can take the place of variables."""
     found = {
         variable: as_xtensor(tensor, dims=variable.type.dims) if has_dims(variable) else tensor
         for variable, tensor in replacements.items()

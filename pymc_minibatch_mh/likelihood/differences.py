@@ -307,11 +307,6 @@ def gap_of(function: RowFunction, xi: float) -> RowFunction:
 
     The bounds touch at ξ > 0: of a logistic regression in units of the linear predictor, of
     Student-t errors in units of the scale.
-
-    Raises
-    ------
-    BoundsError
-        If a part of it has no such bound.
     """
     try:
         root = _gap(function.exprs, function.root, xi)

@@ -54,15 +54,7 @@ from pymc_minibatch_mh.likelihood.weights import weigh
 
 @dataclass(frozen=True, eq=False)
 class Reparametrization:
-    """A map between positions and the model's own value variables, both ravelled.
-
-    Parameters
-    ----------
-    maps
-        Maps of a few coordinates each. No map depends on coordinates that another moves.
-    refused
-        Names of others that rows meet in products, and why these are not mapped.
-    """
+    """A map between positions and the model's own value variables, both ravelled."""
 
     maps: tuple[Map, ...]
     refused: tuple[tuple[str, str], ...] = ()
@@ -131,15 +123,7 @@ class Reparametrization:
 def reparametrized(
     factorization: "Factorization", reparametrization: Reparametrization
 ) -> "Factorization":
-    """Return a split model whose position lies in other coordinates, with their Jacobian.
-
-    Parameters
-    ----------
-    split
-        The model in its own variables.
-    coordinates
-        The map.
-    """
+    """Return a split model whose position lies in other coordinates, with their Jacobian."""
     position = factorization.position.type("position")
     own = (
         factorization.prior,

@@ -104,13 +104,7 @@ _lowered: WeakKeyDictionary[Factorization, list[LoweredRow]] = WeakKeyDictionary
 
 
 def lowered_rows(factorization: Factorization) -> list[LoweredRow]:
-    """Return a row of every likelihood term of a model, taken apart.
-
-    Raises
-    ------
-    BoundsError
-        If rows depend on a discrete variable, or an operation cannot be taken apart.
-    """
+    """Return a row of every likelihood term of a model, taken apart."""
     if factorization.discrete_in_rows:
         raise BoundsError(
             f"{factorization.terms[0].name!r} depends on the discrete variable "
@@ -139,14 +133,7 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
 
 
 def row_functions(factorization: Factorization) -> list[RowFunction]:
-    """Return f and its arguments for every likelihood term of a model.
-
-    Raises
-    ------
-    BoundsError
-        If rows depend on a discrete variable, an operation cannot be taken apart, or there are
-        too many arguments.
-    """
+    """Return f and its arguments for every likelihood term of a model."""
     return [_row_function(row) for row in lowered_rows(factorization)]
 
 

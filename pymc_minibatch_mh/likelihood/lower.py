@@ -44,13 +44,7 @@ Tensors = Sequence[Tensor]
 
 
 def lower(exprs: ExprGraph, graph: Variable, leaves: dict[Variable, Tensor]) -> Tensor:
-    """Take a graph apart, of the position, the batches of data and the length of a batch.
-
-    Raises
-    ------
-    LoweringError
-        Naming the operation that cannot be taken apart.
-    """
+    """Take a graph apart, of the position, the batches of data and the length of a batch."""
     known = {**leaves, **_known_shapes(exprs, graph, leaves)}
 
     def value_of(variable: Variable) -> Tensor:
@@ -96,13 +90,7 @@ def constants(exprs: ExprGraph, values: Any) -> np.ndarray:
 
 @singledispatch
 def lowered(op: Op, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor | tuple[Tensor, ...]:
-    """Return the output of `node` as expressions, or all outputs if there are several.
-
-    Raises
-    ------
-    LoweringError
-        If there is no rule for `op`.
-    """
+    """Return the output of `node` as expressions, or all outputs if there are several."""
     raise LoweringError(op)
 
 

@@ -22,19 +22,7 @@ from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
 
 
 def in_double(graph: Variable) -> Variable:
-    """Return a graph in which single numbers, made of constants alone, are in double precision.
-
-    Parameters
-    ----------
-    graph : Variable
-        A log-density in double precision.
-
-    Returns
-    -------
-    Variable
-        The same graph if there is no such number. Numbers that enter what the model itself has in
-        single precision stay as they are.
-    """
+    """Return a graph in which single numbers, made of constants alone, are in double precision."""
     numbers: dict[Variable, Variable] = {}
     computed: set[Variable] = set()
     kept: set[Variable] = set()
@@ -80,13 +68,7 @@ def _widened(number: Variable) -> Variable:
 
 
 def stabilised(graph: Variable) -> Variable:
-    """Return a log-density with PyTensor's rewrites against the loss of digits.
-
-    Parameters
-    ----------
-    graph : Variable
-        A log-density, which stays as it is.
-    """
+    """Return a log-density with PyTensor's rewrites against the loss of digits."""
     opened = FunctionGraph(outputs=list(clone_replace([graph])), clone=False)
     AS_SAMPLED.rewrite(opened)
     (result,) = rewrite_pregrad(list(opened.outputs))

@@ -110,13 +110,7 @@ def _is_at_most(left: Expr, right: Expr, *, strict: bool) -> bool:
 
 
 def apply(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
-    """Return ``op(*operands)`` in a form that bounds can be tight for.
-
-    Raises
-    ------
-    LoweringError
-        If it takes the parameters out of the real numbers.
-    """
+    """Return ``op(*operands)`` in a form that bounds can be tight for."""
     if all(expr.is_data for expr in operands):
         return operands[1] if isinstance(op, scalar.Second) else exprs.node(op, operands)
     if isinstance(op, ORDERS):
