@@ -448,7 +448,7 @@ def test_the_predictor_of_all_rows_is_not_taken_apart_for_its_shape(monkeypatch)
         return constants(exprs, values)
 
     monkeypatch.setattr(lower, "constants", few_constants)
-    form = FORMS["categorical_softmax"]
+    form = FORMS["Classes: softmax of each row"]
     row_functions(parts_of(form.build(N, mutable=True), form))
 
 
