@@ -41,6 +41,7 @@ from pymc_minibatch_mh.functions.base import Function, numpy_of
 from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
+from pymc_minibatch_mh.likelihood.differences import Slopes
 from pymc_minibatch_mh.likelihood.exprs import (
     Affine,
     Apply,
@@ -55,7 +56,6 @@ from pymc_minibatch_mh.likelihood.exprs import (
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowFunction, row_functions
 from pymc_minibatch_mh.likelihood.lower import lower
-from pymc_minibatch_mh.likelihood.slopes import Slopes
 
 _REWRITES = RewriteDatabaseQuery(
     include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],

@@ -17,8 +17,7 @@ from pymc_minibatch_mh.data import Column, dtype_once_read
 from pymc_minibatch_mh.data.storage import StoredArray
 from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
 from pymc_minibatch_mh.likelihood.axis import MixedRowsError, batch_of, part_of
-from pymc_minibatch_mh.likelihood.derived import computed, data_behind
-from pymc_minibatch_mh.likelihood.precision import in_double
+from pymc_minibatch_mh.likelihood.derived import computed, data_behind, in_double
 from pymc_minibatch_mh.likelihood.stored import (
     require_one_storage,
     stored_array,

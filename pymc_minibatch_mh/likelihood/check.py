@@ -8,16 +8,21 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pymc.pytensorf import rewrite_pregrad
 from pytensor.compile.mode import Mode, optdb
+from pytensor.gradient import DisconnectedType, grad
 from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.null_type import NullType
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import SequentialGraphRewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import toposort
 
 from pymc_minibatch_mh.data.storage import StoredArray
 from pymc_minibatch_mh.errors import FactorizationError
-from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED, plain
+from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED, in_double, plain
 from pymc_minibatch_mh.likelihood.factorization import Factorization, summed
-from pymc_minibatch_mh.likelihood.precision import in_double, rounding_of, stabilised
 from pymc_minibatch_mh.likelihood.stored import ReadStored, with_rows
 from pymc_minibatch_mh.likelihood.terms import log_densities
 
@@ -174,3 +179,42 @@ def _said(way: str, reading: Reading) -> str:
     own = "" if _keeps_constants(reading) else f" (with its own constants, {reading.written!r})"
     rounding = f" up to a rounding error of {reading.rounding:.2g}" if reading.rounding else ""
     return f"{reading.value!r}{rounding} {way}{own}"
+
+
+def stabilised(graph: Variable) -> Variable:
+    """Return a log-density with PyTensor's rewrites against the loss of digits."""
+    opened = FunctionGraph(outputs=list(clone_replace([graph])), clone=False)
+    AS_SAMPLED.rewrite(opened)
+    (result,) = rewrite_pregrad(list(opened.outputs))
+    return result
+
+
+def rounding_of(graph: Variable) -> Variable:
+    """Return the rounding error that a scalar may have.
+
+    Every intermediate result is rounded to the precision of its type, which its derivative
+    carries on to the end. Derivatives that have no value do not count.
+    """
+    inner = [node.outputs[0] for node in toposort([graph]) if _is_rounded(node.outputs)]
+    if not inner:
+        return pt.constant(0.0)
+    slopes = grad(
+        graph,
+        inner,
+        disconnected_inputs="ignore",
+        return_disconnected="disconnected",
+        null_gradients="return",
+    )
+    return sum((_carried(*pair) for pair in zip(inner, slopes, strict=True)), pt.constant(0.0))
+
+
+def _is_rounded(outputs: Sequence[Variable]) -> bool:
+    return len(outputs) == 1 and getattr(outputs[0].type, "dtype", "").startswith("float")
+
+
+def _carried(result: Variable, slope: Variable) -> Variable:
+    if isinstance(slope.type, NullType | DisconnectedType):
+        return pt.constant(0.0)
+    size = abs(slope * result).astype("float64")
+    unit = float(np.finfo(result.type.dtype).eps)
+    return unit * pt.switch(pt.isfinite(size), size, 0.0).sum()

@@ -31,7 +31,7 @@ from pytensor.xtensor.type import XTensorType
 
 from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import Likelihood, data_values
-from pymc_minibatch_mh.likelihood.derived import as_read, plain
+from pymc_minibatch_mh.likelihood.derived import as_read, in_double, plain
 from pymc_minibatch_mh.likelihood.indices import require_indices_in_range
 from pymc_minibatch_mh.likelihood.inputs import (
     ModelArrays,
@@ -41,7 +41,6 @@ from pymc_minibatch_mh.likelihood.inputs import (
     value_variables,
 )
 from pymc_minibatch_mh.likelihood.maps import Map
-from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.terms import (
     MIN_ROWS,
     chosen_terms,

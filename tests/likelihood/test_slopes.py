@@ -14,9 +14,9 @@ from families import FAMILIES
 from likelihood.exact import DIGITS, exact_row
 from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
 from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
+from pymc_minibatch_mh.likelihood.differences import Slopes
 from pymc_minibatch_mh.likelihood.exprs import ExprGraph
 from pymc_minibatch_mh.likelihood.factorization import factorize
-from pymc_minibatch_mh.likelihood.slopes import Slopes
 from tiers import fast
 
 CHECKED = [0, 1, 7, 500]
