@@ -10,23 +10,17 @@ from functools import cache
 import numpy as np
 import pytensor
 from numba import njit
-from pytensor.scalar import math as scalar_math
-from scipy import optimize, special
+from scipy import optimize
 
 from bounds.exponentials import EXPONENTIALS
 from bounds.vectors import VECTORS
 from families import FAMILIES
+from likelihood.expressions import plain
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
 from pymc_minibatch_mh.bounds.jets import Jets
-from pymc_minibatch_mh.functions.gamma_ratio import GammaRatio
-from pymc_minibatch_mh.functions.gamma_rise import GammaRise, gamma_rise_at
 from pymc_minibatch_mh.functions.interval import Interval
-from pymc_minibatch_mh.functions.log1p_ratio import Log1pRatio
-from pymc_minibatch_mh.functions.log_any import LogAny
-from pymc_minibatch_mh.functions.log_erfc import LogErfc
-from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 from pymc_minibatch_mh.kernels.moves import move_between, products, size_of_move
-from pymc_minibatch_mh.likelihood.exprs import Argument, numpy_of
+from pymc_minibatch_mh.likelihood.exprs import Argument
 from pymc_minibatch_mh.likelihood.factorization import Factorization, factorize
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, row_functions
 from pymc_minibatch_mh.reference.full_data import Derivatives
@@ -48,31 +42,6 @@ PRIORS = {
 FAR = 300.0
 
 
-def log_erfc(x):
-    far = np.maximum(x, 0.0)
-    return np.where(
-        x > 0.0, np.log(special.erfcx(far)) - far**2, np.log(special.erfc(np.minimum(x, 0.0)))
-    )
-
-
-def log_of_rare(x):
-    size = np.exp(np.minimum(x, 0.0))
-    return np.where(x < -20.0, x - 0.5 * size, np.log(-np.expm1(-size)))
-
-
-BY_NAME = {
-    GammaRise: np.vectorize(gamma_rise_at, otypes=[float]),
-    GammaRatio: lambda x, y, z: special.gammaln(x + y) - special.gammaln(x + z),
-    LogAny: lambda x: np.where(x > 0.0, np.log1p(-np.exp(-np.exp(x))), log_of_rare(x)),
-    LogErfc: log_erfc,
-    LogSoftplus: lambda x: np.where(
-        x < -20.0, x - 0.5 * np.exp(np.minimum(x, 0.0)), np.log(np.logaddexp(0.0, x))
-    ),
-    Log1pRatio: lambda x: np.where(x == 0.0, 1.0, np.log1p(x) / np.where(x == 0.0, 1.0, x)),
-    scalar_math.Softplus: lambda x: np.logaddexp(0.0, x),
-}
-
-
 @cache
 def steps_to(root):
     """Return the cells that one is computed from and itself, in order, with what computes each."""
@@ -86,7 +55,7 @@ def steps_to(root):
             return
         for x in expr.inputs:
             add(x)
-        steps[expr] = BY_NAME.get(type(expr.op)) or numpy_of(expr.op)
+        steps[expr] = plain(expr.op)
 
     add(root)
     return list(steps.items())
@@ -99,9 +68,9 @@ def evaluate(function, data, arguments):
     """
     known, largest = {}, np.zeros(())
     with np.errstate(all="ignore"):
-        for expr, plain in steps_to(function.root):
-            if plain is not None:
-                known[expr] = plain(*[known[x] for x in expr.inputs])
+        for expr, computed in steps_to(function.root):
+            if computed is not None:
+                known[expr] = computed(*[known[x] for x in expr.inputs])
                 size = np.abs(known[expr])
                 # Branches that are not taken may be infinite.
                 largest = np.fmax(largest, np.where(np.isfinite(size), size, 0.0))

@@ -15,13 +15,28 @@ from pymc_minibatch_mh.functions.log_erfc import LogErfc
 from pymc_minibatch_mh.functions.log_softplus import LogSoftplus
 from pymc_minibatch_mh.likelihood.exprs import Affine, Constant, Data, Gather, Lookup
 
+
+def log_erfc(x):
+    far = np.maximum(x, 0.0)
+    return np.where(
+        x > 0.0, np.log(special.erfcx(far)) - far**2, np.log(special.erfc(np.minimum(x, 0.0)))
+    )
+
+
+def log_of_rare(x):
+    size = np.exp(np.minimum(x, 0.0))
+    return np.where(x < -20.0, x - 0.5 * size, np.log(-np.expm1(-size)))
+
+
 PLAIN = {
-    GammaRatio: lambda u, a, b: special.gammaln(u + a) - special.gammaln(u + b),
-    Log1pRatio: lambda u: np.log1p(u) / u,
-    LogAny: lambda u: np.log(-np.expm1(-np.exp(u))),
-    LogSoftplus: lambda u: np.log(np.logaddexp(0.0, u)),
-    LogErfc: lambda u: special.log_ndtr(-np.sqrt(2.0) * u) + np.log(2.0),
-    scalar_math.Softplus: lambda u: np.logaddexp(0.0, u),
+    GammaRatio: lambda x, y, z: special.gammaln(x + y) - special.gammaln(x + z),
+    LogAny: lambda x: np.where(x > 0.0, np.log1p(-np.exp(-np.exp(x))), log_of_rare(x)),
+    LogErfc: log_erfc,
+    LogSoftplus: lambda x: np.where(
+        x < -20.0, x - 0.5 * np.exp(np.minimum(x, 0.0)), np.log(np.logaddexp(0.0, x))
+    ),
+    Log1pRatio: lambda x: np.where(x == 0.0, 1.0, np.log1p(x) / np.where(x == 0.0, 1.0, x)),
+    scalar_math.Softplus: lambda x: np.logaddexp(0.0, x),
 }
 
 
