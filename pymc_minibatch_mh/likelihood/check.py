@@ -66,6 +66,13 @@ class ModelDensity:
         self._split = factorization
         self._rows = rows
 
+    def ways(self, others: np.ndarray) -> dict[str, Callable[[np.ndarray], Reading]]:
+        """Return the ways to compute it at a position, by their names in messages."""
+        return {
+            "as it is written": lambda x: self.as_written(x, others),
+            "after PyTensor's stabilising rewrites": lambda x: self.stabilised(x, others),
+        }
+
     def as_written(self, position: np.ndarray, others: np.ndarray) -> Reading:
         """Return it without the rewrites that simplify the compiled parts.
 

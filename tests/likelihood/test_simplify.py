@@ -428,10 +428,6 @@ def test_equal_products_are_one_cell():
 # Each mutant is a plausible mistake; the identity that is named must notice it.
 
 
-def reciprocal_without_sign(exprs, x):
-    return arithmetic.exp(exprs, x.inputs[0])
-
-
 def negated(plain):
     def difference(exprs, left, right):
         known = plain(exprs, left, right)
@@ -448,14 +444,6 @@ def completed_without_factors(plain):
     return completed
 
 
-def square_once(exprs, factors):
-    return list(dict.fromkeys(factors))
-
-
-def half_of_nothing(exprs, x):
-    return arithmetic.exp(exprs, x.inputs[0])
-
-
 def log_of_absolute_values(exprs, x):
     return arithmetic.add(exprs, *(simplify.logarithm(exprs, part) for part in x.inputs))
 
@@ -468,20 +456,11 @@ def log1p_of_itself(exprs, x):
     return exprs.node(scalar.log1p, (x,))
 
 
-def difference_without_sign(exprs, left, right):
-    return arithmetic.add(exprs, left, right)
-
-
 def log_without_square(exprs, x):
     core, _ = patterns.scaled_core(exprs, x)
     if type(core.op).__name__ != "Erfcx":
         return simplify.logarithm(exprs, x)
     return arithmetic.add(exprs, exprs.node(log_erfc, core.inputs), exprs.constant(np.log(0.5)))
-
-
-def no_event_of_size_one(exprs, x):
-    core, _ = patterns.scaled_core(exprs, x)
-    return exprs.node(log_any, core.inputs)
 
 
 RULES = simplify._RULES
@@ -490,7 +469,7 @@ MUTANTS = {
     "reciprocal without sign": (
         arithmetic,
         "reciprocal",
-        reciprocal_without_sign,
+        lambda exprs, x: arithmetic.exp(exprs, x.inputs[0]),
         "a quotient of exponentials",
     ),
     "softplus with the wrong sign": (
@@ -517,15 +496,25 @@ MUTANTS = {
         lambda factors, one: [x for x in factors if x is not one],
         "what cancels with a repeated logarithm",
     ),
-    "repeated factors dropped": (arithmetic, "_squares", square_once, "a repeated factor"),
-    "root not halved": (RULES, scalar.Sqrt, half_of_nothing, "a root of an exponential"),
+    "repeated factors dropped": (
+        arithmetic,
+        "_squares",
+        lambda exprs, factors: list(dict.fromkeys(factors)),
+        "a repeated factor",
+    ),
+    "root not halved": (
+        RULES,
+        scalar.Sqrt,
+        lambda exprs, x: arithmetic.exp(exprs, x.inputs[0]),
+        "a root of an exponential",
+    ),
     "log1p of the probability itself": (
         RULES,
         scalar.Log1p,
         log1p_of_itself,
         "log1p of the rest of a probability",
     ),
-    "difference as a sum": (RULES, scalar.Sub, difference_without_sign, "a sum is affine"),
+    "difference as a sum": (RULES, scalar.Sub, arithmetic.add, "a sum is affine"),
     "numbers of like terms not added": (
         arithmetic,
         "sum_of",
@@ -565,7 +554,7 @@ MUTANTS = {
     "a size forgotten": (
         RULES,
         scalar_math.Log1mexp,
-        no_event_of_size_one,
+        lambda exprs, x: exprs.node(log_any, patterns.scaled_core(exprs, x)[0].inputs),
         "the complement of no event",
     ),
     "a gap of any sign": (
