@@ -31,7 +31,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Monomial,
     require,
 )
-from pymc_minibatch_mh.likelihood.lower import Tensor, Tensors, filled, lowered, single
+from pymc_minibatch_mh.likelihood.lower import Tensor, Tensors, constants, filled, lowered
 from pymc_minibatch_mh.likelihood.patterns import (
     coefficients_of,
     factors_of,
@@ -138,8 +138,7 @@ def _indexed(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     slices = [k for k in range(x.ndim) if k not in arrays]
     first = arrays[0] if arrays else x.ndim
     indices = [
-        i if isinstance(i, Tensor) else single(exprs.constant(i))
-        for i in (entries[k] for k in arrays)
+        i if isinstance(i, Tensor) else constants(exprs, i) for i in (entries[k] for k in arrays)
     ]
     adjacent = not arrays or arrays == list(range(first, first + len(arrays)))
     simple = adjacent or not isinstance(op, AdvancedSubtensor)

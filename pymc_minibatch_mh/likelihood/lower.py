@@ -137,11 +137,6 @@ def _shape(op: Shape, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     return constants(exprs, np.array(inputs[0].shape, dtype=np.int64))
 
 
-def single(expr: Expr) -> np.ndarray:
-    """Return an array without axes that holds one expression."""
-    return np.array(expr, dtype=object)
-
-
 @lowered.register(Alloc)
 def _alloc(op: Alloc, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     value, *lengths = inputs
