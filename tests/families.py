@@ -4,11 +4,32 @@ Covariates are bounded and the posteriors about normal, so that a second-order e
 mode leaves a small remainder for every row.
 """
 
+from functools import wraps
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from scipy import stats
 from scipy.special import expit, ndtr, ndtri
+
+#: Name -> function of a number of rows that builds the model.
+FAMILIES = {}
+
+
+def family(seed):
+    """Register the declaration of a model, whose data a generator of its own makes up."""
+
+    def register(declare):
+        @wraps(declare)
+        def build(*sizes, **named):
+            with pm.Model() as model:
+                declare(np.random.default_rng(seed), *sizes, **named)
+            return model
+
+        FAMILIES[declare.__name__] = build
+        return build
+
+    return register
 
 
 def design(rng, rows, columns=3):
@@ -16,452 +37,352 @@ def design(rng, rows, columns=3):
     return np.column_stack([np.ones(rows), rng.uniform(-1.0, 1.0, (rows, columns - 1))])
 
 
-def bernoulli_logit(rows=5_000):
+@family(101)
+def bernoulli_logit(rng, rows=5_000):
     """A design in pm.Data and an int8 response."""
-    rng = np.random.default_rng(101)
     X = design(rng, rows)
     y = (rng.random(rows) < expit(X @ [-0.4, 1.0, 0.5])).astype(np.int8)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 5.0, shape=3)
-        pm.Bernoulli("y", logit_p=pm.Data("X", X) @ b, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 5.0, shape=3)
+    pm.Bernoulli("y", logit_p=pm.Data("X", X) @ b, observed=y)
 
 
-def bernoulli_probit(rows=10_000):
+@family(102)
+def bernoulli_probit(rng, rows=10_000):
     """A probability through pm.math.invprobit."""
-    rng = np.random.default_rng(102)
     X = design(rng, rows)
     y = (rng.random(rows) < ndtr(X @ [0.2, 0.6, -0.4])).astype(np.int64)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        pm.Bernoulli("y", p=pm.math.invprobit(X @ b), observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    pm.Bernoulli("y", p=pm.math.invprobit(X @ b), observed=y)
 
 
-def binomial(rows=5_000):
+@family(103)
+def binomial(rng, rows=5_000):
     """Trials that differ from row to row."""
-    rng = np.random.default_rng(103)
     X = design(rng, rows)
     trials = rng.integers(1, 13, rows)
     y = rng.binomial(trials, expit(X @ [-0.5, 0.7, 0.3]))
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        pm.Binomial("y", n=trials, logit_p=pt.dot(X, b), observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    pm.Binomial("y", n=trials, logit_p=pt.dot(X, b), observed=y)
 
 
-def poisson_exposure(rows=10_000):
+@family(104)
+def poisson_exposure(rng, rows=10_000):
     """Counts whose mean is proportional to an exposure."""
-    rng = np.random.default_rng(104)
     X = design(rng, rows)
     exposure = rng.uniform(0.5, 2.0, rows)
     y = rng.poisson(exposure * np.exp(X @ [0.3, 0.6, -0.3]))
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        pm.Poisson("y", mu=pm.Data("exposure", exposure) * pm.math.exp(X @ b), observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    pm.Poisson("y", mu=pm.Data("exposure", exposure) * pm.math.exp(X @ b), observed=y)
 
 
-def negative_binomial(rows=10_000):
+@family(105)
+def negative_binomial(rng, rows=10_000):
     """Overdispersed counts."""
-    rng = np.random.default_rng(105)
     X = design(rng, rows)
     mean = np.exp(X @ [0.8, 0.5, -0.3])
     y = rng.poisson(mean * rng.gamma(2.0, 0.5, rows))
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        alpha = pm.Gamma("alpha", 2.0, 0.5)
-        pm.NegativeBinomial("y", mu=pm.math.exp(pt.dot(X, b)), alpha=alpha, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    alpha = pm.Gamma("alpha", 2.0, 0.5)
+    pm.NegativeBinomial("y", mu=pm.math.exp(pt.dot(X, b)), alpha=alpha, observed=y)
 
 
-def normal_scale(rows=10_000):
+@family(106)
+def normal_scale(rng, rows=10_000):
     """A regression with an unknown scale."""
-    rng = np.random.default_rng(106)
     X = design(rng, rows)
     y = X @ [1.0, -0.5, 0.3] + 1.4 * rng.standard_normal(rows)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 10.0, shape=3)
-        sigma = pm.HalfNormal("sigma", 5.0)
-        pm.Normal("y", mu=X @ b, sigma=sigma, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 10.0, shape=3)
+    sigma = pm.HalfNormal("sigma", 5.0)
+    pm.Normal("y", mu=X @ b, sigma=sigma, observed=y)
 
 
-def student_fixed(rows=10_000):
+@family(107)
+def student_fixed(rng, rows=10_000):
     """Heavy tails of known weight."""
-    rng = np.random.default_rng(107)
     X = design(rng, rows)
     y = X @ [0.5, 1.0, -0.7] + 1.2 * rng.standard_t(4, rows)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 5.0, shape=3)
-        sigma = pm.HalfNormal("sigma", 3.0)
-        pm.StudentT("y", nu=4, mu=pm.Data("X", X) @ b, sigma=sigma, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 5.0, shape=3)
+    sigma = pm.HalfNormal("sigma", 3.0)
+    pm.StudentT("y", nu=4, mu=pm.Data("X", X) @ b, sigma=sigma, observed=y)
 
 
-def student_free(rows=20_000):
+@family(108)
+def student_free(rng, rows=20_000):
     """Heavy tails of unknown weight."""
-    rng = np.random.default_rng(108)
     x = rng.uniform(-1.0, 1.0, rows)
     y = 0.5 + x + 1.5 * rng.standard_t(5, rows)
-    with pm.Model() as model:
-        level = pm.Normal("level", 0.0, 5.0)
-        slope = pm.Normal("slope", 0.0, 5.0)
-        sigma = pm.HalfNormal("sigma", 3.0)
-        nu = pm.Gamma("nu", 2.0, 0.1)
-        pm.StudentT("y", nu=nu, mu=level + slope * x, sigma=sigma, observed=y)
-    return model
+    level = pm.Normal("level", 0.0, 5.0)
+    slope = pm.Normal("slope", 0.0, 5.0)
+    sigma = pm.HalfNormal("sigma", 3.0)
+    nu = pm.Gamma("nu", 2.0, 0.1)
+    pm.StudentT("y", nu=nu, mu=level + slope * x, sigma=sigma, observed=y)
 
 
-def logistic_noise(rows=10_000):
+@family(109)
+def logistic_noise(rng, rows=10_000):
     """A regression with logistic noise."""
-    rng = np.random.default_rng(109)
     X = design(rng, rows)
     y = rng.logistic(X @ [-0.3, 0.8, 0.4], 0.7)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 5.0, shape=3)
-        scale = pm.HalfNormal("scale", 2.0)
-        pm.Logistic("y", mu=X @ b, s=scale, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 5.0, shape=3)
+    scale = pm.HalfNormal("scale", 2.0)
+    pm.Logistic("y", mu=X @ b, s=scale, observed=y)
 
 
-def cauchy(rows=10_000):
+@family(110)
+def cauchy(rng, rows=10_000):
     """Noise without a mean."""
-    rng = np.random.default_rng(110)
     x = rng.uniform(-1.0, 1.0, rows)
     y = 1.0 - 0.6 * x + 0.8 * rng.standard_cauchy(rows)
-    with pm.Model() as model:
-        level = pm.Normal("level", 0.0, 5.0)
-        slope = pm.Normal("slope", 0.0, 5.0)
-        scale = pm.HalfNormal("scale", 3.0)
-        pm.Cauchy("y", alpha=level + slope * x, beta=scale, observed=y)
-    return model
+    level = pm.Normal("level", 0.0, 5.0)
+    slope = pm.Normal("slope", 0.0, 5.0)
+    scale = pm.HalfNormal("scale", 3.0)
+    pm.Cauchy("y", alpha=level + slope * x, beta=scale, observed=y)
 
 
-def gamma(rows=10_000):
+@family(111)
+def gamma(rng, rows=10_000):
     """Positive data, by shape and mean."""
-    rng = np.random.default_rng(111)
     X = design(rng, rows)
     y = rng.gamma(3.0, np.exp(X @ [0.5, 0.4, -0.6]) / 3.0)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        alpha = pm.HalfNormal("alpha", 5.0)
-        mean = pm.math.exp(X @ b)
-        pm.Gamma("y", alpha=alpha, beta=alpha / mean, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    alpha = pm.HalfNormal("alpha", 5.0)
+    mean = pm.math.exp(X @ b)
+    pm.Gamma("y", alpha=alpha, beta=alpha / mean, observed=y)
 
 
-def exponential(rows=10_000):
+@family(112)
+def exponential(rng, rows=10_000):
     """Waiting times, by rate."""
-    rng = np.random.default_rng(112)
     X = design(rng, rows)
     y = rng.exponential(np.exp(X @ [0.2, 0.7, -0.4]))
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        pm.Exponential("y", lam=pm.math.exp(-(pm.Data("X", X) @ b)), observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    pm.Exponential("y", lam=pm.math.exp(-(pm.Data("X", X) @ b)), observed=y)
 
 
-def weibull(rows=10_000):
+@family(113)
+def weibull(rng, rows=10_000):
     """Lifetimes with a rising hazard."""
-    rng = np.random.default_rng(113)
     X = design(rng, rows)
     y = np.exp(X @ [0.4, 0.5, -0.3]) * rng.weibull(2.0, rows)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        alpha = pm.Gamma("alpha", 2.0, 1.0)
-        pm.Weibull("y", alpha=alpha, beta=pt.exp(X @ b), observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    alpha = pm.Gamma("alpha", 2.0, 1.0)
+    pm.Weibull("y", alpha=alpha, beta=pt.exp(X @ b), observed=y)
 
 
-def lognormal(rows=10_000):
+@family(114)
+def lognormal(rng, rows=10_000):
     """A regression on the log scale."""
-    rng = np.random.default_rng(114)
     X = design(rng, rows)
     y = np.exp(X @ [0.3, 0.5, 0.2] + 0.6 * rng.standard_normal(rows))
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        sigma = pm.HalfNormal("sigma", 2.0)
-        pm.LogNormal("y", mu=pt.dot(X, b), sigma=sigma, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    sigma = pm.HalfNormal("sigma", 2.0)
+    pm.LogNormal("y", mu=pt.dot(X, b), sigma=sigma, observed=y)
 
 
-def beta_regression(rows=10_000):
+@family(115)
+def beta_regression(rng, rows=10_000):
     """Proportions, by mean and precision."""
-    rng = np.random.default_rng(115)
     X = design(rng, rows)
     mean = expit(X @ [0.2, 0.6, -0.4])
     y = rng.beta(15.0 * mean, 15.0 * (1.0 - mean))
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        phi = pm.Gamma("phi", 2.0, 0.1)
-        mu = pm.math.invlogit(X @ b)
-        pm.Beta("y", alpha=mu * phi, beta=(1.0 - mu) * phi, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    phi = pm.Gamma("phi", 2.0, 0.1)
+    mu = pm.math.invlogit(X @ b)
+    pm.Beta("y", alpha=mu * phi, beta=(1.0 - mu) * phi, observed=y)
 
 
-def heteroscedastic(rows=10_000):
+@family(116)
+def heteroscedastic(rng, rows=10_000):
     """A scale that has its own regression."""
-    rng = np.random.default_rng(116)
     X, Z = design(rng, rows, 2), design(rng, rows, 2)
     y = X @ [0.5, 1.0] + np.exp(Z @ [0.2, 0.4]) * rng.standard_normal(rows)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 5.0, shape=2)
-        g = pm.Normal("g", 0.0, 2.0, shape=2)
-        pm.Normal("y", mu=X @ b, sigma=pm.math.exp(Z @ g), observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 5.0, shape=2)
+    g = pm.Normal("g", 0.0, 2.0, shape=2)
+    pm.Normal("y", mu=X @ b, sigma=pm.math.exp(Z @ g), observed=y)
 
 
-def zero_inflated_poisson(rows=10_000):
+@family(117)
+def zero_inflated_poisson(rng, rows=10_000):
     """Counts of which some are zero for a second reason."""
-    rng = np.random.default_rng(117)
     X = design(rng, rows)
     y = rng.poisson(np.exp(X @ [0.9, 0.5, -0.3])) * (rng.random(rows) < 0.7)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        psi = pm.Beta("psi", 2.0, 2.0)
-        pm.ZeroInflatedPoisson("y", psi=psi, mu=pm.math.exp(X @ b), observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    psi = pm.Beta("psi", 2.0, 2.0)
+    pm.ZeroInflatedPoisson("y", psi=psi, mu=pm.math.exp(X @ b), observed=y)
 
 
-def laplace(rows=2_000):
+@family(118)
+def laplace(rng, rows=2_000):
     """Rows with a kink: only a Lipschitz constant bounds them, and most rows are needed."""
-    rng = np.random.default_rng(118)
     x = rng.uniform(-1.0, 1.0, rows)
     y = rng.laplace(0.4 + 0.8 * x, 1.0)
-    with pm.Model() as model:
-        level = pm.Normal("level", 0.0, 5.0)
-        slope = pm.Normal("slope", 0.0, 5.0)
-        pm.Laplace("y", mu=level + slope * x, b=1.0, observed=y)
-    return model
+    level = pm.Normal("level", 0.0, 5.0)
+    slope = pm.Normal("slope", 0.0, 5.0)
+    pm.Laplace("y", mu=level + slope * x, b=1.0, observed=y)
 
 
-def grouped(rows=10_000, groups=10):
+@family(119)
+def grouped(rng, rows=10_000, groups=10):
     """An indexed intercept beside a regression."""
-    rng = np.random.default_rng(119)
     group = rng.integers(0, groups, rows)
     X = rng.uniform(-1.0, 1.0, (rows, 2))
     uniform = rng.random(rows)
     effects = rng.normal(0.0, 0.6, groups)
     y = (uniform < expit(effects[group] + X @ [0.7, -0.4])).astype(int)
-    with pm.Model() as model:
-        a = pm.Normal("a", 0.0, 1.5, shape=groups)
-        b = pm.Normal("b", 0.0, 2.0, shape=2)
-        pm.Bernoulli("y", logit_p=a[group] + pm.math.dot(X, b), observed=y)
-    return model
+    a = pm.Normal("a", 0.0, 1.5, shape=groups)
+    b = pm.Normal("b", 0.0, 2.0, shape=2)
+    pm.Bernoulli("y", logit_p=a[group] + pm.math.dot(X, b), observed=y)
 
 
-def noncentred(rows=20_000, groups=8):
+@family(120)
+def noncentred(rng, rows=20_000, groups=8):
     """A product of parameters in every row: effects of groups around zero, scaled by tau.
 
     The scale is known to some percent beforehand, as it is to a hierarchy of many groups. Where
     it is not, the parameters of a product vary so much together that no bound holds them, and
     all rows are read.
     """
-    rng = np.random.default_rng(120)
     group = rng.integers(0, groups, rows)
     x = rng.uniform(-1.0, 1.0, rows)
     effects = rng.standard_normal(groups)
     y = 0.8 * effects[group] + 0.7 * x + rng.standard_normal(rows)
-    with pm.Model() as model:
-        tau = pm.LogNormal("tau", np.log(0.8), 0.03)
-        z = pm.Normal("z", 0.0, 1.0, shape=groups)
-        b = pm.Normal("b", 0.0, 2.0)
-        sigma = pm.HalfNormal("sigma", 5.0)
-        pm.Normal("y", mu=tau * z[group] + x * b, sigma=sigma, observed=y)
-    return model
+    tau = pm.LogNormal("tau", np.log(0.8), 0.03)
+    z = pm.Normal("z", 0.0, 1.0, shape=groups)
+    b = pm.Normal("b", 0.0, 2.0)
+    sigma = pm.HalfNormal("sigma", 5.0)
+    pm.Normal("y", mu=tau * z[group] + x * b, sigma=sigma, observed=y)
 
 
-def shared_level(rows=4_000, more_rows=3_000):
+@family(121)
+def shared_level(rng, rows=4_000, more_rows=3_000):
     """Two likelihoods that share a level."""
-    rng = np.random.default_rng(121)
     x = rng.uniform(-1.0, 1.0, rows)
     seen = (rng.random(rows) < expit(0.3 + 0.8 * x)).astype(np.int8)
     measured = 0.3 + 1.5 * rng.standard_normal(more_rows)
-    with pm.Model() as model:
-        level = pm.Normal("level", 0.0, 2.0)
-        slope = pm.Normal("slope", 0.0, 2.0)
-        sigma = pm.HalfNormal("sigma", 3.0)
-        pm.Bernoulli("seen", logit_p=level + slope * x, observed=seen)
-        pm.Normal("measured", level, sigma, observed=measured)
-    return model
+    level = pm.Normal("level", 0.0, 2.0)
+    slope = pm.Normal("slope", 0.0, 2.0)
+    sigma = pm.HalfNormal("sigma", 3.0)
+    pm.Bernoulli("seen", logit_p=level + slope * x, observed=seen)
+    pm.Normal("measured", level, sigma, observed=measured)
 
 
-def normal_mixture(rows=5_000):
+@family(122)
+def normal_mixture(rng, rows=5_000):
     """Two components with unknown weights, means and scales, far enough apart not to be swapped."""
-    rng = np.random.default_rng(122)
     first = rng.random(rows) < 0.4
     y = np.where(first, rng.normal(-2.0, 0.7, rows), rng.normal(1.5, 1.0, rows))
-    with pm.Model() as model:
-        share = pm.Beta("share", 2.0, 2.0)
-        mu = pm.Normal("mu", [-2.0, 1.5], 1.0, shape=2)
-        sigma = pm.HalfNormal("sigma", 2.0, shape=2)
-        weights = pt.stack([share, 1.0 - share])
-        pm.NormalMixture("y", w=weights, mu=mu, sigma=sigma, observed=y)
-    return model
+    share = pm.Beta("share", 2.0, 2.0)
+    mu = pm.Normal("mu", [-2.0, 1.5], 1.0, shape=2)
+    sigma = pm.HalfNormal("sigma", 2.0, shape=2)
+    weights = pt.stack([share, 1.0 - share])
+    pm.NormalMixture("y", w=weights, mu=mu, sigma=sigma, observed=y)
 
 
-def softmax(rows=5_000):
+@family(123)
+def softmax(rng, rows=5_000):
     """Three categories, the first for reference."""
-    rng = np.random.default_rng(123)
     x = rng.uniform(-1.0, 1.0, rows)
     scores = np.column_stack([np.zeros(rows), 0.3 + 0.8 * x, -0.2 - 0.6 * x])
     y = np.argmax(scores + rng.gumbel(size=scores.shape), axis=1)
-    with pm.Model() as model:
-        a = pm.Normal("a", 0.0, 2.0, shape=2)
-        b = pm.Normal("b", 0.0, 2.0, shape=2)
-        others = a + pm.Data("x", x)[:, None] * b
-        logits = pt.concatenate([pt.zeros_like(others[:, :1]), others], axis=1)
-        pm.Categorical("y", logit_p=logits, observed=y)
-    return model
+    a = pm.Normal("a", 0.0, 2.0, shape=2)
+    b = pm.Normal("b", 0.0, 2.0, shape=2)
+    others = a + pm.Data("x", x)[:, None] * b
+    logits = pt.concatenate([pt.zeros_like(others[:, :1]), others], axis=1)
+    pm.Categorical("y", logit_p=logits, observed=y)
 
 
-def ordered_logistic(rows=5_000):
+@family(124)
+def ordered_logistic(rng, rows=5_000):
     """Four ordered categories and their cutpoints."""
-    rng = np.random.default_rng(124)
     X = rng.uniform(-1.0, 1.0, (rows, 2))
     y = np.searchsorted([-1.0, 0.4, 1.6], X @ [1.0, -0.6] + rng.logistic(size=rows))
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=2)
-        cutpoints = pm.Normal(
-            "cutpoints",
-            0.0,
-            3.0,
-            shape=3,
-            transform=pm.distributions.transforms.ordered,
-            initval=[-1.0, 0.0, 1.0],
-        )
-        pm.OrderedLogistic("y", eta=X @ b, cutpoints=cutpoints, observed=y, compute_p=False)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=2)
+    cutpoints = pm.Normal(
+        "cutpoints",
+        0.0,
+        3.0,
+        shape=3,
+        transform=pm.distributions.transforms.ordered,
+        initval=[-1.0, 0.0, 1.0],
+    )
+    pm.OrderedLogistic("y", eta=X @ b, cutpoints=cutpoints, observed=y, compute_p=False)
 
 
-def censored_normal(rows=5_000):
+@family(125)
+def censored_normal(rng, rows=5_000):
     """A regression that is cut off on both sides."""
-    rng = np.random.default_rng(125)
     X = design(rng, rows)
     y = np.clip(X @ [0.3, 0.8, -0.5] + 1.1 * rng.standard_normal(rows), -0.5, 2.0)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 5.0, shape=3)
-        sigma = pm.HalfNormal("sigma", 3.0)
-        pm.Censored("y", pm.Normal.dist(X @ b, sigma), lower=-0.5, upper=2.0, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 5.0, shape=3)
+    sigma = pm.HalfNormal("sigma", 3.0)
+    pm.Censored("y", pm.Normal.dist(X @ b, sigma), lower=-0.5, upper=2.0, observed=y)
 
 
-def censored_weibull(rows=5_000):
+@family(126)
+def censored_weibull(rng, rows=5_000):
     """Lifetimes of which the longest outlast the study."""
-    rng = np.random.default_rng(126)
     X = design(rng, rows)
     y = np.minimum(np.exp(X @ [0.4, 0.5, -0.3]) * rng.weibull(1.5, rows), 2.5)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        alpha = pm.Gamma("alpha", 2.0, 1.0)
-        lifetime = pm.Weibull.dist(alpha, pt.exp(X @ b))
-        pm.Censored("y", lifetime, lower=None, upper=2.5, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    alpha = pm.Gamma("alpha", 2.0, 1.0)
+    lifetime = pm.Weibull.dist(alpha, pt.exp(X @ b))
+    pm.Censored("y", lifetime, lower=None, upper=2.5, observed=y)
 
 
-def truncated_normal(rows=5_000):
+@family(127)
+def truncated_normal(rng, rows=5_000):
     """A regression of which only what is above zero was seen."""
-    rng = np.random.default_rng(127)
     X = design(rng, rows, 2)
     mean = X @ [1.0, 0.5]
     y = mean - ndtri(rng.random(rows) * ndtr(mean))
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 5.0, shape=2)
-        sigma = pm.HalfNormal("sigma", 3.0)
-        pm.TruncatedNormal("y", X @ b, sigma, lower=0.0, observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 5.0, shape=2)
+    sigma = pm.HalfNormal("sigma", 3.0)
+    pm.TruncatedNormal("y", X @ b, sigma, lower=0.0, observed=y)
 
 
-def hurdle_poisson(rows=5_000):
+@family(128)
+def hurdle_poisson(rng, rows=5_000):
     """Counts above zero, where there are any."""
-    rng = np.random.default_rng(128)
     X = design(rng, rows)
     mean = np.exp(X @ [0.6, 0.5, -0.3])
     positive = stats.poisson.ppf(rng.uniform(np.exp(-mean), 1.0), mean)
     y = np.where(rng.random(rows) < 0.7, positive, 0.0).astype(int)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        psi = pm.Beta("psi", 2.0, 2.0)
-        pm.HurdlePoisson("y", psi=psi, mu=pm.math.exp(X @ b), observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    psi = pm.Beta("psi", 2.0, 2.0)
+    pm.HurdlePoisson("y", psi=psi, mu=pm.math.exp(X @ b), observed=y)
 
 
-def hurdle_gamma(rows=5_000):
+@family(129)
+def hurdle_gamma(rng, rows=5_000):
     """Amounts, where there are any."""
-    rng = np.random.default_rng(129)
     X = design(rng, rows)
     amounts = rng.gamma(3.0, np.exp(X @ [0.5, 0.4, -0.6]) / 3.0)
     y = np.where(rng.random(rows) < 0.7, amounts, 0.0)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        alpha = pm.HalfNormal("alpha", 5.0)
-        psi = pm.Beta("psi", 2.0, 2.0)
-        pm.HurdleGamma("y", psi=psi, alpha=alpha, beta=alpha / pm.math.exp(X @ b), observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    alpha = pm.HalfNormal("alpha", 5.0)
+    psi = pm.Beta("psi", 2.0, 2.0)
+    pm.HurdleGamma("y", psi=psi, alpha=alpha, beta=alpha / pm.math.exp(X @ b), observed=y)
 
 
-def zero_inflated_binomial(rows=5_000):
+@family(130)
+def zero_inflated_binomial(rng, rows=5_000):
     """Successes of which some are zero for a second reason."""
-    rng = np.random.default_rng(130)
     X = design(rng, rows)
     trials = rng.integers(3, 10, rows)
     y = rng.binomial(trials, expit(X @ [-0.3, 0.7, 0.3])) * (rng.random(rows) < 0.7)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        psi = pm.Beta("psi", 2.0, 2.0)
-        pm.ZeroInflatedBinomial("y", psi=psi, n=trials, p=pm.math.invlogit(X @ b), observed=y)
-    return model
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    psi = pm.Beta("psi", 2.0, 2.0)
+    pm.ZeroInflatedBinomial("y", psi=psi, n=trials, p=pm.math.invlogit(X @ b), observed=y)
 
 
-def zero_inflated_negative_binomial(rows=10_000):
+@family(131)
+def zero_inflated_negative_binomial(rng, rows=10_000):
     """Overdispersed counts of which some are zero for a second reason."""
-    rng = np.random.default_rng(131)
     X = design(rng, rows)
     counts = rng.poisson(np.exp(X @ [1.5, 0.5, -0.3]) * rng.gamma(3.0, 1.0 / 3.0, rows))
     y = counts * (rng.random(rows) < 0.7)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0.0, 2.0, shape=3)
-        alpha = pm.Gamma("alpha", 3.0, 1.0)
-        psi = pm.Beta("psi", 2.0, 2.0)
-        mean = pm.math.exp(X @ b)
-        pm.ZeroInflatedNegativeBinomial("y", psi=psi, mu=mean, alpha=alpha, observed=y)
-    return model
-
-
-FAMILIES = {
-    f.__name__: f
-    for f in (
-        bernoulli_logit,
-        bernoulli_probit,
-        binomial,
-        poisson_exposure,
-        negative_binomial,
-        normal_scale,
-        student_fixed,
-        student_free,
-        logistic_noise,
-        cauchy,
-        gamma,
-        exponential,
-        weibull,
-        lognormal,
-        beta_regression,
-        heteroscedastic,
-        zero_inflated_poisson,
-        laplace,
-        grouped,
-        noncentred,
-        shared_level,
-        normal_mixture,
-        softmax,
-        ordered_logistic,
-        censored_normal,
-        censored_weibull,
-        truncated_normal,
-        hurdle_poisson,
-        hurdle_gamma,
-        zero_inflated_binomial,
-        zero_inflated_negative_binomial,
-    )
-}
+    b = pm.Normal("b", 0.0, 2.0, shape=3)
+    alpha = pm.Gamma("alpha", 3.0, 1.0)
+    psi = pm.Beta("psi", 2.0, 2.0)
+    mean = pm.math.exp(X @ b)
+    pm.ZeroInflatedNegativeBinomial("y", psi=psi, mu=mean, alpha=alpha, observed=y)

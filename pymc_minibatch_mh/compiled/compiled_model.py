@@ -41,6 +41,7 @@ from pymc_minibatch_mh.functions.base import Function, numpy_of
 from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
+from pymc_minibatch_mh.likelihood.differences import Slopes
 from pymc_minibatch_mh.likelihood.exprs import (
     Affine,
     Apply,
@@ -54,8 +55,7 @@ from pymc_minibatch_mh.likelihood.exprs import (
 )
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import WAY_ON, RowFunction, row_functions
-from pymc_minibatch_mh.likelihood.lower import Tensor, lower
-from pymc_minibatch_mh.likelihood.slopes import Slopes
+from pymc_minibatch_mh.likelihood.lower import lower
 
 _REWRITES = RewriteDatabaseQuery(
     include=["canonicalize", "stabilize", "specialize", "local_check_parameter_to_ninf_switch"],
@@ -206,7 +206,7 @@ def _expression(exprs: ExprGraph, factorization: Factorization) -> Expr:
     position = np.empty(factorization.size, dtype=object)
     for k in range(factorization.size):
         position[k] = exprs.coordinate(k)
-    (root,) = np.ravel(lower(exprs, prior, {factorization.position: Tensor(position, None)}).exprs)
+    (root,) = np.ravel(lower(exprs, prior, {factorization.position: position}))
     return _in_arguments(exprs, root)
 
 

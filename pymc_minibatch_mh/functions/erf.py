@@ -34,27 +34,19 @@ TAIL, _DEPTH = 1.5, 70
 LEFT, RIGHT = -40.0, 1e150
 
 
-@derivatives.register(scalar_math.Erf)
-def _erf(op: scalar_math.Erf, u: Interval, order: int) -> list[Interval]:
-    value = by_shape(lambda x, _: [special.erf(x)], (Shape(floor=-1.0, ceiling=1.0),), u, 0)
-    return value + _slopes_of_erf(u, order)
+@shaped(scalar_math.Erf, (Shape(floor=-1.0, ceiling=1.0), *_SLOPES_OF_ERF))
+def _erf_values(x: Array, order: int) -> list[Array]:
+    value, slope, x = special.erf(x), DENSITY * np.exp(-x * x), np.clip(x, LEFT, -LEFT)
+    slopes = [slope, -2.0 * x * slope, (4.0 * x * x - 2.0) * slope]
+    if order > 3:
+        slopes.append((12.0 - 8.0 * x * x) * x * slope)
+    return [value, *slopes][: order + 1]
 
 
 @derivatives.register(scalar_math.Erfc)
 def _erfc(op: scalar_math.Erfc, u: Interval, order: int) -> list[Interval]:
     value = by_shape(lambda x, _: [special.erfc(x)], (Shape(floor=0.0, ceiling=2.0),), u, 0)
-    return value + [-slope for slope in _slopes_of_erf(u, order)]
-
-
-def _slopes_of_erf(u: Interval, order: int) -> list[Interval]:
-    def values(x: Array, order: int) -> list[Array]:
-        slope, x = DENSITY * np.exp(-x * x), np.clip(x, LEFT, -LEFT)
-        slopes = [slope, -2.0 * x * slope, (4.0 * x * x - 2.0) * slope]
-        if order > 2:
-            slopes.append((12.0 - 8.0 * x * x) * x * slope)
-        return slopes[: order + 1]
-
-    return by_shape(values, _SLOPES_OF_ERF, u, order - 1) if order > 0 else []
+    return value + [-slope for slope in derivatives(scalar_math.erf, u, order)[1:]]
 
 
 @shaped(scalar_math.Erfcx, ALTERNATING)

@@ -64,16 +64,9 @@ def _expm1(op: scalar.Expm1, u: Interval, order: int) -> list[Interval]:
     return value + by_shape(lambda x, _: [np.exp(x)], (Shape(floor=0.0),), u, 0) * order
 
 
-@shaped(scalar.Exp2, (Shape(floor=0.0),) * 5)
-def _exp2(x: Array, order: int) -> list[Array]:
-    # A quarter, because 2^x may overflow where its derivatives do not.
-    quarter = np.exp2(x - 2.0)
-    return [quarter * (4.0 * _LOG_2**n) for n in range(order + 1)]
-
-
 @shaped(scalar.Log1p, _LOGARITHM, least=-1.0)
 def _log1p(x: Array, order: int) -> list[Array]:
-    return [np.log1p(x), *_slopes_of_log(x + 1.0, 1.0, order)]
+    return [np.log1p(x), *_slopes_of_log(x + 1.0, order)]
 
 
 @shaped(scalar_math.Log1mexp, (Shape(ceiling=0.0),) * 5, most=0.0)
@@ -92,28 +85,17 @@ def _log1mexp_values(x: Array, order: int) -> list[Array]:
     return [value, *slopes][: order + 1]
 
 
-def _slopes_of_log(x: Array, scale: float, order: int) -> list[Array]:
-    """Return the derivatives of `scale` log(x)."""
+def _slopes_of_log(x: Array, order: int) -> list[Array]:
+    """Return the derivatives of log(x)."""
     if order == 0:
         return []
     r = 1.0 / x
-    slope = scale / x
-    slopes = [slope, -slope * r, 2.0 * slope * r * r]
+    slopes = [r, -r * r, 2.0 * r * r * r]
     if order > 3:
-        slopes.append(-6.0 * slope * r * r * r)
+        slopes.append(-6.0 * r * r * r * r)
     return slopes[:order]
 
 
 @shaped(scalar.Log, _LOGARITHM, least=0.0)
 def _log(x: Array, order: int) -> list[Array]:
-    return [np.log(x), *_slopes_of_log(x, 1.0, order)]
-
-
-@shaped(scalar.Log2, _LOGARITHM, least=0.0)
-def _log2(x: Array, order: int) -> list[Array]:
-    return [np.log2(x), *_slopes_of_log(x, 1.0 / _LOG_2, order)]
-
-
-@shaped(scalar.Log10, _LOGARITHM, least=0.0)
-def _log10(x: Array, order: int) -> list[Array]:
-    return [np.log10(x), *_slopes_of_log(x, 1.0 / float(np.log(10.0)), order)]
+    return [np.log(x), *_slopes_of_log(x, order)]

@@ -69,13 +69,7 @@ class Walk(Protocol):
 
 @singledispatch
 def batch_of(op: Op, node: Apply, axis: int, walk: Walk) -> Variable:
-    """Rebuild the output of `node` for a batch of rows lying along `axis`.
-
-    Raises
-    ------
-    MixedRowsError
-        If `op` is not known to keep rows apart.
-    """
+    """Rebuild the output of `node` for a batch of rows lying along `axis`."""
     raise MixedRowsError(op, f"{called(op)} is not known to keep observations apart")
 
 
@@ -380,7 +374,7 @@ def _as_diagonal(op: AllocDiag, node: Apply, axis: int, walk: Walk) -> Variable:
 @batch_of.register(CumOp)
 def _running_total(op: CumOp, node: Apply, axis: int, walk: Walk) -> Variable:
     (x,) = node.inputs
-    if op.axis is None or op.axis % x.type.ndim == axis:
+    if op.axis == axis:
         raise MixedRowsError(op, f"{called(op)} runs over the observations")
     return op.make_node(walk.rows(x, axis)).outputs[0]
 
@@ -409,13 +403,7 @@ def _set_subtensor(op: IncSubtensor, node: Apply, axis: int, walk: Walk) -> Vari
 
 
 def part_of(variable: Variable, axis: int, walk: Walk) -> Variable:
-    """Rebuild one of several parts of an array for a batch of rows lying along `axis`.
-
-    Raises
-    ------
-    MixedRowsError
-        If its operation has other outputs than parts, or the observations are cut into parts.
-    """
+    """Rebuild one of several parts of an array for a batch of rows lying along `axis`."""
     node = variable.owner
     op = node.op
     if not isinstance(op, Split):

@@ -17,8 +17,7 @@ from pymc_minibatch_mh.data import Column, dtype_once_read
 from pymc_minibatch_mh.data.storage import StoredArray
 from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
 from pymc_minibatch_mh.likelihood.axis import MixedRowsError, batch_of, part_of
-from pymc_minibatch_mh.likelihood.derived import computed, data_behind
-from pymc_minibatch_mh.likelihood.precision import in_double
+from pymc_minibatch_mh.likelihood.derived import computed, data_behind, in_double
 from pymc_minibatch_mh.likelihood.stored import (
     require_one_storage,
     stored_array,
@@ -72,16 +71,7 @@ class Likelihood:
 class BatchWalk:
     """Walk a log-likelihood graph backwards, carrying the observation axis along.
 
-    Parameters
-    ----------
-    name
-        The observed variable, for messages.
-    n_rows
-        Number of its observations.
-    names
-        Value variable -> name of the free variable, for messages.
-    observations : Variable
-        The observed values.
+    `names` are those of free variables, by their value variables.
     """
 
     def __init__(
@@ -202,13 +192,7 @@ def is_readable(dtype: np.dtype) -> bool:
 
 
 def data_values(variable: Variable) -> np.ndarray:
-    """Return the array behind a constant or a shared variable, without copying it.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If entries of it are masked, which ``pm.set_data`` lets through.
-    """
+    """Return the array behind a constant or a shared variable, without copying it."""
     shared = isinstance(variable, SharedVariable)
     held = variable.get_value(borrow=True) if shared else variable.data
     if isinstance(held, np.ma.MaskedArray) and np.ma.is_masked(held):
@@ -227,26 +211,7 @@ def batch_term(
     names: dict[Variable, str],
     observations: Variable | None = None,
 ) -> Likelihood:
-    """Prove that the rows of one likelihood term are apart and rebuild it for a batch.
-
-    Parameters
-    ----------
-    name
-        The observed variable.
-    logp : Variable
-        Its elementwise log-likelihood, observations on axis 0.
-    n_rows
-        Number of observations.
-    names
-        Value variable -> name of the free variable.
-    observations : Variable
-        The observed values, each of which may enter the log-likelihood of its own row only.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Naming the variable, the operation and the fix.
-    """
+    """Prove that the rows of one likelihood term are apart and rebuild it for a batch."""
     if logp.type.ndim == 0:
         raise refuse(name, "has one log-likelihood for all of its values together", WAY_ON)
     if logp.type.shape[0] not in (None, n_rows):

@@ -8,16 +8,21 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pymc.pytensorf import rewrite_pregrad
 from pytensor.compile.mode import Mode, optdb
+from pytensor.gradient import DisconnectedType, grad
 from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.null_type import NullType
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import SequentialGraphRewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import toposort
 
 from pymc_minibatch_mh.data.storage import StoredArray
 from pymc_minibatch_mh.errors import FactorizationError
-from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED, plain
+from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED, in_double, plain
 from pymc_minibatch_mh.likelihood.factorization import Factorization, summed
-from pymc_minibatch_mh.likelihood.precision import in_double, rounding_of, stabilised
 from pymc_minibatch_mh.likelihood.stored import ReadStored, with_rows
 from pymc_minibatch_mh.likelihood.terms import log_densities
 
@@ -37,16 +42,10 @@ _AS_SAMPLED_IN_PLACE = SequentialGraphRewriter(
 
 
 class Reading(NamedTuple):
-    """A model's own log-density at one point, computed in one of several ways.
+    """A model's own log-density at one point, and the rounding error that it may have.
 
-    Parameters
-    ----------
-    value
-        With numbers made of constants in double precision.
-    written
-        With these numbers as the model has them.
-    rounding
-        Rounding error that the value may have, where it is known.
+    `value` is it with numbers made of constants in double precision, `written` with them as the
+    model has them.
     """
 
     value: float
@@ -58,15 +57,6 @@ class ModelDensity:
     """The model's own log-density, as a function of the position and the other values.
 
     It runs in Python: nothing is compiled for a handful of evaluations.
-
-    Parameters
-    ----------
-    model
-        A PyMC model.
-    split
-        Its parts.
-    rows : ndarray of int64, optional
-        The rows whose log-likelihood counts, where they are stored; by default all.
     """
 
     def __init__(
@@ -75,6 +65,13 @@ class ModelDensity:
         self._model = model
         self._split = factorization
         self._rows = rows
+
+    def ways(self, others: np.ndarray) -> dict[str, Callable[[np.ndarray], Reading]]:
+        """Return the ways to compute it at a position, by their names in messages."""
+        return {
+            "as it is written": lambda x: self.as_written(x, others),
+            "after PyTensor's stabilising rewrites": lambda x: self.stabilised(x, others),
+        }
 
     def as_written(self, position: np.ndarray, others: np.ndarray) -> Reading:
         """Return it without the rewrites that simplify the compiled parts.
@@ -150,24 +147,9 @@ def check_split(
     points: Sequence[np.ndarray],
     names: Sequence[str],
 ) -> None:
-    """Compare the parts with the whole at some points.
+    """Refuse parts that differ from the whole by more than rounding at one of some points.
 
-    Parameters
-    ----------
-    readings
-        Ways to compute the model's log-density at a position, by their names in messages.
-        Each is only tried where those before it disagree with the parts.
-    parts
-        Position -> prior part and sum over rows.
-    points
-        Positions with finite log-density.
-    names
-        Observed variables that were split, for messages.
-
-    Raises
-    ------
-    FactorizationError
-        If all ways differ from the parts by more than rounding.
+    Each way to compute the whole, `readings`, is only tried where those before it disagree.
     """
     for point in points:
         prior, rows = parts(point)
@@ -204,3 +186,42 @@ def _said(way: str, reading: Reading) -> str:
     own = "" if _keeps_constants(reading) else f" (with its own constants, {reading.written!r})"
     rounding = f" up to a rounding error of {reading.rounding:.2g}" if reading.rounding else ""
     return f"{reading.value!r}{rounding} {way}{own}"
+
+
+def stabilised(graph: Variable) -> Variable:
+    """Return a log-density with PyTensor's rewrites against the loss of digits."""
+    opened = FunctionGraph(outputs=list(clone_replace([graph])), clone=False)
+    AS_SAMPLED.rewrite(opened)
+    (result,) = rewrite_pregrad(list(opened.outputs))
+    return result
+
+
+def rounding_of(graph: Variable) -> Variable:
+    """Return the rounding error that a scalar may have.
+
+    Every intermediate result is rounded to the precision of its type, which its derivative
+    carries on to the end. Derivatives that have no value do not count.
+    """
+    inner = [node.outputs[0] for node in toposort([graph]) if _is_rounded(node.outputs)]
+    if not inner:
+        return pt.constant(0.0)
+    slopes = grad(
+        graph,
+        inner,
+        disconnected_inputs="ignore",
+        return_disconnected="disconnected",
+        null_gradients="return",
+    )
+    return sum((_carried(*pair) for pair in zip(inner, slopes, strict=True)), pt.constant(0.0))
+
+
+def _is_rounded(outputs: Sequence[Variable]) -> bool:
+    return len(outputs) == 1 and getattr(outputs[0].type, "dtype", "").startswith("float")
+
+
+def _carried(result: Variable, slope: Variable) -> Variable:
+    if isinstance(slope.type, NullType | DisconnectedType):
+        return pt.constant(0.0)
+    size = abs(slope * result).astype("float64")
+    unit = float(np.finfo(result.type.dtype).eps)
+    return unit * pt.switch(pt.isfinite(size), size, 0.0).sum()

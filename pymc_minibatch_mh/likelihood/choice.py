@@ -29,10 +29,9 @@ from pymc_minibatch_mh.likelihood.exprs import (
     ExprGraph,
     Gather,
     Monomial,
-    RowNumber,
     require,
 )
-from pymc_minibatch_mh.likelihood.lower import OTHER_ROWS, Tensor, Tensors, filled, lowered, single
+from pymc_minibatch_mh.likelihood.lower import Tensor, Tensors, constants, filled, lowered
 from pymc_minibatch_mh.likelihood.patterns import (
     coefficients_of,
     factors_of,
@@ -59,7 +58,7 @@ def _reduce(op: CAReduce, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tens
             return total if total.dtype == result else apply(exprs, _cast_to(result), total)
         return reduce(lambda left, right: apply(exprs, op.scalar_op, left, right), parts)
 
-    return _over(op, inputs[0], op.axis, combine)
+    return _over(inputs[0], op.axis, combine)
 
 
 def _cast_to(dtype: str) -> scalar.Cast:
@@ -67,29 +66,22 @@ def _cast_to(dtype: str) -> scalar.Cast:
 
 
 def _over(
-    op: Op, x: Tensor, axes: Sequence[int] | None, combine: Callable[[Sequence[Expr]], Expr]
+    x: Tensor, axes: Sequence[int] | None, combine: Callable[[Sequence[Expr]], Expr]
 ) -> Tensor:
     """Combine the expressions along some axes, or along all."""
-    over = _axes(op, x, axes)
-    kept = [k for k in range(x.exprs.ndim) if k not in over]
-    moved = x.exprs.transpose([*kept, *over])
-    out = filled(moved.shape[: len(kept)], lambda place: combine(list(np.ravel(moved[place]))))
-    return Tensor(out, None if x.axis is None else kept.index(x.axis))
+    over = _axes(x, axes)
+    kept = [k for k in range(x.ndim) if k not in over]
+    moved = x.transpose([*kept, *over])
+    return filled(moved.shape[: len(kept)], lambda place: combine(list(np.ravel(moved[place]))))
 
 
-def _axes(op: Op, x: Tensor, axes: Sequence[int] | None) -> list[int]:
-    ndim = x.exprs.ndim
-    over = list(range(ndim)) if axes is None else [axis % ndim for axis in axes]
-    require(x.axis not in over, op, "combines rows")
-    return over
+def _axes(x: Tensor, axes: Sequence[int] | None) -> list[int]:
+    return list(range(x.ndim)) if axes is None else [axis % x.ndim for axis in axes]
 
 
 @lowered.register(CumOp)
 def _cumulate(op: CumOp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
-    axis = 0 if op.axis is None else op.axis % x.exprs.ndim
-    one_axis = op.axis is not None or x.exprs.ndim <= 1
-    require(one_axis and x.axis != axis, op, "combines rows, or all axes")
     real, whole = (add, scalar.add) if op.mode == "add" else (multiply, scalar.mul)
 
     def combine(left: Expr, right: Expr) -> Expr:
@@ -97,31 +89,31 @@ def _cumulate(op: CumOp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tenso
         whole_numbers = left.is_data and right.is_data and left.dtype == right.dtype == INTEGER
         return exprs.node(whole, (left, right)) if whole_numbers else real(exprs, left, right)
 
-    moved = np.moveaxis(x.exprs, axis, 0).copy()
+    moved = np.moveaxis(x, op.axis, 0).copy()
     for k, *place in np.ndindex(*moved.shape):
         if k > 0:
             moved[(k, *place)] = combine(moved[(k - 1, *place)], moved[(k, *place)])
-    return Tensor(np.moveaxis(moved, 0, axis), x.axis)
+    return np.moveaxis(moved, 0, op.axis)
 
 
 @lowered.register(LogSumExp)
 def _log_sum_exp(op: LogSumExp, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    return _over(op, inputs[0], op.axis, lambda parts: log_of_sum(exprs, parts))
+    return _over(inputs[0], op.axis, lambda parts: log_of_sum(exprs, parts))
 
 
 @lowered.register(Softmax)
 @lowered.register(LogSoftmax)
 def _softmax(op: Softmax | LogSoftmax, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
-    axes = _axes(op, x, op.axis)
+    axes = _axes(x, op.axis)
 
     def cell_at(place: tuple[int, ...]) -> Expr:
         group = tuple(slice(None) if k in axes else i for k, i in enumerate(place))
-        total = log_of_sum(exprs, list(np.ravel(x.exprs[group])))
-        log_share = subtract(exprs, x.exprs.item(*place), total)
+        total = log_of_sum(exprs, list(np.ravel(x[group])))
+        log_share = subtract(exprs, x.item(*place), total)
         return exp(exprs, log_share) if isinstance(op, Softmax) else log_share
 
-    return Tensor(filled(x.exprs.shape, cell_at), x.axis)
+    return filled(x.shape, cell_at)
 
 
 #: Linear forms beyond which finding out how many are independent takes too long.
@@ -131,10 +123,9 @@ MANY_FORMS = 200
 def of_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     """Index the common part of a batch of `width` axes, as each value of a latent class does."""
     x, *index = inputs
-    shared = x.axis is None and all(n == 1 for n in x.exprs.shape[:width])
+    shared = all(node.inputs[0].type.broadcastable[:width])
     require(shared, op, "chooses from an array of its own for each of a batch")
-    one = Tensor(x.exprs.reshape(x.exprs.shape[width:]), None)
-    return _indexed(op, node, [one, *index], exprs)
+    return _indexed(op, node, [x.reshape(x.shape[width:]), *index], exprs)
 
 
 @lowered.register(Subtensor)
@@ -142,64 +133,44 @@ def of_shared(op: Any, width: int, node: Node, inputs: Tensors, exprs: ExprGraph
 def _indexed(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     x, *given = inputs
     entries = list(indices_from_subtensor(given, op.idx_list))
-    entries += [slice(None)] * (x.exprs.ndim - len(entries))
+    entries += [slice(None)] * (x.ndim - len(entries))
     arrays = [k for k, entry in enumerate(entries) if not isinstance(entry, slice)]
-    slices = [k for k in range(x.exprs.ndim) if k not in arrays]
-    first = arrays[0] if arrays else x.exprs.ndim
+    slices = [k for k in range(x.ndim) if k not in arrays]
+    first = arrays[0] if arrays else x.ndim
     indices = [
-        i if isinstance(i, Tensor) else Tensor(single(exprs.constant(i)), None)
-        for i in (entries[k] for k in arrays)
+        i if isinstance(i, Tensor) else constants(exprs, i) for i in (entries[k] for k in arrays)
     ]
-    _check_indices(op, x, arrays, indices)
-    whole = x.axis not in slices or entries[x.axis] == slice(None)
-    require(whole, op, "takes a part of the rows")
+    adjacent = not arrays or arrays == list(range(first, first + len(arrays)))
+    simple = adjacent or not isinstance(op, AdvancedSubtensor)
+    require(simple, op, "has a slice between index arrays")
+    integers = all(expr.dtype.kind in "iu" for index in indices for expr in index.flat)
+    require(integers, op, "has an index that is no integer")
     # Indexed axes lie where the first index array was, as NumPy has it for adjacent ones.
     before = [k for k in slices if k < first]
     after = [k for k in slices if k > first]
-    sliced = x.exprs.transpose([*before, *arrays, *after])
+    sliced = x.transpose([*before, *arrays, *after])
     cuts = {k: known_slice(entries[k], op) for k in slices}
     sliced = sliced[tuple(cuts.get(k, slice(None)) for k in (*before, *arrays, *after))]
-    picked, width, axis = _picked(sliced, len(before), indices, exprs, op)
-    if x.axis in arrays or x.axis is None:
-        return Tensor(picked, None if axis is None else len(before) + axis)
-    place = before.index(x.axis) if x.axis in before else len(before) + width + after.index(x.axis)
-    return Tensor(picked, place)
-
-
-def _check_indices(op: Any, x: Tensor, arrays: Sequence[int], indices: Sequence[Tensor]) -> None:
-    adjacent = list(arrays) == list(range(arrays[0], arrays[0] + len(arrays))) if arrays else True
-    simple = adjacent or not isinstance(op, AdvancedSubtensor)
-    require(simple, op, "has a slice between index arrays")
-    for axis, index in zip(arrays, indices, strict=True):
-        integers = all(expr.dtype.kind in "iu" for expr in index.exprs.flat)
-        require(integers, op, "has an index that is no integer")
-        # Row i of the data goes with row i, and with no other.
-        own_row = all(isinstance(expr, RowNumber) for expr in index.exprs.flat)
-        alone = index.axis is None or x.axis in (None, *arrays)
-        require(alone and own_row == (axis == x.axis), op, OTHER_ROWS)
+    return _picked(sliced, len(before), indices, exprs, op)
 
 
 def known_slice(entry: slice, op: Op) -> slice:
     """Return a slice as numbers, which depend on neither position nor data."""
     parts = []
     for part in (entry.start, entry.stop, entry.step):
-        expr = part.exprs.item() if isinstance(part, Tensor) else part
+        expr = part.item() if isinstance(part, Tensor) else part
         known = isinstance(expr, Constant) or not isinstance(expr, Expr)
         require(known, op, "has a slice that is not known beforehand")
         parts.append(int(expr.value) if isinstance(expr, Constant) else expr)
     return slice(*parts)
 
 
-def _picked(
-    x: np.ndarray, n_before: int, indices: Sequence[Tensor], exprs: ExprGraph, op: Op
-) -> tuple[np.ndarray, int, int | None]:
-    """Index the axes of `x` from `n_before` on; return also how many axes the indices have."""
+def _picked(x: Tensor, n_before: int, indices: Tensors, exprs: ExprGraph, op: Op) -> Tensor:
+    """Index the axes of `x` from `n_before` on."""
     if not indices:
-        return x, 0, None
-    broadcast = np.broadcast_arrays(*(t.exprs for t in indices), subok=False)
+        return x
+    broadcast = np.broadcast_arrays(*indices, subok=False)
     width = broadcast[0].ndim
-    axes = {t.axis + width - t.exprs.ndim for t in indices if t.axis is not None}
-    require(len(axes) <= 1 and all(broadcast[0].shape[k] == 1 for k in axes), op, OTHER_ROWS)
     outer, inner = x.shape[:n_before], x.shape[n_before + len(indices) :]
 
     def cell_at(place: tuple[int, ...]) -> Expr:
@@ -208,16 +179,13 @@ def _picked(
         index = [array.item(*place[n_before : n_before + width]) for array in broadcast]
         return _element(x[here], index, exprs, op)
 
-    out = filled((*outer, *broadcast[0].shape, *inner), cell_at)
-    return out, width, next(iter(axes), None)
+    return filled((*outer, *broadcast[0].shape, *inner), cell_at)
 
 
 def _element(part: Any, index: Sequence[Expr], exprs: ExprGraph, op: Op) -> Expr:
     if not index:
         return part if isinstance(part, Expr) else part.item()
     here, *rest = index
-    if isinstance(here, RowNumber):
-        return _element(part[0], rest, exprs, op)
     if isinstance(here, Constant):
         return _element(part[int(here.value)], rest, exprs, op)
     require(here.is_data, op, "has an index that depends on the parameters")
@@ -364,39 +332,24 @@ def _written(op: Any, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     once = not getattr(op, "ignore_duplicates", False)
     require(once, op, "forgets values that are written to the same place")
     entries = [_known(entry, op) for entry in indices_from_subtensor(given, op.idx_list)]
-    places = np.asarray(np.arange(x.exprs.size).reshape(x.exprs.shape)[tuple(entries)])
-    _check_rows(op, x, values, entries, places.ndim)
+    places = np.asarray(np.arange(x.size).reshape(x.shape)[tuple(entries)])
     target = np.dtype(node.outputs[0].type.dtype)
     cast = _cast_to(target.name)
-    changed = x.exprs.copy()
-    spread = np.broadcast_to(values.exprs, places.shape)
+    changed = x.copy()
+    spread = np.broadcast_to(values, places.shape)
     for place, value in zip(places.flat, spread.flat, strict=True):
         new = value if value.dtype == target else apply(exprs, cast, value)
         old = changed.flat[place]
         changed.flat[place] = new if op.set_instead_of_inc else apply(exprs, scalar.add, old, new)
-    return Tensor(changed, x.axis)
+    return changed
 
 
 def _known(entry: Any, op: Op) -> Any:
     """Return an index as numbers."""
     if isinstance(entry, slice):
         return known_slice(entry, op)
-    found = entry.exprs if isinstance(entry, Tensor) else np.asarray(entry, dtype=object)
+    found = np.asarray(entry, dtype=object)
     numbers = [expr.value if isinstance(expr, Constant) else expr for expr in found.flat]
     known = all(not isinstance(x, Expr) and np.asarray(x).dtype.kind in "iu" for x in numbers)
     require(known, op, "has an index that is not known beforehand")
     return np.array(numbers, dtype=np.int64).reshape(found.shape)[()]
-
-
-def _check_rows(op: Op, x: Tensor, values: Tensor, entries: Sequence[Any], width: int) -> None:
-    """Make sure that each row is written into as a whole, by its own values."""
-    if x.axis is None:
-        require(values.axis is None, op, "puts rows where none are")
-        return
-    whole = x.axis >= len(entries) or entries[x.axis] == slice(None)
-    simple = not any(isinstance(entry, np.ndarray) for entry in entries)
-    require(whole and simple, op, "writes over some of the rows")
-    numbers = sum(not isinstance(entry, slice) for entry in entries[: x.axis])
-    own = x.axis - numbers - width + values.exprs.ndim
-    along = values.axis in (None, own) and (own < 0 or values.exprs.shape[own] == 1)
-    require(along, op, OTHER_ROWS)

@@ -7,21 +7,29 @@ Models written with pymc.dims: their variables carry the names of their axes.
 
 PyMC writes a log-density in plain tensors, between a variable with dims that is read as a tensor
 and a result that is given its dims back. Only these ends are dealt with here.
+
+Numbers that PyTensor computes in single precision, in double precision: those that it holds
+exactly, as 2.0, are taken for such, and the root of two in a normal distribution function is then
+off by 2e-8 of its size. Forms of a function that are meant to be one, for either tail, differ by
+that much: the log-likelihood would jump where they meet.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
 from pymc.logprob.utils import local_check_parameter_to_ninf_switch
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor import as_tensor
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type import TensorType
 from pytensor.xtensor.basic import TensorFromXTensor, XTensorFromTensor
@@ -44,15 +52,7 @@ def plain(variable: Variable) -> Variable:
 def as_read(
     outputs: Sequence[Variable], replacements: Mapping[Variable, Variable]
 ) -> dict[Variable, Variable]:
-    """Return the replacements in `outputs`, so that tensors can take the place of variables.
-
-    Parameters
-    ----------
-    outputs
-        Graphs.
-    replacements
-        Variable, with dims or without -> tensor.
-    """
+    """Return the replacements in `outputs`, so that tensors can take the place of variables."""
     found = {
         variable: as_xtensor(tensor, dims=variable.type.dims) if has_dims(variable) else tensor
         for variable, tensor in replacements.items()
@@ -111,3 +111,49 @@ def computed(variable: Variable) -> np.ndarray:
     values = pytensor.function([], plain(variable), mode=IN_PYTHON)
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(values())
+
+
+def in_double(graph: Variable) -> Variable:
+    """Return a graph in which single numbers, made of constants alone, are in double precision."""
+    numbers: dict[Variable, Variable] = {}
+    computed: set[Variable] = set()
+    kept: set[Variable] = set()
+    nodes = list(toposort([graph]))
+    for node in nodes:
+        wide = _in_double(node, numbers)
+        if wide is not None:
+            numbers[node.outputs[0]] = wide
+            # A constant that is only given more axes is the same in double precision.
+            if isinstance(node.op, Elemwise) or not computed.isdisjoint(node.inputs):
+                computed.add(node.outputs[0])
+        elif any(_is_single(output) for output in node.outputs):
+            kept.update(node.inputs)
+    # A number in single precision keeps the expression behind it.
+    for node in reversed(nodes):
+        if node.outputs[0] in kept:
+            kept.update(node.inputs)
+    changed = {number: wide for number, wide in numbers.items() if number in computed - kept}
+    return clone_replace(graph, changed, rebuild_strict=False) if changed else graph
+
+
+def _in_double(node: object, numbers: dict[Variable, Variable]) -> Variable | None:
+    """Return the result of a node on numbers in double precision, if that makes a difference."""
+    op, inputs, outputs = node.op, node.inputs, node.outputs  # type: ignore[attr-defined]
+    single = len(outputs) == 1 and _is_single(outputs[0]) and _is_number(outputs[0])
+    of_numbers = all(x in numbers or (isinstance(x, Constant) and _is_number(x)) for x in inputs)
+    if not isinstance(op, Elemwise | DimShuffle) or not single or not of_numbers:
+        return None
+    wide = op.make_node(*(numbers[x] if x in numbers else _widened(x) for x in inputs)).outputs[0]
+    return wide if wide.type.dtype == "float64" else None
+
+
+def _is_single(variable: Variable) -> bool:
+    return getattr(variable.type, "dtype", None) == "float32"
+
+
+def _is_number(variable: Variable) -> bool:
+    return all(getattr(variable.type, "broadcastable", (False,)))
+
+
+def _widened(number: Variable) -> Variable:
+    return pt.constant(np.asarray(number.data, dtype=np.float64))

@@ -1,4 +1,4 @@
-"""How much the log-likelihood of a row changes in a move, and its quadratic lower bounds.
+"""Derivatives of a row's log-likelihood, its differences in a move, and quadratic lower bounds.
 
 f(u') - f(u) of two large values would be off by their rounding, which is more than the difference
 itself where counts are large or rows are many. So differences go through the expression: they add
@@ -19,24 +19,129 @@ Jaakkola, Jordan (2000), "Bayesian parameter estimation via variational methods"
 Computing 10, 25-37, doi:10.1023/A:1008932416310.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations_with_replacement
 
 import numpy as np
+from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Constant as GraphConstant
+from pytensor.graph.basic import Variable
+from pytensor.graph.null_type import NullType
+from pytensor.graph.traversal import toposort
+from pytensor.graph.utils import MethodNotDefined
 from pytensor.scalar import basic as scalar
 from pytensor.scalar import math as scalar_math
 from pytensor.scalar.basic import ScalarOp
 
 from pymc_minibatch_mh.errors import BoundsError
 from pymc_minibatch_mh.functions import changes
-from pymc_minibatch_mh.functions.base import CHANGES
-from pymc_minibatch_mh.likelihood.arithmetic import add
-from pymc_minibatch_mh.likelihood.exprs import Apply, Argument, Constant, Data, Expr, ExprGraph
+from pymc_minibatch_mh.functions.base import CHANGES, slopes_of
+from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
+from pymc_minibatch_mh.likelihood.exprs import (
+    Apply,
+    Argument,
+    Constant,
+    Data,
+    Expr,
+    ExprGraph,
+    LoweringError,
+)
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.likelihood.patterns import is_a, number, scaled_core, summands
-from pymc_minibatch_mh.likelihood.slopes import Slopes
+from pymc_minibatch_mh.likelihood.simplify import apply
+
+_STEPS = (
+    scalar.LogicalComparison, scalar.AND, scalar.OR, scalar.XOR, scalar.Invert, scalar.Sign,
+)  # fmt: skip
+
+#: Operations that a derivative is rebuilt from; others stay as they are.
+_ARITHMETIC = (
+    scalar.Add, scalar.Sub, scalar.Mul, scalar.TrueDiv, scalar.Neg, scalar.Reciprocal, scalar.Sqr,
+    scalar.Exp, scalar.Log, scalar.Second, scalar.Identity,
+)  # fmt: skip
+
+
+class Slopes:
+    """Partial derivatives with respect to arguments, each made once."""
+
+    def __init__(self, exprs: ExprGraph) -> None:
+        self._cells = exprs
+        self._known: dict[tuple[Expr, int], Expr] = {}
+
+    def of(self, expr: Expr, *numbers: int) -> Expr:
+        """Return the partial derivative with respect to arguments, one for each order."""
+        for argument in numbers:
+            expr = self._first(expr, argument)
+        return expr
+
+    def _first(self, expr: Expr, argument: int) -> Expr:
+        key = (expr, argument)
+        if key not in self._known:
+            self._known[key] = self._computed(expr, argument)
+        return self._known[key]
+
+    def _computed(self, expr: Expr, argument: int) -> Expr:
+        exprs = self._cells
+        if expr.is_data:
+            return exprs.zero
+        if isinstance(expr, Argument):
+            return exprs.one if expr.number == argument else exprs.zero
+        assert isinstance(expr, Apply)
+        op, inputs = expr.op, expr.inputs
+        if isinstance(op, _STEPS):
+            return exprs.zero
+        if isinstance(op, scalar.Switch):
+            condition, *branches = inputs
+            return apply(exprs, op, condition, *(self._first(x, argument) for x in branches))
+        inner = [self._first(x, argument) for x in inputs]
+        if isinstance(op, scalar.Add):
+            return add(exprs, *inner)
+        if isinstance(op, scalar.Mul):
+            others = [[*inputs[:k], *inputs[k + 1 :]] for k in range(len(inputs))]
+            parts = zip(inner, others, strict=True)
+            return add(exprs, *(multiply(exprs, x, *rest) for x, rest in parts))
+        moving = [k for k, x in enumerate(inner) if x is not exprs.zero]
+        if not moving:
+            return exprs.zero
+        outer = _outer(exprs, expr, moving)
+        return add(exprs, *(multiply(exprs, outer[k], inner[k]) for k in moving))
+
+
+def _outer(exprs: ExprGraph, expr: Apply, places: Sequence[int]) -> dict[int, Expr]:
+    """Return the derivatives of an operation with respect to some of its operands."""
+    operands = [scalar.get_scalar_type(x.dtype.name)() for x in expr.inputs]
+    try:
+        value, slopes = slopes_of(expr.op, operands)
+    except (MethodNotDefined, NotImplementedError) as error:
+        raise LoweringError(expr.op, "has no derivative") from error
+    known = dict(zip([*operands, value], [*expr.inputs, expr], strict=True))
+    return {k: _taken_over(exprs, expr.op, known, slopes[k]) for k in places}
+
+
+def _taken_over(
+    exprs: ExprGraph, op: ScalarOp, given: Mapping[Variable, Expr], slope: Variable
+) -> Expr:
+    """Return a scalar graph of given operands as an expression."""
+    if isinstance(slope.type, NullType | DisconnectedType):
+        raise LoweringError(op, "has no derivative")
+    known = dict(given)
+
+    def cell_of(variable: Variable) -> Expr:
+        if variable not in known and isinstance(variable, GraphConstant):
+            known[variable] = exprs.constant(variable.data)
+        return known[variable]
+
+    for node in toposort([slope], blockers=given):
+        if len(node.outputs) > 1 or not isinstance(node.op, ScalarOp):
+            raise LoweringError(op, "has a derivative that is computed in a loop")
+        operands = [cell_of(x) for x in node.inputs]
+        simple = isinstance(node.op, _ARITHMETIC)
+        made = apply(exprs, node.op, *operands) if simple else exprs.node(node.op, operands)
+        known[node.outputs[0]] = made
+    return cell_of(slope)
+
 
 #: Functions whose relative error is the absolute error of their argument.
 _EXPONENTIAL = (scalar.Exp, scalar_math.Sigmoid, scalar_math.Softplus)
@@ -307,11 +412,6 @@ def gap_of(function: RowFunction, xi: float) -> RowFunction:
 
     The bounds touch at ξ > 0: of a logistic regression in units of the linear predictor, of
     Student-t errors in units of the scale.
-
-    Raises
-    ------
-    BoundsError
-        If a part of it has no such bound.
     """
     try:
         root = _gap(function.exprs, function.root, xi)

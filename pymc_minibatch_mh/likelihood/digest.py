@@ -40,15 +40,7 @@ def split_digests(factorization: Factorization) -> dict[str, str]:
 
 
 def graph_digest(output: Variable, known: Mapping[Variable, str]) -> str:
-    """Return the digest of a graph.
-
-    Parameters
-    ----------
-    output : Variable
-        The result.
-    known
-        Inputs of the graph and their names.
-    """
+    """Return the digest of a graph."""
     tokens = dict(known)
 
     def token(variable: Variable) -> str:

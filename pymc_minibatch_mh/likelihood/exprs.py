@@ -60,18 +60,6 @@ class Data(Expr):
     dtype: np.dtype
 
 
-class RowNumber(Expr):
-    """The number of the row itself, as in ``x[arange(N), k]``."""
-
-    dtype = INTEGER
-
-
-class Length(Expr):
-    """The number of rows, which shapes are made of."""
-
-    dtype = INTEGER
-
-
 @dataclass(frozen=True, eq=False)
 class Lookup(Expr):
     """An entry of a constant vector, chosen by data."""
@@ -181,14 +169,6 @@ class ExprGraph:
     def data(self, column: int, entry: tuple[int, ...], dtype: np.dtype = REAL) -> Data:
         """Return an entry of the rows of data array number `column`."""
         return self._once((Data, column, entry), lambda: Data(column, entry, dtype))
-
-    def row_number(self) -> RowNumber:
-        """Return the number of the row."""
-        return self._once((RowNumber,), RowNumber)
-
-    def length(self) -> Length:
-        """Return the number of rows."""
-        return self._once((Length,), Length)
 
     def lookup(self, table: np.ndarray, index: Expr) -> Lookup:
         """Return the entry of `table` that `index` chooses."""

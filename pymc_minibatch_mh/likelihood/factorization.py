@@ -28,7 +28,7 @@ from pytensor.xtensor.type import XTensorType
 
 from pymc_minibatch_mh.errors import UnsupportedModelError, refuse
 from pymc_minibatch_mh.likelihood.batch import Likelihood, data_values
-from pymc_minibatch_mh.likelihood.derived import as_read, plain
+from pymc_minibatch_mh.likelihood.derived import as_read, in_double, plain
 from pymc_minibatch_mh.likelihood.exprs import Expr, ExprGraph
 from pymc_minibatch_mh.likelihood.indices import require_indices_in_range
 from pymc_minibatch_mh.likelihood.inputs import (
@@ -38,7 +38,6 @@ from pymc_minibatch_mh.likelihood.inputs import (
     model_of,
     value_variables,
 )
-from pymc_minibatch_mh.likelihood.precision import in_double
 from pymc_minibatch_mh.likelihood.terms import (
     MIN_ROWS,
     chosen_terms,

@@ -34,11 +34,10 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Lookup,
     LoweringError,
     Monomial,
-    RowNumber,
 )
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.log_sums import arguments_at_once
-from pymc_minibatch_mh.likelihood.lower import Tensor, filled, lower, single
+from pymc_minibatch_mh.likelihood.lower import Tensor, constants, filled, lower
 from pymc_minibatch_mh.likelihood.patterns import coefficients_of, without
 
 #: Arguments of one summand beyond which its derivatives are too many to be bounded one by one.
@@ -104,13 +103,7 @@ _lowered: WeakKeyDictionary[Factorization, list[LoweredRow]] = WeakKeyDictionary
 
 
 def lowered_rows(factorization: Factorization) -> list[LoweredRow]:
-    """Return a row of every likelihood term of a model, taken apart.
-
-    Raises
-    ------
-    BoundsError
-        If rows depend on a discrete variable, or an operation cannot be taken apart.
-    """
+    """Return a row of every likelihood term of a model, taken apart."""
     if factorization.discrete_in_rows:
         raise BoundsError(
             f"{factorization.terms[0].name!r} depends on the discrete variable "
@@ -128,7 +121,7 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
     exprs = ExprGraph()
     exprs.logs = frozenset(factorization.boundary)
     try:
-        (root,) = np.ravel(lower(exprs, term.logp, _leaves(exprs, term, factorization)).exprs)
+        (root,) = np.ravel(lower(exprs, term.logp, _leaves(exprs, term, factorization)))
     except LoweringError as error:
         raise BoundsError(
             f"{term.name!r} goes through {error.op}, which {error.why}, so no bound can be derived "
@@ -140,14 +133,7 @@ def _lowered_row(term: Likelihood, factorization: Factorization) -> LoweredRow:
 
 
 def row_functions(factorization: Factorization) -> list[RowFunction]:
-    """Return f and its arguments for every likelihood term of a model.
-
-    Raises
-    ------
-    BoundsError
-        If rows depend on a discrete variable, an operation cannot be taken apart, or there are
-        too many arguments.
-    """
+    """Return f and its arguments for every likelihood term of a model."""
     return [_row_function(row) for row in lowered_rows(factorization)]
 
 
@@ -180,12 +166,12 @@ def _leaves(
 ) -> dict[Variable, Tensor]:
     position = [exprs.coordinate(k) for k in range(factorization.size)]
     leaves = {
-        factorization.position: Tensor(np.array(position, dtype=object), None),
-        term.length: Tensor(single(exprs.length()), None),
+        factorization.position: np.array(position, dtype=object),
+        term.length: constants(exprs, np.int64(1)),
     }
     for number, (column, batch) in enumerate(term.batches):
         entry = partial(exprs.data, number, dtype=np.dtype(batch.type.dtype))
-        leaves[batch] = Tensor(filled(column.row_shape, entry)[np.newaxis], 0)
+        leaves[batch] = filled(column.row_shape, entry)[np.newaxis]
     return leaves
 
 
@@ -353,8 +339,6 @@ class RowData:
         if isinstance(expr, Data):
             column = self.function.columns[expr.column]
             return read_entries(column, self.rows, expr.entry).astype(expr.dtype, copy=False)
-        if isinstance(expr, RowNumber):
-            return self.rows
         if isinstance(expr, Lookup):
             return expr.table[np.asarray(self.value(expr.index), dtype=np.int64)]
         if isinstance(expr, Apply):

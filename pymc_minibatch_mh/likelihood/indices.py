@@ -7,7 +7,7 @@ nobody has looked at all of them, and -1 is pandas' code for a missing category.
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,20 +31,7 @@ _OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
 
 
 def require_indices_in_range(term: Likelihood, values: Sequence[Variable]) -> None:
-    """Refuse a term in which a row chooses an entry that is not there.
-
-    Parameters
-    ----------
-    term
-        The term.
-    values
-        Inputs that are not data: the position, and the values of other variables.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If an index is out of range; names the variable, the row and the index.
-    """
+    """Refuse a term in which a row chooses an entry that is not there."""
     indices = _indices_of(term, values)
     if indices is None:
         return
@@ -60,16 +47,9 @@ def require_indices_in_range(term: Likelihood, values: Sequence[Variable]) -> No
 
 
 class Wrong(NamedTuple):
-    """An index that is out of range.
+    """An index out of range: which of the indices, the entry that it chooses of how many, its row.
 
-    Parameters
-    ----------
-    number
-        Which of the indices it is.
-    entry, length
-        The entry that is chosen, and how many there are.
-    row
-        Its row among those that were read; None where all rows share the index.
+    The row is None where all rows share the index.
     """
 
     number: int
@@ -82,16 +62,7 @@ class Wrong(NamedTuple):
 class Indices:
     """The choices of a term's rows, as graphs of data: sent to where stored rows are.
 
-    Parameters
-    ----------
-    chosen
-        Indices, the smallest that each may be, and how many entries there are to choose from.
-    given
-        Inputs that are not data.
-    columns, batches
-        The data that indices are made of, and the placeholders of some rows of them.
-    count
-        Number of these rows.
+    `chosen` holds indices, the smallest that each may be, and how many entries there are.
     """
 
     chosen: Sequence[tuple[Variable, Variable, Variable]]
@@ -118,12 +89,11 @@ class Indices:
                 rows = [column.read(block) for column in self.columns]
                 yield self.first_wrong(rows, block.stop - block.start)
             return
+        names = [array.name for array in stored]
         parts = [
-            Part(block, _OfArrays([array.name for array in stored], block.stop - block.start))
-            for block in blocks
+            Part(block, partial(_first_wrong, names, block.stop - block.start)) for block in blocks
         ]
-        names = dict.fromkeys(array.name for array in stored)
-        yield from computed(stored[0].storage, names, parts, self)
+        yield from computed(stored[0].storage, dict.fromkeys(names), parts, self)
 
     def first_wrong(self, rows: Sequence[np.ndarray], count: int) -> Wrong | None:
         """Return the first index of rows that were read which is out of range."""
@@ -150,15 +120,10 @@ class Indices:
         return tuple(column for column in made_of if isinstance(column.values, StoredArray))
 
 
-@dataclass(frozen=True)
-class _OfArrays:
-    """Asks for the first index out of range, by the names of the arrays and their length."""
-
-    names: Sequence[str]
-    count: int
-
-    def __call__(self, indices: Indices, arrays: Mapping[str, np.ndarray]) -> Wrong | None:
-        return indices.first_wrong([arrays[name] for name in self.names], self.count)
+def _first_wrong(
+    names: Sequence[str], count: int, indices: Indices, arrays: Mapping[str, np.ndarray]
+) -> Wrong | None:
+    return indices.first_wrong([arrays[name] for name in names], count)
 
 
 def _out_of_range(name: str, wrong: Wrong, first: int, indices: Indices) -> UnsupportedModelError:

@@ -23,13 +23,7 @@ Weights = Mapping[str, Any] | np.ndarray | Sequence[float] | Variable
 
 
 def model_of(model: Any) -> pm.Model:
-    """Return the model that was given, or else that of the context.
-
-    Raises
-    ------
-    SettingError
-        If there is no model.
-    """
+    """Return the model that was given, or else that of the context."""
     if model is None:
         model = pm.Model.get_context(error_if_none=False)
         if model is None:
@@ -46,13 +40,7 @@ def model_of(model: Any) -> pm.Model:
 
 
 def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
-    """Return the value variables of variables that were given, each of them once.
-
-    Raises
-    ------
-    SettingError
-        If one of them is no free variable of the model, or is given twice.
-    """
+    """Return the value variables of variables that were given, each of them once."""
     given = list(vars) if isinstance(vars, Sequence) and not isinstance(vars, str) else [vars]
     free = [str(rv.name) for rv in model.free_RVs]
     values: list[Variable] = []
@@ -76,13 +64,7 @@ def value_variables(model: pm.Model, vars: Any) -> list[Variable]:
 
 
 def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
-    """Return a point that was given, by the names of the value variables.
-
-    Raises
-    ------
-    SettingError
-        If a value variable has no value, or one of another shape.
-    """
+    """Return a point that was given, by the names of the value variables."""
     if not isinstance(point, Mapping):
         raise SettingError(
             f"initial_point={type(point).__name__} is not a point. Give a dictionary such as "
@@ -101,20 +83,7 @@ def point_of(model: pm.Model, point: Any) -> dict[str, np.ndarray]:
 
 
 def array_of(subject: str, values: Any) -> np.ndarray:
-    """Return numbers of a user as an array; objects that are numbers as numbers.
-
-    Parameters
-    ----------
-    subject
-        Who has the values, for messages: "weights= of 'y' have".
-    values
-        Anything; the array is one of objects or text where this holds no numbers.
-
-    Raises
-    ------
-    SettingError
-        If entries are masked.
-    """
+    """Return numbers of a user as an array; objects that are numbers as numbers."""
     if np.ma.is_masked(values):
         raise SettingError(
             f"{subject} masked entries, whose values are missing. Give numbers without a mask."
@@ -140,13 +109,7 @@ def _array(name: str, value: Any, shape: tuple[int | None, ...]) -> np.ndarray:
 
 
 def generator_of(name: str, seed: Any) -> np.random.Generator:
-    """Return the generator of a seed that was given as the setting `name`.
-
-    Raises
-    ------
-    SettingError
-        If NumPy makes no generator of it, or it is one that has no seed sequence.
-    """
+    """Return the generator of a seed that was given as the setting `name`."""
     if isinstance(seed, np.random.Generator) and seed.bit_generator.seed_seq is None:
         raise SettingError(
             f"{name}={seed} has no seed sequence, of which the generators of chains are made. "
@@ -212,15 +175,7 @@ class ModelArrays:
         return type(self), ()
 
     def add(self, graphs: Sequence[Variable], owner: str) -> None:
-        """Collect the inputs of graphs.
-
-        Parameters
-        ----------
-        graphs
-            Variables; inputs shared with graphs that were added before keep their names.
-        owner
-            The words for an array without a name.
-        """
+        """Collect the inputs of graphs."""
         waiting = list(reversed(graphs))
         while waiting:
             variable = waiting.pop()

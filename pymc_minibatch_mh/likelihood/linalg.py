@@ -27,20 +27,17 @@ from pymc_minibatch_mh.likelihood.exprs import (
     require,
 )
 from pymc_minibatch_mh.likelihood.lower import (
-    OTHER_ROWS,
     Tensor,
     Tensors,
     constants,
     filled,
     lowered,
-    row_axis,
 )
 from pymc_minibatch_mh.likelihood.patterns import is_positive, number, summands
 from pymc_minibatch_mh.likelihood.simplify import root
 
 #: Rows of a matrix of parameters beyond which its expressions grow out of hand.
 LARGEST = 4
-INSIDE = "has rows inside of its matrices"
 _SYMMETRIC = ("sym", "her", "pos")
 
 
@@ -55,26 +52,22 @@ def _blockwise(op: Blockwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> 
         raise LoweringError(op)
     if width == 0:
         return rule(op.core_op, node, inputs, exprs)
-    axis = row_axis(op, inputs)
-    require(axis is None or axis < width, op, INSIDE)
-    shape = np.broadcast_shapes(*(x.exprs.shape[:width] for x in inputs))
-    arrays = [np.broadcast_to(x.exprs, shape + x.exprs.shape[width:]) for x in inputs]
-    results = []
-    for place in np.ndindex(*shape):
-        matrices = [Tensor(array[place], None) for array in arrays]
-        results.append(rule(op.core_op, node, matrices, exprs).exprs)
-    return Tensor(np.stack(results).reshape(shape + results[0].shape), axis)
+    shape = np.broadcast_shapes(*(x.shape[:width] for x in inputs))
+    arrays = [np.broadcast_to(x, shape + x.shape[width:]) for x in inputs]
+    results = [
+        rule(op.core_op, node, [array[place] for array in arrays], exprs)
+        for place in np.ndindex(*shape)
+    ]
+    return np.stack(results).reshape(shape + results[0].shape)
 
 
 def _dot(op: Dot, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     left, right = inputs
-    matrices = left.exprs.ndim == right.exprs.ndim == 2
-    require(matrices and left.axis != 1 and right.axis != 0, op)
-    require(left.axis is None or right.axis is None, op, OTHER_ROWS)
-    out = _product(left.exprs, right.exprs, exprs)
-    if np.array_equal(left.exprs, right.exprs.T) and _is_factor(left.exprs):
-        exprs.factors[tuple(out.flat)] = left.exprs
-    return Tensor(out, left.axis if right.axis is None else right.axis)
+    require(left.ndim == right.ndim == 2, op)
+    out = _product(left, right, exprs)
+    if np.array_equal(left, right.T) and _is_factor(left):
+        exprs.factors[tuple(out.flat)] = left
+    return out
 
 
 def _product(left: np.ndarray, right: np.ndarray, exprs: ExprGraph) -> np.ndarray:
@@ -97,18 +90,16 @@ def _cholesky(op: Cholesky, node: Node, inputs: Tensors, exprs: ExprGraph) -> Te
     matrix = _matrix(op, node, inputs[0])
     # Only one triangle is read.
     factor = _factor(op, matrix if op.lower else matrix.T, exprs)
-    return Tensor(factor if op.lower else factor.T, None)
+    return factor if op.lower else factor.T
 
 
 def _matrix(op: Op, node: Node, x: Tensor) -> np.ndarray:
     """Return a square matrix that is computed with in double precision, and not too large."""
     double = node.outputs[0].type.dtype == REAL.name
     require(double, op, f"computes in single precision; {IN_DOUBLE}")
-    require(x.axis is None and x.exprs.shape[0] == x.exprs.shape[1], op, INSIDE)
-    small = len(x.exprs) <= LARGEST or _numbers(x.exprs) is not None
-    too_large = f"has a matrix of {len(x.exprs)} rows that is not constant, above {LARGEST}"
-    require(small, op, too_large)
-    return x.exprs
+    small = len(x) <= LARGEST or _numbers(x) is not None
+    require(small, op, f"has a matrix of {len(x)} rows that is not constant, above {LARGEST}")
+    return x
 
 
 def _numbers(matrix: np.ndarray) -> np.ndarray | None:
@@ -174,12 +165,10 @@ def _solved(op: Op, solver: Callable[[np.ndarray], np.ndarray], numbers: np.ndar
 
 
 def _columns(op: SolveBase, b: Tensor, solve: Callable[[np.ndarray], np.ndarray]) -> Tensor:
-    """Solve for a vector, or for the columns of a matrix, along which rows may lie."""
-    require(b.axis is None or b.axis == op.b_ndim - 1 > 0, op, "combines rows")
+    """Solve for a vector, or for the columns of a matrix."""
     if op.b_ndim == 1:
-        return Tensor(solve(b.exprs), None)
-    columns = [solve(b.exprs[:, k]) for k in range(b.exprs.shape[1])]
-    return Tensor(np.stack(columns, axis=1), b.axis)
+        return solve(b)
+    return np.stack([solve(column) for column in b.T], axis=1)
 
 
 def _solve_triangular(op: SolveTriangular, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
@@ -227,7 +216,7 @@ def _solve(op: Solve, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
 
 
 def _matrix_inverse(op: MatrixInverse, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    return Tensor(_inverse(op, _matrix(op, node, inputs[0]), exprs), None)
+    return _inverse(op, _matrix(op, node, inputs[0]), exprs)
 
 
 def _inverse(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
@@ -255,26 +244,19 @@ def _inverse(op: Op, matrix: np.ndarray, exprs: ExprGraph) -> np.ndarray:
 
 @lowered.register(ExtractDiag)
 def _extract_diagonal(op: ExtractDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    (x,) = inputs
-    kept = [k for k in range(x.exprs.ndim) if k not in (op.axis1, op.axis2)]
-    require(x.axis not in (op.axis1, op.axis2), op, OTHER_ROWS)
-    diagonal = np.diagonal(x.exprs, op.offset, op.axis1, op.axis2)
-    return Tensor(diagonal, None if x.axis is None else kept.index(x.axis))
+    return np.diagonal(inputs[0], op.offset, op.axis1, op.axis2)
 
 
 @lowered.register(AllocDiag)
 def _matrix_of_diagonal(op: AllocDiag, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     (x,) = inputs
-    length = x.exprs.shape[-1]
-    require(x.axis != x.exprs.ndim - 1, op, OTHER_ROWS)
+    length = x.shape[-1]
     zero: Expr = exprs.constant(np.zeros((), node.outputs[0].type.dtype))
     size = length + abs(op.offset)
-    out = np.full((*x.exprs.shape[:-1], size, size), zero, dtype=object)
+    out = np.full((*x.shape[:-1], size, size), zero, dtype=object)
     places = np.arange(length)
-    out[..., places + max(0, -op.offset), places + max(0, op.offset)] = x.exprs
-    kept = [k for k in range(out.ndim) if k not in (op.axis1, op.axis2)]
-    axis = None if x.axis is None else kept[x.axis]
-    return Tensor(np.moveaxis(out, (-2, -1), (op.axis1, op.axis2)), axis)
+    out[..., places + max(0, -op.offset), places + max(0, op.offset)] = x
+    return np.moveaxis(out, (-2, -1), (op.axis1, op.axis2))
 
 
 #: Operations that are also applied to each matrix of a batch.

@@ -36,8 +36,6 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Constant,
     Expr,
     ExprGraph,
-    Length,
-    require,
 )
 from pymc_minibatch_mh.likelihood.patterns import (
     factors_of,
@@ -112,16 +110,7 @@ def _is_at_most(left: Expr, right: Expr, *, strict: bool) -> bool:
 
 
 def apply(exprs: ExprGraph, op: ScalarOp, *operands: Expr) -> Expr:
-    """Return ``op(*operands)`` in a form that bounds can be tight for.
-
-    Raises
-    ------
-    LoweringError
-        If it takes the parameters out of the real numbers, or computes with the number of rows.
-    """
-    if any(isinstance(expr, Length) for expr in operands):
-        require(isinstance(op, scalar.Cast), op, "computes with the number of rows")
-        return operands[0]
+    """Return ``op(*operands)`` in a form that bounds can be tight for."""
     if all(expr.is_data for expr in operands):
         return operands[1] if isinstance(op, scalar.Second) else exprs.node(op, operands)
     if isinstance(op, ORDERS):

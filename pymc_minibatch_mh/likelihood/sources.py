@@ -148,13 +148,7 @@ def _not_installed(called: str, extra: str, error: ModuleNotFoundError) -> Setti
 
 
 def seen_by_numpy(name: str, values: Any) -> np.ndarray:
-    """Return an array, or the array that values of another library are without a copy.
-
-    Raises
-    ------
-    SettingError
-        If there is none, or entries of it are masked.
-    """
+    """Return an array, or the array that values of another library are without a copy."""
     if np.ma.is_masked(values):
         raise SettingError(
             f"{name!r} has masked entries, whose values are missing. Drop their rows from all "

@@ -8,7 +8,7 @@ as a graph on them does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 from weakref import ref
 
@@ -45,13 +45,7 @@ class WholeArrayError(SourceError, TypeError):
 
 
 class _OfStored(Op):
-    """An operation without inputs on something that its output holds.
-
-    Parameters
-    ----------
-    held
-        The array, or the storage.
-    """
+    """An operation without inputs on something that its output holds."""
 
     __props__ = ("_known",)
 
@@ -81,16 +75,7 @@ class _OfStored(Op):
 
 
 class ReadStored(_OfStored):
-    """Stand for a stored array in a model: small, whatever the length of the array.
-
-    Parameters
-    ----------
-    array
-        The array.
-    """
-
-    def __init__(self, array: StoredArray) -> None:
-        super().__init__(array)
+    """Stand for a stored array in a model: small, whatever the length of the array."""
 
     def make_node(self) -> Apply:
         """Declare the array with the shape of its rows; their number is no part of its type."""
@@ -99,13 +84,7 @@ class ReadStored(_OfStored):
         return self._applied(TensorType(str(array.dtype), shape=shape)(name=array.name))
 
     def perform(self, node: Apply, inputs: list, output_storage: list) -> None:
-        """Refuse to read the whole array, which need not fit into memory.
-
-        Raises
-        ------
-        WholeArrayError
-            Always.
-        """
+        """Refuse to read the whole array, which need not fit into memory."""
         raise WholeArrayError(
             f"{self.held.name!r} is data of Rows(...), of which PyMC itself would read all "
             f"{self.held.shape[0]:,} rows at once. Sample with a step of pymc_minibatch_mh, which "
@@ -118,16 +97,7 @@ class ReadStored(_OfStored):
 
 
 class NumberOfRows(_OfStored):
-    """The number of rows of a storage, which is another where some of them stand for all.
-
-    Parameters
-    ----------
-    storage
-        Where the rows lie.
-    """
-
-    def __init__(self, storage: Storage) -> None:
-        super().__init__(storage)
+    """The number of rows of a storage, which is another where some of them stand for all."""
 
     def make_node(self) -> Apply:
         """Declare a number."""
@@ -161,25 +131,14 @@ def said_of(number: float) -> str:
 
 
 def largest_group(storage: Storage, name: str) -> int:
-    """Return the largest number of a group, read in one pass over blocks of rows.
-
-    Parameters
-    ----------
-    storage
-        Where the rows lie.
-    name
-        The array of the groups' numbers.
-
-    Raises
-    ------
-    SourceError
-        If one is no integer of 0 or more, or there are fewer rows than groups; names the row.
-    """
+    """Return the largest number of a group, read in one pass over blocks of rows."""
     largest, where, n_rows = -1, 0, storage.n_rows
     starts = range(0, n_rows, BLOCK_ROWS)
-    parts = [Part(slice(k, min(k + BLOCK_ROWS, n_rows)), _OfBlock(name)) for k in starts]
+    parts = [
+        Part(slice(k, min(k + BLOCK_ROWS, n_rows)), partial(_largest_of, name)) for k in starts
+    ]
     with counting(f"Counting the groups of {name!r}", len(parts)) as advance:
-        for first, found in zip(starts, computed(storage, [name], parts, _STORED), strict=True):
+        for first, found in zip(starts, computed(storage, [name], parts, None), strict=True):
             number, row, is_one = found
             if not is_one:
                 raise SourceError(
@@ -198,31 +157,19 @@ def largest_group(storage: Storage, name: str) -> int:
     return largest
 
 
-class _Stored:
-    """Shared part of blocks: none."""
-
-
-_STORED = _Stored()
-
-
-@dataclass(frozen=True)
-class _OfBlock:
-    """Finds the first number of a block that is no group's, or else the largest, and its row."""
-
-    name: str
-
-    def __call__(
-        self, shared: _Stored, arrays: Mapping[str, np.ndarray]
-    ) -> tuple[int | float, int, bool]:
-        numbers = arrays[self.name]
-        numbers = numbers.reshape(len(numbers), -1)
-        wrong = numbers < 0
-        if numbers.dtype.kind == "f":
-            # Also NaN, for which no comparison holds.
-            wrong = ~((numbers >= 0) & (numbers == np.floor(numbers)) & np.isfinite(numbers))
-        place = np.argmax(wrong if wrong.any() else numbers)
-        row, column = np.unravel_index(place, numbers.shape)
-        return numbers[row, column].item(), int(row), not wrong.any()
+def _largest_of(
+    name: str, _shared: None, arrays: Mapping[str, np.ndarray]
+) -> tuple[int | float, int, bool]:
+    """Return the first number that is no group's, or else the largest, its row and which it is."""
+    numbers = arrays[name]
+    numbers = numbers.reshape(len(numbers), -1)
+    wrong = numbers < 0
+    if numbers.dtype.kind == "f":
+        # Also NaN, for which no comparison holds.
+        wrong = ~((numbers >= 0) & (numbers == np.floor(numbers)) & np.isfinite(numbers))
+    place = np.argmax(wrong if wrong.any() else numbers)
+    row, column = np.unravel_index(place, numbers.shape)
+    return numbers[row, column].item(), int(row), not wrong.any()
 
 
 def with_declared_lengths(batch: Variable) -> Variable:
@@ -246,22 +193,7 @@ def _declared(length: Variable) -> Variable | None:
 
 
 def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -> None:
-    """Refuse a term whose rows lie partly elsewhere, or that needs all of them at once.
-
-    Parameters
-    ----------
-    name
-        The observed variable.
-    columns
-        The data arrays that are read by rows.
-    batch : Variable
-        The log-likelihood of a batch of rows.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Naming the array.
-    """
+    """Refuse a term whose rows lie partly elsewhere, or that needs all of them at once."""
     whole = stored_arrays([batch])
     if whole:
         raise refuse(
@@ -290,13 +222,7 @@ def require_one_storage(name: str, columns: Sequence[Column], batch: Variable) -
 
 
 def require_rows_subsampled(model: pm.Model, rest: Sequence[Variable]) -> None:
-    """Refuse stored data in graphs that are evaluated as a whole.
-
-    Raises
-    ------
-    UnsupportedModelError
-        Naming the variable.
-    """
+    """Refuse stored data in graphs that are evaluated as a whole."""
     for variable in rest:
         stored = stored_arrays([variable, model.rvs_to_values.get(variable, variable)])
         if stored:

@@ -34,14 +34,7 @@ _WRITTEN: WeakKeyDictionary[pm.Model, tuple[list[Any], dict[Variable, Variable]]
 
 
 def log_densities(model: pm.Model, vars: Sequence[Variable]) -> list[Variable]:
-    """Return the log-density of each of some variables and potentials, as one graph for each.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If the function of a ``pm.CustomDist`` cannot be called, as where it computes with masked
-        arrays; names the variable.
-    """
+    """Return the log-density of each of some variables and potentials, as one graph for each."""
     state = [*model.rvs_to_values.items(), *model.rvs_to_transforms.items(), *model.potentials]
     written = _WRITTEN.get(model)
     if written is None or written[0] != state:
@@ -79,28 +72,7 @@ def chosen_terms(
     min_rows: int,
     observation_dims: Sequence[str] = (),
 ) -> list[Variable]:
-    """Return the observed variables that are subsampled.
-
-    Parameters
-    ----------
-    model
-        A PyMC model.
-    observed
-        Names of the observed variables to subsample. By default every one with at least
-        `min_rows` rows.
-    min_rows
-        Rows from which subsampling pays.
-    observation_dims
-        Names of dims along which observations lie: see :func:`observation_axis`.
-
-    Raises
-    ------
-    SettingError
-        If a name is unknown or named twice, or a variable that is named in `observed` has none of
-        the `observation_dims`.
-    UnsupportedModelError
-        If there is nothing to subsample.
-    """
+    """Return the observed variables that are subsampled."""
     _check_dims(model, observation_dims)
     by_name = {rv.name: rv for rv in model.observed_RVs}
     if observed is not None:
@@ -180,11 +152,6 @@ def observation_axis(model: pm.Model, rv: Variable, observation_dims: Sequence[s
 
     It is the axis whose dim is one of `observation_dims`, and the first one of a variable that
     has none of them.
-
-    Raises
-    ------
-    SettingError
-        If two axes of the variable have such a dim.
     """
     axes = _own_dims(model, str(rv.name), observation_dims)
     if len(axes) > 1:
@@ -233,26 +200,7 @@ def term_of(
     observation_dims: Sequence[str] = (),
     arrays: ModelArrays | None = None,
 ) -> Likelihood:
-    """Read one observed variable as rows.
-
-    Parameters
-    ----------
-    model
-        A PyMC model.
-    rv
-        The observed variable.
-    names
-        Value variable -> name of the free variable, for messages.
-    observation_dims
-        Names of dims along which observations lie: see :func:`observation_axis`.
-    arrays
-        Takes the inputs of the log-likelihood.
-
-    Raises
-    ------
-    UnsupportedModelError
-        As :func:`log_densities` and :func:`batch_term` do.
-    """
+    """Read one observed variable as rows."""
     name = str(rv.name)
     observations = _observations(model, rv, names)
     if isinstance(rv.owner.op, SimulatorRV):
@@ -288,13 +236,7 @@ def term_of(
 
 
 def require_alone(model: pm.Model, rest: Sequence[Variable], terms: Sequence[Likelihood]) -> None:
-    """Refuse likelihoods that are subsampled beside those of one Rows(...).
-
-    Raises
-    ------
-    UnsupportedModelError
-        Naming the variables.
-    """
+    """Refuse likelihoods that are subsampled beside those of one Rows(...)."""
     require_rows_subsampled(model, rest)
     stored = [
         term

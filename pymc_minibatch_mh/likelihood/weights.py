@@ -21,19 +21,6 @@ def weigh(terms: Sequence[Likelihood], weights: Weights | None) -> None:
 
     Weights become one more data array of a term: its rows, their differences and their bounds
     scale with them.
-
-    Parameters
-    ----------
-    terms
-        The subsampled terms.
-    weights
-        Name of an observed variable -> array of shape (N,), or the placeholder of a stored one; or
-        the array, if there is one term. None for rows that all count once.
-
-    Raises
-    ------
-    SettingError
-        If weights are of no such variable, or no non-negative numbers, one per row.
     """
     if weights is None:
         return

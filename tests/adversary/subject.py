@@ -13,9 +13,10 @@ from pymc_minibatch_mh.compiled.form_rows import FormRows
 from pymc_minibatch_mh.compiled.graphs import row_source
 from pymc_minibatch_mh.compiled.layout import placed
 from pymc_minibatch_mh.kernels.moves import ULPS
+from pymc_minibatch_mh.likelihood.check import rounding_of, stabilised
+from pymc_minibatch_mh.likelihood.derived import in_double
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
-from pymc_minibatch_mh.likelihood.precision import in_double, rounding_of, stabilised
 
 # The rewrites that keep digits, without which PyMC's own graph is no reference; run in Python.
 STABLE = Mode(

@@ -2,6 +2,7 @@
 
 from forms import declaring, dependent, dimensions, matrices, mixtures, regressions, writing
 from forms.form import Form
+from forms.page import WRITTEN
 
 SECTIONS = (
     regressions.real,
@@ -18,8 +19,10 @@ SECTIONS = (
     dependent.mixing,
     dependent.latent,
 )
+_DECLARED = {form.key: form for section in SECTIONS for form in section.forms}
+#: In the order of the page, and those that are not on it at the end.
 FORMS: dict[str, Form] = {
-    form.declare.__name__: form for section in SECTIONS for form in section.forms
+    key: _DECLARED[key] for key in dict.fromkeys([*WRITTEN, *_DECLARED]) if key in _DECLARED
 }
 ACCEPTED = {key: form for key, form in FORMS.items() if not form.refused}
 REFUSED = {key: form for key, form in FORMS.items() if form.refused}

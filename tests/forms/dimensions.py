@@ -23,28 +23,28 @@ def predictors(d):
     return labelled(d, "X", d.raw.X, ("obs", "column"))
 
 
-@named.accepts("regression", 'pmd.Normal("y", (X * b).sum("column"), sigma, observed=y)')
+@named.form("regression")
 def dims_regression(d):
     coords(d)
     mu = (predictors(d) * pmd.Normal("b", dims="column")).sum("column")
     pmd.Normal("y", mu, pmd.HalfNormal("s"), observed=labelled(d, "y", d.raw.y, ("obs",)))
 
 
-@named.accepts("product", 'pmd.math.dot(X, b, dim="column")')
+@named.form("product")
 def dims_product(d):
     coords(d)
     mu = predictors(d).dot(pmd.Normal("b", dims="column"), dim="column")
     pmd.Normal("y", mu, pmd.HalfNormal("s"), observed=labelled(d, "y", d.raw.y, ("obs",)))
 
 
-@named.accepts("logistic regression", 'pmd.Bernoulli("y", logit_p=...)')
+@named.form("logistic regression")
 def dims_logistic(d):
     coords(d)
     eta = (predictors(d) * pmd.Normal("b", dims="column")).sum("column")
     pmd.Bernoulli("y", logit_p=eta, observed=labelled(d, "ones", d.raw.ones, ("obs",)))
 
 
-@named.accepts("level of each group", "a.isel(group=g)", trap=GROUPS)
+@named.form("level of each group", trap=GROUPS)
 def dims_groups(d):
     coords(d)
     g = labelled(d, "g", d.raw.g, ("obs",))
@@ -52,14 +52,14 @@ def dims_groups(d):
     pmd.Normal("y", mu, pmd.HalfNormal("s"), observed=labelled(d, "y", d.raw.y, ("obs",)))
 
 
-@named.accepts("matrix of observations", 'pmd.Normal("y", m, sigma, observed=Y)')
+@named.form("matrix of observations")
 def dims_matrix(d):
     coords(d)
     m, s = pmd.Normal("m", dims="column"), pmd.HalfNormal("s", dims="column")
     pmd.Normal("y", m, s, observed=labelled(d, "Y", d.raw.Y, ("obs", "column")))
 
 
-@named.accepts("vectors", 'pmd.MvNormal("y", m, chol=L, core_dims=("column", "other"))')
+@named.form("vectors")
 def dims_vectors(d):
     coords(d)
     spread = pmd.as_xtensor(
@@ -70,12 +70,7 @@ def dims_vectors(d):
     pmd.MvNormal("y", mu, chol=spread, core_dims=("column", "other"), observed=Y)
 
 
-@named.accepts(
-    "observations along another axis",
-    'pmd.Normal("y", ...), observation_dims=["obs"]',
-    settings=(("observation_dims", ("obs",)),),
-    axis=1,
-)
+@named.form("observations along another axis", settings=(("observation_dims", ("obs",)),), axis=1)
 def dims_other_axis(d):
     coords(d)
     m = pmd.Normal("m", dims="column") + labelled(d, "x", d.raw.x, ("obs",))

@@ -17,7 +17,7 @@ CLASSES = COLUMNS
 
 @dataclass(frozen=True)
 class Form:
-    """A model in one spelling, and what becomes of it.
+    """A model in one spelling, and what becomes of it. The page has the line of PyMC it is about.
 
     Parameters
     ----------
@@ -25,8 +25,6 @@ class Form:
         What the form is, for the table.
     section
         Part of the table.
-    written
-        The line of PyMC that it is about.
     declare
         Declares the model's variables, given data; returns the model if it makes another one.
     observed
@@ -43,13 +41,17 @@ class Form:
 
     name: str
     section: str
-    written: str
-    declare: Callable[["Data"], pm.Model | None]
+    declare: "Declare"
     observed: tuple[str, ...] = ("y",)
     refused: bool = False
     settings: tuple[tuple[str, object], ...] = ()
     axis: int = 0
     trap: int = COLUMNS
+
+    @property
+    def key(self) -> str:
+        """The name with that of its part of the table."""
+        return f"{self.section}: {self.name}"
 
     def build(self, rows: int, *, mutable: bool = False) -> pm.Model:
         """Return the model on so many rows, their data in arrays or in pm.Data."""
@@ -58,7 +60,7 @@ class Form:
         with in_python, pm.Model() as model, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             changed = self.declare(Data(rows, mutable=mutable))
-        return model if changed is None else changed
+        return changed if isinstance(changed, pm.Model) else model
 
 
 class Data:
@@ -107,6 +109,10 @@ class Raw:
         self.clipped = np.clip(self.y, -1.0, 1.0)
 
 
+#: Declares a model's variables; returns the model if it makes another one.
+Declare = Callable[[Data], object]
+
+
 class Section:
     """Collects the forms of one part of the table."""
 
@@ -115,16 +121,16 @@ class Section:
         self.common = common
         self.forms: list[Form] = []
 
-    def accepts(self, name: str, written: str, **more: object) -> Callable:
-        """Register the declaration of a form whose rows are read."""
+    def form(self, name: str, **more: object) -> Callable:
+        """Register the declaration of a form."""
 
-        def register(declare: Callable[[Data], None]) -> Callable[[Data], None]:
-            settings = self.common | more
-            self.forms.append(Form(name, self.title, written, declare, **settings))
+        def register(declare: Declare) -> Declare:
+            self.forms.append(Form(name, self.title, declare, **(self.common | more)))
             return declare
 
         return register
 
-    def refuses(self, name: str, written: str, **more: object) -> Callable:
-        """Register the declaration of a form that is refused."""
-        return self.accepts(name, written, refused=True, **more)
+    def forms_of(self, declarations: dict[str, Declare]) -> None:
+        """Register declarations of one expression each, by their names."""
+        for name, declare in declarations.items():
+            self.form(name)(declare)

@@ -19,67 +19,57 @@ def means(d):
     return d.X @ pm.Normal("B", shape=(3, 3))
 
 
-@vectors.accepts("independent columns", 'pm.Normal("y", X @ B, sigma, observed=Y)')
-def normal_matrix(d):
-    pm.Normal("y", means(d), pm.HalfNormal("s", shape=3), observed=d.Y)
+vectors.forms_of(
+    {
+        "independent columns": lambda d: pm.Normal(
+            "y", means(d), pm.HalfNormal("s", shape=3), observed=d.Y
+        ),
+        "count matrix": lambda d: pm.Poisson(
+            "y", pm.math.exp(pm.Normal("a", shape=3) * d.x[:, None]), observed=d.tallies
+        ),
+        "known covariance": lambda d: pm.MvNormal("y", means(d), cov=np.eye(3) + 0.3, observed=d.Y),
+        "covariance with an LKJ prior": lambda d: pm.MvNormal(
+            "y", means(d), chol=factor(), observed=d.Y
+        ),
+        "one mean for all rows": lambda d: pm.MvNormal(
+            "y", pm.Normal("m", shape=3), chol=factor(), observed=d.Y
+        ),
+        "precision": lambda d: pm.MvNormal(
+            "y", means(d), tau=np.eye(3) * pm.HalfNormal("t"), observed=d.Y
+        ),
+        "heavy tails": lambda d: pm.MvStudentT(
+            "y", nu=4.0, mu=means(d), chol=factor(), observed=d.Y
+        ),
+    }
+)
 
 
-@vectors.accepts("count matrix", 'pm.Poisson("y", pm.math.exp(a[:, None] ...), observed=counts)')
-def count_matrix(d):
-    pm.Poisson("y", pm.math.exp(pm.Normal("a", shape=3) * d.x[:, None]), observed=d.tallies)
-
-
-@vectors.accepts("known covariance", 'pm.MvNormal("y", X @ B, cov=S)')
-def known_covariance(d):
-    pm.MvNormal("y", means(d), cov=np.eye(3) + 0.3, observed=d.Y)
-
-
-@vectors.accepts("covariance with an LKJ prior", 'pm.MvNormal("y", X @ B, chol=L)')
-def lkj(d):
-    pm.MvNormal("y", means(d), chol=factor(), observed=d.Y)
-
-
-@vectors.accepts("one mean for all rows", 'pm.MvNormal("y", m, chol=L)')
-def shared_mean(d):
-    pm.MvNormal("y", pm.Normal("m", shape=3), chol=factor(), observed=d.Y)
-
-
-@vectors.accepts("covariance from a product", 'pm.MvNormal("y", mu, cov=L @ L.T)')
+@vectors.form("covariance from a product")
 def covariance_from_factor(d):
     L = factor()
     pm.MvNormal("y", means(d), cov=L @ L.T, observed=d.Y)
 
 
-@vectors.accepts("precision", 'pm.MvNormal("y", mu, tau=T)')
-def precision(d):
-    pm.MvNormal("y", means(d), tau=np.eye(3) * pm.HalfNormal("t"), observed=d.Y)
-
-
-@vectors.accepts("covariance of each row", 'pm.MvNormal("y", mu, cov=S[None] * w[:, None, None])')
+@vectors.form("covariance of each row")
 def covariance_of_each_row(d):
     spread = pm.HalfNormal("s") * pt.as_tensor(d.weights)
     pm.MvNormal("y", means(d), cov=np.eye(3)[None] * spread[:, None, None], observed=d.Y)
 
 
-@vectors.accepts("covariance of groups", 'pm.MvNormal("y", mu, chol=Ls[g])', trap=GROUPS)
+@vectors.form("covariance of groups", trap=GROUPS)
 def covariance_of_groups(d):
     scales = pm.HalfNormal("s", shape=4)
     pm.MvNormal("y", means(d), chol=(np.eye(3) * scales[:, None, None])[d.g], observed=d.Y)
 
 
-@vectors.accepts("heavy tails", 'pm.MvStudentT("y", nu, mu, chol=L)')
-def student_vectors(d):
-    pm.MvStudentT("y", nu=4.0, mu=means(d), chol=factor(), observed=d.Y)
-
-
-@vectors.accepts("factor model, summed out", 'pm.MvNormal("y", m, cov=W @ W.T + psi)')
+@vectors.form("factor model, summed out")
 def factor_model(d):
     W = pm.Normal("W", shape=(3, 1))
     cov = W @ W.T + pt.diag(pm.HalfNormal("psi", shape=3))
     pm.MvNormal("y", pm.Normal("m", shape=3), cov=cov, observed=d.Y)
 
 
-@vectors.accepts("whitened by hand", "pt.linalg.solve_triangular(L, (Y - mu).T)")
+@vectors.form("whitened by hand")
 def whitened(d):
     def logp(value, mu, L):
         factor = L[0]
@@ -90,16 +80,14 @@ def whitened(d):
     pm.CustomDist("y", means(d), L, logp=logp, signature="(n),(n,n)->(n)", observed=d.Y)
 
 
-@vectors.accepts("short series, one a row", 'pm.AR("y", rho, observed=panel)')
+@vectors.form("short series, one a row")
 def series_by_row(d):
     start = pm.Normal.dist(0.0, 1.0, shape=(d.n,))
     rho = pm.Normal("rho", shape=1)
     pm.AR("y", rho, init_dist=start, steps=2, shape=(d.n, 3), observed=d.Y)
 
 
-@vectors.accepts(
-    "short random walks, one a row", 'pm.GaussianRandomWalk("y", mu, s, observed=panel)'
-)
+@vectors.form("short random walks, one a row")
 def walks_by_row(d):
     start = pm.Normal.dist(0.0, 1.0)
     pm.GaussianRandomWalk("y", pm.Normal("m"), pm.HalfNormal("s"), init_dist=start, observed=d.Y)
@@ -109,11 +97,8 @@ def grid(d):
     return {"time": range(3), "person": range(d.n)}
 
 
-@vectors.accepts(
-    "observations along another axis",
-    'pm.Normal("y", ..., dims=("time", "person")), observation_dims=["person"]',
-    settings=(("observation_dims", ("person",)),),
-    axis=1,
+@vectors.form(
+    "observations along another axis", settings=(("observation_dims", ("person",)),), axis=1
 )
 def other_axis(d):
     pm.modelcontext(None).add_coords(grid(d))

@@ -16,44 +16,56 @@ def weights(size=2):
     return pm.Dirichlet("w", np.ones(size))
 
 
-@mixed.accepts("two distributions", 'pm.Mixture("y", w, [pm.Normal.dist(mu, 1), pm.Cauchy.dist()])')
+mixed.forms_of(
+    {
+        "ordered means": lambda d: pm.NormalMixture(
+            "y", w=weights(), mu=ordered(), sigma=pm.HalfNormal("s"), observed=d.y
+        ),
+        "counts": lambda d: pm.Mixture(
+            "y", weights(3), pm.Poisson.dist(pm.HalfNormal("m", shape=3)), observed=d.counts
+        ),
+    }
+)
+
+
+@mixed.form("two distributions")
 def mixture_of_two(d):
     parts = [pm.Normal.dist(line(d), 1.0), pm.StudentT.dist(nu=3, mu=0.0, sigma=2.0)]
     pm.Mixture("y", weights(), parts, observed=d.y)
 
 
-@mixed.accepts("components of shape (K,)", 'pm.Mixture("y", w, pm.Normal.dist(m, s))')
+@mixed.form("components of shape (K,)")
 def mixture_batched(d):
     parts = pm.Normal.dist(pm.Normal("m", shape=3), pm.HalfNormal("s", shape=3))
     pm.Mixture("y", weights(3), parts, observed=d.y)
 
 
-@mixed.accepts("components of shape (N, K)", 'pm.Mixture("y", w, pm.Normal.dist(X @ B, s))')
+@mixed.form("components of shape (N, K)")
 def mixture_of_regressions(d):
     parts = pm.Normal.dist(d.X @ pm.Normal("B", shape=(3, 3)), pm.HalfNormal("s", shape=3))
     pm.Mixture("y", weights(3), parts, observed=d.y)
 
 
-@mixed.accepts("normal mixture", 'pm.NormalMixture("y", w, mu=m, sigma=s)')
+@mixed.form("normal mixture")
 def normal_mixture(d):
     m, s = pm.Normal("m", shape=3), pm.HalfNormal("s", shape=3)
     pm.NormalMixture("y", w=weights(3), mu=m, sigma=s, observed=d.y)
 
 
-@mixed.accepts("weights of each row", "pm.NormalMixture(w=pm.math.softmax(X @ B, axis=1), ...)")
+@mixed.form("weights of each row")
 def mixture_of_experts(d):
     w = pm.math.softmax(d.X @ pm.Normal("B", shape=(3, 3)), axis=1)
     pm.NormalMixture("y", w=w, mu=pm.Normal("m", shape=3), sigma=1.0, observed=d.y)
 
 
-@mixed.accepts("weights of two components", "w=pt.stack([p, 1 - p], axis=-1)")
+@mixed.form("weights of two components")
 def stacked_weights(d):
     p = pm.math.sigmoid(line(d))
     w = pt.stack([p, 1.0 - p], axis=-1)
     pm.Mixture("y", w, [pm.Poisson.dist(2.0), pm.Poisson.dist(5.0)], observed=d.counts)
 
 
-@mixed.accepts("latent classes summed out", 'pymc_extras.marginalize(model, ["k"]) of mu[k]')
+@mixed.form("latent classes summed out")
 def latent_classes(d):
     m, s = pm.Normal("m", shape=3), pm.HalfNormal("s", shape=3)
     pm.CustomDist("y", weights(3), m, s, logp=_over_classes, observed=d.y)
@@ -68,49 +80,33 @@ def _over_classes(value, w, m, s):
     return pt.logsumexp(vectorize_graph(given, {k: classes}), axis=0)
 
 
-@mixed.accepts("ordered means", "pm.NormalMixture(mu=pm.Normal(..., transform=ordered))")
-def mixture_with_ordered_means(d):
-    pm.NormalMixture("y", w=weights(), mu=ordered(), sigma=pm.HalfNormal("s"), observed=d.y)
-
-
-@mixed.accepts("counts", 'pm.Mixture("y", w, pm.Poisson.dist(rates))')
-def poisson_mixture(d):
-    pm.Mixture("y", weights(3), pm.Poisson.dist(pm.HalfNormal("m", shape=3)), observed=d.counts)
-
-
-@mixed.accepts(
-    "outliers", 'pm.Mixture("y", [1 - e, e], [pm.Normal.dist(mu, s), pm.Normal.dist(mu, 10)])'
-)
+@mixed.form("outliers")
 def outliers(d):
     e, mu = pm.Beta("e", 1, 9), line(d)
     parts = [pm.Normal.dist(mu, pm.HalfNormal("s")), pm.Normal.dist(mu, 10.0)]
     pm.Mixture("y", pt.stack([1.0 - e, e]), parts, observed=d.y)
 
 
-@mixed.accepts("point mass", "pm.Mixture(comp_dists=[pm.DiracDelta.dist(0), pm.Poisson.dist(mu)])")
+@mixed.form("point mass")
 def point_mass(d):
     parts = [pm.DiracDelta.dist(0), pm.Poisson.dist(pm.math.exp(line(d)))]
     pm.Mixture("y", weights(), parts, observed=d.counts)
 
 
-@mixed.accepts("matrix of mixtures", "pm.NormalMixture(..., observed=Y)")
+@mixed.form("matrix of mixtures")
 def matrix_of_mixtures(d):
     m = pm.Normal("m", shape=2)
     pm.NormalMixture("y", w=weights(), mu=m, sigma=1.0, observed=d.Y)
 
 
-@mixed.accepts(
-    "vectors", 'pm.Mixture("y", w, [pm.MvNormal.dist(m1, S1), pm.MvNormal.dist(m2, S2)])'
-)
+@mixed.form("vectors")
 def mixture_of_vectors(d):
     m = pm.Normal("m", shape=(2, 3))
     parts = [pm.MvNormal.dist(m[0], np.eye(3)), pm.MvNormal.dist(m[1], 2.0 * np.eye(3))]
     pm.Mixture("y", weights(), parts, observed=d.Y)
 
 
-@mixed.accepts(
-    "latent class, summed out by hand", "pm.CustomDist(logp=lambda v, p, m: pt.logaddexp(...))"
-)
+@mixed.form("latent class, summed out by hand")
 def mixture_by_hand(d):
     def logp(value, p, low, high):
         first = pt.log(p) - 0.5 * (value - low) ** 2
@@ -120,54 +116,54 @@ def mixture_by_hand(d):
     pm.CustomDist("y", p, m[0], m[1], logp=logp, observed=d.y)
 
 
-@cut.accepts("censored", 'pm.Censored("y", pm.Normal.dist(mu, s), lower=-1, upper=1)')
+cut.forms_of(
+    {
+        "truncated normal": lambda d: pm.TruncatedNormal(
+            "y", line(d), pm.HalfNormal("s"), lower=0.0, observed=d.positive
+        ),
+    }
+)
+
+
+@cut.form("censored")
 def censored(d):
     latent = pm.Normal.dist(line(d), pm.HalfNormal("s"))
     pm.Censored("y", latent, lower=-1.0, upper=1.0, observed=d.clipped)
 
 
-@cut.accepts(
-    "censored at a time of each row", 'pm.Censored("y", pm.Weibull.dist(k, scale), None, end)'
-)
+@cut.form("censored at a time of each row")
 def censored_by_row(d):
     latent = pm.Weibull.dist(alpha=pm.HalfNormal("k"), beta=pm.math.exp(line(d)))
     ends = d("ends", np.where(d.raw.ones == 1, d.raw.positive, 50.0))
     pm.Censored("y", latent, lower=None, upper=ends, observed=d.positive)
 
 
-@cut.accepts("censored counts", 'pm.Censored("y", pm.Poisson.dist(mu), upper=4)')
+@cut.form("censored counts")
 def censored_counts(d):
     capped = d("capped", np.minimum(d.raw.counts, 4))
     latent = pm.Poisson.dist(pm.math.exp(line(d)))
     pm.Censored("y", latent, lower=None, upper=4, observed=capped)
 
 
-@cut.accepts("truncated", 'pm.Truncated("y", pm.Normal.dist(mu, s), lower=-9, upper=9)')
+@cut.form("truncated")
 def truncated(d):
     latent = pm.Normal.dist(line(d), pm.HalfNormal("s"))
     pm.Truncated("y", latent, lower=-9.0, upper=9.0, observed=d.y)
 
 
-@cut.accepts(
-    "truncated at a limit of each row", 'pm.Truncated("y", pm.Normal.dist(mu, s), lower=entry)'
-)
+@cut.form("truncated at a limit of each row")
 def truncated_by_row(d):
     latent = pm.Normal.dist(line(d), pm.HalfNormal("s"))
     pm.Truncated("y", latent, lower=d("entry", d.raw.y - 0.5), observed=d.y)
 
 
-@cut.accepts("truncated normal", 'pm.TruncatedNormal("y", mu, s, lower=0)')
-def truncated_normal(d):
-    pm.TruncatedNormal("y", line(d), pm.HalfNormal("s"), lower=0.0, observed=d.positive)
-
-
-@cut.accepts("truncated counts", 'pm.Truncated("y", pm.Poisson.dist(mu), lower=1)')
+@cut.form("truncated counts")
 def truncated_counts(d):
     latent = pm.Poisson.dist(pm.math.exp(d.X @ slopes()))
     pm.Truncated("y", latent, lower=1, observed=d("tries", d.raw.counts + 1))
 
 
-@cut.accepts("interval of each row", "pm.CustomDist(logp=lambda v, mu, lo, hi: log P(lo < v < hi))")
+@cut.form("interval of each row")
 def intervals(d):
     def logp(value, mu, width):
         upper = pm.logcdf(pm.Normal.dist(mu, 1.0), value + width)
@@ -176,7 +172,7 @@ def intervals(d):
     pm.CustomDist("y", line(d), d.weights, logp=logp, observed=d.y)
 
 
-@cut.accepts("survival with an event indicator", "pm.CustomDist(logp=lambda t, eta, event: ...)")
+@cut.form("survival with an event indicator")
 def survival(d):
     def logp(time, eta, event):
         return event * eta - time * pt.exp(eta)

@@ -5,16 +5,14 @@ Run ``PYTHONPATH=tests python -m forms.table`` in the root of the repository to 
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from forms.catalogue import FORMS
 from forms.certificate import certificate, split_form
 from forms.form import Form
+from forms.page import MARKERS, PAGE, WRITTEN
 from pymc_minibatch_mh.errors import UnsupportedModelError
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 
-PAGE = Path(__file__).with_name("README.md")
-MARKERS = ("<!-- forms: begin -->\n", "<!-- forms: end -->")
 HEAD = "| form | as written | accepted | certified | reason |\n| --- | --- | --- | --- | --- |\n"
 
 
@@ -37,7 +35,7 @@ def line(form: Form, parts: Factorization | None = None) -> str:
     else:
         accepted, reason = "yes", found.reason
         certified = {2: "yes", None: "no"}.get(found.order, f"`taylor_order={found.order}`")
-    exprs = (form.name, f"`{form.written}`", accepted, certified, reason)
+    exprs = (form.name, f"`{WRITTEN[form.key]}`", accepted, certified, reason)
     return "| " + " | ".join(expr.replace("|", "\\|") for expr in exprs) + " |\n"
 
 
@@ -45,11 +43,6 @@ def without_variable(refusal: str) -> str:
     """Return the cause that a refusal gives."""
     cause = re.split(r", so (?:it cannot be|there is nothing)", refusal)[0]
     return cause.split("' ", 1)[-1].removeprefix("cannot be split into observations: ")
-
-
-def between(page: str, markers: tuple[str, str]) -> str:
-    """Return what a page has between two markers."""
-    return page.split(markers[0])[1].split(markers[1], maxsplit=1)[0]
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 
 from forms.catalogue import REFUSED
+from forms.page import WRITTEN
 from forms.reading import parts_of
 from inputs.case import Section, build_on
 from pymc_minibatch_mh import TunaMH
@@ -11,9 +12,9 @@ from pymc_minibatch_mh import TunaMH
 dependent = Section("Dependent or unsplittable models")
 steps = Section("Variables that a step cannot move")
 
-for form in REFUSED.values():
+for key, form in REFUSED.items():
     dependent.gives(
-        form.written, lambda g, form=form: parts_of(form.build(37, mutable=False), form)
+        WRITTEN[key], lambda g, form=form: parts_of(form.build(37, mutable=False), form)
     )
 
 

@@ -4,11 +4,10 @@ import numpy as np
 import pytensor.tensor as pt
 
 import pymc_minibatch_mh.likelihood.function  # noqa: F401 - registers all rules
-from likelihood.evaluation import evaluate
+from likelihood.evaluation import function_of
 from likelihood.expressions import value_of
 from pymc_minibatch_mh.likelihood import lower
 from pymc_minibatch_mh.likelihood.exprs import ExprGraph
-from pymc_minibatch_mh.likelihood.lower import Tensor
 
 RNG = np.random.default_rng(31)
 BATCH = 5
@@ -16,6 +15,7 @@ THETA = RNG.normal(size=6)
 ROWS = RNG.normal(size=(BATCH, 3))
 CHOSEN = RNG.integers(-3, 3, size=(BATCH, 2))
 MANY = RNG.integers(100, 127, size=(BATCH, 2)).astype(np.int8)
+DATA = (ROWS, CHOSEN, MANY)
 
 theta = pt.vector("theta", shape=(6,))
 rows = pt.tensor("rows", dtype="float64", shape=(None, 3))
@@ -28,34 +28,25 @@ numbers = pt.arange(length)
 
 
 def taken_apart(graph):
+    """Return the expressions of a batch of one row."""
     exprs = ExprGraph()
     position = np.array([exprs.coordinate(k) for k in range(6)], dtype=object)
-    leaves = {theta: Tensor(position, None), length: Tensor(lower.single(exprs.length()), None)}
+    leaves = {theta: position, length: lower.constants(exprs, 1)}
     for number, batch in enumerate((rows, chosen, many)):
         width, dtype = batch.type.shape[1], np.dtype(batch.dtype)
         entries = [exprs.data(number, (k,), dtype) for k in range(width)]
-        leaves[batch] = Tensor(np.array([entries], dtype=object), 0)
+        leaves[batch] = np.array([entries], dtype=object)
     return lower.lower(exprs, graph, leaves)
 
 
-def put_together(tensor):
-    """Return the value of a tensor of cells for all rows of the batch."""
-    shape = list(tensor.exprs.shape)
-    if tensor.axis is not None:
-        assert shape[tensor.axis] == 1
-        shape[tensor.axis] = BATCH
-    result = np.empty(shape)
-    for place in np.ndindex(*tensor.exprs.shape):
-        where = list(place)
-        if tensor.axis is not None:
-            where[tensor.axis] = slice(None)
-        result[tuple(where)] = value_of(tensor.exprs[place], THETA, (ROWS, CHOSEN, MANY))
-    return result
-
-
 def is_right(graph):
-    expected = evaluate(
-        [theta, rows, chosen, many, length], graph, [THETA, ROWS, CHOSEN, MANY, BATCH]
-    )
-    found = put_together(taken_apart(graph))
-    return found.shape == expected.shape and np.allclose(found, expected, rtol=1e-10)
+    """Whether every row has the values that PyTensor computes for a batch of that row."""
+    found = taken_apart(graph)
+    values = [np.broadcast_to(value_of(x, THETA, DATA), BATCH) for x in found.flat]
+    expected = function_of([theta, rows, chosen, many, length], graph)
+    for row in range(BATCH):
+        own = expected(THETA, *(data[row : row + 1] for data in DATA), 1)
+        mine = np.reshape([value[row] for value in values], found.shape)
+        if own.shape != found.shape or not np.allclose(mine, own, rtol=1e-10):
+            return False
+    return True

@@ -11,12 +11,10 @@ from pymc_minibatch_mh.likelihood.exprs import (
     Constant,
     ExprGraph,
     Gather,
-    LoweringError,
     Monomial,
     sum_of,
 )
 from pymc_minibatch_mh.likelihood.patterns import is_finite, is_positive, varies
-from pymc_minibatch_mh.likelihood.simplify import apply
 
 
 @pytest.fixture
@@ -104,11 +102,6 @@ def test_what_varies_in_every_row_is_known(exprs):
     assert not varies(gathered, u)
     assert not varies(exprs.node(scalar.mul, (x, exp)))
     assert not varies(exprs.node(scalar.abs, (u,)))
-
-
-def test_numbers_of_rows_are_no_data(exprs):
-    with pytest.raises(LoweringError, match="number of rows"):
-        apply(exprs, scalar.mul, exprs.coordinate(0), exprs.length())
 
 
 def test_scaling_by_what_is_not_finite_leaves_no_finite_factor(exprs):

@@ -1,16 +1,26 @@
-"""Differences of remainders without cancellation, and the rounding errors they own up to."""
+"""Compiled derivatives and differences of rows, against those in fifty digits.
 
-from itertools import product
+Differences are without cancellation, and own up to their rounding errors.
+"""
+
+from itertools import combinations_with_replacement, product
 
 import mpmath as mp
 import numpy as np
+import pymc as pm
+from pymc.distributions.dist_math import i0e_scalar
+from pytensor.scalar import basic as scalar
 
 from compiled.fitted import arguments_of, leaves_of_rows, rows_of, run
 from every import every
 from families import FAMILIES
 from likelihood.exact import DIGITS, exact_row
-from likelihood.test_slopes import indices
+from pymc_minibatch_mh.compiled.compiled_model import CompiledModel
+from pymc_minibatch_mh.compiled.scalars import compiled_rowwise, composite_of, leaves_of
 from pymc_minibatch_mh.kernels.moves import ULPS
+from pymc_minibatch_mh.likelihood.differences import Slopes
+from pymc_minibatch_mh.likelihood.exprs import ExprGraph
+from pymc_minibatch_mh.likelihood.factorization import factorize
 from tiers import QUICK, fast
 
 ROWS = np.array([0, 1, 7, 500])
@@ -82,3 +92,72 @@ def test_the_way_back_has_the_opposite_difference_to_the_last_bit(name, order):
             forth = run(function, centre, here, there, leaves, width=2)[:, 0]
             back = run(function, centre, there, here, leaves, width=2)[:, 0]
             np.testing.assert_array_equal(forth, -back)
+
+
+CHECKED = [0, 1, 7, 500]
+
+
+def indices(m, orders):
+    return [i for order in orders for i in combinations_with_replacement(range(m), order)]
+
+
+def exact_derivatives(row, arguments, orders):
+    """Return the partial derivatives in the order in which they are compiled."""
+    return np.array([float(row.derivative(arguments, i)) for i in indices(len(arguments), orders)])
+
+
+def compiled_derivatives(found, term, rows, orders):
+    m = len(found.functions[term].arguments)
+    arguments, leaves = arguments_of(found, term, rows), leaves_of_rows(found, term, rows)
+    roles = found.compiled.thirds() if orders == (3,) else found.compiled.slopes()
+    return run(roles[term], arguments, leaves, width=len(indices(m, orders)))
+
+
+@every("orders", [(0, 1, 2), (3,)], ids=["to the second", "the third"])
+@every("name", fast(SMOOTH))
+def test_derivatives_are_those_of_the_exact_function(name, orders):
+    found = rows_of(name)
+    for term, function in enumerate(found.functions):
+        ours = compiled_derivatives(found, term, CHECKED, orders)
+        for row, values in zip(CHECKED, ours, strict=True):
+            point = arguments_of(found, term, [row])[0]
+            exact = exact_derivatives(exact_row(function, row), point, orders)
+            scale = np.abs(exact).max()
+            np.testing.assert_allclose(values, exact, rtol=1e-9, atol=1e-11 * scale)
+
+
+def test_a_kink_has_the_slopes_of_its_sides():
+    found = rows_of("laplace")
+    ours = compiled_derivatives(found, 0, CHECKED, (0, 1, 2))
+    y = leaves_of_rows(found, 0, CHECKED)[:, 0]
+    for values, row, observed in zip(ours, CHECKED, y, strict=True):
+        exact = exact_row(found.functions[0], row)
+        point = arguments_of(found, 0, [row])[0]
+        with mp.workdps(DIGITS):
+            here = float(exact(*map(mp.mpf, point)))
+        np.testing.assert_allclose(values[0], here, rtol=1e-12)
+        assert np.isfinite(values).all()
+        assert np.isfinite(observed)
+
+
+@every("x", [0.02, 0.7, 3.0, 40.0, 2_000.0])
+def test_derivatives_of_the_von_mises_normaliser_are_exact(x):
+    exprs = ExprGraph()
+    root = exprs.node(scalar.log, (exprs.node(i0e_scalar, (exprs.argument(0),)),))
+    slopes = Slopes(exprs)
+    outputs = [slopes.of(root, *[0] * order) for order in (1, 2)]
+    function = compiled_rowwise(composite_of(outputs, 1, leaves_of(outputs)))
+    ours = run(function, np.array([[x]]), width=2)
+    with mp.workdps(DIGITS):
+        ratio = mp.besseli(1, x) / mp.besseli(0, x)
+        exact = [float(ratio - 1), float(1 - ratio / x - ratio**2)]
+    np.testing.assert_allclose(ours[0], exact, rtol=1e-12, atol=1e-15)
+
+
+def test_rows_with_a_free_concentration_are_functions_of_forms():
+    angles = np.random.default_rng(3).vonmises(0.3, 2.0, 500)
+    with pm.Model() as model:
+        direction, kappa = pm.Normal("direction"), pm.HalfNormal("kappa")
+        pm.VonMises("angles", direction, kappa, observed=angles)
+    compiled = CompiledModel(factorize(model, model.value_vars, min_rows=1), None)
+    assert compiled.why_graph == ""

@@ -13,8 +13,8 @@ from forms.reading import parts_of
 from likelihood.evaluation import positions, split_of
 from likelihood.together import assert_put_together_again, put_together
 from pymc_minibatch_mh.errors import BoundsError
-from pymc_minibatch_mh.likelihood import arithmetic, choice, lower
-from pymc_minibatch_mh.likelihood.exprs import ExprGraph
+from pymc_minibatch_mh.likelihood import choice, lower
+from pymc_minibatch_mh.likelihood.exprs import ExprGraph, Gather
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 from tiers import fast
 
@@ -118,16 +118,6 @@ def an_impossible_choice_that_is_never_made():
     normal(table[np.where(classes == 1, 0, classes)])
 
 
-@model
-def columns_chosen_by_data():
-    normal((pm.Data("X", X) + pm.Normal("a"))[np.arange(N), pm.Data("k", classes)])
-
-
-@model
-def columns_of_the_transpose_chosen_by_data():
-    normal((pm.Data("X", X).T * pm.Normal("b", shape=3)[:, None])[classes, np.arange(N)])
-
-
 def small(values, dtype):
     return pytensor.shared(values.astype(dtype), name=f"{dtype} {values.sum()}")
 
@@ -160,11 +150,6 @@ def arithmetic_of_small_types_as_the_model_has_it():
     few = small(g, "int8")
     short = small(x, "float32")
     normal(pm.Normal("a") * (pt.exp(few) / (1 + pt.exp(short)) + few * 60 + short**2))
-
-
-@model
-def sums_of_booleans_count():
-    normal(pm.Normal("a") * (pm.Data("X", X) > 0.0).sum(axis=1))
 
 
 @model
@@ -260,37 +245,8 @@ def factors_of_groups_beside_a_reference():
 
 
 @model
-def hurdle():
-    psi = pm.math.sigmoid(pm.Normal("p") * x)
-    pm.HurdlePoisson("y", psi=psi, mu=pm.math.exp(pm.Normal("a") + x), observed=counts)
-
-
-@model
-def zero_inflated_negative_binomial():
-    mu = pm.math.exp(pm.Normal("a") + x)
-    alpha = pm.HalfNormal("alpha")
-    pm.ZeroInflatedNegativeBinomial("y", psi=0.7, mu=mu, alpha=alpha, observed=counts)
-
-
-@model
 def cumulated_coefficients():
     normal(X @ pt.cumsum(pm.Normal("b", shape=3)) + X @ pt.cumprod(pm.Normal("c", shape=3)))
-
-
-@model
-def products_along_the_columns():
-    normal(pt.prod(1.0 + 0.1 * X * pm.Normal("b", shape=3), axis=1))
-
-
-@model
-def largest_of_the_columns():
-    normal((X * pm.Normal("b", shape=3)).max(axis=1))
-
-
-@model
-def entries_set_one_by_one():
-    b = pm.Normal("b", shape=3)
-    normal(X @ pt.set_subtensor(b[1:], pt.exp(b[:2])))
 
 
 @model
@@ -358,6 +314,7 @@ def through(*etas):
     return lambda a, b: pm.CustomDist("y", *etas[0](a, b), logp=logp, observed=y)
 
 
+#: Pairs of arguments that count once, and that count twice.
 TOGETHER = {
     "once scaled by data": lambda a, b: (a + b * x, pt.as_tensor(y) * (a + b * x)),
     "of opposite sign": lambda a, b: (a + b * x, -a - b * x),
@@ -375,22 +332,13 @@ APART = {
 }
 
 
-@every("name", TOGETHER)
-def test_arguments_that_differ_by_data_count_once(name):
+@every("name", [*TOGETHER, *APART])
+def test_arguments_that_differ_by_data_count_once_and_others_twice(name):
     def build():
-        through(TOGETHER[name])(pm.Normal("a"), pm.Normal("b"))
+        through((TOGETHER | APART)[name])(pm.Normal("a"), pm.Normal("b"))
 
     (function,) = assert_put_together_again(built(build))
-    assert len(function.arguments) == 1
-
-
-@every("name", APART)
-def test_arguments_that_differ_otherwise_count_twice(name):
-    def build():
-        through(APART[name])(pm.Normal("a"), pm.Normal("b"))
-
-    (function,) = assert_put_together_again(built(build))
-    assert len(function.arguments) == 2
+    assert len(function.arguments) == 1 + (name in APART)
 
 
 def test_a_sum_of_two_arguments_is_no_third():
@@ -448,7 +396,7 @@ def test_the_predictor_of_all_rows_is_not_taken_apart_for_its_shape(monkeypatch)
         return constants(exprs, values)
 
     monkeypatch.setattr(lower, "constants", few_constants)
-    form = FORMS["categorical_softmax"]
+    form = FORMS["Classes: softmax of each row"]
     row_functions(parts_of(form.build(N, mutable=True), form))
 
 
@@ -524,37 +472,39 @@ def test_the_same_model_gives_the_same_forms():
 # Each mutant is a plausible mistake that the comparison with the model must notice.
 
 
-def assert_noticed(name):
-    with pytest.raises(AssertionError):
-        assert_put_together_again(built(MODELS[name]))
+def from_the_start(exprs, index, k, count):
+    return exprs.node(pytensor.scalar.eq, (index, exprs.constant(k)))
 
 
-def test_mutant_that_gathers_the_next_coordinate_is_caught(monkeypatch):
-    gather = choice.Gather
-    monkeypatch.setattr(choice, "Gather", lambda first, *rest: gather(first + 1, *rest))
-    assert_noticed("groups_beside_predictors")
+#: Name -> what is replaced where, by what, and the model that notices.
+MUTANTS = {
+    "the next coordinate is gathered": (
+        choice,
+        "Gather",
+        lambda first, *rest: Gather(first + 1, *rest),
+        "groups_beside_predictors",
+    ),
+    "the stride is forgotten": (
+        choice,
+        "Gather",
+        lambda first, step, *rest: Gather(0, 1, *rest),
+        "every_other_coefficient",
+    ),
+    "indices are not counted from the end": (
+        choice, "_is_chosen", from_the_start, "a_reference_group_counted_from_the_end",
+    ),
+    "small types are multiplied": (
+        ExprGraph, "_in_reals", lambda self, exprs: exprs, "products_that_would_overflow",
+    ),
+    "offsets are dropped": (
+        ExprGraph, "plus", lambda self, exprs: self.zero, "groups_beside_predictors",
+    ),
+}  # fmt: skip
 
 
-def test_mutant_that_forgets_the_stride_is_caught(monkeypatch):
-    gather = choice.Gather
-    monkeypatch.setattr(choice, "Gather", lambda first, step, *rest: gather(0, 1, *rest))
-    assert_noticed("every_other_coefficient")
-
-
-def test_mutant_that_forgets_indices_from_the_end_is_caught(monkeypatch):
-    def chosen(exprs, index, k, count):
-        return exprs.node(pytensor.scalar.eq, (index, exprs.constant(k)))
-
-    monkeypatch.setattr(choice, "_is_chosen", chosen)
-    assert_noticed("a_reference_group_counted_from_the_end")
-
-
-def test_mutant_that_multiplies_small_types_is_caught(monkeypatch):
-    monkeypatch.setattr(ExprGraph, "_in_reals", lambda self, exprs: exprs)
-    with np.errstate(over="ignore"):
-        assert_noticed("products_that_would_overflow")
-
-
-def test_mutant_that_drops_offsets_is_caught(monkeypatch):
-    monkeypatch.setattr(arithmetic.ExprGraph, "plus", lambda self, exprs: self.zero)
-    assert_noticed("groups_beside_predictors")
+@every("name", MUTANTS)
+def test_mutant_is_caught(name, monkeypatch):
+    *change, model = MUTANTS[name]
+    monkeypatch.setattr(*change)
+    with pytest.raises(AssertionError), np.errstate(over="ignore"):
+        assert_put_together_again(built(MODELS[model]))

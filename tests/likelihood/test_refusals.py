@@ -1,7 +1,6 @@
 """Models that the forms of the other catalogue do not have, refused with their whole messages."""
 
 import re
-import warnings
 
 import numpy as np
 import pymc as pm
@@ -30,9 +29,6 @@ SUMMARISE = (
     ", so it cannot be subsampled. Compute such a summary from the data alone, before the model, "
     "or use pm.NUTS()."
 )
-MARGINALISE = (
-    ", so it cannot be subsampled. Marginalise that variable, or sample the model with pm.NUTS()."
-)
 MINIBATCH = (
     "is declared with total_size= or pm.Minibatch, which rescales a random batch, so it cannot be "
     "subsampled. Give the model all rows and drop total_size; this step draws its own batches."
@@ -49,10 +45,6 @@ def refused(message):
     return register
 
 
-def running(op):
-    return f"'y' cannot be split into observations: {op} runs over the observations" + WAY_ON
-
-
 def unknown(op):
     return (
         f"'y' cannot be split into observations: {op} is not known to keep observations apart"
@@ -63,13 +55,6 @@ def unknown(op):
 PART = (
     "'y' cannot be split into observations: a slice takes a part of the observations or reorders "
     "them" + WAY_ON
-)
-JOINED = (
-    "'y' cannot be split into observations: observations are joined from several parts" + WAY_ON
-)
-RESHAPED = (
-    "'y' cannot be split into observations: a reshape must keep the observations on the first axis"
-    + WAY_ON
 )
 
 
@@ -84,7 +69,7 @@ def column():
 # Custom densities whose entries depend on other observations.
 
 
-@refused(running("CumOp"))
+@refused("'y' cannot be split into observations: CumOp runs over the observations" + WAY_ON)
 def custom_density_of_running_sums():
     pm.CustomDist(
         "y", pm.Normal("a"), logp=lambda v, a: -((v.cumsum() - a) ** 2), observed=pm.Data("d", y)
@@ -106,50 +91,7 @@ def custom_density_of_another_length():
     pm.CustomDist("y", pm.Normal("a"), logp=lambda v, a: pt.zeros(5) - a**2, observed=y)
 
 
-# Latent variables.
-
-
-@refused("'y' has a free variable with one value per observation ('z')" + MARGINALISE)
-def positive_latent_variable_of_each_row():
-    pm.Normal("y", 0.0, pm.HalfNormal("z", shape=N), observed=y)
-
-
-@refused("'y' has a free variable with one value per observation ('z')" + MARGINALISE)
-def latent_simplex_of_each_row():
-    pm.Categorical("y", pm.Dirichlet("z", np.ones((N, 3))), observed=np.zeros(N, int))
-
-
-# Missing values and batches of somebody else.
-
-
-def imputed(data):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        observe(pm.Normal("a"), observed=data)
-
-
-MISSING = (
-    "'y' has missing values that PyMC imputes, one latent variable each, so it cannot be "
-    "subsampled. Drop the rows with missing values, or sample with pm.NUTS()."
-)
-
-
-@refused(MISSING)
-def masked_values():
-    imputed(np.ma.masked_array(y, mask=x > 0))
-
-
-@refused("'y' has missing values (NaN) in its data, so it cannot be subsampled. Drop the rows ")
-def missing_values_in_mutable_data():
-    data = pm.Data("d", y)
-    observe(pm.Normal("a"), observed=data)
-    data.set_value(np.where(x > 0, y, np.nan))
-
-
-@refused(f"'y' {MINIBATCH}")
-def minibatches_without_total_size():
-    with pytest.warns(UserWarning, match="total_size not provided"):
-        observe(pm.Normal("a"), observed=pm.Minibatch(y, batch_size=5))
+# Batches of somebody else.
 
 
 @refused(f"'z' {MINIBATCH}")
@@ -159,21 +101,6 @@ def minibatches_of_a_likelihood_that_is_not_subsampled():
     pm.Normal("z", a, observed=pm.Minibatch(y, batch_size=5), total_size=N)
 
 
-# Potentials and observations that are expressions.
-
-
-@refused("'y' is observed through")
-def expression_as_observations_that_nobody_names():
-    observe(pm.Normal("a"), observed=column() * 2.0)
-
-
-@refused("'extra' is a potential on data that a likelihood reads by rows, so it cannot be subs")
-def potential_on_observations():
-    a = pm.Normal("a")
-    observe(a)
-    pm.Potential("extra", -((a - y) ** 2).sum())
-
-
 # Sums over rows that involve parameters.
 
 
@@ -181,12 +108,6 @@ def potential_on_observations():
 def centred_predictor():
     b = pm.Normal("b", shape=3)
     observe(X @ b - (X @ b).mean())
-
-
-@refused("'y' has a term that combines all rows of 'X' with 'b'" + SUMMARISE)
-def centred_predictor_of_mutable_data():
-    mu = pm.Data("X", X) @ pm.Normal("b", shape=3)
-    observe((mu - mu.mean()) / mu.std())
 
 
 @refused("'y' has a term that combines all rows of 'x' with 'b'" + SUMMARISE)
@@ -206,12 +127,6 @@ def kernel_between_rows():
     data = column()
     distance = (data[:, None] - data[None, :]) ** 2
     observe(pt.exp(-distance / pm.HalfNormal("l")) @ pm.Normal("a", shape=N))
-
-
-@refused(JOINED)
-def differenced_predictor():
-    mu = column() * pm.Normal("b")
-    observe(pt.concatenate([[0.0], mu[1:] - mu[:-1]]))
 
 
 @refused(
@@ -240,29 +155,6 @@ def first_rows_of_longer_data():
     observe(pt.logsumexp(longer * pm.Normal("b"), axis=1)[:N])
 
 
-@refused(unknown("Nonzero"))
-def rows_where_a_condition_holds():
-    mu = pm.Data("x", np.tile(x, 2)) * pm.Normal("b")
-    observe(mu[pt.nonzero(mu > 0.0)[0]])
-
-
-@refused(RESHAPED)
-def rows_reshaped_across():
-    observe((pm.Data("X", X) * pm.Normal("b")).reshape((3, N)).T, observed=X)
-
-
-@refused(RESHAPED)
-def rows_paired_up():
-    pairs = (pt.as_tensor(x) * pm.Normal("b")).reshape((N // 2, 2))
-    pm.Normal("y", pairs, observed=y.reshape(-1, 2))
-
-
-@refused(RESHAPED)
-def two_columns_stacked_as_rows():
-    both = pt.stack([column(), pm.Data("z", y)]) * pm.Normal("b")
-    pm.Normal("y", both.reshape((2 * N,)), observed=RNG.normal(size=2 * N))
-
-
 # Operations that hide what is inside.
 
 
@@ -287,11 +179,6 @@ def rows_cut_into_parts():
 @refused("'y' uses 'x', an array of type float16 with 1 axes, so it cannot be subsampled. Use real")
 def numbers_of_sixteen_bits():
     observe(pytensor.shared(x.astype("float16"), name="x") * pm.Normal("b"))
-
-
-@refused("'k' is discrete, and proposals move continuous variables only. Leave it out of vars=")
-def discrete_variable():
-    observe(pm.Normal("a", shape=2)[pm.Bernoulli("k", 0.5)])
 
 
 def built(build):

@@ -153,13 +153,6 @@ def test_no_more_than_the_index_is_read_to_check_it():
     assert set(storage.asked) == {"g"}
 
 
-def test_a_missing_number_is_named_with_its_row():
-    wrong = ARRAYS["offset"].copy()
-    wrong[7_321] = np.nan
-    with poisson(changed(offset=wrong).data), pytest.raises(ValueError, match=r"row 7321"):
-        TunaMH()
-
-
 def test_a_missing_number_is_sought_some_rows_at_a_time(monkeypatch):
     monkeypatch.setattr(full_data, "SOUGHT_ROWS", 1_000)
     wrong = ARRAYS["offset"].copy()

@@ -83,7 +83,6 @@ def test_an_axis_that_is_drawn_together_has_no_rows():
     ("observed", "dims", "message"),
     [
         (None, ["persons"], r"names 'persons', which is no dim of this model\. Choose from \['oth"),
-        (None, "person", r"is a string\. Use a list of names of dims, such as \['person'\]\.$"),
         (["z"], ["person"], r"^'z' has none of observation_dims=\['person'\]: .* Name the one"),
         (None, ["person", "other"], r"^'square' has more than one of observation_dims="),
         (["square"], ["person", "other"], r"^'square' has more than one of observation_dims="),
@@ -99,14 +98,6 @@ def test_mutant_that_takes_the_first_axis_is_noticed(monkeypatch):
     monkeypatch.setattr(terms, "_own_dims", lambda model, name, dims: [0])
     with pytest.raises(AssertionError):
         test_a_term_has_the_rows_of_its_axis.__wrapped__(PERSONS)
-
-
-def test_a_likelihood_in_a_potential_is_named():
-    with pm.Model() as model:
-        pm.Potential("fit", -((pm.Normal("a") - PANEL) ** 2).sum())
-    message = r"^'fit' is a potential, which has no rows, .* pm\.CustomDist\(\.\.\., logp=\.\.\., "
-    with pytest.raises(UnsupportedModelError, match=message):
-        chosen_terms(model, None, 1)
 
 
 @pytest.mark.filterwarnings("ignore:Data in y contains missing values")

@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from bounds.certified import evaluate
 from likelihood.evaluation import positions, split_of, whole_rows
-from likelihood.expressions import plain
-from pymc_minibatch_mh.likelihood.exprs import Argument
 from pymc_minibatch_mh.likelihood.function import RowData, row_functions
 
 
@@ -13,19 +12,7 @@ def put_together(function, position, rows=None):
     rows = slice(0, function.n_rows) if rows is None else rows
     data = RowData(function, rows)
     arguments = [data.coefficients(form, position.size) @ position for form in function.arguments]
-    known = {}
-
-    def value(expr):
-        if expr.is_data:
-            return data.value(expr)
-        if isinstance(expr, Argument):
-            return arguments[expr.number]
-        if expr not in known:
-            known[expr] = plain(expr.op)(*(value(part) for part in expr.inputs))
-        return known[expr]
-
-    with np.errstate(all="ignore"):
-        result = value(function.root)
+    result, _ = evaluate(function, data, arguments)
     return np.broadcast_to(result, np.arange(function.n_rows)[rows].shape)
 
 
