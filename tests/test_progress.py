@@ -49,25 +49,15 @@ def shown(console):
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
 
 
-def test_a_terminal_shows_the_first_and_the_last_that_is_done(terminal):
+def test_a_terminal_shows_the_first_and_the_last_that_is_done_and_nothing_afterwards(terminal):
     with showing("Searching for the mode"):
         appeared()
-        report("Newton", "23/60, distance 4.1")
+        # Names in brackets are no markup.
+        report("Newton for beta[red] and beta[/red]", "23/60, distance 4.1")
     assert "Searching for the mode 0:00:00" in shown(terminal)
-    assert "Newton 23/60, distance 4.1 0:00:00" in shown(terminal)
-
-
-def test_the_line_is_gone_afterwards(terminal):
-    with showing("Searching for the mode"):
-        appeared()
+    assert "beta[red] and beta[/red] 23/60, distance 4.1 0:00:00" in shown(terminal)
     # Back to the start of the line, up, and erased.
     assert terminal.file.getvalue().endswith("\r\x1b[1A\x1b[2K")
-
-
-def test_names_in_brackets_are_no_markup(terminal):
-    with showing("Newton for beta[red] and beta[/red]"):
-        appeared()
-    assert "beta[red] and beta[/red]" in shown(terminal)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +65,9 @@ def test_names_in_brackets_are_no_markup(terminal):
 )
 def test_logs_and_pipes_stay_quiet(console_of, kind):
     console = console_of(**kind)
-    with showing("Searching for the mode"):
+    with showing("Searching for the mode"), counting("Reading all rows", 2) as advance:
         report("Newton", "1/60")
+        advance()
         assert progress._Line.current is None
     assert shown(console) == ""
 
@@ -149,13 +140,6 @@ def test_a_pass_on_its_own_has_a_line_of_its_own(said):
     assert list(on_all_cores(np.sum, [np.arange(3)] * 4)) == [3] * 4
     assert said == [f"Reading all rows {share}%" for share in (25, 50, 75, 100)]
     assert progress._Line.current is None
-
-
-def test_counting_says_nothing_where_nobody_watches(console_of):
-    console = console_of(force_terminal=False)
-    with counting("Reading all rows", 2) as advance:
-        advance()
-    assert shown(console) == ""
 
 
 def test_preparing_a_step_says_what_it_does(said, step_of):
