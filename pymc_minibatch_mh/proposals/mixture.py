@@ -150,7 +150,7 @@ def propose_above_zero(numbers, move, posterior, rng):
 
 
 def bordered(record: Any, plan: Any) -> Any:
-    """Return numbers of a mixture as they are, or with those of coordinates that end at zero."""
+    """Return numbers of a mixture, with those of coordinates that end at zero if there are any."""
     target, reference = plan.target, plan.reference
     coordinates = target.factorization.reparametrization
     ends = [] if coordinates is None else sorted(coordinates.ends)
@@ -187,7 +187,7 @@ def propose_given_scales(numbers, move, posterior, rng):
 
 
 def given_scales(record: Any, plan: Any) -> Any:
-    """Return numbers of a mixture as they are, or with the tables of a hierarchy."""
+    """Return numbers of a mixture, with the tables of a hierarchy if there is one."""
     tables = plan.scale_conditional
     if tables is None:
         return record
@@ -328,9 +328,8 @@ class Mixture(Proposal):
 def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
     """Return the least weight of the walk, from how far the posterior is from Gaussian.
 
-    A Gaussian posterior accepts all Laplace moves alike. The loss of the boldest one against the
-    most local one is the share of moves that the Gaussian approximation fails: the walk is there
-    for tails that are heavier. `total` are tallies, shape (components, N_TALLIES).
+    A Gaussian posterior accepts all Laplace moves alike: the bold ones are accepted less than local
+    ones where tails are heavier, which the walk is for.
     """
     accepted = total[1:, TALLY_ACCEPT] / np.maximum(total[1:, TRIED], 1.0)
     bold, local = accepted[int(np.argmin(np.abs(rho)))], accepted[int(np.argmax(rho))]
@@ -343,10 +342,8 @@ def efficiency(total: np.ndarray, size: int) -> np.ndarray:
 
     With g = E[accepted squared jump] / (2 Var), a chain of this component alone would have a
     lag-one autocorrelation of about 1 - g, hence an effective sample of g/(2 - g) per update. The
-    figure is the geometric mean over the d coordinates' values and their squares, so that
-    antithetic moves cannot win on means alone, over the time of an update. Jumps in `total`, shape
-    (components, N_TALLIES), are sums over whitened coordinates, of variance 1 and with squares of
-    variance 2.
+    figure is the geometric mean of that of whitened coordinates, of variance 1, and of their
+    squares, of variance 2, over the time of an update: antithetic moves cannot win on means alone.
     """
     tried = np.maximum(total[:, TRIED], 1.0)
     merits = []
