@@ -3,18 +3,16 @@
 A component is drawn independently of the position and accepted with its own density, which is
 exact for any weights. Moves are of the normal approximation of the posterior, or of two others.
 
-*Coordinates that end at zero.* The reciprocal κ of a shape parameter is positive, and its normal
-approximation may have most of its mass below zero. Here κ is drawn from the part above zero, first
-of all coordinates, and the others given it. The share of that part depends on where a move begins,
-and is corrected for. The mean of the approximation follows from the gradient at the centre, and may
-lie below zero.
+*Coordinates that end at zero.* The reciprocal of a shape parameter is drawn first, from the part of
+its normal approximation above zero, and the others given it. The share of that part depends on the
+position, and is corrected for. The mean, which follows from the gradient at the centre, may lie
+below zero.
 
-*Effects given their scales.* The normal approximation of a hierarchy fails where its scales are far
-from their centre. Here all moves are made in numbers (u, w) that are standard normal where effects
-are normal given their scales (:mod:`pymc_minibatch_mh.kernels.scale_conditional`), and corrected
-for the volume of that map. A walk of these numbers moves a scale and the effects with it, as far as
-rows do not hold them: a partial non-centring (Papaspiliopoulos, Roberts & Sköld, Statistical
-Science 22:59-73, 2007, doi:10.1214/088342307000000014).
+*Effects given their scales.* Moves of a hierarchy are made in numbers that are standard normal
+where effects are normal given their scales (:mod:`pymc_minibatch_mh.kernels.scale_conditional`),
+and corrected for the volume of that map. A walk of them moves a scale with the effects that rows do
+not hold: a partial non-centring (Papaspiliopoulos, Roberts & Sköld, Statistical Science 22:59-73,
+2007, doi:10.1214/088342307000000014).
 """
 
 import math
