@@ -6,42 +6,42 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pymc_minibatch_mh.errors import MinibatchError
-
 if TYPE_CHECKING:
-    from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges
-    from pymc_minibatch_mh.diagnostics.audit import audit
-    from pymc_minibatch_mh.diagnostics.explain import explain
-    from pymc_minibatch_mh.diagnostics.plots import (
-        plot_audit,
-        plot_bounds,
-        plot_rows,
-        plot_summary,
-    )
+    from pymc_minibatch_mh.bounds.user_bounds import Bounds as Bounds
+    from pymc_minibatch_mh.bounds.user_bounds import Ranges as Ranges
+    from pymc_minibatch_mh.diagnostics.audit import audit as audit
+    from pymc_minibatch_mh.diagnostics.explain import explain as explain
+    from pymc_minibatch_mh.diagnostics.plots import plot_audit as plot_audit
+    from pymc_minibatch_mh.diagnostics.plots import plot_bounds as plot_bounds
+    from pymc_minibatch_mh.diagnostics.plots import plot_rows as plot_rows
+    from pymc_minibatch_mh.diagnostics.plots import plot_summary as plot_summary
+    from pymc_minibatch_mh.diagnostics.predictive import log_likelihood as log_likelihood
+    from pymc_minibatch_mh.diagnostics.predictive import loo_subsample as loo_subsample
     from pymc_minibatch_mh.diagnostics.predictive import (
-        log_likelihood,
-        loo_subsample,
-        posterior_predictive,
+        posterior_predictive as posterior_predictive,
     )
-    from pymc_minibatch_mh.kernels.batch import rows_gradient
-    from pymc_minibatch_mh.likelihood.factorization import factorize
-    from pymc_minibatch_mh.likelihood.stored import Rows
-    from pymc_minibatch_mh.proposals.base import Proposal
-    from pymc_minibatch_mh.proposals.langevin import Langevin
-    from pymc_minibatch_mh.proposals.mixture import Laplace, Mixture
-    from pymc_minibatch_mh.proposals.own_move import OwnMove
-    from pymc_minibatch_mh.proposals.walk import RandomWalk
-    from pymc_minibatch_mh.sampling.driver import sample
-    from pymc_minibatch_mh.sampling.starts import overdispersed_initvals
-    from pymc_minibatch_mh.steps.austere import AustereMH
-    from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH
-    from pymc_minibatch_mh.steps.confidence import ConfidenceMH
-    from pymc_minibatch_mh.steps.factorized import FactorizedMH, ScalableSubsamplingMH
-    from pymc_minibatch_mh.steps.firefly import FireflyMH
-    from pymc_minibatch_mh.steps.own_test import OwnTestMH
-    from pymc_minibatch_mh.steps.penalty import PenaltyMH
-    from pymc_minibatch_mh.steps.poisson import PoissonMH
-    from pymc_minibatch_mh.steps.tuna import TunaMH
+    from pymc_minibatch_mh.errors import MinibatchError as MinibatchError
+    from pymc_minibatch_mh.kernels.batch import rows_gradient as rows_gradient
+    from pymc_minibatch_mh.likelihood.factorization import factorize as factorize
+    from pymc_minibatch_mh.likelihood.stored import Rows as Rows
+    from pymc_minibatch_mh.proposals.base import Proposal as Proposal
+    from pymc_minibatch_mh.proposals.langevin import Langevin as Langevin
+    from pymc_minibatch_mh.proposals.mixture import Laplace as Laplace
+    from pymc_minibatch_mh.proposals.mixture import Mixture as Mixture
+    from pymc_minibatch_mh.proposals.own_move import OwnMove as OwnMove
+    from pymc_minibatch_mh.proposals.walk import RandomWalk as RandomWalk
+    from pymc_minibatch_mh.sampling.driver import sample as sample
+    from pymc_minibatch_mh.sampling.starts import overdispersed_initvals as overdispersed_initvals
+    from pymc_minibatch_mh.steps.austere import AustereMH as AustereMH
+    from pymc_minibatch_mh.steps.barker import BarkerMinibatchMH as BarkerMinibatchMH
+    from pymc_minibatch_mh.steps.confidence import ConfidenceMH as ConfidenceMH
+    from pymc_minibatch_mh.steps.factorized import FactorizedMH as FactorizedMH
+    from pymc_minibatch_mh.steps.factorized import ScalableSubsamplingMH as ScalableSubsamplingMH
+    from pymc_minibatch_mh.steps.firefly import FireflyMH as FireflyMH
+    from pymc_minibatch_mh.steps.own_test import OwnTestMH as OwnTestMH
+    from pymc_minibatch_mh.steps.penalty import PenaltyMH as PenaltyMH
+    from pymc_minibatch_mh.steps.poisson import PoissonMH as PoissonMH
+    from pymc_minibatch_mh.steps.tuna import TunaMH as TunaMH
 
 #: Where the names live. SciPy, ArviZ and Matplotlib stand behind them and take seconds to import:
 #: each is imported when it is first asked for, and type checkers read the imports above.
@@ -54,6 +54,7 @@ _ON_FIRST_USE = {
     "FireflyMH": "steps.firefly",
     "Langevin": "proposals.langevin",
     "Laplace": "proposals.mixture",
+    "MinibatchError": "errors",
     "Mixture": "proposals.mixture",
     "OwnMove": "proposals.own_move",
     "OwnTestMH": "steps.own_test",
@@ -80,41 +81,7 @@ _ON_FIRST_USE = {
     "sample": "sampling.driver",
 }
 
-__all__ = [
-    "AustereMH",
-    "BarkerMinibatchMH",
-    "Bounds",
-    "ConfidenceMH",
-    "FactorizedMH",
-    "FireflyMH",
-    "Langevin",
-    "Laplace",
-    "MinibatchError",
-    "Mixture",
-    "OwnMove",
-    "OwnTestMH",
-    "PenaltyMH",
-    "PoissonMH",
-    "Proposal",
-    "RandomWalk",
-    "Ranges",
-    "Rows",
-    "ScalableSubsamplingMH",
-    "TunaMH",
-    "audit",
-    "explain",
-    "factorize",
-    "log_likelihood",
-    "loo_subsample",
-    "overdispersed_initvals",
-    "plot_audit",
-    "plot_bounds",
-    "plot_rows",
-    "plot_summary",
-    "posterior_predictive",
-    "rows_gradient",
-    "sample",
-]
+__all__ = list(_ON_FIRST_USE)
 
 
 @contextmanager

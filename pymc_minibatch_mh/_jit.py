@@ -47,14 +47,13 @@ def compiled(
 ) -> Callable[[Callable], Any]:
     """Compile a module-level function once per installation and keep it on disk.
 
-    Where numba can write neither beside the sources nor to the user's cache, the function is
-    compiled once per process.
+    It releases the GIL, divides by zero as IEEE has it, and must not raise: a first-class function
+    cannot carry an exception to its caller.
 
     Parameters
     ----------
     signature
-        Numba signature: the function is compiled for it alone, whatever its first call hands over,
-        and can be handed around as a first-class function.
+        Numba signature, for which alone the function is compiled: it is then first-class.
     reassociate
         Let LLVM reorder sums, which vectorises dot products. Never for differences of
         log-likelihoods, compensated sums or outward rounding.
@@ -62,20 +61,11 @@ def compiled(
         Have the function compiled into its callers: a call that hands over records costs as many
         words as their arrays have, some 200 ns for a whole posterior.
     spliced
-        Have the statements of the function take the place of each call, before anything is
-        compiled. An inlined function is optimised by itself, and again as a part of each caller,
-        and of theirs: a large one with a single caller takes less time spliced. Not for one that
-        reassociates, which its callers do not.
+        Have the statements of the function take the place of each call before anything is
+        compiled: less work for a large one with a single caller. Not with `reassociate`.
     kept
-        False compiles a function with whatever has it compiled in, and keeps it nowhere by itself:
-        for one that takes records of others' types, which no other process might know.
-
-    Returns
-    -------
-    Callable
-        A decorator. The compiled function releases the GIL, follows IEEE semantics for division
-        by zero, and must not raise: a first-class function cannot carry an exception to its
-        caller.
+        False keeps the function on disk with its callers alone: for one that takes records of
+        others' types, which no other process might know.
     """
 
     def decorate(function: Callable) -> Any:
@@ -129,10 +119,9 @@ def _digest(path: str) -> str:
 class _CacheFile(IndexDataCacheFile):
     """Numba's own, for processes that write at the same time and for files that were copied.
 
-    Numba numbers the files of compiled functions in the order in which they come: two processes
-    that begin with an empty cache would both write the first, and one would find the function of
-    the other there. Here a file is named after its contents. A source is known by its contents,
-    as a copy of it has another time.
+    Numba numbers the files of compiled functions: two processes that begin with an empty cache
+    would both write the first. Here a file is named after its contents, and a source is known by
+    its contents, as a copy of it has another time.
     """
 
     def __init__(self, numbas: IndexDataCacheFile, source: str) -> None:
@@ -149,8 +138,7 @@ class _CacheFile(IndexDataCacheFile):
     def _index_of(self, key: Any) -> str:
         """Return the index of a function: one that takes records of others has one of its own.
 
-        A process that reads an index imports the modules of the records in it. What these modules
-        hold is compiled in, and tells one index from another.
+        Whoever reads an index imports the modules of its records, whose contents name it.
         """
         taken = getattr(key[0], "args", key[0])
         others = {name for name in _modules_of(taken) if name.split(".")[0] != _PACKAGE}
@@ -172,9 +160,7 @@ class _CacheFile(IndexDataCacheFile):
 class _Cache(FunctionCache):
     """Numba's own, for one version of this package, and for disks that are full.
 
-    Numba compiles again the functions of a file that has changed, and not their callers. An
-    index names the classes of records that functions take, and these may have moved; the version
-    that it was written by is compared first.
+    Numba compiles again the functions of a file that has changed, and not their callers.
     """
 
     told = compiles = False

@@ -38,15 +38,5 @@ class SourceError(MinibatchError):
 
 
 def refuse(variable: str, cause: str, fix: str) -> UnsupportedModelError:
-    """Build the refusal of a likelihood term.
-
-    Parameters
-    ----------
-    variable
-        Name of the observed variable.
-    cause
-        Why its log-likelihood cannot be subsampled, as the rest of a sentence.
-    fix
-        The way out, as a full sentence.
-    """
+    """Return the refusal of a likelihood: the rest of a sentence on it, and a way out."""
     return UnsupportedModelError(f"{variable!r} {cause}, so it cannot be subsampled. {fix}")

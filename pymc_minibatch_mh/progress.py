@@ -22,13 +22,7 @@ PER_SECOND = 4.0
 
 @contextmanager
 def showing(stage: str) -> Iterator[None]:
-    """Show the reports of a block, from :data:`PATIENCE` seconds on, and remove it afterwards.
-
-    Parameters
-    ----------
-    stage
-        The first stage.
-    """
+    """Show the stages of a block, from :data:`PATIENCE` seconds on, and remove them at its end."""
     if _Line.current is not None or not is_watched():
         report(stage)
         yield
@@ -42,30 +36,14 @@ def showing(stage: str) -> Iterator[None]:
 
 
 def report(stage: str, text: str = "") -> None:
-    """Show the current stage, such as ``report("Newton", "23/60, distance 4.1")``.
-
-    Parameters
-    ----------
-    stage
-        The stage.
-    text
-        How far it is.
-    """
+    """Show the current stage, such as ``report("Newton", "23/60, distance 4.1")``."""
     if _Line.current is not None:
         _Line.current.say(f"{stage} {text}".rstrip())
 
 
 @contextmanager
 def counting(label: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show beside the current stage how much is done; yields a function that counts one more.
-
-    Parameters
-    ----------
-    label
-        The stage.
-    total
-        How many parts of it there are.
-    """
+    """Show beside the current stage the share of `total` parts; yields a function that counts."""
     with showing(label) if _Line.current is None else nullcontext():
         line, done = _Line.current, 0
 
@@ -79,20 +57,20 @@ def counting(label: str, total: int) -> Iterator[Callable[[], None]]:
 
 
 class _Line:
-    """The line, which appears by itself: a compiler that takes a minute reports nothing."""
+    """The line, which a timer starts: a compiler that takes a minute reports nothing."""
 
     current: ClassVar["_Line | None"] = None
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
-        columns = (
+        self._display = Progress(
             SpinnerColumn(),
             # Names of variables may look like rich's markup.
             TextColumn("{task.description}", markup=False),
             TimeElapsedColumn(),
-        )
-        self._display = Progress(
-            *columns, console=get_console(), transient=True, refresh_per_second=PER_SECOND
+            console=get_console(),
+            transient=True,
+            refresh_per_second=PER_SECOND,
         )
         self._task = self._display.add_task(stage, total=None)
         self._timer = Timer(PATIENCE, self._display.start)

@@ -1,8 +1,8 @@
 """Work in threads that an interrupt does not leave half done.
 
 Python raises KeyboardInterrupt between any two instructions of the main thread. In the standard
-library one of them can have acquired a lock that the next would have noted: the thread that needs
-it then waits for ever, and with it whoever waits for the thread.
+library the first can have acquired a lock that the second would have noted: a thread that needs it
+then waits for ever.
 """
 
 import os
@@ -25,10 +25,7 @@ def usable_cores() -> int:
 
 
 class HeldBack:
-    """Holds interrupts back in a block; their handlers are called at its end.
-
-    Other threads than the main one are never interrupted: there, this does nothing.
-    """
+    """Holds interrupts back in a block of the main thread; handlers are called at its end."""
 
     def __init__(self) -> None:
         self._handler: Any = None
@@ -47,13 +44,7 @@ class HeldBack:
             self.let_through()
 
     def let_through(self) -> None:
-        """Call the handler of interrupts, if one has come.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If Python's own handler is in use.
-        """
+        """Call the handler of interrupts, if one has come: Python's raises KeyboardInterrupt."""
         if self._came is not None:
             came, self._came = self._came, None
             self._handler(*came)
@@ -71,9 +62,9 @@ def result_of(future: Future[Any]) -> Any:
 
 
 def in_threads(work: Callable[[Any], Any], parts: Sequence[Any]) -> Generator[Any, None, None]:
-    """Yield the results of `work` on each part, in their order, from a thread for each usable core.
+    """Yield the results of `work` on parts, in their order, from a thread for each usable core.
 
-    Where nobody asks for more, parts that have not begun are left.
+    Parts that have not begun are dropped where nobody asks for them.
     """
     pool = ThreadPoolExecutor(usable_cores())
     try:

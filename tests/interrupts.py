@@ -15,8 +15,8 @@ PLACES = {
     "locks": lambda file, name: file == "threading.py" and name in LOCKED,
     "waits": lambda file, name: file == "threading.py" and name not in LOCKED,
     "futures": lambda file, name: file in ("_base.py", "thread.py"),
-    "ours": lambda file, name: file in ("pool.py", "threads.py"),
-    "llvm": lambda file, name: file in ("ffi.py", "first_class.py"),
+    "ours": lambda file, name: file in ("prefetch.py", "threads.py"),
+    "llvm": lambda file, name: file in ("ffi.py", "handle.py"),
 }
 
 

@@ -49,13 +49,13 @@ def shown(console):
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
 
 
-def test_a_terminal_shows_the_first_and_the_last_that_is_done_and_then_nothing(terminal):
+def test_a_terminal_shows_the_first_and_the_last_that_is_done_and_nothing_afterwards(terminal):
     with showing("Searching for the mode"):
         appeared()
         # Names in brackets are no markup.
-        report("Newton for beta[red] and beta[/red]", "23/60")
+        report("Newton for beta[red] and beta[/red]", "23/60, distance 4.1")
     assert "Searching for the mode 0:00:00" in shown(terminal)
-    assert "Newton for beta[red] and beta[/red] 23/60 0:00:00" in shown(terminal)
+    assert "beta[red] and beta[/red] 23/60, distance 4.1 0:00:00" in shown(terminal)
     # Back to the start of the line, up, and erased.
     assert terminal.file.getvalue().endswith("\r\x1b[1A\x1b[2K")
 
@@ -65,8 +65,9 @@ def test_a_terminal_shows_the_first_and_the_last_that_is_done_and_then_nothing(t
 )
 def test_logs_and_pipes_stay_quiet(console_of, kind):
     console = console_of(**kind)
-    with showing("Searching for the mode"):
+    with showing("Searching for the mode"), counting("Reading all rows", 2) as advance:
         report("Newton", "1/60")
+        advance()
         assert progress._Line.current is None
     assert shown(console) == ""
 
@@ -139,13 +140,6 @@ def test_a_pass_on_its_own_has_a_line_of_its_own(said):
     assert list(on_all_cores(np.sum, [np.arange(3)] * 4)) == [3] * 4
     assert said == [f"Reading all rows {share}%" for share in (25, 50, 75, 100)]
     assert progress._Line.current is None
-
-
-def test_counting_says_nothing_where_nobody_watches(console_of):
-    console = console_of(force_terminal=False)
-    with counting("Reading all rows", 2) as advance:
-        advance()
-    assert shown(console) == ""
 
 
 def test_preparing_a_step_says_what_it_does(said, step_of):

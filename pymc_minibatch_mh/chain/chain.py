@@ -1,13 +1,14 @@
-"""A chain: a value that is copied, pickled, resumed and run in any thread."""
+"""Chains: values that are copied, pickled, resumed and run in any thread."""
 
 import sys
 from collections.abc import Iterable
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from pymc_minibatch_mh.chain.prefetch import ChainState, Prefetcher, new_state, no_supplies
+from pymc_minibatch_mh.chain.prefetch import ChainState, Prefetcher, no_supplies
 from pymc_minibatch_mh.chain.program import Program, Stage, stage_of
 from pymc_minibatch_mh.errors import BoundsError, BoundViolationError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels import roles as entry
@@ -44,27 +45,30 @@ class Draws(NamedTuple):
 
 
 class Chain:
-    """State, generator and scratch of one chain.
+    """State, generator and scratch of one chain; chains share nothing that changes.
 
-    Chains share nothing that changes: two of them run in two threads as they run one after the
-    other, and a copy goes on as the original does. The generator is the only source of randomness.
+    The generator is the only source of randomness: a copy goes on as the original does.
     """
 
     def __init__(self, program: Program, rng: np.random.Generator, adapting: bool) -> None:
         self.program = program
         self._rng = rng
-        size = program.plan.reference.centre.size
-        self._position = program.plan.reference.centre.copy()
-        self._others = np.zeros(program.plan.target.source.others.size)
-        self._state = new_state(
-            size,
-            program.proposal.n_components,
-            reference=program.plan.reference,
-            proposal=program.proposal.record(size),
-            test=program.method.record(program.plan),
+        plan, proposal = program.plan, program.proposal
+        size, tallies = plan.reference.centre.size, (proposal.n_components, entry.N_TALLIES)
+        self._position = plan.reference.centre.copy()
+        self._others = np.zeros(plan.target.source.others.size)
+        self._state = ChainState(
+            reference=plan.reference,
+            proposal=proposal.record(size),
+            test=program.method.record(plan),
+            window=np.zeros(tallies),
+            total=np.zeros(tallies),
+            warm_up_sum=np.zeros(size),
+            waits_at=np.full(size, np.nan),
+            handed_out=np.full((2, size), np.nan),
             adapting=adapting,
-            violation=program.plan.violation or "",
-            supplies=no_supplies(program.plan),
+            violation=plan.violation or "",
+            supplies=no_supplies(plan),
         )
         self._linked: LinkedRecord | None = None
         self._pool: Prefetcher | None = None
@@ -79,7 +83,7 @@ class Chain:
         self._linked = self._pool = None
 
     def copy(self) -> Self:
-        """Return a chain that goes on as this one does, and shares the program with it."""
+        """Return a chain that shares the program, and goes on as this one does."""
         other = object.__new__(type(self))
         own = self.__getstate__()
         program = own.pop("program")
@@ -88,7 +92,7 @@ class Chain:
 
     @property
     def position(self) -> np.ndarray:
-        """Where it is, shape (d,): memory that compiled code writes to, never replaced."""
+        """Its position, shape (d,): memory that compiled code writes to, never replaced."""
         return self._position
 
     @property
@@ -108,7 +112,7 @@ class Chain:
 
     @property
     def state(self) -> ChainState:
-        """All else that decides how it goes on; replaced as a whole or through :meth:`change`."""
+        """All else that decides how it goes on, changed through :meth:`change`."""
         return self._state
 
     @state.setter
@@ -172,7 +176,7 @@ class Chain:
     def advance(self, draws: int, thin: int = 1, positions: np.ndarray | None = None) -> Draws:
         """Make draws, `thin` times the updates of one apart, and learn from them in warm-up.
 
-        Positions are written to an array of shape (draws, d), contiguous, if one is given.
+        They are written to contiguous `positions`, shape (draws, d), if these are given.
         BoundViolationError if a row exceeds its bound, unless the method tolerates that.
         """
         if positions is None:
@@ -191,18 +195,17 @@ class Chain:
         return Draws(positions, counts)
 
     def repeat_draw(self) -> Draws:
-        """Return one draw of a chain that waits: where it is, and nothing counted."""
+        """Return the draw of a chain that waits, with nothing counted."""
         return Draws(self.position[None].copy(), np.zeros((1, entry.N_COUNTS)))
 
     def adapt_on(self, places: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
-        """Go through warm-up on given places instead of the chain's own, and freeze.
+        """Go through warm-up on draws of the posterior instead of the chain's own, and freeze.
 
-        Moves that are tried from draws of the posterior teach a chain as if it had arrived there.
-        Places are pairs of a position and values of the variables that are not moved, one per draw.
+        Places are pairs of a position and values of the variables that are not moved.
         """
         self._state.started = True
         # Draws of the posterior say nothing about moves at other temperatures.
-        self.program, self._linked = self.program.at_last_temperature, None
+        self.program, self._linked = replace(self.program, schedule=()), None
         for place in places:
             self.place(*place)
             self.advance(1)
@@ -253,7 +256,7 @@ class Chain:
         return self._linked
 
     def _drawn_ahead(self) -> Prefetcher | None:
-        """Return the rows that were drawn ahead; none where all are in memory."""
+        """Return the rows that were drawn ahead, None where all are in memory."""
         if self.plan.target.source.in_memory:
             return None
         if self._pool is None or self._pool.plan is not self.plan:
@@ -261,11 +264,11 @@ class Chain:
         return self._pool
 
     def compile(self) -> None:
-        """Compile the loop of draws, where numba's cache lacks it: no draw has to wait."""
+        """Compile the loop of draws, unless numba's cache has it."""
         self.kernel_state().entry(run, *ARGUMENTS)
 
     def seed_prefetch(self, rng: np.random.Generator) -> None:
-        """Choose the table that stored rows are drawn ahead by, where none was drawn yet."""
+        """Choose the key that stored rows are drawn ahead by, before any is drawn."""
         if self._state.supply_key < 0 and not self.plan.target.source.in_memory:
             self._state.supply_key = int(rng.integers(2**62))
 
@@ -275,7 +278,7 @@ class Chain:
             self._pool.set_current_move(position, new)
 
     def require_served(self) -> None:
-        """Raise an error that came up while compiled code waited for rows."""
+        """Raise the error that came up while compiled code waited for rows, if there is one."""
         if self._pool is not None:
             self._pool.require_served()
 

@@ -3,11 +3,10 @@
 Positions in other coordinates, or rounded to single precision, come back an ulp away, as if other
 steps had moved them; so a chain keeps its position with the point that it handed out.
 
-Where all effects of a hierarchy equal their location, as at PyMC's default start, moves of the
-scale alone take it to zero without end, as its density given the effects has no integral there. The
-posterior gives such positions no probability, but a chain can start there. One that moves effects,
-or their location, steps off; another makes no update until other steps have moved them. Either
-happens before the first update alone, so that chains converge as from any other start.
+Where all effects of a hierarchy equal their location, as at PyMC's default start, the density of
+the scale given the effects has no integral at zero: moves of the scale alone run away. A chain that
+moves effects, or their location, steps off such a start; another makes no update until other steps
+have moved them. Either happens before the first update alone: the stationary distribution stays.
 """
 
 from collections.abc import Mapping
@@ -39,7 +38,7 @@ SEED = 20_261_122
 
 
 def scale_collapses(plan: Plan, position: np.ndarray) -> bool:
-    """Return whether moves without rows alone go from a position to far from the posterior."""
+    """Whether moves without rows alone go from a position to far from the posterior."""
     return not _distance_after(plan, position) < FAR
 
 
@@ -61,10 +60,7 @@ def _distance_after(plan: Plan, position: np.ndarray) -> float:
 def perturbed_start(
     plan: Plan, position: np.ndarray, rng: np.random.Generator, first: int = 0
 ) -> np.ndarray | None:
-    """Return a position nearby from which :func:`scale_collapses` is false, None if none was found.
-
-    Moved are coordinates from `first` on.
-    """
+    """Return a position nearby, moved from coordinate `first` on, whose scale does not collapse."""
     noise = plan.reference.factor @ rng.standard_normal(position.size)
     noise[:first] = 0.0
     near = plan.target.factorization.mirrored(position + STEP_OFF * noise)
@@ -74,11 +70,7 @@ def perturbed_start(
 
 
 def begin(chain: Chain) -> Begun:
-    """Have a chain leave a start where :func:`scale_collapses`, by a small step in its coordinates.
-
-    Where that does not help, as others move the variables of rows, the chain waits for them; or no
-    longer, if it has waited and they have moved. Returned is the fate of the start, if it is told.
-    """
+    """Have a chain leave a start whose scale collapses, or wait for other steps; return which."""
     plan, first = chain.plan, chain.plan.reference.first
     if chain.state.waiting:
         _wait(chain)
@@ -98,7 +90,7 @@ def begin(chain: Chain) -> Begun:
 
 
 def _wait(chain: Chain) -> None:
-    """Have a chain wait no longer, once the variables of rows have moved."""
+    """End the waiting of a chain, once the variables of rows have moved."""
     state, first = chain.state, chain.plan.reference.first
     moved = chain.position[:first] != state.waits_at[:first]
     if moved.all() or (moved.any() and not scale_collapses(chain.plan, chain.position)):
@@ -106,7 +98,7 @@ def _wait(chain: Chain) -> None:
 
 
 def place_at(chain: Chain, point: Mapping[str, np.ndarray]) -> None:
-    """Put a chain at a point; where that is the last of :func:`point_of`, where it was then."""
+    """Put a chain at a point, or where it was if that is the last of :func:`point_of`."""
     factorization, (handed, position) = chain.plan.target.factorization, chain.state.handed_out
     values = factorization.ravel_values(point)
     # Bit for bit, and faster than by numbers.

@@ -16,7 +16,7 @@ import numpy as np
 
 from pymc_minibatch_mh.kernels.draw import ALL, NO_SUPPLY, NUMBER, Supply
 from pymc_minibatch_mh.kernels.posterior import Reference, RowSpace
-from pymc_minibatch_mh.kernels.roles import N_COUNTS, N_TALLIES
+from pymc_minibatch_mh.kernels.roles import N_COUNTS
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.threads import HeldBack, result_of
 
@@ -25,16 +25,14 @@ from pymc_minibatch_mh.threads import HeldBack, result_of
 class ChainState:
     """The state of a chain, a value of numbers and arrays.
 
-    Control variates are those that were prepared, or moved at the end of warm-up. Tallies of the
-    `window` of warm-up and of all before it have shape (components, N_TALLIES), their counts shape
-    (N_COUNTS,); `warm_up_sum`, shape (d,), is of positions, earlier ones with less weight, and
-    `warm_up_weight` the sum of the weights. `settled` says that it was seen where the posterior is,
-    `started` that its start has been looked at. Updates are counted after warm-up. `unmoved` is why
-    the centre was not moved, until that is told. `supplies`, shape (T, 3), are the rows drawn ahead
-    that are unused, keyed by `supply_key`, -1 before any is; of no tables where rows are in memory.
-    `waits_at`, shape (d,), is the start at which it waits for other steps, NaN if it does not;
-    `handed_out`, shape (2, d), value variables of the last point that PyMC was handed, and its
-    position, NaN before any, and where the two are the same.
+    Tallies of the `window` of warm-up and of all before it have shape (components, N_TALLIES),
+    their counts (N_COUNTS,). `warm_up_sum`, shape (d,), is of positions, earlier ones with less
+    weight, and `warm_up_weight` of the weights. `settled`: it was seen near the posterior;
+    `started`: its start was looked at; `unmoved`: why the centre was not moved, until that is told.
+    Updates are counted after warm-up. `supplies`, shape (T, 3), are the unused rows drawn ahead,
+    keyed by `supply_key`, -1 before any is. `waits_at`, shape (d,), is the start at which it waits
+    for other steps; `handed_out`, shape (2, d), the last point that PyMC was handed and its
+    position. Both are NaN if there is none.
     """
 
     reference: Reference
@@ -74,22 +72,10 @@ class ChainState:
         return not np.isnan(self.waits_at[0])
 
     def shapes(self) -> dict[str, Any]:
-        """Return the shapes of all arrays that every chain of one step has, by name."""
+        """Return the shapes of the arrays, by name, which all chains of a step share."""
         # Around another centre there may be another number of tables.
         names = [f.name for f in fields(self) if f.name != "supplies"]
         return {name: _shape(getattr(self, name)) for name in names}
-
-
-def new_state(size: int, n_components: int, **given: Any) -> ChainState:
-    """Return the state of a chain that has made no draw yet."""
-    return ChainState(
-        window=np.zeros((n_components, N_TALLIES)),
-        total=np.zeros((n_components, N_TALLIES)),
-        warm_up_sum=np.zeros(size),
-        waits_at=np.full(size, np.nan),
-        handed_out=np.full((2, size), np.nan),
-        **given,
-    )
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -111,7 +97,7 @@ _CALLED = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
 def no_supplies(plan: Plan, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray:
-    """Return places of which none is in use, shape (T, 3); later supplies have other numbers."""
+    """Return places without rows, shape (T, 3), numbered on from those of `before`."""
     drawn_from = plan.drawn_from
     if drawn_from is None:
         return NO_SUPPLY.places
@@ -121,10 +107,10 @@ def no_supplies(plan: Plan, before: np.ndarray = NO_SUPPLY.places) -> np.ndarray
 
 
 class Prefetcher:
-    """Rows of every table in memory, and where more come from.
+    """Rows of every table in memory, and the source of more.
 
-    `others` are values of the variables that the chain does not move; its `state` says which
-    supplies are in use and how far is read there, and is written.
+    The `state` of the chain, which is written, has the supplies in use; `others` are the values of
+    the variables that it does not move.
     """
 
     def __init__(self, plan: Plan, others: np.ndarray, state: ChainState) -> None:
@@ -152,17 +138,17 @@ class Prefetcher:
         self._called = _CALLED(lambda what: fetch_next()(what))  # type: ignore[misc]
         address = ctypes.cast(self._called, ctypes.c_void_p).value
         assert address is not None
-        open_requests = np.zeros(1, dtype=np.int64)
-        answers, n_rows = (np.zeros(1), open_requests), drawn_from.n_rows
-        self.supply = Supply(state.supplies, address, *answers, ROOM, n_rows, self.rows)
+        answer, open_requests = np.zeros(1), np.zeros(1, dtype=np.int64)
+        more = answer, open_requests, ROOM, drawn_from.n_rows, self.rows
+        self.supply = Supply(state.supplies, address, *more)
         self._restore()
 
     def set_current_move(self, position: np.ndarray, new: np.ndarray) -> None:
-        """Name where the ends of the move lie that all rows are asked about."""
+        """Name the ends of the move that all rows are asked about."""
         self._move = position, new
 
     def require_served(self) -> None:
-        """Raise an error that came up while compiled code waited, and forget it."""
+        """Raise the error that came up while compiled code waited, and forget it."""
         if self.supply.open_requests[0]:
             # Nothing but a signal's handler raises where Python has not begun yet.
             error, self._error = self._error or KeyboardInterrupt(), None

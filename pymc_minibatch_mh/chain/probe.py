@@ -38,10 +38,9 @@ class ProposedMove(NamedTuple):
 
 
 class Acceptance(NamedTuple):
-    """How often a test accepts one move, over fresh rows: mean and Monte Carlo standard error.
+    """Mean and Monte Carlo standard error of the decisions of a test on one move, over fresh rows.
 
-    Rows are the mean number that was read, and the smallest that decided. All are NaN where a row
-    exceeded its bound, which ends a chain.
+    Rows are the mean number that was read, and the smallest. All are NaN after a violated bound.
     """
 
     mean: float
@@ -53,10 +52,9 @@ class Acceptance(NamedTuple):
 class RowsOfMove(NamedTuple):
     """Summary of the differences of all rows in a move.
 
-    The exact log ratio is -inf where a row's is not finite. Variance and skewness, and the shares
-    of the row with the largest deviation and of `n_top` rows in this variance, are of the rows that
-    are drawn: all but the heavy ones. The largest |dU_i|/(c_i M) and its row are NaN and -1 without
-    bounds.
+    The exact log ratio is -inf where a row's is not finite. Variance, skewness, and the shares in
+    the variance of the largest deviation and of `n_top` rows are of all but the heavy rows. The
+    largest |dU_i|/(c_i M) and its row are NaN and -1 without bounds.
     """
 
     log_ratio: float
@@ -69,10 +67,7 @@ class RowsOfMove(NamedTuple):
 
 
 class Probe:
-    """The update of a chain, in its parts; `rng` draws proposals and batches.
-
-    The chain is copied: it goes on as if it had not been probed.
-    """
+    """The update of a copy of a chain, in its parts; `rng` draws proposals and batches."""
 
     def __init__(self, chain: Chain, rng: np.random.Generator) -> None:
         self._chain = chain.copy()
@@ -105,14 +100,13 @@ class Probe:
 
     def acceptance(self, move: ProposedMove) -> Acceptance:
         """Measure how often the step's own test accepts a move."""
-        pilot = self._repeated(move, PILOT)
-        if pilot[repeat.VIOLATED] > 0.0:
-            return Acceptance(math.nan, math.nan, math.nan, math.nan)
-        # The pilot only sets their number: a mean that stops by its own draws is biased.
-        affordable = max(self.n_rows, LEAST_BUDGET) * PILOT / max(pilot[repeat.ROWS], 1.0)
-        repetitions = int(np.clip(affordable, FEWEST_REPETITIONS, MOST_REPETITIONS))
-        outcomes = self._repeated(move, repetitions)
-        if outcomes[repeat.VIOLATED] > 0.0:
+        outcomes, repetitions = self._repeated(move, PILOT), PILOT
+        if not outcomes[repeat.VIOLATED]:
+            # The pilot only sets their number: a mean that stops by its own draws is biased.
+            affordable = max(self.n_rows, LEAST_BUDGET) * PILOT / max(outcomes[repeat.ROWS], 1.0)
+            repetitions = int(np.clip(affordable, FEWEST_REPETITIONS, MOST_REPETITIONS))
+            outcomes = self._repeated(move, repetitions)
+        if outcomes[repeat.VIOLATED]:
             return Acceptance(math.nan, math.nan, math.nan, math.nan)
         mean = outcomes[repeat.TOTAL] / repetitions
         variance = max(outcomes[repeat.SQUARES] / repetitions - mean**2, 0.0)
@@ -168,7 +162,7 @@ class Probe:
 
     @property
     def _heavy(self) -> np.ndarray:
-        """Rows that every update reads, by their numbers, which places in a supply are not."""
+        """Numbers of the rows that every update reads."""
         drawn_from = self._chain.plan.drawn_from
         return self._posterior.tables.heavy if drawn_from is None else drawn_from.heavy
 

@@ -1,8 +1,7 @@
 """The compiled side of a prepared model, bound once per process.
 
-Chains without control variates may go through temperatures in warm-up: sums of control variates
-would hold the one they were made for. Preparation belongs to the last temperature, and is scaled to
-those before it (:attr:`pymc_minibatch_mh.kernels.posterior.Reference.relative`).
+Chains without control variates may go through temperatures in warm-up. The plan belongs to the last
+one, and is scaled to those before it (`Reference.relative`).
 """
 
 import sys
@@ -29,10 +28,7 @@ Schedule = tuple[tuple[int, float], ...]
 
 
 class Stage(NamedTuple):
-    """Draws `begin` to `end` - 1, which are made at one temperature of the log-likelihood.
-
-    It is None for that of the prepared model.
-    """
+    """Draws `begin` to `end` - 1 at one temperature of the log-likelihood, None for the plan's."""
 
     begin: int
     end: int
@@ -80,11 +76,10 @@ def possible_slices(plan: Plan) -> Slices:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A prepared model, a method and a proposal: all that chains share, in any threads.
+    """A plan, a method and a proposal: all that chains share, in any threads.
 
-    Without a schedule of temperatures that of `prepared` holds. `moves_without_rows` after each
-    update are moves of coordinates that no row depends on; None to have their number chosen.
-    SettingError if moves draw rows themselves, which are stored.
+    After each update are `moves_without_rows` moves of coordinates that no row depends on; None has
+    their number chosen. SettingError if the proposal draws rows, and these are stored.
     """
 
     plan: Plan
@@ -121,11 +116,6 @@ class Program:
         """Return the same method and proposal on a model prepared around another centre."""
         return self if plan is self.plan else replace(self, plan=plan)
 
-    @property
-    def at_last_temperature(self) -> Self:
-        """The same without a schedule of temperatures."""
-        return replace(self, schedule=())
-
     @cached_property
     def slices(self) -> Slices:
         """The coordinates that chains move without rows, between updates."""
@@ -138,7 +128,7 @@ class Program:
 
     @cached_property
     def rounds_points(self) -> bool:
-        """Whether a position may be another one after it was a point of the model."""
+        """Whether a position may change by rounding where it becomes a point of the model."""
         factorization = self.plan.target.factorization
         single = any(block.variable.dtype != "float64" for block in factorization.blocks)
         return single or bool(factorization.maps)
@@ -146,10 +136,9 @@ class Program:
     def posterior(
         self, others: np.ndarray, temperature: float | None = None, pool: Prefetcher | None = None
     ) -> Posterior:
-        """Return the posterior of a chain, given the variables that it does not move.
+        """Return the posterior of a chain, given `others`, which may change between updates.
 
-        Values of these are read where they lie: they may change between updates. The temperature is
-        one of a schedule, or None; `pool` has rows that were drawn ahead, where rows are stored.
+        The temperature is one of a schedule, or None; `pool` has the rows that were drawn ahead.
         """
         prior, evaluate, space = self._compiled
         plan, space = self.plan, space if pool is None else pool.space

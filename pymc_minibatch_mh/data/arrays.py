@@ -1,6 +1,6 @@
 """Rows in memory: arrays that keep their type, their layout and their place."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,7 @@ from pymc_minibatch_mh.errors import SettingError
 
 
 def native_type(what: str, dtype: np.dtype) -> np.dtype:
-    """Return the type that numbers have once they are read: as stored, in this machine's order.
-
-    Raises
-    ------
-    SettingError
-        If these are no real numbers, or floats that compiled code does not read; names `what`.
-    """
+    """Return a stored type in this machine's byte order; SettingError if compiled code lacks it."""
     if dtype.kind not in "fiub":
         raise SettingError(
             f"{what} has type {dtype}. Give real numbers: floats, integers or bools."
@@ -35,25 +29,19 @@ def native_type(what: str, dtype: np.dtype) -> np.dtype:
     return dtype.newbyteorder("=")
 
 
-def require_names(what: str, names: Iterable[str]) -> None:
-    """Refuse to make rows of no array: a :class:`SettingError` names the source."""
-    if not list(names):
+def require_names(what: str, names: Collection[str]) -> None:
+    """Raise a SettingError that names the source, if it has no arrays."""
+    if not names:
         raise SettingError(f"{what} has no arrays. Name some, such as X and y.")
 
 
 def common_length(lengths: Mapping[str, int]) -> int:
-    """Return the number of rows of all arrays, from their words and lengths.
-
-    Raises
-    ------
-    SettingError
-        If there are none, or they differ.
-    """
-    (first, length), *others = lengths.items()
+    """Return the length of all arrays; SettingError if they have no rows, or lengths differ."""
+    first, length = next(iter(lengths.items()))
     for what, n_rows in lengths.items():
         if not n_rows:
             raise SettingError(f"{what} has no rows. Give an array with some.")
-    for what, n_rows in others:
+    for what, n_rows in lengths.items():
         if n_rows != length:
             raise SettingError(
                 f"{what} has {n_rows:,} rows, and {first} has {length:,}. Give arrays of one "
@@ -69,11 +57,7 @@ def dtype_once_read(dtype: np.dtype) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One data array of the model and the axis along which its rows lie.
-
-    It is never copied. A :class:`~data.storage.StoredArray` stands for one that is stored, which
-    has no address.
-    """
+    """A data array of the model, or a `StoredArray`, and the axis along which its rows lie."""
 
     name: str
     values: Any
@@ -90,14 +74,14 @@ class Column:
         return np.moveaxis(self.values, self.axis, 0)
 
     def read(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Return some rows, on axis 0, wherever they lie."""
+        """Return some rows, on axis 0."""
         if isinstance(self.values, np.ndarray):
             return self.rows_first[rows]
         return self.values.read(rows)
 
     @property
     def address(self) -> np.ndarray:
-        """Where the rows are: start of the buffer and the stride of every axis, int64."""
+        """Start of the rows in memory, and the stride of every axis, int64."""
         view = self.rows_first
         return np.array([view.ctypes.data, *view.strides], dtype=np.int64)
 
@@ -111,12 +95,11 @@ class Column:
 class ArrayRows:
     """The rows of all subsampled terms, held in memory and numbered through all terms.
 
-    The context, by which compiled code reaches them, begins with the address of `others`: values
-    that all rows share and that change between updates, which batches read where they lie. The
-    columns are in the order of the slots that the batch graphs refer to.
+    Compiled code reaches them by the `context`, int64: the address of `others`, values that all
+    rows share and that change between updates, then the address of each column, from its slot on.
     """
 
-    #: Whether the rows have addresses as they are, or only once they are read.
+    #: Whether the rows have addresses before they are read.
     in_memory = True
 
     def __init__(
@@ -133,7 +116,7 @@ class ArrayRows:
         addresses = [self.others_address, *(column.address for column in self.columns)]
         starts = np.cumsum([0, *(len(address) for address in addresses)])[:-1]
         self.slots = starts[1:]
-        self._context = np.concatenate(addresses)
+        self.context = np.concatenate(addresses)
 
     @property
     def n_rows(self) -> int:
@@ -154,11 +137,6 @@ class ArrayRows:
         """Identity of stored rows; empty where the trace holds the observed data."""
         return ""
 
-    @property
-    def context(self) -> np.ndarray:
-        """Addresses and strides by which a compiled batch reaches the rows, int64."""
-        return self._context
-
 
 #: Types that numbers may be stored in; compiled code knows them by their places here.
 STORED = tuple(map(np.dtype, ("f8", "f4", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")))
@@ -169,8 +147,7 @@ _F8, _F4, _I1, _I2, _I4, _I8, _U1, _U2, _U4, _U8 = range(10)
 def load(typing_context, address, dtype):  # numba fixes the names and forbids annotations here
     """Read one scalar of type `dtype` at `address` (int64).
 
-    Numba arrays carry their layout in their type, which would compile every kernel anew for every
-    model. An address and strides do not.
+    Numba's arrays carry their layout in their type: kernels would be compiled anew for each model.
     """
     scalar = dtype.dtype
     signature = scalar(types.int64, dtype)

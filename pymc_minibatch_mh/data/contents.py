@@ -1,7 +1,6 @@
-"""Digests of arrays: of every byte, at about the speed of memory.
+"""Digests of arrays, of every byte, at about the speed of memory.
 
-They tell whether data are the ones that they were, in this process or in another. They are no
-proof against somebody who looks for other data with the same digest.
+They tell whether data are the same in every process, but not against an adversary.
 """
 
 import hashlib
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import zip_longest
 from types import CodeType, FunctionType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,17 +23,14 @@ BLOCK = 2**20
 def digest(array: np.ndarray) -> str:
     """Return the digest of an array's type, its shape and every byte, whatever its layout.
 
-    It is the same in every process. Of each block it takes a cyclic redundancy check and the sum of
-    its 64-bit words. The sum changes with any single number, so that such a change is always
-    noticed; the check leaves a chance of 2⁻³² to any other change of a block.
+    Of each block it takes a cyclic redundancy check and the sum of its 64-bit words. The sum
+    changes with any single number; the check leaves any other change of a block a chance of 2⁻³².
     """
     whole = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
     blocks = list(_blocks(array))
-    if len(blocks) == 1:
-        whole.update(_of_block(blocks[0]))
-        return whole.hexdigest()
-    # Both sums release Python's lock.
-    whole.update(b"".join(in_threads(_of_block, blocks)))
+    # Threads help, as both sums release Python's lock; a single block is not worth one.
+    found = in_threads(_of_block, blocks) if len(blocks) > 1 else map(_of_block, blocks)
+    whole.update(b"".join(found))
     return whole.hexdigest()
 
 
@@ -60,31 +56,17 @@ def _of_block(block: np.ndarray) -> bytes:
     return b"%08x %016x" % (zlib.crc32(data), total % 2**64)
 
 
-class Stamped(Protocol):
-    """Identity of its contents, by itself."""
-
-    @property
-    def stamp(self) -> str:
-        """Equal where the contents are."""
-
-
 @dataclass(frozen=True)
 class Contents:
-    """The contents of arrays as a value: equal, and equally hashed, where all of them are.
-
-    It has the name and the digest of each array, in an order that is part of the value.
-    """
+    """The contents of arrays as a value: their names and digests, in order."""
 
     digests: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, arrays: Iterable[tuple[str, np.ndarray | Stamped]]) -> Self:
-        """Read arrays, or the stamps of stored ones, given with their names."""
+    def of(cls, arrays: Iterable[tuple[str, Any]]) -> Self:
+        """Read named arrays, or the stamps of stored ones."""
         return cls(
-            tuple(
-                (name, digest(array) if isinstance(array, np.ndarray) else array.stamp)
-                for name, array in arrays
-            )
+            tuple((name, digest(x) if isinstance(x, np.ndarray) else x.stamp) for name, x in arrays)
         )
 
     def difference(self, other: Self) -> str:
@@ -96,10 +78,7 @@ class Contents:
 
 
 def code_digest(function: Callable[..., Any]) -> str:
-    """Return the digest of a function: code, defaults, and the values that it uses and calls.
-
-    It is a Python function, or one that numba has compiled.
-    """
+    """Return the digest of a function: code, defaults, and the values that it uses and calls."""
     return sha256("\n".join(_function(function, set())).encode()).hexdigest()[:16]
 
 

@@ -4,7 +4,6 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from itertools import pairwise
@@ -37,42 +36,49 @@ _shared: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
 
 class LostClusterError(RuntimeError):
-    """A cluster that does not compute any more."""
+    """A cluster that computes no more."""
 
 
 def address_in_use() -> str | None:
-    """Return the address of the cluster that Dask computes on in this process, if there is one."""
+    """Return the address of the cluster that Dask uses in this process, None without one."""
     client = _default_client()
     return None if client is None else str(client.scheduler.address)
 
 
 def client_in_use(address: str | None) -> Any:
-    """Return the client of the cluster in use, None where there is no cluster.
+    """Return the client of the cluster in use, None without one.
 
-    The address is that of the cluster to use in a process that has no client of its own. Raises
-    :class:`LostClusterError` where that does not answer.
+    A process that has no client of its own opens one at `address`; LostClusterError without answer.
     """
     client: Any = _default_client()
     # The threads of a client do not live on in a forked process.
-    if os.getpid() != _AT_IMPORT and client is not None:
+    if client is not None and os.getpid() != _AT_IMPORT:
         client, address = None, str(client.scheduler.address)
-    if client is None and address is not None:
-        client = _client_of(address)
-    return client
+    if client is not None or address is None:
+        return client
+    with _lock:
+        key = os.getpid(), address
+        if key not in _opened or _opened[key].status == "closed":
+            try:
+                opened = import_module("distributed").Client
+                _opened[key] = opened(address, set_as_default=False, timeout=PATIENCE)
+            except (OSError, ValueError, RuntimeError) as error:
+                raise LostClusterError(
+                    f"the cluster at {address} does not answer this process ({error}); one of "
+                    "processes would: LocalCluster(processes=True)"
+                ) from error
+        return _opened[key]
 
 
 def computed_by(client: Any, wanted: Sequence[Any]) -> Iterator[Any]:
-    """Yield the results of a cluster, in order; nothing goes on where nobody asks for more."""
+    """Yield the results of a cluster, in order; the rest is dropped where nobody asks for it."""
     futures = client.compute(list(wanted))
     while futures:
         yield _result(client, futures.pop(0))
 
 
 def shared_with(client: Any, value: Any) -> Any:
-    """Return the placeholder of a pickled value on a cluster, which workers have `loaded`.
-
-    The cluster keeps it as long as the value lives, and workers get it from each other.
-    """
+    """Return the placeholder of a pickled value, which a cluster keeps as long as it lives."""
     known = _shared.setdefault(value, {})
     # Two threads may send it twice; a lock would be held where a process is forked meanwhile.
     if client.id not in known:
@@ -85,10 +91,7 @@ def shared_with(client: Any, value: Any) -> Any:
 
 @lru_cache(maxsize=32)
 def loaded(pickled: bytes) -> Any:
-    """Return the pickled value, on a worker: the same object where it comes again.
-
-    A worker forgets values of another when its tasks are done, and would compile anew.
-    """
+    """Return a pickled value, kept on a worker, which would compile its functions anew."""
     return pickle.loads(pickled)  # noqa: S301 - it was pickled by the process that asks
 
 
@@ -108,23 +111,8 @@ def _default_client() -> Any:
         return None
 
 
-def _client_of(address: str) -> Any:
-    with _lock:
-        key = os.getpid(), address
-        if key not in _opened or _opened[key].status == "closed":
-            try:
-                client = import_module("distributed").Client
-                _opened[key] = client(address, set_as_default=False, timeout=PATIENCE)
-            except (OSError, ValueError, RuntimeError) as error:
-                raise LostClusterError(
-                    f"the cluster at {address} does not answer this process ({error}); one of "
-                    "processes would: LocalCluster(processes=True)"
-                ) from error
-        return _opened[key]
-
-
 def _result(client: Any, future: Any) -> Any:
-    """Wait for a result, as long as there is somebody who may compute it."""
+    """Wait for a result, as long as the cluster has workers."""
     alive = monotonic()
     while True:
         try:
@@ -142,15 +130,10 @@ def _result(client: Any, future: Any) -> Any:
 
 
 class DaskStorage:
-    """Arrays of Dask, rows on the first axis, computed by the scheduler that Dask has.
+    """Arrays of Dask, rows on the first axis: see :meth:`Rows.from_dask`.
 
-    That is the client of `distributed` where there is one. Other processes, such as those of
-    chains, connect to the same cluster. Two reads of a row have to give the same numbers.
-
-    Raises
-    ------
-    SettingError
-        If there is no array, or one is not numeric, has no rows or another number of them.
+    They are computed by the client of `distributed`, to which other processes connect as well, or
+    else by Dask's own scheduler.
     """
 
     def __init__(self, arrays: Mapping[str, da.Array]) -> None:
@@ -167,7 +150,7 @@ class DaskStorage:
         self._address = address_in_use()
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Compute some rows: a :class:`SourceError` names those that Dask cannot, and why."""
+        """Compute some rows; SourceError if Dask cannot."""
         names = list(names)
         places = None
         if not isinstance(rows, slice):
@@ -182,26 +165,23 @@ class DaskStorage:
         except Exception as error:
             raise self._failed(names, rows, error) from error
         return {
-            name: _Asked.of(asked).checked(name, array)[... if places is None else places]
-            for name, asked, array in zip(names, wanted, arrays, strict=True)
+            name: _checked(name, array, x.dtype, x.shape)[... if places is None else places]
+            for name, x, array in zip(names, wanted, arrays, strict=True)
         }
 
     @property
     def has_workers(self) -> bool:
-        """Whether a cluster computes, and not this process."""
+        """Whether a cluster computes."""
         return (address_in_use() or self._address) is not None
 
     @property
     def cuts(self) -> Sequence[int]:
-        """Where chunks of the array with the longest rows begin."""
+        """First rows of the chunks of the array with the longest rows."""
         largest = max(self._arrays, key=lambda name: self.fields[name].itemsize)
         return _ends(self._arrays[largest])[1:-1]
 
     def computed(self, names: Iterable[str], parts: Sequence[Part], shared: Any) -> Iterator[Any]:
-        """Yield the results on parts of the rows, by the workers that hold them.
-
-        A :class:`SourceError` names the rows that Dask cannot compute, and the reason.
-        """
+        """Yield the results on parts of the rows, by the workers; SourceError if Dask fails."""
         names = list(names)
         results = self._results(names, parts, shared)
         for part in parts:
@@ -226,24 +206,25 @@ class DaskStorage:
         yield from computed_by(client, tasks)
 
     def _task(self, names: Sequence[str], part: Part, shared: Any, key: str) -> Any:
-        asked = {name: self._asked(name, part.rows) for name in names}
-        called = partial(_on_worker, part.compute, {name: one for name, (one, _) in asked.items()})
-        blocks = {name: block for name, (_, block) in asked.items()}
+        chosen = {name: self._block(name, part.rows) for name in names}
+        expected = {name: (dtype, shape) for name, (dtype, shape, _) in chosen.items()}
+        blocks = {name: block for name, (*_, block) in chosen.items()}
+        called = partial(_on_worker, part.compute, expected)
         return dask.delayed(called, traverse=False)(shared, blocks, dask_key_name=key)
 
-    def _asked(self, name: str, rows: slice | np.ndarray) -> tuple["_Asked", Any]:
-        """Return some rows of an array as one block, and their metadata."""
+    def _block(self, name: str, rows: slice | np.ndarray) -> tuple[np.dtype, Sequence[int], Any]:
+        """Return the dtype and the shape of some rows of an array, and the rows as one block."""
         array = self._arrays[name]
         if isinstance(rows, slice):
             block = self._blocks.get(name, {}).get((rows.start, rows.stop))
             if block is not None:
-                return _Asked.of(array, rows.stop - rows.start), block
+                return array.dtype, (rows.stop - rows.start, *array.shape[1:]), block
         chosen = array[rows]
-        return _Asked.of(chosen), chosen.rechunk(-1).to_delayed().item()
+        return chosen.dtype, chosen.shape, chosen.rechunk(-1).to_delayed().item()
 
     @cached_property
     def _blocks(self) -> dict[str, dict[tuple[int, int], Any]]:
-        """Name -> first row and the one after the last -> the chunk that is all of these rows."""
+        """Name -> first row and end -> the chunk that is all of these rows."""
         return {
             name: dict(zip(pairwise(_ends(array)), array.to_delayed().ravel(), strict=True))
             for name, array in self._arrays.items()
@@ -282,45 +263,32 @@ class DaskStorage:
         return state | {"_address": address_in_use() or self._address}
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """The metadata of a Dask array before it is computed."""
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-
-    @classmethod
-    def of(cls, array: da.Array, n_rows: int | None = None) -> "_Asked":
-        """Return the metadata of an array's rows, or of so many of them."""
-        length = array.shape[0] if n_rows is None else n_rows
-        return cls(array.dtype, (int(length), *map(int, array.shape[1:])))
-
-    def checked(self, name: str, found: np.ndarray) -> np.ndarray:
-        """Return computed rows, which have to agree with the metadata of the array."""
-        dtype = self.dtype.newbyteorder("=")
-        if found.shape != self.shape or found.dtype.newbyteorder("=") != dtype:
-            raise SourceError(
-                f"{name!r} was computed as {found.dtype} of shape {found.shape}, and Dask takes it "
-                f"for {self.dtype} of shape {self.shape}. Give map_blocks(...) the dtype and the "
-                "chunks of what it returns."
-            )
-        # Arrays that have travelled begin at any address.
-        return np.require(found, dtype, ["ALIGNED"])
+def _checked(name: str, found: np.ndarray, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
+    """Return computed rows; SourceError if they are not what Dask expects."""
+    native, shape = dtype.newbyteorder("="), tuple(map(int, shape))
+    if found.shape != shape or found.dtype.newbyteorder("=") != native:
+        raise SourceError(
+            f"{name!r} was computed as {found.dtype} of shape {found.shape}, and Dask takes it "
+            f"for {dtype} of shape {shape}. Give map_blocks(...) the dtype and the chunks of what "
+            "it returns."
+        )
+    # Arrays that have travelled begin at any address.
+    return np.require(found, native, ["ALIGNED"])
 
 
 def _on_worker(
     compute: Callable[[Any, Mapping[str, np.ndarray]], Any],
-    asked: Mapping[str, "_Asked"],
+    expected: Mapping[str, tuple[np.dtype, Sequence[int]]],
     pickled: bytes,
     blocks: Mapping[str, Any],
 ) -> Any:
     """Return the result on rows that Dask has computed."""
-    arrays = {name: asked[name].checked(name, np.asarray(x)) for name, x in blocks.items()}
+    arrays = {name: _checked(name, np.asarray(x), *expected[name]) for name, x in blocks.items()}
     return compute(loaded(pickled), arrays)
 
 
 def _ends(array: da.Array) -> list[int]:
-    """Return where the chunks of rows begin, and the number of rows."""
+    """Return the first row of each chunk, and the number of rows."""
     return np.cumsum((0, *array.chunks[0])).tolist()
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,11 +22,7 @@ AGAIN = "Build Rows(...), the model and the step again on the file as it shall b
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file, or an object of a store, as it was when it was opened.
-
-    Its size is in bytes; `changed` is when it was last written to, in ns, or another stamp of its
-    store.
-    """
+    """A file or an object of a store: its size in bytes, and its time in ns or another stamp."""
 
     path: str
     size: int
@@ -33,7 +30,7 @@ class SourceFile:
 
     @classmethod
     def at(cls, path: str | Path) -> "SourceFile":
-        """Look at a file; a :class:`SourceError` tells that there is none."""
+        """Look at a file; SourceError if there is none."""
         try:
             found = Path(path).stat()
         except OSError as error:
@@ -45,10 +42,9 @@ class SourceFile:
     @classmethod
     def if_any(cls, path: str | Path) -> "SourceFile | None":
         """Look at a file, None where there is none."""
-        try:
+        with suppress(SourceError):
             return cls.at(path)
-        except SourceError:
-            return None
+        return None
 
     @property
     def stamp(self) -> str:
@@ -56,11 +52,11 @@ class SourceFile:
         return f"{Path(self.path).name}, {self.size} bytes, changed at {self.changed} ns"
 
     def require_unchanged(self) -> None:
-        """Look at the file again: reading beyond the end of a mapped one would end the process."""
+        """Look at the file again: reading beyond the end of a mapped file ends the process."""
         self.require_same(SourceFile.if_any(self.path))
 
     def require_same(self, found: "SourceFile | None") -> None:
-        """Compare with the file in the place now: a :class:`SourceError` says how it differs."""
+        """Raise a SourceError if the file that is there now is another one."""
         if found is None:
             raise SourceError(f"the file {self.path} is no more. {AGAIN}")
         if found.size != self.size:
@@ -73,15 +69,7 @@ class SourceFile:
 
 
 def open_npy(name: str, path: str | Path) -> np.ndarray:
-    """Map a file of NumPy's own format.
-
-    Raises
-    ------
-    SettingError
-        If it holds something else than one array of numbers.
-    SourceError
-        If it is missing, or shorter than it says.
-    """
+    """Map a file of NumPy's format, which holds one array of numbers and is whole."""
     file = SourceFile.at(path)
     if is_zipfile(path):
         raise SettingError(
@@ -140,7 +128,7 @@ class FileMap:
         return cls(path, offset, array.dtype, array.shape, array.strides)
 
     def opened(self) -> np.ndarray:
-        """Map the array again: a :class:`SourceError` tells of a file that is gone or too short."""
+        """Map the array again; SourceError if the file is gone or too short."""
         # Strides may be negative: the numbers lie on both sides of the first one.
         steps = [(n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)]
         low = self.offset + sum(step for step in steps if step < 0)
@@ -149,7 +137,7 @@ class FileMap:
         if file.size < high:
             raise SourceError(
                 f"the file {self.path} has {file.size:,} bytes, and {high:,} are needed of it. "
-                "Build Rows(...), the model and the step again on the file as it shall be."
+                f"{AGAIN}"
             )
         raw: Any = np.memmap(self.path, mode="r", offset=low, shape=(high - low,))
         return np.ndarray(self.shape, self.dtype, raw, self.offset - low, self.strides)
@@ -168,10 +156,7 @@ SINGLE_READS = 6
 
 
 class FileReader:
-    """Rows that follow each other in a file, each in one piece right behind the one before.
-
-    The file is open as long as this object is there, in each process by itself.
-    """
+    """Reads rows that follow each other in a file, which is open as long as this object lives."""
 
     def __init__(self, where: FileMap) -> None:
         self._where = where
@@ -190,10 +175,7 @@ class FileReader:
         return cls(where) if in_line and array.size else None
 
     def read(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Return some rows.
-
-        Raises EOFError where the file ends before them, and IndexError where there is no such row.
-        """
+        """Return some rows; EOFError if the file ends before them, IndexError without such rows."""
         length, *inner = self._where.shape
         if isinstance(rows, slice):
             first, stop, step = rows.indices(length)
@@ -249,11 +231,9 @@ def _remove(folder: Path, creator: int) -> None:
 
 
 class MappedArrays:
-    """Arrays in a folder of files, which are there as long as this object is.
+    """Arrays in a folder of files, which live as long as this object; OSError on a full disk.
 
-    A pickle of it holds the folder's name alone. Where it is read, nothing is copied: pages of a
-    file that is mapped are in memory once, whatever the number of processes. Where they cannot be
-    written an OSError is raised.
+    A pickle holds the folder's name: pages of a mapped file are in memory once for all processes.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -270,10 +250,7 @@ class MappedArrays:
         self._folder = folder
 
     def read(self) -> dict[str, np.ndarray]:
-        """Return the arrays; numbers written to them stay in this process.
-
-        Raises FileNotFoundError where the object that has written them is no more.
-        """
+        """Return the arrays, copied where they are written to; FileNotFoundError without files."""
         found = {
             path.stem: np.load(path, mmap_mode="c", allow_pickle=False)
             for path in sorted(self._folder.glob("*.npy"))

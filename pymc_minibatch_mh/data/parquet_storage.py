@@ -37,25 +37,9 @@ class _Group(NamedTuple):
 
 
 class ParquetStorage:
-    """Columns of Parquet files, alone or as the columns of matrices.
+    """Columns of Parquet files, alone or as those of matrices: see :meth:`Rows.from_parquet`.
 
     A pickle refers to the files and to their sizes and times.
-
-    Parameters
-    ----------
-    source
-        A file, several in order, a folder of which all files are read in the order of their
-        names, or a dataset of PyArrow.
-    columns
-        Name of an array -> the column that it is, or the columns that it has, in order. By
-        default each column is an array of its own.
-
-    Raises
-    ------
-    SettingError
-        If a column is not there, is not numeric or has another type in another file.
-    SourceError
-        If a file cannot be opened, or a column has empty entries.
     """
 
     def __init__(
@@ -88,7 +72,7 @@ class ParquetStorage:
         self._parts = DecodedParts(max(ROOM, 2 * row * largest))
 
     def _add(self, fragment: Any) -> None:
-        """Check a file and take its row groups in."""
+        """Check a file, and add its row groups."""
         path = fragment.path
         file = _look(self._filesystem, path)
         if file is None:
@@ -132,7 +116,7 @@ class ParquetStorage:
         )
 
     def _stamp(self) -> str:
-        """Return a digest of the columns, and of the files' sizes and times."""
+        """Return the digest of the columns, and of the files' sizes and times."""
         found = hashlib.blake2b(f"{self._columns} {self._types}".encode(), digest_size=16)
         for path, file in self._files.items():
             found.update(f"{path} {file.size} {file.changed}".encode())
@@ -140,11 +124,7 @@ class ParquetStorage:
         return found.hexdigest()
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Return some rows: each row group that holds some of them is decoded once.
-
-        A :class:`SourceError` names a file that is missing, was written to, cannot be decoded or
-        has empty entries.
-        """
+        """Return some rows; SourceError if a file is lost, changed, broken or has empty cells."""
         found, seen = {}, set[str]()
 
         def part(name: str, number: int) -> np.ndarray:

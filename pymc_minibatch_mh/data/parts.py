@@ -1,4 +1,4 @@
-"""Rows that lie in parts of which each is decoded as a whole: chunks, or row groups of a file."""
+"""Rows in parts that are decoded as a whole: chunks, or row groups of a file."""
 
 import os
 from collections import OrderedDict
@@ -17,17 +17,14 @@ Part = Callable[[int], np.ndarray]
 
 
 class DecodedParts:
-    """The parts that were decoded last, of at most `room` bytes, shared by the threads that read.
-
-    A part that several threads ask for at once is decoded once.
-    """
+    """The last decoded parts, of at most `room` bytes; threads wait for a part and share it."""
 
     def __init__(self, room: int) -> None:
         self.room = room
         self._forget()
 
     def __reduce__(self) -> tuple:
-        """Leave the parts behind: another process decodes its own."""
+        """Leave the parts behind."""
         return DecodedParts, (self.room,)
 
     def _forget(self) -> None:
@@ -38,10 +35,7 @@ class DecodedParts:
         self.nbytes = 0
 
     def get(self, key: Hashable, decode: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return a part, read-only, which is decoded where it is not kept.
-
-        Exceptions of `decode` are raised to all that wait for the part.
-        """
+        """Return a part, read-only; exceptions of `decode` reach all that wait for it."""
         # A process that was forked while its parent read has no thread that would finish a part.
         if self._process != os.getpid():
             self._forget()
@@ -66,7 +60,7 @@ class DecodedParts:
         return array
 
     def _leave_room(self) -> None:
-        """Drop the least recently used; parts that are being decoded are not counted yet."""
+        """Drop the least recently used parts; those that are being decoded are not counted yet."""
         for key in [key for key, part in self._parts.items() if part.done()]:
             if self.nbytes <= self.room:
                 return
@@ -79,11 +73,10 @@ def gather(
     empty: np.ndarray,
     part: Callable[[int], np.ndarray],
 ) -> np.ndarray:
-    """Return some rows, each part decoded once: a view of a part that holds them all in a line.
+    """Return some rows, each part decoded once: a view where one part holds a slice of them.
 
-    Rows are consecutive or numbers in any order; `edges` has the first row of every part, and the
-    number of all rows; `empty`, shape (0, ...), is of the type and the shape of rows. Raises
-    IndexError where there is no such row.
+    `edges` has the first row of every part, and the number of all rows; `empty`, shape (0, ...),
+    the type and the shape of rows. IndexError where there is no such row.
     """
     if isinstance(rows, slice):
         first, stop, step = rows.indices(int(edges[-1]))

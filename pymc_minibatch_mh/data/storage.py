@@ -20,15 +20,7 @@ from pymc_minibatch_mh.errors import SettingError, SourceError
 
 @dataclass(frozen=True)
 class Field:
-    """Shape and type of one row of an array.
-
-    Parameters
-    ----------
-    dtype
-        Type that it is stored in.
-    shape
-        Its shape in one row: () for a number.
-    """
+    """Stored type of an array, and the shape of one row: () for a number."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -40,10 +32,7 @@ class Field:
 
 
 class Storage(Protocol):
-    """Arrays of one length that are read by rows, in memory or not.
-
-    Graphs know it by a weak reference, as they may any object of a class without ``__slots__``.
-    """
+    """Arrays of one length that are read by rows, of a class without ``__slots__``."""
 
     @property
     def n_rows(self) -> int:
@@ -58,13 +47,7 @@ class Storage(Protocol):
         """Identity of the contents, without reading them all."""
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Return some rows of some arrays, in the order asked for.
-
-        Raises
-        ------
-        SourceError
-            If they are not there any more; names the source.
-        """
+        """Return some rows of some arrays, in the order asked for; SourceError if they are lost."""
 
     def where(self, row: int) -> str:
         """Return where a row lies, for messages."""
@@ -76,26 +59,22 @@ class ComputingStorage(Storage, Protocol):
 
     @property
     def has_workers(self) -> bool:
-        """Whether there is anybody but this process to compute."""
+        """Whether anybody but this process computes."""
 
     @property
     def cuts(self) -> Sequence[int]:
-        """Where blocks that lie in different places begin, in order: passes are cut there."""
+        """First rows of blocks that lie in different places: passes are cut there."""
 
     def computed(self, names: Iterable[str], parts: Sequence["Part"], shared: Any) -> Iterator[Any]:
-        """Yield ``part.compute(shared, arrays)`` of each part, in their order.
+        """Yield ``part.compute(shared, arrays)`` of each picklable part, in their order.
 
-        Parts are picklable. All take `shared`, which is pickled to each process once.
-        Raises SourceError where rows cannot be had.
+        `shared` is pickled to each process once. SourceError where rows cannot be had.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some rows, consecutive or by numbers in ascending order, and a computation on them.
-
-    It is called with the value that all parts share, and name -> these rows of each array.
-    """
+    """Some rows, in ascending order, and a function of a shared value and of their arrays."""
 
     rows: slice | np.ndarray
     compute: Callable[[Any, Mapping[str, np.ndarray]], Any]
@@ -104,7 +83,7 @@ class Part:
 def computed(
     storage: Storage, names: Iterable[str], parts: Sequence[Part], shared: Any
 ) -> Iterator[Any]:
-    """Yield the results on parts of the rows, where the rows are or else here."""
+    """Yield the results on parts of the rows, computed where the rows are or else here."""
     if isinstance(storage, ComputingStorage) and storage.has_workers:
         yield from storage.computed(names, parts, shared)
     else:
@@ -117,14 +96,9 @@ BLOCK_ROWS = 262_144
 
 
 class ArrayStorage:
-    """Arrays in memory or mapped to it, rows on the first axis, of which none is copied.
+    """Arrays in memory or mapped to it, rows on the first axis; none is copied.
 
     A pickle refers to mapped files and holds arrays that are in memory.
-
-    Raises
-    ------
-    SettingError
-        If there is no array, or one is not numeric, has no rows or another number of them.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -151,19 +125,17 @@ class ArrayStorage:
         )
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Return some rows: of memory views of consecutive ones and copies of others.
-
-        A :class:`SourceError` names a file that is not the one that it was.
-        """
-        found = {name: self._read(name, rows) for name in names}
-        return {name: x.astype(self.fields[name].dtype, copy=False) for name, x in found.items()}
+        """Return some rows, views where that is possible; SourceError if a file has changed."""
+        return {
+            name: self._read(name, rows).astype(self.fields[name].dtype, copy=False)
+            for name in names
+        }
 
     def _read(self, name: str, rows: slice | np.ndarray) -> np.ndarray:
         file, reader = self._files[name], self._readers[name]
-        if file is None:
-            return np.asarray(self._arrays[name][rows])
-        file.require_unchanged()
-        if reader is None:
+        if file is not None:
+            file.require_unchanged()
+        if file is None or reader is None:
             return np.asarray(self._arrays[name][rows])
         try:
             read = reader.read(rows)
@@ -198,7 +170,7 @@ class ArrayStorage:
 
 @dataclass(frozen=True, eq=False)
 class StoredArray:
-    """One array of a storage, in the place of the array itself: its type, and not its numbers."""
+    """Stands for an array of a storage: its type and shape without its numbers."""
 
     storage: Storage
     name: str
@@ -239,10 +211,7 @@ class StoredArray:
 
 
 class StoredRows(ArrayRows):
-    """The rows of a term whose data are stored: they have no address before they are read.
-
-    The columns are all :class:`StoredArray` of one storage.
-    """
+    """The rows of a term whose columns are all :class:`StoredArray` of one storage."""
 
     in_memory = False
 
@@ -251,7 +220,7 @@ class StoredRows(ArrayRows):
         self.columns = columns
 
     def place(self, row: int) -> str:
-        """Return where a row lies, in brackets; empty where that is its number alone."""
+        """Return the location of a row in brackets; empty where that is its number alone."""
         where = self._storage.where(row)
         return "" if where == f"row {row:,}" else f" ({where})"
 
@@ -266,7 +235,7 @@ class StoredRows(ArrayRows):
 
     @property
     def has_workers(self) -> bool:
-        """Whether passes are computed where the rows are, and not in this process."""
+        """Whether others than this process compute passes."""
         return isinstance(self._storage, ComputingStorage) and self._storage.has_workers
 
     def read(self, rows: slice | np.ndarray) -> ArrayRows:
@@ -276,13 +245,13 @@ class StoredRows(ArrayRows):
 
     @property
     def cuts(self) -> Sequence[int]:
-        """Where blocks begin that workers hold; none where rows are read by this process."""
+        """First rows of the blocks that workers hold; none where this process reads."""
         return self._storage.cuts if self.has_workers else ()  # type: ignore[attr-defined]
 
     def computed(
         self, work: Any, parts: Sequence[slice | np.ndarray], asked: Sequence[Any]
     ) -> Iterator[Any]:
-        """Yield ``work.of_read(read, asked)`` of parts of the rows, where they are."""
+        """Yield ``work.of_read(read, asked)`` of parts of the rows, by the workers."""
         assert isinstance(self._storage, ComputingStorage)
         names = tuple((column.name, column.values.name) for column in self.columns)
         each = zip(parts, asked, strict=True)
@@ -292,7 +261,7 @@ class StoredRows(ArrayRows):
 
 @dataclass(frozen=True, eq=False)
 class _OfColumns:
-    """A question on rows, for arrays that lie anywhere."""
+    """Answers a question on the rows of a part."""
 
     names: tuple[tuple[str, str], ...]
     asked: Any
@@ -321,10 +290,7 @@ def read_columns(columns: Iterable[Column], rows: slice | np.ndarray) -> tuple[C
 
 
 class Drawn(NamedTuple):
-    """Rows that were drawn, by their bounds or evenly, in that order, and their data.
-
-    The numbers c, float32, are those that they were drawn in proportion to.
-    """
+    """Rows in the order in which they were drawn, in proportion to c, float32, and their data."""
 
     rows: np.ndarray
     c: np.ndarray
@@ -333,30 +299,24 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EvenRows:
-    """Stored rows that are drawn evenly, for tests that know no bounds.
-
-    Every update reads the rows `heavy`, in order, and none is drawn of these.
-    """
+    """Uniform draws of stored rows, for tests without bounds; none is drawn of the rows `heavy`."""
 
     source: StoredRows
     heavy: np.ndarray
+    #: Ways in which rows are drawn.
+    n_tables = 1
 
     @property
     def n_rows(self) -> int:
         """Number of all rows."""
         return self.source.n_rows
 
-    @property
-    def n_tables(self) -> int:
-        """Ways in which rows are drawn: one."""
-        return 1
-
     def read_heavy(self) -> tuple[Column, ...]:
-        """Return the rows that every update reads."""
+        """Return the rows that every update evaluates."""
         return read_columns(self.source.columns, self.heavy)
 
     def draw(self, table: int, rng: np.random.Generator, count: int) -> Drawn:
-        """Draw rows with replacement, each as probable as any other, and fetch them."""
+        """Draw rows with replacement, and read them."""
         numbers = rng.integers(0, self.n_rows - self.heavy.size, count)
         # How many heavy rows lie before the row that a number stands for.
         before = self.heavy - np.arange(self.heavy.size)

@@ -1,9 +1,7 @@
 """Rows of Zarr arrays: the chunks that hold them are decoded as a whole, and the last ones kept.
 
-The files, or objects of a store, that the chunks of a Zarr array lie in.
-
-Zarr reads a chunk that is missing as its fill value. So that rows that are lost are not read as
-zeros, the objects are looked at when the array is opened and wherever it is read.
+Zarr reads a missing chunk as its fill value. So the files, or objects of a store, of the chunks are
+looked at when an array is opened and wherever it is read.
 """
 
 import asyncio
@@ -31,13 +29,7 @@ ASKED_AT_A_TIME = 64
 
 
 class ChunkObjects:
-    """The objects of one array's chunks: one per chunk, or per shard of chunks.
-
-    Raises
-    ------
-    SourceError
-        If one is missing, and missing ones are not said to hold the fill value.
-    """
+    """The objects of an array's chunks, or shards; SourceError if one is missing without leave."""
 
     def __init__(self, array: zarr.Array, missing_are_fill: bool) -> None:
         self.store: Any = array.store_path.store
@@ -63,7 +55,7 @@ class ChunkObjects:
 
     @property
     def local(self) -> bool:
-        """Whether looking at an object costs no more than looking at a file."""
+        """Whether the objects are files, which cost little to look at."""
         return isinstance(self.store, LocalStore)
 
     @property
@@ -73,7 +65,7 @@ class ChunkObjects:
             yield key if file is None else f"{key} {file.size} {file.changed}"
 
     def require_unchanged(self, rows: slice | np.ndarray) -> None:
-        """Look again at the objects of some rows: a :class:`SourceError` names one that differs."""
+        """Raise a SourceError if an object of some rows is another one by now."""
         if isinstance(rows, slice):
             lines: Iterable[int] = range(rows.start // self.rows, -(-rows.stop // self.rows))
         else:
@@ -117,26 +109,9 @@ type Source = str | Path | zarr.Group | Mapping[str, str | Path | zarr.Array]
 
 
 class ZarrStorage:
-    """Arrays of Zarr, rows on the first axis.
+    """Arrays of Zarr, rows on the first axis: see :meth:`Rows.from_zarr`.
 
     A pickle refers to the store and to the identities of its objects.
-
-    Parameters
-    ----------
-    source
-        A group or its path, or name -> array or its path.
-    names
-        Names of arrays of the group, or name -> path inside of the group; by default all arrays
-        of the group.
-    missing_are_fill
-        Whether chunks that are missing when the arrays are opened hold the fill value.
-
-    Raises
-    ------
-    SettingError
-        If there is no array, or one is not numeric, has no rows or another number of them.
-    SourceError
-        If one cannot be opened, or a chunk is missing.
     """
 
     def __init__(
@@ -165,7 +140,7 @@ class ZarrStorage:
         self._parts = DecodedParts(max(ROOM, 2 * int(sum(largest))))
 
     def _stamp(self) -> str:
-        """Return the metadata, and sizes and times of the chunks' objects, as a digest."""
+        """Return the digest of the metadata, and of sizes and times of the chunks' objects."""
         found = hashlib.blake2b(digest_size=16)
         for name, array in self._arrays.items():
             found.update(f"{name}: {_what(array)} {array.metadata.to_dict()}".encode())
@@ -174,10 +149,7 @@ class ZarrStorage:
         return found.hexdigest()
 
     def read(self, names: Iterable[str], rows: slice | np.ndarray) -> dict[str, np.ndarray]:
-        """Return some rows: each chunk that holds some of them is decoded once.
-
-        A :class:`SourceError` names a chunk that is missing, was written to or cannot be decoded.
-        """
+        """Return some rows; SourceError if a chunk is missing, has changed or is broken."""
         if isinstance(rows, slice):
             first, stop, step = rows.indices(self.n_rows)
             rows = slice(first, max(first, stop)) if step == 1 else np.arange(first, stop, step)
@@ -287,7 +259,7 @@ def _opened(source: str | Path) -> zarr.Array | zarr.Group:
 
 
 def _require_plain(array: zarr.Array) -> None:
-    """Refuse a value that is no array of rows, or holds other numbers than it stands for."""
+    """Refuse single numbers, and packed arrays, which hold other numbers than they stand for."""
     if not array.ndim:
         raise SettingError(
             f"{_what(array)} is one number. Name the arrays with rows: names=['X', 'y']."

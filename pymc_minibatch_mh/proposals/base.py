@@ -14,8 +14,8 @@ Tallies = np.ndarray
 class Proposal(ABC):
     """A move that is reversible with respect to a known density, and how it adapts.
 
-    A proposal is frozen and serves all chains. The state of a chain lies in a record of its own:
-    a named tuple of floats, ints and arrays, whose class names the compiled move
+    A proposal is frozen and serves all chains. The state of a chain is a record: a named tuple of
+    floats, ints and arrays, whose class names the compiled move
     (:func:`pymc_minibatch_mh.kernels.roles.role_of`, ``propose``).
     """
 
@@ -69,13 +69,7 @@ class Proposal(ABC):
         return record
 
     def require_proposed(self, record: Any) -> None:
-        """Raise the exception of a user's move, where a component of -1 has ended a run.
-
-        Parameters
-        ----------
-        record
-            The record of compiled updates.
-        """
+        """Raise the exception of a user's move, where a component of -1 has ended a run."""
         return
 
     def scales(self, plan: Any) -> tuple[int, ...]:
@@ -92,13 +86,7 @@ class Proposal(ABC):
 
 
 def positive_definite(name: str, given: Any, size: int | None = None) -> np.ndarray:
-    """Return a setting as a positive definite matrix, a copy.
-
-    Raises
-    ------
-    SettingError
-        If it is none, or has another number of lines than `size`.
-    """
+    """Return a copy of a setting; SettingError if it is no positive definite matrix of a `size`."""
     try:
         matrix = np.array(given, dtype=np.float64)
         np.linalg.cholesky(matrix)

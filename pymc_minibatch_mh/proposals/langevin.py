@@ -1,13 +1,9 @@
 """Moves that drift along a gradient, estimated from a batch of rows.
 
-θ' = θ + (h²/2) P g(θ) + h P^½ ξ, with g an estimate of the gradient of the log-density and
-P = L Lᵀ, about the posterior covariance, or the identity. With an estimate from a batch this is the
-proposal of stochastic gradient Langevin dynamics: Welling, Teh (2011), "Bayesian learning via
-stochastic gradient Langevin dynamics", ICML.
-
-The density of the move is known given the batch, which is drawn before a position is looked at and
-serves both directions: each batch has a reversible kernel of its own, independent of the rows of
-the test.
+With a batch, :class:`Langevin` is the proposal of stochastic gradient Langevin dynamics: Welling,
+Teh (2011), "Bayesian learning via stochastic gradient Langevin dynamics", ICML. Its density is
+known given the batch, which is drawn before a position is looked at and serves both directions:
+each batch has a reversible kernel of its own, independent of the rows of the test.
 """
 
 from dataclasses import dataclass
@@ -32,19 +28,15 @@ PRECONDITIONERS = {"laplace": LAPLACE, "identity": IDENTITY}
 
 
 class LangevinStep(NamedTuple):
-    """Step h of a Langevin move in a chain, and LAPLACE or IDENTITY."""
+    """Step h of a Langevin move, LAPLACE or IDENTITY, and its batch.
 
-    step: float
-    preconditioner: int
-
-
-class LinkedLangevin(NamedTuple):
-    """The same for compiled updates, with the address of the rows' derivatives."""
+    The address of the rows' derivatives is 0 in a chain: compiled updates are given it.
+    """
 
     step: float
     preconditioner: int
     batch_size: int
-    derivatives: int
+    derivatives: int = 0
 
 
 @compiled(inlined=True)
@@ -60,7 +52,7 @@ def _whitened_rise(own, posterior, rows, position, gradient, out):
                 out[j] += reference.factor[i, j] * gradient[i]
 
 
-@role_of(LinkedLangevin, "propose")
+@role_of(LangevinStep, "propose")
 @compiled(inlined=True)
 def propose_langevin(own, move, posterior, rng):
     """Drift, and add noise: see :func:`roles.propose`.
@@ -156,44 +148,33 @@ class Langevin(Proposal):
         return self.batch_size > 0
 
     def rows_read(self, n_rows: int) -> int:
-        """Return the rows of the batch, once for each end; half of the rows stand for all."""
+        """Return the rows of the batch, for both ends; half of the rows stand for all."""
         return 2 * (n_rows if 2 * self.batch_size >= n_rows else self.batch_size)
 
     def record(self, size: int) -> LangevinStep:
         """Return the step that a chain starts with."""
         step = 1.65 / size ** (1.0 / 6.0) if self.step_size is None else self.step_size
-        return LangevinStep(float(step), PRECONDITIONERS[self.preconditioner])
+        return LangevinStep(float(step), PRECONDITIONERS[self.preconditioner], self.batch_size)
 
     def adapted(
-        self,
-        record: LangevinStep,
-        window: Tallies,
-        total: Tallies,
-        walk_target: float,
-        size: int,
+        self, record: LangevinStep, window: Tallies, total: Tallies, walk_target: float, size: int
     ) -> LangevinStep:
         """Move the acceptance to that of the most efficient step."""
         if not self.adapt:
             return record
         return record._replace(step=tuned(record.step, window[0], total[0], BEST_ACCEPTANCE))
 
-    def linked(self, record: LangevinStep, plan: Any) -> LinkedLangevin:
-        """Return the numbers with the address of this process.
-
-        Raises
-        ------
-        SettingError
-            If there is neither a batch nor a gradient of control variates.
-        """
-        if not self.batch_size and plan.reference.order < 2:
+    def linked(self, record: LangevinStep, plan: Any) -> LangevinStep:
+        """Return the record with an address; SettingError if there is no gradient of the rows."""
+        if self.batch_size:
+            return record._replace(derivatives=address_of(plan.target.full_data.sums.derivatives))
+        if plan.reference.order < 2:
             raise SettingError(
                 f"batch_size=0 leaves Langevin() without a gradient of the likelihood at "
                 f"taylor_order={plan.reference.order}. Give a batch_size such as 500, or use "
                 "taylor_order=2."
             )
-        target = plan.target
-        derivatives = address_of(target.full_data.sums.derivatives) if self.batch_size else 0
-        return LinkedLangevin(*record, self.batch_size, derivatives)
+        return record
 
     def scaling(self, record: LangevinStep) -> float:
         """Return the step h."""

@@ -3,18 +3,16 @@
 A component is drawn independently of the position and accepted with its own density, which is
 exact for any weights. Moves are of the normal approximation of the posterior, or of two others.
 
-*Coordinates that end at zero.* The reciprocal κ of a shape parameter is positive, and its normal
-approximation may have most of its mass below zero. Here κ is drawn from the part above zero, first
-of all coordinates, and the others given it. The share of that part depends on where a move begins,
-and is corrected for. The mean of the approximation follows from the gradient at the centre, and may
-lie below zero.
+*Coordinates that end at zero.* The reciprocal of a shape parameter is drawn first, from the part of
+its normal approximation above zero, and the others given it. The share of that part depends on the
+position, and is corrected for. The mean, which follows from the gradient at the centre, may lie
+below zero.
 
-*Effects given their scales.* The normal approximation of a hierarchy fails where its scales are far
-from their centre. Here all moves are made in numbers (u, w) that are standard normal where effects
-are normal given their scales (:mod:`pymc_minibatch_mh.kernels.scale_conditional`), and corrected
-for the volume of that map. A walk of these numbers moves a scale and the effects with it, as far as
-rows do not hold them: a partial non-centring (Papaspiliopoulos, Roberts & Sköld, Statistical
-Science 22:59-73, 2007, doi:10.1214/088342307000000014).
+*Effects given their scales.* Moves of a hierarchy are made in numbers that are standard normal
+where effects are normal given their scales (:mod:`pymc_minibatch_mh.kernels.scale_conditional`),
+and corrected for the volume of that map. A walk of them moves a scale with the effects that rows do
+not hold: a partial non-centring (Papaspiliopoulos, Roberts & Sköld, Statistical Science 22:59-73,
+2007, doi:10.1214/088342307000000014).
 """
 
 import math
@@ -150,7 +148,7 @@ def propose_above_zero(numbers, move, posterior, rng):
 
 
 def bordered(record: Any, plan: Any) -> Any:
-    """Return numbers of a mixture as they are, or with those of coordinates that end at zero."""
+    """Return numbers of a mixture, with those of coordinates that end at zero if there are any."""
     target, reference = plan.target, plan.reference
     ends = target.factorization.boundary
     if not ends:
@@ -186,7 +184,7 @@ def propose_given_scales(numbers, move, posterior, rng):
 
 
 def given_scales(record: Any, plan: Any) -> Any:
-    """Return numbers of a mixture as they are, or with the tables of a hierarchy."""
+    """Return numbers of a mixture, with the tables of a hierarchy if there is one."""
     tables = plan.scale_conditional
     if tables is None:
         return record
@@ -327,9 +325,8 @@ class Mixture(Proposal):
 def walk_floor(total: np.ndarray, rho: tuple[float, ...]) -> float:
     """Return the least weight of the walk, from how far the posterior is from Gaussian.
 
-    A Gaussian posterior accepts all Laplace moves alike. The loss of the boldest one against the
-    most local one is the share of moves that the Gaussian approximation fails: the walk is there
-    for tails that are heavier. `total` are tallies, shape (components, N_TALLIES).
+    A Gaussian posterior accepts all Laplace moves alike: the bold ones are accepted less than local
+    ones where tails are heavier, which the walk is for.
     """
     accepted = total[1:, TALLY_ACCEPT] / np.maximum(total[1:, TRIED], 1.0)
     bold, local = accepted[int(np.argmin(np.abs(rho)))], accepted[int(np.argmax(rho))]
@@ -342,10 +339,8 @@ def efficiency(total: np.ndarray, size: int) -> np.ndarray:
 
     With g = E[accepted squared jump] / (2 Var), a chain of this component alone would have a
     lag-one autocorrelation of about 1 - g, hence an effective sample of g/(2 - g) per update. The
-    figure is the geometric mean over the d coordinates' values and their squares, so that
-    antithetic moves cannot win on means alone, over the time of an update. Jumps in `total`, shape
-    (components, N_TALLIES), are sums over whitened coordinates, of variance 1 and with squares of
-    variance 2.
+    figure is the geometric mean of that of whitened coordinates, of variance 1, and of their
+    squares, of variance 2, over the time of an update: antithetic moves cannot win on means alone.
     """
     tried = np.maximum(total[:, TRIED], 1.0)
     merits = []

@@ -1,4 +1,4 @@
-"""A custom move, run inside the compiled update, and the check of its log-ratio.
+"""Custom moves, run inside the compiled update, and the check of their log-ratio.
 
 The check moves independent draws from a known Gaussian by a few Metropolis–Hastings updates on all
 rows. With a right log-ratio they still are such draws, with known standard errors of their moments.
@@ -93,11 +93,7 @@ def _walk(own, gaussian, positions, updates, sign, rng):
 
 
 class MoveCheck:
-    """The check of one move, whose record compiled updates are handed.
-
-    `require_proposed` raises the exception of the move; `scale` is about the standard
-    deviation of the Gaussian.
-    """
+    """The check of one move on a Gaussian; `require_proposed` raises the move's exception."""
 
     def __init__(
         self,
@@ -127,10 +123,7 @@ class MoveCheck:
         )
 
     def largest(self) -> float:
-        """Return the largest distance of a moment, in standard errors.
-
-        Raises a SettingError if a moment is off, or if walks forget nothing of their start.
-        """
+        """Return the largest distance of a moment in standard errors; SettingError if it is off."""
         updates = self._updates()
         off, used = self._distances(updates, 1.0)
         what = max(off, key=lambda name: abs(off[name]))
@@ -188,7 +181,7 @@ class MoveCheck:
         )
 
     def _distances(self, updates: int, sign: float) -> tuple[dict[str, float], int]:
-        """Return how far each moment is off in standard errors, and how many ratios were not 0."""
+        """Return the distance of each moment in standard errors, and how many ratios were not 0."""
         positions = self._drawn(WALKS)
         used = self._walked(positions, updates, sign)
         deviations, root = positions - self._gaussian.mean, np.sqrt(WALKS)
@@ -217,10 +210,7 @@ class OwnMoveState(NamedTuple):
 
 
 class LinkedOwnMove(NamedTuple):
-    """The same for compiled updates: addresses of the move and of the rows' derivatives.
-
-    The move is handed `position`, a copy, and `faults` tell how it went wrong.
-    """
+    """The same for compiled updates, with addresses, the `position` handed over, and `faults`."""
 
     move: int
     derivatives: int

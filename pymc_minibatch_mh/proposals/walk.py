@@ -15,10 +15,7 @@ from pymc_minibatch_mh.proposals.base import Proposal, Tallies, positive_definit
 
 
 def tuned(scale: float, window: np.ndarray, total: np.ndarray, target: float) -> float:
-    """Return the scale of a move after a window of warm-up, moved to an acceptance of `target`.
-
-    `window` and `total` are tallies of the move, shape (N_TALLIES,), in the last window and in all.
-    """
+    """Return the scale of a move after a window of warm-up, moved to an acceptance of `target`."""
     if not window[TRIED] > 0.0:
         return scale
     gap = window[TALLY_ACCEPT] / window[TRIED] - target

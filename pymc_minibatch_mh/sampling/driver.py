@@ -39,9 +39,8 @@ def tell_of_run(step: MinibatchStep, settings: RunSettings) -> None:
 
 
 def tell_of_end(name: str, workers: Workers, seconds: float, interrupted: bool) -> None:
-    """Log the draws that were made, and the warnings of the chains of the step `name`."""
+    """Log the draws that were made, and all warnings of the chains of the step `name`."""
     for chain in workers.chains:
-        # One warning at a time, until nothing is left that was not told.
         while (warning := report.warning_of(name, chain.state, chain.program)) is not None:
             log_warning(warning)
     chains, draws = workers.complete()
@@ -234,8 +233,11 @@ def _begun(
         # As pm.sample does, for the starts of its chains: the same seeds mean the same draws.
         generator.integers(2**30)
     starts = starts_of(step, initvals, settings.chains, rng)
-    adapting = step.adapts and settings.tune > 0
-    return [_started(step, g, adapting, s) for g, s in zip(generators, starts, strict=True)]
+    chains = [Chain(step.program, rng, step.adapts and settings.tune > 0) for rng in generators]
+    for chain, start in zip(chains, starts, strict=True):
+        chain.place(start, np.empty(0))
+        step.start(chain)
+    return chains
 
 
 def _tree(
@@ -247,21 +249,20 @@ def _tree(
     before: xr.DataTree | None,
 ) -> xr.DataTree:
     """Return the trace of all draws; KeyboardInterrupt if that came before there was any."""
-    chains, draws = workers.complete()
+    (chains, draws), settings = workers.complete(), workers.settings
     if not draws:
         raise KeyboardInterrupt
+    tuned = None if workers.warm_up is None else workers.warm_up.of(chains, settings.tune)
     tree = datatree_of(
         model,
         step.target.factorization,
         kept,
-        numbered_on(workers.kept.of(chains, draws, workers.settings.thin), before),
-        {"sampling_time": seconds, "tuning_steps": workers.settings.tune, **_provenance(step)},
-        warm_up=None
-        if workers.warm_up is None
-        else workers.warm_up.of(chains, workers.settings.tune),
+        numbered_on(workers.kept.of(chains, draws, settings.thin), before),
+        {"sampling_time": seconds, "tuning_steps": settings.tune, **_provenance(step)},
+        warm_up=tuned,
     )
     # Stats mean something only with the number of updates behind a draw.
-    tree["posterior"].attrs["thin"] = workers.settings.thin
+    tree["posterior"].attrs["thin"] = settings.thin
     if step.target.source.stamp:
         # Observed rows are not in the trace: this tells whether others are the same.
         tree["posterior"].attrs["rows"] = step.target.source.stamp
@@ -279,12 +280,3 @@ def _provenance(step: MinibatchStep) -> dict[str, str | float]:
         "step_guarantee": str(step.guarantee),
         "preparation_time": step.seconds,
     }
-
-
-def _started(
-    step: MinibatchStep, rng: np.random.Generator, adapting: bool, start: np.ndarray
-) -> Chain:
-    chain = Chain(step.program, rng, adapting)
-    chain.place(start, np.empty(0))
-    step.start(chain)
-    return chain

@@ -6,7 +6,8 @@ and one call of an operation serves the whole block.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -61,8 +62,8 @@ IN_NUMPY = Mode(
         include=["fast_run"], exclude=["fusion", "inplace", "BlasOpt", "cxx_only"]
     ),
 ).register((dfs_rewriter(in_ufuncs), 100))
-#: Infers shapes without evaluating the arrays.
-OF_SHAPES = Mode(linker="py", optimizer="fast_compile")
+#: The same, with all intermediate results left in memory.
+KEEPING = IN_NUMPY.clone(link_kwargs={"allow_gc": False})
 
 _OPENED = dfs_rewriter(inlined, local_view_op)
 _WITHOUT_DIMS = optdb.query(RewriteDatabaseQuery(include=["lower_xtensor"]))
@@ -77,10 +78,8 @@ def values_at(
 ) -> list[np.ndarray]:
     """Evaluate graphs in the value variables of a model at draws of these, shape (n, d), n >= 1.
 
-    Returned are arrays of shape (n, *shape of the variable), equal to rounding to those of
-    ``pm.sample``. Blocks of draws are evaluated together. Where that cannot be done, as for a loop
-    or a function of the user's own, the variable is evaluated draw by draw by the function that
-    PyMC itself compiles; this is said at level INFO of the logger ``pymc``.
+    Values, shape (n, *shape of the variable), equal those of ``pm.sample`` to rounding. A loop or a
+    function of the user's own is evaluated draw by draw, by the function that PyMC compiles.
     """
     found = dict(_evaluated(factorization.blocks, list(variables), draws))
     left = [v for v in variables if v not in found]
@@ -113,8 +112,7 @@ def _evaluated(
 class BlockFunction:
     """Variables as functions of many positions, in which `blocks` are the value variables.
 
-    OneByOneError if an operation is known to serve one draw only; NotImplementedError if PyTensor
-    does not know how to write an operation for many draws.
+    OneByOneError or NotImplementedError if an operation serves one draw only.
     """
 
     def __init__(self, blocks: Sequence[Block], variables: Sequence[Variable]) -> None:
@@ -123,17 +121,12 @@ class BlockFunction:
         single = {b.variable: TensorType(b.variable.dtype, b.shape)(b.name) for b in blocks}
         many = {x: TensorType(x.dtype, (None, *x.type.shape))(x.name) for x in single.values()}
         graphs = _in_tensors(variables, single)
-        inside = _between(single.values(), graphs)
-        _require_many_draws({v.owner for v in inside if v.owner is not None})
-        self._one = _function(list(single.values()), graphs, IN_NUMPY)
+        _require_many_draws(single.values(), graphs)
+        self._one = _function(list(single.values()), graphs, KEEPING)
         self._many = _function(list(many.values()), vectorize_graph(graphs, many), IN_NUMPY)
-        self._size = _function(list(single.values()), [_bytes(inside)], OF_SHAPES)
 
     def __call__(self, positions: np.ndarray) -> list[np.ndarray]:
-        """Return the values of each variable, shape (n, *shape of the variable).
-
-        OneByOneError if the values of a draw are not those that it has alone.
-        """
+        """Return the values of each variable; OneByOneError if a draw alone has other values."""
         n = len(positions)
         with np.errstate(all="ignore"):
             count = self._draws_in_block(positions[:1])
@@ -151,8 +144,9 @@ class BlockFunction:
         return out
 
     def _draws_in_block(self, position: np.ndarray) -> int:
-        (size,) = self._size(*self._pieces(position, True))
-        return max(1, BLOCK_BYTES // max(1, int(size)))
+        self._one(*self._pieces(position, True))
+        made = (cell[0] for v, cell in self._one.vm.storage_map.items() if v.owner is not None)
+        return max(1, BLOCK_BYTES // max(1, sum(getattr(value, "nbytes", 0) for value in made)))
 
     def _pieces(self, positions: np.ndarray, alone: bool = False) -> list[np.ndarray]:
         leading = () if alone else (len(positions),)
@@ -172,17 +166,14 @@ def _in_tensors(variables: Sequence[Variable], tensors: dict[Variable, Variable]
     return list(graph.outputs)
 
 
-def _between(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> set[Variable]:
-    """Return the variables between inputs and outputs, and the inputs."""
-    found = set(inputs)
+def _require_many_draws(inputs: Iterable[Variable], outputs: Sequence[Variable]) -> None:
+    """Raise a OneByOneError if an operation between inputs and outputs serves one draw only."""
+    inside = set(inputs)
     for node in toposort(outputs):
-        if not found.isdisjoint(node.inputs):
-            found.update(node.outputs)
-    return found
-
-
-def _require_many_draws(nodes: Iterable[Apply]) -> None:
-    for op in (getattr(node.op, "core_op", node.op) for node in nodes):
+        if inside.isdisjoint(node.inputs):
+            continue
+        inside.update(node.outputs)
+        op = getattr(node.op, "core_op", node.op)
         if isinstance(op, HasInnerGraph):
             raise OneByOneError(f"{op} is a loop or another graph within the graph")
         if isinstance(op, RNGConsumerOp):
@@ -192,12 +183,7 @@ def _require_many_draws(nodes: Iterable[Apply]) -> None:
             raise OneByOneError(f"{op} is a function of your own")
 
 
-def _bytes(variables: Iterable[Variable]) -> Variable:
-    tensors = [v for v in variables if isinstance(v.type, TensorType)]
-    return sum((v.size * np.dtype(v.dtype).itemsize for v in tensors), start=pt.constant(0))
-
-
-def _function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Callable:
+def _function(inputs: list[Variable], outputs: list[Variable], mode: Mode) -> Any:
     # Without a compiler PyTensor does not turn to one for constants that Python does not evaluate.
     with pytensor.config.change_flags(cxx=""):
         return pytensor.function(

@@ -17,10 +17,7 @@ from pymc_minibatch_mh.steps.base import MinibatchStep
 
 
 def remember(step: MinibatchStep, chains: Sequence[Chain], tree: xr.DataTree) -> None:
-    """Keep where chains ended in their step, and by which of them in their trace.
-
-    A state is a few matrices of shape (d, d): bounds around its centre are found anew.
-    """
+    """Keep the ends of chains in their step, without bounds, and their digest in the trace."""
     copies = [chain.copy() for chain in chains]
     stamp = sha256(b"".join(chain.position.tobytes() for chain in copies)).hexdigest()[:16]
     step.ended = stamp, [(chain.state, chain.position, chain.rng) for chain in copies]
@@ -34,10 +31,9 @@ def resumed(
     trace: Any,
     given: Mapping[str, Any],
 ) -> tuple[RunSettings, list[Chain]]:
-    """Return the chains of a step that go on from its last trace, and settings without warm-up.
+    """Return the chains that go on from the last trace of a step, and settings without warm-up.
 
-    SettingError if the trace is another one, or if one of the settings `given` is, which would have
-    chains begin anew.
+    SettingError if the trace is another one, or settings are `given` that begin chains anew.
     """
     for name, value in given.items():
         if value is not None:
@@ -84,10 +80,7 @@ def numbered_on(draws: Draws, before: xr.DataTree | None) -> Draws:
     """Return draws with the numbers that follow those of the trace before, and its chains."""
     if before is None:
         return draws
-    posterior, own = before["posterior"], draws.coords()
+    posterior, own = before["posterior"], draws.coords
     first = int(posterior["draw"].to_numpy()[-1]) + int(posterior.attrs["thin"])
-    return replace(
-        draws,
-        numbers=own["draw"] + first,
-        chains=posterior["chain"].to_numpy()[own["chain"]],
-    )
+    chains = posterior["chain"].to_numpy()[own["chain"]]
+    return replace(draws, coords={"chain": chains, "draw": own["draw"] + first})

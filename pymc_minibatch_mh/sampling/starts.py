@@ -87,14 +87,10 @@ def starts_of(
 ) -> np.ndarray:
     """Return the unconstrained position at which each chain starts, shape (chains, d).
 
-    `initvals` are those of :func:`pymc.sample`, with values on the model's own scale, and variables
-    that they leave out start as there. Names of deterministics and of observed variables are passed
-    over, so that :func:`pymc.find_MAP` can have made them. Unlike in :func:`pymc.sample`, None
-    stands for a draw from the Gaussian approximation of the posterior, two standard deviations
-    wide; of a step with ``centre="start"``, whose posterior was not sought, for the centre.
-
-    Starts are finite and inside of the support; those that were given may have zero density.
-    SettingError if `initvals` do not fit the model; names the variable.
+    `initvals` are those of :func:`pymc.sample`; names of deterministics and of observed variables
+    are passed over, as :func:`pymc.find_MAP` returns them. None stands for a draw from the widened
+    Gaussian approximation, or for the centre of a step with ``centre="start"``. Given starts may
+    have zero density. SettingError if `initvals` do not fit the model.
     """
     given = _for_each_chain(initvals, chains)
     factorization = step.target.factorization
@@ -175,7 +171,7 @@ def _position(
 
 
 def _checked(model: pm.Model, given: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the values that count by the names of their variables."""
+    """Return the starting values by the names of their variables."""
     free = {str(rv.name): rv for rv in model.free_RVs}
     starts = {str(value.name): value for value in model.value_vars} | free
     checked = {}

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -32,7 +33,7 @@ _log = logging.getLogger("pymc")
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """Graphs of the variables that are kept: of every draw in PyMC's order, and large ones."""
+    """Graphs of the variables that are kept of every draw, in PyMC's order, and of large ones."""
 
     variables: tuple[Variable, ...]
     large: tuple[tuple[LargeDeterministic, Variable], ...]
@@ -97,23 +98,12 @@ THINNED = "posterior_thinned"
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Draws of one phase, as chains leave them.
-
-    Positions are unconstrained, shape (chains, draws, d), and stats of shape (chains, draws);
-    numbers of the draws that thinning has left, and of the chains that an interrupt has left, are
-    0, 1, 2 and so on by default.
-    """
+    """Draws of one phase: unconstrained, shape (chains, draws, d), and stats, (chains, draws)."""
 
     positions: np.ndarray
     stats: Mapping[str, np.ndarray]
-    numbers: np.ndarray | None = None
-    chains: np.ndarray | None = None
-
-    def coords(self) -> dict[str, np.ndarray]:
-        """Return the coordinates of chains and draws."""
-        given = {"chain": self.chains, "draw": self.numbers}
-        sizes = zip(given.items(), self.positions.shape[:2], strict=True)
-        return {dim: np.arange(n) if x is None else x for (dim, x), n in sizes}
+    #: Numbers of the chains and of the draws that interrupts and thinning have left.
+    coords: Mapping[Literal["chain", "draw"], np.ndarray]
 
 
 def datatree_of(
@@ -127,14 +117,9 @@ def datatree_of(
 ) -> xr.DataTree:
     """Return the tree that ``pm.sample`` returns for the same draws.
 
-    Groups, dims, coordinates, dtypes, attributes and the order of variables are PyMC's. A draw has
-    its number as coordinate ``draw``, as after ``trace.sel(draw=slice(None, None, thin))``.
-
-    All variables of a group share its draws. Large deterministics are kept of few, evenly spaced
-    ones, and so have a group of their own, ``posterior_thinned``. Each chain keeps no more than 100
-    of them (400 draws tell a mean to a twentieth of a standard deviation), and all variables of the
-    group together take no more than 1 GiB, and twice that while the tree is made. Of warm-up they
-    are not computed.
+    Large deterministics have a group of their own, ``posterior_thinned``, of evenly spaced draws
+    after warm-up: at most 100 of each chain (400 draws tell a mean to a twentieth of a standard
+    deviation), and at most 1 GiB in all, twice that while the tree is made.
     """
     factorization = _in_variables_of(model, factorization)
     parts = {"warmup_": warm_up, "": draws}
@@ -144,7 +129,7 @@ def datatree_of(
         for prefix, part in phases.items()
     }
     for prefix, part in phases.items():
-        stats = _dataset(model, part.stats, part.coords(), attrs, with_dims=False)
+        stats = _dataset(model, part.stats, part.coords, attrs, with_dims=False)
         groups[f"{prefix}sample_stats"] = stats
     groups["observed_data"] = _dataset(model, find_observations(model), {})
     if constants := find_constants(model):
@@ -155,7 +140,7 @@ def datatree_of(
 
 
 def _in_variables_of(model: pm.Model, factorization: Factorization) -> Factorization:
-    """Return the split in the model's own value variables: a pickled step has copies."""
+    """Return the factorization in the model's own value variables: a pickled step has copies."""
     named = {str(v.name): v for v in model.value_vars}
     return replace(
         factorization,
@@ -166,7 +151,7 @@ def _in_variables_of(model: pm.Model, factorization: Factorization) -> Factoriza
 def _dataset(
     model: pm.Model,
     arrays: Mapping[str, np.ndarray],
-    sampled: Mapping[str, np.ndarray],
+    sampled: Mapping[Any, np.ndarray],
     attrs: Mapping[str, str | float] | None = None,
     with_dims: bool = True,
 ) -> xr.Dataset:
@@ -201,7 +186,7 @@ def _posterior(
         found[variable] = x.reshape((*values.shape[:2], *x.shape[1:]))
     arrays = {str(v.name): found[v] for v in variables}
     names = get_default_varnames(list(arrays), include_transformed=False)
-    return _dataset(model, {name: arrays[name] for name in names}, draws.coords(), attrs)
+    return _dataset(model, {name: arrays[name] for name in names}, draws.coords, attrs)
 
 
 def _thinned(
@@ -215,7 +200,8 @@ def _thinned(
     size = sum(one.bytes_per_draw for one, _ in kept.large)
     most = min(LARGE_DRAWS, LARGE_BYTES // (n_chains * size))
     every = slice(None, None, ceil(n_draws / max(1, most)))
-    few = Draws(draws.positions[:, every], {}, draws.coords()["draw"][every], draws.chains)
+    coords = {**draws.coords, "draw": draws.coords["draw"][every]}
+    few = Draws(draws.positions[:, every], {}, coords)
     _log.info(
         "%s: kept of %d of %d draws of each chain, in the group %r of the trace.",
         ", ".join(repr(one.name) for one, _ in kept.large),

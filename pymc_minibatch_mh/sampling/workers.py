@@ -129,8 +129,8 @@ class Record:
         every = len(chains) == len(self.positions)
         which = slice(None) if every else list(chains)
         stats = {name: values[which, :draws] for name, values in self.stats.items()}
-        numbers = thin * np.arange(draws)
-        return Kept(self.positions[which, :draws], stats, numbers, np.array(chains))
+        coords: dict = {"chain": np.array(chains), "draw": thin * np.arange(draws)}
+        return Kept(self.positions[which, :draws], stats, coords)
 
 
 @dataclass(eq=False)

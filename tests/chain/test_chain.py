@@ -1,4 +1,4 @@
-"""A chain is a value: it is run in any thread, and in pieces of any length, with the same draws."""
+"""A chain is a value: it is run in any thread with the same draws."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,6 +6,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from every import every
 from pymc_minibatch_mh.chain.chain import Chain
 from zoo import METHODS
 
@@ -39,15 +40,6 @@ def test_chains_in_threads_draw_what_they_draw_one_after_the_other(program):
     np.testing.assert_array_equal(threads, serial * 2)
 
 
-def test_how_many_draws_are_made_at_once_changes_nothing(program):
-    one, other = chain_of(program, 5), chain_of(program, 5)
-    at_once = one.advance(230)
-    parts = [other.advance(draws) for draws in (1, 49, 3, 100, 77)]
-    np.testing.assert_array_equal(at_once.positions, np.vstack([p.positions for p in parts]))
-    np.testing.assert_array_equal(at_once.counts, np.vstack([p.counts for p in parts]))
-    assert one.state == other.state
-
-
 def test_a_chain_changes_nothing_that_it_shares(program):
     before = cloudpickle.dumps(program.plan.reference)
     tables = program.plan.tables
@@ -58,28 +50,19 @@ def test_a_chain_changes_nothing_that_it_shares(program):
         np.testing.assert_array_equal(tables.c, c)
 
 
-@pytest.mark.parametrize("name", ["position", "others"])
+@every("name", ["position", "others"])
 def test_what_compiled_code_writes_to_is_not_replaced(prepared, name):
     chain = chain_of(prepared("two_likelihoods").program, 7)
     with pytest.raises(AttributeError, match=name):
         setattr(chain, name, getattr(chain, name).copy())
 
 
-def test_a_copy_that_shares_its_scratch_is_noticed(prepared):
+@every("part", ["_position", "rng"])
+def test_a_copy_that_shares_its_scratch_or_its_generator_is_noticed(prepared, part):
     program = prepared("two_likelihoods").program
     whole = run(chain_of(program, 7))
     chain = chain_of(program, 7)
     mutant = chain.copy()
-    mutant._position = chain.position
+    setattr(mutant, part, getattr(chain, part))
     run(mutant)
-    assert not np.array_equal(run(chain), whole)
-
-
-def test_a_copy_that_shares_its_generator_is_noticed(prepared):
-    program = prepared("two_likelihoods").program
-    whole = run(chain_of(program, 8))
-    chain = chain_of(program, 8)
-    mutant = chain.copy()
-    mutant.rng = chain.rng
-    mutant.advance(10)
     assert not np.array_equal(run(chain), whole)

@@ -9,6 +9,7 @@ import pytest
 
 import pymc_minibatch_mh as mh
 from conformance.harness import run, same_draws
+from every import every
 from pymc_minibatch_mh import BarkerMinibatchMH, PenaltyMH, TunaMH
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.chain.program import Stage, stage_of, tempered
@@ -47,7 +48,7 @@ def built(method):
 each = pytest.mark.parametrize("method", [TunaMH, BarkerMinibatchMH])
 
 
-@pytest.mark.parametrize(
+@every(
     ("n_draws", "adapting", "expected"),
     [
         (0, True, Stage(0, 130, 16.0)),

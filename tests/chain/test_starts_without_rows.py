@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from every import every
 from pymc_minibatch_mh import TunaMH
 from pymc_minibatch_mh.chain.points import perturbed_start, scale_collapses
 from zoo import drawn, sample
@@ -46,7 +47,7 @@ def test_a_start_at_the_location_is_left(step, caplog):
     assert not scale_collapses(chain.plan, chain.position)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@every("seed", range(3))
 def test_other_starts_are_kept(step, seed):
     chain = step.chain.copy()
     chain.position[:] = step.target.factorization.ravel(
@@ -93,7 +94,7 @@ def test_effects_that_are_far_apart_are_no_reason_to_step_off(step):
     assert perturbed_start(step.plan, position, np.random.default_rng(4)) is None
 
 
-@pytest.mark.parametrize("seed", range(3))
+@every("seed", range(3))
 def test_no_chain_runs_away_from_a_centre_that_is_its_start(seed):
     model = hierarchy("centred")
     with model:

@@ -1,9 +1,16 @@
-"""What every storage has to do, asked of each in its own file."""
+"""The same arrays in storages of every kind."""
 
-import pickle
-from concurrent.futures import ThreadPoolExecutor
-
+import dask
+import dask.array as da
 import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import zarr
+
+from pymc_minibatch_mh.data.storage import ArrayStorage
+from pymc_minibatch_mh.data.zarr_storage import ZarrStorage
+from pymc_minibatch_mh.likelihood.stored import Rows
 
 N = 20_000
 #: Rows as passes and draws ask for them, and as nobody does but may.
@@ -33,30 +40,92 @@ def arrays(n_rows=N):
     }
 
 
-def assert_same(storage, expected):
-    """Ask for rows in every way, of the storage and of its pickle."""
-    for one in (storage, pickle.loads(pickle.dumps(storage))):
-        assert one.n_rows == len(expected["X"])
-        assert one.stamp == storage.stamp
-        assert {name: (f.dtype, f.shape) for name, f in one.fields.items()} == {
-            name: (x.dtype, x.shape[1:]) for name, x in expected.items()
-        }
-        for rows in REQUESTS.values():
-            _assert_read(one, expected, rows)
+def npy(folder):
+    for name, values in arrays().items():
+        np.save(folder / f"{name}.npy", values)
+    return Rows.from_npy(**{name: folder / f"{name}.npy" for name in arrays()}).storage
 
 
-def _assert_read(storage, expected, rows):
-    found = storage.read(list(expected), rows)
-    assert list(found) == list(expected)
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values[rows], strict=True)
+#: Chunks, and shards, of the arrays: X in two columns of chunks, small chunks, shards.
+LARGE = {"X": (6_000, 2), "t": (4_500,), "y": (N,), "on": (7_000,)}
+SMALL = {"X": (250, 3), "t": (400,), "y": (999,), "on": (200,)}
+SHARDED = {"X": (500, 3), "t": (250,), "y": (1_000,), "on": (2_000,)}
+SHARDS = {"X": (5_000, 3), "t": (10_000,), "y": (4_000,), "on": (6_000,)}
 
 
-def assert_same_from_two_threads(storage, expected):
-    """Ask for rows in two threads at once, as passes do."""
-    rng = np.random.default_rng(4)
-    asked = [slice(first, first + 1_500) for first in range(0, len(expected["X"]), 700)]
-    asked += [np.sort(rng.integers(0, len(expected["X"]), 400)) for _ in range(20)]
-    with ThreadPoolExecutor(2) as pool:
-        for _ in pool.map(lambda rows: _assert_read(storage, expected, rows), asked):
-            pass
+def zarr_group(store, chunks=LARGE, shards=None, zarr_format=3):
+    """Write the arrays to a group."""
+    group = zarr.open_group(store, mode="w", zarr_format=zarr_format)
+    for name, values in arrays().items():
+        array = group.create_array(
+            name,
+            shape=values.shape,
+            dtype=values.dtype,
+            chunks=chunks[name],
+            shards=(shards or {}).get(name),
+            config={"write_empty_chunks": True},
+        )
+        array[:] = values
+    return group
+
+
+def zarrs(store, *layout, **settings):
+    return ZarrStorage(zarr_group(store, *layout, **settings), list(arrays()))
+
+
+#: The arrays as columns of a table; rows of each file, and of a row group.
+COLUMNS = {"X": ["x1", "x2", "x3"], "t": "t", "y": "y", "on": "on"}
+PART, GROUP = N // 4, 1_500
+
+
+def table(rows=slice(None), **others):
+    found = arrays()
+    X = found.pop("X")[rows]
+    columns = {f"x{k + 1}": X[:, k] for k in range(3)}
+    return pa.table(columns | {name: values[rows] for name, values in found.items()} | others)
+
+
+def parquet_files(folder):
+    """Write four files of four row groups each; return their paths."""
+    paths = [folder / f"part-{k}.parquet" for k in range(4)]
+    for k, path in enumerate(paths):
+        pq.write_table(table(slice(k * PART, (k + 1) * PART)), path, row_group_size=GROUP)
+    return paths
+
+
+def parquet(folder, source=lambda folder, paths: folder):
+    return Rows.from_parquet(source(folder, parquet_files(folder)), COLUMNS).storage
+
+
+def one_parquet(folder):
+    pq.write_table(table(), folder / "rows.parquet")
+    return Rows.from_parquet(folder / "rows.parquet", COLUMNS).storage
+
+
+def chunked(**others):
+    """Return arrays of Dask, of which some may be others."""
+    chunks = {"X": (6_000, 2), "t": 4_500, "y": N, "on": 777}
+    return {name: da.from_array(x, chunks=chunks[name]) for name, x in arrays().items()} | others
+
+
+def dasks(scheduler):
+    dask.config.set(scheduler=scheduler)
+    return Rows.from_dask(**chunked()).storage
+
+
+#: Kind of a storage -> one in a folder.
+STORAGES = {
+    "memory": lambda folder: ArrayStorage(arrays()),
+    "files": npy,
+    "large chunks": zarrs,
+    "small chunks": lambda folder: zarrs(folder, SMALL),
+    "shards": lambda folder: zarrs(folder, SHARDED, SHARDS),
+    "older chunks": lambda folder: zarrs(folder, zarr_format=2),
+    "chunks in memory": lambda folder: zarrs(zarr.storage.MemoryStore()),
+    "row groups": parquet,
+    "paths of row groups": lambda folder: parquet(folder, lambda _, paths: list(map(str, paths))),
+    "a dataset": lambda folder: parquet(folder, lambda folder, _: ds.dataset(folder)),
+    "large row groups": one_parquet,
+    "Dask": lambda _: dasks("threads"),
+    "Dask without threads": lambda _: dasks("synchronous"),
+}

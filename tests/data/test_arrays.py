@@ -1,8 +1,8 @@
 import ctypes
 
 import numpy as np
-import pytest
 
+from every import every
 from pymc_minibatch_mh.compiled.graphs import OTHERS_SLOT
 from pymc_minibatch_mh.data import ArrayRows, Column, digest
 
@@ -18,7 +18,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@every("layout", LAYOUTS)
 def test_addresses_and_strides_find_every_entry(layout):
     values, axis = LAYOUTS[layout]()
     column = Column("x", values, axis)
@@ -47,7 +47,7 @@ def test_values_that_all_rows_share_are_read_where_they_lie():
     assert (address, stride) == (source.others.ctypes.data, 8)
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@every("axis", [0, 1])
 def test_a_column_has_the_digest_of_its_rows(axis):
     values = np.array(TABLE if axis == 0 else TABLE.T)
     column = Column("x", values, axis)

@@ -6,6 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
+from every import every
 from pymc_minibatch_mh import threads
 from pymc_minibatch_mh.data import Contents, contents, digest
 
@@ -22,8 +23,8 @@ def changed(array, place, value):
     return other
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int16", "int8", "bool"])
-@pytest.mark.parametrize("row", [0, 1, 131_071, 131_072, 140_000, 210_002])
+@every("dtype", ["float64", "float32", "int64", "int16", "int8", "bool"])
+@every("row", [0, 1, 131_071, 131_072, 140_000, 210_002])
 def test_a_single_number_that_changed_is_told(dtype, row):
     values = (TALL.ravel() > 0.0).astype(dtype)
     assert digest(changed(values, row, 1 - int(values[row]))) != digest(values)
@@ -37,7 +38,7 @@ def test_a_number_that_the_check_alone_would_miss_is_told():
     assert digest(other) != digest(values)
 
 
-@pytest.mark.parametrize(
+@every(
     "edit",
     [
         lambda x: -x,
@@ -58,7 +59,7 @@ def test_all_numbers_that_changed_are_told(edit):
     assert digest(edit(TALL)) != digest(TALL)
 
 
-@pytest.mark.parametrize(
+@every(
     "layout",
     [
         np.asfortranarray,
@@ -115,7 +116,7 @@ def test_contents_are_equal_and_hash_equally_where_all_arrays_are():
     assert one.difference(other) == ""
 
 
-@pytest.mark.parametrize(
+@every(
     ("arrays", "name"),
     [
         ({"x": TALL, "y": TALL[:3]}, "y"),

@@ -4,25 +4,11 @@ import numpy as np
 import pytest
 from dask.callbacks import Callback
 
-from data.stored_rows import N, arrays, assert_same, assert_same_from_two_threads
+from data.stored_rows import arrays, chunked
+from every import every
 from pymc_minibatch_mh.data.dask_storage import DaskStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.likelihood.stored import Rows
-
-CHUNKS = {"X": (6_000, 2), "t": 4_500, "y": N, "on": 777}
-
-
-def chunked(**others):
-    found = {name: da.from_array(x, chunks=CHUNKS[name]) for name, x in arrays().items()}
-    return found | others
-
-
-@pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
-def test_rows_are_those_of_the_arrays(scheduler):
-    with dask.config.set(scheduler=scheduler):
-        storage = Rows.from_dask(**chunked()).storage
-        assert_same(storage, arrays())
-        assert_same_from_two_threads(storage, arrays())
 
 
 def test_only_the_chunks_that_hold_rows_are_computed_and_only_the_rows_returned():
@@ -43,19 +29,17 @@ def test_only_the_chunks_that_hold_rows_are_computed_and_only_the_rows_returned(
     assert len(kept[-1]) <= 3
 
 
-REFUSED = {
-    "no arrays": ({}, r"from_dask\(\) has no arrays"),
-    "NumPy": ({"X": np.ones(3)}, "is a ndarray. Give an array of Dask"),
-    "one number": ({"X": da.ones(3).sum()}, "is one number"),
-    "unknown length": ({"X": da.ones(9)[da.ones(9) > 0]}, r"Call X.compute_chunk_sizes\(\)"),
-    "no rows": ({"X": da.ones((0, 2))}, "'X' has no rows"),
-    "lengths": ({"X": da.ones(3), "y": da.ones(4)}, "'y' has 4 rows, and 'X' has 3"),
-    "text": ({"X": da.from_array(np.array(["a"]))}, "'X' has type <U1"),
-    "float16": ({"X": da.ones(3, dtype="f2")}, "'X' has type float16"),
-}
-
-
-@pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
+@every(
+    ("given", "message"),
+    [
+        ({}, r"from_dask\(\) has no arrays"),
+        ({"X": np.ones(3)}, "is a ndarray. Give an array of Dask"),
+        ({"X": da.ones(3).sum()}, "is one number"),
+        ({"X": da.ones(9)[da.ones(9) > 0]}, r"Call X.compute_chunk_sizes\(\)"),
+        ({"X": da.ones(3), "y": da.ones(4)}, "'y' has 4 rows, and 'X' has 3"),
+        ({"X": da.from_array(np.array(["a"]))}, "'X' has type <U1"),
+    ],
+)
 def test_what_is_no_array_of_rows_is_refused(given, message):
     with pytest.raises(SettingError, match=message):
         Rows.from_dask(**given)
@@ -83,9 +67,7 @@ def test_a_chunk_that_cannot_be_computed_is_named():
     assert storage.where(3_100) == "row 3,100, chunk 3 of 'X'"
 
 
-@pytest.mark.parametrize(
-    "wrong", [lambda block: block[1:], lambda block: block.astype("f8")], ids=["rows", "type"]
-)
+@every("wrong", [lambda block: block[1:], lambda block: block.astype("f8")], ids=["rows", "type"])
 def test_blocks_that_are_not_what_was_announced_are_named(wrong):
     X = da.from_array(arrays()["t"], chunks=1_000).astype("f4")
     storage = DaskStorage({"t": X.map_blocks(wrong, dtype="f4", meta=np.empty(0, "f4"))})

@@ -1,5 +1,4 @@
 import os
-import pickle
 from datetime import date, datetime
 from decimal import Decimal
 from tempfile import NamedTemporaryFile
@@ -10,21 +9,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from data.stored_rows import N, arrays, assert_same, assert_same_from_two_threads
+from data.stored_rows import COLUMNS, GROUP, PART, N, arrays, parquet_files, table
+from every import every
 from pymc_minibatch_mh.data.parquet_storage import ParquetStorage
 from pymc_minibatch_mh.errors import SettingError, SourceError
 from pymc_minibatch_mh.likelihood.stored import Rows
-
-COLUMNS = {"X": ["x1", "x2", "x3"], "t": "t", "y": "y", "on": "on"}
-#: Rows of each file, and of a row group.
-PART, GROUP = N // 4, 1_500
-
-
-def table(rows=slice(None), **others):
-    found = arrays()
-    X = found.pop("X")[rows]
-    columns = {f"x{k + 1}": X[:, k] for k in range(3)}
-    return pa.table(columns | {name: values[rows] for name, values in found.items()} | others)
 
 
 @pytest.fixture
@@ -32,23 +21,8 @@ def folder(tmp_path):
     """Return a folder of four files with four row groups each."""
     path = tmp_path / "rows"
     path.mkdir()
-    for k in range(4):
-        part = table(slice(k * PART, (k + 1) * PART))
-        pq.write_table(part, path / f"part-{k}.parquet", row_group_size=GROUP)
+    parquet_files(path)
     return path
-
-
-def test_rows_are_those_of_the_arrays(folder):
-    paths = [folder / f"part-{k}.parquet" for k in range(4)]
-    for source in (folder, str(folder), paths, ds.dataset(folder)):
-        storage = Rows.from_parquet(source, COLUMNS).storage
-        assert_same(storage, arrays())
-    assert_same_from_two_threads(storage, arrays())
-
-
-def test_one_file_with_large_groups_is_read(tmp_path):
-    pq.write_table(table(), tmp_path / "rows.parquet")
-    assert_same(ParquetStorage(tmp_path / "rows.parquet", COLUMNS), arrays())
 
 
 def test_files_are_read_in_the_order_that_they_are_given_in(folder):
@@ -68,59 +42,6 @@ def test_columns_of_several_types_have_the_type_that_holds_them(folder):
     field = ParquetStorage(folder, {"Z": ["y", "x1"], "one": ["y"]}).fields
     assert (field["Z"].dtype, field["Z"].shape) == (np.float32, (2,))
     assert (field["one"].dtype, field["one"].shape) == (np.int16, (1,))
-
-
-def test_a_row_group_is_decoded_once_for_all_rows_in_it(folder, monkeypatch):
-    decoded = []
-    read = ParquetStorage._read_group
-    monkeypatch.setattr(
-        ParquetStorage,
-        "_read_group",
-        lambda s, path, group, c: (decoded.append((path, group)), read(s, path, group, c))[1],
-    )
-    storage = ParquetStorage(folder, COLUMNS)
-    for _ in range(3):
-        storage.read(["X"], np.random.default_rng(1).integers(0, N, 5_000))
-    for first in range(0, N, 500):
-        storage.read(["X"], slice(first, first + 500))
-    assert len(decoded) == len(set(decoded)) == 16
-
-
-def test_a_pickle_holds_no_rows(folder):
-    storage = ParquetStorage(folder, COLUMNS)
-    storage.read(["X"], slice(None))
-    assert len(pickle.dumps(storage)) < 4_000
-
-
-def shortened(path):
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def rewritten(path):
-    pq.write_table(pq.read_table(path), path, row_group_size=GROUP)
-    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
-
-
-FAULTS = {
-    "missing": (lambda path: path.unlink(), "is no more"),
-    "shortened": (shortened, ".* bytes and had"),
-    "rewritten": (rewritten, "was written to"),
-}
-
-
-@pytest.mark.parametrize(("fault", "message"), FAULTS.values(), ids=FAULTS)
-@pytest.mark.parametrize("kept", [False, True], ids=["not read before", "read before"])
-def test_a_file_that_changes_is_named(folder, fault, message, kept):
-    storage = ParquetStorage(folder, COLUMNS)
-    if kept:
-        storage.read(["X"], slice(None))
-    fault(folder / "part-1.parquet")
-    for one in (storage, pickle.loads(pickle.dumps(storage))):
-        for rows in (slice(PART - 5, PART + 5), np.array([3, PART + 7])):
-            with pytest.raises(SourceError, match=rf"part-1.parquet {message}"):
-                one.read(["X"], rows)
-    # The other files are what they were.
-    np.testing.assert_array_equal(storage.read(["X"], slice(0, 50))["X"], arrays()["X"][:50])
 
 
 def test_pages_that_cannot_be_decoded_are_named(folder):
@@ -190,7 +111,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize(("values", "message"), VALUES.values(), ids=VALUES)
+@every(("values", "message"), VALUES.values(), ids=VALUES)
 def test_columns_that_are_no_numbers_are_refused(tmp_path, values, message):
     path = tmp_path / "own.parquet"
     pq.write_table(pa.table({"x": values, "n": [1, 2]}), path)
@@ -215,7 +136,7 @@ def test_what_is_no_parquet_is_refused(folder, tmp_path):
         Rows.from_parquet(tmp_path / "nothing")
     with pytest.raises(SourceError, match="nothing and 1 other files cannot be opened"):
         Rows.from_parquet([tmp_path / "nothing", folder / "part-0.parquet"])
-    shortened(folder / "part-3.parquet")
+    os.truncate(folder / "part-3.parquet", 900)
     with pytest.raises(SourceError, match=r"part-3.parquet, .* is no whole Parquet file"):
         Rows.from_parquet(folder, COLUMNS)
     with pytest.raises(SettingError, match="Write its rows to Parquet files"):
@@ -235,11 +156,3 @@ def test_columns_that_are_not_there_are_refused(folder):
         Rows.from_parquet(folder, ["x1", "y"])
     with pytest.raises(SettingError, match=r"columns\['X'\]"):
         Rows.from_parquet(folder, {"X": []})
-
-
-def test_stamps_tell_other_contents(folder):
-    before = ParquetStorage(folder, COLUMNS).stamp
-    assert ParquetStorage(folder, COLUMNS).stamp == before
-    assert ParquetStorage(folder, COLUMNS | {"t": "x1"}).stamp != before
-    rewritten(folder / "part-0.parquet")
-    assert ParquetStorage(folder, COLUMNS).stamp != before

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from data.stored_rows import REQUESTS, N
+from every import every
 from pymc_minibatch_mh.data.arrays import common_length, native_type
 from pymc_minibatch_mh.data.files import SourceFile
 from pymc_minibatch_mh.data.parts import DecodedParts, gather
@@ -22,7 +23,7 @@ def test_rows_are_gathered_from_their_parts():
         assert len(set(asked)) == len(asked)
 
 
-@pytest.mark.parametrize("rows", [[-1], [N], [0, N + 5]])
+@every("rows", [[-1], [N], [0, N + 5]])
 def test_rows_that_are_not_there_are_not_read(rows):
     with pytest.raises(IndexError, match=f"are asked for among {N}"):
         gather(np.array(rows), np.array([0, 5, N]), np.empty(0), np.zeros)

@@ -1,8 +1,8 @@
 """Blocks of numbers are read as they are stored, of every type and in every layout."""
 
 import numpy as np
-import pytest
 
+from every import every
 from pymc_minibatch_mh.data.arrays import STORED, read_block
 
 ROWS, ENTRIES = 7, 5
@@ -22,8 +22,8 @@ def table(dtype):
     return values.astype(dtype)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("code", range(len(STORED)), ids=[dtype.name for dtype in STORED])
+@every("layout", LAYOUTS)
+@every("code", range(len(STORED)), ids=[dtype.name for dtype in STORED])
 def test_numbers_are_read_as_they_are_stored(code, layout):
     stored = LAYOUTS[layout](table(STORED[code]))
     rows = np.array([4, 0, 6, 4])

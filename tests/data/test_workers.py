@@ -6,6 +6,7 @@ import pymc as pm
 import pytest
 from distributed import Client, LocalCluster, get_task_stream
 
+from every import every
 from pymc_minibatch_mh import Rows, TunaMH
 from pymc_minibatch_mh.data.dask_storage import DaskStorage
 from pymc_minibatch_mh.data.storage import Part
@@ -85,7 +86,7 @@ def test_sums_and_bounds_are_those_of_this_process(steps):
     np.testing.assert_allclose(ours.tables.sums, theirs.tables.sums, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
+@every(
     ("cuts", "whole", "ends"),
     [
         ((), 1, [0, 40, 80, 100]),
@@ -188,7 +189,7 @@ def test_what_parts_share_is_loaded_once(client):
     assert Counted.loads == 1
 
 
-@pytest.mark.parametrize("name", ["X", "y", "g"])
+@every("name", ["X", "y", "g"])
 def test_whole_chunks_are_those_of_other_cuts(client, name):
     storage = on_dask().storage
     ends = [0, *np.cumsum(storage._arrays[name].chunks[0])]

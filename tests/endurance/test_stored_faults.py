@@ -73,15 +73,15 @@ def none_is_left():
     return multiprocessing.active_children() == []
 
 
+#: Each storage notices each of them: see data/test_storages.py.
 FAULTS = {
-    "cut": (lambda path: os.truncate(path, 10), "10 bytes|10 and had"),
-    "removed": (lambda path: path.unlink(), "is no more"),
-    "written to": (lambda path: os.utime(path, ns=(1, 1)), "was written to"),
+    "cut": (from_npy, lambda path: os.truncate(path, 10), "10 bytes"),
+    "removed": (from_zarr, lambda path: path.unlink(), "is no more"),
+    "written to": (from_parquet, lambda path: os.utime(path, ns=(1, 1)), "was written to"),
 }
 
 
-@pytest.mark.parametrize("store", [from_npy, from_zarr, from_parquet], ids=lambda f: f.__name__)
-@pytest.mark.parametrize(("fault", "message"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(("store", "fault", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_file_that_goes_wrong_ends_sampling_by_its_name(store, fault, message, tmp_path):
     rows, path = store(tmp_path)
     model, step = step_on(rows)
@@ -97,7 +97,7 @@ def test_a_file_that_goes_wrong_ends_sampling_by_its_name(store, fault, message,
     cause = raised.value.__cause__
     assert isinstance(cause, SourceError)
     assert path.name in str(cause)
-    assert any(said in str(cause) for said in message.split("|")), str(cause)
+    assert message in str(cause)
     assert 30 <= len(seen) < 400_000
     assert none_is_left()
 

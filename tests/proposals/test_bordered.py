@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, truncnorm
 
+from every import every
 from proposals.proposing import CENTRE, COVARIANCE, proposed
 from pymc_minibatch_mh.proposals.mixture import BorderedNumbers, log_share_above, normal_above
 
@@ -40,8 +41,8 @@ def log_density(of, rho, first, here, there):
     return total
 
 
-@pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("rho", [-0.9, -0.3, 0.0, 0.5, 0.95, 1.0])
+@every("first", [0, 1])
+@every("rho", [-0.9, -0.3, 0.0, 0.5, 0.95, 1.0])
 def test_density_ratio_is_that_of_the_truncated_densities(rho, first):
     rng, of = np.random.default_rng(4), numbers(rho, first)
     positions = np.abs(CENTRE + 2.0 * rng.standard_normal((30, 3)))
@@ -52,8 +53,8 @@ def test_density_ratio_is_that_of_the_truncated_densities(rho, first):
         assert found == pytest.approx(ratio, abs=1e-9)
 
 
-@pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("rho", [-0.3, 0.0, 0.95, 1.0])
+@every("first", [0, 1])
+@every("rho", [-0.3, 0.0, 0.95, 1.0])
 def test_no_move_leaves_the_support(rho, first):
     rng, of = np.random.default_rng(5), numbers(rho, first, scale=3.0)
     positions = np.abs(CENTRE + 0.1 * rng.standard_normal((2_000, 3)))
@@ -65,12 +66,12 @@ def test_no_move_leaves_the_support(rho, first):
     assert (new[:, free] < 0.0).any() or rho == 0.95
 
 
-@pytest.mark.parametrize("bound", [-40.0, -1.0, 0.0, 0.49, 0.51, 3.0, 30.0, 300.0])
+@every("bound", [-40.0, -1.0, 0.0, 0.49, 0.51, 3.0, 30.0, 300.0])
 def test_shares_are_those_of_the_normal_distribution(bound):
     assert log_share_above(bound) == pytest.approx(norm.logsf(bound), rel=1e-12, abs=1e-300)
 
 
-@pytest.mark.parametrize("bound", [-3.0, 0.0, 0.49, 0.51, 4.0, 40.0])
+@every("bound", [-3.0, 0.0, 0.49, 0.51, 4.0, 40.0])
 def test_draws_exceed_their_bound(bound):
     rng = np.random.default_rng(6)
     draws = np.array([normal_above(bound, rng) for _ in range(500)])

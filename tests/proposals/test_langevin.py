@@ -19,7 +19,7 @@ from pymc_minibatch_mh.kernels.handle import address_of
 from pymc_minibatch_mh.kernels.moves import Move, whiten
 from pymc_minibatch_mh.kernels.posterior import Posterior, Reference, RowSpace
 from pymc_minibatch_mh.kernels.roles import DERIVATIVES_SIGNATURE, LOGP_SIGNATURE
-from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LinkedLangevin
+from pymc_minibatch_mh.proposals.langevin import PRECONDITIONERS, LangevinStep
 from statistical.budget import FAR
 from zoo import drawn
 
@@ -56,7 +56,7 @@ def posterior(first=0):
 
 def linked(step, preconditioner, batch_size):
     address = address_of(derivatives) if batch_size else 0
-    return LinkedLangevin(step, PRECONDITIONERS[preconditioner], batch_size, address)
+    return LangevinStep(step, PRECONDITIONERS[preconditioner], batch_size, address)
 
 
 @compiled()

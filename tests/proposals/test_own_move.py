@@ -9,6 +9,7 @@ import pytest
 from numba import njit
 
 from altered import with_proposal
+from every import every
 from pymc_minibatch_mh import OwnMove, PenaltyMH, TunaMH, audit, rows_gradient
 from pymc_minibatch_mh.chain.chain import Chain
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
@@ -311,7 +312,7 @@ def test_a_move_that_gets_nowhere_is_not_checked():
     assert slow.check(scale=0.01, random_seed=1) < 6.0
 
 
-@pytest.mark.parametrize(
+@every(
     ("settings", "message"),
     [
         ({"size": 0}, "^size=0 is no number of dimensions"),
@@ -333,20 +334,19 @@ def scaled_by(factors):
     return move
 
 
-def test_moves_that_differ_in_what_they_use_are_told_from_each_other():
-    pairs = [((0.1,), (9.0,)), (np.array([0.1]), np.array([9.0]))]
-    for one, other in pairs:
-        assert repr(OwnMove(scaled_by(one))) == repr(OwnMove(scaled_by(one)))
-        assert repr(OwnMove(scaled_by(one))) != repr(OwnMove(scaled_by(other)))
-
-
 def test_moves_are_told_from_each_other():
-    one, other = OwnMove(langevin, [1.0]), OwnMove(one_way, [1.0])
-    assert repr(one) == repr(OwnMove(langevin, [1.0]))
-    assert len({repr(one), repr(other), repr(OwnMove(langevin, [2.0]))}) == 3
+    """By their code, their state, and the values that they use."""
+    used = [(0.1,), (9.0,), np.array([0.1]), np.array([9.0])]
+    given = [(langevin, [1.0]), (langevin, [2.0]), (one_way, [1.0])]
+
+    def all_of_them():
+        return [repr(OwnMove(*one)) for one in [*given, *((scaled_by(x),) for x in used)]]
+
+    assert all_of_them() == all_of_them()
+    assert len({*all_of_them()}) == 7
 
 
-@pytest.mark.parametrize(
+@every(
     ("settings", "message"),
     [
         ({"move": lambda position: 0.0}, r"^OwnMove\('<lambda>'\) is no move that numba can"),

@@ -1,8 +1,8 @@
 import cloudpickle
 import numpy as np
-import pytest
 from scipy.stats import chi2
 
+from every import every
 from proposals.proposing import CENTRE, COVARIANCE, repeated
 from pymc_minibatch_mh import RandomWalk
 from pymc_minibatch_mh.kernels.roles import N_TALLIES, TALLY_ACCEPT, TRIED
@@ -33,14 +33,14 @@ def surprise(walk, covariance, first):
     return min(tails.min(), (1.0 - tails).min(), chi2(1).sf(crossed**2))
 
 
-@pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("shape", SHAPES)
+@every("first", [0, 1])
+@every("shape", SHAPES)
 def test_steps_have_the_covariance_that_was_asked_for(shape, first):
     walk, covariance = SHAPES[shape]
     assert surprise(walk, covariance, first) > LEVEL
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@every("shape", SHAPES)
 def test_steps_of_another_covariance_are_noticed(shape):
     walk, covariance = SHAPES[shape]
     other = next(c for name, (_, c) in SHAPES.items() if name != shape)
@@ -48,7 +48,7 @@ def test_steps_of_another_covariance_are_noticed(shape):
     assert surprise(walk, 1.2 * covariance, 0) < LEVEL
 
 
-@pytest.mark.parametrize("adapt", [True, False])
+@every("adapt", [True, False])
 def test_the_scale_adapts_only_where_it_may(adapt):
     walk = RandomWalk(0.05, "identity", adapt=adapt)
     window = np.zeros((1, N_TALLIES))

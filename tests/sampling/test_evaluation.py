@@ -6,6 +6,7 @@ import pytest
 from pytensor.scalar.basic import Cast
 from pytensor.tensor.elemwise import Elemwise
 
+from every import every
 from pymc_minibatch_mh.sampling import evaluation
 from pymc_minibatch_mh.sampling.evaluation import values_at
 from sampling import models
@@ -115,7 +116,7 @@ def test_other_values_for_many_draws_are_noticed(monkeypatch, heard):
     assert "has other values" in heard.text
 
 
-@pytest.mark.parametrize(
+@every(
     ("one", "other", "same"),
     [
         ([1.0, 1e-20], [1.0, 0.0], True),

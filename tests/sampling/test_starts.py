@@ -3,6 +3,7 @@ import pymc as pm
 import pytest
 from pymc.initial_point import make_initial_point_fns_per_chain
 
+from every import every
 from pymc_minibatch_mh import overdispersed_initvals
 from pymc_minibatch_mh.errors import MinibatchError, SettingError
 from pymc_minibatch_mh.sampling import starts
@@ -60,7 +61,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize(
+@every(
     "initvals",
     [
         {},
@@ -114,7 +115,7 @@ def test_what_find_map_returns_can_be_given():
     np.testing.assert_allclose(found, [[1.0, 2.0, np.log(2.0)]] * 2)
 
 
-@pytest.mark.parametrize(
+@every(
     ("initvals", "said"),
     [
         ({"sgima": 1.0}, r"have 'sgima', which is no variable .* Choose from \['sigma'"),
@@ -154,7 +155,7 @@ def test_values_along_dims_cannot_be_given_to_a_transform():
         starts_of(holder, {"scales": [1.0, 2.0]}, 1, generator())
 
 
-@pytest.mark.parametrize("start", [-0.5, 1.5])
+@every("start", [-0.5, 1.5])
 def test_ends_without_a_transform_are_kept(start):
     with pm.Model() as model:
         share = pm.Uniform("share", 0.0, 1.0, default_transform=None)

@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 from pymc.backends.arviz import find_observations
 
+from every import every
 from pymc_minibatch_mh import Rows, TunaMH, sample
 
 N = 2_000
@@ -15,21 +16,14 @@ RNG = np.random.default_rng(3)
 Y = RNG.normal(0.2, 1.0, N)
 
 
-def test_a_trace_of_stored_rows_has_their_stamp_and_no_observed_data():
+@every("stored", [True, False])
+def test_a_trace_has_the_stamp_of_stored_rows_or_the_rows_themselves(stored):
     rows = Rows(y=Y)
     with pm.Model():
-        pm.Normal("y", pm.Normal("mu"), observed=rows.data("y"))
+        pm.Normal("y", pm.Normal("mu"), observed=rows.data("y") if stored else Y)
         trace = sample(TunaMH(), draws=50, tune=50, chains=1, random_seed=1, progressbar=False)
-    assert trace["posterior"].attrs["rows"] == rows.stamp
-    assert "y" not in trace["observed_data"]
-
-
-def test_a_trace_of_rows_in_memory_has_no_stamp():
-    with pm.Model():
-        pm.Normal("y", pm.Normal("mu"), observed=Y)
-        trace = sample(TunaMH(), draws=50, tune=50, chains=1, random_seed=1, progressbar=False)
-    assert "rows" not in trace["posterior"].attrs
-    assert "y" in trace["observed_data"]
+    assert trace["posterior"].attrs.get("rows") == (rows.stamp if stored else None)
+    assert ("y" in trace["observed_data"]) != stored
 
 
 @pytest.mark.parametrize("way", ["sample", "pm.sample"])

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from arviz_base import extract
 
+from every import every
+from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.sampling import evaluation, trace
-from pymc_minibatch_mh.sampling.trace import Draws, datatree_of, recorded
+from pymc_minibatch_mh.sampling.trace import datatree_of, recorded
 from sampling import models
 from sampling.walking import (
     CHAINS,
@@ -15,6 +17,7 @@ from sampling.walking import (
     Walk,
     attributes_of,
     both_trees,
+    numbered,
     ours_of,
     same_array,
     same_tree,
@@ -74,7 +77,7 @@ def test_a_prepared_this_package_leaves_the_same_tree(model_of, prepared):
     theirs = sample(model, step, 50, 50, random_seed=3)
     factorization = step.target.factorization
     stats = {name: x.to_numpy() for name, x in theirs.sample_stats.data_vars.items()}
-    draws = Draws(theirs.posterior["beta"].to_numpy(), stats)
+    draws = numbered(theirs.posterior["beta"].to_numpy(), stats)
     kept = recorded(model, model.initial_point())
     same_tree(theirs, datatree_of(model, factorization, kept, draws, attributes_of(theirs)))
 
@@ -87,7 +90,7 @@ def tall():
 
 def draws_of(factorization, n_draws, **given):
     positions = np.random.default_rng(5).standard_normal((CHAINS, n_draws, factorization.size))
-    return Draws(positions, {"accept": np.ones((CHAINS, n_draws))}, **given)
+    return numbered(positions, {"accept": np.ones((CHAINS, n_draws))}, **given)
 
 
 def tree_of(model, factorization, draws, var_names=None, **settings):
@@ -98,7 +101,7 @@ def tree_of(model, factorization, draws, var_names=None, **settings):
 def test_thinning_is_that_of_the_tree(tall):
     model, factorization = tall
     draws = draws_of(factorization, 20)
-    few = Draws(draws.positions[:, ::3], {"accept": np.ones((CHAINS, 7))}, np.arange(0, 20, 3))
+    few = numbered(draws.positions[:, ::3], {"accept": np.ones((CHAINS, 7))}, np.arange(0, 20, 3))
     whole, ours = tree_of(model, factorization, draws), tree_of(model, factorization, few)
     for group in ("posterior", "sample_stats"):
         thinned = whole[group].to_dataset().sel(draw=slice(None, None, 3))
@@ -192,3 +195,28 @@ def test_a_wrong_transform_is_noticed(name, walk_of, monkeypatch):
     model, theirs, step = walk_of("constrained")
     with pytest.raises(AssertionError, match=name):
         same_tree(theirs, ours_of(model, theirs, step))
+
+
+@every(
+    ("names", "said"),
+    [
+        (["slope", "sgima"], r"var_names= has 'sgima', .* Choose from \['slope', 'sigma'"),
+        (["slope", "sigma_log__"], "has 'sigma_log__', which is no free variable"),
+        (["slope", "y"], "has 'y', which is no free variable"),
+        (["slope", "slope"], "has 'slope' twice"),
+        ([], "is no list of names"),
+        ("slope", "var_names='slope' is no list of names"),
+        (["wide", "mu"], "large deterministics only, .* such as 'slope'"),
+    ],
+)
+def test_names_that_cannot_be_kept_are_refused(names, said):
+    model = models.tall()
+    with pytest.raises(SettingError, match=said):
+        recorded(model, model.initial_point(), names)
+
+
+def test_named_large_deterministics_are_kept_apart():
+    model = models.tall()
+    kept = recorded(model, model.initial_point(), ["wide", "slope"])
+    assert [v.name for v in kept.variables] == ["slope"]
+    assert [(one.name, one.shape) for one, _ in kept.large] == [("wide", (models.MANY, 2))]

@@ -21,6 +21,12 @@ class WalkState(StepMethodState):
     """What PyMC needs to go from chain to chain."""
 
 
+def numbered(positions, stats, numbers=None):
+    """Return draws that are numbered from 0 on, or as is told."""
+    chains, draws = map(np.arange, positions.shape[:2])
+    return Draws(positions, stats, {"chain": chains, "draw": draws if numbers is None else numbers})
+
+
 class Walk(BlockedStep):
     """Leaves everything to chance, and tells positions and statistics afterwards."""
 
@@ -61,7 +67,7 @@ class Walk(BlockedStep):
             name: np.array([[stats[name] for _, stats in chain] for chain in chains], dtype)
             for name, (dtype, *_) in STATS.items()
         }
-        return Draws(positions, stats)
+        return numbered(positions, stats)
 
 
 # In Python: PyMC would compile a function of every model for some twenty draws.

@@ -1,0 +1,135 @@
+"""The contract of storages, asked of each kind."""
+
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import dask
+import numpy as np
+import pytest
+
+from data.stored_rows import COLUMNS, PART, REQUESTS, STORAGES, N, arrays
+from every import every
+from pymc_minibatch_mh.data import zarr_storage
+from pymc_minibatch_mh.data.parquet_storage import ParquetStorage
+from pymc_minibatch_mh.data.parts import DecodedParts
+from pymc_minibatch_mh.data.zarr_storage import ZarrStorage
+from pymc_minibatch_mh.errors import SourceError
+from pymc_minibatch_mh.likelihood.stored import Rows
+
+
+def in_folder(tmp_path, name):
+    """Return a storage in a folder of its own, and the folder."""
+    folder = tmp_path / name
+    folder.mkdir(exist_ok=True)
+    return STORAGES[name](folder), folder
+
+
+def assert_read(storage, rows, expected):
+    found = storage.read(list(expected), rows)
+    assert list(found) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values[rows], strict=True)
+
+
+@every("room", [zarr_storage.ROOM, 0], ids=["kept", "drawn from small chunks"])
+@every("kind", STORAGES)
+def test_rows_are_those_of_the_arrays(kind, room, tmp_path):
+    """As a block, by numbers, from a pickle, and in two threads at once, as passes ask for them."""
+    expected = arrays()
+    with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="threads"):
+        patch.setattr(zarr_storage, "ROOM", room)
+        storage, _ = in_folder(tmp_path, kind)
+        for one in (storage, pickle.loads(pickle.dumps(storage))):
+            assert one.n_rows == N
+            assert one.stamp == storage.stamp
+            assert {name: (f.dtype, f.shape) for name, f in one.fields.items()} == {
+                name: (x.dtype, x.shape[1:]) for name, x in expected.items()
+            }
+            for rows in REQUESTS.values():
+                assert_read(one, rows, expected)
+        rng = np.random.default_rng(4)
+        asked = [slice(first, first + 1_500) for first in range(0, N, 700)]
+        asked += [np.sort(rng.integers(0, N, 400)) for _ in range(20)]
+        with ThreadPoolExecutor(2) as pool:
+            assert all(pool.map(lambda rows: assert_read(storage, rows, expected) is None, asked))
+
+
+#: Kind of files -> one of them, and rows that lie in it and in the one before.
+FILES = {
+    "files": ("t.npy", slice(0, 1), np.array([3, 9])),
+    "large chunks": ("X/c/1/0", slice(5_000, 7_000), np.array([3, 6_500])),
+    "row groups": ("part-1.parquet", slice(PART - 5, PART + 5), np.array([3, PART + 7])),
+}
+FAULTS = {
+    "missing": (lambda path: path.unlink(), "is no more|No such file"),
+    "shortened": (lambda path: os.truncate(path, path.stat().st_size // 2), "bytes"),
+    "written to": (lambda path: touched(path), "was written to after it was opened"),
+}
+
+
+def touched(path):
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+
+
+@every("read_before", [False, True])
+@every(("fault", "message"), FAULTS.values(), ids=FAULTS)
+@every("kind", FILES)
+def test_a_file_that_changes_is_named(kind, fault, message, read_before, tmp_path):
+    storage, folder = in_folder(tmp_path, kind)
+    name, *asked = FILES[kind]
+    if read_before:
+        storage.read(list(arrays()), slice(None))
+    kept = pickle.dumps(storage)
+    # No rows are in it.
+    assert len(kept) < 20_000
+    fault(folder / name)
+    for rows in asked:
+        for one in (lambda: storage, lambda: pickle.loads(kept)):
+            with pytest.raises(SourceError, match=f"(?s){name}.*({message})"):
+                one().read(["X", "t"], rows)
+    # The others are what they were.
+    others = {"X": arrays()["X"]}
+    assert_read(storage, slice(0, 50), others)
+    assert name in storage.where(3) or kind != "files"
+
+
+@every(("kind", "parts"), [("large chunks", 4), ("row groups", 16)])
+def test_a_part_is_decoded_once_for_all_rows_in_it(kind, parts, tmp_path, monkeypatch):
+    get, decoded = DecodedParts.get, []
+
+    def counted(self, key, decode):
+        return get(self, key, lambda: (decoded.append(key), decode())[1])
+
+    monkeypatch.setattr(DecodedParts, "get", counted)
+    storage, _ = in_folder(tmp_path, kind)
+    for _ in range(3):
+        storage.read(["X"], np.random.default_rng(1).integers(0, N, 5_000))
+    for first in range(0, N, 500):
+        storage.read(["X"], slice(first, first + 500))
+    assert len(decoded) == len(set(decoded)) == parts
+
+
+@every(
+    ("kind", "opened", "other"),
+    [
+        ("large chunks", ZarrStorage, lambda folder: ZarrStorage(folder, ["X", "t"])),
+        (
+            "row groups",
+            lambda folder: ParquetStorage(folder, COLUMNS),
+            lambda folder: ParquetStorage(folder, COLUMNS | {"t": "x1"}),
+        ),
+        (
+            "files",
+            lambda folder: Rows.from_npy(t=folder / "t.npy").storage,
+            lambda folder: Rows.from_npy(t=folder / "y.npy").storage,
+        ),
+    ],
+)
+def test_stamps_tell_other_contents(kind, opened, other, tmp_path):
+    _, folder = in_folder(tmp_path, kind)
+    before = opened(folder).stamp
+    assert opened(folder).stamp == before
+    assert other(folder).stamp != before
+    touched(folder / FILES[kind][0])
+    assert opened(folder).stamp != before
