@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pymc_minibatch_mh import errors as errors
+
 if TYPE_CHECKING:
     from pymc_minibatch_mh.bounds.user_bounds import Bounds as Bounds
     from pymc_minibatch_mh.bounds.user_bounds import Ranges as Ranges

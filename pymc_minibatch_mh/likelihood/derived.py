@@ -114,7 +114,10 @@ def computed(variable: Variable) -> np.ndarray:
 
 
 def in_double(graph: Variable) -> Variable:
-    """Return a graph in which single numbers, made of constants alone, are in double precision."""
+    """Return a graph in which single numbers, made of constants alone, are in double precision.
+
+    Numbers that enter an expression which the model has in single precision stay as they are.
+    """
     numbers: dict[Variable, Variable] = {}
     computed: set[Variable] = set()
     kept: set[Variable] = set()

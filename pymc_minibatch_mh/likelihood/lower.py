@@ -143,11 +143,15 @@ def _alloc(op: Alloc, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     return np.broadcast_to(value, _integers(op, [x.item() for x in lengths]))
 
 
-def _integers(op: Op, exprs: Sequence[Expr] | np.ndarray) -> list[int]:
-    """Return integers that have to be known beforehand, such as lengths."""
-    known = [int(expr.value) for expr in exprs if isinstance(expr, Constant)]
+def _known(op: Op, exprs: Sequence[Expr] | np.ndarray) -> list[Any]:
+    """Return numbers that have to be known beforehand, as lengths have."""
+    known = [expr.value for expr in exprs if isinstance(expr, Constant)]
     require(len(known) == len(exprs), op, "has lengths that are not known beforehand")
     return known
+
+
+def _integers(op: Op, exprs: Sequence[Expr] | np.ndarray) -> list[int]:
+    return [int(value) for value in _known(op, exprs)]
 
 
 @lowered.register(AllocEmpty)
@@ -158,7 +162,8 @@ def _alloc_empty(op: AllocEmpty, node: Node, inputs: Tensors, exprs: ExprGraph) 
 
 @lowered.register(ARange)
 def _arange(op: ARange, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
-    return constants(exprs, np.arange(*_integers(op, [x.item() for x in inputs])))
+    numbers = np.arange(*_known(op, [x.item() for x in inputs]))
+    return constants(exprs, numbers.astype(node.outputs[0].type.dtype))
 
 
 @lowered.register(Reshape)

@@ -137,9 +137,10 @@ def largest_group(storage: Storage, name: str) -> int:
     parts = [
         Part(slice(k, min(k + BLOCK_ROWS, n_rows)), partial(_largest_of, name)) for k in starts
     ]
+    # A cluster keeps a shared value as long as it is referred to, which None cannot be.
+    answers = computed(storage, [name], parts, _largest_of)
     with counting(f"Counting the groups of {name!r}", len(parts)) as advance:
-        for first, found in zip(starts, computed(storage, [name], parts, None), strict=True):
-            number, row, is_one = found
+        for first, (number, row, is_one) in zip(starts, answers, strict=True):
             if not is_one:
                 raise SourceError(
                     f"{name!r} is {number} in {storage.where(first + row)}, which is no number of "

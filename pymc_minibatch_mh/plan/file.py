@@ -168,7 +168,11 @@ def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def read(path: str | PathLike, target: Target) -> Plan:
-    """Read a prepared step: SettingError if a file is none, StaleDataError if it is of another."""
+    """Read a prepared step.
+
+    SettingError if the file is no prepared step; StaleDataError, which names the first difference,
+    if it belongs to another model or other data.
+    """
     stored = _arrays(path)
     differs = first_difference(json.loads(str(stored["key"])), _key_of_file(target))
     if differs:

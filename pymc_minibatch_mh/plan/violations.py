@@ -1,7 +1,8 @@
 """Audits of bounds before a chain relies on them, and rows that every update reads.
 
 A few rows can hold nearly all of C = Σ c_i. They are read at every update, and all others drawn by
-bounds that are then small (docs/bounds.md). Tests without bounds have :mod:`reference.heavy`.
+bounds that are then small (docs/bounds.md). They are fixed before sampling, so that the test stays
+exact. Tests without bounds have :mod:`reference.heavy`.
 """
 
 import logging

@@ -69,12 +69,16 @@ class InverseShape(Map):
 
 
 def shapes_of(factorization: Factorization) -> list[str]:
-    """Return the names of the value variables of a model that are logarithms of shapes."""
+    """Return the names of the value variables of a model that are logarithms of shapes.
+
+    Those that another map moves are not among them.
+    """
     try:
         rows = lowered_rows(factorization)
     except BoundsError:
         return []
     places = {place for row in rows for place in _places_of_shapes(row)}
+    places -= set().union(*(one.moved for one in factorization.maps))
     return [
         block.name
         for block, _ in factorization.real_blocks

@@ -99,7 +99,9 @@ class NonCentred(Map):
         return -sum(len(self.places) * log(row[-1]) for row in self._scale_at(position))
 
     def _scale_at(self, position: Any) -> list[list[Any]]:
-        return [[_product(entry, position) for entry in row] for row in self.scale]
+        # A scale may overflow far out, where the density is none.
+        with np.errstate(all="ignore"):
+            return [[_product(entry, position) for entry in row] for row in self.scale]
 
 
 def _location(position: Any, place: int) -> Any:

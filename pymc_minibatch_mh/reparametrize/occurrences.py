@@ -208,7 +208,7 @@ def _in_product(expr: Expr, way: Occurrence) -> list[tuple[Expr, Occurrence]]:
         after.append((x, Occurrence(way.term, data, factors, tuple(with_it), beside)))
     for x in others:
         if x not in linear and x not in chosen and not (linear and factor(x)):
-            outside = _outside(x, [*way.factors, *_factors(others)])
+            outside = _outside(x, [*way.factors, *_factors(without(others, x))])
             after.append((x, Occurrence(way.term, outside=outside)))
     return after
 

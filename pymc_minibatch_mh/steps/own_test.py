@@ -192,7 +192,7 @@ class OwnTestMH(MinibatchStep):
         ``sample_size(noise, n, total, numbers) -> int``: rows that the next look must have read.
         V(1/b - 1/N), with V `noise` and N `total`, is the predicted variance of the log ratio from
         b rows, the same for a move and its way back; `n` rows were read. Rows that every update
-        reads are in neither. More than `full_pass_above` stand for all.
+        reads are in neither. `full_pass_above` rows or more stand for all.
     decide_batch : function
         ``decide_batch(log_ratio, variance, skewness, n, total, uniform, numbers)`` returns three
         floats: 1 to accept, 0 to reject or -1 to read on; the acceptance probability; an error

@@ -25,6 +25,8 @@ class Elsewhere(ArrayStorage):
         return found
 
     def computed(self, names, parts, shared):
+        # Dask's storage refers weakly to it, which not every value allows.
+        assert type(shared).__weakrefoffset__
         shared = pickle.loads(pickle.dumps(shared))
         names = list(names)
         for part in parts:

@@ -95,6 +95,11 @@ def test_rows_of_a_worker_that_is_killed_are_computed_again(cluster, tmp_path):
     np.testing.assert_array_equal(found, arrays()["t"][ROWS])
 
 
+def test_groups_are_counted_by_the_workers(cluster):
+    g = da.from_array(np.arange(20_000) % 300, chunks=5_000)
+    assert Rows.from_dask(g=g).n_groups("g") == 300
+
+
 def test_rows_that_kill_their_workers_are_named(cluster):
     t = da.from_array(arrays()["t"], chunks=1_000)
     storage = DaskStorage({"t": t.map_blocks(deadly, dtype="f8", meta=np.empty(0))})

@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from data.elsewhere import Elsewhere
 from every import every
 from pymc_minibatch_mh import Rows, progress
 from pymc_minibatch_mh.data.storage import BLOCK_ROWS, ArrayStorage
@@ -39,6 +40,13 @@ def test_groups_of_bools_and_of_several_columns_are_counted():
     assert Rows(g=np.array([False, True, False])).n_groups("g") == 2
     assert Rows(g=np.array([[0, 1], [3, 0], [0, 0], [1, 1]])).n_groups("g") == 4
     assert Rows(g=np.zeros(3, dtype=int)).n_groups("g") == 1
+
+
+def test_groups_are_counted_where_the_rows_are():
+    storage = Elsewhere({"g": G})
+    assert Rows.of(storage).n_groups("g") == 201
+    # One row before, to see that the files are there.
+    assert storage.n_read == 1
 
 
 def test_groups_are_counted_in_one_pass_over_blocks_of_their_own_array():

@@ -18,7 +18,7 @@ from likelihood.apart import (
     taken_apart,
     theta,
 )
-from pymc_minibatch_mh.likelihood import choice
+from pymc_minibatch_mh.likelihood import choice, lower
 from pymc_minibatch_mh.likelihood.exprs import LoweringError
 
 two_kinds = pt.concatenate(
@@ -59,6 +59,8 @@ GRAPHS = {
     "split parameters": lambda: pt.split(theta, [1, 3, 2], n_splits=3)[1] * rows,
     "asserted": lambda: Assert("as it is")(theta[:3] * rows, pt.eq(cube.shape[1], 3)),
     "cumulated whole numbers": lambda: theta[pt.cumsum(pt.arange(1, 4)) - 1] * rows,
+    "fractions at even distances": lambda: theta[:3] * pt.arange(0.5, 3.5) * rows,
+    "fractions of a step": lambda: theta[:3] * pt.arange(0.25, 1.0, 0.25) * rows,
     "multiplied whole numbers": lambda: theta[pt.cumprod(pt.arange(1, 3))] * rows[:, :2],
     "sum": lambda: (rows * theta[:3]).sum(axis=1),
     "sum over several axes": lambda: (rows[:, :, None] * cube[0, 0]).sum(axis=(1, 2)),
@@ -186,6 +188,12 @@ MUTANTS = {
         "choice of choices",
     ),
     "cumulated products are sums": (choice, "multiply", choice.add, "cumulated"),
+    "numbers of a range are whole": (
+        lower,
+        "_known",
+        lambda op, exprs: [int(expr.value) for expr in exprs],
+        "fractions at even distances",
+    ),
 }
 
 
