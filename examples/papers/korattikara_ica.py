@@ -207,7 +207,8 @@ def differences(size: Size, rows: int) -> list[str]:
     kept = size.of(20, 100, 400)
     return [
         "The recordings are synthetic, and the step size is ours",
-        f"There are {rows:,} rows, not {PUBLISHED_ROWS:,}, and looks have {BATCH} rows, not about 500",
+        f"There are {rows:,} rows, not {PUBLISHED_ROWS:,}, and looks have {BATCH} rows, not about "
+        "500",
         f"{count} trials evaluate all rows {passes} times each, from draws of the posterior",
         f"The true mean is from {20 * kept:,} draws with all rows, not 100,000, and from "
         f"{80 * kept:,} with normal sources",

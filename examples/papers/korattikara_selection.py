@@ -202,8 +202,8 @@ def differences(given: Data, size: Size, draws: int) -> list[str]:
         f"{told} replaces MiniBooNE, so only orderings compare",
         f"Each level has {size.of(2, 2, 4)} trials, not 10, which evaluate the training rows "
         f"{size.of(20, 60, 200)} times, not 24,583",
-        f"The true predictive mean is from {draws // 2:,} draws of each of two exact chains from the "
-        "mode, not from 400,000 draws from one feature",
+        f"The true predictive mean is from {draws // 2:,} draws of each of two exact chains from "
+        "the mode, not from 400,000 draws from one feature",
         "Means leave out the first half of the draws",
     ]
 

@@ -110,8 +110,8 @@ def experiment(size: Size, seed: int) -> Report:
         drawn(by_step, found),
         [
             "The script deforms 87,000 of the 100,000 digits, so only orderings compare",
-            "The other tests evaluate thousands of rows per update or all, so they make 200 draws in "
-            "one trial, not 3,000 in 5, from the middle of a chain of Barker's test",
+            "The other tests evaluate thousands of rows per update or all, so they make 200 draws "
+            "in one trial, not 3,000 in 5, from the middle of a chain of Barker's test",
             *digits.differences,
         ],
     )

@@ -151,8 +151,8 @@ def experiment(size: Size, seed: int) -> Report:
         panels(zero, digits),
         [
             *digits.differences,
-            "The paper does not give the numbers of updates. Means of TFMH and FlyMC still grow when "
-            "they pass the published ones, so the runs end near these",
+            "The paper does not give the numbers of updates. Means of TFMH and FlyMC still grow "
+            "when they pass the published ones, so the runs end near these",
             "The walk of MH is not published; ours is as long as TunaMH's longest",
             "The rows of TunaMH() exclude its preparation",
         ],

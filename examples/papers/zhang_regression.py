@@ -222,8 +222,8 @@ def experiment(size: Size, seed: int) -> Report:
             "The paper does not give the data, the starting points and the numbers of rows in "
             "between.",
             "Each method has 2 chains, not 3, from draws of the normal approximation.",
-            "Effective draws follow from displacements for walks, and from autocorrelations for the "
-            "default step.",
+            "Effective draws follow from displacements for walks, and from autocorrelations for "
+            "the default step.",
             "FlyMC's rows are its bright ones, unless said otherwise.",
             f"explain() recommends {advice}.",
         ],

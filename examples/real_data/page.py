@@ -150,8 +150,8 @@ def overview() -> str:
     return f"""\
 # Gallery
 
-Twelve models of real data, from packages on PyPI. Each page has the code, and compares the posterior
-and the time of `TunaMH` with NUTS.
+Twelve models of real data, from packages on PyPI. Each page has the code, and compares the
+posterior and the time of `TunaMH` with NUTS.
 
 {table(head, rows)}
 ESS/s is the effective sample size of the slowest parameter per second of warm-up and sampling,
