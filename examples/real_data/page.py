@@ -111,8 +111,6 @@ def page(name: str) -> str:
     left_out = len(result["tuna"]) - sum(map(len, shown.values()))
     note = f", the first {ENTRIES} of each variable" if left_out else ""
     short = "" if least_ess(result["nuts"]) >= CONVERGED else NOT_CONVERGED
-    timed = ("prepared", "seconds", "nuts_compilation", "nuts_seconds")
-    took = {key: f"{number(result[key])} s" for key in timed}
     return f"""\
 # {title}
 
@@ -126,9 +124,6 @@ def page(name: str) -> str:
 ![Posterior of TunaMH and NUTS](../figures/gallery/{name}.svg)
 
 Posterior means and 90 % intervals{note}.
-
-`TunaMH` prepared for {took["prepared"]} and sampled for {took["seconds"]}.
-NUTS compiled for {took["nuts_compilation"]} and sampled for {took["nuts_seconds"]}.
 {short}"""
 
 
@@ -141,9 +136,13 @@ def overview() -> str:
         subject, kind = title.split(": ")
         figures = [number(x) for x in (result["rows_per_update"], tuna, nuts)]
         figures[-1] += "" if least_ess(result["nuts"]) >= CONVERGED else "\\*"
+        figures += [
+            f"{number(result[before])} + {number(result[sampling])}"
+            for before, sampling in (("prepared", "seconds"), ("nuts_compilation", "nuts_seconds"))
+        ]
         size = (f"{result['rows']:,}", str(result["unknowns"]))
         rows.append([f"[{subject}]({name}.md), {kind}", *size, *figures])
-    speed = ["`TunaMH`, ESS/s", "NUTS, ESS/s"]
+    speed = ["`TunaMH`, ESS/s", "NUTS, ESS/s", "`TunaMH`, s", "NUTS, s"]
     head = ["model", "observations", "parameters", "evaluated per update", *speed]
     entries = "\n".join(NAMES)
     (versions,) = {", ".join(f"{k} {v}" for k, v in stored(n)["versions"].items()) for n in NAMES}
@@ -151,12 +150,12 @@ def overview() -> str:
 # Gallery
 
 Twelve models of real data, from packages on PyPI. Each page has the code, and compares the
-posterior and the time of `TunaMH` with NUTS.
+posterior of `TunaMH` with NUTS.
 
 {table(head, rows)}
-ESS/s is the effective sample size of the slowest parameter per second of warm-up and sampling,
-without preparation and compilation. A star marks runs of NUTS that have not converged, and need a
-longer warm-up.
+ESS/s is the effective sample size of the slowest parameter per second of warm-up and sampling. The
+seconds are for preparation or compilation, and for warm-up and sampling. A star marks runs of NUTS
+that have not converged, and need a longer warm-up.
 
 Each model was sampled in {CHAINS} chains, one after the other, on a shared machine with two cores.
 The code of `TunaMH` was compiled before. nutpie's NUTS made {NUTS_DRAWS} draws after
