@@ -18,7 +18,7 @@ type Floats = NDArray[np.float64]
 type Labels = NDArray[np.int64]
 
 FOLDER = "PYMC_MINIBATCH_MH_DATA"
-STAND_IN_DIFFERENCE = "made-up data of the same shapes in place of MNIST"
+STAND_IN_DIFFERENCE = "Synthetic data of the same shapes replace MNIST"
 SIDE = 28
 
 

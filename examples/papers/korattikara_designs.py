@@ -109,9 +109,9 @@ def experiment(size: Size, seed: int) -> Report:
         tables.append(table(name, found))
         drawn += panels(name, found)
     differences = [
-        "synthetic recordings, and step sizes of our own",
-        "the moves are those of a chain of the test with ε = .1, not of all rows",
-        f"{rows:,} rows instead of {PUBLISHED_ROWS:,}",
+        "The recordings are synthetic, and the step sizes are ours",
+        "The moves are from a chain with ε = .1, not with all rows",
+        f"There are {rows:,} rows, not {PUBLISHED_ROWS:,}",
     ]
     source = "Korattikara et al. (2014), section 6.5: figure 6"
     return Report(source, claimed, tables, drawn, differences)

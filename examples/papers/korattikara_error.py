@@ -236,7 +236,7 @@ def experiment(size: Size, seed: int) -> Report:
         claims,
         [table, own_moves(problem, size, seed)],
         drawn(found, problem.rows),
-        [*digits.differences, "the level of figure 1 is not given: here at three"],
+        [*digits.differences, "The paper does not give the ε of figure 1, so three are shown"],
     )
 
 

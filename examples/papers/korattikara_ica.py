@@ -206,11 +206,12 @@ def differences(size: Size, rows: int) -> list[str]:
     count, passes = size.of(2, 6, 10), size.of(30, 100, 400)
     kept = size.of(20, 100, 400)
     return [
-        "synthetic recordings; step size of our own",
-        f"{rows:,} rows instead of {PUBLISHED_ROWS:,}, looks at {BATCH} rows instead of about 500",
-        f"{count} trials of {passes} passes over the rows each, from draws of the posterior",
-        f"the true mean is that of {20 * kept:,} draws of the test of all rows instead of 100,000, "
-        f"and of {80 * kept:,} with normal sources",
+        "The recordings are synthetic, and the step size is ours",
+        f"There are {rows:,} rows, not {PUBLISHED_ROWS:,}, and looks have {BATCH} rows, not about "
+        "500",
+        f"{count} trials evaluate all rows {passes} times each, from draws of the posterior",
+        f"The true mean is from {20 * kept:,} draws with all rows, not 100,000, and from "
+        f"{80 * kept:,} with normal sources",
     ]
 
 

@@ -119,7 +119,7 @@ def experiment(size: Size, seed: int) -> Report:
         claims(posterior, found, runs),
         [table(posterior, found, runs)],
         drawn(posterior, found),
-        ["predictors are uniform on (-1, 1), which the text does not say"],
+        ["The predictors are uniform on (-1, 1), because the paper does not give them"],
     )
 
 

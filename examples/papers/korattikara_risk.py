@@ -159,9 +159,9 @@ def experiment(size: Size, seed: int) -> Report:
         drawn(found),
         [
             *digits.differences,
-            f"{updates:,} draws at ε = 0, and as many rows at other levels: the authors had 75,484",
-            f"the truth is that of {beta.shape[0]:,} draws of TunaMH, which is exact, in place of "
-            "a long run of Hamiltonian Monte Carlo",
+            f"There are {updates:,} draws at ε = 0, not 75,484, and as many rows at other levels",
+            f"The truth is from {beta.shape[0]:,} draws of the exact TunaMH, not from Hamiltonian "
+            "Monte Carlo",
         ],
     )
 

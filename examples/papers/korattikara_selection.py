@@ -197,14 +197,14 @@ def experiment(size: Size, seed: int) -> Report:
 
 def differences(given: Data, size: Size, draws: int) -> list[str]:
     """Return what was not as published."""
-    told = "made-up rows" if given.stand_in else "Covertype"
+    told = "Synthetic data" if given.stand_in else "Covertype"
     return [
-        f"{told} in place of MiniBooNE, which can show orderings only",
-        f"{size.of(2, 2, 4)} trials of a level instead of 10, on {size.of(20, 60, 200)} passes "
-        "over the training rows instead of 24,583",
-        f"the true predictive mean is that of {draws // 2:,} draws of each of two exact chains "
-        "from the mode, instead of 400,000 from one feature, which have not settled after so few",
-        "means leave out the first half of the draws; the text does not say what it leaves out",
+        f"{told} replaces MiniBooNE, so only orderings compare",
+        f"Each level has {size.of(2, 2, 4)} trials, not 10, which evaluate the training rows "
+        f"{size.of(20, 60, 200)} times, not 24,583",
+        f"The true predictive mean is from {draws // 2:,} draws of each of two exact chains from "
+        "the mode, not from 400,000 draws from one feature",
+        "Means leave out the first half of the draws",
     ]
 
 

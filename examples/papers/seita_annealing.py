@@ -108,7 +108,7 @@ def experiment(size: Size, seed: int) -> Report:
         [table(found, switch, scales)],
         drawn(found),
         [
-            "MNIST's 13,007 digits alone, without the larger data; 2 trials with adapted steps",
+            "The data are MNIST's 13,007 digits only, with 2 trials of adapted steps",
             *digits.differences,
         ],
     )

@@ -203,7 +203,7 @@ def experiment(size: Size, seed: int) -> Report:
         [*claims(found), *design_claims()],
         [table(found)],
         drawn(found),
-        ["trials of the sequential tests: 4 or 2, as the table has it, of 10", *digits.differences],
+        ["The sequential tests have 4 or 2 trials, not 10", *digits.differences],
     )
 
 

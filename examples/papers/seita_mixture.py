@@ -178,7 +178,7 @@ def experiment(size: Size, seed: int) -> Report:
         claims(found, cells),
         [table(found, cells)],
         drawn(found),
-        ["3 trials of the confidence sampler, of 10: each of its updates scans 10⁶ rows"],
+        ["The confidence sampler has 3 trials, not 10, because each update scans 10⁶ rows"],
     )
 
 

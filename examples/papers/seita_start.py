@@ -61,7 +61,7 @@ def experiment(size: Size, seed: int) -> Report:
         [table(found, n_rows)],
         drawn(found),
         [
-            "2 trials of 700 draws of the test that scans all rows, of 10 trials of 5,000",
+            "The test that scans all rows has 2 trials of 700 draws, not 10 of 5,000",
             *digits.differences,
         ],
     )

@@ -303,7 +303,7 @@ def experiment(size: Size, seed: int) -> Report:
         [*drifting, *accepting, promised],
         [tests, ratios],
         [*panels, figure, kept],
-        ["The rows of figure 1 are ours: the text does not have them"],
+        ["The rows of figure 1 are ours, because the paper does not give them"],
     )
 
 

