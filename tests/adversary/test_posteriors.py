@@ -4,7 +4,7 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
-from scipy.special import log_expit
+from scipy.special import expit, log_expit
 
 from pymc_minibatch_mh import FactorizedMH, ScalableSubsamplingMH, TunaMH
 from statistical.budget import FAR
@@ -124,3 +124,11 @@ def test_every_posterior_is_that_of_quadrature(name, method, order):
     case = CASES[name]()
     draws = drawn(case, method, 10_000, taylor_order=order)
     assert max(map(abs, errors(draws, case).values())) < FAR
+
+
+def test_quadrature_knows_the_share_of_events():
+    """The sum of fitted probabilities is the number of events, but for the prior's pull."""
+    case = Rare()
+    a, b, total = case.grid()
+    best = np.unravel_index(total.argmax(), total.shape)
+    assert abs(expit(a[best] + b[best] * case.x).sum() - case.y.sum()) < 1.0

@@ -5,8 +5,6 @@ from claims.sentences import sentences
 from every import every
 from nodes import exists
 
-EVERY_CLAIM = [(page, claim) for page, claims in CLAIMS.items() for claim in claims]
-
 
 def test_claims_are_made_in_these_words():
     for page, claims in CLAIMS.items():

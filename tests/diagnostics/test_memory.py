@@ -18,15 +18,23 @@ SCRIPT = Path(__file__).with_name("memory.py")
 MANY = 10_000_000
 
 
-def test_no_group_of_a_trace_but_those_of_the_data_grows_with_them():
-    rows, rng = 1_500, np.random.default_rng(91)
+def traced(rows):
+    rng = np.random.default_rng(91)
     x = rng.standard_normal(rows)
     with pm.Model() as model:
         slope = pm.Normal("slope")
         pm.Normal("y", slope * pm.Data("x", x), 1.0, observed=x + rng.standard_normal(rows))
-    trace = sample(model, PenaltyMH(model=model), 20, 10, random_seed=1)
-    grown = {name for name, group in trace.children.items() if rows in group.sizes.values()}
+    return sample(model, PenaltyMH(model=model), 20, 10, random_seed=1)
+
+
+def test_no_group_of_a_trace_but_those_of_the_data_grows_with_them():
+    trace, larger = traced(1_500), traced(15_000)
+    grown = {name for name, group in trace.children.items() if 1_500 in group.sizes.values()}
     assert grown == {"observed_data", "constant_data"}
+    for name, group in trace.children.items():
+        one, other = (len(json.dumps(of.attrs, default=repr)) for of in (group, larger[name]))
+        # Times have as many digits as they have.
+        assert abs(one - other) < 100, name
 
 
 @pytest.mark.slow

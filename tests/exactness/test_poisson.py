@@ -43,6 +43,9 @@ def test_stationary_law_is_the_target(name):
     # As the page has it, up to rounding.
     assert found == pytest.approx(EXACT[name], rel=0, abs=1e-10)
     assert found["chains"] >= 50
+    stored = EXACT[name]
+    assert max(stored["total variation"], stored["drift"]) <= 1e-12
+    assert stored["imbalance"] <= 1e-14
 
 
 @every_rule

@@ -52,6 +52,8 @@ def negative(here, there):
 
 bounds.gives("TunaMH(bounds=3.0)", lambda g: g.build("TunaMH", bounds=3.0))
 bounds.gives("Bounds(np.ones(10))", given(np.ones(10)))
+bounds.gives("Bounds(1.0)", given(1.0))
+bounds.gives("Bounds(np.ones((3, 1)))", given(np.ones((3, 1))))
 bounds.gives("Bounds(['a', 'b'])", given(["a", "b"]))
 for value, printed in ((math.nan, "nan"), (math.inf, "inf"), (-1.0, "-1.0")):
     bounds.gives(f"Bounds(c) with c[7]={printed}", given(with_entry(value)))
@@ -78,12 +80,13 @@ proposals.gives(
 )
 proposals.gives("RandomWalk(adapt=None)", lambda g: RandomWalk(adapt=None))
 proposals.gives("Laplace(1.0)", lambda g: Laplace(1.0))
-for value in (0.5, ("a",), None):
+for value in (0.5, ("a",), None, (0.0, math.nan)):
     proposals.gives(f"Mixture(rho={value!r})", lambda g, value=value: Mixture(rho=value))
-for value in (1.5, math.nan, "half"):
+for value in (1.5, -0.1, math.nan, "half"):
     proposals.gives(
         f"Mixture(walk_weight={value!r})", lambda g, value=value: Mixture(walk_weight=value)
     )
+proposals.gives("Mixture(scale=-1.0)", lambda g: Mixture(scale=-1.0))
 
 starts.gives("overdispersed_initvals('step', 4)", lambda g: overdispersed_initvals("step", 4))
 for value in (0, 2.5):

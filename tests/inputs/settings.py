@@ -110,10 +110,19 @@ own.setting("ConfidenceMH", "delta", 1.0, 0.0)
 own.setting("PoissonMH", "lam", 0.0, -1.0, math.inf, math.nan, "much", True)
 own.setting("PoissonMH", "taylor_order", 2)
 own.setting("PoissonMH", "ranges", 3.0)
-own.gives(
-    "PoissonMH(ranges=Ranges([-1.0], [1.0]))",
-    lambda g: g.build("PoissonMH", ranges=Ranges([-1.0], [1.0])),
-)
+N = 5_000
+
+
+def ranges(low, high):
+    """Return the call that hands over ranges."""
+    return lambda g: g.build("PoissonMH", ranges=Ranges(low, high))
+
+
+own.gives("PoissonMH(ranges=Ranges([-1.0], [1.0]))", ranges([-1.0], [1.0]))
+own.gives("PoissonMH(ranges=Ranges(low, [1.0, 2.0]))", ranges(-np.ones(N), [1.0, 2.0]))
+BELOW = np.where(np.arange(N) == 1, -np.inf, -1.0)
+own.gives("PoissonMH(ranges=Ranges(low, high)) with low[1]=-inf", ranges(BELOW, np.ones(N)))
+own.gives("PoissonMH(ranges=Ranges('low', high))", ranges("low", np.ones(N)))
 own.gives("PoissonMH() of a regression with normal priors", lambda g: g.build("PoissonMH"))
 own.setting("ConfidenceMH", "range", "guess")
 

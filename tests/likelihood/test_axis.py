@@ -119,6 +119,10 @@ KEPT_APART = {
     "column of the transposed written over": lambda: (
         pt.set_subtensor((shared(X) * b).T[0], shared(x)).T
     ),
+    "all written over by the transposed": lambda: pt.set_subtensor(
+        (shared(square) * b[0])[:, :], (shared(square) * b[0]).T
+    ),
+    "alloc of all rows for each": lambda: pt.alloc(shared(X) * b, N, N, 3),
     "triangular solution of columns": lambda: (
         pt.linalg.solve_triangular(pt.eye(3) * pt.exp(b), shared(X.T) * b[0], lower=True).T
     ),

@@ -160,8 +160,9 @@ def reads_the_next_row(built, parts):
 def test_mutant_is_caught(mutant):
     with pm.Model() as built:
         normal()
+    parts = mutant(built, split_of(built))
     with pytest.raises(AssertionError):
-        assert_read_rightly(built, mutant(built, split_of(built)))
+        assert_read_rightly(built, parts)
 
 
 def test_mutant_that_drops_jacobians_is_caught(monkeypatch):

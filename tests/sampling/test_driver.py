@@ -66,9 +66,14 @@ def test_a_pickled_step_goes_on_with_the_model_it_was_built_for(model_of, prepar
     assert differences(whole, copied) == []
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_draws_and_stats_are_those_of_pymcs_loop(model_of, prepared, method):
-    model, step = model_of("two_likelihoods"), prepared("two_likelihoods", method)
+#: Methods, and one whose statistics are averaged over several updates.
+DRIVEN = [pytest.param(method, {}, id=method) for method in METHODS]
+DRIVEN.append(pytest.param("TunaMH", {"updates_per_draw": 5}, id="averaged"))
+
+
+@pytest.mark.parametrize(("method", "own"), DRIVEN)
+def test_draws_and_stats_are_those_of_pymcs_loop(model_of, prepared, method, own):
+    model, step = model_of("two_likelihoods"), prepared("two_likelihoods", method, **own)
     settings = {"initvals": starts(step)}
     expected = by_pymc(model, step, **settings)
     for cores in (1, 2):

@@ -143,3 +143,18 @@ def some_zeros(n_rows=9_000):
         pm.Bernoulli("y", logit_p=b * data("x"), observed=data("y"))
 
     return both(likelihood, {"x": x, "y": y})
+
+
+def rare_group(n_rows=100_000):
+    """Thirty rows of a group of their own, which batches hardly ever contain."""
+    rng = np.random.default_rng(5)
+    x, member = rng.standard_normal(n_rows), np.zeros(n_rows)
+    member[rng.choice(n_rows, 30, replace=False)] = 1.0
+    y = (rng.random(n_rows) < expit(0.3 - 0.5 * x + member)).astype(np.int8)
+
+    def likelihood(data):
+        a, b, c = (pm.Normal(name, 0.0, 1.0) for name in "abc")
+        eta = a + b * data("member") + c * data("x")
+        pm.Bernoulli("y", logit_p=eta, observed=data("y"))
+
+    return both(likelihood, {"x": x, "member": member, "y": y})

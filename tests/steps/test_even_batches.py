@@ -5,7 +5,6 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytest
-from scipy.special import expit
 
 from pymc_minibatch_mh import AustereMH, BarkerMinibatchMH, OwnTestMH, PenaltyMH
 from pymc_minibatch_mh.chain.chain import Chain
@@ -16,30 +15,15 @@ from pymc_minibatch_mh.kernels.draw import END, NEXT
 from pymc_minibatch_mh.likelihood.stored import Rows
 from pymc_minibatch_mh.plan import plan
 from steps import stored
-from steps.test_supplies import GoneError, chain_of
+from steps.test_supplies import GoneError, assert_all_rows_say_the_same, chain_of
 
 STEPS = {"penalty": PenaltyMH, "barker": BarkerMinibatchMH, "austere": AustereMH}
-
-
-def rare_group(n_rows=100_000):
-    """Thirty rows of a group of their own, which batches hardly ever contain."""
-    rng = np.random.default_rng(5)
-    x, member = rng.standard_normal(n_rows), np.zeros(n_rows)
-    member[rng.choice(n_rows, 30, replace=False)] = 1.0
-    y = (rng.random(n_rows) < expit(0.3 - 0.5 * x + member)).astype(np.int8)
-
-    def likelihood(data):
-        a, b, c = (pm.Normal(name, 0.0, 1.0) for name in "abc")
-        eta = a + b * data("member") + c * data("x")
-        pm.Bernoulli("y", logit_p=eta, observed=data("y"))
-
-    return stored.both(likelihood, {"x": x, "member": member, "y": y})
 
 
 @cache
 def written(model):
     """Return a model in memory and on stored rows, and the storage, for all methods."""
-    return rare_group() if model == "rare_group" else getattr(stored, model)()
+    return getattr(stored, model)()
 
 
 @cache
@@ -199,3 +183,10 @@ def test_a_test_of_ones_own_draws_ahead_as_well():
     step = OwnTestMH(sample_size, decide_batch, controls="noise", model=model)
     draws = chain_of(step, 3).advance(100)
     assert (draws.counts[:, entry.N_OBS] == 150.0).all()
+
+
+def test_all_rows_say_of_a_move_what_they_say_in_memory():
+    """The move is one of the rows that every update reads, which decide on it."""
+    jump = np.array([0.02, -1.5, 0.02])
+    accepted = assert_all_rows_say_the_same(steps("penalty", "rare_group")[:2], jump, 1.0)
+    assert 0.1 < accepted < 0.9

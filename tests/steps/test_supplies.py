@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from scipy.special import log_expit
 
 from conformance.harness import run, same_draws
+from every import every
 from interrupts import interrupted_after
-from pymc_minibatch_mh import MinibatchError, ScalableSubsamplingMH, TunaMH
+from pymc_minibatch_mh import MinibatchError, PenaltyMH, ScalableSubsamplingMH, TunaMH
 from pymc_minibatch_mh.bounds.block_tables import BLOCK, BlockBounds
 from pymc_minibatch_mh.chain import chain as warmup
 from pymc_minibatch_mh.chain.chain import Chain
@@ -136,7 +138,11 @@ def scalar_step(cls=TunaMH):
 
 
 def chain_of(step, seed):
-    chain = Chain(step.program, np.random.default_rng(seed), adapting=False)
+    return chain_by(step.program, seed)
+
+
+def chain_by(program, seed):
+    chain = Chain(program, np.random.default_rng(seed), adapting=False)
     chain.state.started = True
     return chain
 
@@ -210,25 +216,35 @@ class GoneError(OSError):
     """What a storage of one's own raises."""
 
 
-def test_no_update_follows_a_pass_that_has_failed():
+def by_all_rows(cls, model):
+    """Return a program whose test reads all rows at once, be it on batches or not."""
+    program = cls(model=model, updates_per_draw=500).program
+    return replace(program, method=program.method.with_full_passes_above(2.0))
+
+
+@every("cls", [ScalableSubsamplingMH, PenaltyMH])
+def test_no_update_follows_a_pass_that_has_failed(cls):
     """All moves are decided by all rows here, and those that were tried are counted."""
     _, model, storage = stored.heavy_tails()
-    chain = chain_of(ScalableSubsamplingMH(model=model, updates_per_draw=500), 8)
+    chain = chain_by(by_all_rows(cls, model), 8)
     chain.place(np.array([30.0]), np.zeros(0))
-    change, passes = chain.plan.target.full_data.change, []
+    change, positions = chain.plan.target.full_data.change, []
 
-    def failing(*ends):
-        passes.append(ends)
-        if len(passes) > 3:
+    def failing(order, ends):
+        positions.append(ends[0].copy())
+        if len(positions) > 3:
             storage.error = GoneError("no such disk")
-        return change(*ends)
+        return change(order, ends)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chain.plan.target.full_data, "change", failing)
         with pytest.raises(GoneError, match="no such disk"):
             chain.advance(2)
-    assert len(passes) == 4
+    assert len(positions) == 4
     assert chain.state.window[:, entry.TRIED].sum() == 3
+    np.testing.assert_array_equal(chain.position, positions[-1])
+    storage.error = None
+    assert np.isfinite(chain.advance(1).positions).all()
 
 
 def test_an_interrupt_stops_a_chain_between_two_updates(monkeypatch):
@@ -281,15 +297,22 @@ def test_a_row_that_is_not_finite_is_named():
         TunaMH(model=model)
 
 
-def test_all_rows_say_of_a_move_what_they_say_in_memory():
+def assert_all_rows_say_the_same(steps, jump, cheap):
+    """Compare a move from the centre of two steps; return how often it is accepted."""
     found = []
-    for step in steps("logistic")[:2]:
+    for step in steps:
         chain = step.chain.copy()
         centre = chain.plan.reference.centre
         probe = Probe(chain, np.random.default_rng(4))
-        move = ProposedMove(centre, centre + 0.02, 0.1)
+        move = ProposedMove(centre, centre + jump, cheap)
         found.append((probe.rows(move), probe.acceptance(move)))
     (held, held_accepts), (read, read_accepts) = found
     np.testing.assert_allclose(read, held, rtol=1e-5)
     assert read.bound_row == held.bound_row
+    assert read_accepts.rows == pytest.approx(held_accepts.rows, rel=0.1)
     assert read_accepts.mean == pytest.approx(held_accepts.mean, abs=0.05)
+    return held_accepts.mean
+
+
+def test_all_rows_say_of_a_move_what_they_say_in_memory():
+    assert assert_all_rows_say_the_same(steps("logistic")[:2], 0.02, 0.1) > 0.9

@@ -27,6 +27,15 @@ def hierarchy():
     return model
 
 
+def regression():
+    rng = np.random.default_rng(72)
+    X = rng.standard_normal((1_000, 2))
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0.0, 1.0, shape=2)
+        pm.Bernoulli("y", logit_p=X @ beta, observed=rng.random(1_000) < 0.5)
+    return model
+
+
 def shifted(trace, name, place, by):
     """Return a trace of which one coordinate is shifted by some of its standard deviations."""
     values = trace["posterior"][name].copy(deep=True)
@@ -41,8 +50,9 @@ def shifted(trace, name, place, by):
 
 
 @pytest.mark.filterwarnings("ignore:The number of samples is too small")
-def test_no_coordinate_can_be_shifted():
-    model = hierarchy()
+@every("model", [hierarchy, regression])
+def test_no_coordinate_can_be_shifted(model):
+    model = model()
     step = TunaMH(model=model)
     trace = sample(model, step, 600, 400, random_seed=73)
 

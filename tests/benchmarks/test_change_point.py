@@ -1,4 +1,4 @@
-"""The scripts of the benchmarks run, on little data; what they print is not looked at."""
+"""A change point of some width is measured as the page of benchmarks has it."""
 
 from benchmarks.change_point import line
 
