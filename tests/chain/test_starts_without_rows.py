@@ -36,6 +36,11 @@ def step(request):
     return TunaMH(model=hierarchy(request.param), rng=1)
 
 
+def test_a_scale_collapses_where_all_effects_are_at_their_location():
+    step = TunaMH(model=hierarchy("centred"), rng=1)
+    assert scale_collapses(step.plan, step._default_start)
+
+
 def test_a_start_at_the_location_is_left(step, caplog):
     chain = step.chain.copy()
     position = chain.position
