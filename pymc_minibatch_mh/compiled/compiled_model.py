@@ -160,16 +160,16 @@ class ScalarPrior:
 
     def __init__(self, factorization: Factorization) -> None:
         self._size = factorization.size
-        self._cells = ExprGraph()
-        self._root = _expression(self._cells, factorization)
+        self._exprs = ExprGraph()
+        self._root = _expression(self._exprs, factorization)
         if sum(1 for _ in in_order([self._root])) > MOST_OPERATIONS:
             raise LoweringError(factorization.prior.owner.op, "is one of very many operations")
-        slopes = Slopes(self._cells)
+        slopes = Slopes(self._exprs)
         gradient = [slopes.of(self._root, k) for k in range(factorization.size)]
         second = {
             pair: expr
             for pair in combinations_with_replacement(range(factorization.size), 2)
-            if (expr := slopes.of(gradient[pair[0]], pair[1])) is not self._cells.zero
+            if (expr := slopes.of(gradient[pair[0]], pair[1])) is not self._exprs.zero
         }
         self._pairs = list(second)
         self._first_order = _Numbers([self._root, *gradient])

@@ -107,13 +107,13 @@ def _softmax(op: Softmax | LogSoftmax, node: Node, inputs: Tensors, exprs: ExprG
     (x,) = inputs
     axes = _axes(x, op.axis)
 
-    def cell_at(place: tuple[int, ...]) -> Expr:
+    def entry_at(place: tuple[int, ...]) -> Expr:
         group = tuple(slice(None) if k in axes else i for k, i in enumerate(place))
         total = log_of_sum(exprs, list(np.ravel(x[group])))
         log_share = subtract(exprs, x.item(*place), total)
         return exp(exprs, log_share) if isinstance(op, Softmax) else log_share
 
-    return filled(x.shape, cell_at)
+    return filled(x.shape, entry_at)
 
 
 #: Linear forms beyond which finding out how many are independent takes too long.
@@ -173,13 +173,13 @@ def _picked(x: Tensor, n_before: int, indices: Tensors, exprs: ExprGraph, op: Op
     width = broadcast[0].ndim
     outer, inner = x.shape[:n_before], x.shape[n_before + len(indices) :]
 
-    def cell_at(place: tuple[int, ...]) -> Expr:
+    def entry_at(place: tuple[int, ...]) -> Expr:
         whole = [slice(None)] * len(indices)
         here: tuple = (*place[:n_before], *whole, *place[n_before + width :])
         index = [array.item(*place[n_before : n_before + width]) for array in broadcast]
         return _element(x[here], index, exprs, op)
 
-    return filled((*outer, *broadcast[0].shape, *inner), cell_at)
+    return filled((*outer, *broadcast[0].shape, *inner), entry_at)
 
 
 def _element(part: Any, index: Sequence[Expr], exprs: ExprGraph, op: Op) -> Expr:
@@ -199,11 +199,11 @@ def pick(exprs: ExprGraph, choices: Sequence[Expr], index: Expr) -> Expr:
     coordinates of the position that lie evenly spaced, or constants. So a row depends on no more
     than the entry that is chosen for it.
     """
-    return _picked_cell(exprs, index, *choices)
+    return _picked_expr(exprs, index, *choices)
 
 
 @remembered
-def _picked_cell(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
+def _picked_expr(exprs: ExprGraph, index: Expr, *choices: Expr) -> Expr:
     first = choices[0]
     if all(choice is first for choice in choices):
         return first

@@ -67,7 +67,7 @@ class Slopes:
     """Partial derivatives with respect to arguments, each made once."""
 
     def __init__(self, exprs: ExprGraph) -> None:
-        self._cells = exprs
+        self._exprs = exprs
         self._known: dict[tuple[Expr, int], Expr] = {}
 
     def of(self, expr: Expr, *numbers: int) -> Expr:
@@ -83,7 +83,7 @@ class Slopes:
         return self._known[key]
 
     def _computed(self, expr: Expr, argument: int) -> Expr:
-        exprs = self._cells
+        exprs = self._exprs
         if expr.is_data:
             return exprs.zero
         if isinstance(expr, Argument):
@@ -128,7 +128,7 @@ def _taken_over(
         raise LoweringError(op, "has no derivative")
     known = dict(given)
 
-    def cell_of(variable: Variable) -> Expr:
+    def expr_of(variable: Variable) -> Expr:
         if variable not in known and isinstance(variable, GraphConstant):
             known[variable] = exprs.constant(variable.data)
         return known[variable]
@@ -136,11 +136,11 @@ def _taken_over(
     for node in toposort([slope], blockers=given):
         if len(node.outputs) > 1 or not isinstance(node.op, ScalarOp):
             raise LoweringError(op, "has a derivative that is computed in a loop")
-        operands = [cell_of(x) for x in node.inputs]
+        operands = [expr_of(x) for x in node.inputs]
         simple = isinstance(node.op, _ARITHMETIC)
         made = apply(exprs, node.op, *operands) if simple else exprs.node(node.op, operands)
         known[node.outputs[0]] = made
-    return cell_of(slope)
+    return expr_of(slope)
 
 
 #: Functions whose relative error is the absolute error of their argument.
@@ -151,36 +151,36 @@ class Plain:
     """Sums and products that are rounded where they are written."""
 
     def __init__(self, exprs: ExprGraph) -> None:
-        self._cells = exprs
+        self._exprs = exprs
         self.half = exprs.constant(0.5)
 
     def add(self, *terms: Expr) -> Expr:
         """Return a sum."""
         kept = [x for x in terms if number(x) != 0.0]
         if len(kept) < 2:
-            return kept[0] if kept else self._cells.zero
-        return self._cells.node(scalar.add, kept)
+            return kept[0] if kept else self._exprs.zero
+        return self._exprs.node(scalar.add, kept)
 
     def multiply(self, left: Expr, right: Expr) -> Expr:
         """Return a product; zero times anything is zero."""
         if number(left) == 0.0 or number(right) == 0.0:
-            return self._cells.zero
+            return self._exprs.zero
         if number(left) == 1.0 or number(right) == 1.0:
             return right if number(left) == 1.0 else left
-        return self._cells.node(scalar.mul, (left, right))
+        return self._exprs.node(scalar.mul, (left, right))
 
     def subtract(self, left: Expr, right: Expr) -> Expr:
         """Return a difference."""
-        return left if number(right) == 0.0 else self._cells.node(scalar.sub, (left, right))
+        return left if number(right) == 0.0 else self._exprs.node(scalar.sub, (left, right))
 
     def sizes(self, *terms: Expr) -> Expr:
         """Return a sum of absolute values."""
         kept = [x for x in terms if number(x) != 0.0]
-        return self._cells.node(changes.sizes, kept) if kept else self._cells.zero
+        return self._exprs.node(changes.sizes, kept) if kept else self._exprs.zero
 
     def ratio(self, part: Expr, whole: Expr) -> Expr:
         """Return |part / whole|, 0 where that has no value."""
-        return part if number(part) == 0.0 else self._cells.node(changes.ratio, (part, whole))
+        return part if number(part) == 0.0 else self._exprs.node(changes.ratio, (part, whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +202,7 @@ class Differences:
 
     def __init__(self, exprs: ExprGraph, arguments: Sequence[Difference]) -> None:
         self.plain = Plain(exprs)
-        self._cells = exprs
+        self._exprs = exprs
         self._known: dict[Expr, Difference] = {}
         self._arguments = arguments
 
@@ -213,7 +213,7 @@ class Differences:
         return self._known[expr]
 
     def _computed(self, expr: Expr) -> Difference:
-        zero = self._cells.zero
+        zero = self._exprs.zero
         if expr.is_data:
             exact = isinstance(expr, Constant | Data) or expr.dtype.kind in "biu"
             return Difference(expr, expr, zero, zero if exact else self.plain.sizes(expr), zero)
@@ -221,8 +221,8 @@ class Differences:
             return self._arguments[expr.number]
         assert isinstance(expr, Apply)
         parts = [self.of(x) for x in expr.inputs]
-        before = self._cells.node(expr.op, [x.before for x in parts])
-        after = self._cells.node(expr.op, [x.after for x in parts])
+        before = self._exprs.node(expr.op, [x.before for x in parts])
+        after = self._exprs.node(expr.op, [x.after for x in parts])
         if expr.dtype.kind == "b":
             return Difference(before, after, zero, zero, zero)
         if isinstance(expr.op, scalar.Switch):
@@ -246,12 +246,12 @@ class Differences:
         return Difference(before, after, step, error, doubt)
 
     def _times(self, left: Difference, right: Difference) -> Difference:
-        if left.step is self._cells.zero:
+        if left.step is self._exprs.zero:
             left, right = right, left
-        plain, node = self.plain, self._cells.node
+        plain, node = self.plain, self._exprs.node
         before = plain.multiply(left.before, right.before)
         error = node(changes.product_error, (left.before, left.error, right.before, right.error))
-        if right.step is self._cells.zero:
+        if right.step is self._exprs.zero:
             step = plain.multiply(left.step, right.before)
             spoilt = plain.multiply(right.error, left.step)
             doubt = plain.sizes(step, plain.multiply(left.doubt, right.before), spoilt)
@@ -266,7 +266,7 @@ class Differences:
 
     def _in_one(self, op: ScalarOp, before: Expr, after: Expr, x: Difference) -> Difference:
         """Return the difference of a function for which there is an operation of its own."""
-        node = self._cells.node
+        node = self._exprs.node
         step = node(CHANGES[type(op)], (x.before, x.after, x.step))
         sensitivity = self._sensitivity(op, x)
         slope = self._slope(op, before, x)
@@ -279,7 +279,7 @@ class Differences:
 
     def _slope(self, op: ScalarOp, before: Expr, x: Difference) -> Expr:
         """Return the slope of a function before the move, or an upper bound of it."""
-        one = self._cells.one
+        one = self._exprs.one
         if isinstance(op, scalar.Exp):
             return before
         if isinstance(op, scalar_math.Softplus):
@@ -292,7 +292,7 @@ class Differences:
         if isinstance(op, _EXPONENTIAL):
             return x.error
         if isinstance(op, scalar.Log1p):
-            return self.plain.ratio(x.error, self.plain.add(self._cells.one, x.before))
+            return self.plain.ratio(x.error, self.plain.add(self._exprs.one, x.before))
         return self.plain.ratio(x.error, x.before)
 
     def _choice(
@@ -301,14 +301,14 @@ class Differences:
         plain = self.plain
 
         def chosen(condition: Expr, left: Expr, right: Expr) -> Expr:
-            return self._cells.node(scalar.switch, (condition, left, right))
+            return self._exprs.node(scalar.switch, (condition, left, right))
 
         here = condition.before
         step, doubt = chosen(here, yes.step, no.step), chosen(here, yes.doubt, no.doubt)
         error = chosen(here, yes.error, no.error)
         if here is not condition.after:
             # Another branch is taken: the values are subtracted.
-            stays = self._cells.node(scalar.eq, (here, condition.after))
+            stays = self._exprs.node(scalar.eq, (here, condition.after))
             step = chosen(stays, step, plain.subtract(after, before))
             doubt = chosen(stays, doubt, plain.sizes(before, after, yes.error, no.error))
         return Difference(before, after, step, error, doubt)
@@ -316,7 +316,7 @@ class Differences:
     def _subtracted(
         self, expr: Apply, before: Expr, after: Expr, parts: Sequence[Difference]
     ) -> Difference:
-        plain, node = self.plain, self._cells.node
+        plain, node = self.plain, self._exprs.node
         sensitivity = plain.add(*(self._sensitivity(expr.op, x) for x in parts))
         error = node(changes.relative_error, (before, sensitivity))
         doubt = plain.sizes(error, node(changes.relative_error, (after, sensitivity)))

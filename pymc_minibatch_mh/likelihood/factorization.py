@@ -130,7 +130,9 @@ def _graph_of_values(position: Variable, maps: Sequence[Map]) -> Variable:
 
 
 def _replaced(x: np.ndarray, parts: Sequence[Placed]) -> np.ndarray:
-    """Return an array of shape (..., d) with other entries in some places."""
+    """Return an array of shape (..., d) with other entries in some places; itself without any."""
+    if not parts:
+        return x
     found = x.copy()
     for places, values in parts:
         found[..., places] = np.moveaxis(values, 0, -1)

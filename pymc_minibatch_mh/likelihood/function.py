@@ -179,7 +179,7 @@ class _Arguments:
     """The linear forms that an expression consumes, expressed by as few of them as possible."""
 
     def __init__(self, exprs: ExprGraph, root: Expr) -> None:
-        self._cells = exprs
+        self._exprs = exprs
         self._scaled = {affine: _form_of(affine) for affine in _consumed(root)}
         self.forms, self._weights = _basis([form for form, _, _ in self._scaled.values()])
         self._known: dict[Expr, Expr] = {}
@@ -194,30 +194,30 @@ class _Arguments:
             else:
                 # Not simplified again: an argument hides that it is affine.
                 operands = [self.rebuilt(operand) for operand in expr.inputs]
-                self._known[expr] = self._cells.node(expr.op, operands)  # type: ignore[attr-defined]
+                self._known[expr] = self._exprs.node(expr.op, operands)  # type: ignore[attr-defined]
         return self._known[expr]
 
     def _argument(self, affine: Affine) -> Expr:
         form, factor, common = self._scaled[affine]
-        scale: Expr = self._cells.constant(factor)
+        scale: Expr = self._exprs.constant(factor)
         for expr in common:
-            scale = self._cells.times(scale, expr)
+            scale = self._exprs.times(scale, expr)
         parts = [
-            multiply(self._cells, scale, self._cells.constant(weight), self._cells.argument(k))
+            multiply(self._exprs, scale, self._exprs.constant(weight), self._exprs.argument(k))
             for k, weight in enumerate(self._weights[form])
             if weight != 0.0
         ]
-        return add(self._cells, *parts, affine.offset)
+        return add(self._exprs, *parts, affine.offset)
 
 
 def _consumed(root: Expr) -> list[Affine]:
     found: dict[Expr, None] = {}
-    open_cells = [root]
-    while open_cells:
-        expr = open_cells.pop()
+    waiting = [root]
+    while waiting:
+        expr = waiting.pop()
         if expr not in found and not expr.is_data:
             found[expr] = None
-            open_cells += reversed(expr.inputs)
+            waiting += reversed(expr.inputs)
     return [expr for expr in found if isinstance(expr, Affine)]
 
 

@@ -71,11 +71,11 @@ def _dot(op: Dot, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
 
 
 def _product(left: np.ndarray, right: np.ndarray, exprs: ExprGraph) -> np.ndarray:
-    def cell_at(place: tuple[int, ...]) -> Expr:
+    def entry_at(place: tuple[int, ...]) -> Expr:
         pairs = zip(left[place[0]], right[:, place[1]], strict=True)
         return add(exprs, *(multiply(exprs, a, b) for a, b in pairs))
 
-    return filled((left.shape[0], right.shape[1]), cell_at)
+    return filled((left.shape[0], right.shape[1]), entry_at)
 
 
 def _is_factor(matrix: np.ndarray) -> bool:

@@ -77,9 +77,9 @@ def _known_shapes(
     return {v: constants(exprs, x) for v, x in known if isinstance(x, np.ndarray)}
 
 
-def filled(shape: Sequence[int], cell_at: Callable[[tuple[int, ...]], Expr]) -> np.ndarray:
+def filled(shape: Sequence[int], entry_at: Callable[[tuple[int, ...]], Expr]) -> np.ndarray:
     """Return an array of expressions, made one by one in the order of their places."""
-    return np.array([cell_at(place) for place in np.ndindex(*shape)], dtype=object).reshape(shape)
+    return np.array([entry_at(place) for place in np.ndindex(*shape)], dtype=object).reshape(shape)
 
 
 def constants(exprs: ExprGraph, values: Any) -> np.ndarray:
@@ -98,10 +98,10 @@ def lowered(op: Op, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor | t
 def _elemwise(op: Elemwise, node: Node, inputs: Tensors, exprs: ExprGraph) -> Tensor:
     arrays = np.broadcast_arrays(*inputs, subok=False)
 
-    def cell_at(place: tuple[int, ...]) -> Expr:
+    def entry_at(place: tuple[int, ...]) -> Expr:
         return apply(exprs, op.scalar_op, *(array.item(*place) for array in arrays))
 
-    return filled(arrays[0].shape, cell_at)
+    return filled(arrays[0].shape, entry_at)
 
 
 @lowered.register(DimShuffle)

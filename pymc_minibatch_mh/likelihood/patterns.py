@@ -91,7 +91,7 @@ def reachable(expr: Expr) -> Iterator[Expr]:
         waiting += new
 
 
-def n_cells(expr: Expr) -> int:
+def n_exprs(expr: Expr) -> int:
     """Return of how many expressions an expression consists, of which data count once."""
     return sum(1 for _ in reachable(expr))
 

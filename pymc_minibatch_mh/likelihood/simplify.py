@@ -44,7 +44,7 @@ from pymc_minibatch_mh.likelihood.patterns import (
     is_nonnegative,
     is_positive,
     is_probability,
-    n_cells,
+    n_exprs,
     number,
     scaled_core,
     summands,
@@ -259,7 +259,7 @@ def _log_add_exp(exprs: ExprGraph, left: Expr, right: Expr) -> Expr:
     if left.is_data and right.is_data:
         return exprs.node(log_add_exp, (exprs.real(left), exprs.real(right)))
     # The first part comes up twice, and -inf in some rows would leave -inf + inf there.
-    left, right = sorted((left, right), key=lambda x: (*hindrances(exprs, x), n_cells(x)))
+    left, right = sorted((left, right), key=lambda x: (*hindrances(exprs, x), n_exprs(x)))
     return add(exprs, left, softplus(exprs, subtract(exprs, right, left)))
 
 
@@ -370,7 +370,7 @@ def switch(exprs: ExprGraph, condition: Expr, left: Expr, right: Expr) -> Expr:
         return right
     left, right = as_number(exprs, left), as_number(exprs, right)
     if not condition.is_data and number(subtract(exprs, left, right)) == 0.0:
-        return min(left, right, key=n_cells)
+        return min(left, right, key=n_exprs)
     return exprs.node(scalar.switch, (condition, left, right))
 
 

@@ -95,7 +95,7 @@ def _difference(before: Declared, now: Declared) -> str:
 
 
 #: Changes with the contents of a file and with their computation.
-FORMAT = "pymc_minibatch_mh prepared step 9"
+FORMAT = "pymc_minibatch_mh prepared step 10"
 #: Fields of tables of bounds that a file holds.
 OF_TABLES = ("headers", "c", "looseness", "heavy")
 #: Errors of reading a file of another kind, a damaged one or a folder.
