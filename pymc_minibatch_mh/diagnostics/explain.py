@@ -208,7 +208,7 @@ def _term(parts: Factorization, term: Likelihood, why_graph: str) -> SubsampledT
     return SubsampledTerm(term.name, term.n_rows, arguments, not_apart, arrays)
 
 
-def _reparametrizations(parts: Factorization) -> tuple[InCoordinates, ...]:
+def reparametrizations(parts: Factorization) -> tuple[InCoordinates, ...]:
     """List the reparametrised variables, and those that could not be, with the reason."""
     mapped = [InCoordinates(one.name, one.words) for one in parts.maps]
     refused = [InCoordinates(name, "", why) for name, why in parts.refused]
@@ -441,7 +441,7 @@ def _of_step(
         size=parts.size,
         terms=subsampled(parts, target.compiled.why_graph),
         others=not_subsampled(model, parts, tuple(step.program.slices.steps)),
-        coordinates=_reparametrizations(parts),
+        coordinates=reparametrizations(parts),
         taylor_order=target.taylor_order,
         order_reason=_why_order(step, parts),
         centre=_words_of_centre(step),

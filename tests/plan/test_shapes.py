@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from every import every
-from pymc_minibatch_mh.diagnostics.explain import reparametrized, subsampled
+from pymc_minibatch_mh.diagnostics.explain import reparametrizations, subsampled
 from pymc_minibatch_mh.kernels.bound_tables import TOTAL, table_of_move
 from pymc_minibatch_mh.plan.parametrization import choose_shape_parametrization
 from pymc_minibatch_mh.plan.plan import Plan, Requirements
@@ -44,7 +44,7 @@ def test_a_shape_that_may_be_infinite_is_moved_by_its_reciprocal(name):
 def test_explanations_name_the_reciprocal():
     model = negative_binomial(rows=ROWS)
     parts = choose_shape_parametrization(own(model), model.initial_point(), None).factorization
-    (mapped,) = reparametrized(parts)
+    (mapped,) = reparametrizations(parts)
     assert (mapped.words, mapped.refused) == ("1/alpha", "")
     assert "(1/alpha)" in subsampled(parts)[0].arguments
 
