@@ -15,8 +15,7 @@ from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.draw import generator_addresses
 from pymc_minibatch_mh.kernels.handle import LinkedRecord
 from pymc_minibatch_mh.kernels.moves import Move
-from pymc_minibatch_mh.kernels.posterior import whitened_norm
-from pymc_minibatch_mh.kernels.run import ARGUMENTS, linked, proposal_of, run
+from pymc_minibatch_mh.kernels.run import ARGUMENTS, proposal_of
 from pymc_minibatch_mh.plan.plan import PREPARATION_SEED, Plan
 from pymc_minibatch_mh.plan.violations import violation_message
 
@@ -241,7 +240,7 @@ class Chain:
             proposal = program.proposal.linked(state.proposal, program.plan)
             pool = self._drawn_ahead()
             move = Move(self.position, *(np.zeros(size) for _ in Move._fields[1:]))
-            self._linked = linked(
+            self._linked = program.proposal.kernel_state(
                 program.posterior(self.others, self.stage.temperature, pool),
                 proposal,
                 program.method.linked(state.test),
@@ -265,7 +264,7 @@ class Chain:
 
     def compile(self) -> None:
         """Compile the loop of draws, unless numba's cache has it."""
-        self.kernel_state().entry(run, *ARGUMENTS)
+        self.kernel_state().entry(self.program.proposal.loop, *ARGUMENTS)
 
     def seed_prefetch(self, rng: np.random.Generator) -> None:
         """Choose the key that stored rows are drawn ahead by, before any is drawn."""
@@ -285,7 +284,7 @@ class Chain:
     def _run(self, updates: int, positions: np.ndarray, counts: np.ndarray) -> None:
         self.seed_prefetch(self._rng)
         kernel_state = self.kernel_state()
-        make_draws = kernel_state.entry(run, *ARGUMENTS)
+        make_draws = kernel_state.entry(self.program.proposal.loop, *ARGUMENTS)
         made = make_draws(kernel_state.address, updates, positions, counts)
         self.require_served()
         self.program.proposal.require_proposed(proposal_of(kernel_state))
@@ -337,7 +336,7 @@ def accumulate_statistics(
         state.warm_up_sum += position
     if (state.n_draws - stage.begin) % WINDOW == 0:
         _adapt(chain)
-        away = _distance(chain, chain.position)
+        away = chain.plan.distance(chain.position)
         state.settled = bool(away < np.sqrt(chain.position.size) + SETTLED)
     if state.n_draws == stage.end:
         _forget(chain)
@@ -387,7 +386,7 @@ def recentre(chain: Chain) -> None:
     if made < 2 * WINDOW or chain.plan.target.covariance is not None:
         return
     mean = state.warm_up_sum / (state.warm_up_weight + made % WINDOW)
-    if _distance(chain, mean) < MOVED * np.sqrt(mean.size):
+    if chain.plan.distance(mean) < MOVED * np.sqrt(mean.size):
         return
     target = chain.plan.target
     target.source.others[:] = chain.others
@@ -399,8 +398,3 @@ def recentre(chain: Chain) -> None:
         return
     chain.move_centre(plan)
     chain.change(test=_adapted_test(chain))
-
-
-def _distance(chain: Chain, position: np.ndarray) -> float:
-    reference = chain.plan.reference
-    return float(whitened_norm(reference.whitener, position, reference.centre))

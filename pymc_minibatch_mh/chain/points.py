@@ -76,7 +76,7 @@ def begin(chain: Chain) -> Begun:
         _wait(chain)
         return None
     # Updates that move all coordinates leave by themselves.
-    moves = first > 0 or len(chain.program.slices.steps) > 0
+    moves = first > 0 or (len(chain.program.slices.steps) > 0 and plan.elements is None)
     if not moves or not scale_collapses(plan, chain.position):
         return None
     near = perturbed_start(plan, chain.position, chain.rng, first)

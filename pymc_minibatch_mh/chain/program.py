@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.chain.prefetch import Prefetcher
 from pymc_minibatch_mh.errors import SettingError
 from pymc_minibatch_mh.kernels.bound_tables import no_tables
@@ -65,10 +66,16 @@ WIDTH = 2.5
 
 def possible_slices(plan: Plan) -> Slices:
     """Return the directions along which no row changes, and as many moves as have a choice."""
+    if plan.elements is not None:
+        return _slices_along(*plan.elements.unread_steps())
     directions = plan.target.compiled.unread
     if not len(directions):
         return NO_SLICES
-    lengths = np.linalg.norm(directions @ plan.reference.whitener.T, axis=1)
+    return _slices_along(directions, np.linalg.norm(directions @ plan.reference.whitener.T, axis=1))
+
+
+def _slices_along(directions: np.ndarray, lengths: np.ndarray) -> Slices:
+    """Return moves along directions, shape (n, d), that are so many standard deviations long."""
     steps = np.ascontiguousarray(WIDTH * directions / lengths[:, None])
     ends = [(inside[0], inside[-1] + 1) for inside in map(np.flatnonzero, steps)]
     return Slices(steps, np.array(ends, dtype=np.int64), min(len(steps), MOST_MOVES))
@@ -145,7 +152,7 @@ class Program:
         context = space.context.copy()
         context[plan.target.OTHERS_SLOT] = others.ctypes.data
         reference, tables = plan.reference, plan.tables
-        if tables is None:
+        if tables is None or isinstance(tables, PartTables):
             arrays = no_tables()
         else:
             arrays = tables.arrays if self.method.draws_by_bounds else tables.undrawn

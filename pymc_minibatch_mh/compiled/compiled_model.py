@@ -38,10 +38,16 @@ from pymc_minibatch_mh.compiled.scalars import compiled_log_density, composite_o
 from pymc_minibatch_mh.compiled.unread import unread_directions
 from pymc_minibatch_mh.errors import BoundsError, UnsupportedModelError
 from pymc_minibatch_mh.functions.base import Function, numpy_of
-from pymc_minibatch_mh.kernels.roles import LOGP_SIGNATURE
+from pymc_minibatch_mh.kernels.roles import ELEMENTS_SIGNATURE, LOGP_SIGNATURE
 from pymc_minibatch_mh.likelihood.arithmetic import add, multiply
 from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED
 from pymc_minibatch_mh.likelihood.differences import Slopes
+from pymc_minibatch_mh.likelihood.elements import (
+    Elements,
+    NotSeparableError,
+    element_log_densities,
+    elements_of,
+)
 from pymc_minibatch_mh.likelihood.exprs import (
     Affine,
     Apply,
@@ -333,6 +339,39 @@ class CompiledModel:
         except LoweringError as error:
             # An operation whose derivatives only PyTensor's own graph has.
             return str(error)
+
+    @cached_property
+    def elements(self) -> Elements:
+        """The elements that data choose; NotSeparableError where they are not independent."""
+        if isinstance(self.row_functions, BoundsError):
+            raise NotSeparableError(str(self.row_functions))
+        found = elements_of(self.factorization, self.row_functions)
+        self._element_graphs = element_log_densities(self.factorization, found)
+        return found
+
+    @cached_property
+    def element_densities(self) -> list[Callable]:
+        """The prior of each element of each factor, compiled (``ELEMENTS``)."""
+        _ = self.elements
+        return [self._of_elements(graph) for graph in self._element_graphs]
+
+    def _of_elements(self, density: Variable) -> Callable:
+        theta = pt.vector("position", dtype="float64", shape=(self.factorization.size,))
+        context = pt.vector("context", dtype="int64")
+        values = {
+            self.factorization.position: theta,
+            self.factorization.other_values: read_others(self.factorization, context),
+        }
+        (value,) = clone_replace([density], values)
+        graph = compiled_graph(self.factorization, [theta, context], [value], self.compile_kwargs)
+
+        @njit(ELEMENTS_SIGNATURE, nogil=True)
+        def densities(theta, context, out):
+            (value,) = graph(theta, context)
+            for k in range(out.size):
+                out[k] = value[k]
+
+        return densities
 
     @cached_property
     def prior(self) -> ScalarPrior | GraphPrior:

@@ -73,6 +73,11 @@ DERIVATIVES = types.FunctionType(DERIVATIVES_SIGNATURE)
 BEND_SIGNATURE = types.void(VECTOR, MATRIX, INDICES, INDICES, INDICES, VECTOR)
 SKEWNESS = types.FunctionType(BEND_SIGNATURE)
 
+#: (position, context, out) -> nothing. Writes the log-density that the prior part has of every
+#: element of a factor.
+ELEMENTS_SIGNATURE = types.void(VECTOR, INDICES, VECTOR)
+ELEMENTS = types.FunctionType(ELEMENTS_SIGNATURE)
+
 #: (position, new) -> M of the move, in units of the bounds that a user gave.
 METRIC_SIGNATURE = types.float64(VECTOR, VECTOR)
 METRIC = types.FunctionType(METRIC_SIGNATURE)
@@ -103,8 +108,11 @@ DECIDE = types.FunctionType(DECISION(types.int64, types.int64, types.float64, IN
     N_BRIGHT,
     # Evaluations of the prior part by moves without rows.
     N_PRIOR,
+    # Of iterations over elements: acceptance probabilities of the border, of elements, averaged
+    # over them, and of scales; candidates, kept or not; elements whose rows were all read.
+    ACCEPT_BORDER, ACCEPT_ELEMENTS, ACCEPT_SCALES, N_CANDIDATES, N_GROUPS_IN_FULL,
     N_COUNTS,
-) = range(19)  # fmt: skip
+) = range(24)  # fmt: skip
 
 
 class Statistic(NamedTuple):
@@ -130,6 +138,17 @@ STATS = {
     "full_pass": Statistic(np.int64, "updates that read all rows", FULL_PASS),
     "n_bright": Statistic(np.int64, "bright rows in the last update of FireflyMH", N_BRIGHT),
     "n_prior": Statistic(np.int64, "evaluations of the prior by moves without rows", N_PRIOR),
+    "n_candidates": Statistic(np.int64, "candidates of moves of elements", N_CANDIDATES),
+    "n_groups_in_full": Statistic(np.int64, "groups of which all rows were read", N_GROUPS_IN_FULL),
+    "accept_border": Statistic(
+        np.float64, "acceptance of the border of elements", ACCEPT_BORDER, averaged=True
+    ),
+    "accept_elements": Statistic(
+        np.float64, "mean acceptance of elements", ACCEPT_ELEMENTS, averaged=True
+    ),
+    "accept_scales": Statistic(
+        np.float64, "acceptance of scales with their elements", ACCEPT_SCALES, averaged=True
+    ),
     "log_ratio": Statistic(np.float64, "estimated log ratio of the last update", LOG_RATIO),
     "log_ratio_std": Statistic(np.float64, "its standard error; 0 of all rows", LOG_RATIO_STD),
     "error_estimate": Statistic(np.float64, "estimated error of `accept`", ERROR, averaged=True),
@@ -192,6 +211,14 @@ def decide(test, move, cheap, posterior, rng, counts):
     raise NotImplementedError
 
 
+def thin(change, bound, size, test):
+    """Thin a row of a Poisson test that was drawn at a rate up to `bound` (1 + χ `size`).
+
+    Returned are the probability of keeping it and what a kept row adds to the log ratio.
+    """
+    raise NotImplementedError
+
+
 def sample_size(noise, n, total, test):
     """Return how many rows the next look must have read, of which `n` were drawn so far.
 
@@ -219,6 +246,11 @@ def _propose(proposal, move, posterior, rng):
 @overload(decide, **_IN_PLACE)
 def _decide(test, move, cheap, posterior, rng, counts):
     return test.instance_class.decide.py_func
+
+
+@overload(thin, **_IN_PLACE)
+def _thin(change, bound, size, test):
+    return test.instance_class.thin.py_func
 
 
 @overload(sample_size, **_IN_PLACE)

@@ -133,6 +133,16 @@ class Method(ABC):
             return most
         return min(most, max(STORED_SHARE * plan.n_rows, STORED_LEAST))
 
+    @property
+    def refuses_elements(self) -> str:
+        """Why elements of groups cannot be accepted by themselves; empty where they can."""
+        return "its test does not draw a Poisson number of rows"
+
+    @property
+    def learns_rates(self) -> bool:
+        """Whether warm-up may raise the rates at which a Poisson test draws rows."""
+        return False
+
     @abstractmethod
     def record(self, plan: Plan) -> Any:
         """Return the record that a chain starts with around a centre."""

@@ -10,23 +10,26 @@ import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds, BlockTables
 from pymc_minibatch_mh.bounds.bounds_pass import BoundsPass
+from pymc_minibatch_mh.bounds.parts import PartTables, part_tables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.bounds.user_bounds import Bounds, Ranges, RangesPass
 from pymc_minibatch_mh.compiled.graphs import names_of_terms
 from pymc_minibatch_mh.data.storage import EvenRows, StoredRows, read_columns
 from pymc_minibatch_mh.errors import BoundsError, SettingError, SourceError
 from pymc_minibatch_mh.kernels.bound_tables import NO_ROWS, TOTAL
-from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.kernels.posterior import Reference, whitened_norm
 from pymc_minibatch_mh.kernels.scale_conditional import ScaleConditional
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.plan.violations import (
     BoundCheck,
     audited,
+    audited_parts,
     heavy_rows,
     sizes_of_many,
     tell_of_unverified_bounds,
     typical_moves,
 )
+from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.reference.lower_bounds import LowerBounds, lower_bounds
 from pymc_minibatch_mh.reference.mode import Calibration, calibrate
 from pymc_minibatch_mh.reference.row_sums import BoundedMove
@@ -116,6 +119,12 @@ def require_same_again(target: Target) -> None:
             )
 
 
+def gaussian_draw(reference: Reference, rng: np.random.Generator, scale: float) -> np.ndarray:
+    """Return a position from the Gaussian approximation of a centre, `scale` times as wide."""
+    noise = rng.standard_normal(reference.centre.size)
+    return reference.centre + scale * (reference.factor @ noise)
+
+
 #: Seed of all that is random before a chain runs, so that equal models are prepared alike.
 PREPARATION_SEED = 20_170_808
 
@@ -141,7 +150,8 @@ class Plan:
 
     `heavy` are the rows that tests on batches read at every update; `calibration` is of the others.
     `violation` is an objection of rows to the bounds, or empty. All of these are None where they
-    were not asked for. The centre was sought by the marginal density of the scales `marginal`, and
+    were not asked for. With `elements` these move each by itself, and metric and expansion are
+    theirs instead of the reference's. The centre was sought by the marginal density of the scales `marginal`, and
     by the rows `sought`, if more have arrived since.
     """
 
@@ -155,6 +165,7 @@ class Plan:
     lower_bounds: LowerBounds | None = None
     marginal: tuple[int, ...] = ()
     sought: Sought | None = None
+    elements: GroupedReference | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind the readers of rows of this process."""
@@ -198,6 +209,8 @@ class Plan:
     def typical_sizes(self) -> list[float]:
         """C M of typical moves where they are bounded, C that of the rows that are drawn."""
         assert self.tables is not None
+        if isinstance(self.tables, PartTables):
+            return []
         totals = self.tables.heads_of_drawn[:, TOTAL]
         return [float(totals[move.table] * move.m) for move in self._typical_moves(self.tables)]
 
@@ -209,6 +222,8 @@ class Plan:
     def completed(self) -> Self:
         """Return this with all that is needed and was not found yet; BoundsError without bounds."""
         found, requirements = self, self.requirements
+        if found.elements is not None:
+            return found if found.tables is not None else found._by_parts(found.elements)
         if requirements.calibration and found.calibration is None:
             found = found._calibrated()
         bounded = requirements.derives or requirements.given
@@ -230,6 +245,8 @@ class Plan:
     def around(self, start: np.ndarray) -> Self:
         """Return the same around the mode that a search from `start` ends at."""
         rng = np.random.default_rng(PREPARATION_SEED)
+        if self.elements is not None:
+            return self._by_parts(self.elements.around(self.target, start))
         reference, marginal = self.target.expand(start, rng)
         found = replace(self._without_measurements(), reference=reference, marginal=marginal)
         return found.completed()
@@ -249,6 +266,28 @@ class Plan:
         assert isinstance(source, StoredRows)
         bounds = self.tables.bounds if isinstance(self.tables, BlockTables) else None
         return BoundCheck(self.target.full_data.sums, bounds, functions[0], source)
+
+    def distance(self, position: np.ndarray) -> float:
+        """Return the distance of a position from the centre, in posterior standard deviations."""
+        if self.elements is not None:
+            return self.elements.distance(position)
+        return float(whitened_norm(self.reference.whitener, position, self.reference.centre))
+
+    def gaussian_draw(self, rng: np.random.Generator, scale: float) -> np.ndarray:
+        """Return a position from the Gaussian approximation, `scale` times as wide."""
+        if self.elements is not None:
+            return self.elements.draw(rng, scale)
+        return gaussian_draw(self.reference, rng, scale)
+
+    def _by_parts(self, elements: GroupedReference) -> Self:
+        """Return this around the centre of `elements`, with the bounds of rows there."""
+        found = replace(
+            self._without_measurements(),
+            reference=elements.reference(self.target.inverse_temperature),
+            elements=elements,
+            tables=part_tables(self.target, elements),
+        )
+        return replace(found, violation=found.audited(PREPARATION_SEED))
 
     def require_few_full_passes(
         self, most_drawn: float, forecast: Callable[[np.random.Generator], int] | None = None
@@ -272,6 +311,9 @@ class Plan:
         if self.tables is None:
             return ""
         rng = np.random.default_rng(seed)
+        if isinstance(self.tables, PartTables):
+            assert self.elements is not None
+            return audited_parts(self.target, self.elements, self.tables, rng)
         return audited(self.target, self.reference, self.tables, rng, rows)
 
     def _without_measurements(self) -> Self:

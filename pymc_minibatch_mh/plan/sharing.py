@@ -28,6 +28,7 @@ from pymc_minibatch_mh.errors import (
     StaleDataError,
 )
 from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.likelihood.elements import NotSeparableError
 from pymc_minibatch_mh.likelihood.digest import split_digests
 from pymc_minibatch_mh.likelihood.factorization import factorize
 from pymc_minibatch_mh.likelihood.inputs import Weights
@@ -40,9 +41,11 @@ from pymc_minibatch_mh.plan.plan import (
     Requirements,
     Sought,
     functions_of,
+    gaussian_draw,
     require_drawn_ahead,
     require_same_again,
 )
+from pymc_minibatch_mh.reference.grouped import find_grouped
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.reparametrize.non_centred import in_linear_coordinates
 
@@ -226,18 +229,21 @@ class SharedModel:
         model: pm.Model,
         start: np.ndarray,
         given: str | PathLike | Plan | None,
+        *,
+        by_elements: bool = False,
     ) -> Plan:
         """Find, by passes over all rows, no more than a method needs.
 
-        `given` is the file of a prepared step, or the plan of the first of these rows.
+        With `by_elements` every element moves by itself, where the model lets them. `given` is the file of a prepared step, or the plan of the first of these rows.
         """
         if requirements.derives and target.factorization.discrete_in_rows:
             # Refused, before the search for the mode compiles anything.
             functions_of(target)
         if not target.source.in_memory:
             require_drawn_ahead(requirements, target.factorization.terms[0].name)
-        key = tuple(key_of_reference(target).values())
+        key = tuple(key_of_reference(target).values()) + ("by elements",) * by_elements
         found = self._known.get(key) if given is None else _taken_over(given, target, start)
+        found = found or (by_elements and _by_elements(target, model, start)) or None
         found = found or _expanded(target, model, start)
         found = replace(found, target=target, requirements=requirements)
         if requirements.given:
@@ -275,11 +281,26 @@ def _expanded(target: Target, model: pm.Model, start: np.ndarray) -> Plan:
             raise
         raise ModeError(f"{error} {products}") from error
     try:
-        target.check(model, reference, rng)
+        target.check(model, lambda: gaussian_draw(reference, rng, 1.0))
     except FactorizationError:
         require_same_again(target)
         raise
     return Plan(target, Requirements(), reference, marginal=marginal)
+
+
+def _by_elements(target: Target, model: pm.Model, start: np.ndarray) -> Plan | None:
+    """Return a plan of which every element moves by itself; None where the model has no such."""
+    try:
+        elements = target.elements
+    except NotSeparableError as reason:
+        _log.info("Effects do not move by themselves, as %s.", reason)
+        return None
+    target.require_finite(start, START_ROWS)
+    found = find_grouped(target, elements, start)
+    rng = np.random.default_rng(PREPARATION_SEED)
+    target.check(model, lambda: found.draw(rng, 1.0))
+    reference = found.reference(target.inverse_temperature)
+    return Plan(target, Requirements(), reference, elements=found)
 
 
 def _products(target: Target) -> str:

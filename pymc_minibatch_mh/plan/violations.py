@@ -13,6 +13,7 @@ from itertools import islice
 import numpy as np
 
 from pymc_minibatch_mh.bounds.block_tables import AnyTables, BlockBounds
+from pymc_minibatch_mh.bounds.parts import PartTables
 from pymc_minibatch_mh.bounds.tables import Tables
 from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.data.storage import StoredRows, consecutive
@@ -25,10 +26,12 @@ from pymc_minibatch_mh.kernels.bound_tables import (
     table_of_move,
 )
 from pymc_minibatch_mh.kernels.handle import address_of
+from pymc_minibatch_mh.kernels.parts import Ends
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.row_sums import differences_of, largest_of
 from pymc_minibatch_mh.likelihood.function import RowData, RowFunction, with_rows, without_rows
 from pymc_minibatch_mh.reference.full_data import over_rows
+from pymc_minibatch_mh.reference.grouped import GroupedReference
 from pymc_minibatch_mh.reference.heavy import COST_IN_ORDER, WORTHWHILE
 from pymc_minibatch_mh.reference.row_sums import BoundedMove, RowSums, Spread, SpreadIn
 from pymc_minibatch_mh.reference.target import Target
@@ -136,6 +139,27 @@ def audited(
         if not ratio <= 1.0:
             return violation_message(target, row, here, there, ratio)
     return ""
+
+
+def audited_parts(
+    target: Target, found: GroupedReference, tables: PartTables, rng: np.random.Generator
+) -> str:
+    """Return an objection of a row to its ceiling in a typical move, or an empty string."""
+    here, there = (found.draw(rng, 1.0) for _ in range(2))
+    (w, e), (other, new_e) = (found.coordinates(x) for x in (here, there))
+    norms = tuple(float(np.linalg.norm(x)) for x in (w, other, other - w))
+    parts, beta = tables.parts, target.inverse_temperature
+    inside = (np.maximum(np.abs(e), np.abs(new_e)) <= parts.radii)[parts.elements].all(axis=1)
+    if not max(norms[:2]) <= parts.border_radius:
+        return ""
+    ceilings = tables.ceilings(Ends(e, new_e, norms))
+    ends, space = (here, there, found.centre), target.full_data.space
+    differences, scales = np.empty((2, ceilings.size))
+    rows = np.arange(ceilings.size)
+    differences_of(address_of(target.evaluate), ends, space, rows, differences, scales)
+    differences[~inside] = 0.0
+    ratio, row = largest_of(differences, scales, ceilings, 1.0, beta)
+    return "" if ratio <= 1.0 else violation_message(target, row, here, there, ratio)
 
 
 def _largest_ratio(

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from pymc_minibatch_mh.errors import SettingError
+from pymc_minibatch_mh.kernels.handle import LinkedRecord
+from pymc_minibatch_mh.kernels.run import linked, run
 
 #: Efficiency of each component of a proposal, shape (components, N_TALLIES).
 Tallies = np.ndarray
@@ -21,6 +23,8 @@ class Proposal(ABC):
 
     #: Whether single coordinates may move by the prior part in between, without the user's asking.
     moves_without_rows: bool = True
+    #: The compiled loop of draws, with the arguments of :func:`pymc_minibatch_mh.kernels.run.run`.
+    loop: Any = staticmethod(run)
 
     @property
     def rests_on(self) -> str:
@@ -67,6 +71,10 @@ class Proposal(ABC):
     def linked(self, record: Any, plan: Any) -> Any:
         """Return the record of compiled updates: this one, unless they need addresses."""
         return record
+
+    def kernel_state(self, posterior: Any, record: Any, test: Any, *others: Any) -> LinkedRecord:
+        """Return all that the loop works with: see :func:`pymc_minibatch_mh.kernels.run.linked`."""
+        return linked(posterior, record, test, *others)
 
     def require_proposed(self, record: Any) -> None:
         """Raise the exception of a user's move, where a component of -1 has ended a run."""

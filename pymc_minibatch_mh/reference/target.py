@@ -18,7 +18,8 @@ from pymc_minibatch_mh.data import ArrayRows
 from pymc_minibatch_mh.errors import BoundsError, MinibatchError, ModeError
 from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.likelihood.check import ModelDensity, check_split
-from pymc_minibatch_mh.likelihood.exprs import Gather
+from pymc_minibatch_mh.likelihood.elements import Elements
+from pymc_minibatch_mh.likelihood.exprs import Gather, places_of
 from pymc_minibatch_mh.likelihood.factorization import Factorization
 from pymc_minibatch_mh.likelihood.function import RowFunction
 from pymc_minibatch_mh.progress import report
@@ -211,6 +212,25 @@ class Target:
             for term in form.terms
         )
 
+    @property
+    def elements(self) -> Elements:
+        """Coordinates that data choose and the prior is a sum over; else a NotSeparableError."""
+        return self.compiled.elements
+
+    @property
+    def n_elements(self) -> int:
+        """Number of coordinates that data choose."""
+        if isinstance(self.row_functions, BoundsError):
+            return 0
+        forms = (form for function in self.row_functions for form in function.arguments)
+        chosen = (term.place for form in forms for term in form.terms)
+        return len({k for one in chosen if isinstance(one, Gather) for k in places_of(one)})
+
+    @property
+    def element_densities(self) -> list[Callable]:
+        """The compiled prior of each element of each factor (``ELEMENTS``)."""
+        return self.compiled.element_densities
+
     @cached_property
     def rows(self) -> PlacedRows:
         """Compiled rows where they lie in this process."""
@@ -331,12 +351,11 @@ class Target:
         """Return the summed log-likelihood of all rows, not tempered."""
         return self.full_data.likelihood(position, hessian=False).value
 
-    def check(self, model: pm.Model, reference: Reference, rng: np.random.Generator) -> None:
+    def check(self, model: pm.Model, draw: Callable[[], np.ndarray]) -> None:
         """Compare the parts with the model, at points a few standard deviations from the mode."""
         report("Comparing the parts with the model")
         count = int(np.clip(CHECK_READS // self.source.n_rows, 1, CHECK_POINTS))
-        noise = rng.standard_normal((count, reference.centre.size))
-        points = list(self.factorization.mirrored(reference.centre + noise @ reference.factor.T))
+        points = [self.factorization.mirrored(draw()) for _ in range(count)]
         rows = None if self.source.in_memory else self.spread(CHECK_ROWS)
         density = ModelDensity(model, self.factorization, rows)
 

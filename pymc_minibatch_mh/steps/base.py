@@ -25,13 +25,14 @@ from pymc_minibatch_mh.chain.points import point_of as position_as_point
 from pymc_minibatch_mh.chain.prefetch import ChainState
 from pymc_minibatch_mh.chain.program import Program
 from pymc_minibatch_mh.errors import SettingError
-from pymc_minibatch_mh.kernels.posterior import Reference, whitened_norm
+from pymc_minibatch_mh.kernels.posterior import Reference
 from pymc_minibatch_mh.kernels.roles import STATS
 from pymc_minibatch_mh.likelihood.inputs import generator_of, model_of, point_of
 from pymc_minibatch_mh.plan.file import WatchedModel, first_difference, key_of, write
 from pymc_minibatch_mh.plan.method import Guarantee, Method
 from pymc_minibatch_mh.plan.plan import Plan
 from pymc_minibatch_mh.plan.sharing import read_model
+from pymc_minibatch_mh.proposals.elements import moves_of
 from pymc_minibatch_mh.progress import showing
 from pymc_minibatch_mh.reference.target import Target
 from pymc_minibatch_mh.steps import report
@@ -262,9 +263,16 @@ class MinibatchStep(BlockedStep):
         self._default_start = factorization.ravel(default)
         limit = check.rows_or_auto("full_pass_above", shared["full_pass_above"])
         method = method.with_full_passes_above(limit)
-        plan = read.plan_for(target, method.requirements, model, start, shared["prepared"])
+        refused = check.elements_refused(shared, method, target, settings)
+        plan = read.plan_for(
+            target, method.requirements, model, start, shared["prepared"],
+            by_elements=check.blocks_of(shared["blocks"], refused, target),
+        )  # fmt: skip
+        proposal = settings.proposal
+        if plan.elements is not None:
+            proposal = moves_of(plan.elements, learns=method.learns_rates)
         self.program = Program(
-            plan, method, settings.proposal, settings.updates_per_draw, settings.schedule, moves
+            plan, method, proposal, settings.updates_per_draw, settings.schedule, moves
         )
         self.chain = Chain(self.program, rng, self._adapts)
         self.chain.handle_violation(plan.violation or "")
@@ -464,14 +472,11 @@ class MinibatchStep(BlockedStep):
         # Not a point that other steps share in, nor one around a centre that nobody sought.
         if not self.adapts or s.first or self.target.covariance is not None:
             return False
-        far = np.sqrt(chdtri(start.size, FAR_TAIL))
-        return bool(whitened_norm(s.whitener, start, s.centre) > far)
+        return bool(self.plan.distance(start) > np.sqrt(chdtri(start.size, FAR_TAIL)))
 
     def gaussian_draw(self, rng: np.random.Generator, scale: float) -> dict[str, np.ndarray]:
         """Draw a point from the Gaussian approximation, `scale` times as wide."""
-        reference = self.plan.reference
-        noise = rng.standard_normal(reference.centre.size)
-        position = reference.centre + scale * (reference.factor @ noise)
+        position = self.plan.gaussian_draw(rng, scale)
         return self.target.factorization.unravel(self.target.factorization.mirrored(position), {})
 
     def __reduce__(self) -> tuple:

@@ -23,6 +23,7 @@ from pymc_minibatch_mh.plan.method import Method
 from pymc_minibatch_mh.plan.sharing import ReadingSettings
 from pymc_minibatch_mh.proposals.base import Proposal, positive_definite
 from pymc_minibatch_mh.proposals.mixture import Mixture
+from pymc_minibatch_mh.reference.target import Target
 
 
 class SharedSettings(TypedDict, total=False):
@@ -44,6 +45,11 @@ class SharedSettings(TypedDict, total=False):
         exact by the Jacobian determinant of the map. "auto" does nothing where other settings are
         in terms of the model's variables: ``centre="start"``, bounds or ranges of your own, the
         covariance of a walk, a proposal of your own.
+    blocks : {"auto", True, False}
+        Whether every element of a group's effects is accepted by itself, and reads the rows of its
+        own group alone: see :mod:`pymc_minibatch_mh.steps.elements`. "auto" does so from 200
+        effects on, where rows choose effects by an index of the data, the prior is a sum over them,
+        and the test draws rows by bounds that are derived from the model.
     proposal : Proposal or "auto"
         Such as :func:`RandomWalk`, :func:`Laplace` or :class:`Mixture`.
     temperature : float or list of (draw, float)
@@ -90,6 +96,7 @@ class SharedSettings(TypedDict, total=False):
     centre: str
     covariance: ArrayLike | None
     coordinates: str
+    blocks: bool | str
     proposal: Proposal | str
     temperature: float | Sequence[tuple[int, float]]
     observed: Sequence[str] | None
@@ -113,6 +120,7 @@ DEFAULTS: SharedSettings = {
     "centre": "auto",
     "covariance": None,
     "coordinates": "auto",
+    "blocks": "auto",
     "proposal": "auto",
     "temperature": 1.0,
     "observed": None,
@@ -313,6 +321,39 @@ def taylor_order_of(
             )
         return int(setting)
     raise SettingError(f"taylor_order={setting!r} is unknown. Use 'auto', 0, 1 or 2.")
+
+
+#: Coordinates that rows choose by an index of the data, from which on each is accepted by itself.
+MANY_ELEMENTS = 200
+
+
+def elements_refused(
+    shared: SharedSettings, method: "Method", target: Target, settings: ChainSettings
+) -> str:
+    """Return why the settings of a step do not let elements be accepted by themselves, or ""."""
+    reasons = {
+        "proposal= is given": shared["proposal"] != "auto",
+        "prepared= is given": shared["prepared"] is not None,
+        "data of Rows(...) are drawn ahead": not target.source.in_memory,
+        "control variates are not of order 2 around a mode": target.taylor_order != 2,
+        "temperature= is a schedule": bool(settings.schedule),
+        "other steps move variables that rows depend on": target.factorization.first > 0,
+    }
+    return next((why for why, holds in reasons.items() if holds), method.refuses_elements)
+
+
+def blocks_of(setting: bool | str, refused: str, target: Target) -> bool:
+    """Return whether elements are to be accepted by themselves, where the model lets them.
+
+    SettingError if that is asked for and settings do not let it be.
+    """
+    if isinstance(setting, str) and setting == "auto":
+        return not refused and target.n_elements >= MANY_ELEMENTS
+    if not isinstance(setting, bool | np.bool_):
+        raise SettingError(f"blocks={setting!r} is unknown. Use 'auto', True or False.")
+    if setting and refused:
+        raise SettingError(f"blocks=True does not go with this step, as {refused}. Leave it out.")
+    return bool(setting)
 
 
 def covariance_of(shared: SharedSettings, size: int) -> np.ndarray | None:

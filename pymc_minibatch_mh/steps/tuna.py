@@ -45,9 +45,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 from pytensor.graph.basic import Variable
-from scipy.special import erfc
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.checks import choice, flag, is_number, positive
@@ -60,6 +58,7 @@ from pymc_minibatch_mh.kernels.roles import role_of
 from pymc_minibatch_mh.kernels.vectors import scratch
 from pymc_minibatch_mh.plan.method import Guarantee, Method, Promise
 from pymc_minibatch_mh.plan.plan import GivenBounds, Plan, Requirements
+from pymc_minibatch_mh.proposals.efficiency import best_chi
 from pymc_minibatch_mh.steps import settings as check
 from pymc_minibatch_mh.steps.base import MinibatchStep
 from pymc_minibatch_mh.steps.settings import SharedSettings
@@ -105,6 +104,7 @@ def rate(size, test):
     return size * (1.0 + test.chi * size)
 
 
+@role_of(PoissonTest, "thin")
 @compiled(inlined=True)
 def thin(change, bound, size, test):
     """Thin a drawn row of `change` dU_i, within ± its `bound` c_i M, in a move of `size` C M.
@@ -253,47 +253,6 @@ ENOUGH_ROWS = 50
 #: Share of a pass over all rows that typical moves read at most with the χ of a start: some
 #: moves are larger.
 START_SHARE = 0.5
-# Where `best_chi` looks besides 0, how close it gets on the logarithmic scale, and in how many
-# places at a time.
-_CHI_GRID = np.geomspace(1e-8, 1e6, 141)
-_LOG_CHI_PRECISION = 1e-4
-_FINER = 33
-
-
-def best_chi(
-    sizes: ArrayLike, mean_square: float, row_cost: float, max_rate: float = math.inf
-) -> float:
-    """Choose the χ that makes most effective draws in a given time.
-
-    The maximum over χ >= 0 of the mean of a/(2 - a)/(1 + row_cost R), with the acceptance a =
-    2Φ(-√v/2) that noise of variance v = mean_square CM/(1 + χ CM) leaves: an independence move that
-    is accepted with probability a has an effective sample of a/(2 - a) per update.
-
-    `sizes` are C M of typical moves, `mean_square` is the mean of (dU_i/(c_i M))² over drawn rows,
-    and `row_cost` the cost of a row in units of all else that an update costs. Above `max_rate`
-    expected rows all rows decide, without noise, at the cost of as many.
-    """
-    moves = np.asarray(sizes, dtype=np.float64)
-    moves = moves[(moves > 0.0) & (moves < math.inf) & (moves <= max_rate)]
-    if moves.size == 0:
-        return 0.0
-
-    def efficiency(chis: np.ndarray) -> np.ndarray:
-        raised = 1.0 + np.multiply.outer(chis, moves)
-        accepted = erfc(np.sqrt(mean_square * moves / (8.0 * raised)))
-        accepted[moves * raised > max_rate] = 1.0
-        effective = accepted / (2.0 - accepted)
-        cost = 1.0 + row_cost * np.minimum(moves * raised, max_rate)
-        return (effective / cost).mean(axis=1)
-
-    best = int(np.argmax(efficiency(_CHI_GRID)))
-    low, high = np.log(_CHI_GRID[[max(best - 1, 0), min(best + 1, _CHI_GRID.size - 1)]])
-    while high - low > _LOG_CHI_PRECISION:
-        finer = np.linspace(low, high, _FINER)
-        top = int(np.argmax(efficiency(np.exp(finer))))
-        low, high = finer[max(top - 1, 0)], finer[min(top + 1, _FINER - 1)]
-    found = np.array([0.0, _CHI_GRID[best], math.exp(0.5 * (low + high))])
-    return float(found[np.argmax(efficiency(found))])
 
 
 def largest_chi(size: float, max_rate: float) -> float:
@@ -360,6 +319,18 @@ class PoissonMethod(Method):
     def requirements(self) -> Requirements:
         """Bounds, derived from the model unless the user gave some."""
         return Requirements(derived_bounds=self.bounds is None, given_bounds=self.bounds)
+
+    @property
+    def refuses_elements(self) -> str:
+        """Why elements cannot be accepted by themselves: bounds of a user's, or χ for all rows."""
+        if self.bounds is not None:
+            return "bounds= are a user's, which say nothing of parts of a row"
+        return f"chi={self.chi:g} raises all rates alike" if self.chi else ""
+
+    @property
+    def learns_rates(self) -> bool:
+        """Whether warm-up may raise the rates of rows."""
+        return self.chi is None
 
     def record(self, plan: Plan) -> PoissonTest:
         """Return the settings; an automatic χ starts where typical moves do not read all rows."""

@@ -1,0 +1,688 @@
+"""Updates with an accept of their own for every element: thousands of effects from a few rows.
+
+Rows of a model with groups read a *border* of all their unknowns and one *element* of each factor.
+In coordinates (w, e) around a smoothed centre, border b = b̂ + T w, elements α = α̂ + R w + e, an
+iteration makes moves of several kinds:
+
+* the border, w → w' from its conditional normal, with all e as they are;
+* the elements of a factor, each e → e' from its conditional normal. Given the border and the other
+  factors they are independent, and no row reads two of them: all are proposed at once, and every
+  one is accepted or rejected by itself;
+* a scale φ with the elements of its factor, e' = m(φ') + (P/P')^½ (e - m(φ)), by partial
+  non-centring: m and P are mean and precision of the conditional normals, and Σ ½ log(P/P') is the
+  logarithm of the Jacobian;
+* coordinates that no row reads, without rows (:mod:`pymc_minibatch_mh.kernels.slices`).
+
+Each move is tested as in :mod:`pymc_minibatch_mh.steps.tuna`, with κ times the ceiling of a row
+(:mod:`pymc_minibatch_mh.kernels.parts`) in the place of c_i M (1 + χ C M). κ >= 1 buys acceptance
+with rows, and is learned in warm-up for each kind of move. Normal approximations of the prior are
+differences of the elements' own log-densities, at points that the move leaves where they are: they
+only propose. The change of prior and Taylor expansion is exact.
+
+Rows of an element that is beyond its radius at either end of a move are all read in that move, and
+candidates among them are dropped. All rows are read where the border is beyond its radius, or where
+Λ³ makes too many candidates. Both follow from sums over elements that do not change when the two
+ends of any one element are exchanged, so that every element's test is reversible by itself, the
+proposals of the others given. Papaspiliopoulos, Roberts & Sköld (2007),
+doi:10.1214/088342307000000014, on partial non-centring.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh._jit import compiled
+from pymc_minibatch_mh.kernels import roles as entry
+from pymc_minibatch_mh.kernels.draw import generator_at
+from pymc_minibatch_mh.kernels.handle import function_at, record_at
+from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
+from pymc_minibatch_mh.kernels.parts import (
+    Ends,
+    Parts,
+    ceiling,
+    draw_candidate,
+    first_outside,
+    kept_share,
+    sum_parts,
+)
+from pymc_minibatch_mh.kernels.posterior import BLOCK, Posterior, log_prior, read_block, read_drawn
+from pymc_minibatch_mh.kernels.roles import ELEMENTS, thin
+from pymc_minibatch_mh.kernels.slices import Slices, move_without_rows
+from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line, scratch
+
+
+class Geometry(NamedTuple):
+    """Coordinates (w, e), and expansions in them; L elements of F factors, a border of n."""
+
+    #: Coordinates of the position: of the border, shape (n,), and of the elements, (L,).
+    border: np.ndarray
+    places: np.ndarray
+    #: T and its inverse, shape (n, n), and R, shape (L, n).
+    factor: np.ndarray
+    whitener: np.ndarray
+    response: np.ndarray
+    #: Posterior standard deviation of each e, given w.
+    sd: np.ndarray
+    #: The expansion of all rows: slopes and second derivatives in w and e, and of pairs of elements
+    #: of different factors, the cells, in compressed lines.
+    border_slope: np.ndarray
+    slopes: np.ndarray
+    border_hessian: np.ndarray
+    between: np.ndarray
+    hessian: np.ndarray
+    cell_starts: np.ndarray
+    cell_elements: np.ndarray
+    cells: np.ndarray
+    #: The prior at the centre: the part of its slope in w that is not the elements', directions of
+    #: the elements' locations in w, shape (L, n), and precisions; of each factor the sum of the
+    #: precisions, (F,), and of their products with the directions, (F, n, n).
+    prior_slope: np.ndarray
+    directions: np.ndarray
+    precisions: np.ndarray
+    total_precision: np.ndarray
+    stiffness: np.ndarray
+    #: Address of the log-densities of each factor's elements (``ELEMENTS``).
+    densities: np.ndarray
+    #: Scales that move with the elements of a factor: coordinates, steps, and the factors.
+    scales: np.ndarray
+    scale_steps: np.ndarray
+    scale_factors: np.ndarray
+
+
+class Kinds(NamedTuple):
+    """κ of each kind of move: the border, each factor's elements, each scale."""
+
+    kappa: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Memory of an iteration; nothing in it outlives one."""
+
+    #: w and w', and Tᵀ times slopes, shape (n,) each.
+    w: np.ndarray
+    new_w: np.ndarray
+    #: e and e'; R w; the slope of each e, and its conditional mean and precision; the logarithm of
+    #: the ratio of each element's test; running sums; shape (L,) each.
+    e: np.ndarray
+    new_e: np.ndarray
+    moved: np.ndarray
+    slope: np.ndarray
+    mean: np.ndarray
+    precision: np.ndarray
+    log_ratio: np.ndarray
+    running: np.ndarray
+    #: Log-densities of elements at three points, shape (3, L).
+    at: np.ndarray
+    #: Elements beyond their radii, shape (L + 1,).
+    outside: np.ndarray
+
+
+class ElementState(NamedTuple):
+    """All that the iterations of one chain work with."""
+
+    posterior: Posterior
+    #: The record of a Poisson test, with χ = 1: rates are raised by κ - 1 in the place of χ C M.
+    test: Any
+    geometry: Geometry
+    parts: Parts
+    kinds: Kinds
+    #: Addresses of the chain's generator, shape (4,).
+    generator: np.ndarray
+    move: Move
+    #: Efficiency of each kind of move, added to, shape (kinds, N_TALLIES).
+    tallies: np.ndarray
+    #: See ``KernelState``.
+    worst_move: np.ndarray
+    slices: Slices
+    scratch: Scratch
+
+
+# Columns of the tallies: decisions, Σ of their acceptance probabilities, Σ of squared ratios of
+# kept rows to their ceilings, kept rows over κ, kept rows.
+DECISIONS, ACCEPTANCE, SQUARES, SIZE, KEPT = range(5)
+#: Factors of the step of a scale, one of which is drawn for each move.
+_STEPS = np.array([0.3, 1.0, 3.0])
+#: Least share of the precision at the centre that a proposal has, and the most times of it.
+_LEAST, _MOST = 0.05, 20.0
+
+
+@compiled(inlined=True)
+def _places_of(own, f):
+    first = own.parts.first
+    return first[f], first[f + 1]
+
+
+@compiled(inlined=True)
+def _norm(vector):
+    total = 0.0
+    for i in range(vector.size):
+        total += vector[i] * vector[i]
+    return np.sqrt(total)
+
+
+@compiled()
+def _find_coordinates(geometry, centre, position, found):
+    """Write w, R w and e of a position."""
+    n = geometry.border.size
+    away = scratch(n, np.float64)
+    for j in range(n):
+        away[j] = position[geometry.border[j]] - centre[geometry.border[j]]
+    for i in range(n):
+        found.w[i] = inner_of_line(geometry.whitener, i, away, 0, n)
+    for l in range(found.e.size):
+        found.moved[l] = inner_of_line(geometry.response, l, found.w, 0, n)
+        place = geometry.places[l]
+        found.e[l] = position[place] - centre[place] - found.moved[l]
+
+
+@compiled()
+def _write_elements(own, e, f, position):
+    """Write the elements of a factor for given R w and e."""
+    low, high = _places_of(own, f)
+    for l in range(low, high):
+        place = own.geometry.places[l]
+        position[place] = own.posterior.reference.centre[place] + own.scratch.moved[l] + e[l]
+
+
+@compiled(inlined=True)
+def _densities(own, f, position, out):
+    """Write the prior's log-density of each element of a factor to its part of `out`, (L,)."""
+    low, high = _places_of(own, f)
+    address, context = own.geometry.densities[f], own.posterior.space.context
+    function_at(address, ELEMENTS)(position, context, out[low:high])
+
+
+@compiled()
+def _expand_prior(own, f, e, position):
+    """Write slope and precision of the prior of each element of a factor, at some e.
+
+    They are differences over a standard deviation either way, and overwrite `scratch.mean` and
+    `scratch.precision`; where there are none, as at the end of a support, they are 0 and those of
+    the centre. The elements of `position` are overwritten.
+    """
+    low, high = _places_of(own, f)
+    found, sd, centre = own.scratch, own.geometry.sd, own.posterior.reference.centre
+    for k in range(3):
+        for l in range(low, high):
+            place = own.geometry.places[l]
+            position[place] = centre[place] + found.moved[l] + e[l] + (k - 1) * sd[l]
+        _densities(own, f, position, found.at[k])
+    for l in range(low, high):
+        back, middle, forth = found.at[0, l], found.at[1, l], found.at[2, l]
+        found.mean[l] = (forth - back) / (2.0 * sd[l])
+        found.precision[l] = -(forth + back - 2.0 * middle) / (sd[l] * sd[l])
+        if not np.isfinite(found.mean[l] + found.precision[l]):
+            found.mean[l], found.precision[l] = 0.0, own.geometry.precisions[l]
+
+
+@compiled(inlined=True)
+def _slope_of_rows(own, l, w, e):
+    """Return the slope of the rows' expansion along an element, but for its own e."""
+    geometry = own.geometry
+    slope = geometry.slopes[l] + inner_of_line(geometry.between, l, w, 0, w.size)
+    for k in range(geometry.cell_starts[l], geometry.cell_starts[l + 1]):
+        slope += geometry.cells[k] * e[geometry.cell_elements[k]]
+    return slope
+
+
+@compiled()
+def _condition(own, f, w, position):
+    """Write the conditional means and precisions of the elements of a factor, and their slopes."""
+    low, high = _places_of(own, f)
+    found, geometry = own.scratch, own.geometry
+    beta, nothing = own.posterior.reference.inverse_temperature, found.log_ratio
+    nothing[low:high] = 0.0
+    _expand_prior(own, f, nothing, position)
+    for l in range(low, high):
+        found.slope[l] = beta * _slope_of_rows(own, l, w, found.e)
+        precision = found.precision[l] - beta * geometry.hessian[l]
+        precision = max(precision, _LEAST / (geometry.sd[l] * geometry.sd[l]))
+        found.mean[l] = (found.slope[l] + found.mean[l]) / precision
+        found.precision[l] = precision
+
+
+@compiled(inlined=True)
+def _label(own, f, row):
+    """Return the decision that a row belongs to, in a move of a factor's elements or, at -1, all.
+
+    It is -1 for a row that reads no element of the factor.
+    """
+    return own.parts.elements[row, f] if f >= 0 else 0
+
+
+@compiled()
+def _read_in_full(own, f, rows, log_ratio, counts):
+    """Add the changes of some rows to the log ratios of their decisions."""
+    beta = own.posterior.reference.inverse_temperature
+    numbers, differences, scales = np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
+    for first in range(0, rows.size, BLOCK):
+        drawn = rows[first : first + BLOCK]
+        some = numbers[: drawn.size]
+        read_drawn(own.posterior, own.move, drawn, some, differences, scales)
+        for i in range(some.size):
+            label = _label(own, f, some[i])
+            if label >= 0:
+                log_ratio[label] += beta * differences[i]
+                counts[entry.INVALID] += not np.isfinite(differences[i])
+
+
+@compiled()
+def _read_all(own, f, log_ratio, counts):
+    """Add the changes of all rows to the log ratios of their decisions."""
+    beta, total = own.posterior.reference.inverse_temperature, own.parts.border.size
+    numbers, differences, scales = np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
+    for first in range(0, total, BLOCK):
+        n = read_block(own.posterior, own.move, first, numbers, differences, scales)
+        for i in range(n):
+            label = _label(own, f, numbers[i])
+            if label >= 0:
+                log_ratio[label] += beta * differences[i]
+    counts[entry.FULL_PASS] += 1.0
+
+
+@compiled()
+def _rows_outside(own, ends):
+    """Return the rows of elements beyond their radii, each once."""
+    parts, outside, most = own.parts, own.scratch.outside, 0
+    for k in range(1, outside[0] + 1):
+        most += parts.starts[outside[k] + 1] - parts.starts[outside[k]]
+    rows, count = np.empty(most, np.int64), 0
+    for k in range(1, outside[0] + 1):
+        for j in range(parts.starts[outside[k]], parts.starts[outside[k] + 1]):
+            # Of two elements that are outside, the first factor's has the row.
+            if first_outside(parts, ends, parts.rows[j]) == outside[k]:
+                rows[count] = parts.rows[j]
+                count += 1
+    return rows[:count]
+
+
+@compiled()
+def _keep_candidates(own, ends, kappa, shares, limit, rng):
+    """Return the candidates that are kept by their ceilings, with repetition."""
+    left, count = rng.poisson(kappa * limit), 0
+    kept = np.empty(left, np.int64)
+    some_outside = own.scratch.outside[0] > 0
+    for _ in range(left):
+        row = draw_candidate(own.parts, shares, own.scratch.running, rng)
+        share, _ = kept_share(own.parts, ends, shares, limit, row)
+        if rng.random() < share and not (
+            some_outside and first_outside(own.parts, ends, row) >= 0
+        ):
+            kept[count] = row
+            count += 1
+    return kept[:count]
+
+
+@compiled()
+def _thin_kept(own, kind, f, ends, kept, log_ratio, rng, counts):
+    """Read the rows that were kept, and add what they say; return whether bounds hold."""
+    posterior, test, tally = own.posterior, own.test, own.tallies[kind]
+    beta, raised = posterior.reference.inverse_temperature, own.kinds.kappa[kind] - 1.0
+    differences, scales = np.empty(kept.size), np.empty(kept.size)
+    rows = np.empty(kept.size, np.int64)
+    read_drawn(posterior, own.move, kept, rows, differences, scales)
+    for i in range(kept.size):
+        bound = ceiling(own.parts, ends, rows[i])
+        largest = counts[entry.BOUND_RATIO]
+        ratio = hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
+        if not counts[entry.BOUND_RATIO] <= max(largest, 1.0):
+            copy_to(own.worst_move[0], own.move.position)
+            copy_to(own.worst_move[1], own.move.new)
+        tally[SQUARES] += ratio * ratio
+        change = min(max(-beta * differences[i], -bound), bound)
+        keep, added = thin(change, bound, raised, test)
+        label = _label(own, f, rows[i])
+        if rng.random() < keep and label >= 0:
+            log_ratio[label] += added
+    tally[KEPT] += kept.size
+    tally[SIZE] += kept.size / own.kinds.kappa[kind]
+    return counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates != 0
+
+
+@compiled()
+def _test_rows(own, kind, f, ends, log_ratio, rng, counts):
+    """Add to each decision's log ratio what rows say; return whether the chain goes on.
+
+    The move is `own.move`; decisions are those of a factor's elements, or at f = -1 a single one.
+    """
+    parts, kappa = own.parts, own.kinds.kappa[kind]
+    shares = scratch(parts.first.size, np.float64)
+    limit = sum_parts(parts, ends, shares, own.scratch.running, own.scratch.outside)
+    counts[entry.N_LOOKS] += 1.0
+    beyond = not max(ends.border[0], ends.border[1]) <= parts.border_radius
+    if beyond or not kappa * limit <= own.test.max_rate:
+        _read_all(own, f, log_ratio, counts)
+        counts[entry.N_OBS] += parts.border.size
+        return True
+    if own.scratch.outside[0]:
+        rows = _rows_outside(own, ends)
+        _read_in_full(own, f, rows, log_ratio, counts)
+        counts[entry.N_OBS] += rows.size
+        counts[entry.N_GROUPS_IN_FULL] += own.scratch.outside[0]
+    kept = _keep_candidates(own, ends, kappa, shares, limit, rng)
+    counts[entry.N_CANDIDATES] += kappa * limit
+    counts[entry.N_OBS] += kept.size
+    if not kept.size:
+        return True
+    return _thin_kept(own, kind, f, ends, kept, log_ratio, rng, counts)
+
+
+@compiled(inlined=True)
+def _probability(log_ratio):
+    """Return min(1, exp(log_ratio)); a log ratio of NaN or -inf rejects."""
+    return np.exp(min(0.0, log_ratio)) if log_ratio > -np.inf else 0.0
+
+
+@compiled(inlined=True)
+def _passes_first_stage(own, cheap, rng):
+    """Return whether a move goes on to its rows: delayed acceptance has the cheap part decide."""
+    return own.test.delayed == 0 or rng.random() < _probability(cheap)
+
+
+@compiled()
+def _factorize(matrix):
+    """Overwrite a matrix by its lower Cholesky factor; pivots have a least share of the largest."""
+    n, largest = matrix.shape[0], 0.0
+    for j in range(n):
+        largest = max(largest, matrix[j, j])
+    for j in range(n):
+        for i in range(j, n):
+            matrix[i, j] -= inner_of_line(matrix, i, matrix[j], 0, j)
+        pivot = np.sqrt(max(matrix[j, j], 1e-6 * largest))
+        matrix[j, j] = pivot
+        for i in range(j + 1, n):
+            matrix[i, j] /= pivot
+
+
+@compiled()
+def _solve_back(factor, right):
+    """Overwrite a vector x by L⁻ᵀ x."""
+    n = right.size
+    for i in range(n - 1, -1, -1):
+        for k in range(i + 1, n):
+            right[i] -= factor[k, i] * right[k]
+        right[i] /= factor[i, i]
+
+
+@compiled()
+def _solve(factor, right):
+    """Overwrite a vector x by L⁻¹ x."""
+    for i in range(right.size):
+        right[i] = (right[i] - inner_of_line(factor, i, right, 0, i)) / factor[i, i]
+
+
+@compiled()
+def _border_slopes(own, position, slopes, matrix):
+    """Write the slope in w of rows and prior at w = 0, and the precision of w given all e.
+
+    Of `position` the border and the elements are overwritten. Returned is nothing that depends on
+    the border's own place.
+    """
+    geometry, found = own.geometry, own.scratch
+    n, beta = geometry.border.size, own.posterior.reference.inverse_temperature
+    for j in range(n):
+        position[geometry.border[j]] = own.posterior.reference.centre[geometry.border[j]]
+        slopes[j] = beta * geometry.border_slope[j] + geometry.prior_slope[j]
+        for i in range(n):
+            matrix[i, j] = 1.0 if i == j else 0.0
+    found.moved[:] = 0.0
+    for f in range(geometry.densities.size):
+        low, high = _places_of(own, f)
+        _expand_prior(own, f, found.e, position)
+        total = 0.0
+        for l in range(low, high):
+            total += found.precision[l]
+            for j in range(n):
+                slopes[j] += beta * geometry.between[l, j] * found.e[l]
+                slopes[j] += geometry.directions[l, j] * found.mean[l]
+        if geometry.total_precision[f] > 0.0:
+            share = min(max(total / geometry.total_precision[f], _LEAST), _MOST)
+            for i in range(n):
+                for j in range(n):
+                    matrix[i, j] += (share - 1.0) * geometry.stiffness[f, i, j]
+
+
+@compiled()
+def _propose_border(own, rng, slopes, matrix):
+    """Propose w' from its conditional normal; return log q(w | w') - log q(w' | w)."""
+    found, n = own.scratch, slopes.size
+    mean, noise = scratch(n, np.float64), scratch(n, np.float64)
+    copy_to(mean, slopes)
+    _factorize(matrix)
+    _solve(matrix, mean)
+    _solve_back(matrix, mean)
+    log_q = 0.0
+    for j in range(n):
+        noise[j] = rng.standard_normal()
+        log_q += 0.5 * noise[j] * noise[j]
+    _solve_back(matrix, noise)
+    for i in range(n):
+        found.new_w[i] = mean[i] + noise[i]
+        total = 0.0
+        for k in range(i, n):
+            total += matrix[k, i] * (found.w[k] - mean[k])
+        log_q -= 0.5 * total * total
+    return log_q
+
+
+@compiled()
+def _change_of_border(own, slopes):
+    """Return the change of the rows' expansion from w to w', of which e stays as it is."""
+    geometry, found, n = own.geometry, own.scratch, slopes.size
+    total = 0.0
+    for j in range(n):
+        line = geometry.border_slope[j]
+        for i in range(n):
+            line += 0.5 * geometry.border_hessian[j, i] * (found.w[i] + found.new_w[i])
+        slopes[j] = line
+    for l in range(found.e.size):
+        for j in range(n):
+            slopes[j] += geometry.between[l, j] * found.e[l]
+    for j in range(n):
+        total += slopes[j] * (found.new_w[j] - found.w[j])
+    return own.posterior.reference.inverse_temperature * total
+
+
+@compiled()
+def _write_border(own, position):
+    """Write border and elements of a position for w' and e; R w' overwrites `scratch.moved`."""
+    geometry, found, n = own.geometry, own.scratch, own.geometry.border.size
+    centre = own.posterior.reference.centre
+    for i in range(n):
+        place = geometry.border[i]
+        position[place] = centre[place] + inner_of_line(geometry.factor, i, found.new_w, 0, n)
+    for l in range(found.e.size):
+        found.moved[l] = inner_of_line(geometry.response, l, found.new_w, 0, n)
+        place = geometry.places[l]
+        position[place] = centre[place] + found.moved[l] + found.e[l]
+
+
+@compiled()
+def _move_border(own, rng, prior_here, counts):
+    """Move the border; return the prior part at the end, and whether the chain goes on."""
+    found, move, n = own.scratch, own.move, own.geometry.border.size
+    slopes, matrix = scratch(n, np.float64), np.empty((n, n))
+    copy_to(move.new, move.position)
+    _border_slopes(own, move.new, slopes, matrix)
+    log_q = _propose_border(own, rng, slopes, matrix)
+    _write_border(own, move.new)
+    prior_there = log_prior(own.posterior, move.new)
+    cheap = prior_there - prior_here + log_q + _change_of_border(own, slopes)
+    probability, goes_on = 0.0, True
+    if np.isfinite(cheap) and _passes_first_stage(own, cheap, rng):
+        log_ratio = scratch(1, np.float64)
+        log_ratio[0] = 0.0 if own.test.delayed else cheap
+        for i in range(n):
+            slopes[i] = found.new_w[i] - found.w[i]
+        norms = (_norm(found.w), _norm(found.new_w), _norm(slopes))
+        goes_on = _test_rows(own, 0, -1, Ends(found.e, found.e, norms), log_ratio, rng, counts)
+        probability = _probability(log_ratio[0])
+        counts[entry.LOG_RATIO] = log_ratio[0]
+    counts[entry.INVALID] += not np.isfinite(cheap)
+    _count_decision(own, 0, probability)
+    counts[entry.ACCEPT_BORDER] += probability
+    if goes_on and rng.random() < probability:
+        copy_to(move.position, move.new)
+        copy_to(found.w, found.new_w)
+        counts[entry.ACCEPTED] += 1.0
+        return prior_there, goes_on
+    for l in range(found.e.size):
+        found.moved[l] = inner_of_line(own.geometry.response, l, found.w, 0, n)
+    return prior_here, goes_on
+
+
+@compiled(inlined=True)
+def _count_decision(own, kind, probability):
+    own.tallies[kind, DECISIONS] += 1.0
+    own.tallies[kind, ACCEPTANCE] += probability
+
+
+@compiled()
+def _propose_elements(own, f, rng):
+    """Propose all elements of a factor; write the cheap part of each one's log ratio.
+
+    Elements that it rejects stay where they are, and change no row.
+    """
+    found, move, geometry = own.scratch, own.move, own.geometry
+    low, high = _places_of(own, f)
+    beta = own.posterior.reference.inverse_temperature
+    copy_to(move.new, move.position)
+    _condition(own, f, found.w, move.new)
+    copy_to(found.new_e, found.e)
+    for l in range(low, high):
+        found.new_e[l] = found.mean[l] + rng.standard_normal() / np.sqrt(found.precision[l])
+    _write_elements(own, found.new_e, f, move.new)
+    _densities(own, f, move.position, found.at[0])
+    _densities(own, f, move.new, found.at[1])
+    for l in range(low, high):
+        here, there = found.e[l], found.new_e[l]
+        squares = there * there - here * here
+        away_here, away_there = here - found.mean[l], there - found.mean[l]
+        cheap = found.at[1, l] - found.at[0, l] + found.slope[l] * (there - here)
+        cheap += 0.5 * beta * geometry.hessian[l] * squares
+        cheap += 0.5 * found.precision[l] * (away_there * away_there - away_here * away_here)
+        if np.isfinite(cheap) and _passes_first_stage(own, cheap, rng):
+            found.log_ratio[l] = 0.0 if own.test.delayed else cheap
+        else:
+            found.log_ratio[l] = -np.inf
+            found.new_e[l] = here
+            move.new[geometry.places[l]] = move.position[geometry.places[l]]
+
+
+@compiled()
+def _move_elements(own, f, rng, counts):
+    """Move the elements of a factor, each by itself; return whether the chain goes on."""
+    found, move, geometry = own.scratch, own.move, own.geometry
+    low, high = _places_of(own, f)
+    _propose_elements(own, f, rng)
+    norm = _norm(found.w)
+    ends = Ends(found.e, found.new_e, (norm, norm, 0.0))
+    if not _test_rows(own, 1 + f, f, ends, found.log_ratio, rng, counts):
+        return False
+    total = 0.0
+    for l in range(low, high):
+        probability = _probability(found.log_ratio[l])
+        total += probability
+        if rng.random() < probability:
+            move.position[geometry.places[l]] = move.new[geometry.places[l]]
+            found.e[l] = found.new_e[l]
+    own.tallies[1 + f, DECISIONS] += high - low
+    own.tallies[1 + f, ACCEPTANCE] += total
+    counts[entry.ACCEPT_ELEMENTS] += total / (high - low) / geometry.densities.size
+    return True
+
+
+@compiled()
+def _propose_scale(own, s, rng):
+    """Propose a scale with the elements of its factor; return the logarithm of the Jacobian."""
+    found, move, geometry = own.scratch, own.move, own.geometry
+    f, place = geometry.scale_factors[s], geometry.scales[s]
+    low, high = _places_of(own, f)
+    copy_to(move.new, move.position)
+    _condition(own, f, found.w, move.new)
+    copy_to(found.new_e, found.e)
+    log_jacobian = 0.0
+    for l in range(low, high):
+        found.new_e[l] = np.sqrt(found.precision[l]) * (found.e[l] - found.mean[l])
+        log_jacobian += 0.5 * np.log(found.precision[l])
+    step = geometry.scale_steps[s] * _STEPS[rng.integers(0, _STEPS.size)]
+    move.new[place] = move.position[place] + step * rng.standard_normal()
+    _condition(own, f, found.w, move.new)
+    for l in range(low, high):
+        found.new_e[l] = found.mean[l] + found.new_e[l] / np.sqrt(found.precision[l])
+        log_jacobian -= 0.5 * np.log(found.precision[l])
+    _write_elements(own, found.new_e, f, move.new)
+    return log_jacobian
+
+
+@compiled()
+def _move_scale(own, s, rng, prior_here, counts):
+    """Move a scale and the elements of its factor by partial non-centring.
+
+    Returned are the prior part at the end, and whether the chain goes on.
+    """
+    found, move, geometry = own.scratch, own.move, own.geometry
+    kind = 1 + geometry.densities.size + s
+    beta = own.posterior.reference.inverse_temperature
+    cheap = _propose_scale(own, s, rng)
+    low, high = _places_of(own, geometry.scale_factors[s])
+    for l in range(low, high):
+        here, there = found.e[l], found.new_e[l]
+        cheap += found.slope[l] * (there - here)
+        cheap += 0.5 * beta * geometry.hessian[l] * (there * there - here * here)
+    prior_there = log_prior(own.posterior, move.new)
+    cheap += prior_there - prior_here
+    probability, goes_on, norm = 0.0, True, _norm(found.w)
+    if np.isfinite(cheap) and _passes_first_stage(own, cheap, rng):
+        log_ratio = scratch(1, np.float64)
+        log_ratio[0] = 0.0 if own.test.delayed else cheap
+        ends = Ends(found.e, found.new_e, (norm, norm, 0.0))
+        goes_on = _test_rows(own, kind, -1, ends, log_ratio, rng, counts)
+        probability = _probability(log_ratio[0])
+    _count_decision(own, kind, probability)
+    counts[entry.ACCEPT_SCALES] += probability / geometry.scales.size
+    if goes_on and rng.random() < probability:
+        copy_to(move.position, move.new)
+        copy_to(found.e, found.new_e)
+        return prior_there, goes_on
+    return prior_here, goes_on
+
+
+@compiled()
+def _iterate(own, rng, counts):
+    """Make one move of every kind; return whether the chain goes on."""
+    posterior, move = own.posterior, own.move
+    _find_coordinates(own.geometry, posterior.reference.centre, move.position, own.scratch)
+    here = log_prior(posterior, move.position)
+    here, goes_on = _move_border(own, rng, here, counts)
+    for f in range(own.geometry.densities.size):
+        goes_on = goes_on and _move_elements(own, f, rng, counts)
+    if not goes_on:
+        return False
+    here = log_prior(posterior, move.position)
+    for s in range(own.geometry.scales.size):
+        here, goes_on = _move_scale(own, s, rng, here, counts)
+        if not goes_on:
+            return False
+    _, evaluations = move_without_rows(
+        move.position, own.slices, posterior.prior, posterior.space.context, here, rng
+    )
+    counts[entry.N_PRIOR] += evaluations
+    kinds = 2.0 + (own.geometry.scales.size > 0)
+    made = counts[entry.ACCEPT_BORDER] + counts[entry.ACCEPT_ELEMENTS] + counts[entry.ACCEPT_SCALES]
+    counts[entry.ACCEPT] = made / kinds
+    return True
+
+
+@compiled()
+def run_elements(handle, n_updates, draws, counts):
+    """Make draws of a chain, as :func:`pymc_minibatch_mh.kernels.run.run` does."""
+    own = record_at(handle)
+    rng = generator_at(own.generator[0], own.generator[1], own.generator[2], own.generator[3])
+    for k in range(draws.shape[0]):
+        for _ in range(n_updates):
+            if not _iterate(own, rng, counts[k]):
+                copy_to(draws[k], own.move.position)
+                return k + 1
+        copy_to(draws[k], own.move.position)
+    return draws.shape[0]

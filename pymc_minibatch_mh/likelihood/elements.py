@@ -1,0 +1,281 @@
+"""Elements of a model: coordinates that data choose, of which the prior is a sum.
+
+Given all other coordinates the elements of one factor are independent if every row reads one of
+them at most, and the prior is a sum of functions of one element each. The first is seen in the
+linear forms of rows. The second is proved by *labels*: every number that the prior is computed from
+is labelled by the element that it depends on, from the position on through each operation.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar import basic as scalar
+from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.math import Sum
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    IncSubtensor,
+    Subtensor,
+)
+
+from pymc_minibatch_mh.likelihood.derived import AS_SAMPLED, IN_PYTHON
+from pymc_minibatch_mh.likelihood.exprs import Gather, Monomial, places_of
+from pymc_minibatch_mh.likelihood.factorization import Factorization
+from pymc_minibatch_mh.likelihood.function import RowFunction
+
+#: Operations that move numbers of their first input, by indices or shapes that the others are.
+_MOVES = (
+    DimShuffle, Reshape, SpecifyShape, Subtensor, AdvancedSubtensor, Alloc,
+    CheckAndRaise, ScalarFromTensor, TensorFromScalar,
+)  # fmt: skip
+#: Those that bring numbers of several inputs together, and those that put some among others.
+_JOINS, _SETS = (Join, MakeVector), (IncSubtensor, AdvancedIncSubtensor)
+
+
+class NotSeparableError(Exception):
+    """Why a model has no elements that are independent given the rest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """Elements of which a row reads one: `places`, int64, shape (G,), in the order of the index.
+
+    `readings` has, for each term, the numbers of arguments that read it, with what they read.
+    """
+
+    name: str
+    places: np.ndarray
+    readings: tuple[tuple[tuple[int, Monomial], ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """Factors, the largest first; the *border*, which rows read as it stands; and the others."""
+
+    factors: tuple[Factor, ...]
+    border: np.ndarray
+    others: np.ndarray
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The coordinates of all elements, factor by factor, shape (L,)."""
+        return np.concatenate([factor.places for factor in self.factors])
+
+
+def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) -> Elements:
+    """Return the elements that rows read; NotSeparableError where a row reads two of one factor."""
+    found: defaultdict[tuple[int, int, int], list[list[tuple[int, Monomial]]]] = defaultdict(
+        lambda: [[] for _ in functions]
+    )
+    border: set[int] = set()
+    for k, function in enumerate(functions):
+        for a, form in enumerate(function.arguments):
+            for term in form.terms:
+                place = term.place
+                if isinstance(place, Gather):
+                    found[place.first, place.step, place.size][k].append((a, term))
+                else:
+                    border.add(place)
+    if not found:
+        raise NotSeparableError("no data choose a parameter")
+    taken: dict[int, str] = {}
+    factors = []
+    for own in sorted(found, key=lambda own: -own[2]):
+        places = own[0] + own[1] * np.arange(own[2])
+        name = factorization.name_at(int(places[0]))
+        _require_one_index(name, found[own])
+        for place in places.tolist():
+            if place in taken or place in border:
+                raise NotSeparableError(
+                    f"{name!r} has elements that rows read in two ways, as by two indices"
+                )
+            taken[place] = name
+        factors.append(Factor(name, places, tuple(map(tuple, found[own]))))
+    others = sorted(set(range(factorization.size)) - set(taken) - border)
+    return Elements(
+        tuple(factors), np.array(sorted(border), np.int64), np.array(others, np.int64)
+    )
+
+
+def _require_one_index(name: str, readings: Sequence[Sequence[tuple[int, Monomial]]]) -> None:
+    for own in readings:
+        if len({id(term.place.index) for _, term in own if isinstance(term.place, Gather)}) > 1:
+            raise NotSeparableError(f"{name!r} is chosen by two indices in one row")
+
+
+def element_log_densities(factorization: Factorization, elements: Elements) -> list[Variable]:
+    """Return the prior of each element of each factor, as graphs of shape (G,) of the position.
+
+    The prior part is their sum plus a function of no element; NotSeparableError where that is not
+    seen.
+    """
+    starts = np.concatenate([[0], np.cumsum([f.places.size for f in elements.factors])])
+    labels = np.full(factorization.size, -1)
+    labels[elements.labels] = np.arange(starts[-1])
+    graph = FunctionGraph(outputs=[factorization.prior], clone=True, copy_inputs=False)
+    AS_SAMPLED.rewrite(graph)
+    parts = [_summed_of(one) for one in _addends(graph.outputs[0])]
+    known = _Labels(factorization, labels, [part for part, _ in parts])
+    densities = []
+    for start, stop in pairwise(starts):
+        total = pt.zeros(int(stop - start))
+        for part, sign in parts:
+            own = known.of(part).ravel() - start
+            places = np.flatnonzero((own >= 0) & (own < stop - start))
+            if places.size:
+                total += sign * _by_element(part.ravel(), places, own[places], stop - start)
+        densities.append(total)
+    return densities
+
+
+def _by_element(numbers: Variable, places: np.ndarray, own: np.ndarray, size: int) -> Variable:
+    """Return the sums of some numbers by the elements that they belong to."""
+    if np.array_equal(places, np.arange(places[0], places[0] + places.size)):
+        chosen = numbers[int(places[0]) : int(places[-1]) + 1]
+    else:
+        chosen = numbers[places]
+    if np.array_equal(own, np.arange(size)):
+        return chosen
+    return pt.zeros(int(size))[own].inc(chosen)
+
+
+def _addends(graph: Variable, sign: float = 1.0) -> Iterator[tuple[Variable, float]]:
+    """Yield the parts of a scalar that is a sum, and their signs."""
+    op = graph.owner.op if graph.owner else None
+    inner = op.scalar_op if isinstance(op, Elemwise) else None
+    if isinstance(inner, scalar.Add | scalar.Cast):
+        for one in graph.owner.inputs:
+            yield from _addends(one, sign)
+    elif isinstance(inner, scalar.Sub):
+        yield from _addends(graph.owner.inputs[0], sign)
+        yield from _addends(graph.owner.inputs[1], -sign)
+    elif isinstance(inner, scalar.Neg):
+        yield from _addends(graph.owner.inputs[0], -sign)
+    else:
+        yield graph, sign
+
+
+def _summed_of(addend: tuple[Variable, float]) -> tuple[Variable, float]:
+    """Return what a part is the sum of, where it is one of all entries."""
+    graph, sign = addend
+    while graph.owner and isinstance(graph.owner.op, Sum) and graph.type.ndim == 0:
+        graph = graph.owner.inputs[0]
+        if graph.type.ndim:
+            break
+    return graph, sign
+
+
+class _Labels:
+    """The element that every number depends on, -1 for none, of all that some graphs are from."""
+
+    def __init__(
+        self, factorization: Factorization, labels: np.ndarray, graphs: Sequence[Variable]
+    ) -> None:
+        self._factorization = factorization
+        position, others = factorization.position, factorization.other_values
+        moved = set(_descending(graphs, position))
+        self._fixed = {v for v in ancestors(graphs) if v not in moved}
+        nodes = [node for node in toposort(graphs) if moved.intersection(node.outputs)]
+        asked = {v for node in nodes for v in (*node.inputs, *node.outputs)} | set(graphs)
+        values = [v for v in asked if not isinstance(v, Constant) and hasattr(v.type, "ndim")]
+        # Shapes, and the indices of operations that move numbers, are those at any position.
+        at = pytensor.function(
+            [position, others], values, mode=IN_PYTHON, on_unused_input="ignore"
+        )
+        with np.errstate(all="ignore"):
+            found = at(np.full(labels.size, 0.5), np.zeros(others.type.shape or 0))
+        self._values: dict[Variable, Any] = dict(zip(values, found, strict=True))
+        self._known: dict[Variable, np.ndarray] = {position: labels}
+        for node in nodes:
+            self._pass(node)
+
+    def of(self, variable: Variable) -> np.ndarray:
+        """Return the label of each entry of a variable."""
+        if variable not in self._known:
+            self._known[variable] = np.full(np.shape(self._value(variable)), -1)
+        return self._known[variable]
+
+    def _value(self, variable: Variable) -> Any:
+        return variable.data if isinstance(variable, Constant) else self._values[variable]
+
+    def _pass(self, node: Apply) -> None:
+        op, inputs = node.op, node.inputs
+        labels = [self.of(v) for v in inputs if hasattr(v.type, "ndim")]
+        if not any((own >= 0).any() for own in labels):
+            return
+        if isinstance(op, Elemwise):
+            combined = self._combined(node, labels)
+            for output in node.outputs:
+                self._known[output] = combined
+        elif isinstance(op, CAReduce):
+            self._known[node.outputs[0]] = self._reduced(node, labels[0])
+        elif isinstance(op, _MOVES):
+            self._move(node, 1)
+        elif isinstance(op, _JOINS):
+            self._move(node, len(inputs))
+        elif isinstance(op, _SETS) and getattr(op, "set_instead_of_inc", False):
+            self._move(node, 2)
+        else:
+            raise self._refused(labels, f"has a prior that goes through {op}")
+
+    def _combined(self, node: Apply, labels: Sequence[np.ndarray]) -> np.ndarray:
+        spread = np.broadcast_arrays(*labels)
+        largest = np.max(spread, axis=0)
+        if any(((own >= 0) & (own != largest)).any() for own in spread):
+            raise self._refused(labels, f"has a prior in which {node.op} couples two elements")
+        return largest
+
+    def _reduced(self, node: Apply, labels: np.ndarray) -> np.ndarray:
+        axis = node.op.axis
+        largest = labels.max(axis=axis)
+        kept = largest if axis is None else np.expand_dims(largest, axis)
+        if ((labels >= 0) & (labels != kept)).any():
+            raise self._refused([labels], "has a prior in which a sum couples elements")
+        return np.asarray(largest)
+
+    def _move(self, node: Apply, count: int) -> None:
+        """Apply an operation that moves numbers to their labels."""
+        moved = node.inputs[:count]
+        if any(v not in self._fixed for v in node.inputs if v not in moved):
+            raise self._refused(
+                [self.of(v) for v in moved], f"has a prior in which parameters choose by {node.op}"
+            )
+        given = [
+            self.of(v).astype(v.type.dtype) if v in moved else self._value(v) for v in node.inputs
+        ]
+        if isinstance(node.op, CheckAndRaise):
+            self._known[node.outputs[0]] = self.of(node.inputs[0])
+            return
+        storage: list[list[Any]] = [[None] for _ in node.outputs]
+        node.op.perform(node, given, storage)
+        for output, (found,) in zip(node.outputs, storage, strict=True):
+            self._known[output] = np.asarray(found).astype(np.int64)
+
+    def _refused(self, labels: Sequence[np.ndarray], cause: str) -> NotSeparableError:
+        (position,) = (self._known[self._factorization.position],)
+        some = max(int(own.max(initial=-1)) for own in labels)
+        name = self._factorization.name_at(int(np.flatnonzero(position == some)[0]))
+        return NotSeparableError(f"{name!r} {cause}")
+
+
+def _descending(graphs: Sequence[Variable], source: Variable) -> Iterator[Variable]:
+    """Yield the variables between a source and some graphs."""
+    moved = {source}
+    yield source
+    for node in toposort(graphs):
+        if moved.intersection(node.inputs):
+            moved.update(node.outputs)
+            yield from node.outputs

@@ -1,0 +1,140 @@
+"""Moves of a border and of the elements of groups, and how they adapt."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pymc_minibatch_mh.kernels.elements import (
+    ElementState,
+    Geometry,
+    Kinds,
+    Scratch,
+    run_elements,
+)
+from pymc_minibatch_mh.kernels.handle import LinkedRecord, address_of
+from pymc_minibatch_mh.kernels.parts import Parts
+from pymc_minibatch_mh.proposals.base import Proposal, Tallies
+from pymc_minibatch_mh.proposals.efficiency import best_chi
+
+#: Seconds that an iteration takes without rows: for each element, and all else; and a row.
+_ELEMENT, _ITERATION, _ROW = 60e-9, 30e-6, 0.5e-6
+#: Kept rows to see before κ is chosen by them.
+_ENOUGH_ROWS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class ElementMoves(Proposal):
+    """Moves of a border and of the elements of each factor, by their conditional normals.
+
+    Guarantee: *exact given valid bounds*, with a Poisson test. `sizes` are the numbers of elements
+    of the factors, and `n_scales` scales move with the elements of one each. Without `learns`,
+    every κ stays 1.
+    """
+
+    sizes: tuple[int, ...]
+    n_scales: int
+    learns: bool
+
+    loop = staticmethod(run_elements)
+
+    @property
+    def n_components(self) -> int:
+        """Number of kinds of moves."""
+        return 1 + len(self.sizes) + self.n_scales
+
+    def record(self, size: int) -> Kinds:
+        """Return the κ that a chain starts with."""
+        return Kinds(np.ones(self.n_components))
+
+    def adapted(
+        self, record: Kinds, window: Tallies, total: Tallies, walk_target: float, size: int
+    ) -> Kinds:
+        """Choose the κ of every kind that makes most effective draws in a given time."""
+        kappa = record.kappa.copy()
+        fixed = _ITERATION + _ELEMENT * sum(self.sizes)
+        together = (1, *self.sizes, *(1 for _ in range(self.n_scales)))
+        for kind, (decisions, _, squares, mass, kept) in enumerate(total):
+            if self.learns and kept > _ENOUGH_ROWS:
+                own = mass / decisions
+                cost = together[kind] * _ROW / fixed
+                kappa[kind] = 1.0 + own * best_chi([own], min(squares / kept, 1.0), cost)
+        return Kinds(kappa)
+
+    def scaling(self, record: Kinds) -> float:
+        """Return the κ of the border."""
+        return float(record.kappa[0])
+
+    def kernel_state(
+        self, posterior: Any, record: Any, test: Any, *others: Any
+    ) -> LinkedRecord:
+        """Return all that the loop works with."""
+        updates: Updates = record
+        own = updates.geometry
+        n, size = own.border.size, own.places.size
+        border, elements = np.empty((2, n)), np.empty((8, size))
+        room = Scratch(*border, *elements, np.empty((3, size)), np.empty(size + 1, np.int64))
+        generator, move, tallies, worst_move, slices = others
+        # Ceilings are raised by κ - 1, in the place of χ C M.
+        state = ElementState(
+            posterior, test._replace(chi=1.0), own, updates.parts, updates.kinds, generator, move, tallies,
+            worst_move, slices, room,
+        )  # fmt: skip
+        return LinkedRecord(state, keeps=(LinkedRecord(updates.kinds), updates.functions))
+
+    def linked(self, record: Kinds, plan: Any) -> Any:
+        """Return the record of compiled updates, with geometry and bounds of a plan."""
+        functions = plan.target.element_densities
+        addresses = np.array([address_of(one) for one in functions], dtype=np.int64)
+        return Updates(geometry_of(plan.elements, addresses), plan.tables.parts, record, functions)
+
+
+def moves_of(found: Any, *, learns: bool) -> ElementMoves:
+    """Return the moves of the elements of a centre."""
+    sizes = tuple(int(size) for size in np.diff(found.starts))
+    return ElementMoves(sizes, int(np.count_nonzero(found.scale_factor >= 0)), learns)
+
+
+class Updates(NamedTuple):
+    """Geometry, bounds and κ of the iterations of a chain, and functions that have to be kept."""
+
+    geometry: Geometry
+    parts: Parts
+    kinds: Kinds
+    functions: Any
+
+
+def geometry_of(found: Any, densities: np.ndarray) -> Geometry:
+    """Return coordinates and expansions as compiled iterations read them."""
+    n, starts = found.border.size, found.starts
+    factors = [slice(*ends) for ends in pairwise(starts)]
+    own, along = found.prior_curvature, found.prior_direction
+    stiffness = [(along[k] * own[k, None]).T @ along[k] for k in factors]
+    moved = found.scale_factor >= 0
+    arrays = (
+        found.border,
+        found.places,
+        found.border_factor,
+        np.linalg.inv(found.border_factor),
+        found.response,
+        found.sd,
+        found.gw,
+        found.ge,
+        found.Hww,
+        found.Hew,
+        found.he,
+        found.indptr,
+        found.indices,
+        found.data,
+        found.border_slope,
+        along,
+        own,
+        np.array([own[k].sum() for k in factors]),
+        np.reshape(stiffness, (len(factors), n, n)),
+        densities,
+        found.scales[moved],
+        found.scale_sd[moved],
+        found.scale_factor[moved],
+    )
+    return Geometry(*(np.ascontiguousarray(x) for x in arrays))

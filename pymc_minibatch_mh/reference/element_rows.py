@@ -1,0 +1,273 @@
+"""Passes over the rows of a model with elements: sums that no d × d matrix holds.
+
+A row reads coefficients x_a of the border, shape (n,), in each of its m arguments, and of each
+factor f one element, times z_fa. The Hessian of all rows is that of the border, a line for every
+element, the elements' diagonal, and *cells*: pairs of elements of two factors that some row reads.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from pymc_minibatch_mh.compiled.form_rows import FormRows
+from pymc_minibatch_mh.kernels.rowwise import second
+from pymc_minibatch_mh.likelihood.elements import Elements
+from pymc_minibatch_mh.likelihood.exprs import Gather, Monomial
+from pymc_minibatch_mh.likelihood.function import LinearForm, RowData, RowFunction
+from pymc_minibatch_mh.reference.full_data import on_all_cores
+
+#: Rows that are read at a time.
+CHUNK = 65_536
+
+
+class Read(NamedTuple):
+    """What some rows of a term read: `first` is their first number through all terms."""
+
+    term: int
+    first: int
+    #: Coefficients of the border, shape (m, rows, n); elements, numbered through all factors, -1
+    #: for none, shape (factors, rows); and their coefficients, shape (factors, m, rows).
+    border: np.ndarray
+    elements: np.ndarray
+    weights: np.ndarray
+    #: Numbers of the row function beside its arguments, shape (rows, leaves).
+    leaves: np.ndarray
+
+    def forms(self, border: np.ndarray, elements: np.ndarray) -> np.ndarray:
+        """Return the forms of a border and elements, shape (m, rows)."""
+        return self.border @ border + self.of_elements(elements)
+
+    def of_elements(self, elements: np.ndarray) -> np.ndarray:
+        """Return the part of the elements, shape (m, rows)."""
+        chosen = np.where(self.elements >= 0, elements[self.elements], 0.0)
+        return np.einsum("fmr,fr->mr", self.weights, chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class ElementSums:
+    """Value, slopes and second derivatives of the rows, L elements and a border of n."""
+
+    value: float
+    border: np.ndarray
+    elements: np.ndarray
+    #: Shapes (n, n), (L, n) and (L,); and the cells, a symmetric sparse matrix (L, L).
+    border_hessian: np.ndarray
+    between: np.ndarray
+    diagonal: np.ndarray
+    cells: sparse.csr_array
+
+    @property
+    def hessian_of_elements(self) -> sparse.csr_array:
+        """The Hessian in the elements."""
+        return sparse.csr_array(self.cells + sparse.diags_array(self.diagonal))
+
+
+class ElementRows:
+    """The rows of a model, by border and elements; read once, and kept."""
+
+    def __init__(
+        self, functions: Sequence[RowFunction], compiled: FormRows, elements: Elements
+    ) -> None:
+        self._functions, self._compiled = functions, compiled
+        self.fixed = elements.border
+        self.factors = elements.factors
+        sizes = [factor.places.size for factor in elements.factors]
+        self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.n_rows = sum(function.n_rows for function in functions)
+
+    @cached_property
+    def chunks(self) -> list[Read]:
+        """All rows, as they are read."""
+        ends = np.concatenate([[0], np.cumsum([f.n_rows for f in self._functions])])
+        asked = [
+            (k, int(ends[k]), first, min(first + CHUNK, function.n_rows))
+            for k, function in enumerate(self._functions)
+            for first in range(0, function.n_rows, CHUNK)
+        ]
+        return list(on_all_cores(lambda one: self._read(*one), asked))
+
+    def _read(self, term: int, before: int, start: int, stop: int) -> Read:
+        function = self._functions[term]
+        data = RowData(function, slice(start, stop))
+        m, n, size = len(function.arguments), self.fixed.size, stop - start
+        border, columns = np.zeros((m, size, n)), {int(k): j for j, k in enumerate(self.fixed)}
+        for a, form in enumerate(function.arguments):
+            for part in _fixed(form):
+                border[a, :, columns[part.place]] += _weight(part, data)  # type: ignore[index]
+        elements = np.full((len(self.factors), size), -1)
+        weights = np.zeros((len(self.factors), m, size))
+        for f, factor in enumerate(self.factors):
+            for a, part in factor.readings[term]:
+                place = part.place
+                assert isinstance(place, Gather)
+                index = np.broadcast_to(data.value(place.index), size).astype(np.int64)
+                elements[f] = self.starts[f] + np.where(index < 0, index + place.size, index)
+                weights[f, a] += _weight(part, data)
+        leaves = [np.broadcast_to(data.value(x), size) for x in self._compiled.leaves[term]]
+        taken = np.stack([*leaves], axis=1) if leaves else np.empty((size, 0))
+        return Read(term, before + start, border, elements, weights, taken.astype(np.float64))
+
+    @cached_property
+    def _cells(self) -> tuple[list[np.ndarray], np.ndarray]:
+        """The cell of every pair of factors in each chunk, shape (pairs, rows), and their keys."""
+        size = int(self.starts[-1])
+        pairs = list(combinations(range(len(self.factors)), 2))
+        keys = [
+            np.stack([_key(read.elements[f], read.elements[g], size) for f, g in pairs])
+            for read in self.chunks
+        ]
+        known = np.unique(np.concatenate(keys, axis=1))
+        return [np.searchsorted(known, own) for own in keys], known
+
+    def sums(self, border: np.ndarray, elements: np.ndarray) -> ElementSums:
+        """Return the sums over all rows for values of border and elements."""
+        numbers = range(len(self.chunks))
+        several = len(self.factors) > 1
+        cells = self._cells if several else ([], np.empty(0, np.int64))
+
+        def of_chunk(k: int) -> list[np.ndarray]:
+            read = self.chunks[k]
+            found = self._derivatives(self._compiled.slopes(), read, border, elements, _n_slopes(read))
+            own = cells[0][k] if several else np.empty((0, 0), np.int64)
+            return self._summed(read, found, own, cells[1].size)
+
+        parts = on_all_cores(of_chunk, numbers)
+        totals = [sum(x) for x in zip(*parts, strict=True)]
+        return ElementSums(float(totals[0]), *totals[1:6], self._matrix(cells[1], totals[6]))
+
+    def _summed(
+        self, read: Read, found: np.ndarray, cells: np.ndarray, n_cells: int
+    ) -> list[np.ndarray]:
+        m, size, z = len(read.border), int(self.starts[-1]), read.weights
+        slopes = found[1 : 1 + m]
+        bends = np.array([[found[second(m, a, b)] for b in range(m)] for a in range(m)])
+        weighted = np.einsum("abr,brj->arj", bends, read.border)
+        gradient, between, diagonal = np.zeros(size), 0.0, np.zeros(size)
+        bent = np.einsum("fbr,abr->far", z, bends)
+        for f in range(len(self.factors)):
+            there, own = read.elements[f] >= 0, np.maximum(read.elements[f], 0)
+            gradient += np.bincount(own, there * (z[f] * slopes).sum(axis=0), size)
+            diagonal += np.bincount(own, there * (z[f] * bent[f]).sum(axis=0), size)
+            lines = np.einsum("ar,arj->rj", z[f] * there, weighted)
+            chosen = sparse.csr_array(
+                (np.ones(own.size), own, np.arange(own.size + 1)), (own.size, size)
+            )
+            between = between + chosen.T @ lines
+        pairs = combinations(range(len(self.factors)), 2)
+        values = np.zeros(n_cells)
+        for number, (f, g) in zip(cells, pairs, strict=False):
+            there = (read.elements[f] >= 0) & (read.elements[g] >= 0)
+            values += np.bincount(number, there * (z[f] * bent[g]).sum(axis=0), n_cells)
+        return [
+            found[0].sum(),
+            np.einsum("ar,arj->j", slopes, read.border),
+            gradient,
+            np.tensordot(read.border, weighted, axes=([0, 1], [0, 1])),
+            np.asarray(between),
+            diagonal,
+            values,
+        ]
+
+    def _matrix(self, keys: np.ndarray, values: np.ndarray) -> sparse.csr_array:
+        size = int(self.starts[-1])
+        known = keys >= 0
+        one, other = np.divmod(keys[known], size)
+        half = sparse.coo_array((values[known], (one, other)), shape=(size, size))
+        return sparse.csr_array(half + half.T)
+
+    def skewness(
+        self,
+        border: np.ndarray,
+        elements: np.ndarray,
+        factor: np.ndarray,
+        response: np.ndarray,
+        variances: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return by how much an average over a normal distribution changes the slopes of the rows.
+
+        That is ½ Σ f_abc cov_bc, summed by border, of which T is the `factor`, and elements, which
+        follow it by a response of shape (L, n) and spread independently beside it.
+        """
+        size = int(self.starts[-1])
+
+        def of_chunk(read: Read) -> list[np.ndarray]:
+            m = len(read.border)
+            count = m * (m + 1) * (m + 2) // 6
+            thirds = self._derivatives(self._compiled.thirds(), read, border, elements, count)
+            spread = self.directions(read, factor, response)
+            cov = np.einsum("arj,brj->abr", spread, spread)
+            own = np.where(read.elements >= 0, variances[read.elements], 0.0)
+            cov += np.einsum("far,fbr,fr->abr", read.weights, read.weights, own)
+            bent = np.array([_contracted(thirds, cov, a, m) for a in range(m)])
+            found = np.zeros(size)
+            for f in range(len(self.factors)):
+                there = read.elements[f] >= 0
+                values = there * (read.weights[f] * bent).sum(axis=0)
+                found += np.bincount(np.maximum(read.elements[f], 0), values, size)
+            return [np.einsum("ar,arj->j", bent, read.border), found]
+
+        parts = on_all_cores(of_chunk, self.chunks)
+        total = [sum(x) for x in zip(*parts, strict=True)]
+        return total[0], total[1]
+
+    @staticmethod
+    def directions(read: Read, factor: np.ndarray, response: np.ndarray) -> np.ndarray:
+        """Return v of each argument in each row, shape (m, rows, n): it departs by v·w."""
+        found = read.border @ factor
+        for f, own in enumerate(read.elements):
+            lines = np.where(own[:, None] >= 0, response[own], 0.0)
+            found += read.weights[f][:, :, None] * lines
+        return found
+
+    @staticmethod
+    def _derivatives(
+        functions: Sequence[Callable],
+        read: Read,
+        border: np.ndarray,
+        elements: np.ndarray,
+        count: int,
+    ) -> np.ndarray:
+        """Return derivatives by arguments of some rows, shape (derivatives, rows)."""
+        forms = read.forms(border, elements)
+        inputs = np.ascontiguousarray(np.concatenate([forms.T, read.leaves], axis=1))
+        out = np.empty((len(inputs), count))
+        functions[read.term](inputs, out)
+        return np.ascontiguousarray(out.T)
+
+
+def _n_slopes(read: Read) -> int:
+    """Return how many derivatives up to the second order a row has, with its value."""
+    m = len(read.border)
+    return 1 + m + m * (m + 1) // 2
+
+
+def _key(one: np.ndarray, other: np.ndarray, size: int) -> np.ndarray:
+    return np.where((one >= 0) & (other >= 0), one * size + other, -1)
+
+
+def _fixed(form: LinearForm) -> Iterator[Monomial]:
+    return (term for term in form.terms if not isinstance(term.place, Gather))
+
+
+def _weight(part: Monomial, data: RowData) -> np.ndarray:
+    found = np.full(data.rows.size, part.factor)
+    for expr in part.monomial:
+        found *= data.value(expr)
+    return found
+
+
+def _contracted(thirds: np.ndarray, cov: np.ndarray, a: int, m: int) -> np.ndarray:
+    """Return ½ Σ_bc f_abc cov_bc; third derivatives are in the order of a <= b <= c."""
+    places = {
+        index: k
+        for k, index in enumerate(
+            (a, b, c) for a in range(m) for b in range(a, m) for c in range(b, m)
+        )
+    }
+    pairs = ((b, c) for b in range(m) for c in range(m))
+    return 0.5 * sum(thirds[places[tuple(sorted((a, b, c)))]] * cov[b, c] for b, c in pairs)

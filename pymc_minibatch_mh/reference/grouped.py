@@ -1,0 +1,484 @@
+"""The centre of a model with many elements, and its geometry, without any d × d matrix.
+
+Given scales φ the posterior is near a normal distribution whose precision A is an arrow: a border
+b, that all rows may read and locations belong to, and elements α, of which those of the largest
+factor are coupled to others alone. Newton steps eliminate these, and factorise the Schur complement
+of everything else. Scales maximise the density with the elements integrated over, by EM between
+passes over the rows: the average of the prior over N(α, σ²) is that over α + σ and α - σ, as it is
+a sum over elements. Two Newton steps with the third-order correction then lead to the mean.
+
+With R₀ = -A_αα⁻¹ A_αb and S = A_bb + A_bα R₀, coordinates (w, e) are b = b̂ + T w, T = chol(S)⁻ᵀ,
+and α = α̂ + R₀ T w + e.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.optimize import minimize
+
+from pymc_minibatch_mh.errors import ModeError
+from pymc_minibatch_mh.kernels.posterior import Reference
+from pymc_minibatch_mh.likelihood.elements import Elements
+from pymc_minibatch_mh.progress import report
+from pymc_minibatch_mh.reference.density import WAY_ON
+from pymc_minibatch_mh.reference.element_rows import ElementRows, ElementSums
+from pymc_minibatch_mh.reference.target import Target
+
+#: Passes over all rows, and Newton distance per root of the coordinates and change of a scale at
+#: which the search ends.
+MAX_PASSES, SETTLED, SCALES_SETTLED = 60, 0.01, 0.01
+#: How far a scale moves between two passes, and a coordinate that is moved by a step at most.
+REACH = 1.5
+#: Steps of the differences of slopes, and change of a slope that is more than their rounding.
+STEP, CHANGED = 1e-4, 1e-6
+#: Least precision of an element, as a share of that of its rows or its prior.
+LEAST = 1e-3
+MOST_HALVINGS = 12
+#: Newton steps with the third-order correction.
+SMOOTHINGS = 2
+
+
+class Arrow:
+    """Precision of border and elements, of which the first `n_first` are not coupled."""
+
+    def __init__(
+        self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array, n_first: int
+    ) -> None:
+        self._first = within.diagonal()[:n_first]
+        self._n_first = n_first
+        self._cells = sparse.csr_array(within[:n_first, n_first:])
+        rest = within[n_first:, n_first:].toarray()
+        if rest.size:
+            scaled = sparse.diags_array(1.0 / self._first) @ self._cells
+            rest = rest - (self._cells.T @ scaled).toarray()
+            self._rest = cho_factor(rest, lower=True)
+        else:
+            self._rest = None
+        self.response = -self.solved(between)
+        self._schur = cho_factor(border + between.T @ self.response, lower=True)
+
+    def solved(self, right: np.ndarray) -> np.ndarray:
+        """Return A_αα⁻¹ times vectors, shape (L, ...)."""
+        first = (right[: self._n_first].T / self._first).T
+        if self._rest is None:
+            return first
+        other = cho_solve(self._rest, right[self._n_first :] - self._cells.T @ first)
+        first = first - ((self._cells @ other).T / self._first).T
+        return np.concatenate([first, other])
+
+    def step(self, border: np.ndarray, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return A⁻¹ times a slope in border and elements."""
+        way = cho_solve(self._schur, border + self.response.T @ elements)
+        return way, self.solved(elements) + self.response @ way
+
+    @cached_property
+    def variances(self) -> np.ndarray:
+        """The diagonal of A_αα⁻¹."""
+        first = 1.0 / self._first
+        if self._rest is None:
+            return first
+        factor = np.tril(self._rest[0])
+        inverse = solve_triangular(factor, np.eye(len(factor)), lower=True)
+        own = inverse @ (self._cells.T @ sparse.diags_array(first)).toarray()
+        return np.concatenate([first + (own**2).sum(axis=0), (inverse**2).sum(axis=0)])
+
+    @cached_property
+    def border_factor(self) -> np.ndarray:
+        """T, with T Tᵀ the inverse of the Schur complement of the border."""
+        factor = np.tril(self._schur[0])
+        return np.ascontiguousarray(solve_triangular(factor, np.eye(len(factor)), lower=True).T)
+
+
+class PriorShape(NamedTuple):
+    """Slope and second derivatives of the prior: of all, and of what the elements are coupled to."""
+
+    slope: np.ndarray
+    #: Minus the second derivatives of elements, shape (L,), and of the border: with all
+    #: coordinates, shape (n, d).
+    diagonal: np.ndarray
+    border: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedReference:
+    """A centre, coordinates (w, e) around it, and expansions of rows and prior in these.
+
+    The `border`, int64, shape (n,), are coordinates that rows read as they stand, `n_fixed` of
+    them, and locations. The elements lie at `places`, int64, shape (L,), those of factor f from
+    `starts[f]` to `starts[f + 1]`.
+    """
+
+    centre: np.ndarray
+    border: np.ndarray
+    n_fixed: int
+    places: np.ndarray
+    starts: np.ndarray
+    #: T, shape (n, n), and the elements' response R₀ T to w, shape (L, n).
+    border_factor: np.ndarray
+    response: np.ndarray
+    #: Posterior standard deviation of each e given w and the scales, shape (L,).
+    sd: np.ndarray
+    #: The rows' slopes and second derivatives in w and e; cells in compressed lines.
+    gw: np.ndarray
+    ge: np.ndarray
+    Hww: np.ndarray
+    Hew: np.ndarray
+    he: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    #: Precisions of the elements' own prior, shape (L,), and in which direction of w its location
+    #: moves, (L, n); the prior's slope in w beside what comes by these.
+    prior_curvature: np.ndarray
+    prior_direction: np.ndarray
+    border_slope: np.ndarray
+    #: Scales, their posterior standard deviations, and the one factor that each is a scale of, or
+    #: -1: shape (p,).
+    scales: np.ndarray
+    scale_sd: np.ndarray
+    scale_factor: np.ndarray
+    rows: ElementRows
+    elements: Elements
+
+    def reference(self, inverse_temperature: float) -> Reference:
+        """Return the centre alone: metric and expansion are not those of a matrix."""
+        nothing = np.empty((0, 0))
+        return Reference(
+            self.centre, nothing, nothing, np.empty(0), nothing, 2, inverse_temperature
+        )
+
+    def coordinates(self, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (w, e) of a position."""
+        away = position - self.centre
+        w = np.linalg.solve(self.border_factor, away[self.border])
+        return w, away[self.places] - self.response @ w
+
+    def position(self, w: np.ndarray, e: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        """Return the position of (w, e) and scales."""
+        found = self.centre.copy()
+        found[self.border] += self.border_factor @ w
+        found[self.places] += self.response @ w + e
+        found[self.scales] = scales
+        return found
+
+    def draw(self, rng: np.random.Generator, scale: float) -> np.ndarray:
+        """Return a position from the Gaussian approximation, `scale` times as wide."""
+        w, e, away = (rng.standard_normal(k) for k in (self.border.size, self.sd.size, self.scales.size))
+        scales = self.centre[self.scales] + scale * self.scale_sd * away
+        return self.position(scale * w, scale * self.sd * e, scales)
+
+    def distance(self, position: np.ndarray) -> float:
+        """Return the distance of a position from the centre, in standard deviations."""
+        w, e = self.coordinates(position)
+        away = (position - self.centre)[self.scales] / self.scale_sd
+        return float(np.sqrt(w @ w + ((e / self.sd) ** 2).sum() + away @ away))
+
+    def unread_steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return unit directions that no row reads, shape (k, d), and 1/sd along each."""
+        locations = self.border[self.n_fixed :]
+        spread = np.linalg.norm(self.border_factor[self.n_fixed :], axis=1)
+        places = np.concatenate([self.scales, locations])
+        directions = np.zeros((places.size, self.centre.size))
+        directions[np.arange(places.size), places] = 1.0
+        return directions, 1.0 / np.concatenate([self.scale_sd, spread])
+
+    def around(self, target: Target, start: np.ndarray) -> "GroupedReference":
+        """Return the same around the centre that a search from `start` ends at."""
+        return find_grouped(target, self.elements, start)
+
+
+def find_grouped(target: Target, elements: Elements, start: np.ndarray) -> GroupedReference:
+    """Find the centre of a model with elements, and expand rows and prior there.
+
+    ModeError if the search does not settle.
+    """
+    report("Searching for the mode")
+    search = _Search(target, elements, np.array(start, dtype=np.float64))
+    search.run()
+    report("Expanding the rows")
+    return search.expanded()
+
+
+class _Search:
+    """A search for the mode of the scales, and for the mean of the rest there."""
+
+    def __init__(self, target: Target, elements: Elements, start: np.ndarray) -> None:
+        functions, rows = target.row_functions, target.compiled.rows
+        assert not isinstance(functions, Exception)
+        self._target, self._elements = target, elements
+        self._beta = target.inverse_temperature
+        self.rows = ElementRows(functions, rows, elements)
+        self.starts = self.rows.starts
+        self._factors = [slice(*ends) for ends in zip(self.starts, self.starts[1:], strict=False)]
+        self._places = np.concatenate([factor.places for factor in elements.factors])
+        self.position = start
+        locations = self._locations(elements.others)
+        self._border = np.concatenate([elements.border, locations]).astype(np.int64)
+        self._scales = np.setdiff1d(elements.others, locations)
+
+    def _gradient(self, position: np.ndarray) -> np.ndarray:
+        return self._target.full_data.prior(position, hessian=False).gradient
+
+    def _locations(self, others: np.ndarray) -> np.ndarray:
+        """Return the coordinates, of those that no row reads, in which the prior is quadratic."""
+        found = []
+        for k in others:
+            slopes = []
+            for away in (-1.0, 0.0, 1.0):
+                place = self.position.copy()
+                place[k] += away
+                slopes.append(self._gradient(place)[k])
+            size = np.abs(slopes).sum()
+            if abs(slopes[0] - 2.0 * slopes[1] + slopes[2]) <= CHANGED * size:
+                found.append(k)
+        return np.array(found, dtype=np.int64)
+
+    def run(self) -> None:
+        """Go to the centre."""
+        sums, value = self._sums(self.position)
+        for k in range(MAX_PASSES):
+            moved = 0.0
+            if k:
+                moved = self._move_scales(sums)
+                value = self._value(self.position, sums)
+            arrow, slope = self._arrow(sums)
+            step = arrow.step(*slope)
+            distance = float(np.sqrt(max(sum(map(np.dot, step, slope)), 0.0)))
+            report("Newton", f"{k + 1}/{MAX_PASSES}, distance {distance:.2g}")
+            if k and distance < SETTLED * np.sqrt(self._places.size) and moved < SCALES_SETTLED:
+                break
+            sums, value = self._stepped(step, value)
+        else:
+            raise ModeError(
+                f"{', '.join(factor.name for factor in self._elements.factors)}: the search for the "
+                f"centre of these effects has not settled after {MAX_PASSES} passes, and ended "
+                f"{distance:.2g} standard deviations off. {WAY_ON}"
+            )
+        for _ in range(SMOOTHINGS):
+            sums = self._smoothed(sums)
+        self._settle_scales(sums)
+        self._last = sums
+
+    def _sums(self, position: np.ndarray) -> tuple[ElementSums, float]:
+        fixed = position[self._elements.border]
+        sums = self.rows.sums(fixed, position[self._places])
+        return sums, self._value(position, sums)
+
+    def _value(self, position: np.ndarray, sums: ElementSums) -> float:
+        return self._beta * sums.value + self._target.log_prior(position)
+
+    def _prior(self, position: np.ndarray) -> PriorShape:
+        """Return slope and curvature of the prior, by differences of slopes."""
+        diagonal = np.empty(self._places.size)
+        for own in self._factors:
+            places = self._places[own]
+            diagonal[own] = -self._turn(position, places)[places]
+        border = -np.array([self._turn(position, np.array([k])) for k in self._border])
+        return PriorShape(self._gradient(position), diagonal, border)
+
+    def _turn(self, position: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return the change of the prior's slope as coordinates move at once, per unit."""
+        forth, back = position.copy(), position.copy()
+        forth[places] += STEP
+        back[places] -= STEP
+        return (self._gradient(forth) - self._gradient(back)) / (forth - back)[places[0]]
+
+    def _arrow(self, sums: ElementSums) -> tuple[Arrow, tuple[np.ndarray, np.ndarray]]:
+        """Return the precision at the position, and the slopes of border and elements."""
+        prior, beta, n = self._prior(self.position), self._beta, self._elements.border.size
+        border = prior.border[:, self._border]
+        border = 0.5 * (border + border.T)
+        border[:n, :n] -= beta * sums.border_hessian
+        between = prior.border[:, self._places].T.copy()
+        between[:, :n] -= beta * sums.between
+        own = prior.diagonal - beta * sums.diagonal
+        # A row that is not log-concave, or a prior with heavy tails, bends the other way.
+        least = LEAST * (np.abs(prior.diagonal) + beta * np.abs(sums.diagonal)) + 1e-12
+        within = sparse.csr_array(sparse.diags_array(np.maximum(own, least)) - beta * sums.cells)
+        slope = prior.slope[self._border].copy()
+        slope[:n] += beta * sums.border
+        slopes = slope, prior.slope[self._places] + beta * sums.elements
+        return self._positive(border, between, within), slopes
+
+    def _positive(
+        self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array
+    ) -> Arrow:
+        """Return a precision, with as little added to its diagonal as makes it positive."""
+        n_first, diagonal = int(self.starts[1]), within.diagonal()
+        for ridge in (0.0, 1e-8, 1e-4, 1e-2, 1.0, 100.0):
+            try:
+                return Arrow(
+                    border + ridge * np.diag(np.abs(np.diag(border)) + 1e-8),
+                    between,
+                    sparse.csr_array(within + sparse.diags_array(ridge * diagonal)),
+                    n_first,
+                )
+            except np.linalg.LinAlgError:
+                continue
+        raise ModeError(
+            f"{self._elements.factors[0].name!r} has no precision around a point that the search "
+            f"for a centre came to. {WAY_ON}"
+        )
+
+    def _moved(self, step: tuple[np.ndarray, np.ndarray], share: float) -> np.ndarray:
+        found = self.position.copy()
+        found[self._border] += share * step[0]
+        found[self._places] += share * step[1]
+        return found
+
+    def _stepped(
+        self, step: tuple[np.ndarray, np.ndarray], value: float
+    ) -> tuple[ElementSums, float]:
+        """Take a Newton step, as much of it as leads up."""
+        for halvings in range(MOST_HALVINGS):
+            there = self._moved(step, 0.5**halvings)
+            sums, found = self._sums(there)
+            if found >= value - 1e-9 * abs(value):
+                self.position = there
+                return sums, found
+        return self._sums(self.position)
+
+    def _smoothed(self, sums: ElementSums) -> ElementSums:
+        """Take a step to where the slope averaged over the normal distribution vanishes."""
+        arrow, (border, elements) = self._arrow(sums)
+        factor = arrow.border_factor
+        n, position = self._elements.border.size, self.position
+        own, others = self.rows.skewness(
+            position[self._elements.border],
+            position[self._places],
+            factor[:n],
+            arrow.response @ factor,
+            arrow.variances,
+        )
+        border[:n] += self._beta * own
+        self.position = self._moved(arrow.step(border, elements + self._beta * others), 1.0)
+        return self._sums(self.position)[0]
+
+    def _conditional(self, sums: ElementSums, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best position given scales by the rows' quadratic, and the elements' spread.
+
+        The spread is that of the elements given border and locations.
+        """
+        here = self.position
+        self.position = here.copy()
+        self.position[self._scales] = scales
+        arrow, slopes = self._arrow(sums)
+        there = self._moved(arrow.step(*slopes), 1.0)
+        self.position = here
+        return there, np.sqrt(arrow.variances)
+
+    def _best_scales(self, position: np.ndarray, sd: np.ndarray) -> np.ndarray:
+        """Return the scales at which the prior is highest, averaged over the elements' spread."""
+        start, scales = position[self._scales], self._scales
+
+        def lowered(x: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = self._averaged(position, sd, x)
+            return (-value, -slope) if np.isfinite(value) else (np.inf, np.zeros(x.size))
+
+        bounds = [(x - REACH, x + REACH) for x in start]
+        return np.asarray(minimize(lowered, start, jac=True, bounds=bounds, method="L-BFGS-B").x)
+
+    def _averaged(
+        self, position: np.ndarray, sd: np.ndarray, scales: np.ndarray
+    ) -> tuple[float, np.ndarray]:
+        value, slope = 0.0, np.zeros(scales.size)
+        for side in (1.0, -1.0):
+            place = position.copy()
+            place[self._scales] = scales
+            place[self._places] += side * sd
+            found = self._target.full_data.prior(place, hessian=False)
+            value += 0.5 * found.value
+            slope += 0.5 * found.gradient[self._scales]
+        return value, slope
+
+    def _improved(self, sums: ElementSums, scales: np.ndarray) -> np.ndarray:
+        return self._best_scales(*self._conditional(sums, scales))
+
+    def _move_scales(self, sums: ElementSums) -> float:
+        """Move the scales by two steps of EM, extrapolated; return how far they have moved."""
+        if not self._scales.size:
+            return 0.0
+        start = self.position[self._scales].copy()
+        first = self._improved(sums, start)
+        second = self._improved(sums, first)
+        way, turn = first - start, second - 2.0 * first + start
+        length = np.linalg.norm(turn)
+        share = np.clip(np.linalg.norm(way) / length if length > 0.0 else 1.0, 1.0, 8.0)
+        there = start + 2.0 * share * way + share**2 * turn
+        there = start + np.clip(there - start, -REACH, REACH)
+        rate = np.linalg.norm(second - first) / max(float(np.linalg.norm(way)), 1e-12)
+        self._rate = float(np.clip(rate, 0.0, 0.99))
+        position, _ = self._conditional(sums, there)
+        if not np.isfinite(self._target.log_prior(position)):
+            there = second
+        self.position[self._scales] = there
+        return float(np.abs(there - start).max())
+
+    def _settle_scales(self, sums: ElementSums) -> None:
+        """Find the spread of the scales, and which factor each is a scale of."""
+        scales = self.position[self._scales]
+        position, sd = self._conditional(sums, scales)
+        spread, owner = np.ones(scales.size), np.full(scales.size, -1)
+        here = self._prior(self.position).diagonal
+        rate = getattr(self, "_rate", 0.0)
+        for k in range(scales.size):
+            away = np.zeros(scales.size)
+            away[k] = 1e-3
+            turn = [self._averaged(position, sd, scales + s * away)[1][k] for s in (1.0, -1.0)]
+            curvature = -(turn[0] - turn[1]) / 2e-3 * (1.0 - rate)
+            spread[k] = np.clip(max(curvature, 1e-12) ** -0.5, 1e-3, 3.0)
+            place = self.position.copy()
+            place[self._scales[k]] += 0.1
+            change = np.abs(self._prior(place).diagonal - here)
+            bent = [f for f, own in enumerate(self._factors)
+                    if (change[own] > CHANGED * (np.abs(here[own]) + 1e-12)).any()]  # fmt: skip
+            owner[k] = bent[0] if len(bent) == 1 else -1
+        self._spread, self._owner = spread, owner
+
+    def expanded(self) -> GroupedReference:
+        """Return the expansions of rows and prior at the centre."""
+        sums, prior = self._last, self._prior(self.position)
+        arrow, _ = self._arrow(sums)
+        n, factor = self._elements.border.size, arrow.border_factor
+        response = arrow.response @ factor
+        fixed = factor[:n]
+        bent = sums.hessian_of_elements @ response
+        along = sums.between @ fixed
+        coupled = along.T @ response
+        own = np.maximum(prior.diagonal, 0.0)
+        # -∂²/∂α_g∂w with α that follows w, over the precision.
+        turned = prior.diagonal[:, None] * response + prior.border[:, self._places].T @ factor
+        direction = turned / np.where(own > 0.0, own, np.inf)[:, None]
+        slope = prior.slope[self._places]
+        through = factor.T @ prior.slope[self._border] + response.T @ slope
+        return GroupedReference(
+            centre=np.ascontiguousarray(self.position),
+            border=self._border,
+            n_fixed=n,
+            places=self._places.astype(np.int64),
+            starts=self.starts,
+            border_factor=factor,
+            response=np.ascontiguousarray(response),
+            sd=np.sqrt(arrow.variances),
+            gw=fixed.T @ sums.border + response.T @ sums.elements,
+            ge=sums.elements,
+            Hww=fixed.T @ sums.border_hessian @ fixed + coupled + coupled.T + response.T @ bent,
+            Hew=along + bent,
+            he=sums.diagonal,
+            indptr=sums.cells.indptr.astype(np.int64),
+            indices=sums.cells.indices.astype(np.int64),
+            data=sums.cells.data,
+            prior_curvature=own,
+            prior_direction=direction,
+            border_slope=through - direction.T @ slope,
+            scales=self._scales.astype(np.int64),
+            scale_sd=self._spread,
+            scale_factor=self._owner,
+            rows=self.rows,
+            elements=self._elements,
+        )
