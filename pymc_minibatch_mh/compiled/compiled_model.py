@@ -374,6 +374,28 @@ class CompiledModel:
         return densities
 
     @cached_property
+    def prior_slopes(self) -> Callable:
+        """Value and gradient of the prior part, compiled: (position, context) -> shape (1 + d,)."""
+        theta = pt.vector("position", dtype="float64", shape=(self.factorization.size,))
+        context = pt.vector("context", dtype="int64")
+        values = {
+            self.factorization.position: theta,
+            self.factorization.other_values: read_others(self.factorization, context),
+        }
+        (value,) = clone_replace([self.factorization.prior], values)
+        with differentiable(self.factorization):
+            gradient = grad(value, theta, disconnected_inputs="ignore")
+        both = pt.concatenate([value[None], gradient])
+        graph = compiled_graph(self.factorization, [theta, context], [both], self.compile_kwargs)
+
+        @njit(nogil=True)
+        def slopes(theta, context):
+            (found,) = graph(theta, context)
+            return found
+
+        return slopes
+
+    @cached_property
     def prior(self) -> ScalarPrior | GraphPrior:
         """The prior part as one expression of scalars if it is small, else as a graph."""
         try:

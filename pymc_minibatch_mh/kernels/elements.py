@@ -137,9 +137,9 @@ class ElementState(NamedTuple):
     scratch: Scratch
 
 
-# Columns of the tallies: decisions, Σ of their acceptance probabilities, Σ of squared ratios of
-# kept rows to their ceilings, kept rows over κ, kept rows.
-DECISIONS, ACCEPTANCE, SQUARES, SIZE, KEPT = range(5)
+# Columns of the tallies: decisions, candidates over κ, Σ of squared ratios of kept rows to their
+# ceilings, kept rows over κ, kept rows.
+DECISIONS, CANDIDATES, SQUARES, SIZE, KEPT = range(5)
 #: Factors of the step of a scale, one of which is drawn for each move.
 _STEPS = np.array([0.3, 1.0, 3.0])
 #: Least share of the precision at the centre that a proposal has, and the most times of it.
@@ -215,26 +215,27 @@ def _expand_prior(own, f, e, position):
             found.mean[l], found.precision[l] = 0.0, own.geometry.precisions[l]
 
 
-@compiled(inlined=True)
-def _slope_of_rows(own, l, w, e):
-    """Return the slope of the rows' expansion along an element, but for its own e."""
-    geometry = own.geometry
-    slope = geometry.slopes[l] + inner_of_line(geometry.between, l, w, 0, w.size)
-    for k in range(geometry.cell_starts[l], geometry.cell_starts[l + 1]):
-        slope += geometry.cells[k] * e[geometry.cell_elements[k]]
-    return slope
+@compiled()
+def _find_slopes(own, f):
+    """Write the slope of the rows' expansion along each element of a factor, but for its own e."""
+    low, high = _places_of(own, f)
+    geometry, found = own.geometry, own.scratch
+    for l in range(low, high):
+        slope = geometry.slopes[l] + inner_of_line(geometry.between, l, found.w, 0, found.w.size)
+        for k in range(geometry.cell_starts[l], geometry.cell_starts[l + 1]):
+            slope += geometry.cells[k] * found.e[geometry.cell_elements[k]]
+        found.slope[l] = own.posterior.reference.inverse_temperature * slope
 
 
 @compiled()
-def _condition(own, f, w, position):
-    """Write the conditional means and precisions of the elements of a factor, and their slopes."""
+def _condition(own, f, position):
+    """Write the conditional means and precisions of the elements of a factor, given their slopes."""
     low, high = _places_of(own, f)
     found, geometry = own.scratch, own.geometry
     beta, nothing = own.posterior.reference.inverse_temperature, found.log_ratio
     nothing[low:high] = 0.0
     _expand_prior(own, f, nothing, position)
     for l in range(low, high):
-        found.slope[l] = beta * _slope_of_rows(own, l, w, found.e)
         precision = found.precision[l] - beta * geometry.hessian[l]
         precision = max(precision, _LEAST / (geometry.sd[l] * geometry.sd[l]))
         found.mean[l] = (found.slope[l] + found.mean[l]) / precision
@@ -361,6 +362,7 @@ def _test_rows(own, kind, f, ends, log_ratio, rng, counts):
         counts[entry.N_GROUPS_IN_FULL] += own.scratch.outside[0]
     kept = _keep_candidates(own, ends, kappa, shares, limit, rng)
     counts[entry.N_CANDIDATES] += kappa * limit
+    own.tallies[kind, CANDIDATES] += limit
     counts[entry.N_OBS] += kept.size
     if not kept.size:
         return True
@@ -519,7 +521,7 @@ def _move_border(own, rng, prior_here, counts):
         probability = _probability(log_ratio[0])
         counts[entry.LOG_RATIO] = log_ratio[0]
     counts[entry.INVALID] += not np.isfinite(cheap)
-    _count_decision(own, 0, probability)
+    own.tallies[0, DECISIONS] += 1.0
     counts[entry.ACCEPT_BORDER] += probability
     if goes_on and rng.random() < probability:
         copy_to(move.position, move.new)
@@ -529,12 +531,6 @@ def _move_border(own, rng, prior_here, counts):
     for l in range(found.e.size):
         found.moved[l] = inner_of_line(own.geometry.response, l, found.w, 0, n)
     return prior_here, goes_on
-
-
-@compiled(inlined=True)
-def _count_decision(own, kind, probability):
-    own.tallies[kind, DECISIONS] += 1.0
-    own.tallies[kind, ACCEPTANCE] += probability
 
 
 @compiled()
@@ -547,7 +543,8 @@ def _propose_elements(own, f, rng):
     low, high = _places_of(own, f)
     beta = own.posterior.reference.inverse_temperature
     copy_to(move.new, move.position)
-    _condition(own, f, found.w, move.new)
+    _find_slopes(own, f)
+    _condition(own, f, move.new)
     copy_to(found.new_e, found.e)
     for l in range(low, high):
         found.new_e[l] = found.mean[l] + rng.standard_normal() / np.sqrt(found.precision[l])
@@ -587,7 +584,6 @@ def _move_elements(own, f, rng, counts):
             move.position[geometry.places[l]] = move.new[geometry.places[l]]
             found.e[l] = found.new_e[l]
     own.tallies[1 + f, DECISIONS] += high - low
-    own.tallies[1 + f, ACCEPTANCE] += total
     counts[entry.ACCEPT_ELEMENTS] += total / (high - low) / geometry.densities.size
     return True
 
@@ -599,7 +595,8 @@ def _propose_scale(own, s, rng):
     f, place = geometry.scale_factors[s], geometry.scales[s]
     low, high = _places_of(own, f)
     copy_to(move.new, move.position)
-    _condition(own, f, found.w, move.new)
+    _find_slopes(own, f)
+    _condition(own, f, move.new)
     copy_to(found.new_e, found.e)
     log_jacobian = 0.0
     for l in range(low, high):
@@ -607,7 +604,7 @@ def _propose_scale(own, s, rng):
         log_jacobian += 0.5 * np.log(found.precision[l])
     step = geometry.scale_steps[s] * _STEPS[rng.integers(0, _STEPS.size)]
     move.new[place] = move.position[place] + step * rng.standard_normal()
-    _condition(own, f, found.w, move.new)
+    _condition(own, f, move.new)
     for l in range(low, high):
         found.new_e[l] = found.mean[l] + found.new_e[l] / np.sqrt(found.precision[l])
         log_jacobian -= 0.5 * np.log(found.precision[l])
@@ -639,7 +636,7 @@ def _move_scale(own, s, rng, prior_here, counts):
         ends = Ends(found.e, found.new_e, (norm, norm, 0.0))
         goes_on = _test_rows(own, kind, -1, ends, log_ratio, rng, counts)
         probability = _probability(log_ratio[0])
-    _count_decision(own, kind, probability)
+    own.tallies[kind, DECISIONS] += 1.0
     counts[entry.ACCEPT_SCALES] += probability / geometry.scales.size
     if goes_on and rng.random() < probability:
         copy_to(move.position, move.new)

@@ -18,8 +18,9 @@ from pymc_minibatch_mh.kernels.parts import Parts
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.efficiency import best_chi
 
-#: Seconds that an iteration takes without rows: for each element, and all else; and a row.
-_ELEMENT, _ITERATION, _ROW = 60e-9, 30e-6, 0.5e-6
+#: Seconds that an iteration takes without rows: for each element, and all else; a row, and a
+#: candidate.
+_ELEMENT, _ITERATION, _ROW, _CANDIDATE = 60e-9, 30e-6, 0.5e-6, 0.3e-6
 #: Kept rows to see before κ is chosen by them.
 _ENOUGH_ROWS = 50
 
@@ -55,10 +56,10 @@ class ElementMoves(Proposal):
         kappa = record.kappa.copy()
         fixed = _ITERATION + _ELEMENT * sum(self.sizes)
         together = (1, *self.sizes, *(1 for _ in range(self.n_scales)))
-        for kind, (decisions, _, squares, mass, kept) in enumerate(total):
+        for kind, (decisions, candidates, squares, mass, kept) in enumerate(total):
             if self.learns and kept > _ENOUGH_ROWS:
                 own = mass / decisions
-                cost = together[kind] * _ROW / fixed
+                cost = together[kind] * (_ROW + _CANDIDATE * candidates / mass) / fixed
                 kappa[kind] = 1.0 + own * best_chi([own], min(squares / kept, 1.0), cost)
         return Kinds(kappa)
 

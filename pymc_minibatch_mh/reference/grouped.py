@@ -222,7 +222,12 @@ class _Search:
         self._scales = np.setdiff1d(elements.others, locations)
 
     def _gradient(self, position: np.ndarray) -> np.ndarray:
-        return self._target.full_data.prior(position, hessian=False).gradient
+        return self._prior_slopes(position)[1:]
+
+    def _prior_slopes(self, position: np.ndarray) -> np.ndarray:
+        """Return value and gradient of the prior, shape (1 + d,)."""
+        found = self._target.compiled.prior_slopes(position, self._target.rows.context)
+        return np.asarray(found)
 
     def _locations(self, others: np.ndarray) -> np.ndarray:
         """Return the coordinates, of those that no row reads, in which the prior is quadratic."""
@@ -391,9 +396,9 @@ class _Search:
             place = position.copy()
             place[self._scales] = scales
             place[self._places] += side * sd
-            found = self._target.full_data.prior(place, hessian=False)
-            value += 0.5 * found.value
-            slope += 0.5 * found.gradient[self._scales]
+            found = self._prior_slopes(place)
+            value += 0.5 * float(found[0])
+            slope += 0.5 * found[1:][self._scales]
         return value, slope
 
     def _improved(self, sums: ElementSums, scales: np.ndarray) -> np.ndarray:
