@@ -143,14 +143,11 @@ def _look_up(
     middle = read.forms(centre[found.elements.border], centre[found.places])
     slack = 1e-12 * (np.abs(middle) + reach)
     boxes = [
-        Interval.rounded(u - r - e, u + r + e)
-        for u, r, e in zip(middle, reach, slack, strict=True)
+        Interval.rounded(u - r - e, u + r + e) for u, r, e in zip(middle, reach, slack, strict=True)
     ]
     boxes = within_support(function, boxes, *support)
     bounded = suprema(function, data, boxes, 3, [1] * m)
-    typical = np.sqrt(found.border.size) * norms + np.einsum(
-        "fmr,fr->mr", sizes, found.sd[chosen]
-    )
+    typical = np.sqrt(found.border.size) * norms + np.einsum("fmr,fr->mr", sizes, found.sd[chosen])
     units = np.zeros((m, size))
     for index, largest in bounded.items():
         whole = np.broadcast_to(largest, size) * np.prod([typical[a] for a in index], axis=0)

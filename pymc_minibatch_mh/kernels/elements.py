@@ -30,11 +30,12 @@ doi:10.1214/088342307000000014, on partial non-centring.
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 
 from pymc_minibatch_mh._jit import compiled
 from pymc_minibatch_mh.kernels import roles as entry
 from pymc_minibatch_mh.kernels.draw import generator_at
-from pymc_minibatch_mh.kernels.handle import function_at, record_at
+from pymc_minibatch_mh.kernels.handle import address_in, function_at, record_at
 from pymc_minibatch_mh.kernels.moves import Move, hold_against_bound
 from pymc_minibatch_mh.kernels.parts import (
     Ends,
@@ -45,8 +46,8 @@ from pymc_minibatch_mh.kernels.parts import (
     kept_share,
     sum_parts,
 )
-from pymc_minibatch_mh.kernels.posterior import BLOCK, Posterior, log_prior, read_block, read_drawn
-from pymc_minibatch_mh.kernels.roles import ELEMENTS, thin
+from pymc_minibatch_mh.kernels.posterior import BLOCK, Posterior, log_prior, read_drawn
+from pymc_minibatch_mh.kernels.roles import ELEMENTS, VECTOR, thin
 from pymc_minibatch_mh.kernels.slices import Slices, move_without_rows
 from pymc_minibatch_mh.kernels.vectors import copy_to, inner_of_line, scratch
 
@@ -113,12 +114,25 @@ class Scratch(NamedTuple):
     running: np.ndarray
     #: Log-densities of elements at three points, shape (3, L).
     at: np.ndarray
+    #: ‖w‖, ‖w'‖ and ‖w' - w‖ of a move, and the prior part at the position, shape (1,).
+    norms: np.ndarray
+    prior: np.ndarray
     #: Elements beyond their radii, shape (L + 1,).
     outside: np.ndarray
 
 
 class ElementState(NamedTuple):
-    """All that the iterations of one chain work with."""
+    """All that the iterations of one chain work with.
+
+    Moves and their test are called by address, as each is compiled again with all that calls it.
+    """
+
+    #: Addresses of the functions (``MOVE``) for the border, elements and scales, and of their test
+    #: (``TEST``).
+    move_border: int
+    move_elements: int
+    move_scale: int
+    test_rows: int
 
     posterior: Posterior
     #: The record of a Poisson test, with χ = 1: rates are raised by κ - 1 in the place of χ C M.
@@ -137,6 +151,14 @@ class ElementState(NamedTuple):
     scratch: Scratch
 
 
+#: (address of ElementState, factor or scale, counts) -> whether the chain goes on.
+MOVED = types.int64(types.int64, types.int64, VECTOR)
+MOVE = types.FunctionType(MOVED)
+
+#: (address of ElementState, kind of move, factor or -1, log ratios, counts) -> the same.
+TESTED = types.int64(types.int64, types.int64, types.int64, VECTOR, VECTOR)
+TEST = types.FunctionType(TESTED)
+
 # Columns of the tallies: decisions, candidates over κ, Σ of squared ratios of kept rows to their
 # ceilings, kept rows over κ, kept rows.
 DECISIONS, CANDIDATES, SQUARES, SIZE, KEPT = range(5)
@@ -147,9 +169,14 @@ _LEAST, _MOST = 0.05, 20.0
 
 
 @compiled(inlined=True)
-def _places_of(own, f):
-    first = own.parts.first
-    return first[f], first[f + 1]
+def _generator(generator):
+    return generator_at(generator[0], generator[1], generator[2], generator[3])
+
+
+@compiled(inlined=True)
+def _ends(found):
+    """Return both ends of the move that lies in the memory of an iteration."""
+    return Ends(found.e, found.new_e, (found.norms[0], found.norms[1], found.norms[2]))
 
 
 @compiled(inlined=True)
@@ -176,37 +203,40 @@ def _find_coordinates(geometry, centre, position, found):
 
 
 @compiled()
-def _write_elements(own, e, f, position):
+def _write_elements(handle, e, f, position):
     """Write the elements of a factor for given R w and e."""
-    low, high = _places_of(own, f)
+    own = record_at(handle)
+    low, high = own.parts.first[f], own.parts.first[f + 1]
     for l in range(low, high):
         place = own.geometry.places[l]
         position[place] = own.posterior.reference.centre[place] + own.scratch.moved[l] + e[l]
 
 
 @compiled(inlined=True)
-def _densities(own, f, position, out):
+def _densities(handle, f, position, out):
     """Write the prior's log-density of each element of a factor to its part of `out`, (L,)."""
-    low, high = _places_of(own, f)
+    own = record_at(handle)
+    low, high = own.parts.first[f], own.parts.first[f + 1]
     address, context = own.geometry.densities[f], own.posterior.space.context
     function_at(address, ELEMENTS)(position, context, out[low:high])
 
 
 @compiled()
-def _expand_prior(own, f, e, position):
+def _expand_prior(handle, f, e, position):
     """Write slope and precision of the prior of each element of a factor, at some e.
 
     They are differences over a standard deviation either way, and overwrite `scratch.mean` and
     `scratch.precision`; where there are none, as at the end of a support, they are 0 and those of
     the centre. The elements of `position` are overwritten.
     """
-    low, high = _places_of(own, f)
+    own = record_at(handle)
+    low, high = own.parts.first[f], own.parts.first[f + 1]
     found, sd, centre = own.scratch, own.geometry.sd, own.posterior.reference.centre
     for k in range(3):
         for l in range(low, high):
             place = own.geometry.places[l]
             position[place] = centre[place] + found.moved[l] + e[l] + (k - 1) * sd[l]
-        _densities(own, f, position, found.at[k])
+        _densities(handle, f, position, found.at[k])
     for l in range(low, high):
         back, middle, forth = found.at[0, l], found.at[1, l], found.at[2, l]
         found.mean[l] = (forth - back) / (2.0 * sd[l])
@@ -216,9 +246,10 @@ def _expand_prior(own, f, e, position):
 
 
 @compiled()
-def _find_slopes(own, f):
+def _find_slopes(handle, f):
     """Write the slope of the rows' expansion along each element of a factor, but for its own e."""
-    low, high = _places_of(own, f)
+    own = record_at(handle)
+    low, high = own.parts.first[f], own.parts.first[f + 1]
     geometry, found = own.geometry, own.scratch
     for l in range(low, high):
         slope = geometry.slopes[l] + inner_of_line(geometry.between, l, found.w, 0, found.w.size)
@@ -228,13 +259,14 @@ def _find_slopes(own, f):
 
 
 @compiled()
-def _condition(own, f, position):
+def _condition(handle, f, position):
     """Write the conditional means and precisions of the elements of a factor, given their slopes."""
-    low, high = _places_of(own, f)
+    own = record_at(handle)
+    low, high = own.parts.first[f], own.parts.first[f + 1]
     found, geometry = own.scratch, own.geometry
     beta, nothing = own.posterior.reference.inverse_temperature, found.log_ratio
     nothing[low:high] = 0.0
-    _expand_prior(own, f, nothing, position)
+    _expand_prior(handle, f, nothing, position)
     for l in range(low, high):
         precision = found.precision[l] - beta * geometry.hessian[l]
         precision = max(precision, _LEAST / (geometry.sd[l] * geometry.sd[l]))
@@ -242,49 +274,51 @@ def _condition(own, f, position):
         found.precision[l] = precision
 
 
-@compiled(inlined=True)
-def _label(own, f, row):
-    """Return the decision that a row belongs to, in a move of a factor's elements or, at -1, all.
-
-    It is -1 for a row that reads no element of the factor.
-    """
-    return own.parts.elements[row, f] if f >= 0 else 0
-
-
 @compiled()
-def _read_in_full(own, f, rows, log_ratio, counts):
-    """Add the changes of some rows to the log ratios of their decisions."""
-    beta = own.posterior.reference.inverse_temperature
+def _read(handle, kind, f, rows, in_full, log_ratio, counts):
+    """Add what rows say to the log ratios of their decisions.
+
+    Rows that are read in full add their changes; others were kept by their ceilings, and are
+    thinned.
+    """
+    own = record_at(handle)
+    rng, ends = _generator(own.generator), _ends(own.scratch)
+    beta, raised, tally = (
+        own.posterior.reference.inverse_temperature,
+        own.kinds.kappa[kind] - 1.0,
+        own.tallies[kind],
+    )
     numbers, differences, scales = np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
     for first in range(0, rows.size, BLOCK):
         drawn = rows[first : first + BLOCK]
         some = numbers[: drawn.size]
         read_drawn(own.posterior, own.move, drawn, some, differences, scales)
         for i in range(some.size):
-            label = _label(own, f, some[i])
-            if label >= 0:
+            label = own.parts.elements[some[i], f] if f >= 0 else 0
+            if label < 0:
+                continue
+            if in_full:
                 log_ratio[label] += beta * differences[i]
                 counts[entry.INVALID] += not np.isfinite(differences[i])
+                continue
+            bound, largest = ceiling(own.parts, ends, some[i]), counts[entry.BOUND_RATIO]
+            ratio = hold_against_bound(some[i], differences[i], scales[i], bound, beta, counts)
+            if not counts[entry.BOUND_RATIO] <= max(largest, 1.0):
+                copy_to(own.worst_move[0], own.move.position)
+                copy_to(own.worst_move[1], own.move.new)
+            tally[SQUARES] += ratio * ratio
+            change = min(max(-beta * differences[i], -bound), bound)
+            keep, added = thin(change, bound, raised, own.test)
+            if rng.random() < keep:
+                log_ratio[label] += added
 
 
 @compiled()
-def _read_all(own, f, log_ratio, counts):
-    """Add the changes of all rows to the log ratios of their decisions."""
-    beta, total = own.posterior.reference.inverse_temperature, own.parts.border.size
-    numbers, differences, scales = np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
-    for first in range(0, total, BLOCK):
-        n = read_block(own.posterior, own.move, first, numbers, differences, scales)
-        for i in range(n):
-            label = _label(own, f, numbers[i])
-            if label >= 0:
-                log_ratio[label] += beta * differences[i]
-    counts[entry.FULL_PASS] += 1.0
-
-
-@compiled()
-def _rows_outside(own, ends):
+def _rows_outside(handle):
     """Return the rows of elements beyond their radii, each once."""
+    own = record_at(handle)
     parts, outside, most = own.parts, own.scratch.outside, 0
+    ends = _ends(own.scratch)
     for k in range(1, outside[0] + 1):
         most += parts.starts[outside[k] + 1] - parts.starts[outside[k]]
     rows, count = np.empty(most, np.int64), 0
@@ -298,75 +332,63 @@ def _rows_outside(own, ends):
 
 
 @compiled()
-def _keep_candidates(own, ends, kappa, shares, limit, rng):
+def _keep_candidates(handle, kappa, shares, limit):
     """Return the candidates that are kept by their ceilings, with repetition."""
+    own = record_at(handle)
+    rng, ends = _generator(own.generator), _ends(own.scratch)
     left, count = rng.poisson(kappa * limit), 0
     kept = np.empty(left, np.int64)
     some_outside = own.scratch.outside[0] > 0
     for _ in range(left):
         row = draw_candidate(own.parts, shares, own.scratch.running, rng)
         share, _ = kept_share(own.parts, ends, shares, limit, row)
-        if rng.random() < share and not (
-            some_outside and first_outside(own.parts, ends, row) >= 0
-        ):
+        if rng.random() < share and not (some_outside and first_outside(own.parts, ends, row) >= 0):
             kept[count] = row
             count += 1
     return kept[:count]
 
 
 @compiled()
-def _thin_kept(own, kind, f, ends, kept, log_ratio, rng, counts):
-    """Read the rows that were kept, and add what they say; return whether bounds hold."""
-    posterior, test, tally = own.posterior, own.test, own.tallies[kind]
-    beta, raised = posterior.reference.inverse_temperature, own.kinds.kappa[kind] - 1.0
-    differences, scales = np.empty(kept.size), np.empty(kept.size)
-    rows = np.empty(kept.size, np.int64)
-    read_drawn(posterior, own.move, kept, rows, differences, scales)
-    for i in range(kept.size):
-        bound = ceiling(own.parts, ends, rows[i])
-        largest = counts[entry.BOUND_RATIO]
-        ratio = hold_against_bound(rows[i], differences[i], scales[i], bound, beta, counts)
-        if not counts[entry.BOUND_RATIO] <= max(largest, 1.0):
-            copy_to(own.worst_move[0], own.move.position)
-            copy_to(own.worst_move[1], own.move.new)
-        tally[SQUARES] += ratio * ratio
-        change = min(max(-beta * differences[i], -bound), bound)
-        keep, added = thin(change, bound, raised, test)
-        label = _label(own, f, rows[i])
-        if rng.random() < keep and label >= 0:
-            log_ratio[label] += added
-    tally[KEPT] += kept.size
-    tally[SIZE] += kept.size / own.kinds.kappa[kind]
-    return counts[entry.BOUND_RATIO] <= 1.0 or test.tolerates != 0
+def _read_all(handle, kind, f, log_ratio, counts):
+    """Read all rows in full."""
+    total = record_at(handle).parts.border.size
+    for first in range(0, total, BLOCK):
+        rows = np.arange(first, min(first + BLOCK, total))
+        _read(handle, kind, f, rows, True, log_ratio, counts)
+    counts[entry.FULL_PASS] += 1.0
+    counts[entry.N_OBS] += total
 
 
 @compiled()
-def _test_rows(own, kind, f, ends, log_ratio, rng, counts):
+def test_rows(handle, kind, f, log_ratio, counts):
     """Add to each decision's log ratio what rows say; return whether the chain goes on.
 
     The move is `own.move`; decisions are those of a factor's elements, or at f = -1 a single one.
     """
-    parts, kappa = own.parts, own.kinds.kappa[kind]
-    shares = scratch(parts.first.size, np.float64)
-    limit = sum_parts(parts, ends, shares, own.scratch.running, own.scratch.outside)
+    own = record_at(handle)
+    parts, kappa, outside = own.parts, own.kinds.kappa[kind], own.scratch.outside
+    ends, shares = _ends(own.scratch), scratch(parts.first.size, np.float64)
+    limit = sum_parts(parts, ends, shares, own.scratch.running, outside)
     counts[entry.N_LOOKS] += 1.0
     beyond = not max(ends.border[0], ends.border[1]) <= parts.border_radius
     if beyond or not kappa * limit <= own.test.max_rate:
-        _read_all(own, f, log_ratio, counts)
-        counts[entry.N_OBS] += parts.border.size
-        return True
-    if own.scratch.outside[0]:
-        rows = _rows_outside(own, ends)
-        _read_in_full(own, f, rows, log_ratio, counts)
+        _read_all(handle, kind, f, log_ratio, counts)
+        return 1
+    if outside[0]:
+        rows = _rows_outside(handle)
+        _read(handle, kind, f, rows, True, log_ratio, counts)
         counts[entry.N_OBS] += rows.size
-        counts[entry.N_GROUPS_IN_FULL] += own.scratch.outside[0]
-    kept = _keep_candidates(own, ends, kappa, shares, limit, rng)
+        counts[entry.N_GROUPS_IN_FULL] += outside[0]
+    kept = _keep_candidates(handle, kappa, shares, limit)
     counts[entry.N_CANDIDATES] += kappa * limit
-    own.tallies[kind, CANDIDATES] += limit
     counts[entry.N_OBS] += kept.size
-    if not kept.size:
-        return True
-    return _thin_kept(own, kind, f, ends, kept, log_ratio, rng, counts)
+    tally = own.tallies[kind]
+    tally[CANDIDATES] += limit
+    tally[KEPT] += kept.size
+    tally[SIZE] += kept.size / kappa
+    if kept.size:
+        _read(handle, kind, f, kept, False, log_ratio, counts)
+    return 1 if counts[entry.BOUND_RATIO] <= 1.0 or own.test.tolerates else 0
 
 
 @compiled(inlined=True)
@@ -376,9 +398,9 @@ def _probability(log_ratio):
 
 
 @compiled(inlined=True)
-def _passes_first_stage(own, cheap, rng):
+def _passes_first_stage(delayed, cheap, rng):
     """Return whether a move goes on to its rows: delayed acceptance has the cheap part decide."""
-    return own.test.delayed == 0 or rng.random() < _probability(cheap)
+    return delayed == 0 or rng.random() < _probability(cheap)
 
 
 @compiled()
@@ -414,12 +436,13 @@ def _solve(factor, right):
 
 
 @compiled()
-def _border_slopes(own, position, slopes, matrix):
+def _border_slopes(handle, position, slopes, matrix):
     """Write the slope in w of rows and prior at w = 0, and the precision of w given all e.
 
     Of `position` the border and the elements are overwritten. Returned is nothing that depends on
     the border's own place.
     """
+    own = record_at(handle)
     geometry, found = own.geometry, own.scratch
     n, beta = geometry.border.size, own.posterior.reference.inverse_temperature
     for j in range(n):
@@ -429,8 +452,8 @@ def _border_slopes(own, position, slopes, matrix):
             matrix[i, j] = 1.0 if i == j else 0.0
     found.moved[:] = 0.0
     for f in range(geometry.densities.size):
-        low, high = _places_of(own, f)
-        _expand_prior(own, f, found.e, position)
+        low, high = own.parts.first[f], own.parts.first[f + 1]
+        _expand_prior(handle, f, found.e, position)
         total = 0.0
         for l in range(low, high):
             total += found.precision[l]
@@ -445,8 +468,9 @@ def _border_slopes(own, position, slopes, matrix):
 
 
 @compiled()
-def _propose_border(own, rng, slopes, matrix):
+def _propose_border(handle, rng, slopes, matrix):
     """Propose w' from its conditional normal; return log q(w | w') - log q(w' | w)."""
+    own = record_at(handle)
     found, n = own.scratch, slopes.size
     mean, noise = scratch(n, np.float64), scratch(n, np.float64)
     copy_to(mean, slopes)
@@ -468,8 +492,9 @@ def _propose_border(own, rng, slopes, matrix):
 
 
 @compiled()
-def _change_of_border(own, slopes):
+def _change_of_border(handle, slopes):
     """Return the change of the rows' expansion from w to w', of which e stays as it is."""
+    own = record_at(handle)
     geometry, found, n = own.geometry, own.scratch, slopes.size
     total = 0.0
     for j in range(n):
@@ -486,8 +511,9 @@ def _change_of_border(own, slopes):
 
 
 @compiled()
-def _write_border(own, position):
+def _write_border(handle, position):
     """Write border and elements of a position for w' and e; R w' overwrites `scratch.moved`."""
+    own = record_at(handle)
     geometry, found, n = own.geometry, own.scratch, own.geometry.border.size
     centre = own.posterior.reference.centre
     for i in range(n):
@@ -500,24 +526,26 @@ def _write_border(own, position):
 
 
 @compiled()
-def _move_border(own, rng, prior_here, counts):
-    """Move the border; return the prior part at the end, and whether the chain goes on."""
-    found, move, n = own.scratch, own.move, own.geometry.border.size
-    slopes, matrix = scratch(n, np.float64), np.empty((n, n))
+def move_border(handle, _, counts):
+    """Move the border; return whether the chain goes on."""
+    own = record_at(handle)
+    found, move, n, rng = own.scratch, own.move, own.geometry.border.size, _generator(own.generator)
+    slopes, matrix, log_ratio = scratch(n, np.float64), np.empty((n, n)), scratch(1, np.float64)
     copy_to(move.new, move.position)
-    _border_slopes(own, move.new, slopes, matrix)
-    log_q = _propose_border(own, rng, slopes, matrix)
-    _write_border(own, move.new)
+    _border_slopes(handle, move.new, slopes, matrix)
+    log_q = _propose_border(handle, rng, slopes, matrix)
+    _write_border(handle, move.new)
     prior_there = log_prior(own.posterior, move.new)
-    cheap = prior_there - prior_here + log_q + _change_of_border(own, slopes)
-    probability, goes_on = 0.0, True
-    if np.isfinite(cheap) and _passes_first_stage(own, cheap, rng):
-        log_ratio = scratch(1, np.float64)
+    cheap = prior_there - found.prior[0] + log_q + _change_of_border(handle, slopes)
+    probability, goes_on = 0.0, 1
+    if np.isfinite(cheap) and _passes_first_stage(own.test.delayed, cheap, rng):
         log_ratio[0] = 0.0 if own.test.delayed else cheap
         for i in range(n):
             slopes[i] = found.new_w[i] - found.w[i]
-        norms = (_norm(found.w), _norm(found.new_w), _norm(slopes))
-        goes_on = _test_rows(own, 0, -1, Ends(found.e, found.e, norms), log_ratio, rng, counts)
+        found.norms[0], found.norms[1] = _norm(found.w), _norm(found.new_w)
+        found.norms[2] = _norm(slopes)
+        copy_to(found.new_e, found.e)
+        goes_on = function_at(own.test_rows, TEST)(address_in(handle), 0, -1, log_ratio, counts)
         probability = _probability(log_ratio[0])
         counts[entry.LOG_RATIO] = log_ratio[0]
     counts[entry.INVALID] += not np.isfinite(cheap)
@@ -527,30 +555,39 @@ def _move_border(own, rng, prior_here, counts):
         copy_to(move.position, move.new)
         copy_to(found.w, found.new_w)
         counts[entry.ACCEPTED] += 1.0
-        return prior_there, goes_on
+        found.prior[0] = prior_there
+        return 1
     for l in range(found.e.size):
         found.moved[l] = inner_of_line(own.geometry.response, l, found.w, 0, n)
-    return prior_here, goes_on
+    return goes_on
+
+
+@compiled(inlined=True)
+def _stay_on_border(found):
+    """Have the border stay where it is in the next move."""
+    found.norms[0] = found.norms[1] = _norm(found.w)
+    found.norms[2] = 0.0
 
 
 @compiled()
-def _propose_elements(own, f, rng):
+def _propose_elements(handle, f, rng):
     """Propose all elements of a factor; write the cheap part of each one's log ratio.
 
     Elements that it rejects stay where they are, and change no row.
     """
+    own = record_at(handle)
     found, move, geometry = own.scratch, own.move, own.geometry
-    low, high = _places_of(own, f)
+    low, high = own.parts.first[f], own.parts.first[f + 1]
     beta = own.posterior.reference.inverse_temperature
     copy_to(move.new, move.position)
-    _find_slopes(own, f)
-    _condition(own, f, move.new)
+    _find_slopes(handle, f)
+    _condition(handle, f, move.new)
     copy_to(found.new_e, found.e)
     for l in range(low, high):
         found.new_e[l] = found.mean[l] + rng.standard_normal() / np.sqrt(found.precision[l])
-    _write_elements(own, found.new_e, f, move.new)
-    _densities(own, f, move.position, found.at[0])
-    _densities(own, f, move.new, found.at[1])
+    _write_elements(handle, found.new_e, f, move.new)
+    _densities(handle, f, move.position, found.at[0])
+    _densities(handle, f, move.new, found.at[1])
     for l in range(low, high):
         here, there = found.e[l], found.new_e[l]
         squares = there * there - here * here
@@ -558,7 +595,7 @@ def _propose_elements(own, f, rng):
         cheap = found.at[1, l] - found.at[0, l] + found.slope[l] * (there - here)
         cheap += 0.5 * beta * geometry.hessian[l] * squares
         cheap += 0.5 * found.precision[l] * (away_there * away_there - away_here * away_here)
-        if np.isfinite(cheap) and _passes_first_stage(own, cheap, rng):
+        if np.isfinite(cheap) and _passes_first_stage(own.test.delayed, cheap, rng):
             found.log_ratio[l] = 0.0 if own.test.delayed else cheap
         else:
             found.log_ratio[l] = -np.inf
@@ -567,15 +604,15 @@ def _propose_elements(own, f, rng):
 
 
 @compiled()
-def _move_elements(own, f, rng, counts):
+def move_elements(handle, f, counts):
     """Move the elements of a factor, each by itself; return whether the chain goes on."""
-    found, move, geometry = own.scratch, own.move, own.geometry
-    low, high = _places_of(own, f)
-    _propose_elements(own, f, rng)
-    norm = _norm(found.w)
-    ends = Ends(found.e, found.new_e, (norm, norm, 0.0))
-    if not _test_rows(own, 1 + f, f, ends, found.log_ratio, rng, counts):
-        return False
+    own = record_at(handle)
+    found, move, geometry, rng = own.scratch, own.move, own.geometry, _generator(own.generator)
+    low, high = own.parts.first[f], own.parts.first[f + 1]
+    _propose_elements(handle, f, rng)
+    _stay_on_border(found)
+    if not function_at(own.test_rows, TEST)(address_in(handle), 1 + f, f, found.log_ratio, counts):
+        return 0
     total = 0.0
     for l in range(low, high):
         probability = _probability(found.log_ratio[l])
@@ -585,18 +622,19 @@ def _move_elements(own, f, rng, counts):
             found.e[l] = found.new_e[l]
     own.tallies[1 + f, DECISIONS] += high - low
     counts[entry.ACCEPT_ELEMENTS] += total / (high - low) / geometry.densities.size
-    return True
+    return 1
 
 
 @compiled()
-def _propose_scale(own, s, rng):
+def _propose_scale(handle, s, rng):
     """Propose a scale with the elements of its factor; return the logarithm of the Jacobian."""
+    own = record_at(handle)
     found, move, geometry = own.scratch, own.move, own.geometry
     f, place = geometry.scale_factors[s], geometry.scales[s]
-    low, high = _places_of(own, f)
+    low, high = own.parts.first[f], own.parts.first[f + 1]
     copy_to(move.new, move.position)
-    _find_slopes(own, f)
-    _condition(own, f, move.new)
+    _find_slopes(handle, f)
+    _condition(handle, f, move.new)
     copy_to(found.new_e, found.e)
     log_jacobian = 0.0
     for l in range(low, high):
@@ -604,82 +642,83 @@ def _propose_scale(own, s, rng):
         log_jacobian += 0.5 * np.log(found.precision[l])
     step = geometry.scale_steps[s] * _STEPS[rng.integers(0, _STEPS.size)]
     move.new[place] = move.position[place] + step * rng.standard_normal()
-    _condition(own, f, move.new)
+    _condition(handle, f, move.new)
     for l in range(low, high):
         found.new_e[l] = found.mean[l] + found.new_e[l] / np.sqrt(found.precision[l])
         log_jacobian -= 0.5 * np.log(found.precision[l])
-    _write_elements(own, found.new_e, f, move.new)
+    _write_elements(handle, found.new_e, f, move.new)
     return log_jacobian
 
 
 @compiled()
-def _move_scale(own, s, rng, prior_here, counts):
+def move_scale(handle, s, counts):
     """Move a scale and the elements of its factor by partial non-centring.
 
-    Returned are the prior part at the end, and whether the chain goes on.
+    Returned is whether the chain goes on.
     """
-    found, move, geometry = own.scratch, own.move, own.geometry
-    kind = 1 + geometry.densities.size + s
-    beta = own.posterior.reference.inverse_temperature
-    cheap = _propose_scale(own, s, rng)
-    low, high = _places_of(own, geometry.scale_factors[s])
-    for l in range(low, high):
+    own = record_at(handle)
+    found, move, geometry, rng = own.scratch, own.move, own.geometry, _generator(own.generator)
+    f, log_ratio = geometry.scale_factors[s], scratch(1, np.float64)
+    cheap = _propose_scale(handle, s, rng)
+    for l in range(own.parts.first[f], own.parts.first[f + 1]):
         here, there = found.e[l], found.new_e[l]
         cheap += found.slope[l] * (there - here)
-        cheap += 0.5 * beta * geometry.hessian[l] * (there * there - here * here)
+        cheap += (
+            0.5
+            * own.posterior.reference.inverse_temperature
+            * geometry.hessian[l]
+            * (there * there - here * here)
+        )
     prior_there = log_prior(own.posterior, move.new)
-    cheap += prior_there - prior_here
-    probability, goes_on, norm = 0.0, True, _norm(found.w)
-    if np.isfinite(cheap) and _passes_first_stage(own, cheap, rng):
-        log_ratio = scratch(1, np.float64)
+    cheap += prior_there - found.prior[0]
+    probability, goes_on, kind = 0.0, 1, 1 + geometry.densities.size + s
+    if np.isfinite(cheap) and _passes_first_stage(own.test.delayed, cheap, rng):
         log_ratio[0] = 0.0 if own.test.delayed else cheap
-        ends = Ends(found.e, found.new_e, (norm, norm, 0.0))
-        goes_on = _test_rows(own, kind, -1, ends, log_ratio, rng, counts)
+        _stay_on_border(found)
+        goes_on = function_at(own.test_rows, TEST)(address_in(handle), kind, -1, log_ratio, counts)
         probability = _probability(log_ratio[0])
     own.tallies[kind, DECISIONS] += 1.0
     counts[entry.ACCEPT_SCALES] += probability / geometry.scales.size
     if goes_on and rng.random() < probability:
         copy_to(move.position, move.new)
         copy_to(found.e, found.new_e)
-        return prior_there, goes_on
-    return prior_here, goes_on
+        found.prior[0] = prior_there
+    return goes_on
 
 
 @compiled()
-def _iterate(own, rng, counts):
+def _iterate(handle, counts):
     """Make one move of every kind; return whether the chain goes on."""
-    posterior, move = own.posterior, own.move
-    _find_coordinates(own.geometry, posterior.reference.centre, move.position, own.scratch)
-    here = log_prior(posterior, move.position)
-    here, goes_on = _move_border(own, rng, here, counts)
+    own = record_at(handle)
+    posterior, move, found, address = own.posterior, own.move, own.scratch, address_in(handle)
+    _find_coordinates(own.geometry, posterior.reference.centre, move.position, found)
+    found.prior[0] = log_prior(posterior, move.position)
+    goes_on = function_at(own.move_border, MOVE)(address, 0, counts)
     for f in range(own.geometry.densities.size):
-        goes_on = goes_on and _move_elements(own, f, rng, counts)
+        goes_on = goes_on and function_at(own.move_elements, MOVE)(address, f, counts)
+    found.prior[0] = log_prior(posterior, move.position)
+    for s in range(own.geometry.scales.size):
+        goes_on = goes_on and function_at(own.move_scale, MOVE)(address, s, counts)
     if not goes_on:
         return False
-    here = log_prior(posterior, move.position)
-    for s in range(own.geometry.scales.size):
-        here, goes_on = _move_scale(own, s, rng, here, counts)
-        if not goes_on:
-            return False
+    prior, context = posterior.prior, posterior.space.context
     _, evaluations = move_without_rows(
-        move.position, own.slices, posterior.prior, posterior.space.context, here, rng
+        move.position, own.slices, prior, context, found.prior[0], _generator(own.generator)
     )
     counts[entry.N_PRIOR] += evaluations
-    kinds = 2.0 + (own.geometry.scales.size > 0)
     made = counts[entry.ACCEPT_BORDER] + counts[entry.ACCEPT_ELEMENTS] + counts[entry.ACCEPT_SCALES]
-    counts[entry.ACCEPT] = made / kinds
+    counts[entry.ACCEPT] = made / (2.0 + (own.geometry.scales.size > 0))
     return True
 
 
 @compiled()
 def run_elements(handle, n_updates, draws, counts):
     """Make draws of a chain, as :func:`pymc_minibatch_mh.kernels.run.run` does."""
-    own = record_at(handle)
-    rng = generator_at(own.generator[0], own.generator[1], own.generator[2], own.generator[3])
+    position = record_at(handle).move.position
     for k in range(draws.shape[0]):
         for _ in range(n_updates):
-            if not _iterate(own, rng, counts[k]):
-                copy_to(draws[k], own.move.position)
+            if not _iterate(handle, counts[k]):
+                copy_to(draws[k], position)
                 return k + 1
-        copy_to(draws[k], own.move.position)
+        copy_to(draws[k], position)
     return draws.shape[0]

@@ -105,9 +105,7 @@ def elements_of(factorization: Factorization, functions: Sequence[RowFunction]) 
             taken[place] = name
         factors.append(Factor(name, places, tuple(map(tuple, found[own]))))
     others = sorted(set(range(factorization.size)) - set(taken) - border)
-    return Elements(
-        tuple(factors), np.array(sorted(border), np.int64), np.array(others, np.int64)
-    )
+    return Elements(tuple(factors), np.array(sorted(border), np.int64), np.array(others, np.int64))
 
 
 def _require_one_index(name: str, readings: Sequence[Sequence[tuple[int, Monomial]]]) -> None:
@@ -192,9 +190,7 @@ class _Labels:
         asked = {v for node in nodes for v in (*node.inputs, *node.outputs)} | set(graphs)
         values = [v for v in asked if not isinstance(v, Constant) and hasattr(v.type, "ndim")]
         # Shapes, and the indices of operations that move numbers, are those at any position.
-        at = pytensor.function(
-            [position, others], values, mode=IN_PYTHON, on_unused_input="ignore"
-        )
+        at = pytensor.function([position, others], values, mode=IN_PYTHON, on_unused_input="ignore")
         with np.errstate(all="ignore"):
             found = at(np.full(labels.size, 0.5), np.zeros(others.type.shape or 0))
         self._values: dict[Variable, Any] = dict(zip(values, found, strict=True))

@@ -47,4 +47,3 @@ def best_chi(
         low, high = finer[max(top - 1, 0)], finer[min(top + 1, _FINER - 1)]
     found = np.array([0.0, _CHI_GRID[best], math.exp(0.5 * (low + high))])
     return float(found[np.argmax(efficiency(found))])
-

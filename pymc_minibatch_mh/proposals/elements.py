@@ -7,11 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pymc_minibatch_mh.kernels.elements import (
+    MOVED,
+    TESTED,
     ElementState,
     Geometry,
     Kinds,
     Scratch,
+    move_border,
+    move_elements,
+    move_scale,
     run_elements,
+    test_rows,
 )
 from pymc_minibatch_mh.kernels.handle import LinkedRecord, address_of
 from pymc_minibatch_mh.kernels.parts import Parts
@@ -67,21 +73,29 @@ class ElementMoves(Proposal):
         """Return the κ of the border."""
         return float(record.kappa[0])
 
-    def kernel_state(
-        self, posterior: Any, record: Any, test: Any, *others: Any
-    ) -> LinkedRecord:
+    def kernel_state(self, posterior: Any, record: Any, test: Any, *others: Any) -> LinkedRecord:
         """Return all that the loop works with."""
         updates: Updates = record
         own = updates.geometry
         n, size = own.border.size, own.places.size
         border, elements = np.empty((2, n)), np.empty((8, size))
-        room = Scratch(*border, *elements, np.empty((3, size)), np.empty(size + 1, np.int64))
+        room = Scratch(
+            *border, *elements, np.empty((3, size)), np.empty(3), np.empty(1),
+            np.empty(size + 1, np.int64),
+        )  # fmt: skip
         generator, move, tallies, worst_move, slices = others
         # Ceilings are raised by κ - 1, in the place of χ C M.
         state = ElementState(
-            posterior, test._replace(chi=1.0), own, updates.parts, updates.kinds, generator, move, tallies,
-            worst_move, slices, room,
+            0, 0, 0, 0, posterior, test._replace(chi=1.0), own, updates.parts, updates.kinds,
+            generator, move, tallies, worst_move, slices, room,
         )  # fmt: skip
+        found = LinkedRecord(state)
+        state = state._replace(
+            move_border=found.function(move_border, MOVED.return_type, *MOVED.args[1:]),
+            move_elements=found.function(move_elements, MOVED.return_type, *MOVED.args[1:]),
+            move_scale=found.function(move_scale, MOVED.return_type, *MOVED.args[1:]),
+            test_rows=found.function(test_rows, TESTED.return_type, *TESTED.args[1:]),
+        )
         return LinkedRecord(state, keeps=(LinkedRecord(updates.kinds), updates.functions))
 
     def linked(self, record: Kinds, plan: Any) -> Any:

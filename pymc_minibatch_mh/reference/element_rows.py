@@ -132,7 +132,9 @@ class ElementRows:
 
         def of_chunk(k: int) -> list[np.ndarray]:
             read = self.chunks[k]
-            found = self._derivatives(self._compiled.slopes(), read, border, elements, _n_slopes(read))
+            found = self._derivatives(
+                self._compiled.slopes(), read, border, elements, _n_slopes(read)
+            )
             own = cells[0][k] if several else np.empty((0, 0), np.int64)
             return self._summed(read, found, own, cells[1].size)
 

@@ -168,7 +168,9 @@ class GroupedReference:
 
     def draw(self, rng: np.random.Generator, scale: float) -> np.ndarray:
         """Return a position from the Gaussian approximation, `scale` times as wide."""
-        w, e, away = (rng.standard_normal(k) for k in (self.border.size, self.sd.size, self.scales.size))
+        w, e, away = (
+            rng.standard_normal(k) for k in (self.border.size, self.sd.size, self.scales.size)
+        )
         scales = self.centre[self.scales] + scale * self.scale_sd * away
         return self.position(scale * w, scale * self.sd * e, scales)
 
@@ -310,9 +312,7 @@ class _Search:
         slopes = slope, prior.slope[self._places] + beta * sums.elements
         return self._positive(border, between, within), slopes
 
-    def _positive(
-        self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array
-    ) -> Arrow:
+    def _positive(self, border: np.ndarray, between: np.ndarray, within: sparse.csr_array) -> Arrow:
         """Return a precision, with as little added to its diagonal as makes it positive."""
         n_first, diagonal = int(self.starts[1]), within.diagonal()
         for ridge in (0.0, 1e-8, 1e-4, 1e-2, 1.0, 100.0):
