@@ -162,8 +162,10 @@ TEST = types.FunctionType(TESTED)
 # Columns of the tallies: decisions, candidates over κ, Σ of squared ratios of kept rows to their
 # ceilings, kept rows over κ, kept rows.
 DECISIONS, CANDIDATES, SQUARES, SIZE, KEPT = range(5)
-#: Factors of the step of a scale, one of which is drawn for each move.
+#: Factors of the step of a scale, one of which is drawn for each walk; the share of moves that
+#: draw it anew, from a t distribution around the centre, and its degrees of freedom.
 _STEPS = np.array([0.3, 1.0, 3.0])
+_ANEW, _FREEDOM = 0.5, 6.0
 #: Least share of the precision at the centre that a proposal has, and the most times of it.
 _LEAST, _MOST = 0.05, 20.0
 
@@ -625,9 +627,15 @@ def move_elements(handle, f, counts):
     return 1
 
 
+@compiled(inlined=True)
+def _log_t(away, sign):
+    """Return the log-density of a t distribution but for a constant, times a sign."""
+    return -0.5 * sign * (_FREEDOM + 1.0) * np.log1p(away * away / _FREEDOM)
+
+
 @compiled()
 def _propose_scale(handle, s, rng):
-    """Propose a scale with the elements of its factor; return the logarithm of the Jacobian."""
+    """Propose a scale with the elements of its factor; return Jacobian and log q(φ) - log q(φ')."""
     own = record_at(handle)
     found, move, geometry = own.scratch, own.move, own.geometry
     f, place = geometry.scale_factors[s], geometry.scales[s]
@@ -636,18 +644,25 @@ def _propose_scale(handle, s, rng):
     _find_slopes(handle, f)
     _condition(handle, f, move.new)
     copy_to(found.new_e, found.e)
-    log_jacobian = 0.0
+    log_ratio = 0.0
     for l in range(low, high):
         found.new_e[l] = np.sqrt(found.precision[l]) * (found.e[l] - found.mean[l])
-        log_jacobian += 0.5 * np.log(found.precision[l])
-    step = geometry.scale_steps[s] * _STEPS[rng.integers(0, _STEPS.size)]
-    move.new[place] = move.position[place] + step * rng.standard_normal()
+        log_ratio += 0.5 * np.log(found.precision[l])
+    middle, size = own.posterior.reference.centre[place], geometry.scale_steps[s]
+    if rng.random() < _ANEW:
+        spread = np.sqrt(0.5 * _FREEDOM / rng.standard_gamma(0.5 * _FREEDOM))
+        move.new[place] = middle + size * spread * rng.standard_normal()
+        log_ratio += _log_t((move.new[place] - middle) / size, -1.0)
+        log_ratio += _log_t((move.position[place] - middle) / size, 1.0)
+    else:
+        step = size * _STEPS[rng.integers(0, _STEPS.size)]
+        move.new[place] = move.position[place] + step * rng.standard_normal()
     _condition(handle, f, move.new)
     for l in range(low, high):
         found.new_e[l] = found.mean[l] + found.new_e[l] / np.sqrt(found.precision[l])
-        log_jacobian -= 0.5 * np.log(found.precision[l])
+        log_ratio -= 0.5 * np.log(found.precision[l])
     _write_elements(handle, found.new_e, f, move.new)
-    return log_jacobian
+    return log_ratio
 
 
 @compiled()

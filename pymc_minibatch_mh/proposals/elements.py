@@ -24,9 +24,9 @@ from pymc_minibatch_mh.kernels.parts import Parts
 from pymc_minibatch_mh.proposals.base import Proposal, Tallies
 from pymc_minibatch_mh.proposals.efficiency import best_chi
 
-#: Seconds that an iteration takes without rows: for each element, and all else; a row, and a
-#: candidate.
-_ELEMENT, _ITERATION, _ROW, _CANDIDATE = 60e-9, 30e-6, 0.5e-6, 0.3e-6
+#: Seconds that an iteration takes without rows: for each number of each element, of which there
+#: are those of the border and some of its own, and all else; a row, and a candidate.
+_NUMBER, _OWN_NUMBERS, _ITERATION, _ROW, _CANDIDATE = 20e-9, 10, 30e-6, 0.5e-6, 0.3e-6
 #: Kept rows to see before κ is chosen by them.
 _ENOUGH_ROWS = 50
 
@@ -35,11 +35,12 @@ _ENOUGH_ROWS = 50
 class ElementMoves(Proposal):
     """Moves of a border and of the elements of each factor, by their conditional normals.
 
-    Guarantee: *exact given valid bounds*, with a Poisson test. `sizes` are the numbers of elements
-    of the factors, and `n_scales` scales move with the elements of one each. Without `learns`,
+    Guarantee: *exact given valid bounds*, with a Poisson test. The border has `n_border`
+    coordinates, `sizes` are the numbers of elements of the factors, and `n_scales` scales move with the elements of one each. Without `learns`,
     every κ stays 1.
     """
 
+    n_border: int
     sizes: tuple[int, ...]
     n_scales: int
     learns: bool
@@ -60,7 +61,7 @@ class ElementMoves(Proposal):
     ) -> Kinds:
         """Choose the κ of every kind that makes most effective draws in a given time."""
         kappa = record.kappa.copy()
-        fixed = _ITERATION + _ELEMENT * sum(self.sizes)
+        fixed = _ITERATION + _NUMBER * (_OWN_NUMBERS + self.n_border) * sum(self.sizes)
         together = (1, *self.sizes, *(1 for _ in range(self.n_scales)))
         for kind, (decisions, candidates, squares, mass, kept) in enumerate(total):
             if self.learns and kept > _ENOUGH_ROWS:
@@ -108,7 +109,9 @@ class ElementMoves(Proposal):
 def moves_of(found: Any, *, learns: bool) -> ElementMoves:
     """Return the moves of the elements of a centre."""
     sizes = tuple(int(size) for size in np.diff(found.starts))
-    return ElementMoves(sizes, int(np.count_nonzero(found.scale_factor >= 0)), learns)
+    return ElementMoves(
+        found.border.size, sizes, int(np.count_nonzero(found.scale_factor >= 0)), learns
+    )
 
 
 class Updates(NamedTuple):

@@ -39,6 +39,8 @@ STEP, CHANGED = 1e-4, 1e-6
 #: Least precision of an element, as a share of that of its rows or its prior.
 LEAST = 1e-3
 MOST_HALVINGS = 12
+#: Step of the differences that tell how scales spread, and the most that they do.
+SPREAD_STEP, MOST_SPREAD = 0.05, 3.0
 #: Newton steps with the third-order correction.
 SMOOTHINGS = 2
 
@@ -416,8 +418,6 @@ class _Search:
         share = np.clip(np.linalg.norm(way) / length if length > 0.0 else 1.0, 1.0, 8.0)
         there = start + 2.0 * share * way + share**2 * turn
         there = start + np.clip(there - start, -REACH, REACH)
-        rate = np.linalg.norm(second - first) / max(float(np.linalg.norm(way)), 1e-12)
-        self._rate = float(np.clip(rate, 0.0, 0.99))
         position, _ = self._conditional(sums, there)
         if not np.isfinite(self._target.log_prior(position)):
             there = second
@@ -427,23 +427,35 @@ class _Search:
     def _settle_scales(self, sums: ElementSums) -> None:
         """Find the spread of the scales, and which factor each is a scale of."""
         scales = self.position[self._scales]
-        position, sd = self._conditional(sums, scales)
-        spread, owner = np.ones(scales.size), np.full(scales.size, -1)
+        self._spread, owner = self._spread_of_scales(sums, scales), np.full(scales.size, -1)
         here = self._prior(self.position).diagonal
-        rate = getattr(self, "_rate", 0.0)
         for k in range(scales.size):
-            away = np.zeros(scales.size)
-            away[k] = 1e-3
-            turn = [self._averaged(position, sd, scales + s * away)[1][k] for s in (1.0, -1.0)]
-            curvature = -(turn[0] - turn[1]) / 2e-3 * (1.0 - rate)
-            spread[k] = np.clip(max(curvature, 1e-12) ** -0.5, 1e-3, 3.0)
             place = self.position.copy()
             place[self._scales[k]] += 0.1
             change = np.abs(self._prior(place).diagonal - here)
             bent = [f for f, own in enumerate(self._factors)
                     if (change[own] > CHANGED * (np.abs(here[own]) + 1e-12)).any()]  # fmt: skip
             owner[k] = bent[0] if len(bent) == 1 else -1
-        self._spread, self._owner = spread, owner
+        self._owner = owner
+
+    def _spread_of_scales(self, sums: ElementSums, scales: np.ndarray) -> np.ndarray:
+        """Return the posterior standard deviation of each scale.
+
+        What EM leaves of a step away is the information that is missing: Meng, Rubin (1991),
+        doi:10.1080/01621459.1991.10475130.
+        """
+        position, sd = self._conditional(sums, scales)
+        complete, left = np.empty((2, scales.size, scales.size))
+        best = self._improved(sums, scales)
+        for k, away in enumerate(SPREAD_STEP * np.eye(scales.size)):
+            turn = [self._averaged(position, sd, scales + s * away)[1] for s in (1.0, -1.0)]
+            complete[k] = (turn[1] - turn[0]) / (2.0 * SPREAD_STEP)
+            left[k] = (self._improved(sums, scales + away) - best) / SPREAD_STEP
+        complete = 0.5 * (complete + complete.T)
+        information = (np.eye(scales.size) - left) @ complete
+        values, vectors = np.linalg.eigh(0.5 * (information + information.T))
+        variances = (vectors**2) @ (1.0 / np.maximum(values, 1.0 / MOST_SPREAD**2))
+        return np.sqrt(variances)
 
     def expanded(self) -> GroupedReference:
         """Return the expansions of rows and prior at the centre."""
