@@ -6,9 +6,7 @@ within their radii can reach. With n_a typical sizes of its arguments, g_a the l
 a row departs along one axis, and its third derivatives are 1.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -31,6 +29,9 @@ from pymc_minibatch_mh.reference.target import Target
 #: Chance that a normal posterior has the border beyond its radius; radius of an element, in
 #: posterior standard deviations.
 BORDER_TAIL, ELEMENT_RADIUS = 1e-8, 5.5
+#: Rows that tell into how many pieces intervals are cut, at most so many in all; and the least
+#: relative gain of twice as many.
+TRIAL_ROWS, MOST_PIECES, WORTH_A_CUT = 512, 64, 0.08
 #: Far more than the rounding errors of look-ups.
 _ROUNDING = 1.0 + 1e-12
 
@@ -60,21 +61,13 @@ class PartTables:
 def part_tables(target: Target, found: GroupedReference) -> PartTables:
     """Bound all rows around a centre; BoundsError if one has no bound."""
     report("Bounding all rows")
-    functions = target.row_functions
-    assert not isinstance(functions, Exception)
-    support = target.factorization.lower, target.factorization.upper
-    radius = float(np.sqrt(chdtri(found.border.size, BORDER_TAIL)))
-    asked = partial(_look_up, functions, found, support, (radius, ELEMENT_RADIUS * found.sd))
-    starts = np.concatenate([[0], np.cumsum([f.n_rows for f in functions])])
-    chunks = [(read, read.first - int(starts[read.term])) for read in found.rows.chunks]
-    looked = list(on_all_cores(lambda one: asked(*one), chunks, "Bounding all rows"))
+    bounds = _RowBounds(target, found)
+    looked = list(on_all_cores(bounds.of, found.rows.chunks, "Bounding all rows"))
     scale = target.inverse_temperature ** (1.0 / 3.0) * _ROUNDING
     cubes = rounded_up((scale * np.concatenate([border for border, _ in looked])) ** 3)
-    weights = np.concatenate([own for _, own in looked], axis=1)
+    weights = scale * np.concatenate([own for _, own in looked], axis=1)
     elements = np.concatenate([read.elements for read in found.rows.chunks], axis=1)
-    return PartTables(
-        _parts(found, cubes, scale * weights, elements, radius, int(_is_signed(found)))
-    )
+    return PartTables(_parts(found, cubes, weights, elements, bounds.radius, int(bounds.signed)))
 
 
 def _is_signed(found: GroupedReference) -> bool:
@@ -123,39 +116,87 @@ def _parts(
     )
 
 
-def _look_up(
-    functions: Sequence[RowFunction],
-    found: GroupedReference,
-    support: tuple[Array, Array],
-    radii: tuple[float, Array],
-    read: Read,
-    start: int,
-) -> tuple[Array, Array]:
-    """Return s_i and z_if of some rows, shapes (rows,) and (factors, rows)."""
-    function, m, size = functions[read.term], len(read.border), read.border.shape[1]
-    data = RowData(function, slice(start, start + size))
-    directions = found.rows.directions(read, found.border_factor[: found.n_fixed], found.response)
-    norms = np.linalg.norm(directions, axis=2) * _ROUNDING
-    chosen = np.maximum(read.elements, 0)
-    sizes = np.abs(read.weights)
-    reach = radii[0] * norms + np.einsum("fmr,fr->mr", sizes, radii[1][chosen])
-    centre = found.centre
-    middle = read.forms(centre[found.elements.border], centre[found.places])
-    slack = 1e-12 * (np.abs(middle) + reach)
-    boxes = [
-        Interval.rounded(u - r - e, u + r + e) for u, r, e in zip(middle, reach, slack, strict=True)
-    ]
-    boxes = within_support(function, boxes, *support)
-    bounded = suprema(function, data, boxes, 3, [1] * m)
-    typical = np.sqrt(found.border.size) * norms + np.einsum("fmr,fr->mr", sizes, found.sd[chosen])
-    units = np.zeros((m, size))
-    for index, largest in bounded.items():
-        whole = np.broadcast_to(largest, size) * np.prod([typical[a] for a in index], axis=0)
-        if not np.isfinite(whole).all():
-            row = int(np.flatnonzero(~np.isfinite(whole))[0])
-            raise explain_unbounded(function, data, boxes, 3, start + row)
-        for a in index:
-            units[a] = np.maximum(units[a], np.cbrt(whole))
-    units = np.divide(units, typical, out=np.zeros_like(units), where=typical > 0.0)
-    weights = np.einsum("mr,fmr->fr", units, read.weights if _is_signed(found) else sizes)
-    return np.einsum("mr,mr->r", units, norms), weights
+class _RowBounds:
+    """Look-ups of rows: how far border and elements take them, in units of their derivatives."""
+
+    def __init__(self, target: Target, found: GroupedReference) -> None:
+        functions = target.row_functions
+        assert not isinstance(functions, Exception)
+        self._functions, self._found = functions, found
+        self._support = target.factorization.lower, target.factorization.upper
+        self._starts = np.concatenate([[0], np.cumsum([f.n_rows for f in functions])])
+        self.signed = _is_signed(found)
+        self.radius = float(np.sqrt(chdtri(found.border.size, BORDER_TAIL)))
+        self._pieces = [self._worthwhile_pieces(k) for k in range(len(functions))]
+
+    def _worthwhile_pieces(self, term: int) -> list[int]:
+        """Return into how many pieces the intervals of each argument are cut."""
+        read = next(one for one in self._found.rows.chunks if one.term == term)
+        some = np.unique(np.linspace(0, read.border.shape[1] - 1, TRIAL_ROWS).astype(np.int64))
+        pieces = [1] * len(read.border)
+        least = self._total(read, some, pieces)
+        while np.prod(pieces) < MOST_PIECES:
+            tried = [[k * (1 + (a == b)) for b, k in enumerate(pieces)] for a in range(len(pieces))]
+            totals = [self._total(read, some, one) for one in tried]
+            best = int(np.argmin(totals))
+            if not totals[best] < (1.0 - WORTH_A_CUT) * least:
+                break
+            pieces, least = tried[best], totals[best]
+        return pieces
+
+    def _total(self, read: Read, some: np.ndarray, pieces: list[int]) -> float:
+        """Return the ceilings of some rows in a typical move."""
+        border, weights = self._of_rows(read, some, pieces)
+        elements = np.maximum(read.elements[:, some], 0)
+        departed = border * np.sqrt(self._found.border.size)
+        departed += (np.abs(weights) * self._found.sd[elements]).sum(axis=0)
+        return float((departed**3).sum())
+
+    def of(self, read: Read) -> tuple[Array, Array]:
+        """Return s_i and z_if of a chunk, shapes (rows,) and (factors, rows)."""
+        return self._of_rows(read, np.arange(read.border.shape[1]), self._pieces[read.term])
+
+    def _of_rows(self, read: Read, some: np.ndarray, pieces: list[int]) -> tuple[Array, Array]:
+        function, start = self._functions[read.term], read.first - int(self._starts[read.term])
+        data = RowData(function, start + some)
+        part = read._replace(
+            border=read.border[:, some],
+            elements=read.elements[:, some],
+            weights=read.weights[:, :, some],
+        )
+        norms, reach, typical = self._sizes(part)
+        boxes = self._boxes(function, part, reach)
+        bounded = suprema(function, data, boxes, 3, pieces)
+        units = np.zeros(typical.shape)
+        for index, largest in bounded.items():
+            whole = np.prod([typical[a] for a in index], axis=0) * largest
+            if not np.isfinite(whole).all():
+                row = start + int(some[np.flatnonzero(~np.isfinite(whole))[0]])
+                one = RowData(function, np.array([row]))
+                raise explain_unbounded(function, one, boxes, 3, row)
+            for a in index:
+                units[a] = np.maximum(units[a], np.cbrt(whole))
+        units = np.divide(units, typical, out=np.zeros_like(units), where=typical > 0.0)
+        taken = part.weights if self.signed else np.abs(part.weights)
+        return np.einsum("mr,mr->r", units, norms), np.einsum("mr,fmr->fr", units, taken)
+
+    def _sizes(self, read: Read) -> tuple[Array, Array, Array]:
+        """Return ‖v‖ of each argument, how far it can go, and how far it typically does."""
+        found, chosen, sizes = self._found, np.maximum(read.elements, 0), np.abs(read.weights)
+        fixed = found.border_factor[: found.n_fixed]
+        directions = found.rows.directions(read, fixed, found.response)
+        norms = np.linalg.norm(directions, axis=2) * _ROUNDING
+        own = np.einsum("fmr,fr->mr", sizes, found.sd[chosen])
+        return (
+            norms,
+            self.radius * norms + ELEMENT_RADIUS * own * _ROUNDING,
+            np.sqrt(found.border.size) * norms + own,
+        )
+
+    def _boxes(self, function: RowFunction, read: Read, reach: Array) -> list[Interval]:
+        """Return the intervals of the arguments within all radii."""
+        centre, elements = self._found.centre, self._found.elements
+        middle = read.forms(centre[elements.border], centre[self._found.places])
+        far = reach + 1e-12 * (np.abs(middle) + reach)
+        boxes = [Interval.rounded(u - r, u + r) for u, r in zip(middle, far, strict=True)]
+        return within_support(function, boxes, *self._support)

@@ -164,8 +164,8 @@ TEST = types.FunctionType(TESTED)
 DECISIONS, CANDIDATES, SQUARES, SIZE, KEPT = range(5)
 #: Factors of the step of a scale, one of which is drawn for each walk; the share of moves that
 #: draw it anew, from a t distribution around the centre, and its degrees of freedom.
-_STEPS = np.array([0.3, 1.0, 3.0])
-_ANEW, _FREEDOM = 0.5, 6.0
+_STEPS = np.array([0.3, 1.0, 3.0, 10.0])
+_ANEW, _FREEDOM = 0.5, 4.0
 #: Least share of the precision at the centre that a proposal has, and the most times of it.
 _LEAST, _MOST = 0.05, 20.0
 
@@ -707,6 +707,7 @@ def _iterate(handle, counts):
     own = record_at(handle)
     posterior, move, found, address = own.posterior, own.move, own.scratch, address_in(handle)
     _find_coordinates(own.geometry, posterior.reference.centre, move.position, found)
+    passes = counts[entry.FULL_PASS]
     found.prior[0] = log_prior(posterior, move.position)
     goes_on = function_at(own.move_border, MOVE)(address, 0, counts)
     for f in range(own.geometry.densities.size):
@@ -721,6 +722,8 @@ def _iterate(handle, counts):
         move.position, own.slices, prior, context, found.prior[0], _generator(own.generator)
     )
     counts[entry.N_PRIOR] += evaluations
+    # An iteration is one update, however many of its moves have read all rows.
+    counts[entry.FULL_PASS] = min(counts[entry.FULL_PASS], passes + 1.0)
     made = counts[entry.ACCEPT_BORDER] + counts[entry.ACCEPT_ELEMENTS] + counts[entry.ACCEPT_SCALES]
     counts[entry.ACCEPT] = made / (2.0 + (own.geometry.scales.size > 0))
     return True
